@@ -60,10 +60,10 @@ use tenure_engine::tenure_core::{
     Process, Reason, Refusal, Released, Request, RequestId, StaleReason, Standing, UnreadableRule,
 };
 
-/// Settles what was asked, does it and answers with the exit code.
+/// Turns the typed call into a request, carries it out and answers with the exit code.
 ///
-/// This is the only place where what was typed becomes what is meant: nothing below sees the one, and nothing
-/// above the other. A sprint's calls have a flow of their own, with a document on stdin, and take that step there.
+/// Typed arguments become a request only here: no code below sees the arguments, and no code above sees the
+/// request. A sprint's calls have a flow of their own, with a document on stdin, and take this step there.
 pub(crate) fn carry_out(verb: Verb) -> Ending {
     let exit = match verb {
         Verb::Run(args) => {
@@ -194,14 +194,14 @@ impl Call {
         self
     }
 
-    /// Its messages stand without our name.
+    /// Its messages are printed without tenure's name.
     #[cfg(unix)]
     fn plainly(mut self) -> Self {
         self.reporter = self.reporter.plain(true);
         self
     }
 
-    /// Has it answered in the flow of a sprint where that is its profile, else in the usual one.
+    /// Answers in the flow of a sprint if the call's profile is one, otherwise in the usual flow.
     #[cold]
     #[inline(never)]
     fn of_format(
@@ -213,12 +213,12 @@ impl Call {
         match Format::of(common, &self.around) {
             Ok(Some(Format::Sprint)) => sprint(self),
             Ok(_) => usual(self),
-            // No profile speaks here: it could not be found.
+            // The profile was not found, so the message is tenure's own.
             Err(failure) => self.reporter.plain(false).fail(&failure),
         }
     }
 
-    /// Settles what it means, does that and shows whichever way it ended.
+    /// Makes the request, carries it out and shows its answer or its failure.
     #[cold]
     #[inline(never)]
     pub(crate) fn answer<M>(
@@ -248,8 +248,8 @@ fn reporter(common: &Common, around: &Surroundings, command: &'static str) -> Re
         .output
         .or_else(Output::from_environment)
         .unwrap_or(Output::Text);
-    // The messages of other systems are sentences that their users know, and stand without our name. An own
-    // profile speaks as the one whose format it has.
+    // The messages of other systems are sentences that their users know, so they are printed without tenure's
+    // name. A user's own profile answers like the profile whose format it has.
     let format = Format::of(common, around).ok().flatten();
     let format = format.filter(|format| *format != Format::Native);
     Reporter::new(output, common.quiet, common.verbose, command.to_owned())
@@ -257,7 +257,7 @@ fn reporter(common: &Common, around: &Surroundings, command: &'static str) -> Re
         .documenting(format.and_then(|format| dialect_of(format).document(command)))
 }
 
-/// Answers a call that could not be read, in the way of its profile as far as that is known.
+/// Answers a call whose arguments could not be read, in the form of its profile if that is known.
 pub(crate) fn misread(words: &[OsString], failure: Failure) -> Exit {
     if failure.is_silent() || failure.exit == Exit::Success {
         return report(&failure);
@@ -313,7 +313,7 @@ impl Session {
         Self::at(place, Box::new(SignalSleeper(signals)))
     }
 
-    /// For a caller that sleeps in this way.
+    /// Opens it for a caller that sleeps in this way.
     fn at(
         mut place: Place,
         sleeper: Box<dyn tenure_engine::store::file::Sleeper>,
@@ -343,7 +343,7 @@ impl Session {
         given.unwrap_or_else(|| usual().clone())
     }
 
-    /// The holder of a new claim, with all that the record wants to know.
+    /// The holder of a new claim, with all facts that the profile's record has.
     pub(crate) fn holder(
         &self,
         request_id: RequestId,
@@ -365,8 +365,7 @@ impl Session {
         holder
     }
 
-    /// The id that the caller shows for a lock that is there: it is of our form, or it is the one that the
-    /// lock's record names.
+    /// The id that the caller shows for an existing lock. It has tenure's form, or the lock's record names it.
     pub(crate) fn shown<'a>(
         &self,
         name: &LockName,
@@ -376,7 +375,7 @@ impl Session {
     }
 
     /// Whether another program's record of this lock names its holder by this id. Such an id may have
-    /// any form, and whoever knows it must be able to show it.
+    /// any form, and a caller that knows it must be able to show it.
     fn is_recorded(&self, name: &LockName, id: &str) -> bool {
         let Ok(reading) = self.reading(name) else {
             return false;
@@ -385,8 +384,8 @@ impl Session {
         !id.is_empty() && granted.any(|claim| self.format.shows(claim, id))
     }
 
-    /// Whether a claim belongs to the caller: by the id it shows, by a hold that it inherited, or
-    /// because the claim's owner is one of its ancestors.
+    /// Whether a claim is the caller's: the caller shows its id, has inherited the hold, or descends from
+    /// the claim's owner.
     pub(crate) fn is_mine(&self, claim: &Claim, shown: Option<&str>, inherited: &[Hold]) -> bool {
         if let Some(id) = shown {
             return self.format.shows(claim, id);
@@ -398,8 +397,8 @@ impl Session {
     }
 
     /// Whether the caller may release a claim: it shows the id, or it is the claim's owner. Descent
-    /// from the owner is not enough: an agent's sub-shells all follow the same process, and the one
-    /// that was refused would release what another one holds.
+    /// from the owner is not enough. An agent's sub-shells all follow the same process, so a sub-shell
+    /// that was refused would release the hold of another one.
     pub(crate) fn may_release(&self, claim: &Claim, shown: Option<&str>) -> bool {
         if shown.is_some() || self.format.lets_descendants_release() {
             return self.is_mine(claim, shown, &[]);
@@ -407,7 +406,7 @@ impl Session {
         self.is_owned(claim, is_caller)
     }
 
-    /// Whether the caller is to a claim's owner as `related` says.
+    /// Whether the caller is related to a claim's owner as `related` asks.
     fn is_owned(&self, claim: &Claim, related: impl Fn(&Process, &Host, &Host) -> bool) -> bool {
         claim.kind.is_detached()
             && self.format.knows_owners_by_process()
@@ -467,7 +466,7 @@ impl Session {
         Ok(granted.find(|claim| is_ours(claim) && live(claim)).cloned())
     }
 
-    /// Waiting, inside a run, for a lock that this very run holds would never end.
+    /// Refuses to wait, inside a run, for a lock that this run itself holds: the wait would never end.
     pub(crate) fn refuse_own_hold(&self, name: &LockName) -> Result<(), Failure> {
         match self.outer_hold(name)? {
             None => Ok(()),
@@ -475,7 +474,7 @@ impl Session {
         }
     }
 
-    /// Acquires a lock, shows the wait, and tells of what happened on the way.
+    /// Acquires a lock, shows the wait, and reports what happened on the way.
     pub(crate) fn acquire(
         &self,
         reporter: &mut Reporter,
@@ -520,7 +519,7 @@ impl Session {
         Ok(acquired)
     }
 
-    /// Tells of a grant and of what happened on the way to it, here and in the audit.
+    /// Reports a grant and what happened on the way to it, here and in the audit.
     pub(crate) fn record_grant(
         &self,
         reporter: &mut Reporter,
@@ -541,8 +540,8 @@ impl Session {
         );
     }
 
-    /// Releases by name what the caller owns, and records what became of it: under the holder's own id, or
-    /// the caller's where it is another. `failed` words what the store could not do.
+    /// Releases by name what the caller owns, and records the outcome: under the holder's id, or under the
+    /// caller's if that is not the holder. `failed` words an error of the store.
     pub(crate) fn release_owned(
         &self,
         reporter: &mut Reporter,
@@ -589,7 +588,7 @@ impl Session {
         released.map_err(failed)
     }
 
-    /// Records the holds that a cleaning found left behind.
+    /// Records the stale holds that a cleaning removed.
     pub(crate) fn record_cleaned(
         &self,
         reporter: &mut Reporter,
@@ -613,7 +612,7 @@ impl Session {
         Ok(())
     }
 
-    /// Tells about what happened on the way to a grant.
+    /// Warns of each takeover on the way to a grant.
     #[cold]
     #[inline(never)]
     fn report_events(&self, reporter: &mut Reporter, name: &LockName, events: &[Event]) {
@@ -633,7 +632,7 @@ impl Session {
         }
     }
 
-    /// What a failed store is to the caller, in the words of the profile.
+    /// Turns an error of the store into the caller's failure, in the words of the profile.
     pub(crate) fn store_failed(&self, name: &LockName, error: StoreError) -> Failure {
         let unreadable = match &error {
             StoreError::Unreadable { why, .. } => Some(why.clone()),
@@ -648,26 +647,26 @@ impl Session {
         }
     }
 
-    /// A failure for another holder is in the way, in the words of the profile.
+    /// Puts a refusal because of another holder into the words of the profile.
     pub(crate) fn blocked(&self, failure: Failure, view: &LockView, reason: Reason) -> Failure {
         let here = &self.identity.host.name;
         let why = Refused::Blocked { view, reason, here };
         self.dialect.refusal(failure, &why)
     }
 
-    /// What stdout has of a success: the text of the profile, else the product's own.
+    /// The text for stdout on success: the profile's, otherwise tenure's own.
     pub(crate) fn text_of(&self, done: &Done<'_>, own: impl FnOnce() -> String) -> String {
         self.dialect.answer(done).unwrap_or_else(own)
     }
 
-    /// Tells people about it, if the profile has a line for that.
+    /// Prints the profile's line about it, if the profile has one.
     pub(crate) fn tell(&self, reporter: &Reporter, about: &Line<'_>) {
         if let Some(line) = self.dialect.line(about) {
             reporter.inform(&line);
         }
     }
 
-    /// The facts of a refusal. What is wrong with a record is found by one more look.
+    /// The facts of a refusal. One more read says what is wrong with an unreadable record.
     pub(crate) fn refused(&self, name: &LockName, refusal: &Refusal, entry: &Entry) -> LockView {
         let mut view = LockView::refused(
             name,
@@ -684,7 +683,7 @@ impl Session {
         {
             view.unreadable_because = Some(why);
         }
-        // Of those that are not in the way itself nobody has said how they live.
+        // The refusal judged only the blocker, so the other holders are judged here.
         if !view.other_holders.is_empty()
             && let Ok(reading) = self.reading(name)
             && let Some(entry) = reading.entry()
@@ -701,8 +700,8 @@ impl Session {
         view
     }
 
-    /// How much the caller insists. Refused where that would change nothing: the call would wait, or be
-    /// refused, as if it had not been forced.
+    /// How much the caller insists. Refuses force that would change nothing: the call would wait, or be
+    /// refused, just as without it.
     pub(crate) fn force(&self, force: Force, name: &LockName) -> Result<Force, Failure> {
         let policy = self.store.policy();
         if force == Force::No || policy.heeds_force() || self.is_for_force_to_replace(name) {
@@ -715,7 +714,7 @@ impl Session {
         )))
     }
 
-    /// Whether what stands there cannot be read, which is no hold, and blocks until somebody forces it.
+    /// Whether an unreadable record blocks the lock until a caller forces it. Such a record is no hold.
     #[cold]
     fn is_for_force_to_replace(&self, name: &LockName) -> bool {
         let blocks = match self.store.policy().unreadable {
@@ -729,7 +728,7 @@ impl Session {
             }
     }
 
-    /// Says why force did not end the live hold in the way, where the profile never lets it.
+    /// Says why force did not end the blocking live hold, if the profile never lets it.
     pub(crate) fn say_unheeded(&self, reporter: &mut Reporter, force: Force) {
         let policy = self.store.policy();
         if force != Force::No && policy.force_on_held == ForceOnHeld::Never {
@@ -737,7 +736,7 @@ impl Session {
         }
     }
 
-    /// A refusal to somebody who forced does not advise force, but says why that did not help.
+    /// The refusal of a call that used force: it does not advise force, but says why force did not help.
     pub(crate) fn after_force(
         &self,
         mut failure: Failure,
@@ -751,7 +750,7 @@ impl Session {
         if !failure.is_answer {
             failure.text = None;
         }
-        // What the store itself refused says why in its message.
+        // Without this entry the store itself refused, and its message says why.
         let because = failure.context.get("unreadable_because");
         let Some(because) = because
             .and_then(serde_json::Value::as_str)
@@ -776,7 +775,7 @@ impl Session {
         failure
     }
 
-    /// The hold in the way of a native claim, if the caller's own script may have taken it.
+    /// The hold that blocks a native claim, if the caller's own script may have taken it.
     fn own_blocker<'a>(&self, refusal: &'a Refusal) -> Option<&'a Claim> {
         let claim = refusal.blocker.as_deref()?;
         let is_native = self.store.profile().record().is_none();
@@ -784,7 +783,7 @@ impl Session {
         (is_native && is_held && self.is_mine(claim, None, &[])).then_some(claim)
     }
 
-    /// What an attempt that did not succeed is to the caller.
+    /// Turns a failed attempt to acquire into the caller's failure.
     #[cold]
     #[inline(never)]
     pub(crate) fn explain(&self, name: &LockName, error: AcquireError) -> Failure {
@@ -826,13 +825,13 @@ impl Session {
                 "TICKET_NOT_FOUND",
                 format!(
                     "no place is kept in the queue of {name} under that ticket; it lapsed, or \
-                     somebody uses it"
+                     another call uses it"
                 ),
             ),
             AcquireError::Deadlock => Failure::new(
                 Exit::Deadlock,
                 "DEADLOCK",
-                format!("whoever holds {name} waits for this run itself, so this run gives way"),
+                format!("a holder of {name} waits for this run itself, so this run gives way"),
             ),
             AcquireError::Interrupted => cancelled("acquire"),
             AcquireError::Superseded { by } => superseded(name, &by),
@@ -865,12 +864,12 @@ pub(crate) fn cancelled_by(number: i32, phase: &'static str) -> Failure {
     failure
 }
 
-/// Whether a holder in one mode has what another mode would give.
+/// Whether a hold in one mode has all that the wanted mode would give.
 pub(crate) fn covers(held: Mode, wanted: Mode) -> bool {
     held == Mode::Exclusive || held == wanted
 }
 
-/// The answer to somebody who wants what its own run holds.
+/// The answer to a caller that wants a lock which its own run holds.
 fn already_held(name: &LockName, claim: &Claim) -> Failure {
     Failure::new(
         Exit::Deadlock,
@@ -897,7 +896,7 @@ fn give_back(name: &LockName, claim: &Claim) -> String {
     format!("if the caller itself took it, `tenure release {name} --request-id {id}` gives it back")
 }
 
-/// The answer to a caller that would wait without end for what its own owner holds.
+/// The answer to a caller that would wait without end for a hold of its own owner.
 fn waits_for_itself(name: &LockName, claim: &Claim) -> Failure {
     let owner = claim.holder.process.map(|process| process.pid);
     let owner = owner.map_or_else(String::new, |pid| format!(", PID {pid}"));
@@ -928,7 +927,7 @@ pub(crate) fn superseded(name: &LockName, by: &str) -> Failure {
     envelope::Failure::superseded(name, Some(by)).into()
 }
 
-/// A lock that a run had was lost while it waited for the next one, so its command does not start.
+/// The answer of a run that lost a lock while it waited for the next one, so its command does not start.
 pub(crate) fn lost_before_the_start(name: &LockName) -> Failure {
     Failure::new(
         Exit::LockLost,
@@ -938,7 +937,7 @@ pub(crate) fn lost_before_the_start(name: &LockName) -> Failure {
     .with_context(json!({ "name": name.as_str() }))
 }
 
-/// Runs the body of a verb and shows whichever way it ended.
+/// Runs the body of a verb and shows its answer or its failure.
 pub(crate) fn finish(
     mut reporter: Reporter,
     body: impl FnOnce(&mut Reporter) -> Result<(String, serde_json::Value), Failure>,
@@ -949,8 +948,8 @@ pub(crate) fn finish(
     }
 }
 
-/// The reporter of a verb whose answer is a file for another program, which has one form whatever
-/// answers are printed as. A caller that asks for another form is refused.
+/// The reporter of a verb whose answer is a file for another program. Such a file has one form, so a caller
+/// that asks for another output is refused.
 fn one_form(output: Option<Output>, verb: &str, what: &str) -> Result<Reporter, Exit> {
     let output = output.unwrap_or(Output::Text);
     let reporter = Reporter::new(output, false, false, verb.to_owned());

@@ -1,5 +1,5 @@
-//! How a profile speaks: from what has happened to the words and documents that the profile's users and
-//! their scripts know, where these differ from the product's own. One file per profile.
+//! How a profile tells what has happened: in the words and documents that its users and their scripts know.
+//! A profile defines only those that differ from tenure's own. One file per profile.
 //!
 //! A dialect is a function from a view to text. It asks nothing, decides nothing and prints nothing. What a
 //! profile *means* stands in `request`; a contract whose *flow* differs is a command of its own.
@@ -36,13 +36,13 @@ pub(crate) enum Done<'a> {
         name: &'a LockName,
         request_id: &'a str,
         held_ms: u64,
-        /// How the work ended, and the step that failed, where that is told.
+        /// How the work ended, and the step that failed, if the answer has that.
         result: Option<&'a str>,
         failure_step: Option<&'a str>,
     },
     ForceReleased {
         name: &'a LockName,
-        /// `None` of a record that could not be read.
+        /// `None` for a record that could not be read.
         request_id: Option<&'a str>,
         held_ms: u64,
     },
@@ -54,11 +54,11 @@ pub(crate) enum Done<'a> {
         name: &'a LockName,
         claim: &'a Claim,
     },
-    /// A wait has ended, for the lock is free.
+    /// A wait has ended, because the lock is free.
     Free {
         name: &'a LockName,
     },
-    /// So many locks were stale or corrupt.
+    /// `locks` is how many were stale or corrupt.
     Cleaned {
         locks: usize,
         dry_run: bool,
@@ -78,11 +78,11 @@ pub(crate) enum Line<'a> {
     TookOver {
         name: &'a LockName,
         why: Takeover,
-        /// The claim that stood there; `None` where it could not be read.
+        /// The claim that stood there; `None` if it could not be read.
         previous: Option<&'a Claim>,
         now: &'a Now,
     },
-    /// A release was taken for nothing to do, as the lock is another holder's.
+    /// A release did nothing, because another holder has the lock.
     Ignored {
         name: &'a LockName,
         claim: &'a Claim,
@@ -91,14 +91,14 @@ pub(crate) enum Line<'a> {
 
 /// Why a call was refused.
 pub(crate) enum Refused<'a> {
-    /// Another holder is in the way. `here` is the name of this machine.
+    /// Another holder blocks the call. `here` is the name of this machine.
     Blocked {
         view: &'a LockView,
         reason: Reason,
         here: &'a str,
     },
     NotOwner(&'a LockView),
-    /// A record that cannot be read is in the way.
+    /// A record that cannot be read blocks the call.
     Unreadable {
         name: &'a LockName,
         why: &'a str,
@@ -108,7 +108,7 @@ pub(crate) enum Refused<'a> {
 }
 
 impl Refused<'_> {
-    /// The lock and the holder that is in the way. A waiter that is next in line and stopped holds nothing
+    /// The lock and the holder that blocks the call. A waiter that is next in line and stopped holds nothing
     /// yet, so no sentence about a hold fits it.
     fn holder(&self) -> Option<(&LockView, &HolderView)> {
         match self {
@@ -122,9 +122,9 @@ impl Refused<'_> {
     }
 }
 
-/// How one profile speaks. What is not overridden is the product's own way.
+/// How one profile speaks. The methods that it does not override are tenure's own way.
 pub(crate) trait Dialect: Sync {
-    /// What stdout has of a success; `None` for the product's own text.
+    /// The text for stdout on success; `None` for tenure's own.
     fn answer(&self, done: &Done<'_>) -> Option<String> {
         let _ = done;
         None
@@ -141,7 +141,7 @@ pub(crate) trait Dialect: Sync {
         failure
     }
 
-    /// What makes a document of every other failure of a verb, where the profile wants one.
+    /// The function that makes a document of every other failure of a verb, if the profile wants one.
     fn document(&self, verb: &str) -> Option<Document> {
         let _ = verb;
         None

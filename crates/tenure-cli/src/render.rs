@@ -1,12 +1,12 @@
 //! How an answer reaches its reader: lines for people, or one envelope on stdout for programs.
 //!
 //! In JSON and YAML mode stdout holds the document and nothing else; prose and progress go to
-//! stderr (`speech`). Whatever came from a record is cleaned of control characters before a person sees
-//! it, and of nothing for a program: there it is escaped.
+//! stderr (`speech`). Text from a record is cleaned of control characters before a person sees it. A program
+//! gets them all, escaped.
 //!
 //! **An answer waits for a slow reader, and only a signal ends that.** A reader that has closed its end is
-//! no error. An answer that the system does not take is one, whatever was done; and a call whose answer
-//! is worth nothing unless it is heard may take back what it has done ([`Reporter::unless_heard`]).
+//! no error. An answer that the system does not take is one, whatever the call has done. A call whose answer
+//! is worth nothing unless a reader gets it may undo what it has done ([`Reporter::unless_heard`]).
 
 pub(crate) mod audit;
 pub(crate) mod colour;
@@ -40,9 +40,9 @@ pub(crate) struct Reporter {
     command: String,
     request_id: String,
     conflict_exit_code: Option<u8>,
-    /// Messages are sentences that a profile's users know, and stand without our name.
+    /// Messages are sentences that a profile's users know, without tenure's name.
     plain: bool,
-    /// Makes the document that answers a failure, where a profile wants one.
+    /// Makes the document that answers a failure, if the profile wants one.
     documents: Option<Document>,
     /// The lock that the call is about, as far as it is known.
     lock: Option<String>,
@@ -65,7 +65,7 @@ pub(crate) enum Unheard {
     Failed(String),
 }
 
-/// Takes back what was done, and says what became of that.
+/// Undoes what the call did, and says how that ended.
 struct Undo(Box<dyn FnOnce(&mut Reporter) -> String>);
 
 impl fmt::Debug for Undo {
@@ -74,7 +74,7 @@ impl fmt::Debug for Undo {
     }
 }
 
-/// The verbs that change something which stays changed when their answer is lost.
+/// The verbs whose change stays when their answer is lost.
 const CHANGES: [&str; 6] = [
     "release",
     "force-release",
@@ -102,8 +102,8 @@ impl Reporter {
         }
     }
 
-    /// Has something taken back if the success that is answered with does not reach a reader. `undo`
-    /// answers with what became of it, as the end of a sentence.
+    /// Runs `undo` if the answer of a success does not reach a reader. `undo` answers with the end of a sentence:
+    /// what became of it.
     pub(crate) fn unless_heard(&mut self, undo: impl FnOnce(&mut Self) -> String + 'static) {
         self.unless_heard = Some(Undo(Box::new(undo)));
     }
@@ -121,7 +121,7 @@ impl Reporter {
         self.quiet
     }
 
-    /// The same, for a profile whose messages stand without our name.
+    /// The same, for a profile whose messages are printed without tenure's name.
     #[must_use]
     pub(crate) fn plain(mut self, plain: bool) -> Self {
         self.plain = plain;
@@ -152,7 +152,7 @@ impl Reporter {
         self
     }
 
-    /// The same, once it is known by the words of another document.
+    /// Sets the lock, once an intent or another document has named it.
     pub(crate) fn set_lock(&mut self, lock: &LockName) {
         if self.documents.is_some() {
             self.lock = Some(lock.as_str().to_owned());
@@ -203,7 +203,7 @@ impl Reporter {
         }
     }
 
-    /// What becomes of a success whose answer reached no reader.
+    /// Ends a call whose success reached no reader.
     #[cold]
     #[inline(never)]
     fn lose(mut self, unheard: &Unheard) -> Exit {
@@ -239,7 +239,7 @@ impl Reporter {
                 if let Some(document) = self.documents {
                     print_out(&document(self.lock.as_deref(), failure))
                 } else {
-                    // Quiet is about talk; why a call failed is not talk.
+                    // `--quiet` is about talk; the reason of a failure is not talk.
                     self.say(failure.text.as_deref().unwrap_or(&failure.message));
                     Ok(())
                 }
@@ -253,7 +253,7 @@ impl Reporter {
         match answered {
             Ok(()) | Err(Unheard::Gone) => exit,
             Err(Unheard::Stopped(number)) => signalled(number),
-            // The exit code says that it failed, and why is said where it can be.
+            // The exit code says that the call failed; stderr says why, if it can be written.
             Err(unheard @ Unheard::Failed(_)) => {
                 self.say(&unheard.to_string());
                 if exit.code() == 0 {
@@ -274,8 +274,8 @@ impl Reporter {
             warnings.push(speech::unsaid(unsaid));
         }
         let elapsed = tenure_engine::clock::instant().saturating_duration_since(self.began);
-        // A call that shows no id gets one of its own, to be found again in a log. So does one
-        // that shows what another program calls itself, which may be of any form.
+        // A call that shows no id gets one of its own, to be found again in a log. So does a call
+        // that shows another program's id, which may have any form.
         let request_id = if RequestId::new(&*self.request_id).is_err() {
             crate::ids::request_id_or_new(None).map_or_else(|_| String::new(), |id| id.to_string())
         } else {
@@ -296,7 +296,7 @@ impl Reporter {
     }
 }
 
-/// Shows a failure that happened before it was known how to show it.
+/// Shows a failure from before the call knew how to show one.
 pub(crate) fn report(failure: &Failure) -> Exit {
     Reporter::new(failure.output, false, false, failure.command.clone()).fail(failure)
 }

@@ -1,8 +1,8 @@
-//! What the words mean. Everything that can be wrong with a call is found here, before anything is touched.
+//! What a call means. This step finds everything that can be wrong with a call, before anything is touched.
 //!
-//! A line that was typed (`args`) and the surroundings of the call become one value that says what is meant:
-//! [`Run`], [`Acquire`] and so on, one for each verb. That is one step. Whatever comes after it sees those
-//! values, and neither flags nor text that is still to be read.
+//! The typed line (`args`) and the surroundings of the call become one value: [`Run`], [`Acquire`] and so on,
+//! one for each verb. That is one step. All later code sees those values, and neither flags nor text that is
+//! still to be read.
 
 mod acquire;
 mod format;
@@ -37,21 +37,21 @@ use std::time::Duration;
 use tenure_core::{Force, HeldUnforced, LockName, Mode, RequestId};
 use tenure_engine::engine;
 
-/// Whom a claim names, and what it says of itself.
+/// The caller as a claim names it, and what the claim is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Who {
-    /// The id that the caller gives; else there will be a fresh one.
+    /// The id that the caller gives; without one, the hold gets a fresh one.
     pub(crate) id: Option<RequestId>,
-    /// The same, or else what the profile knows the caller by.
+    /// The same, or else the id by which the profile knows the caller.
     pub(crate) known_as: Option<RequestId>,
     pub(crate) actor: Option<String>,
-    /// What the lock is held for, as far as the caller has said.
+    /// What the lock is held for, if the caller has said so.
     pub(crate) why: Option<String>,
-    /// What the profile's record wants to know.
+    /// The facts for the profile's record.
     pub(crate) facts: Vec<(String, String)>,
 }
 
-/// What was typed about a claim, for a profile that makes something of it.
+/// The typed words about a claim, from which a profile makes [`Intends`].
 pub(crate) struct Asked<'a> {
     pub(crate) name: Option<&'a Typed<LockName>>,
     /// Whether other flags name locks of the profile (`--lock`).
@@ -61,13 +61,13 @@ pub(crate) struct Asked<'a> {
     pub(crate) claiming: &'a Claiming,
 }
 
-/// What a profile makes of it.
+/// What a profile makes of [`Asked`].
 #[derive(Debug)]
 pub(crate) struct Intends {
-    /// `None` only if other flags name what is taken.
+    /// `None` only if other flags name the locks.
     pub(crate) name: Option<LockName>,
     pub(crate) ttl: Option<Duration>,
-    /// What the profile's record wants to know.
+    /// The facts for the profile's record.
     pub(crate) facts: Vec<(String, String)>,
     pub(crate) takes: Takes,
 }
@@ -76,7 +76,7 @@ pub(crate) struct Intends {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Takes {
     Locks,
-    /// An intent says that it needs none.
+    /// The intent says that it needs none.
     Nothing {
         mode: tenure_engine::intent::Mode,
         warning: Option<&'static str>,
@@ -84,7 +84,7 @@ pub(crate) enum Takes {
 }
 
 impl Intends {
-    /// What was typed, and nothing else.
+    /// The typed words, and nothing else.
     pub(crate) fn as_typed(asked: &Asked<'_>) -> Result<Self, Failure> {
         let claiming = asked.claiming;
         if claiming.intent.is_some() || !claiming.param.is_empty() {
@@ -99,7 +99,7 @@ impl Intends {
     }
 }
 
-/// Refuses an intent where no profile carries one out.
+/// The refusal of an intent: the profile carries none out.
 #[cold]
 #[inline(never)]
 fn no_intent() -> Failure {
@@ -124,7 +124,7 @@ impl Who {
     }
 }
 
-/// The id that a caller gives, or else what the profile knows it by.
+/// The id that a caller gives, or else the id by which the profile knows it.
 pub(crate) fn known_as(
     typed: Option<&Typed<RequestId>>,
     format: Format,
@@ -142,7 +142,7 @@ fn lock(place: &Place, typed: Option<&Typed<LockName>>) -> Result<LockName, Fail
     named(place, value::given(value::LOCK_NAME, typed)?)
 }
 
-/// The same, of a name that was read.
+/// The same, for a name that was read before.
 fn named(place: &Place, name: Option<LockName>) -> Result<LockName, Failure> {
     let name = match name {
         Some(name) => Some(name),
@@ -151,7 +151,7 @@ fn named(place: &Place, name: Option<LockName>) -> Result<LockName, Failure> {
     place.checked(name.ok_or_else(no_name)?)
 }
 
-/// The name of the lock where none is given.
+/// The name of the lock if the caller gives none.
 fn default_name(place: &Place) -> Result<Option<LockName>, Failure> {
     value::read(value::LOCK_NAME, place.format().default_name(), value::name)
 }
@@ -160,7 +160,7 @@ fn no_name() -> Failure {
     Failure::bad_arguments("the following required arguments were not provided: <NAME>")
 }
 
-/// How a claim holds, as far as its profile lets it.
+/// The mode of a claim. Only a native lock can have another one than exclusive.
 fn mode(claiming: &Claiming, place: &Place) -> Result<Mode, Failure> {
     let slots = claiming.slots.and_then(std::num::NonZeroU32::new);
     let (flag, mode) = match (claiming.shared, slots) {
@@ -179,7 +179,7 @@ fn mode(claiming: &Claiming, place: &Place) -> Result<Mode, Failure> {
     Ok(mode)
 }
 
-/// How long to wait if nobody says anything: as the profile has it.
+/// How long to wait by the profile's rules, if the caller says nothing about it.
 fn usual_wait(place: &Place) -> engine::Wait {
     match place.profile().policy().held_unforced {
         HeldUnforced::WaitMs(millis) => engine::Wait::For(Duration::from_millis(millis)),
@@ -187,7 +187,7 @@ fn usual_wait(place: &Place) -> engine::Wait {
     }
 }
 
-/// How long to wait, as far as it was typed, or the environment says it.
+/// How long to wait, if a flag or the environment says so.
 fn said_wait(patience: &Patience, around: &Surroundings) -> Result<Option<engine::Wait>, Failure> {
     if patience.nonblock {
         return Ok(Some(engine::Wait::No));
@@ -221,8 +221,8 @@ fn force(claiming: &Claiming) -> Force {
     }
 }
 
-/// By what a place in line is found again. Refused where there could never be one: only who has waited has
-/// a place to keep.
+/// How a place in line is found again. Refused for a call that does not wait: only a caller that has waited
+/// has a place to keep.
 fn ticket(claiming: &Claiming, wait: engine::Wait) -> Result<Option<Ticket>, Failure> {
     let ticket = value::given("--ticket", claiming.ticket.as_ref())?;
     match wait {
@@ -234,7 +234,7 @@ fn ticket(claiming: &Claiming, wait: engine::Wait) -> Result<Option<Ticket>, Fai
     }
 }
 
-/// Refuses a document on stdin where no profile reads one.
+/// Refuses a document on stdin, for a profile that reads none.
 fn refuse_input(input: Option<&str>) -> Result<(), Failure> {
     match input {
         None => Ok(()),
@@ -242,7 +242,7 @@ fn refuse_input(input: Option<&str>) -> Result<(), Failure> {
     }
 }
 
-/// The answer to a document where no profile reads one.
+/// The answer to a document if the profile reads none.
 pub(crate) fn no_input() -> Failure {
     Failure::bad_arguments("--input belongs to the sprint profile")
 }

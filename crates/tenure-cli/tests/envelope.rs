@@ -423,7 +423,10 @@ fn a_held_lock_is_answered_with_who_and_when_to_come_back() {
             message.starts_with(&format!("Resource {called} held by PID {pid} (age: ")),
             "{message}"
         );
-        assert!(!message.contains("timed out"), "nobody waited: {message}");
+        assert!(
+            !message.contains("timed out"),
+            "the call did not wait: {message}"
+        );
         assert_eq!(document["error"]["context"]["waited_ms"], Value::Null);
     }
     let _ = holder.open().expect(0, "the holder");
@@ -477,7 +480,7 @@ fn the_hint_follows_what_is_known_of_the_lock() {
         let _ = waiting.finish().expect(0, "the waiter");
         document["error"]["retry_after_ms"].as_u64().unwrap()
     };
-    assert!(queued > 100, "whoever waits already comes first: {queued}");
+    assert!(queued > 100, "earlier waiters come first: {queued}");
 }
 
 #[test]
@@ -991,7 +994,7 @@ fn whoever_is_asked_to_stop_is_named() {
     assert_eq!(again["data"]["asked"][0]["asked_by"], "me", "who was first");
 }
 
-/// Nobody hears a request to an orphan, and its work can be ended.
+/// No supervisor hears a request to an orphan, and its work can be ended.
 #[test]
 fn an_orphan_is_refused_as_one_and_ended_as_one() {
     let scene = Scene::new();
@@ -1284,7 +1287,7 @@ fn every_call_can_be_told_from_every_other_one() {
     let second = document(&scene, &["list"], 0);
     assert_ne!(
         first["meta"]["request_id"], second["meta"]["request_id"],
-        "an id for somebody's log"
+        "an id for a log"
     );
     for verb in ["check", "release", "heartbeat"] {
         let words = [verb, "x", "--request-id", "run-42", "--output", "json"];

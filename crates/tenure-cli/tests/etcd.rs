@@ -46,7 +46,7 @@ impl Site {
         let answer = self.run(&["check", name, "--output", "json"]);
         let said: Value =
             serde_json::from_str(&answer.stdout()).unwrap_or_else(|_| panic!("{}", answer.said()));
-        // A lock that somebody else holds is a refusal, with the same facts.
+        // A lock of another holder is a refusal, with the same facts.
         let facts = [&said["data"], &said["error"]["context"]];
         let known = facts.into_iter().find(|facts| facts.is_object());
         known.unwrap_or_else(|| panic!("{said}")).clone()
@@ -89,7 +89,7 @@ fn a_run_has_the_lock_to_itself_and_tells_its_command_where_it_is() {
     let holder = site.hold("deploy", &gate, &[], "");
 
     let refused = site.run(&["run", "deploy", "-n", "--output", "json", "--", "true"]);
-    let refused = refused.expect(4, "somebody has it").json();
+    let refused = refused.expect(4, "another holder has it").json();
     assert_eq!(refused["error"]["code"], "LOCK_HELD", "{refused}");
     let place = refused["error"]["context"]["lock_file"].as_str();
     assert!(
@@ -113,7 +113,7 @@ fn a_run_has_the_lock_to_itself_and_tells_its_command_where_it_is() {
             .map(str::to_owned)
     };
     assert_eq!(value("TENURE_STORE"), Some(site.url.clone()));
-    assert_eq!(value("TENURE_DIR"), None, "nobody is led to a folder");
+    assert_eq!(value("TENURE_DIR"), None, "no command is led to a folder");
     let token = value("TENURE_TOKEN").and_then(|token| token.parse::<u64>().ok());
     assert!(
         token > first && first.is_some(),
@@ -142,7 +142,7 @@ fn a_command_finds_its_own_hold_and_does_not_wait_for_it() {
     assert_eq!(passed.expect(0, "passed through").stdout(), "through\n");
 }
 
-/// Nobody waits for it there; it learns that the hold is over, and does not go on beside the next one.
+/// On servers the outer run does not wait for it. It learns that the hold is over, and does not go on beside the next one.
 #[test]
 fn an_inner_run_that_outlasts_its_outer_hold_ends_its_work() {
     let server = Server::start();
@@ -210,7 +210,7 @@ fn detached_holds_live_by_heartbeats_and_end_by_release() {
     taken.expect(0, "the ttl is over");
     assert!(took > Duration::from_secs(2), "not before: {took:?}");
     site.run(&["heartbeat", "train", "--request-id", "me"])
-        .expect(6, "it is somebody else's, and said so");
+        .expect(6, "it is another owner's, and the answer says so");
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn groups_slots_and_shared_holds_are_what_they_are_in_files() {
         refused["error"]["context"]["ticket"].is_u64(),
         "its place is kept: {refused}"
     );
-    site.run(&["cancel", "line"]).expect(0, "somebody holds it");
+    site.run(&["cancel", "line"]).expect(0, "it is held");
     kept.finish().expect(79, "it was asked to stop");
 }
 
@@ -295,7 +295,7 @@ fn without_etcd_the_work_ends_before_the_lease_and_nothing_is_called_free() {
     let over = instant().saturating_duration_since(down);
     assert!(
         over < Duration::from_secs(6),
-        "before anybody else may have it: {over:?}"
+        "before another caller may have it: {over:?}"
     );
 
     let (checked, took) = timed(|| site.run(&["check", "work", "--output", "json"]));
@@ -344,7 +344,7 @@ fn a_holder_outlasts_an_etcd_that_comes_back_in_time() {
     waiter.finish().expect(0, "the waiter has kept its place");
 }
 
-/// Nobody reads what the supervisor says, and its etcd is away for longer than its lease lasts.
+/// No process reads what the supervisor says, and its etcd is away for longer than its lease lasts.
 #[test]
 fn a_run_that_nobody_reads_ends_its_work_in_time() {
     let mut server = Server::start();
@@ -365,7 +365,7 @@ fn a_run_that_nobody_reads_ends_its_work_in_time() {
     let ((), took) = timed(|| eventually("its work has ended", || !is_alive(command)));
     assert!(
         took < Duration::from_secs(4),
-        "before anybody else may have the lock: {took:?}"
+        "before another caller may have the lock: {took:?}"
     );
     std::thread::sleep(Duration::from_secs(2));
     server.again();
@@ -406,7 +406,7 @@ fn a_run_that_slept_beyond_its_lease_finds_that_it_is_lost() {
     sleeper.signal(Signal::STOP);
     kill_process_group(group(command), Signal::STOP).unwrap();
 
-    // From another PID namespace, as from another machine, nobody can see that it is only stopped.
+    // From another PID namespace, as from another machine, no process can see that it is only stopped.
     let mut next = site.scene.program("unshare");
     next.args(["--pid", "--fork", "--kill-child", "--mount-proc", "tenure"]);
     let words = ["run", "shared-disk", "--wait", "20s", "--", "true"];
@@ -424,7 +424,7 @@ fn a_run_that_slept_beyond_its_lease_finds_that_it_is_lost() {
     eventually("its work is gone", || !is_alive(command) && !is_alive(run));
 }
 
-/// Nobody has taken it: then the hold was never interrupted, and the work goes on.
+/// No caller has taken it: then the hold was never interrupted, and the work goes on.
 #[test]
 fn a_run_that_slept_beyond_its_lease_goes_on_if_nobody_came() {
     let server = Server::start();
@@ -683,7 +683,7 @@ fn a_bad_address_is_refused_before_anything_is_touched() {
         assert!(!ran.exists(), "nothing ran");
     }
     let said = scene.run(["--store", "etcds://127.0.0.1:1/x", "run", "x", "--", "true"]);
-    let said = said.expect(12, "nobody to trust");
+    let said = said.expect(12, "no certificate to trust");
     assert!(
         said.stderr().contains("TENURE_ETCD_CACERT"),
         "{}",
@@ -698,8 +698,8 @@ fn a_bad_address_is_refused_before_anything_is_touched() {
         "--",
         "true",
     ]);
-    said.expect(2, "nobody would renew the lease");
+    said.expect(2, "no process would renew the lease");
     let (said, took) = timed(|| scene.run(["--store", "etcd://127.0.0.1:1/x", "check", "x"]));
-    said.expect(12, "nobody is there, which is not the same as free");
+    said.expect(12, "no server is there, which is not the same as free");
     assert!(took < BOUND, "a bounded wait");
 }

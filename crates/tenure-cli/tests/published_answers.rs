@@ -1,6 +1,6 @@
 //! Every profile, every verb, every way in which a lock can stand and a call can end: the document
-//! satisfies the schema of its verb, and whoever reads a profile's own answers as its contract has
-//! them understands it.
+//! satisfies the schema of its verb. A reader that knows a profile's own answers from its contract
+//! understands it.
 //!
 //! A combination is made by `support_answers/stage.rs`, or `support_answers/table.rs` says why there
 //! is none. One that is neither fails the test; one that is both does too. What each combination
@@ -356,7 +356,7 @@ fn the_schemas_of_the_profiles_refuse_what_their_contracts_refuse() {
         "lock",
         &lock,
         &[
-            // Only other programs name nobody.
+            // Only records of other programs name no process.
             ("/holder/kind", json!("run")),
             ("/holder/kind", json!("alien")),
             ("/holder/pid", json!(0)),

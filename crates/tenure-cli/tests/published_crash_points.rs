@@ -1,10 +1,10 @@
 //! The program is killed at its system calls in the middle of the transitions that put a published
-//! record to its path, renew it or take it away, and made to fail there. Whoever looks at the path
+//! record to its path, renew it or take it away, and made to fail there. A process that looks at the path
 //! afterwards sees a whole record, the one from before or the one from after, or none where one of
-//! the two is none; and the next caller goes on without help.
+//! the two is none. The next caller goes on without help.
 //!
 //! `strace` kills the process as it enters a call. All calls from the first one that names the
-//! folder of the records are tried but those that nobody notices; of those before, every 20th. The test of
+//! folder of the records are tried but those that no other process notices; of those before, every 20th. The test of
 //! the native locks (`crash_points.rs`) says more about the method.
 //!
 //! Every verb of every format is tried. By age alone (session, fleet) a run that was killed is held
@@ -98,10 +98,9 @@ struct Point {
     nth: usize,
     /// Whether the folder of the records has been named by then.
     within: bool,
-    /// Whether it asks who we are, and not what stands in the folder.
+    /// Whether it asks the system for the caller's identity, and not what stands in the folder.
     asks_system: bool,
-    /// Whether nobody else notices it, so that being killed here shows what being killed at the next call
-    /// shows.
+    /// Whether no other process notices it. Then a kill here shows what a kill at the next call shows.
     unnoticed: bool,
     /// The step that comes next of those that others can notice.
     step: String,
@@ -282,7 +281,7 @@ impl Transition {
             (Verb::Acquire | Verb::AcquireForcing | Verb::Run, Some(_)) if is_ours => {}
             // A run releases at its end.
             (Verb::Run | Verb::Release | Verb::Clean, None) => {}
-            // Its id reached nobody, so what it had was given back.
+            // Its id reached no reader, so the call gave back what it had.
             (Verb::Acquire | Verb::AcquireForcing, None) if is_answer_lost(&struck) => {}
             (Verb::Heartbeat, Some(now)) => crate::ensure!(
                 now.contains(FIRST) && before.is_some_and(|before| before.len() == now.len()),
@@ -390,7 +389,7 @@ impl Transition {
         Ok(())
     }
 
-    /// Who has the lock by the rule of the format.
+    /// Which caller has the lock by the rule of the format.
     fn hold(&self, after: Option<&str>, is_ours: bool) -> Hold {
         let by_age = matches!(self.format, Format::Session | Format::Fleet);
         match (self.before, self.verb) {
@@ -523,7 +522,7 @@ impl Transition {
     }
 }
 
-/// Who has the lock.
+/// Which caller has the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hold {
     Nobody,

@@ -2,8 +2,8 @@
 //! are small scripts in `originals/`, written from what is known of their algorithms.
 //!
 //! Where an original creates its record atomically, the two exclude each other: one of all wins.
-//! Where it looks and then overwrites, nobody can keep it out; then ours has to notice that it has
-//! lost, has to end its work, and must not touch what the other has put there.
+//! Where the original looks and then overwrites, no other program can keep it out. Then tenure has to notice
+//! that it has lost, has to end its work, and must not touch what the other has put there.
 //!
 //! Unix only: it works with shells, signals, links and rights. `windows.rs` has what Windows has.
 #![cfg(unix)]
@@ -250,7 +250,7 @@ fn no_false_belief(format: Format, theirs: impl Fn(&str, &str) -> Process) {
             .count();
         let ours = answers.iter().filter(|(ours, ..)| *ours);
         let ours: Vec<_> = ours.map(|(_, id, answer)| (id, answer)).collect();
-        let text = std::fs::read_to_string(&record).expect("somebody's record");
+        let text = std::fs::read_to_string(&record).expect("another program's record");
         let mut believing = Vec::new();
         for (id, answer) in ours.iter().filter(|(_, answer)| answer.is(0)) {
             let document: serde_json::Value = serde_json::from_str(&answer.out).unwrap_or_default();

@@ -1,8 +1,8 @@
 //! `acquire`: takes a lock in the name of a process, or for a ttl, and returns.
 //!
-//! **Exit 0 says that the lock is held and that the answer was written.** If the answer cannot be written
-//! (a full disk, a reader that has gone, a signal while the reader does not read), the lock is given back
-//! first. A kill in between leaves what a kill right after the grant leaves: a hold that ends with its
+//! **Exit 0 says that the lock is held and that the answer was written.** If this call cannot write the answer,
+//! it gives the lock back first: on a full disk, after its reader has gone, or by a signal while the reader
+//! does not read. A kill in between leaves what a kill right after the grant leaves: a hold that ends with its
 //! owner or with its ttl.
 
 use super::attend::NoLocks;
@@ -68,8 +68,8 @@ fn take(acquire: Acquire, reporter: &mut Reporter) -> Result<(String, Value), Fa
     let policy = *session.store.policy();
     let ticket = ticket::of(ticket)?;
     let owner = match owner(whose) {
-        // A profile that never asks for the process needs none that lasts: the caller
-        // is named, for people.
+        // A profile that never asks whether the process lives needs no lasting one. The claim
+        // names the caller, for people.
         Err(_) if whose == Owner::Auto && policy.unknown_life == UnknownLife::NotAsked => {
             choose_owner(tenure_engine::process::parent()).ok()
         }
@@ -103,7 +103,7 @@ fn take(acquire: Acquire, reporter: &mut Reporter) -> Result<(String, Value), Fa
         return Err(held_otherwise(&name, claim));
     }
     let token = claim.token.unwrap_or_default();
-    // A hold that was there before has its own owner.
+    // A hold from before this call has its own owner.
     let owner = owner.filter(|owner| Some(owner.process) == claim.holder.process);
     let lasts = match (&owner, claim.holder.process) {
         (Some(owner), _) => format!("owner PID {} ({})", owner.process.pid, owner.name),
@@ -142,7 +142,7 @@ fn take(acquire: Acquire, reporter: &mut Reporter) -> Result<(String, Value), Fa
     Ok((text, data))
 }
 
-/// What programs are told where an intent takes no lock.
+/// The answer for programs if an intent takes no lock.
 fn unlocked(id: &RequestId, mode: intent::Mode) -> Value {
     json!({
         "name": null,
@@ -158,8 +158,8 @@ fn unlocked(id: &RequestId, mode: intent::Mode) -> Value {
     })
 }
 
-/// Where the answer reaches no reader, no caller knows the hold's id and could give it back. So it is given
-/// back here, unless it was there before: then its owner knows the id.
+/// If the answer reaches no reader, no caller knows the hold's id and could give it back. So this call gives
+/// it back, unless the hold is older than the call: then its owner knows the id.
 pub(crate) fn unless_heard(
     reporter: &mut Reporter,
     session: Session,
@@ -207,8 +207,8 @@ fn give_back(
     Ok(())
 }
 
-/// A caller asks again under its id, but for more than it has. A yes would promise what it has not got, and
-/// waiting for itself would never end.
+/// The answer to a caller that asks again under its id, but for more than it has. A yes would promise what
+/// it does not have, and to wait for itself would never end.
 #[cold]
 #[inline(never)]
 fn held_otherwise(name: &LockName, claim: &Claim) -> Failure {

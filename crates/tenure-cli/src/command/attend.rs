@@ -1,5 +1,5 @@
-//! What a caller does while it waits for a lock: shows the wait, looks after the locks that it has
-//! already, and gives way where the wait would never end.
+//! What a caller does while it waits for a lock. It shows the wait, looks after the locks that it has
+//! already, and gives way if the wait would never end.
 
 use super::{Session, lost_before_the_start, superseded};
 use crate::deadlock::{NestedWait, Scene};
@@ -13,20 +13,20 @@ use tenure_engine::clock::instant;
 use tenure_engine::engine::{Observer, Wait, Waiting};
 use tenure_engine::process::choose_owner;
 
-/// How often locks that are held already, and circles of waits, are looked at.
+/// How often a waiter looks at the locks that it has, and for circles of waits.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Why a caller that has locks already waits no longer for the next one.
+/// Why a caller that has locks already stops waiting for the next one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Interruption {
-    /// It is asked for one of them, by this request.
+    /// Another request, `by`, asks for one of them.
     WantedBack { name: LockName, by: String },
-    /// It cannot rely on one of them any longer.
+    /// The caller cannot rely on one of them any longer.
     Lost { name: LockName },
 }
 
 impl Interruption {
-    /// What the caller is told: its command has not started, and will not.
+    /// The caller's failure: its command has not started, and will not.
     pub(crate) fn failure(&self) -> Failure {
         match self {
             Self::WantedBack { name, by } => superseded(name, by),
@@ -37,14 +37,14 @@ impl Interruption {
 
 /// The locks that a caller has already while it waits for the next one.
 pub(crate) trait Tend {
-    /// Renews those that are due, and says what ends the wait.
+    /// Renews the locks that are due, and says what ends the wait.
     fn tend(&mut self) -> Option<Interruption>;
 
-    /// What they are.
+    /// The locks, as holds.
     fn holds(&self) -> Vec<Hold>;
 }
 
-/// None.
+/// A caller without locks.
 pub(crate) struct NoLocks;
 
 impl Tend for NoLocks {
@@ -66,24 +66,25 @@ pub(crate) struct Attendance<'a> {
     tends: bool,
     /// What happened to a lock that the caller has already.
     pub(crate) interruption: Option<Interruption>,
-    /// Who would wait for its own owner, if this wait has no end.
+    /// Finds a hold of the caller's own owner, in a wait without an end.
     endless: Option<Endless<'a>>,
-    /// The hold of the caller's own owner that is in the way of an endless wait.
+    /// The hold of the caller's own owner that blocks an endless wait.
     pub(crate) own: Option<Box<Claim>>,
 }
 
 /// A native wait without an end.
 ///
-/// A script that holds a lock in its own name and asks for it once more waits for itself. The hold
-/// stood there before the wait began, which its token says, for tokens and tickets are drawn from
-/// one rising counter: what another sub-shell of the owner gets later, it will also give back.
+/// A script that holds a lock in its own name and asks for it once more waits for itself. Only a hold
+/// from before the wait counts. Its token is lower than the waiter's ticket, because both come from one
+/// rising counter. A hold that another sub-shell of the owner gets later does not count: that sub-shell
+/// will also give it back.
 struct Endless<'a> {
     session: &'a Session,
     request: &'a Request,
 }
 
 impl Endless<'_> {
-    /// The hold of the caller's own owner that this wait stands behind.
+    /// The hold of the caller's own owner that blocks this wait.
     fn own(&self, waiting: &Waiting<'_>) -> Option<Claim> {
         let holds = waiting.entry.granted();
         let before = |claim: &&Claim| claim.token.is_some_and(|token| token < waiting.ticket);
@@ -103,15 +104,15 @@ impl Endless<'_> {
         };
         match self.request.terms.mode {
             Mode::Exclusive | Mode::Shared => {}
-            // One slot of somebody else's is enough.
+            // One slot of another owner is enough: it can become free.
             Mode::Slots(_) if waiting.entry.granted().all(|claim| is_own(&claim)) => {}
             Mode::Slots(_) => return None,
         }
         detached.into_iter().find(is_own).cloned()
     }
 
-    /// Whose life a hold follows that this caller takes: as it says for one that lasts, and for a
-    /// run the process that `acquire` would choose.
+    /// The process whose life a hold of this caller would follow. A detached request names it; for a run it
+    /// is the process that `acquire` would choose.
     fn owner(&self) -> Option<Process> {
         let owner = match self.request.kind {
             Kind::Detached => self.request.holder.process,
@@ -158,7 +159,7 @@ impl<'a> Attendance<'a> {
 
 impl Observer for Attendance<'_> {
     fn waiting(&mut self, waiting: &Waiting<'_>) -> Option<Instant> {
-        // Whoever will not wait has no wait to be shown.
+        // A caller that will not wait has no wait to show.
         self.own = self
             .endless
             .as_ref()

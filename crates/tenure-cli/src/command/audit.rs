@@ -1,6 +1,6 @@
 //! `audit`: shows what happened to locks. Reads only; a folder that is not there has no events.
 //!
-//! Where events are written, and when, is the other verbs' affair.
+//! The other verbs decide where and when events are written.
 
 use super::{Session, cancelled_by, collect_signals};
 use crate::exit::Exit;
@@ -33,7 +33,7 @@ pub(super) fn audit(audit: Audit, reporter: &mut Reporter) -> Result<(String, Va
         ));
     }
     let (folder, is_named) = place.audit_folder(place.profile())?;
-    // Everything is recorded where the caller named the folder, and of records of other formats.
+    // All events are recorded if the caller named the folder, or if the locks are records of another format.
     let may_miss = !is_named && place.profile().record().is_none() && place.is_folder();
     let missing = {
         let (folder, filter) = (folder.clone(), filter.clone());
@@ -77,8 +77,8 @@ pub(super) fn audit(audit: Audit, reporter: &mut Reporter) -> Result<(String, Va
     Ok(answer)
 }
 
-/// Why nothing is shown of a lock that a run has held: nobody named a folder, and so it was not
-/// recorded. `None` if no such run is known.
+/// Why no event of a run is shown: the caller named no folder, so the run was not recorded. `None` if no
+/// such run is known.
 fn unrecorded(
     place: Place,
     folder: tenure_engine::audit::Place,
@@ -99,7 +99,7 @@ fn unrecorded(
             .names(Which::Locks, &mut |name| names.push(name))
             .ok()?,
     }
-    // A lock counts its past holds. What else than a run held it is recorded in any case.
+    // A lock counts its past holds. All holds but those of runs are recorded in any case.
     let released = Filter {
         lock: filter.lock.clone(),
         events: vec![EventName::LockReleased],
@@ -179,8 +179,8 @@ impl Printer {
     }
 }
 
-/// Shows what there is and what comes, until a signal ends it, the reader has gone, or nothing
-/// that comes can be old enough for `--until`.
+/// Shows the events so far and each new one. It ends by a signal, when the reader has gone, or when every
+/// later event is too new for `--until`.
 fn follow(
     reporter: &mut Reporter,
     folder: tenure_engine::audit::Place,
@@ -189,7 +189,7 @@ fn follow(
 ) -> Result<(String, Value), Failure> {
     let signals = collect_signals()?;
     let output = reporter.output;
-    // The end is silent, for the caller that ends it knows why. Only what could not be shown is told.
+    // The end is silent, for the caller that ends it knows why. Only events that could not be shown are reported.
     let over = |unheard: Option<Unheard>| {
         if let Some(unheard @ Unheard::Failed(_)) = unheard {
             return Err(lost(&unheard));
@@ -212,7 +212,7 @@ fn follow(
     let mut follower = events.follow();
     let mut told = (0, 0);
     loop {
-        // Asked before looking: what was written until then is shown.
+        // The time is asked before the look, so all events written until then are shown.
         let is_last = until_ms.is_some_and(|until| now_ms() > until);
         let entries = follower.look()?;
         let shown = entries
@@ -234,14 +234,14 @@ fn lost(unheard: &Unheard) -> Failure {
     Failure::new(Exit::General, "ANSWER_LOST", unheard.to_string())
 }
 
-/// Whether a signal asks us to end. One that asks us to pause is heeded here.
+/// Whether a signal asks this process to end. If one asks it to pause, it pauses here.
 fn is_stopped(signals: Signals) -> bool {
     pause_if_asked();
     while signals.next().is_some() {}
     stop_asked().is_some()
 }
 
-/// Tells what went wrong since the last time, and answers with how much was told.
+/// Reports what went wrong since the last time, and answers with how much has been reported.
 fn tell(reporter: &mut Reporter, follower: &Follower, told: (u64, usize)) -> (u64, usize) {
     let (skipped, problems) = (follower.skipped(), follower.problems());
     warn_of_skipped(reporter, skipped.saturating_sub(told.0));
@@ -264,13 +264,13 @@ mod unix {
     use tenure_engine::audit::Follower;
 
     /// Sleeps until there is something to read, or nothing for a while. `false` if the reader has gone, or a signal
-    /// asks us to end.
+    /// asks this process to end.
     pub(super) fn sleep(follower: &Follower, signals: Signals) -> bool {
         let stdout = std::io::stdout();
         let signal = signals.descriptor();
         let (notices, nap) = follower.notices();
         let mut fds = vec![
-            // Nothing is asked of it: that the other end was closed is told in any case.
+            // No event is asked for: the kernel reports a closed other end in any case.
             PollFd::new(&stdout, PollFlags::empty()),
             PollFd::new(&signal, PollFlags::IN),
         ];
@@ -278,7 +278,7 @@ mod unix {
             fds.push(PollFd::new(notices, PollFlags::IN));
         }
         let nap = Timespec::try_from(nap).ok();
-        // Interrupted is as good as woken: whatever it was is looked at next.
+        // An interruption counts as a wake-up: the caller looks at all causes next.
         let _ = poll(&mut fds, nap.as_ref());
         let closed = PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL;
         let is_read = fds
@@ -295,10 +295,10 @@ mod windows {
     use tenure_engine::audit::Follower;
     use tenure_engine::store::file::poll_readable;
 
-    /// Sleeps until it is time to look again. `false` if we are asked to end.
+    /// Sleeps until it is time to look again. `false` if an event asks this process to end.
     pub(super) fn sleep(follower: &Follower, signals: Signals) -> bool {
         let (_, nap) = follower.notices();
-        // Whatever it was is looked at next.
+        // The caller looks at all causes next.
         let _ = poll_readable(&signals.descriptors(), nap, None);
         !is_stopped(signals)
     }

@@ -1,4 +1,4 @@
-//! `cancel`: asks whoever holds a lock to stop.
+//! `cancel`: asks the holders of a lock to stop.
 
 #[cfg(target_os = "linux")]
 mod orphan;
@@ -59,7 +59,7 @@ pub(super) fn cancel(cancel: Cancel, reporter: &mut Reporter) -> Result<(String,
         asked.map_err(|error| session.store_failed(&name, error))
     };
     let mut asked = ask(&session)?;
-    // The caller who asks a group to stop need not know beside which records its runs keep it.
+    // A caller that asks a group to stop need not know beside which records the group's runs keep it.
     if let (true, Some(beside)) = (asked.is_empty(), beside) {
         session = Session::open(beside)?;
         asked = ask(&session)?;
@@ -71,7 +71,7 @@ pub(super) fn cancel(cancel: Cancel, reporter: &mut Reporter) -> Result<(String,
             format!("{name} is not held, so there is no holder to ask"),
         ));
     }
-    // A record of another program has no room for a request, and nobody would read it.
+    // A record of another program has no room for a request, and that program would not read it.
     let deaf = |claim: &Claim| matches!(claim.kind, Kind::Foreign | Kind::Sealed);
     if let Some(claim) = asked.iter().find(|claim| deaf(claim)) {
         return Err(Failure::new(
@@ -117,16 +117,16 @@ pub(super) fn cancel(cancel: Cancel, reporter: &mut Reporter) -> Result<(String,
     Ok((text, json!({ "name": name.as_str(), "asked": holders })))
 }
 
-/// How a holder answers to being asked.
+/// How a holder answers to a request to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answering {
     /// Its supervisor ends the command.
     Supervised,
-    /// Its supervisor is dead; nobody ends its command, which is waited for.
+    /// Its supervisor is dead, and no other process ends its command. The hold lasts until the command ends.
     Orphaned,
     /// It became its command.
     Exec,
-    /// It looks by itself, if it does.
+    /// It has no supervisor. It learns of the request only if it looks by itself.
     Detached,
     /// It waits, and its process is stopped.
     Stopped,
@@ -147,7 +147,7 @@ impl Answering {
     }
 }
 
-/// The refusal where everybody who could be asked is dead.
+/// The refusal if every supervisor that could be asked is dead.
 fn cannot_hear(session: &Session, name: &LockName, claim: &Claim) -> Failure {
     let message = match session.view(name, None) {
         Ok(view) => view.headline(),

@@ -53,15 +53,15 @@ pub(crate) fn check(check: Check, reporter: &mut Reporter) -> Result<(String, Va
     ))
 }
 
-/// Whatever the code says: how the locks stand was asked for, and is the answer.
+/// Marks a failure as an answer: the caller asked how the locks stand, whatever the exit code says.
 fn as_answer(failure: Failure, text: String) -> Failure {
     let mut failure = failure.with_text(text);
     failure.is_answer = true;
     failure
 }
 
-/// What all locks together are to somebody who only looks; `None` if none is in the way. The facts of
-/// every one are in it, of the free ones too.
+/// The failure of a check of all locks; `None` if none of them blocks the caller. It has the facts of every
+/// lock, of the free ones too.
 fn not_free(views: &[LockView]) -> Option<Failure> {
     let in_the_way = |view: &&LockView| !view.mine && !view.available;
     let blocked: Vec<_> = views.iter().filter(in_the_way).collect();
@@ -86,7 +86,7 @@ fn not_free(views: &[LockView]) -> Option<Failure> {
     let locks: Vec<_> = views.iter().map(LockView::json).collect();
     let failure = Failure::new(exit, code, message);
     let mut failure = failure.with_context(json!({ "locks": locks }));
-    // Waiting ends what is held, and nothing else.
+    // Waiting can end holds, and nothing else that blocks.
     let hints = blocked.iter().map(|view| view.retry_after_ms);
     failure.retry = hints.collect::<Option<Vec<_>>>().map(|hints| Retry {
         after_ms: hints.into_iter().max().unwrap_or_default(),
@@ -121,7 +121,7 @@ fn all(
     for name in &names {
         match session.reading(name) {
             Ok(reading) => views.push(session.view_of(name, &reading, id)),
-            // One that cannot be looked at does not hide the others, and is not free.
+            // A lock that cannot be read does not hide the others, and does not count as free.
             Err(error) => {
                 reporter.warn(error.to_string());
                 let place = session.store.place(name);
@@ -132,28 +132,28 @@ fn all(
     Ok(views)
 }
 
-/// Where the standing stands.
+/// The column of the standing.
 const STANDING_COLUMN: usize = 1;
 
-/// On a narrow terminal people miss the token, the ttl, how many wait and the age first. They know a lock
-/// by its name and its holder.
+/// A narrow terminal loses the token first, then the ttl, the queue and the age. People know a lock by its
+/// name and its holder.
 const GIVING: Giving<'static> = Giving {
     spare: &[5, 3, 4, 2],
     long: (6, 32),
     last: (0, 12),
 };
 
-/// Which locks are shown to people, and what of them.
+/// Which locks people see, and which parts of them.
 #[derive(Debug, Clone, Copy)]
 struct Shown {
-    /// Those too that nobody holds or waits for.
+    /// Also the locks without a holder and a waiter.
     free: bool,
-    /// Below each lock, who else holds it and who waits; and how many were left out.
+    /// Below each lock its other holders and its waiters, and at the end how many locks were left out.
     company: bool,
 }
 
-/// One line per lock, in columns that fit their content; where more was asked for, with those
-/// below it who hold it too or wait. The object has every lock, whatever people are shown.
+/// One line per lock, in columns that fit their content. With `company`, its other holders and its waiters
+/// stand below it. The JSON object has every lock, whatever the text shows.
 fn table(session: &Session, views: &[LockView], shown: Shown) -> (String, Value) {
     let is_idle = |view: &LockView| view.standing == "free" && view.queue.is_empty();
     let (idle, rows): (Vec<_>, Vec<_>) =
@@ -182,7 +182,7 @@ fn lines(views: &[&LockView], with_company: bool) -> String {
     let mut rows =
         vec![["NAME", "STANDING", "AGE", "TTL", "QUEUE", "TOKEN", "HOLDER"].map(String::from)];
     for view in views {
-        // What was left behind has no holder any more.
+        // A hold that was left behind has no holder any more.
         let left = view.left_behind();
         let holder = view.holder.as_ref().filter(|_| left.is_none());
         let dash = || "-".to_owned();
@@ -207,7 +207,7 @@ fn lines(views: &[&LockView], with_company: bool) -> String {
                 || left.unwrap_or_else(dash),
                 |holder| match view.standstill {
                     None => holder.who() + &holder.purpose(),
-                    Some(_) => format!("nobody; next in line, stopped: {}", holder.who()),
+                    Some(_) => format!("none; next in line, stopped: {}", holder.who()),
                 },
             ),
         ]);

@@ -1,4 +1,4 @@
-//! `clean`: removes what is proven stale, and the files of locks that nobody uses.
+//! `clean`: removes claims that are proven stale, and the files of unused locks.
 
 use super::Session;
 use crate::dialect::Done;
@@ -28,7 +28,7 @@ pub(super) fn clean(clean: Clean, reporter: &mut Reporter) -> Result<(String, Va
     for name in &names {
         let cleaned = match session.store.clean(name, &session.clock.now(), dry_run) {
             Ok(cleaned) => cleaned,
-            // One lock that cannot be cleaned does not keep the others from it.
+            // A lock that cannot be cleaned does not keep the others from being cleaned.
             Err(error) => {
                 failed += 1;
                 if names.len() == 1 {
@@ -59,7 +59,7 @@ pub(super) fn clean(clean: Clean, reporter: &mut Reporter) -> Result<(String, Va
             "file_removed": cleaned.removed,
         }));
     }
-    // Where a lock is a record of its own, what we keep beside it outlasts it.
+    // If the lock is a record of another format, tenure's own file beside it outlasts it.
     let mut leftovers = Vec::new();
     session
         .store

@@ -1,23 +1,26 @@
-//! `completions`: prints what completes tenure's words in a shell, and answers what those scripts ask.
+//! `completions`: prints the completion script of a shell, and answers the questions of that script.
 //!
-//! The scripts know no verb and no flag. With each key they ask the `tenure` on the PATH, which reads
-//! the line as it would read it when it is finished (`args/expected`), so they do not go out of date.
+//! The scripts know no verb and no flag, so they do not go out of date. With each key they ask the `tenure`
+//! on the PATH, which reads the line as it would read the finished one (`args/expected`).
 //!
-//! **A question at a prompt disturbs nobody**: whatever is wrong, it ends with 0 and says nothing; it
-//! makes no file and no folder; it is over after [`PATIENCE`], with what was found until then; and it
-//! asks no server, because a folder that somebody only looks around in may name one.
+//! **A question at a prompt has no effect but its answer:**
+//! - whatever is wrong, it ends with 0 and says nothing;
+//! - it makes no file and no folder;
+//! - it ends after [`PATIENCE`], with what was found until then;
+//! - it asks no server: a folder may name one, and the person at the prompt may only be looking around in it.
 //!
-//! # What is said
+//! # The answer
 //!
-//! The first line says what stands at the cursor, and the others are words with their meanings, a tab
-//! between them; for bash, a `+` and what continues the word at the cursor. Nothing that has a control character in it is offered, so lines and tabs are safe; what
-//! else a shell would take for its own is quoted by that shell, or for bash here (`line`).
+//! The first line says what is expected at the cursor. Each other line is a word and its meaning, with a tab
+//! between them. For bash it is a `+` and the rest of the word at the cursor. Words with a control character are not
+//! offered, so lines and tabs are safe. Other characters that are special to a shell are quoted by that shell,
+//! or for bash here (`line`).
 //!
 //! | first line | what the script offers |
 //! |---|---|
 //! | `words` | the words |
-//! | `files`, `folders` | files, folders; behind a tab what the word begins with that is no part of them |
-//! | `command N` | what completes the command that begins with word N (in bash, with character N) |
+//! | `files`, `folders` | files, folders; after a tab the beginning of the word that is not part of the path |
+//! | `command N` | the completions of the command that begins with word N (in bash, with character N) |
 //! | `nothing` | nothing |
 
 mod line;
@@ -45,10 +48,10 @@ const BASH: &str = include_str!("completions/tenure.bash");
 const ZSH: &str = include_str!("completions/tenure.zsh");
 const FISH: &str = include_str!("completions/tenure.fish");
 
-/// How long names are looked for. A person notices more than this; a folder that takes longer hangs.
+/// How long this call looks for names. A person notices more than this; a folder that takes longer hangs.
 const PATIENCE: Duration = Duration::from_millis(400);
 
-/// How many names are offered. A shell that shows more is of no help, and slow.
+/// How many names are offered. More are slow in a shell, and of no help.
 const NAMES_MAX: usize = 2_000;
 
 #[cold]
@@ -69,7 +72,7 @@ pub(super) fn completions(args: &CompletionsArgs) -> Exit {
     reporter.succeed(script.trim_end(), Value::Null)
 }
 
-/// Answers a script. Nothing that can happen here is of interest to somebody who types.
+/// Answers a script. It reports no failure, because a person who types is not interested in it.
 fn answer(args: &CompletionsArgs) -> Exit {
     let words = args.line.iter().map(|word| word.to_string_lossy());
     let (words, bash) = match args.shell {
@@ -98,7 +101,7 @@ fn answer(args: &CompletionsArgs) -> Exit {
             continue;
         }
         if let Some(line) = &bash {
-            // Only what continues what stands there: in a word of several parts, what follows it.
+            // Only the rest of the word at the cursor. In a word of several parts, the rest of the last part.
             let Some(rest) = word.strip_prefix(typed) else {
                 continue;
             };
@@ -146,7 +149,7 @@ fn offered(cursor: Cursor) -> Vec<Word> {
         .collect()
 }
 
-/// What is found until it takes too long, in order. Whoever still looks ends with the process.
+/// The names found in time, in order. A thread that still looks ends with the process.
 fn in_time(look: impl FnOnce(&Sender<String>) + Send + 'static) -> BTreeSet<String> {
     let (sender, found) = channel();
     let until = instant() + PATIENCE;
@@ -165,7 +168,7 @@ fn in_time(look: impl FnOnce(&Sender<String>) + Send + 'static) -> BTreeSet<Stri
     names
 }
 
-/// The names of the locks in a place that can be looked at.
+/// The names of the locks in a place, if it is a folder.
 fn each_name(place: Result<Place, Failure>, each: &mut dyn FnMut(LockName)) {
     let Ok(mut place) = place else { return };
     if !place.is_folder() {
@@ -174,7 +177,7 @@ fn each_name(place: Result<Place, Failure>, each: &mut dyn FnMut(LockName)) {
     let profile = place.take_profile();
     let here = Identity::current().host;
     if let Ok(store) = place.open(profile, here, Box::new(ThreadSleeper)) {
-        // What was found before it failed is good.
+        // Names from before a failure are good.
         let _ = store.names(Which::Locks, each);
     }
 }
@@ -185,7 +188,7 @@ fn locks(common: &Common, found: &Sender<String>) {
     });
 }
 
-/// Groups are kept among the native locks, and nothing but their names tells them apart.
+/// Groups are kept among the native locks, and only their names tell them apart.
 fn groups(common: &Common, found: &Sender<String>) {
     let mut send = |name: LockName| {
         if let Some(group) = group::of_lock(&name) {
@@ -201,7 +204,7 @@ fn groups(common: &Common, found: &Sender<String>) {
 }
 
 fn profiles(common: &Common, found: &Sender<String>) {
-    // A configuration that cannot be used does not take the built-in ones away.
+    // Without a usable configuration there are still the built-in profiles.
     let config = Surroundings::of(common).configuration().unwrap_or_default();
     for name in profile::names(&config.profiles) {
         let _ = found.send(name.to_owned());

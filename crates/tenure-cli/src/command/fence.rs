@@ -1,9 +1,9 @@
-//! `fence check`: says whether a fencing token is still good, as the lock sees it, or as the
-//! resource does that keeps a guard.
+//! `fence check`: says whether a fencing token is still good. It asks the lock, or the guard that a
+//! resource keeps.
 //!
-//! Both are needed. The lock knows at once that somebody else has been let in; but its answer may
-//! be old when it arrives. The guard knows only whom it has seen; but nobody passes it who comes
-//! after a newer one. How a guard is kept is `tenure_engine::fence`'s business.
+//! Both are needed. The lock knows a new holder at once, but its answer may be old when it arrives. The
+//! guard knows only the tokens that it has seen, but after a newer token it lets no older one pass.
+//! `tenure_engine::fence` keeps the guard.
 
 use super::Session;
 use crate::exit::Exit;

@@ -1,11 +1,11 @@
 //! `flock`: does what flock(1) does, with its locks, its exit codes and its words.
 //!
-//! Nothing here is ours: no record, no folder, no configuration, no supervision. The lock is on
-//! the caller's own file, the command is started and waited for and no more, and all signals mean
-//! what they meant before. What is said goes where flock(1) says it.
+//! It uses nothing else of tenure: no record, no folder, no configuration, no supervision. The lock is on
+//! the caller's own file. It starts the command and waits for it, and all signals mean what they meant
+//! before. Its messages go where flock(1) writes them.
 //!
-//! How the words are read is `args/flock`'s business; the calls that lock are in `signals`, beside
-//! the timer that interrupts them.
+//! `args/flock` reads the words; the calls that lock are in `signals`, beside the timer that interrupts
+//! them.
 
 use super::run::find_program;
 use crate::args::FlockArgs;
@@ -25,9 +25,9 @@ use tenure_engine::clock::instant;
 
 /// Why a call ends before it has done its work.
 enum Ended {
-    /// The lock could not be had in time.
+    /// The call did not get the lock in time.
     Conflict(&'static str),
-    /// Something is wrong, and this is said about it.
+    /// A failure, with its message.
     Wrong(SysExit, String),
 }
 
@@ -116,7 +116,7 @@ fn lock_and_run(call: &Call) -> Result<Exit, Ended> {
     let mut command = Command::new(program);
     command.args(arguments);
     let status = started(command, start).or_else(|error| {
-        // What is marked as runnable and names no interpreter is a script for the shell.
+        // A file that is marked as runnable and names no interpreter is a script for the shell.
         match find_program(&words) {
             Ok(script) if error.raw_os_error() == Some(libc::ENOEXEC) => {
                 let mut command = Command::new("/bin/sh");
@@ -126,7 +126,7 @@ fn lock_and_run(call: &Call) -> Result<Exit, Ended> {
             _ => Err(error),
         }
     });
-    // Here, and not before: the lock is held for as long as the command is waited for.
+    // Here, and not before: this process holds the lock for as long as it waits for the command.
     drop(file);
     match status {
         Ok(status) => Ok(exit_of(status)),
@@ -164,7 +164,7 @@ fn lock_path(call: &Call, path: &OsStr, start: Start) -> Result<OwnedFd, Ended> 
         Ok(()) => return Ok(file),
         Err(error) => error,
     };
-    // Network file systems may make it a lock of fcntl(2), which needs the same.
+    // A network file system may make it a lock of fcntl(2), which needs write access too.
     let may_help = matches!(error.raw_os_error(), Some(libc::EIO | libc::EBADF))
         && call.kind != Kind::Shared
         && rustix::fs::access(path, Access::READ_OK | Access::WRITE_OK).is_ok();
@@ -179,7 +179,7 @@ fn lock_path(call: &Call, path: &OsStr, start: Start) -> Result<OwnedFd, Ended> 
     }
 }
 
-/// Opens a file that may have to be made. Links are followed and nothing is checked, for the file
+/// Opens a file, and creates it if it is missing. It follows links and checks nothing, because the file
 /// is the caller's own.
 fn open(path: &OsStr, access: OFlags, start: Start) -> Result<OwnedFd, Ended> {
     let inherited = match start {
@@ -190,7 +190,7 @@ fn open(path: &OsStr, access: OFlags, start: Start) -> Result<OwnedFd, Ended> {
     let everybody = Mode::from_raw_mode(0o666);
     rustix::fs::open(path, access | OFlags::CREATE | flags, everybody)
         .or_else(|errno| match errno {
-            // A directory can be opened for reading, and not with a wish to make it.
+            // A directory can be opened for reading, but not with `O_CREAT`.
             Errno::ISDIR => rustix::fs::open(path, OFlags::RDONLY | flags, Mode::empty()),
             errno => Err(errno),
         })
@@ -205,7 +205,7 @@ fn open(path: &OsStr, access: OFlags, start: Start) -> Result<OwnedFd, Ended> {
         })
 }
 
-/// Takes the lock, or lets go of it.
+/// Takes the lock, or releases it.
 fn lock(call: &Call, descriptor: RawFd) -> io::Result<()> {
     let lock = FileLock {
         operation: match call.kind {
@@ -236,7 +236,7 @@ fn not_locked(what: &str, error: &io::Error) -> Ended {
     }
 }
 
-/// Whether a standard descriptor was closed when we were started. Rust's runtime then opens
+/// Whether a standard descriptor was closed when this process was started. Rust's runtime then opens
 /// `/dev/null` in its place, for reading and writing; a lock on that would be one in name only.
 fn is_stand_in(descriptor: RawFd) -> bool {
     let (status, flags) = match descriptor {
@@ -273,7 +273,7 @@ fn words_of(command: &Task) -> Vec<OsString> {
     }
 }
 
-/// Runs a command to its end; as ourselves, this returns only if it cannot be started.
+/// Runs a command to its end. In place of this process, it returns only if the command cannot be started.
 fn started(mut command: Command, start: Start) -> io::Result<ExitStatus> {
     signals::give_as_received(&mut command);
     match start {
@@ -304,7 +304,7 @@ fn exit_of(status: ExitStatus) -> Exit {
     }
 }
 
-/// What went wrong, without the number of it.
+/// The text of an error, without its number.
 fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     match text.split_once(" (os error") {
@@ -313,7 +313,7 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-/// Answers on stdout; who asks for a text and does not get it has to know.
+/// Answers on stdout. A caller that asks for a text and does not get it has to know.
 fn show(text: &str) -> Exit {
     match io::stdout().lock().write_all(text.as_bytes()) {
         Ok(()) => Exit::Success,
@@ -325,10 +325,10 @@ fn show(text: &str) -> Exit {
     }
 }
 
-/// Why a line could not be written. As with flock(1), the call ends as it would and says so then.
+/// Why a line could not be written. As with flock(1), the call goes on to its end and says so then.
 static UNSAID: OnceLock<String> = OnceLock::new();
 
-/// A line on stdout, where flock(1) has what `--verbose` adds about a lock that was had.
+/// Prints a line on stdout, where flock(1) prints what `--verbose` adds about a lock that it got.
 fn say(message: &str) {
     let line = format!("flock: {message}\n");
     match io::stdout().lock().write_all(line.as_bytes()) {

@@ -1,5 +1,5 @@
-//! `force-release`: removes somebody else's hold, where the profile lets force do that. For an
-//! operator who wants a lock gone and not for himself.
+//! `force-release`: removes another owner's hold, if the profile lets force do that. It is for an
+//! operator who wants the lock to be free, and not to hold it.
 
 use super::{Session, unheeded};
 use crate::audit_writer::occasion;
@@ -118,7 +118,7 @@ pub(crate) fn force_release(
     }
 }
 
-/// The answer where the profile does not let force do that, or wants a second yes.
+/// The answer if the profile does not let force do that, or wants a second yes.
 fn refused(
     reporter: &mut Reporter,
     session: &Session,
@@ -132,7 +132,7 @@ fn refused(
     let view = session.refused(name, refusal, &entry);
     let retry_after_ms = view.retry_after_ms.unwrap_or(1_000);
     let mut failure = failure_of(view.clone(), refusal.reason, None, retry_after_ms);
-    // Nothing was asked for that has phases.
+    // This verb has no phases.
     failure.phase = None;
     let failure = session.blocked(failure, &view, refusal.reason);
     let is_orphaned = view.holder.as_ref().is_some_and(|holder| holder.orphaned);

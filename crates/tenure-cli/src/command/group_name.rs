@@ -1,7 +1,7 @@
-//! `group-name`: names the concurrency group of a CI event, from what was typed and what the CI
-//! service tells its runs. Looks at no lock.
+//! `group-name`: names the concurrency group of a CI event, from the flags and from the variables of the
+//! CI service. It looks at no lock.
 //!
-//! Which facts make which name is the core's business.
+//! The core decides which facts make which name.
 
 use crate::args::GroupNameArgs;
 use crate::failure::Failure;
@@ -45,7 +45,7 @@ pub(super) fn group_name(args: &GroupNameArgs) -> Result<(String, Value), Failur
     Ok((text, json!({ "group": name.as_str() })))
 }
 
-/// What was typed, else what the environment says.
+/// The typed value, else the environment's.
 fn given_or(given: Option<&str>, variable: &str) -> String {
     match given {
         Some(text) => text.to_owned(),
@@ -55,7 +55,7 @@ fn given_or(given: Option<&str>, variable: &str) -> String {
     }
 }
 
-/// What is missing or wrong, with the flag and the variable by which it is said.
+/// What is missing or wrong, with the flag and the variable that give it.
 fn refused(args: &GroupNameArgs, error: &GroupNameError) -> Failure {
     let source = match error {
         GroupNameError::NoEvent if args.event.is_some() => "--event: ".to_owned(),
@@ -73,7 +73,7 @@ fn refused(args: &GroupNameArgs, error: &GroupNameError) -> Failure {
 /// What an event is about.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct About {
-    /// 0 where there is none.
+    /// 0 if there is none.
     number: u64,
     on_pull_request: bool,
 }
@@ -88,7 +88,7 @@ struct Document {
 #[derive(Debug, Deserialize)]
 struct Issue {
     number: u64,
-    /// There where the issue is a pull request.
+    /// Present if the issue is a pull request.
     pull_request: Option<serde::de::IgnoredAny>,
 }
 
@@ -146,7 +146,7 @@ fn about(args: &GroupNameArgs, event: &str) -> Result<About, Failure> {
         })
 }
 
-/// One byte more than is allowed, at most.
+/// Reads at most one byte more than is allowed.
 fn read(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(path)?

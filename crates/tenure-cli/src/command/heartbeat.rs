@@ -108,8 +108,8 @@ pub(super) fn heartbeat(
     }
 }
 
-/// Why the caller's hold is over, where the process that it follows is gone: whoever comes next
-/// takes it over, so a renewal would promise what nobody keeps.
+/// Why the caller's hold is over, if the process that it follows is gone. The next caller takes the lock
+/// over, so a renewal would be a promise that no process keeps.
 fn ended(
     session: &Session,
     name: &LockName,

@@ -1,4 +1,4 @@
-//! `help`, `-h` and `--help`, and the version: what is printed of tenure itself, always as text.
+//! `help`, `-h` and `--help`, and the version. They are always printed as text.
 
 use crate::args::help::page;
 use crate::args::{HelpArgs, version};

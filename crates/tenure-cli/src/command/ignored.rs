@@ -1,7 +1,7 @@
-//! Tells once that git would commit a project's record, and how to prevent that.
+//! Tells the user once that git would commit a project's record, and how to prevent that.
 //!
-//! Once means: with the call that makes the coordination file beside the record. Nothing is written
-//! into files of the project; the contract wants the record where it is.
+//! Once means: with the call that makes the coordination file beside the record. tenure itself writes into
+//! no file of the project; the contract wants the record where it is.
 
 use super::Session;
 use crate::render::{Reporter, clean};
@@ -11,11 +11,11 @@ use std::time::Duration;
 use tenure_core::LockName;
 use tenure_engine::clock::instant;
 
-/// How long git may take to answer. A project that keeps it busy for longer hears nothing.
+/// How long git may take to answer. If it takes longer, the user is told nothing.
 const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Whether the record stands in a project, whose lock was never used with tenure before.
+/// Whether the record stands in a project, and its lock was never used with tenure before.
 pub(super) fn is_first_use(session: &Session, name: &LockName) -> bool {
     if !session.format.stands_in_a_project() {
         return false;
@@ -26,7 +26,8 @@ pub(super) fn is_first_use(session: &Session, name: &LockName) -> bool {
     session.place.is_folder() && file.symlink_metadata().is_err()
 }
 
-/// Tells it, if it is so. Where git cannot be asked, or knows no work tree there, nothing is told.
+/// Tells the user, if git would commit the record. Says nothing if git cannot be asked, or knows no work
+/// tree there.
 pub(super) fn tell(reporter: &Reporter, session: &Session, name: &LockName) {
     let (root, record) = (
         &session.place.folder,

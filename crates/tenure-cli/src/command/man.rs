@@ -1,8 +1,8 @@
 //! `man`: writes the manual, one page for tenure and one for each verb, from the parsers that `--help`
-//! is made of. Looks at no lock.
+//! is made of. It looks at no lock.
 //!
-//! What stands below the flags in the help is text for a terminal. Here its headings become sections,
-//! its indented lines stay as they are, and its paragraphs are filled anew.
+//! The text below the flags in the help is made for a terminal. Here its headings become sections, its
+//! indented lines stay as they are, and its paragraphs are filled anew.
 
 use super::one_form;
 use crate::args::{ManArgs, Tree, flock};
@@ -38,7 +38,7 @@ pub(super) fn man(args: &ManArgs) -> Exit {
     }
 }
 
-/// Writes what was asked for; answers with what is left to print.
+/// Writes the pages that were asked for; answers with the text that is left to print.
 fn written(args: &ManArgs) -> Result<String, Failure> {
     let mut pages = pages().map_err(|error| {
         Failure::new(
@@ -186,8 +186,8 @@ fn page(command: Command, also: &[&str]) -> io::Result<Page> {
     })
 }
 
-/// What the manual says of a flag beyond what the maker of pages knows: its other names. What the brief help
-/// leaves out is in the manual.
+/// Adds to a flag what `clap_mangen` leaves out: its other names. The manual also has the flags that the brief
+/// help hides.
 fn described(arg: Arg) -> Arg {
     let arg = arg.hide_short_help(false);
     let letters = arg.get_visible_short_aliases().unwrap_or_default();
@@ -206,7 +206,7 @@ fn described(arg: Arg) -> Arg {
 /// The sections that the text below the flags makes, in the order in which manuals have them.
 #[derive(Default)]
 struct Below {
-    /// Those that the text gives a heading of its own.
+    /// The sections to which the text gives a heading of its own.
     titled: Roff,
     exit_status: Roff,
     notes: Roff,

@@ -1,5 +1,5 @@
-//! Points out a slip in a lock's name: whoever asks for a name that nobody has used, while a lock in use
-//! is called nearly the same, may mean that one. A hint and no more: nothing fails by it.
+//! Points out a slip in a lock's name. A caller that asks for a name that was never used may mean a lock in
+//! use with nearly the same name. This is only a hint: no call fails because of it.
 
 use super::Session;
 use crate::render::Reporter;
@@ -8,7 +8,7 @@ use tenure_engine::store::Reading;
 use tenure_engine::store::contract::Which;
 use tenure_engine::tenure_core::LockName;
 
-/// Says so, if it is so.
+/// Warns, if there is such a lock.
 #[cold]
 #[inline(never)]
 pub(super) fn point_out(
@@ -17,7 +17,7 @@ pub(super) fn point_out(
     name: &LockName,
     reading: &Reading,
 ) {
-    // Whatever has been held, or is waited for, has drawn a number.
+    // A lock that was held, or that has a waiter, has given out a number.
     let is_new = reading
         .entry()
         .is_some_and(|entry| entry.last == 0 && entry.claims.is_empty());

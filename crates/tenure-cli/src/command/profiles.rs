@@ -1,4 +1,4 @@
-//! `profiles`: shows the rules of every profile. It looks at no lock, and needs no place for them.
+//! `profiles`: shows the rules of every profile. It looks at no lock, and needs no place of locks.
 
 use crate::failure::Failure;
 use crate::render::profile::{ProfileView, table};

@@ -1,25 +1,26 @@
-//! `push`: brings HEAD to a branch of a remote, and starts over behind whoever was first.
+//! `push`: pushes HEAD to a branch of a remote. If another push was first, it rebases and tries again.
 //!
 //! The rules:
-//! - Only what another attempt can change is attempted again: somebody else's push that came first
-//!   or is under way, and a connection that broke. Everything else ends at once, in git's words.
-//! - Between two attempts there is a pause that doubles and is never the same for two, and then what
-//!   `git pull --rebase` does: a fetch and a rebase. After a broken connection a work tree that cannot be rebased is pushed
-//!   again as it is, for nothing says that anybody was first.
-//! - Nothing is forced, and nothing that would not survive a rebase is rebased: changes that are
-//!   not committed, and merges in which somebody's own work stands.
-//! - A rebase that does not come to its end is aborted, whatever ended it; then HEAD, the index and
-//!   the work tree are as before it.
-//! - Pushes of this user to one branch come one after the other, by a native lock that lies outside of
-//!   the tree that is pushed.
+//! - It tries again only where another attempt can succeed: another push came first or is under way, or the
+//!   connection broke. Any other failure ends the call at once, in git's words.
+//! - Between two attempts it pauses, and then does what `git pull --rebase` does: a fetch and a rebase. The
+//!   pause doubles with each attempt, and a random part makes it differ between two callers.
+//! - After a broken connection, a work tree that cannot be rebased is pushed again as it is: nothing says
+//!   that another push was first.
+//! - It forces nothing. It rebases nothing that would not survive that: changes that are not committed, and
+//!   merges that contain work of their own.
+//! - It aborts a rebase that does not come to its end, whatever stopped it. Then HEAD, the index and the work
+//!   tree are as before.
+//! - Pushes of this user to one branch come one after the other. Their native lock lies outside of the tree
+//!   that is pushed.
 //!
 //! # Crash safety
-//! A `kill -9` in the middle of a rebase leaves it there, as it would git's own; the next call sees
+//! A `kill -9` in the middle of a rebase leaves it there, as it would with git alone. The next call sees
 //! it and touches nothing. The lock is free when git has ended. A push is one change of the remote
 //! reference, which has happened or not.
 //!
-//! What git's answers mean is `judge`'s business, where to push `target`'s, what a branch tracks
-//! `upstream`'s, and how git is run `git`'s.
+//! `judge` says what git's answers mean, `target` where to push, and `upstream` what a branch tracks. `git`
+//! runs git.
 
 mod git;
 mod judge;
@@ -54,7 +55,7 @@ use tenure_engine::store::file::{ThreadSleeper, poll_readable};
 /// How long a sleep between attempts lasts before the time is looked at again.
 const NAP_MAX: Duration = Duration::from_secs(30);
 
-/// How long, and how often, it is tried to abort a rebase.
+/// How long, and how often, a push tries to abort a rebase.
 const ABORT_PATIENCE: Duration = Duration::from_secs(2);
 const ABORT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -95,7 +96,7 @@ pub(super) fn push(
 
     let name = &target.lock;
     let wait = push.wait.or(session.place.defaults(name)?.wait);
-    // Everybody's push comes in the end.
+    // Each push before this one comes to an end.
     let wait = wait.unwrap_or(Wait::Forever);
     refuse_within_itself(&session, name)?;
     let request = request_of(&session, &target)?;
@@ -137,8 +138,8 @@ pub(super) fn push(
     landed
 }
 
-/// A push in a hook of a push to the same branch would wait for that one, or go on beside it where the
-/// two keep their locks in different folders. What was inherited names the folder.
+/// Refuses a push in a hook of a push to the same branch. It would wait for the outer one, or go on beside it
+/// if their locks are in different folders. The inherited hold names the folder.
 fn refuse_within_itself(session: &Session, name: &LockName) -> Result<(), Failure> {
     session.refuse_own_hold(name)?;
     let inherited = crate::holds::inherited();
@@ -150,7 +151,7 @@ fn refuse_within_itself(session: &Session, name: &LockName) -> Result<(), Failur
                 .open(Box::new(Native), here, Box::new(ThreadSleeper))
                 .ok()
         });
-        // A place that cannot be read excludes nobody here.
+        // A place that cannot be read excludes no push here.
         let Some(reading) = store.and_then(|store| store.read(name).ok()) else {
             continue;
         };
@@ -167,8 +168,8 @@ fn refuse_within_itself(session: &Session, name: &LockName) -> Result<(), Failur
     Ok(())
 }
 
-/// Says what a push would do. Takes no lock, changes nothing here or there; what it says may be over the
-/// instant after.
+/// Says what a push would do. It takes no lock and changes nothing, here or at the remote. Its answer may be
+/// out of date an instant later.
 fn foretell(
     git: &Git<'_>,
     target: &Target,
@@ -257,7 +258,7 @@ fn is_rebasing(git: &Git<'_>) -> Result<bool, Failure> {
     Ok(answer.stdout.lines().any(|path| Path::new(path).is_dir()))
 }
 
-/// What is asked of the lock.
+/// The request for the lock.
 fn request_of(session: &Session, target: &Target) -> Result<Request, Failure> {
     let remote = target::without_secret(&target.remote);
     Ok(Request {
@@ -278,7 +279,7 @@ fn request_of(session: &Session, target: &Target) -> Result<Request, Failure> {
     })
 }
 
-/// How often it was tried, and how often it may be.
+/// How many attempts were made, and how many are allowed.
 struct Attempts {
     made: u32,
     limit: u32,
@@ -287,7 +288,7 @@ struct Attempts {
 }
 
 impl Attempts {
-    /// One more has failed: was it the last?
+    /// Counts a failed attempt. An error, if it was the last one.
     fn spend(&mut self, reporter: &Reporter, answer: &Answer) -> Result<(), Failure> {
         self.made = self.made.saturating_add(1);
         let words = judge::words(answer);
@@ -328,7 +329,7 @@ impl Attempts {
                     format!("the pause between two attempts failed: {error}"),
                 )
             })?;
-            // A stop that came while git ran has reached it; one that comes now is for us.
+            // A stop that came while git ran has reached git; one that comes now is for this process.
             while let Some(arrived) = self.signals.next() {
                 if arrived.number == libc::SIGTSTP {
                     signals::stop_self(arrived.number);
@@ -339,8 +340,7 @@ impl Attempts {
     }
 }
 
-/// A number that is as likely as any other. A system without randomness gives the middle one, and
-/// so a pause all the same.
+/// A random number. A system without randomness gives the middle one, and so a pause all the same.
 fn random() -> u32 {
     let mut bytes = [0; 4];
     match tenure_engine::process::fill_randomly(&mut bytes) {
@@ -349,19 +349,19 @@ fn random() -> u32 {
     }
 }
 
-/// What came of a pull.
+/// How a pull ended.
 enum Pulled {
-    /// HEAD stands on what the remote has.
+    /// HEAD stands on top of the remote's commits.
     Done,
-    /// The remote could not be reached, or another git was in the way.
+    /// The remote could not be reached, or another git was writing the same reference.
     Unreachable(Answer),
 }
 
-/// How what is ours alone can be rebased.
+/// How the commits that the remote does not have can be rebased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rebase {
     Plain,
-    /// There are merges among it, which are made anew.
+    /// There are merges among them, which git makes anew.
     Merges,
 }
 
@@ -451,7 +451,7 @@ impl Push<'_> {
         Ok((text, data))
     }
 
-    /// Whether nothing that git keeps track of differs from HEAD.
+    /// Whether no tracked file differs from HEAD.
     fn is_clean(&self) -> Result<bool, Failure> {
         let status = [
             "--no-optional-locks",
@@ -468,7 +468,7 @@ impl Push<'_> {
         }
     }
 
-    /// How what is not in `theirs` can be rebased; refuses where something of it would be lost.
+    /// How the commits that are not in `theirs` can be rebased. Refuses if a rebase would lose something of them.
     fn rebase(&self, theirs: &str) -> Result<Rebase, Failure> {
         if self.merges(&[], theirs)?.is_empty() {
             return Ok(Rebase::Plain);
@@ -483,8 +483,8 @@ impl Push<'_> {
         ))
     }
 
-    /// The merges that are not in `theirs`; with `--remerge-diff`, what git alone would have made
-    /// otherwise.
+    /// The merges that are not in `theirs`; with `--remerge-diff`, how they differ from those that git alone
+    /// would have made.
     fn merges(&self, how: &[&str], theirs: &str) -> Result<String, Failure> {
         let format = if how.is_empty() {
             "--format=%H"
@@ -514,8 +514,8 @@ impl Push<'_> {
         .with_context(json!({ "remote": remote, "branch": branch }))
     }
 
-    /// Puts what is ours on top of what the remote has, as `git pull --rebase` does. However it
-    /// ends, no rebase is left behind.
+    /// Puts the local commits on top of the remote's, as `git pull --rebase` does. However it ends, it leaves
+    /// no rebase behind.
     fn pull(&mut self, hold: &mut Hold<'_>) -> Result<Pulled, Failure> {
         let fetch = ["fetch", &self.target.remote, &self.target.reference()];
         let answer = self.git.run(&fetch, Some(hold))?;
@@ -536,7 +536,7 @@ impl Push<'_> {
             let mut failure = failed(&answer);
             if !self.is_clean()? {
                 // A full disk, a filter that failed: git gives up in the middle of a checkout, and
-                // knows of nothing that it could abort. Nor do we know whose change is whose.
+                // has nothing to abort. Which changes are the user's cannot be told here either.
                 failure.code = "REBASE_NOT_ABORTED".into();
                 failure.partial = true;
                 failure.text = failure.text.map(|text| {
@@ -560,7 +560,7 @@ impl Push<'_> {
         let aborted = loop {
             let aborted = self.git.ask(&["rebase", "--abort"])?;
             let is_over = patience.is_none_or(|patience| instant() >= patience);
-            // Another git (of an editor, of a prompt) may be at the index for a moment.
+            // Another git (of an editor, of a prompt) may use the index for a moment.
             if aborted.succeeded() || is_over {
                 break aborted;
             }
@@ -617,7 +617,7 @@ impl Push<'_> {
     }
 }
 
-/// What a fetch that failed comes to.
+/// What a failed fetch means for the pull.
 fn not_fetched(answer: Answer) -> Result<Pulled, Failure> {
     if judge::has_no_branch(&answer) {
         return Ok(Pulled::Done);
@@ -628,7 +628,7 @@ fn not_fetched(answer: Answer) -> Result<Pulled, Failure> {
     Err(failed(&answer))
 }
 
-/// A failure of git's, in its own words.
+/// A failure of git, in git's words.
 fn failed(answer: &Answer) -> Failure {
     let words = judge::words(answer);
     let mut failure = Failure::new(Exit::General, "PUSH_FAILED", judge::headline(answer))

@@ -31,9 +31,9 @@ pub(crate) fn release(
     let result = RunResult::of_work(work.as_ref());
     let (mut session, id) = Session::of_caller(place, &name, &shown, reporter)?;
     session.audit_writer.everything();
-    // A supervised run is released by its own supervisor, after its work has ended. Taking
-    // the lock away from under it would let the next one in while it still works. Of one that
-    // is gone, a record may have been left that only its owner's word can remove.
+    // The supervisor of a run releases its lock, after the work has ended. Taking the lock away
+    // earlier would let the next holder in while the run still works. A run that is gone may have
+    // left a record that only its owner can remove.
     let gone = gone(&session, &name)?;
     let owns = |claim: &Claim| {
         let may = claim.kind.is_detached() || gone.contains(&claim.ticket);
@@ -77,8 +77,8 @@ pub(crate) fn release(
     }
 }
 
-/// The supervised holds of which neither the supervisor nor the command is at work any more, where
-/// a profile does not go by that.
+/// The tickets of supervised holds whose supervisor and command are both gone. None, if the profile itself
+/// goes by the liveness lock.
 fn gone(session: &Session, name: &LockName) -> Result<Vec<u64>, Failure> {
     if session.store.policy().asks_liveness_lock {
         return Ok(Vec::new());
@@ -108,7 +108,7 @@ fn warn_of_other(reporter: &mut Reporter, name: &LockName, claim: &Claim) {
     ));
 }
 
-/// The answer after a release; `result` is how the work ended, where that is told.
+/// The answer after a release; `result` is how the work ended, if the answer has that.
 fn done(
     reporter: &mut Reporter,
     session: &Session,
@@ -149,11 +149,11 @@ fn not_owner(
     id: Option<&str>,
 ) -> Result<(String, Value), Failure> {
     let mut view = session.view(name, id)?;
-    // What a dead holder left behind has no holder.
+    // A hold that a dead holder left behind counts as absent.
     if view.available {
         return Ok(absent(reporter, session, name));
     }
-    // It descends from the owner and is not the owner, so whether the hold is its own is not known.
+    // The caller descends from the owner and is not the owner, so its own hold cannot be told from another's.
     let may_be_own = id.is_none() && view.mine && claim.kind.is_detached();
     view.mine = false;
     if may_be_own {
@@ -197,7 +197,7 @@ fn not_owner(
     Err(session.dialect.refusal(failure, &Refused::NotOwner(&view)))
 }
 
-/// What a caller is told that descends from the owner and shows no id.
+/// The message to a caller that descends from the owner and shows no id.
 fn needs_id(name: &LockName, claim: &Claim) -> String {
     format!(
         "not released: {name} may be held by another sub-shell or script of the same owner; {}",
@@ -213,7 +213,7 @@ fn absent(reporter: &mut Reporter, session: &Session, name: &LockName) -> (Strin
     (text, without_hold(name, "released"))
 }
 
-/// The answer where no hold was ended.
+/// The answer if no hold was ended.
 fn without_hold(name: &LockName, status: &str) -> Value {
     json!({ "name": name.as_str(), "status": status, "held_ms": null })
 }

@@ -6,7 +6,7 @@ use crate::supervise::{End, Verdict};
 use serde_json::{Map, Value};
 use tenure_engine::audit::Ending;
 
-/// What a step is called that nobody named.
+/// The name of a step to which the caller gave none.
 const STEP: &str = "command";
 
 /// How the work ended.
@@ -44,7 +44,7 @@ impl RunResult {
         Self::of(false, task.failure_step())
     }
 
-    /// As whoever releases says it.
+    /// As the caller of `release` says it.
     pub(crate) fn of_work(work: Option<&Work>) -> Self {
         match work {
             None | Some(Work::Succeeded) => Self::of(true, None),
@@ -52,7 +52,7 @@ impl RunResult {
         }
     }
 
-    /// As an audit has it.
+    /// As an audit records it.
     pub(crate) fn ending(&self) -> Ending<'_> {
         match &self.failure_step {
             Some(step) => Ending::Failure { step },

@@ -159,8 +159,8 @@ struct Supervision<'a> {
 }
 
 impl Supervision<'_> {
-    /// Gives the locks back, the last one first, once nobody works under them any more. Answers which of
-    /// several locks the end was about, and whether all were ours to the end.
+    /// Gives the locks back, the last one first, once no other run works under them any more. Answers which of
+    /// several locks the end was about, and whether all were this run's to the end.
     fn give_back(
         &self,
         state: &mut RunState,
@@ -201,8 +201,8 @@ impl Supervision<'_> {
         }
     }
 
-    /// Stays for as long as others work under the locks. What happens to the run meanwhile counts as if
-    /// its command had been at work still, unless something had happened to that already.
+    /// Stays for as long as other runs work under the locks. What happens to this run meanwhile counts as if
+    /// its command still ran, unless something else than the command itself had ended it.
     #[cold]
     #[inline(never)]
     fn stay(
@@ -260,7 +260,7 @@ impl Supervision<'_> {
     }
 }
 
-/// What a run is told to run when it takes the place of others, or they take its.
+/// The hooks of a run, for when it takes the place of other runs or another run takes its place.
 struct Hooks<'a> {
     task: &'a Task,
     place: &'a request::Place,
@@ -269,7 +269,8 @@ struct Hooks<'a> {
 }
 
 impl Hooks<'_> {
-    /// Others give up their place. An error, if somebody asked for this run's meanwhile.
+    /// Other runs give up their place. An error, if another request asked for this run's locks meanwhile, or one
+    /// is lost.
     fn supersedes(
         &self,
         child_env: &ChildEnv,
@@ -350,8 +351,8 @@ impl Hooks<'_> {
     }
 }
 
-/// Runs the command of an intent that holds no lock: supervised like any other, and nothing is
-/// asked of the store.
+/// Runs the command of an intent that holds no lock. It is supervised like any other, and the store is
+/// not asked.
 #[cold]
 #[inline(never)]
 fn run_unlocked(run: Run, reporter: &mut Reporter) -> Result<Ending, Failure> {
@@ -381,7 +382,7 @@ fn run_unlocked(run: Run, reporter: &mut Reporter) -> Result<Ending, Failure> {
     }
 }
 
-/// A driver for what holds nothing.
+/// A driver without locks.
 fn driver<'a>(
     how: &Supervised,
     clock: &'a dyn Clock,
@@ -400,8 +401,8 @@ fn driver<'a>(
     }
 }
 
-/// Runs the command, and if it failed what undoes it: still under the lock, which is renewed all
-/// the while, unless it was lost.
+/// Runs the command and, if it failed, the rollback. That runs under the lock too, which is renewed all
+/// the while; if the lock was lost, it does not run.
 fn supervise(
     task: &Task,
     program: PathBuf,
@@ -445,7 +446,7 @@ fn supervise(
         Ok(Verdict::Command(End::Signal(number)) | Verdict::Signalled { number, .. }) => {
             reporter.warn(format!("the rollback was ended by signal {number}"));
         }
-        // Nobody asks a rollback to make room, and it has no limit.
+        // A rollback is not asked to make room, and has no limit.
         Ok(Verdict::Lost | Verdict::Superseded { .. } | Verdict::MaxRuntime) => {
             reporter.warn("the rollback was ended, because the lock was lost");
         }
@@ -461,7 +462,7 @@ fn supervise(
         }
     }
     Ok(match (verdict, rolled_back) {
-        // What happened to us, and not to the rollback, is told; the first of it.
+        // The answer is what happened to this run, and not to the rollback; the first event counts.
         (Verdict::Command(_), Ok(Verdict::Lost)) => Verdict::Lost,
         (Verdict::Command(end), Ok(Verdict::Signalled { number, .. })) => Verdict::Signalled {
             number,
@@ -471,7 +472,7 @@ fn supervise(
     })
 }
 
-/// The system's shell with one line to do.
+/// The system's shell with one line to run.
 fn by_shell(line: &str) -> Command {
     #[cfg(unix)]
     let (mut command, words) = (Command::new("sh"), ["-c", line]);
@@ -491,7 +492,7 @@ fn as_typed<'a>(command: &mut Command, words: impl IntoIterator<Item = &'a str>)
     }
 }
 
-/// The answer of a run whose command has ended before anybody saw that the lock was lost.
+/// The answer of a run whose command has ended before its supervisor saw that the lock was lost.
 fn lost_unseen(name: &LockName, end: End) -> Failure {
     let how = match end {
         End::Code(code) => format!("with exit code {code}"),
@@ -504,7 +505,7 @@ fn lost_unseen(name: &LockName, end: End) -> Failure {
     )
 }
 
-/// Gives the locks back, the last one first. False if one of them was somebody else's by then.
+/// Gives the locks back, the last one first. False if one of them was not this run's any more.
 pub(super) fn release_all(holds: &[Hold<'_>], reporter: &mut Reporter, result: &RunResult) -> bool {
     let mut were_ours = true;
     for hold in holds.iter().rev() {
@@ -513,9 +514,9 @@ pub(super) fn release_all(holds: &[Hold<'_>], reporter: &mut Reporter, result: &
     were_ours
 }
 
-/// Changes the list, releases the liveness lock. A failure is told and keeps the command's own code.
-/// False if the lock was somebody else's by then. `None`, and nothing is changed, if those are heeded who
-/// work under it and there are any.
+/// Changes the list, then releases the liveness lock. A failure is a warning and does not change the exit
+/// code. False if the lock was not this run's any more. `None`, without any change, if `heeds` is set and
+/// other runs work under the lock.
 fn release(
     hold: &Hold<'_>,
     reporter: &mut Reporter,
@@ -567,7 +568,7 @@ fn release(
             let what_next = if session.store.is_remote() {
                 "it is free for the next caller once its lease has run out"
             } else if session.store.publishes() {
-                "remove it by hand once nobody works under it"
+                "remove it by hand once no process works under it"
             } else {
                 "it is free for the next caller all the same"
             };
@@ -606,13 +607,13 @@ fn ended(verdict: &Verdict, task: &Task) -> Result<Ending, Failure> {
         Verdict::Command(End::Signal(number)) => Ok(Ending::DieBy(*number)),
         Verdict::Signalled { number, end } => Err(cancelled_with(*number, *end)),
         Verdict::MaxRuntime => Err(terms::too_long(task.supervised())),
-        // What holds nothing loses nothing.
+        // A run without a lock loses none.
         Verdict::Superseded { .. } | Verdict::Lost => Ok(Exit::General.into()),
     }
 }
 
-/// The answer of a run that a signal ended. It is no success, whatever the command made of it; a code with
-/// which the command ended by itself is told beside it.
+/// The answer of a run that a signal ended. It is no success, whatever the command did at the signal. If the
+/// command ended with a code, the answer has that too.
 #[cold]
 fn cancelled_with(number: i32, end: Option<End>) -> Failure {
     let mut failure = cancelled_by(number, "run");
@@ -670,8 +671,8 @@ fn program_of(task: &Task) -> Result<PathBuf, Failure> {
     find_program(&task.program.words).map_err(|failure| terms::hint_at_shell(failure, task))
 }
 
-/// Finds the program as a shell would, before the lock is touched. Not in the current folder, unless it
-/// is named by a path.
+/// Finds the program as a shell would, before the lock is touched. It looks in the current folder only if a
+/// path names that.
 #[cfg(windows)]
 pub(super) fn find_program(command: &[OsString]) -> Result<PathBuf, Failure> {
     let not_found = || not_runnable(command, &std::io::ErrorKind::NotFound.into());
@@ -747,7 +748,7 @@ pub(super) fn find_program(command: &[OsString]) -> Result<PathBuf, Failure> {
     }
 }
 
-/// The command with what it is told.
+/// The command with its words and its variables.
 fn prepare(said: &Program, program: PathBuf, child_env: &ChildEnv) -> Command {
     let mut command = Command::new(program);
     if let Some((first, rest)) = said.words.split_first() {

@@ -1,7 +1,7 @@
-//! The flow of a sprint's three modes: one object answers every call, a call may stand in a document on
-//! stdin, a zombie is taken over only after a yes, and a release compares no more than it was told to.
+//! The flow of a sprint's three modes. One object answers every call, and a call may stand in a document on
+//! stdin. A zombie is taken over only after a yes. A release compares the session only if the caller names one.
 //!
-//! Whether a lock is a zombie and who may have it is decided by the core, as for every profile. The words
+//! The core decides whether a lock is a zombie and which caller may have it, as for every profile. The words
 //! stand in `dialect`, and what a call means in `request`.
 
 mod acquire;
@@ -27,7 +27,7 @@ use tenure_engine::store::Reading;
 pub(super) enum Given<'a> {
     /// What stands in the document of `--input`, if there is one.
     Input(Option<&'a str>),
-    /// A document that was read already, for it has the verb.
+    /// A document that was read already, because it names the verb.
     Fields(Fields),
 }
 
@@ -117,7 +117,7 @@ pub(super) fn document(args: &DocumentArgs, call: Call) -> Exit {
     }
 }
 
-/// Gives a call that could not be read the shape of the answers, unless it names another verb.
+/// Answers a call that could not be read with the object too, unless it names another verb.
 pub(super) fn misread(verb: &str, mut failure: Failure) -> Failure {
     match verb {
         "acquire" | "release" | "check" => {}
@@ -183,7 +183,7 @@ fn give_back(release: Release, mode: &str, reporter: &mut Reporter) -> Result<An
     } = release;
     let result = RunResult::of_work(work.as_ref());
     let (session, id) = Session::of_caller(place, &name, &shown, reporter)?;
-    // A supervised run's lock goes as well: its supervisor finds that it is lost and says so.
+    // The lock of a supervised run is released too: its supervisor finds that it is lost and says so.
     let owns = |claim: &Claim| match id {
         Some(id) if !session.format.shows(claim, id) => Ownership::Missing,
         _ => Ownership::Shown,
@@ -221,7 +221,7 @@ fn give_back(release: Release, mode: &str, reporter: &mut Reporter) -> Result<An
         Released::Unreadable { .. } => {
             errors.push("the lock file could not be read and was removed".to_owned());
         }
-        // Only a profile of the user's own can want that.
+        // Only a user's own profile can have such a rule.
         Released::NotOwner { claim } | Released::Ignored { claim } => {
             return Err(Failure::new(Exit::Conflict, "NOT_OWNER", mismatch(&claim)));
         }
@@ -237,8 +237,8 @@ fn give_back(release: Release, mode: &str, reporter: &mut Reporter) -> Result<An
     Ok(Answer::new(Status::Released, document, place))
 }
 
-/// Looks whether the lock is gone. A session that has taken it since is no leftover. A lock file that
-/// another program made is worth a word.
+/// Looks whether the lock is gone. A session that has taken it since is no leftover. If another program has
+/// made the lock file again, the answer says so.
 fn absence(
     session: &Session,
     name: &LockName,

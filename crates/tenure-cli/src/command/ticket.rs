@@ -1,4 +1,4 @@
-//! `--ticket`: by what a caller's place in line is found again, and for whom it is kept.
+//! `--ticket`: how a caller's place in line is found again, and for which process it is kept.
 
 use crate::failure::{Failure, human};
 use crate::request;
@@ -7,20 +7,20 @@ use tenure_core::Kept;
 use tenure_engine::engine::Keep;
 use tenure_engine::process::choose_owner;
 
-/// How long a place is kept for a caller who is away: longer than an agent thinks between two
-/// calls, and short enough that nobody relies on a place that was forgotten.
+/// How long a place is kept for a caller that is away. It is longer than an agent thinks between two
+/// calls, and so short that no caller relies on a forgotten place.
 pub(crate) const GRACE: Duration = Duration::from_secs(60);
 
-/// What a caller wants to come back to.
+/// The place to which a caller wants to come back.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Ticket {
-    /// The place that it has, if it has one.
+    /// The place that the caller has, if it has one.
     pub(crate) kept: Option<Kept>,
-    /// What becomes of its place when the wait is over.
+    /// What becomes of its place when the wait is over, if the place is kept.
     pub(crate) keep: Option<Keep>,
 }
 
-/// What a refused caller reads about its place.
+/// The message to a refused caller about its place.
 pub(crate) fn how_to_come_back(ticket: u64) -> String {
     format!(
         "its place in line is kept for {}: come back with --ticket {ticket}",
@@ -28,7 +28,7 @@ pub(crate) fn how_to_come_back(ticket: u64) -> String {
     )
 }
 
-/// Finds out whose place it is.
+/// Finds the owner of the place.
 pub(crate) fn of(asked: Option<request::Ticket>) -> Result<Ticket, Failure> {
     let grace = GRACE;
     match asked {
@@ -44,7 +44,7 @@ pub(crate) fn of(asked: Option<request::Ticket>) -> Result<Ticket, Failure> {
             })
         }
         Some(request::Ticket::Numbered(ticket)) => {
-            // A place without anybody to follow lasts as long as its grace.
+            // A place that follows no process lasts as long as its grace.
             let owner = choose_owner(None).ok().map(|owner| owner.process);
             Ok(Ticket {
                 kept: Some(Kept::Ticket(ticket)),

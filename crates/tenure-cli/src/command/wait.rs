@@ -1,4 +1,4 @@
-//! `wait`: returns when nobody holds a lock or stands in its queue. Takes nothing, writes nothing.
+//! `wait`: returns when a lock has no holder and no waiter. It takes nothing and writes nothing.
 
 use super::{Session, cancelled, collect_signals, near};
 use crate::dialect::Done;
@@ -33,7 +33,7 @@ pub(super) fn wait(
         Wait::For(duration) => began.checked_add(duration),
         Wait::Forever => None,
     };
-    let nobody = Entry::default();
+    let empty = Entry::default();
     let mut progress = Progress::new(reporter, &name, &session.identity.host, limit);
     let mut has_waited = false;
     loop {
@@ -55,7 +55,7 @@ pub(super) fn wait(
             ));
         }
         let in_the_way = match standing {
-            // Waiting ends neither: it takes somebody who decides.
+            // Waiting ends neither: a person has to decide.
             Standing::Unreadable => Some(Reason::Unreadable),
             Standing::Stale(_) => Some(Reason::StaleNeedsForce),
             Standing::Free | Standing::Held(_) | Standing::Unknown => None,
@@ -73,11 +73,11 @@ pub(super) fn wait(
         }
         has_waited = true;
         let frame = progress.show(|here| {
-            let entry = reading.entry().unwrap_or(&nobody);
+            let entry = reading.entry().unwrap_or(&empty);
             Sight::from_outside(&view, entry, front, &now, here)
         });
         let nap = match &view.standstill {
-            // Those who are stopped stand aside then.
+            // The stopped waiters stand aside then.
             Some(still) => NAP.min(Duration::from_millis(still.stands_aside_in_ms.max(1))),
             None => NAP,
         };

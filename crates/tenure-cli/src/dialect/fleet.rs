@@ -20,7 +20,7 @@ const FORCE: &str = "Use --force-lock to acquire (stale lock will be logged)";
 
 const OWNER: &str = "Show the request_id of the lock with --request-id";
 
-/// The verbs of the contract. What the others answer is the product's own.
+/// The verbs of the contract. The others answer in tenure's own way.
 const VERBS: [&str; 8] = [
     "run",
     "acquire",
@@ -89,7 +89,7 @@ impl Dialect for Fleet {
     }
 }
 
-/// The document of a success, where the contract has one.
+/// The document of a success, if the contract has one.
 fn document_of(done: &Done<'_>) -> Option<Value> {
     Some(match done {
         Done::Acquired {
@@ -140,7 +140,7 @@ fn document_of(done: &Done<'_>) -> Option<Value> {
             "status": "released",
             "lock_name": name.as_str(),
             "request_id": request_id,
-            // How long a corrupt one was held is not known.
+            // It is not known how long a corrupt one was held.
             "held_duration_seconds": request_id.map(|_| seconds(*held_ms)),
             "result": "forced",
         }),

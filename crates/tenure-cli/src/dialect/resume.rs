@@ -49,7 +49,7 @@ impl Dialect for Resume {
 }
 
 fn blocked(mut failure: Failure, view: &LockView, holder: &HolderView, here: &str) -> Failure {
-    // What is at work is the command, once its supervisor is dead.
+    // Once the supervisor is dead, only the command is at work.
     let at_work = match holder.command_pid.filter(|_| holder.orphaned) {
         Some(command) => Some(command),
         None => holder.pid,
@@ -84,7 +84,7 @@ fn blocked(mut failure: Failure, view: &LockView, holder: &HolderView, here: &st
     failure
 }
 
-/// What removes the lock of a holder on another machine or in another container, of which a PID says
+/// The command that removes the lock of a holder on another machine or in another container. Its PID says
 /// nothing here.
 fn out_of_sight(view: &LockView, holder: &HolderView, here: &str) -> Option<String> {
     if !view.yields_to_force() {

@@ -1,4 +1,4 @@
-//! How the session profile speaks: one line on stderr for whatever happens to an issue's lock.
+//! How the session profile speaks: one line on stderr for each event of an issue's lock.
 
 use super::{Dialect, Done, Line, Refused, seconds};
 use crate::failure::Failure;

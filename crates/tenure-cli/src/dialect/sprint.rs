@@ -55,11 +55,11 @@ fn took_over(why: Takeover, previous: Option<&Claim>) -> String {
     }
 }
 
-/// What is told, and how the call ends.
+/// The object of a call, and how the call ends.
 pub(crate) struct Answer {
     pub(crate) status: Status,
     pub(crate) document: Document,
-    /// The envelope's code, where the status is no success.
+    /// The envelope's code, if the status is no success.
     pub(crate) code: &'static str,
     pub(crate) retry_after_ms: Option<u64>,
     pub(crate) holder_age_ms: Option<u64>,
@@ -82,7 +82,7 @@ impl Answer {
         }
     }
 
-    /// What it says: a success, or a failure whose text is the object all the same.
+    /// The answer as a success, or as a failure whose text is the object too.
     pub(crate) fn said(self) -> Result<(String, Value), Failure> {
         let (json, yaml) = (self.document.json(), self.document.yaml());
         let yaml = yaml.trim_end().to_owned();
@@ -109,7 +109,7 @@ impl Answer {
         Err(failure)
     }
 
-    /// The same facts as every refusal has them.
+    /// The same facts, in the form of every refusal.
     fn detail(&self) -> String {
         let info = &self.document.lock_info;
         let unknown = || "unknown".to_owned();
@@ -136,7 +136,7 @@ pub(crate) fn failed(mode: &str, mut failure: Failure) -> Failure {
     failure
 }
 
-/// What a failed store is, in the words that users know.
+/// Turns an error of the store into a failure, in the words that users know.
 pub(crate) fn store_failed(error: StoreError) -> Failure {
     let reading = match &error {
         StoreError::Permission { doing, .. }
@@ -152,7 +152,7 @@ pub(crate) fn store_failed(error: StoreError) -> Failure {
         said if is_permission => format!("Project root not accessible: {said}"),
         said => said.to_owned(),
     };
-    // The contract tells these apart, and nothing else.
+    // The contract tells only these apart.
     match &*usual.code {
         "PERMISSION_DENIED" | "UNSAFE_PLACE" | "LOCK_UNREADABLE" => {
             Failure::new(usual.exit, &*usual.code, clean(&message))

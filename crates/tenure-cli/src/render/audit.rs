@@ -1,6 +1,6 @@
 //! An event of the audit as a person reads it: one line, the most telling fields last.
 //!
-//! Whatever stands in the line came from a file, so the whole line is cleaned.
+//! All text in the line comes from a file, so the whole line is cleaned.
 
 use super::clean;
 use serde_json::Value;
@@ -102,7 +102,7 @@ fn telling(entry: &Entry) -> String {
                     .unwrap_or_else(|| "none".to_owned())
             )
         }
-        // Written by a later version: everything that it says.
+        // An event of a later version: all of its fields.
         None => entry
             .fields()
             .iter()

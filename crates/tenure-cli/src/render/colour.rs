@@ -1,8 +1,8 @@
-//! The one address of two questions: may this stream show colours, and may it be drawn on?
+//! Answers two questions, here and nowhere else: may a stream show colours, and may it be drawn on?
 //!
-//! Colours are for a terminal whose user has not asked for none: by `NO_COLOR` (no-color.org) or
-//! `CLICOLOR=0`. A terminal that calls itself dumb (`TERM=dumb`: an editor's window, a log) is written to
-//! line by line, without colours, and nothing on it is drawn twice.
+//! A terminal shows colours unless its user asks for none, by `NO_COLOR` (no-color.org) or `CLICOLOR=0`. A
+//! terminal that calls itself dumb (`TERM=dumb`: an editor's window, a log) gets line by line, without
+//! colours, and nothing on it is drawn twice.
 
 use std::fmt::Write as _;
 use std::io::IsTerminal;
@@ -20,8 +20,8 @@ pub(crate) fn can_be_drawn_on(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("TERM").is_none_or(|terminal| terminal != "dumb")
 }
 
-/// What clears the line that was drawn last on a stream of so many columns. A user who wants no colours
-/// gets no sequences at all, for what takes out the one may not know the other.
+/// The text that clears the last drawn line on a stream of so many columns. A user who wants no colours gets
+/// no escape sequences at all: a filter that removes colours may not know the others.
 pub(crate) fn cleared(stream: &impl IsTerminal, columns: usize) -> String {
     if shows_colours(stream) {
         "\r\x1b[K".to_owned()
@@ -30,8 +30,8 @@ pub(crate) fn cleared(stream: &impl IsTerminal, columns: usize) -> String {
     }
 }
 
-/// A word in the colour of the standing that it names: what is free is green, what is held red,
-/// what wants attention yellow.
+/// A word in the colour of the standing that it names: free is green, held is red, and a standing that needs
+/// attention is yellow.
 pub(crate) fn paint(padded: &str, standing: &str) -> String {
     let colour = match standing {
         "free" => 32,
@@ -41,7 +41,7 @@ pub(crate) fn paint(padded: &str, standing: &str) -> String {
     format!("\x1b[{colour}m{padded}\x1b[0m")
 }
 
-/// A page of help as a stream shows it: headings stand out, and so does what can be typed.
+/// A page of help as a stream shows it: headings stand out, and so do the words that a user can type.
 pub(crate) fn page(text: &str, stream: &impl IsTerminal) -> String {
     if shows_colours(stream) {
         painted(text)
@@ -82,7 +82,7 @@ fn painted(text: &str) -> String {
     page
 }
 
-/// Whether a line begins with something that can be typed.
+/// Whether a line begins with a word that a user can type.
 fn is_typed(section: &str, line: &str, indent: usize) -> bool {
     let is_flag = matches!(indent, 2 | 6) && line.trim_start().starts_with('-');
     let is_word = indent == 2 && matches!(section, "Verbs:" | "Arguments:" | "Examples:");

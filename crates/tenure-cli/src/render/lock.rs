@@ -1,5 +1,5 @@
-//! What is shown of a lock, as the library gathers and words it, and what a refusal says beyond that
-//! to somebody at a command line.
+//! What a person sees of a lock, as the library gathers and words it, and what a refusal at a command line
+//! says beyond that.
 
 use crate::failure::Failure;
 use std::time::Duration;
@@ -9,7 +9,7 @@ pub(crate) use tenure_engine::envelope::{
     HolderView, LockView, age, asks_for_the_lock, stale_reason, timestamp, utc,
 };
 
-/// The failure that this lock is to somebody who wanted it.
+/// The failure of a caller that wanted this lock.
 pub(crate) fn failure_of(
     view: LockView,
     reason: Reason,
@@ -37,10 +37,10 @@ pub(crate) fn failure_of(
     failure
 }
 
-/// What can be done about a holder whose supervisor is dead.
+/// What an operator can do about a holder whose supervisor is dead.
 pub(crate) fn orphan_hint(name: impl std::fmt::Display) -> String {
     format!(
-        "nobody is there who could be asked to stop; the lock is free once that command has ended, and \
+        "no supervisor is left to be asked to stop; the lock is free once that command has ended, and \
          `tenure cancel --orphan {name}` ends it"
     )
 }

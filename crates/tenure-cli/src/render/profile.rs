@@ -18,13 +18,13 @@ const GAP: usize = 2;
 /// How wide the column of labels is.
 const LABEL_WIDTH: usize = 12;
 
-/// What that leaves for the others.
+/// The room that the labels leave for the profiles.
 const ROOM: usize = COLUMNS_MAX - LABEL_WIDTH;
 
-/// What stands where a profile has nothing to say.
+/// The cell of a profile that has no such rule.
 const NOTHING: &str = "-";
 
-/// What the lines of the table are called. `tenure profiles --help` explains them.
+/// The labels of the table's lines. `tenure profiles --help` explains them.
 const LABELS: [&str; 14] = [
     "PROFILE",
     "like",
@@ -49,7 +49,7 @@ type Column = [String; LABELS.len()];
 #[derive(Debug)]
 pub(crate) struct ProfileView {
     policy: Policy,
-    /// The built-in profile that an own one begins as.
+    /// The built-in profile from which a user's own one begins.
     like: Option<String>,
 }
 
@@ -205,7 +205,7 @@ pub(crate) fn table(views: &[ProfileView]) -> String {
     let mut previous: Option<&ProfileView> = None;
     for view in views {
         let column = view.cells();
-        // The built-in ones stand by themselves: only own ones are like something.
+        // The built-in profiles stand by themselves: only users' own ones are like another.
         let same_kind = previous.is_some_and(|other| other.like.is_some() == view.like.is_some());
         match tables.last_mut().filter(|columns| {
             same_kind && columns.iter().chain([&column]).map(width).sum::<usize>() <= ROOM

@@ -1,21 +1,21 @@
-//! The columns of a table: as wide as what stands in them, and on a terminal together no wider than that.
+//! The columns of a table: as wide as their cells, and on a terminal together no wider than the terminal.
 //!
-//! What stands in the cells is the caller's, and is safe to print already.
+//! The caller fills the cells, with text that is safe to print.
 
 use super::width::{cut, pad, width};
 
 /// Between two columns.
 const GAP: usize = 2;
 
-/// What a table gives up where it is too wide.
+/// What a table gives up if it is too wide.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Giving<'a> {
     /// Columns that are left out, in this order.
     pub(crate) spare: &'a [usize],
-    /// The column that is cut once it has so much room as it needs to say something. What comes before it is
-    /// left out first.
+    /// The column that is cut first, and how much of it still says something. A spare column is left out before
+    /// this one becomes narrower than that.
     pub(crate) long: (usize, usize),
-    /// The column that is cut in the end, and how much is left of it.
+    /// The column that is cut next, and how much is left of it.
     pub(crate) last: (usize, usize),
 }
 
@@ -62,7 +62,7 @@ fn widths<const N: usize>(
         shown.iter().sum::<usize>() + GAP * shown.len().saturating_sub(1)
     };
     let excess = |widths: &[Option<usize>; N]| total(widths).saturating_sub(room);
-    // So much can the long column give by itself.
+    // How much the long column can give by itself.
     let spare_of = |widths: &[Option<usize>; N], least: usize| {
         let wide = widths.get(long).copied().flatten().unwrap_or(0);
         wide.saturating_sub(least)

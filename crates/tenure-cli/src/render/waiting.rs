@@ -1,12 +1,11 @@
-//! What a person sees while waiting: a line that is kept up to date on a terminal, otherwise one
+//! What a person sees while waiting. On a terminal it is a line that is kept up to date; otherwise one
 //! line at once and then at growing intervals.
 //!
-//! The line on a terminal is as short as the terminal is narrow. Who holds the lock and for how long,
-//! which place is the caller's and how much of its time is left come before everything else
-//! ([`short`]). How long it may take is said where this lock has a past, and nowhere else.
+//! The line on a terminal is as short as the terminal is narrow. These come before everything else: the
+//! holder and its age, the caller's place, and how much of the caller's time is left ([`short`]). The line
+//! says how long it may take only if this lock has a past.
 //!
-//! A terminal or a pipe that takes nothing is no reason to wait any longer: what cannot be shown is left
-//! out.
+//! A terminal or a pipe that takes nothing is no reason to wait any longer: then the line is left out.
 
 mod short;
 
@@ -27,7 +26,7 @@ const FRAME: Duration = Duration::from_millis(120);
 /// The first and the longest pause between lines off a terminal.
 const LINE_FIRST: Duration = Duration::from_secs(10);
 const LINE_MAX: Duration = Duration::from_secs(300);
-/// How many columns a terminal has that does not say so.
+/// The columns of a terminal that does not say how many it has.
 const COLUMNS: usize = 80;
 /// The spinner and its gap, and the last column, behind which some terminals begin a new line.
 const AROUND: usize = 3;
@@ -44,13 +43,13 @@ pub(crate) struct Progress<'a> {
     pause: Duration,
     next: Option<Instant>,
     frame: usize,
-    /// How many columns the line takes that stands on the terminal.
+    /// How many columns the line on the terminal takes.
     drawn: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// Not looked at before there is something to show.
+    /// The call looks at the terminal only when there is something to show.
     Unknown,
     Nothing,
     Lines,
@@ -89,7 +88,7 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Shows how the wait stands, if it is time to. Answers when to be called again.
+    /// Shows how the wait stands, if it is time to. Answers when the caller has to call again.
     pub(crate) fn show(&mut self, sight: impl FnOnce(&Host) -> Sight) -> Option<Instant> {
         let now = instant();
         if self.mode == Mode::Unknown {
@@ -135,9 +134,9 @@ impl<'a> Progress<'a> {
         let line = format!("{spinner} {line}");
         let cleared = cleared(self.drawn.unwrap_or_default(), columns);
         self.drawn = Some(width(&line));
-        // A line that wraps could not be taken away again, and how wide a picture is, terminals do not agree
-        // about: so none wraps. The cursor rests at its beginning, where it stays when the terminal becomes
-        // so narrow that it breaks the line by itself.
+        // A line that wraps could not be taken away again, and terminals do not agree how wide a picture is. So
+        // no line wraps. The cursor rests at the beginning of the line, and stays there when the terminal
+        // becomes so narrow that it breaks the line by itself.
         speech::draw(&if colour::shows_colours(&std::io::stderr()) {
             format!("{cleared}\x1b[?7l{line}\x1b[?7h\r")
         } else {
@@ -150,27 +149,27 @@ impl<'a> Progress<'a> {
 fn cleared(drawn: usize, columns: usize) -> String {
     let stderr = std::io::stderr();
     if drawn > columns && colour::shows_colours(&stderr) {
-        // What the terminal has broken off stands below.
+        // The rest of the line, which the terminal has broken off, stands below.
         return "\r\x1b[J".to_owned();
     }
     colour::cleared(&stderr, columns)
 }
 
-/// What is seen of a wait at one instant.
+/// What the caller sees of a wait at one instant.
 #[derive(Debug)]
 pub(crate) struct Sight {
-    /// Who holds the lock, or is the next to. Nobody where it is about to be free.
+    /// The holder of the lock, or the next one. `None` if the lock is about to be free.
     front: Option<HolderView>,
-    /// It holds.
+    /// Whether that one holds it.
     holds: bool,
-    /// After how long those who are next stand aside, where their processes are stopped.
+    /// After how long the next waiters stand aside, if their processes are stopped.
     stopped_for: Option<Duration>,
-    /// How many wait before the caller; `None` for one that stands in no line.
+    /// How many wait before the caller; `None` for a caller that stands in no line.
     before: Option<usize>,
     estimate: Option<Estimate>,
 }
 
-/// How long it may take, by what is remembered of past holds.
+/// How long it may take, by the past holds that the lock remembers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Estimate {
     /// So many milliseconds more.
@@ -180,7 +179,7 @@ enum Estimate {
 }
 
 impl Sight {
-    /// What somebody sees who stands in line.
+    /// What a caller in line sees.
     fn in_line(waiting: &Waiting<'_>, here: &Host) -> Self {
         let front = waiting.front();
         let front = front.filter(|front| front.ticket != waiting.ticket);
@@ -192,7 +191,7 @@ impl Sight {
         }
     }
 
-    /// What somebody sees who only looks, and is done once nobody holds or waits.
+    /// What a caller sees that only looks, and is done once there is no holder and no waiter.
     pub(crate) fn from_outside(
         view: &LockView,
         entry: &Entry,
@@ -207,7 +206,7 @@ impl Sight {
         }
     }
 
-    /// `turns` have to come and go after the one in front.
+    /// `turns` turns have to come and go after the one in front.
     fn of(entry: &Entry, front: Option<&Claim>, turns: usize, now: &Now, here: &Host) -> Self {
         let mut seen = front.map(|front| LockView::holder_of(front, now));
         if let (Some(front), Some(seen)) = (front, &mut seen) {
@@ -225,7 +224,7 @@ impl Sight {
         }
     }
 
-    /// All of it, for a line in a log.
+    /// The whole sight, for a line in a log.
     fn sentence(&self, name: &LockName, left: Option<Duration>) -> String {
         let waiting = match left {
             Some(left) => format!("waiting up to {}", human(left)),
@@ -239,7 +238,7 @@ impl Sight {
         }
     }
 
-    /// Who is waited for.
+    /// For whom the caller waits, as the beginning of a sentence.
     fn holder(&self, name: &LockName) -> String {
         let Some(front) = &self.front else {
             return format!("{name} is about to be free");
@@ -272,7 +271,7 @@ impl Sight {
 }
 
 /// How long it may take until so many turns after the one in front are over. Only exclusive holds come one
-/// after the other, and one that was asked to stop does not go the usual way.
+/// after the other, and a hold that was asked to stop does not take the usual time.
 fn estimate(entry: &Entry, front: &Claim, turns: usize, seen: &HolderView) -> Option<Estimate> {
     let usual = entry.history.usual_ms()?;
     let is_ours = matches!(front.kind, Kind::Kernel | Kind::Detached);
@@ -287,8 +286,8 @@ fn estimate(entry: &Entry, front: &Claim, turns: usize, seen: &HolderView) -> Op
     })
 }
 
-/// Whether the supervisor of whoever is waited for is proven to be dead. What is left of it is its
-/// command, or it would not be waited for.
+/// Whether the supervisor of the hold in front is proven to be dead. Its command still runs, or the caller
+/// would not wait for it.
 fn is_orphan(front: &Claim, here: &Host) -> bool {
     let is_run = front.kind == Kind::Kernel && front.token.is_some();
     let supervisor = front.holder.process.filter(|_| is_run);
@@ -310,13 +309,13 @@ fn terminal_width() -> usize {
     COLUMNS
 }
 
-/// There are no jobs in the background here.
+/// Windows has no jobs in the background.
 #[cfg(windows)]
 fn in_foreground() -> bool {
     true
 }
 
-/// Whether the terminal is ours to draw on: a job in the background leaves the prompt alone.
+/// Whether this process may draw on the terminal: a job in the background leaves the prompt alone.
 #[cfg(unix)]
 fn in_foreground() -> bool {
     rustix::termios::tcgetpgrp(std::io::stderr())

@@ -1,26 +1,26 @@
-//! How much room a text takes on a screen, and what is left of it where there is less.
+//! How much room a text takes on a screen, and how it is cut to less.
 //!
 //! Characters are counted one by one, so a sequence that a terminal joins into one picture counts as too
-//! wide rather than too narrow. What is safe to print is decided before ([`super::clean`]).
+//! wide rather than too narrow. The text was made safe to print before ([`super::clean`]).
 
 #[cfg(unix)]
 use std::os::fd::AsFd;
 use unicode_width::UnicodeWidthChar;
 
-/// What stands for the part that was left out.
+/// The sign for the part that was left out.
 const LEFT_OUT: char = '…';
 
 /// Asks that a narrow character be drawn as a wide picture.
 const AS_A_PICTURE: char = '\u{fe0f}';
 
-/// How many columns a terminal has; `None` where it does not know.
+/// How many columns a terminal has; `None` if it does not know.
 #[cfg(unix)]
 pub(crate) fn columns(terminal: impl AsFd) -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(terminal).ok()?;
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
-/// How wide a table on stdout may be: as wide as its terminal. Whatever else reads it gets all of it.
+/// How wide a table on stdout may be: as wide as its terminal. Any other reader gets all of it.
 pub(crate) fn room_on_stdout() -> Option<usize> {
     #[cfg(unix)]
     if std::io::IsTerminal::is_terminal(&std::io::stdout()) {

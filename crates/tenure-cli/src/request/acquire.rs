@@ -17,7 +17,7 @@ pub(crate) struct Acquire {
     pub(crate) place: Place,
     pub(crate) name: LockName,
     pub(crate) mode: Mode,
-    /// `None` for as long as the rules of its place have it.
+    /// `None` for the usual ttl of its profile.
     pub(crate) ttl_ms: Option<u64>,
     pub(crate) wait: Wait,
     pub(crate) force: Force,
@@ -34,10 +34,10 @@ pub(crate) struct Acquire {
 )]
 pub(crate) enum Acquiring {
     Lock(Acquire),
-    /// An intent says that it needs none.
+    /// The intent says that it needs none.
     Nothing {
         place: Place,
-        /// The id that the caller gives; else there will be a fresh one.
+        /// The id that the caller gives; without one, the answer has a fresh one.
         id: Option<RequestId>,
         mode: intent::Mode,
         warning: Option<&'static str>,
@@ -45,7 +45,7 @@ pub(crate) enum Acquiring {
 }
 
 impl Acquiring {
-    /// What was typed, in these surroundings.
+    /// The meaning of the typed line in these surroundings.
     pub(crate) fn of(typed: &AcquireArgs, around: &Surroundings) -> Result<Self, Failure> {
         refuse_input(typed.input.as_deref())?;
         let claiming = &typed.claiming;

@@ -1,4 +1,4 @@
-//! What the format of a profile says about a call: the one table of facts in which contracts differ.
+//! What the format of a profile says about a call: one table of all facts in which the contracts differ.
 //!
 //! A profile of the user's own belongs to the format that it names. How a contract is *worded* stands in
 //! `dialect`; where its *flow* differs, it is a command of its own.
@@ -60,12 +60,12 @@ impl Format {
         }
     }
 
-    /// The name of the lock where the caller gives none.
+    /// The name of the lock if the caller gives none.
     pub(crate) fn default_name(self) -> Option<&'static str> {
         (self == Self::Sprint).then_some(super::sprint::NAME)
     }
 
-    /// What a call means that makes a claim, as far as the profile has a say in it.
+    /// The part of a claim's meaning that the profile decides.
     pub(crate) fn intends(
         self,
         asked: &Asked<'_>,
@@ -112,7 +112,7 @@ impl Format {
         }
     }
 
-    /// Puts into a new holder what the record wants to know and what follows from the holder's id.
+    /// Adds to a new holder the facts for the record that follow from the holder's id.
     pub(crate) fn complete(self, holder: &mut Holder) {
         // A caller that names no run is known by the hold's own id.
         if self == Self::Session && holder.fact(RUN).is_none() {
@@ -121,7 +121,7 @@ impl Format {
         }
     }
 
-    /// On whose behalf a claim is made that does not say so; `None` for the user who runs this.
+    /// The actor of a claim that names none; `None` for the user who runs this.
     pub(crate) fn actor(self, variables: &Variables) -> Option<String> {
         (self == Self::Fleet).then(|| {
             let named = variables.actor.as_deref().map(profile::why);
@@ -162,7 +162,7 @@ impl Format {
         self == Self::Sprint
     }
 
-    /// The id that counts as shown where the caller types none.
+    /// The id that counts as shown if the caller types none.
     pub(crate) fn default_id(self, variables: &Variables) -> Option<&str> {
         let run_id = variables.run_id.as_deref();
         run_id.filter(|_| self == Self::Session)

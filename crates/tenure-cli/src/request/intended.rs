@@ -1,10 +1,10 @@
-//! What an intent makes of a call: the lock that it takes and in whose name, or that it takes none.
+//! What an intent makes of a call: the lock that the call takes and in whose name, or that it takes none.
 //!
-//! Every verb that takes an intent asks here. The intent's word counts. The command line says what the
-//! intent leaves out, and may repeat what it says; to say otherwise is a mistake, for one of the two is
-//! not what was meant. Only the ttl is the caller's to change. Whatever is missing is told at once.
+//! Every verb with an intent asks here. The intent's word counts. The command line says what the intent
+//! leaves out, and may repeat what the intent says. A contradiction is a mistake, because one of the two is
+//! not what the caller meant. The caller may change only the ttl. One message names everything that is missing.
 //!
-//! Nothing is touched here but the intent's own file.
+//! This module touches only the intent's own file.
 
 use super::{Asked, Intends, Takes};
 use crate::args::Claiming;
@@ -48,7 +48,7 @@ fn facts(name: Option<String>, version: Option<String>) -> Vec<(String, String)>
     said.collect()
 }
 
-/// The call says everything itself.
+/// A call without an intent says everything itself.
 fn of_flags(asked: &Asked<'_>) -> Result<Intends, Failure> {
     let claiming = asked.claiming;
     let names_any = asked.name.is_some() || asked.locks;
@@ -96,7 +96,7 @@ fn of_intent(asked: &Asked<'_>, file: &Path) -> Result<Intends, Failure> {
     }
 
     let mut gaps = Gaps::default();
-    // An intent that only looks is not held up by a template that it has no use for.
+    // An intent that only observes needs no lock name, so it does not fail by its template.
     let lock = match intent.lock_name(&params) {
         _ if !may_lock => None,
         Ok(lock) => lock,
@@ -114,7 +114,7 @@ fn of_intent(asked: &Asked<'_>, file: &Path) -> Result<Intends, Failure> {
     let intent_name = gaps.settle("the intent's name", intent.name, typed_name);
     let typed_version = claiming.intent_version.as_deref();
     let intent_version = gaps.settle("its version", intent.version, typed_version);
-    // What an observing intent is called is written nowhere.
+    // The name of an observing intent is recorded nowhere.
     if may_lock {
         gaps.need("--intent-name NAME", intent_name.as_ref());
         gaps.need("--intent-version VERSION", intent_version.as_ref());
@@ -142,7 +142,7 @@ fn of_intent(asked: &Asked<'_>, file: &Path) -> Result<Intends, Failure> {
     })
 }
 
-/// What has to be said of an intent that takes no lock.
+/// The warning about an intent that takes no lock.
 fn warning(mode: Mode) -> Option<&'static str> {
     match mode {
         Mode::Observe => None,
@@ -151,7 +151,7 @@ fn warning(mode: Mode) -> Option<&'static str> {
     }
 }
 
-/// What an intent and a call leave open between them, gathered to be told at once.
+/// What an intent and a call together leave open, gathered for one message.
 #[derive(Default)]
 struct Gaps {
     /// The flags that are to be added.
@@ -171,7 +171,7 @@ impl Gaps {
         }
     }
 
-    /// What counts of what the intent says and what was typed.
+    /// The value that counts: the intent's, or else the typed one. Two that differ are a contradiction.
     fn settle(
         &mut self,
         what: &str,
@@ -206,7 +206,7 @@ impl Gaps {
     }
 }
 
-/// Whether something was said, and not nothing but spaces.
+/// Whether there is a text with more than spaces.
 fn says(text: Option<&str>) -> bool {
     text.is_some_and(|text| !text.trim().is_empty())
 }
@@ -230,7 +230,7 @@ fn metadata(claiming: &Claiming) -> Result<BTreeMap<String, String>, Failure> {
     Ok(metadata)
 }
 
-/// What a flag says that takes `KEY=VALUE` and may be given several times.
+/// The values of a flag that takes `KEY=VALUE` and may be given several times.
 fn pairs(
     flag: &str,
     given: &[Typed<(String, String)>],
@@ -248,7 +248,7 @@ fn pairs(
     Ok(pairs)
 }
 
-/// The text of an intent's file, as far as one is read.
+/// The text of an intent's file, at most one byte more than is allowed.
 fn text_of(file: &Path) -> Result<String, Failure> {
     let read = || -> std::io::Result<String> {
         let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Where a call's locks are, by which profile they are kept, and what a project says about them.
+//! Where a call's locks are, which profile they have, and what a project says about them.
 
 use super::{Format, Surroundings};
 use crate::args::Common;
@@ -19,23 +19,23 @@ use tenure_engine::store::file::{FileStore, Sleeper};
 #[derive(Debug)]
 pub(crate) struct Place {
     location: Location,
-    /// The folder that has the locks, absolute; of locks on servers, their URL in its place: what a
-    /// hold is noted by.
+    /// The folder of the locks, absolute; for locks on servers, their URL in its place. Notes of a hold name
+    /// its place by it.
     pub(crate) folder: PathBuf,
     /// The locks are native ones beside the records of this profile.
     beside: Option<Box<dyn Profile>>,
     pub(crate) allow_network: bool,
-    /// The caller said where: by a flag, a variable, or a configuration file that a flag or a variable
-    /// names. A search or a default is nobody's word.
+    /// The caller named the place: by a flag, a variable, or a configuration file that a flag or a variable
+    /// names. A place from a search or a default is not named.
     is_named: bool,
-    /// On whose behalf a claim is made that does not say so; `None` for the user's own.
+    /// The actor of a claim that names none; `None` for the user's own name.
     pub(crate) actor: Option<String>,
     /// The configuration file that was read, absolute.
     pub(crate) config_file: Option<PathBuf>,
     config: Option<Arc<Config>>,
     /// The folder that a flag or a variable names for the audit, absolute.
     audit_dir: Option<PathBuf>,
-    /// The one that the configuration names, absolute.
+    /// The folder that the configuration names for the audit, absolute.
     audit_of_project: Option<PathBuf>,
     profile: Option<Box<dyn Profile>>,
 }
@@ -48,7 +48,7 @@ pub(crate) struct Defaults {
 }
 
 impl Place {
-    /// Settles the place.
+    /// Finds the place of a call.
     pub(crate) fn of(common: &Common, around: &Surroundings) -> Result<Self, Failure> {
         let profile = profile_of(common, around)?;
         let named_config = around.named()?;
@@ -115,8 +115,8 @@ impl Place {
         })
     }
 
-    /// The place of groups, which are native locks: the same; beside published records a folder of ours
-    /// there, because records stand in work trees whose files are committed.
+    /// The place of groups, which are native locks. It is the same place, or beside published records a folder
+    /// of tenure's own there. Records stand in work trees whose files are committed.
     pub(crate) fn of_groups(common: &Common, around: &Surroundings) -> Result<Self, Failure> {
         let mut place = Self::of(common, around)?;
         let profile = place.take_profile();
@@ -131,7 +131,7 @@ impl Place {
     }
 
     /// The place of groups whose runs publish records in this folder, as seen from a call that names no
-    /// profile. Only for asking: which profile it is decides how the folder is made.
+    /// profile. The call may use this folder, but not make it: how it is made depends on the profile.
     pub(crate) fn groups_beside(&self) -> Option<Self> {
         if self.beside.is_some() || !self.is_folder() {
             return None;
@@ -153,8 +153,8 @@ impl Place {
     }
 
     /// The place of the lock of a push: outside of the tree that is pushed, and the same for all clones
-    /// of this user. So a folder counts only if the call itself names it, and not what a run around it
-    /// or a project names for locks of its own. Servers lie in no tree.
+    /// of this user. So a folder counts only if the call itself names it. A run around it or a project names
+    /// one for locks of its own. Servers lie in no tree.
     #[cfg(unix)]
     pub(crate) fn of_push(common: &Common, around: &Surroundings) -> Result<Self, Failure> {
         let mut place = Self::of(common, around)?;
@@ -171,7 +171,7 @@ impl Place {
         Ok(place)
     }
 
-    /// The place of a hold or a note, by what `folder` said of it.
+    /// The place of a hold or a note, from the `folder` in it.
     pub(crate) fn noted(folder: &Path, allow_network: bool) -> Option<Self> {
         let location = match folder.to_str() {
             Some(url) if is_servers(url) => location_of("--store", url).ok()?,
@@ -182,7 +182,7 @@ impl Place {
             location,
             beside: None,
             allow_network,
-            // Whoever noted it was let in there.
+            // The process that noted it was let in there.
             is_named: true,
             actor: None,
             config_file: None,
@@ -198,8 +198,8 @@ impl Place {
         matches!(self.location, Location::Folder(_))
     }
 
-    /// What tells a command where the locks are. Of native locks beside records, where those are: the
-    /// command may ask for them under the same profile.
+    /// The variable that tells a command where the locks are. For native locks beside records it names the place
+    /// of the records: the command may ask for them under the same profile.
     pub(crate) fn variable(&self) -> (&'static str, std::ffi::OsString) {
         let name = match self.location {
             Location::Folder(_) => "TENURE_DIR",
@@ -209,7 +209,7 @@ impl Place {
         (name, name_of(&self.location).into())
     }
 
-    /// What would tell it otherwise.
+    /// The variable that would name another place.
     pub(crate) fn other_variable(&self) -> &'static str {
         match self.location {
             Location::Folder(_) => "TENURE_STORE",
@@ -218,12 +218,12 @@ impl Place {
         }
     }
 
-    /// The profile by which the locks are kept, for whoever opens the store.
+    /// The profile of the locks, for the code that opens the store.
     pub(crate) fn take_profile(&mut self) -> Box<dyn Profile> {
         self.profile.take().unwrap_or_else(|| Box::new(Native))
     }
 
-    /// Opens its locks. Nothing is asked of any server yet.
+    /// Opens its locks. This sends nothing to any server yet.
     #[cfg_attr(
         not(all(feature = "etcd", unix)),
         allow(
@@ -255,8 +255,8 @@ impl Place {
         }
     }
 
-    /// The file that alone names the place, where that is another user's whom root has only to trust
-    /// with less: the user who became root by sudo.
+    /// The configuration file of the user who became root by sudo, if only this file names the place. Root
+    /// trusts that user with less.
     #[cfg(all(feature = "etcd", unix))]
     fn named_by_sudo_user(&self) -> Option<&Path> {
         let config = self.config.as_ref()?;
@@ -294,8 +294,8 @@ impl Place {
         Ok(name)
     }
 
-    /// The folder of the audit, and whether somebody said that there is to be one: what was typed, else
-    /// the environment, else the project, else beside the locks. Whether there is one is not looked at.
+    /// The folder of the audit, and whether the caller or the project asks for one. It is the typed one, else
+    /// the environment's, else the project's, else one beside the locks. This does not look whether it exists.
     pub(crate) fn audit_folder(
         &self,
         profile: &dyn Profile,
@@ -310,11 +310,11 @@ impl Place {
                 _ => (folder.found(), true),
             });
         }
-        // Of locks on servers, each machine records what it did itself.
+        // For locks on servers, each machine records what it did itself.
         let is_folder = self.is_folder();
         let (profile, locks) = match &self.beside {
             _ if !is_folder => (profile, config::default_folder()?),
-            // What happens to a group is found where its run's own lock is recorded.
+            // The events of a group are recorded where those of its run's own lock are.
             Some(records) => (&**records, name_of(&self.location)),
             None => (profile, self.folder.clone()),
         };
@@ -334,7 +334,7 @@ pub(super) fn profile_of(
 ) -> Result<Box<dyn Profile>, Failure> {
     let given = common.lock_file_name.is_some() || common.stale_after.is_some();
     let name = match &common.profile {
-        // Nothing is looked up for what nearly every call wants.
+        // Nearly every call wants this profile, so nothing is looked up for it.
         None if !given => return Ok(Box::new(Native)),
         None => Policy::NATIVE.name,
         Some(name) => name,
@@ -355,8 +355,8 @@ pub(super) fn profile_of(
     )?)
 }
 
-/// Looks at every default of a configuration, so that a mistake is found by the first call and not
-/// by the first that needs it.
+/// Looks at every default of a configuration, so that the first call finds a mistake, and not only the
+/// first call that needs the default.
 fn check_defaults(config: &Config) -> Result<(), Failure> {
     for (pattern, defaults) in &config.locks {
         let source = |key| format!("{}: [lock.{pattern:?}] {key}", config.file.display());
@@ -366,7 +366,7 @@ fn check_defaults(config: &Config) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What stands for a place where a folder is noted.
+/// The name of a place in notes: its folder or its URL.
 fn name_of(location: &Location) -> PathBuf {
     match location {
         Location::Folder(folder) => folder.clone(),
@@ -415,7 +415,7 @@ fn location_of(source: &str, url: &str) -> Result<Location, Failure> {
 #[cfg(all(feature = "etcd", unix))]
 fn servers(source: &str, url: &str) -> Result<Location, Failure> {
     let address = tenure_engine::store::etcd::Address::parse(url).map_err(|why| {
-        // What it is wrong about may be a password, which is not repeated.
+        // The wrong part may be a password, so the message does not repeat it.
         Failure::bad_arguments(format!("{source}: {why}"))
     })?;
     Ok(Location::Etcd(address))

@@ -1,8 +1,8 @@
-//! What `run` means: which locks it takes in which order, how it waits for them, in whose name, what it runs
-//! and how that is watched over.
+//! What `run` means: which locks it takes in which order and in whose name, how it waits for them, what it
+//! runs and how it supervises that.
 //!
-//! The semantics of a group are those of concurrency groups in GitHub Actions: one runs, and of those who wait
-//! for it only the newest does (`single`), or up to a hundred in turn (`max`), or any number (`fifo`).
+//! A group works like a concurrency group in GitHub Actions: one run has it at a time. Of the runs that wait,
+//! only the newest stays (`single`), or up to a hundred wait in turn (`max`), or any number (`fifo`).
 
 use super::{
     Asked, Defaults, Intends, Place, Surroundings, Takes, Who, default_name, force, mode, no_name,
@@ -26,23 +26,22 @@ pub(crate) struct Run {
     pub(crate) task: Task,
 }
 
-/// What is held, and what is run meanwhile.
+/// The locks that the run holds, and what it runs meanwhile.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Task {
-    /// The lock that is named first of all.
+    /// The lock that NAME, the intent or the profile names.
     pub(crate) name: Option<LockName>,
-    /// In the one order in which everybody takes them: the group, then by name. Empty where an intent takes
-    /// none.
+    /// In the one order in which every run takes them: the group, then by name. Empty if an intent takes none.
     pub(crate) locks: Vec<Wanted>,
     pub(crate) wait: Wait,
     pub(crate) force: Force,
     pub(crate) ticket: Option<Ticket>,
     pub(crate) reentrant: bool,
     pub(crate) who: Who,
-    /// What has to be said of an intent that takes no lock.
+    /// The warning about an intent that takes no lock.
     pub(crate) warning: Option<&'static str>,
     pub(crate) program: Program,
-    /// How long work, or what is run when it is displaced, may take to end.
+    /// How long the work may take to end, and how long a hook may run.
     pub(crate) grace: Duration,
     pub(crate) hooks: Hooks,
     pub(crate) how: How,
@@ -54,15 +53,15 @@ pub(crate) struct Wanted {
     pub(crate) at: At,
     pub(crate) name: LockName,
     pub(crate) terms: Terms,
-    /// `None` for as long as the rules of its place have it.
+    /// `None` for the usual ttl of its profile.
     pub(crate) ttl_ms: Option<u64>,
 }
 
-/// Which of the places a lock is in.
+/// In which of the two places a lock is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum At {
     Place,
-    /// Groups are native locks, beside whatever the others are.
+    /// Groups are native locks, whatever the profile of the others is.
     Group,
 }
 
@@ -71,35 +70,35 @@ pub(crate) enum At {
 pub(crate) struct Program {
     /// At least one.
     pub(crate) words: Vec<OsString>,
-    /// They are a shell and what it is told.
+    /// They are a shell, its flag and a line for it.
     pub(crate) by_shell: bool,
 }
 
-/// What is run when this run takes the place of others, or they take its: lines for a shell.
+/// What runs when this run takes the place of others, or another run takes its place: lines for a shell.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Hooks {
     pub(crate) on_supersede: Option<String>,
     pub(crate) on_superseded: Option<String>,
 }
 
-/// Who watches over the command.
+/// Whether a process supervises the command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum How {
-    /// Nobody: this process becomes it.
+    /// None does: this process becomes the command.
     Exec,
     Supervised(Supervised),
 }
 
-/// How the command is watched over.
+/// How the command is supervised.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Supervised {
-    /// What asks it to end; `None` for what is usual here.
+    /// The signal that asks it to end; `None` for the usual one.
     pub(crate) signal: Option<i32>,
     pub(crate) term_after: Duration,
     /// With its text, for the answer of a run that takes longer.
     pub(crate) max_runtime: Option<(Duration, String)>,
     pub(crate) wait_all: bool,
-    /// The command does not inherit what keeps the lock held.
+    /// The command does not inherit the liveness lock.
     pub(crate) close: bool,
     pub(crate) on_lost: OnLost,
     /// A line for a shell.
@@ -108,7 +107,7 @@ pub(crate) struct Supervised {
 }
 
 impl Run {
-    /// What was typed, in these surroundings.
+    /// The meaning of the typed line in these surroundings.
     pub(crate) fn of(typed: &RunArgs, around: &Surroundings) -> Result<Self, Failure> {
         #[cfg(windows)]
         refuse_what_is_not_here(typed)?;
@@ -180,8 +179,7 @@ impl Task {
         first.map(|wanted| &wanted.name)
     }
 
-    /// The lock that gives its name: the one that is named first of all, else the first of the others, else
-    /// the group.
+    /// The lock that gives the run its name: `name`, else the first of the others, else the group.
     pub(crate) fn main(&self) -> Option<&LockName> {
         let mut locks = self.locks.iter();
         let first = locks.find(|wanted| wanted.at == At::Place);
@@ -189,12 +187,12 @@ impl Task {
         self.name.as_ref().or(first).or(self.group())
     }
 
-    /// What the step is called that fails, if that was said.
+    /// The name of the step that fails, if the caller gave one.
     pub(crate) fn failure_step(&self) -> Option<&str> {
         self.supervised()?.failure_step.as_deref()
     }
 
-    /// How the command is watched over, if it is.
+    /// How the command is supervised, if it is.
     pub(crate) fn supervised(&self) -> Option<&Supervised> {
         match &self.how {
             How::Supervised(supervised) => Some(supervised),
@@ -275,7 +273,7 @@ fn taking(
         }
     };
     let mut locks = Vec::with_capacity(usize::from(group.is_some()) + names.len());
-    // In a group, its claim waits as the group wants, and whoever has its turn takes the rest.
+    // The group's claim waits as the group wants, and the run that has its turn takes the rest.
     let of_locks = match &group {
         Some(_) => Terms {
             grace_ms: line.terms.grace_ms,
@@ -309,7 +307,7 @@ fn taking(
     })
 }
 
-/// The names of the locks of a run, in the one order in which everybody takes them.
+/// The names of the locks of a run, in the one order in which every run takes them.
 fn names(
     first: Option<&LockName>,
     others: &[Typed<LockName>],
@@ -338,7 +336,7 @@ struct Line {
     terms: Terms,
 }
 
-/// Reads the flags that say so, which may contradict each other.
+/// Reads the flags about the line, which may contradict each other.
 fn in_line(typed: &RunArgs, in_group: bool) -> Result<Line, Failure> {
     let cancels = typed.cancel_in_progress;
     let usual = if in_group || cancels {
@@ -350,7 +348,7 @@ fn in_line(typed: &RunArgs, in_group: bool) -> Result<Line, Failure> {
     let contradiction = match queue {
         Queue::None if cancels => Some(
             "--queue none and --cancel-in-progress contradict each other: the one does not wait, and \
-             whoever is asked to stop takes a while to"
+            a run that is asked to stop takes a while"
                 .to_owned(),
         ),
         Queue::None if in_group => Some(
@@ -370,7 +368,7 @@ fn in_line(typed: &RunArgs, in_group: bool) -> Result<Line, Failure> {
     if let Some(contradiction) = contradiction {
         return Err(Failure::bad_arguments(contradiction));
     }
-    // A run that becomes its command hears nobody, and so needs no time to end.
+    // A run that becomes its command hears no request to stop, and so needs no time to end.
     let grace_ms = if typed.exec {
         0
     } else {
@@ -427,18 +425,18 @@ fn refine(supervised: &mut Supervised, typed: &RunArgs, grace: Duration) -> Resu
     Ok(())
 }
 
-/// Refuses a lock that somebody has to renew or withdraw, where nobody stays.
+/// Refuses `--exec` for a lock that a supervisor has to renew, withdraw or release.
 fn refuse_exec(place: &Place) -> Result<(), Failure> {
     if !place.is_folder() {
         return Err(Failure::bad_arguments(
-            "--exec leaves nobody behind, and a lock in etcd lives by a lease that somebody has to \
+            "no supervisor stays behind with --exec, and a lock in etcd lives by a lease that one has to \
              renew; leave --exec out",
         ));
     }
     let (profile, policy) = (place.profile(), place.profile().policy());
     if profile.record().is_some() || !policy.asks_liveness_lock {
         return Err(Failure::bad_arguments(format!(
-            "--exec leaves nobody behind, and a lock of the {} profile has to be renewed and \
+            "no supervisor stays behind with --exec, and a lock of the {} profile has to be renewed and \
              withdrawn; leave --exec out",
             policy.name
         )));
@@ -446,8 +444,8 @@ fn refuse_exec(place: &Place) -> Result<(), Failure> {
     match policy.stale_unforced {
         StaleUnforced::TakeOver => Ok(()),
         StaleUnforced::Refuse => Err(Failure::bad_arguments(format!(
-            "--exec leaves nobody behind who could release, and in the {} profile nobody takes over \
-             what was not released; leave --exec out",
+            "no supervisor stays behind with --exec to release the lock, and the {} profile lets no \
+             caller take over a lock that was not released; leave --exec out",
             policy.name
         ))),
     }
@@ -481,13 +479,13 @@ fn program(typed: &RunArgs, around: &Surroundings) -> Result<Program, Failure> {
     })
 }
 
-/// The command line, for whoever asks what the lock is held for.
+/// The command line, as the reason for which the lock is held.
 fn line(command: &[OsString]) -> String {
     let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
     words.join(" ")
 }
 
-/// What cannot be done on Windows is refused before anything is touched.
+/// Refuses what Windows cannot do, before anything is touched.
 #[cfg(windows)]
 fn refuse_what_is_not_here(typed: &RunArgs) -> Result<(), Failure> {
     let why = [
@@ -577,7 +575,7 @@ mod tests {
         let around = Surroundings::bare("/here");
         let mut sequence = Sequence(39);
         let (mut plain_calls, mut good_calls, mut lines) = (0, 0, 0);
-        // What is plain costs a parser each time.
+        // Each plain line costs a parser.
         while plain_calls < 1_000 {
             lines += 1;
             let mut words = vec!["tenure", "run"];

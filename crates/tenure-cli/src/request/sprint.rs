@@ -1,5 +1,5 @@
-//! What a sprint call asks for: its flags, and the document on stdin where there is one. Whatever
-//! is wrong with it is found here, before anything is touched.
+//! What a sprint call asks for: its flags, and the document on stdin if there is one. This step finds
+//! everything that is wrong with them, before anything is touched.
 
 mod fields;
 
@@ -21,7 +21,7 @@ use tenure_engine::tenure_core::{LockName, RequestId};
 /// The longest `epic_spec`: as long as the longest path.
 const EPIC_SPEC_BYTES_MAX: usize = 4096;
 
-/// What a project's one lock is called.
+/// The name of a project's one lock.
 pub(super) const NAME: &str = "sprint";
 
 /// Reads the document, if one is asked for.
@@ -50,7 +50,7 @@ pub(crate) fn fields(input: Option<&str>) -> Result<Fields, Failure> {
     fields::parse(&bytes).map_err(|why| Failure::bad_arguments(format!("--input -: {why}")))
 }
 
-/// Settles what is asked of the three modes: the verb says it, and a document may not differ.
+/// Checks the mode in a document: the verb says which it is, and a document may not differ.
 pub(crate) fn check_mode(fields: &Fields, verb: &str) -> Result<(), Failure> {
     let Some(mode) = fields.mode.as_deref().filter(|mode| *mode != verb) else {
         return Ok(());
@@ -76,14 +76,14 @@ pub(crate) fn no_mode() -> Failure {
     )
 }
 
-/// The answer to a mode that there is not.
+/// The answer to an unknown mode.
 pub(crate) fn invalid_mode(mode: &str) -> Failure {
     Failure::bad_arguments(format!(
         "Invalid mode {mode:?}; it is one of acquire, release, check"
     ))
 }
 
-/// `acquire`, with everything that it requires: its flags, and the document's fields beside them.
+/// `acquire` with all required values, from its flags and from the document's fields beside them.
 pub(crate) fn acquire(args: &AcquireArgs, fields: Fields) -> Result<AcquireArgs, Failure> {
     let mut args = args.clone();
     args.input = None;
@@ -133,7 +133,7 @@ pub(crate) fn acquire(args: &AcquireArgs, fields: Fields) -> Result<AcquireArgs,
     Ok(args)
 }
 
-/// What it means.
+/// The meaning of these arguments.
 pub(crate) fn acquiring(args: &AcquireArgs, around: &Surroundings) -> Result<Acquire, Failure> {
     match Acquiring::of(args, around)? {
         Acquiring::Lock(acquire) => {
@@ -141,7 +141,7 @@ pub(crate) fn acquiring(args: &AcquireArgs, around: &Surroundings) -> Result<Acq
             root(&acquire.place, access)?;
             Ok(acquire)
         }
-        // Only an intent says so, and those were refused.
+        // Only an intent means that, and intents were refused.
         Acquiring::Nothing { .. } => Err(Failure::bad_arguments("a sprint takes its lock")),
     }
 }
@@ -161,7 +161,7 @@ pub(crate) fn release(
         shown: shown(id.as_ref()),
         ..Release::of(&args, around)?
     };
-    // Where there is nothing to remove, nothing has to be writable.
+    // A call that has nothing to remove needs no right to write.
     root(&release.place, Access::READ_OK | Access::EXEC_OK)?;
     Ok(release)
 }
@@ -186,10 +186,10 @@ pub(crate) fn check(
     Ok((check, health))
 }
 
-/// What a mistake in the id of a session is called after.
+/// The name by which a message calls the id of a session.
 const SESSION_ID: &str = "session_id";
 
-/// A flag, else the document's field. What is empty was not given.
+/// A flag, else the document's field. An empty one counts as not given.
 fn id(flag: Option<Typed<RequestId>>, field: Option<String>) -> Option<Typed<RequestId>> {
     let field = field.map(|text| Typed::of(text, value::request_id));
     flag.or(field).filter(|id| !id.text.is_empty())
@@ -274,7 +274,7 @@ fn may(folder: &Path, access: Access) -> std::io::Result<()> {
     Ok(accessat(CWD, folder, access, AtFlags::EACCESS)?)
 }
 
-/// What is to be done with a folder.
+/// What a call wants to do with a folder.
 #[cfg(windows)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Access(u8);
@@ -299,7 +299,7 @@ impl std::ops::BitOr for Access {
     }
 }
 
-/// Whether a folder may be looked at. Whether it may be written to, its access list says, which is not
+/// Whether a folder may be looked at. Its access list would say whether it may be written to, but that is not
 /// read: the attempt will tell.
 #[cfg(windows)]
 fn may(folder: &Path, _: Access) -> std::io::Result<()> {

@@ -1,7 +1,7 @@
-//! What a call may know beside its words: its environment, its folder, its configuration, its intent. Each
-//! is read here, at most once, and only where the meaning of the words depends on it.
+//! What a call may know beside its words: its variables, its folder, its configuration. Each is read here, at
+//! most once; folder and configuration only if the meaning of the words depends on them.
 //!
-//! What follows from it is decided by the rest of `request`.
+//! The rest of `request` decides what follows from them.
 
 use crate::args::Common;
 use crate::exit::Exit;
@@ -15,7 +15,7 @@ use tenure_engine::config::Config;
 /// Tells a command which configuration its run has read.
 pub(crate) const CONFIG: &str = "TENURE_CONFIG";
 
-/// The variables that say what a call means. An empty one says nothing.
+/// The variables that change what a call means. An empty one says nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Variables {
     pub(crate) dir: Option<PathBuf>,
@@ -23,7 +23,7 @@ pub(crate) struct Variables {
     pub(crate) config: Option<PathBuf>,
     pub(crate) audit_dir: Option<PathBuf>,
     pub(crate) wait: Option<String>,
-    /// On whose behalf a fleet's claim is made.
+    /// The actor of a fleet's claim.
     pub(crate) actor: Option<String>,
     /// The CI run by which a session's caller is known.
     pub(crate) run_id: Option<String>,
@@ -51,12 +51,12 @@ impl Variables {
     }
 }
 
-/// What is not empty.
+/// The value of a variable, unless it is empty.
 fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// The same, where it is text.
+/// The same, if it is text.
 pub(crate) fn text(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
@@ -106,7 +106,7 @@ impl Surroundings {
         Ok(self.folder.get_or_init(|| folder))
     }
 
-    /// A path by which it is found from every folder: the command may change its own.
+    /// The path as an absolute one: the command may change its folder.
     pub(super) fn absolute(&self, path: &Path) -> Result<PathBuf, Failure> {
         if path.is_absolute() {
             return Ok(path.to_owned());
@@ -114,8 +114,8 @@ impl Surroundings {
         Ok(self.folder()?.join(path))
     }
 
-    /// The configuration that the caller names, or that a run has told its command. The run tells the
-    /// folder as well, which counts for more than what that file says.
+    /// The configuration that the caller names, or that a run has passed to its command. The run passes the
+    /// folder as well, which counts for more than the file.
     pub(super) fn named(&self) -> Result<Option<Arc<Config>>, Failure> {
         if let Some(named) = self.named.get() {
             return Ok(named.clone());
@@ -139,7 +139,7 @@ impl Surroundings {
         Ok(self.nearest.get_or_init(|| config.map(Arc::new)).clone())
     }
 
-    /// The configuration that is named, else the nearest one; for what does not depend on a place.
+    /// The configuration that is named, else the nearest one; for settings that do not depend on a place.
     pub(crate) fn configuration(&self) -> Result<Arc<Config>, Failure> {
         if let Some(config) = self.named()? {
             return Ok(config);

@@ -1,4 +1,4 @@
-//! What the other verbs mean: each is one value, made of what was typed.
+//! What the other verbs mean: one value for each, made from the typed line.
 
 use super::{Place, Surroundings, known_as, lock, refuse_input, said_wait, usual_wait};
 use crate::args::value::{self, Ending, Typed};
@@ -17,7 +17,7 @@ use tenure_engine::engine;
 #[derive(Debug, Default)]
 pub(crate) struct Shown {
     id: Option<String>,
-    /// It is not of our form, and so of use only where a record names it.
+    /// The id does not have tenure's form, so it counts only if a record names it.
     refusal: Option<Failure>,
 }
 
@@ -33,7 +33,7 @@ impl Shown {
         Self::typed("--request-id", typed)
     }
 
-    /// One that was typed; `source` is what a mistake is called after.
+    /// A typed id; a message about a mistake names `source`.
     pub(crate) fn typed(source: &str, typed: &Typed<RequestId>) -> Self {
         Self {
             id: Some(typed.text.clone()),
@@ -41,7 +41,7 @@ impl Shown {
         }
     }
 
-    /// The id. One that is not of our form is refused, unless the hold is recorded under it.
+    /// The id. If it does not have tenure's form it is refused, unless the hold is recorded under it.
     pub(crate) fn id(
         &self,
         is_recorded: impl FnOnce(&str) -> bool,
@@ -60,7 +60,7 @@ pub(crate) struct Release {
     pub(crate) place: Place,
     pub(crate) name: LockName,
     pub(crate) shown: Shown,
-    /// How the work ended, if that was said.
+    /// How the work ended, if the caller said so.
     pub(crate) work: Option<Work>,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Release {
 pub(crate) enum Work {
     Succeeded,
     Failed {
-        /// In this step, if that was said.
+        /// In this step, if the caller named it.
         step: Option<String>,
     },
 }
@@ -82,7 +82,7 @@ impl Release {
         Ok(Self {
             name: lock(&place, typed.name.as_ref())?,
             shown: Shown::of(typed.request_id.as_ref(), &place, around),
-            // Whoever names a step that failed says that the work failed.
+            // A caller that names a failed step says that the work failed.
             work: match (typed.result, step) {
                 (Some(Ending::Success), Some(_)) => {
                     return Err(Failure::bad_arguments(
@@ -148,7 +148,7 @@ pub(crate) struct Check {
     pub(crate) place: Place,
     pub(crate) name: Option<LockName>,
     pub(crate) shown: Shown,
-    /// Who else holds a lock and who waits is left out.
+    /// Other holders and waiters are left out.
     pub(crate) short: bool,
 }
 
@@ -177,7 +177,7 @@ pub(crate) struct List {
     pub(crate) place: Place,
     /// Free ones too.
     pub(crate) all: bool,
-    /// Who else holds a lock and who waits is left out.
+    /// Other holders and waiters are left out.
     pub(crate) short: bool,
 }
 
@@ -232,21 +232,21 @@ impl Clean {
 #[derive(Debug)]
 pub(crate) struct Cancel {
     pub(crate) place: Place,
-    /// Where the lock of a group may be instead: its caller need not know beside which records its runs keep
+    /// Where the lock of a group may be instead: the caller need not know beside which records its runs keep
     /// it.
     pub(crate) beside: Option<Place>,
     pub(crate) name: LockName,
-    /// Who asks; else there will be a fresh id.
+    /// The id of the caller that asks; without one, it gets a fresh id.
     pub(crate) by: Option<RequestId>,
     pub(crate) whom: Whom,
 }
 
-/// Who is meant, and what is done.
+/// Which process the call is about, and what it does.
 #[derive(Debug)]
 pub(crate) enum Whom {
-    /// Whoever holds it is asked, on behalf of somebody, and told why.
+    /// Asks the holders to stop, on behalf of `actor`, and tells them why.
     Holder { actor: Option<String>, why: String },
-    /// What is left of a run whose supervisor is dead is ended.
+    /// Ends what is left of a run whose supervisor is dead.
     Orphan(
         #[cfg_attr(
             not(target_os = "linux"),
@@ -256,16 +256,16 @@ pub(crate) enum Whom {
     ),
 }
 
-/// How what is left of a run is ended.
+/// How to end what is left of a run.
 #[derive(Debug, Clone, Copy)]
 #[cfg_attr(
     not(target_os = "linux"),
     allow(dead_code, reason = "it is refused there before this is read")
 )]
 pub(crate) struct EndOrphan {
-    /// How long it is given; else as its run says.
+    /// The grace of the processes; without one, the run's own.
     pub(crate) grace: Option<Duration>,
-    /// What asks it first.
+    /// The signal that asks them first.
     pub(crate) signal: Option<i32>,
 }
 
@@ -318,7 +318,7 @@ pub(crate) enum Fence {
     Lock {
         place: Place,
         name: LockName,
-        /// Else that of the hold which the caller inherited.
+        /// `None` for the token of the hold that the caller inherited.
         token: Option<u64>,
     },
 }
@@ -357,7 +357,7 @@ impl Fence {
         };
         Ok(Self::Lock {
             name: place.checked(name.clone())?,
-            // $TENURE_TOKEN belongs to $TENURE_NAME; of another lock the run may hold one as well.
+            // $TENURE_TOKEN belongs to $TENURE_NAME; the run may hold another lock under another token.
             token: if held == Some(name.as_str()) {
                 Some(or_told(given)?.ok_or_else(no_token)?)
             } else {
@@ -368,7 +368,7 @@ impl Fence {
     }
 }
 
-/// The answer where no token is known.
+/// The answer if no token is known.
 pub(crate) fn no_token() -> Failure {
     Failure::bad_arguments("no fencing TOKEN is given, and TENURE_TOKEN has none of this lock")
 }
@@ -412,13 +412,13 @@ impl Audit {
 pub(crate) struct Push {
     pub(crate) place: Place,
     pub(crate) remote: String,
-    /// Without `refs/heads/`; else it is looked up.
+    /// Without `refs/heads/`; `None` if git has to tell it.
     pub(crate) branch: Option<String>,
     pub(crate) dry_run: bool,
     pub(crate) attempts: u32,
     /// The pause after the first attempt.
     pub(crate) backoff: Duration,
-    /// What was said of it. What the project says depends on the name of the lock, which only git tells.
+    /// The wait that was typed. The project's default depends on the name of the lock, which only git tells.
     pub(crate) wait: Option<engine::Wait>,
 }
 

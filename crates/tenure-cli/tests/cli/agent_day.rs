@@ -44,7 +44,7 @@ impl Project {
         said.stdout()
     }
 
-    /// The program in a folder, where nobody has named a lock folder.
+    /// The program in a folder for which no lock folder is named.
     fn tenure(&self, folder: &Path, words: &[&str]) -> Command {
         let mut command = self.scene.tenure(words);
         command
@@ -353,7 +353,7 @@ fn sprint_says_once_that_its_record_is_not_ignored() {
     assert_eq!(project.untracked(&clone), "?? .gitignore\n");
     answer(&mut project.tenure(&clone, &release)).expect(0, "released");
 
-    // A run's record is committed by its own command, unless somebody is told.
+    // A run's own command commits its record, unless tenure tells the user.
     let other = project.clone("other");
     let run = [
         "--profile",

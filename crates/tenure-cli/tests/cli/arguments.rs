@@ -264,7 +264,7 @@ fn calls_that_make_no_sense_are_refused_with_one_sentence() {
     }
 }
 
-/// The mistake that everybody makes once.
+/// A mistake that every user makes once.
 #[test]
 fn a_command_without_the_dashes_is_answered_with_how_to_write_it() {
     let scene = Scene::new();
@@ -513,7 +513,7 @@ fn nonblock_and_conflict_exit_code_are_flocks() {
     let scene = Scene::new();
     let holder = scene.hold("x", ["-q"]);
     let (answer, took) = timed(|| scene.run(["run", "-n", "x", "--", "echo", "ran"]));
-    let answer = answer.expect(4, "held, and nobody waits");
+    let answer = answer.expect(4, "held, and the call does not wait");
     assert_eq!(answer.stdout(), "", "the command did not run");
     assert!(took < Duration::from_secs(5), "at once, not after {took:?}");
     for (words, code) in [

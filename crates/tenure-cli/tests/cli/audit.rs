@@ -179,7 +179,7 @@ fn no_audit_is_no_event_and_stays_so() {
     assert!(!scene.locks().exists(), "reading creates nothing");
 }
 
-/// Runs leave nothing where nobody named a folder. Whoever looks is told so, where that is the reason.
+/// Runs record nothing if no folder is named. If that is why there are no events, `audit` says so.
 #[test]
 fn an_empty_audit_after_runs_says_that_they_are_not_recorded() {
     let scene = Scene::new();
@@ -235,7 +235,7 @@ fn an_empty_audit_after_runs_says_that_they_are_not_recorded() {
     let held = scene.hold("z", [""; 0]);
     assert!(told(&why(&["z"])));
     let _ = held.open().expect(0, "the command");
-    // Whoever follows would wait for ever.
+    // A caller that follows would wait for ever.
     let now_ms = SystemClock::new(None).now().wall_us / 1_000;
     let until = jiff::Timestamp::from_millisecond(i64::try_from(now_ms + 300).unwrap()).unwrap();
     let followed = scene.run(["audit", "x", "-f", "--until", &until.to_string()]);
@@ -506,7 +506,7 @@ fn a_reader_of_the_audit_that_has_gone_is_silent() {
     }
 }
 
-/// Whoever names the folder of the locks does not know of a link in it.
+/// A caller that names the folder of the locks does not know of a link in it.
 #[test]
 fn a_link_below_the_lock_folder_is_not_followed_and_a_named_one_is() {
     use std::os::unix::fs::symlink;

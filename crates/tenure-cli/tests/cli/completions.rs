@@ -107,7 +107,7 @@ fn whatever_is_wrong_a_prompt_is_not_disturbed() {
     assert_eq!(odd.stdout(), "words\n");
 }
 
-/// A place that does not answer: nobody ever writes into the pipe that is read as a configuration.
+/// A place that does not answer: no process ever writes into the pipe that is read as a configuration.
 #[test]
 fn a_place_that_hangs_keeps_no_prompt() {
     let scene = Scene::new();

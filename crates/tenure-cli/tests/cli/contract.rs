@@ -531,7 +531,7 @@ fn fleet_a_stolen_lock_of_ours_is_audited_in_the_words_of_its_file() {
     for (key, told) in previous {
         assert_eq!(*told, record[key], "{key}: {events:?}");
     }
-    assert_eq!(previous["pid"], 0, "as nobody's process is written");
+    assert_eq!(previous["pid"], 0, "as a missing process is written");
 }
 
 #[test]
@@ -629,7 +629,7 @@ fn fleet_a_release_that_fails_is_audited_and_the_result_stays() {
     ]);
     let told = answer(command.current_dir(scene.root()));
     if matches!(told.status().code(), Some(126 | 127)) {
-        return; // There is no setpriv, or the program stands where nobody else may go.
+        return; // There is no setpriv, or the program stands where no other user may go.
     }
     let told = told.expect(7, "its own result");
     fs::set_permissions(scene.locks(), Permissions::from_mode(0o700)).unwrap();

@@ -76,7 +76,7 @@ impl Surroundings {
         command
     }
 
-    /// Waits until nobody runs in one of the groups in it.
+    /// Waits until no process runs in one of the groups in it.
     fn until_empty(&self, name: &str) {
         let events = self.seen().join(name).join("cgroup.events");
         eventually("a group to be empty", || {
@@ -179,7 +179,7 @@ fn control_group_of(pid: u32) -> String {
         .to_owned()
 }
 
-/// Somebody who waits for the lock, and says `overlap` if `other` is at work when its turn comes.
+/// A run that waits for the lock, and says `overlap` if `other` is at work when its turn comes.
 fn next(scene: &Scene, other: u32) -> Started {
     let line = format!("{}; echo ran", says_overlap(other));
     let mut command = scene.tenure(["run", "x", "-q", "--wait", "forever"]);
@@ -192,7 +192,7 @@ fn next(scene: &Scene, other: u32) -> Started {
 
 fn expect_no_overlap(next: Started) {
     let answer: Answer = next.finish().expect(0, "its turn came");
-    assert_eq!(answer.stdout(), "ran\n", "with nobody else at work");
+    assert_eq!(answer.stdout(), "ran\n", "with no other process at work");
 }
 
 #[test]
@@ -220,7 +220,7 @@ fn what_ignores_everything_is_gone_before_the_next_command_starts() {
     let said = "tenure: Cancelled by SIGTERM\n";
     assert_eq!(answer.stderr(), said, "nothing of all that is told");
     assert!(!is_alive(run.orphan), "gone when the answer comes");
-    assert!(is_alive(run.older), "and nobody else");
+    assert!(is_alive(run.older), "and no other process");
     assert_eq!(surroundings.groups(), [""; 0], "the group is gone too");
     expect_no_overlap(next);
 }
@@ -288,7 +288,7 @@ fn an_orphan_is_asked_before_it_is_killed_and_nobody_else() {
     fs::write(go, "").unwrap();
     let _ = run.tenure.finish().expect(143, "ended by SIGTERM");
     assert!(!is_alive(run.orphan) && !is_alive(read_number(&child)));
-    assert!(is_alive(run.older), "and nobody else");
+    assert!(is_alive(run.older), "and no other process");
     assert_eq!(surroundings.groups(), [""; 0], "the group is gone too");
 }
 
@@ -339,7 +339,7 @@ fn what_undoes_the_work_is_in_the_group_too() {
 }
 
 /// A daemon may outlive its run, and a supervisor may be killed: both leave a group, which disturbs
-/// nobody, and goes when it is empty and the next one is made.
+/// no other run, and goes when it is empty and the next one is made.
 #[test]
 fn what_is_left_of_a_group_is_removed_by_the_next_run() {
     let scene = Scene::new();
@@ -368,7 +368,11 @@ fn what_is_left_of_a_group_is_removed_by_the_next_run() {
     assert!(is_alive(run.orphan) && for_later.exists(), "it goes on");
     send(run.orphan, Signal::TERM);
     surroundings.until_empty(&left[0]);
-    assert_eq!(surroundings.groups(), left, "nobody is there to remove it");
+    assert_eq!(
+        surroundings.groups(),
+        left,
+        "no process is left to remove it"
+    );
     quick();
     assert_eq!(surroundings.groups(), [""; 0], "but the next one is");
 
@@ -388,7 +392,7 @@ fn what_is_left_of_a_group_is_removed_by_the_next_run() {
     assert_eq!(surroundings.groups(), [""; 0], "removed as well");
 }
 
-/// Who cannot come back to where it was stays in the group, and must not kill itself with it.
+/// A supervisor that cannot come back to its old group stays in this one, and must not kill itself with it.
 #[test]
 fn a_run_that_cannot_come_back_says_so_and_ends_the_work_one_by_one() {
     let scene = Scene::new();
@@ -427,7 +431,7 @@ fn a_run_that_cannot_come_back_says_so_and_ends_the_work_one_by_one() {
         answer.said()
     );
     assert!(!is_alive(command) && !is_alive(orphan), "the work is gone");
-    assert!(is_alive(read_number(&older)), "and nobody else");
+    assert!(is_alive(read_number(&older)), "and no other process");
     expect_no_overlap(next);
     assert_eq!(surroundings.groups().len(), 1, "as it was said");
     let again = "sleep 600 >/dev/null 2>&1 & exec tenure run x -q -- true";

@@ -21,7 +21,7 @@ fn owner(scene: &Scene) -> Started {
     Started::new(scene.program("sleep").arg("600").stdout(Stdio::null()))
 }
 
-/// `sh -c` lives for one line; the lock follows whoever started it.
+/// `sh -c` lives for one line; the lock follows the process that started it.
 #[test]
 fn the_owner_is_not_a_shell_that_lives_for_one_line() {
     let scene = Scene::new();
@@ -63,7 +63,7 @@ fn the_owner_is_not_a_shell_that_lives_for_one_line() {
     }
 }
 
-/// Runs a script that takes `x` somehow, and then stays; answers with who owns the lock, and the
+/// Runs a script that takes `x` somehow, and then stays; answers with the owner of the lock, and the
 /// script's PID.
 fn owner_within(scene: &Scene, shell: &str, how: &str) -> (Option<u64>, u64) {
     let gate = Gate::new(scene, "script");
@@ -229,7 +229,7 @@ fn asking_again_under_the_same_id_is_answered_with_yes_and_another_id_with_no() 
         "--request-id",
         "other",
     ];
-    let answer = scene.run(words).expect(4, "somebody else's");
+    let answer = scene.run(words).expect(4, "another owner's");
     assert!(
         answer.stderr().contains("request r"),
         "who holds it: {}",
@@ -304,7 +304,7 @@ fn releasing_what_nobody_holds_succeeds_with_a_warning() {
     );
 }
 
-/// What a dead holder left is nobody's, to `release` and `heartbeat` as it is to `check`.
+/// A hold that a dead holder left has no owner, to `release` and `heartbeat` as it is to `check`.
 #[test]
 fn what_a_dead_holder_left_is_held_by_nobody() {
     let scene = Scene::new();
@@ -314,9 +314,9 @@ fn what_a_dead_holder_left_is_held_by_nobody() {
     drop(owner);
     assert_eq!(scene.standing("x"), "stale");
     let answer = scene.run(["release", "x", "--request-id", "other"]);
-    let _ = answer.expect(0, "nobody holds it, so there is nothing to release");
+    let _ = answer.expect(0, "it has no holder, so there is nothing to release");
     let answer = scene.run(["heartbeat", "x", "--request-id", "other"]);
-    let _ = answer.expect(80, "the caller does not hold it, and nobody else does");
+    let _ = answer.expect(80, "neither the caller nor another process holds it");
 }
 
 #[test]
@@ -484,7 +484,7 @@ fn a_hold_that_the_owner_got_after_the_wait_began_is_waited_for() {
     let _ = second.finish().expect(0, "its turn");
 }
 
-/// A published format answers everybody that the lock is held.
+/// A published format answers every caller that the lock is held.
 #[test]
 fn a_profile_says_of_ones_own_hold_that_it_is_held() {
     let scene = Scene::new();
@@ -507,7 +507,7 @@ fn a_heartbeat_never_creates_a_hold() {
         .expect(0, "a lock that was used");
     let _ = scene
         .run(["heartbeat", "x", "--request-id", "r"])
-        .expect(80, "nobody holds it");
+        .expect(80, "it has no holder");
     let holder = scene.hold("x", ["-q"]);
     let answer = scene
         .run(["heartbeat", "x", "--request-id", "r"])
@@ -586,7 +586,7 @@ fn a_lock_can_span_many_calls_of_a_script() {
     eventually("the lock to be free", || scene.standing("x") == "free");
 }
 
-/// A yes to whoever has it shared and asks for it alone would promise what it has not got.
+/// A holder that shares the lock and asks for it alone gets no yes: that would promise what it does not have.
 #[test]
 fn asking_again_for_more_than_is_held_is_refused() {
     let scene = Scene::new();
@@ -608,5 +608,8 @@ fn asking_again_for_more_than_is_held_is_refused() {
     }
     let _ = acquired(&scene, &own);
     let less = acquired(&scene, &[&own[..], &["--shared"]].concat());
-    assert_eq!(less["already_held"], true, "whoever has it alone has it");
+    assert_eq!(
+        less["already_held"], true,
+        "a holder that has it alone has it"
+    );
 }

@@ -232,7 +232,7 @@ fn inside_a_run_its_lock_is_mine() {
     let held = scene.hold_with("x", ["-q"], &gate, "");
     let _ = scene
         .run(["check", "x"])
-        .expect(4, "for everybody else it is held");
+        .expect(4, "for every other caller it is held");
     let _ = held.open().expect(0, "the holder");
 }
 

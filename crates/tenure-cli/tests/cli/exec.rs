@@ -33,11 +33,11 @@ fn the_command_has_the_lock_and_the_place_of_tenure() {
     assert_eq!(facts["holder"]["pid"], run.pid(), "{facts}");
     assert_ne!(
         facts["holder"]["orphaned"], true,
-        "nobody is missing: {facts}"
+        "no process is missing: {facts}"
     );
     let _ = scene
         .run(["run", "-n", "x", "--", "true"])
-        .expect(4, "nobody gets in");
+        .expect(4, "no other run gets in");
     let waiting = scene
         .tenure(["run", "x", "--wait", "forever", "--", "echo", "ran"])
         .stdout(Stdio::piped())
@@ -74,11 +74,7 @@ fn codes_and_signals_are_the_commands_own() {
     let answer = scene
         .run(["run", "-n", "x", "--", "echo", "ran"])
         .expect(0, "free after both");
-    assert_eq!(
-        answer.stderr(),
-        "",
-        "and nobody is said to have been robbed"
-    );
+    assert_eq!(answer.stderr(), "", "and no holder is said to have lost it");
     let line = "echo $0 && exit 5";
     let answer = scene
         .run(["run", "x", "--exec", "--shell", "--", line])
@@ -120,7 +116,7 @@ fn a_takeover_is_not_recorded_where_there_was_none() {
     );
 }
 
-/// Nobody releases such a lock, and that is its ordinary end: it is free, and nobody left it behind.
+/// No process releases such a lock. That is its ordinary end: it is free, and not left behind.
 #[test]
 fn a_lock_whose_command_has_ended_is_simply_free() {
     let scene = Scene::new();
@@ -131,7 +127,7 @@ fn a_lock_whose_command_has_ended_is_simply_free() {
     assert_eq!(check.stdout(), "x is free\n");
     let facts = scene.check("x");
     assert_eq!(facts["standing"], "free", "{facts}");
-    assert!(facts["holder"].is_null(), "nobody's: {facts}");
+    assert!(facts["holder"].is_null(), "without a holder: {facts}");
     let list = scene.run(["list", "--all"]).expect(0, "a list").stdout();
     let row: Vec<_> = list
         .lines()
@@ -141,7 +137,7 @@ fn a_lock_whose_command_has_ended_is_simply_free() {
         .collect();
     assert_eq!(row, ["x", "free", "-", "-", "-", "-", "-"], "{list}");
 
-    // Who is killed while it supervises has left its lock behind, here as anywhere.
+    // A run that is killed while it supervises has left its lock behind, here as anywhere.
     let held = scene.hold("x", ["-q"]);
     held.signal(Signal::KILL);
     send(held.command, Signal::KILL);
@@ -149,7 +145,7 @@ fn a_lock_whose_command_has_ended_is_simply_free() {
     assert_eq!(scene.standing("x"), "stale");
 }
 
-/// Where nobody may take over what was not released, such a lock would be lost with its first use.
+/// If no caller may take over a lock that was not released, such a lock would be lost with its first use.
 #[test]
 fn a_profile_that_takes_nothing_over_refuses_it() {
     let scene = Scene::new();
@@ -161,12 +157,12 @@ fn a_profile_that_takes_nothing_over_refuses_it() {
     assert!(
         refused
             .stderr()
-            .contains("nobody takes over what was not released"),
+            .contains("lets no caller take over a lock that was not released"),
         "{}",
         refused.said()
     );
     assert!(!scene.locks().join("x.tenure").exists(), "before anything");
-    // One that another profile's call has left is judged by the rules of whoever asks.
+    // A hold that a call of another profile has left is judged by the rules of the caller that asks.
     let _ = scene
         .run(["run", "x", "--exec", "--", "true"])
         .expect(0, "it ran");
@@ -283,7 +279,7 @@ fn a_signal_while_waiting_leaves_the_line_without_running_anything() {
     let _ = holder.open().expect(0, "the holder");
 }
 
-/// As with flock(1): whoever has inherited it keeps it.
+/// As with flock(1): every process that has inherited the lock keeps it.
 #[test]
 fn what_the_command_leaves_behind_keeps_the_lock() {
     let scene = Scene::new();
@@ -313,7 +309,7 @@ fn what_cannot_be_run_leaves_the_lock_free() {
     let answer = answer.expect(127, "the system does not start it");
     assert!(answer.stderr().contains("broken"), "{}", answer.said());
     let answer = scene.run(["check", "x"]).expect(0, "free");
-    assert_eq!(answer.stdout(), "x is free\n", "and nobody left it behind");
+    assert_eq!(answer.stdout(), "x is free\n", "and it is not left behind");
 }
 
 #[test]
@@ -332,7 +328,7 @@ fn a_lock_that_needs_somebody_who_stays_is_refused() {
         assert_ne!(answer.stdout(), "ran\n", "{}", answer.said());
         let said = answer.said();
         assert!(
-            said.contains("--exec leaves nobody behind"),
+            said.contains("no supervisor stays behind with --exec"),
             "{profile}: {said}"
         );
         let entries = std::fs::read_dir(scene.locks()).unwrap().count();
@@ -340,7 +336,7 @@ fn a_lock_that_needs_somebody_who_stays_is_refused() {
     }
 }
 
-/// Whoever asks for the lock gets no answer from a command that knows nothing of it.
+/// A caller that asks for the lock gets no answer from a command that knows nothing of it.
 #[test]
 fn nobody_can_ask_it_to_stop() {
     let scene = Scene::new();

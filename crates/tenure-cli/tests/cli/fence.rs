@@ -60,7 +60,7 @@ fn token_of(scene: &Scene, name: &str) -> u64 {
 fn the_lock_knows_its_live_tokens_alone() {
     let scene = Scene::new();
     let ask = |token: u64| scene.run(["fence", "check", &token.to_string(), "--name", "x"]);
-    let _ = ask(5).expect(80, "nobody has ever held it");
+    let _ = ask(5).expect(80, "it was never held");
     assert!(!scene.locks().exists(), "asking creates nothing");
 
     let words = ["acquire", "x", "--owner", "none", "--request-id"];
@@ -69,7 +69,7 @@ fn the_lock_knows_its_live_tokens_alone() {
     let good = ask(first).expect(0, "it holds");
     assert_eq!(good.said(), "exit status: 0\nstdout: \nstderr: ");
     for other in [first - 1, first + 1] {
-        let said = ask(other).expect(80, "nobody holds with it").stderr();
+        let said = ask(other).expect(80, "no hold has it").stderr();
         assert!(
             said.contains(&format!(
                 "no live hold of x has fencing token {other}: x is held by"
@@ -257,7 +257,7 @@ fn eight_checkers_at_once_lose_no_update_and_never_lower_the_mark() {
     const ROUNDS: u64 = 20;
     let resource = Resource::new();
     let over = AtomicBool::new(false);
-    // A mark that falls back would be missed by whoever looks afterwards.
+    // A look afterwards would miss a mark that falls back.
     let watch = || {
         let mut seen = 0;
         while !over.load(Ordering::SeqCst) {
@@ -314,8 +314,8 @@ fn eight_checkers_at_once_lose_no_update_and_never_lower_the_mark() {
     assert!(!resource.has_next(), "nothing stays beside it");
 }
 
-/// Somebody stands still in the middle of a change: a higher token is not let through meanwhile,
-/// and what the mark decides by itself is answered as ever.
+/// A caller stands still in the middle of a change. Meanwhile the guard lets no higher token through, and
+/// answers as ever what the mark decides by itself.
 #[test]
 fn a_checker_that_stands_still_lets_nobody_by_and_keeps_nobody_out() {
     let resource = Resource::with("7\n");
@@ -325,7 +325,7 @@ fn a_checker_that_stands_still_lets_nobody_by_and_keeps_nobody_out() {
     let _ = resource.ask("7").expect(0, "the same");
     let said = resource
         .ask("8")
-        .expect(12, "nobody knows what the other writes");
+        .expect(12, "it is not known what the other one writes");
     assert!(said.stderr().contains("in the middle"), "{}", said.said());
     assert_eq!(resource.mark().as_deref(), Some("7\n"));
     drop(next);
@@ -436,7 +436,7 @@ fn the_late_write_of_a_holder_that_slept_through_its_lease_is_refused() {
     old.signal(Signal::STOP);
     kill_process_group(group, Signal::STOP).unwrap();
     for pid in [old.pid(), command] {
-        eventually("everybody to stand still", || {
+        eventually("all of them to stand still", || {
             matches!(state(pid), Some('T' | 'D'))
         });
     }

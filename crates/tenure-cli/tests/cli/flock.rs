@@ -483,7 +483,7 @@ fn a_wait_ends_with_the_lock_or_with_the_time() {
         throughout(Duration::from_millis(50), "they wait", || {
             waiting.iter_mut().all(|waiting| !waiting.has_ended())
         });
-        // A stop and a signal that means nothing cost nobody the wait.
+        // A stop and a signal that means nothing cost no waiter its wait.
         for waiting in &waiting {
             send(waiting.pid(), Signal::STOP);
             send(waiting.pid(), Signal::CONT);
@@ -523,7 +523,7 @@ fn a_descriptor_of_the_shell_is_locked_and_stays_so() {
         assert_eq!(
             refused.code(),
             1,
-            "another open file of it is somebody else"
+            "another open file of it is another owner"
         );
         for line in ["flock 0 <&-", "flock -n 1 >&-", "flock 7"] {
             let refused = answer_of(side, &scene, line).expect(65, line);
@@ -594,7 +594,7 @@ fn the_command_is_a_child_or_takes_our_place() {
     }
 }
 
-/// Signals mean to it what they mean to everybody: it passes nothing on.
+/// Signals mean to it what they mean to any process: it passes nothing on.
 #[test]
 fn it_dies_by_a_signal_and_the_command_goes_on_with_the_lock() {
     need_flock();

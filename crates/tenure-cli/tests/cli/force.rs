@@ -43,7 +43,7 @@ fn a_live_run_is_interrupted_and_the_forcing_caller_follows_it() {
     assert!(!is_alive(command), "the old command is gone");
 }
 
-/// Asked, then insisted, then killed; and nobody is let in before the end.
+/// The work is asked, then asked again, then killed; and no other run gets in before its end.
 #[test]
 fn a_run_that_does_not_answer_is_killed_after_its_own_grace() {
     let scene = Scene::new();
@@ -102,7 +102,7 @@ fn a_forcing_caller_whose_time_is_up_is_refused_like_any_other() {
         "run", "x", "--force", "-q", "-w", "300ms", "--", "echo", "ran",
     ];
     let answer = scene.run(words).expect(4, "the work has not ended");
-    assert_eq!(answer.stdout(), "", "nobody runs beside it");
+    assert_eq!(answer.stdout(), "", "no other run is at work beside it");
     assert!(is_alive(holder.command), "it is still being asked");
     let facts = scene.check("x");
     assert_eq!(
@@ -202,7 +202,7 @@ fn force_on_what_is_free_is_an_ordinary_call() {
     );
 }
 
-/// There is nobody to be asked, so the work is waited for.
+/// No supervisor is left to ask, so the call waits for the work.
 #[test]
 fn force_waits_for_an_orphan() {
     let scene = Scene::new();
@@ -279,7 +279,7 @@ fn a_file_that_was_emptied_under_a_live_run_is_not_free() {
     holder.signal(Signal::STOP);
     fs::write(scene.locks().join("x.tenure"), "").expect("a file");
     assert_eq!(scene.standing("x"), "unreadable");
-    let _ = scene.run(["check", "x"]).expect(4, "somebody has it");
+    let _ = scene.run(["check", "x"]).expect(4, "another holder has it");
     for words in [&["-n"][..], &["-n", "--force", "--yes"]] {
         let refused = scene.run([&["acquire", "x"], words].concat());
         let refused = refused.expect(4, "the same");
@@ -292,7 +292,7 @@ fn a_file_that_was_emptied_under_a_live_run_is_not_free() {
     let _ = holder.finish().expect(80, "its hold is lost");
 }
 
-/// Who forced in vain is not advised to force, but told why it did not help.
+/// A caller that forced in vain is not advised to force, but told why it did not help.
 #[test]
 fn after_a_force_that_was_refused_force_is_not_advised() {
     let scene = Scene::new();

@@ -340,7 +340,7 @@ fn a_superseded_run_posts_its_note() {
         answer(&mut command).expect(0, "the note");
     };
     note("");
-    assert!(!said.exists(), "there is nobody to tell");
+    assert!(!said.exists(), "there is no issue to mark");
     note("7");
     let said = fs::read_to_string(&said).unwrap();
     assert!(said.contains("repos/a/b/issues/7/comments"), "{said}");
@@ -439,7 +439,7 @@ fn the_reaction_of_a_run_is_taken_away_at_its_end() {
     assert_eq!(run.finish().code(), 143);
     assert_eq!(asked.taken().len(), 2, "put there and taken away");
 
-    // Nothing to mark, and nobody there to ask: the work is done all the same.
+    // There is nothing to mark, or GitHub does not answer: the work is done all the same.
     let _ = answer(work.env("AGENT", "exit 4").env("NUMBER", "")).expect(4, "a schedule");
     assert_eq!(asked.taken(), [""; 0]);
     fs::write(asked.scene.path("down"), "").unwrap();

@@ -1,4 +1,4 @@
-//! Concurrency groups: who runs, who waits, who gives way to whom, and what the others are told.
+//! Concurrency groups: which run is at work, which waits, which gives way to which, and what the others are told.
 
 use crate::support::{Answer, Gate, Held, Scene, Started, eventually, send, throughout, timed};
 use rustix::process::Signal;
@@ -86,7 +86,7 @@ fn one_runs_one_waits_and_a_newer_one_takes_the_place_of_the_waiting() {
         Some(1),
         "one waits and no more"
     );
-    let _ = first.open().expect(0, "whoever runs is left alone");
+    let _ = first.open().expect(0, "the run at work is left alone");
     let answer = third.finish().expect(0, "the newest has its turn");
     assert_eq!(answer.stdout(), "third\n");
 }
@@ -117,7 +117,7 @@ fn of_five_arrivals_only_the_last_completes_and_the_session_file_is_whole() {
             id,
             "42",
         ];
-        // Whoever gets to run keeps what the file said then.
+        // Each run that gets its turn keeps what the file said then.
         let seen = format!("cp '{record}' 'seen.{id}'");
         arrivals.push(gated(&scene, &words, &gate, &seen));
         gates.push(gate);
@@ -150,7 +150,7 @@ fn of_five_arrivals_only_the_last_completes_and_the_session_file_is_whole() {
         };
         let record: Value = serde_json::from_str(&text).expect("a whole session file");
         assert_eq!(record["issueNumber"], 42, "{record}");
-        assert_eq!(record["runId"], id, "whoever ran held it: {record}");
+        assert_eq!(record["runId"], id, "the run at work held it: {record}");
         assert!(text.ends_with("}\n"), "with its final newline: {text:?}");
         seen += 1;
     }
@@ -158,8 +158,8 @@ fn of_five_arrivals_only_the_last_completes_and_the_session_file_is_whole() {
     assert!(!fs::exists(record).unwrap(), "and gave it back");
 }
 
-/// The same without an order that anybody knows, and with many: one completes, the others say that
-/// they were superseded, and no two of their commands were ever at work together.
+/// The same with many, and without a known order. One completes, the others say that they were superseded,
+/// and no two of their commands were ever at work together.
 #[test]
 fn under_load_exactly_one_survives_and_no_two_work_at_once() {
     let scene = Scene::new();
@@ -211,7 +211,7 @@ fn a_queue_of_max_takes_a_hundred_and_refuses_the_next_at_once() {
     let words = [
         "run", "--output", "json", "--group", "g", "--queue", "max", "--", "true",
     ];
-    // Who is not refused at once waits for ever here.
+    // A run that is not refused at once waits for ever here.
     let document = scene.run(words).expect(4, "a hundred wait").json();
     assert_eq!(document["error"]["code"], "QUEUE_FULL", "{document}");
     assert_eq!(document["error"]["retryable"], true, "{document}");
@@ -221,7 +221,7 @@ fn a_queue_of_max_takes_a_hundred_and_refuses_the_next_at_once() {
     }
 }
 
-/// "`max`: … in arrival order", and "`fifo`: unbounded": nobody gives way.
+/// "`max`: … in arrival order", and "`fifo`: unbounded": no run gives way.
 #[test]
 fn in_max_and_fifo_everybody_waits_in_turn() {
     for queue in ["max", "fifo"] {
@@ -330,7 +330,7 @@ fn a_lock_without_a_group_has_the_same_queues() {
     let _ = first.open().expect(0, "the holder");
     let _ = patient
         .finish()
-        .expect(0, "who waits in turn gives way to nobody");
+        .expect(0, "a run that waits in turn gives way to no other");
     let _ = new.finish().expect(0, "the newest of the others");
 
     let first = running(&scene, &["run", "-q", "x"], "");
@@ -483,7 +483,9 @@ fn a_predecessor_that_outlasts_its_grace_does_not_stop_the_clock_for_ever() {
         "--request-id",
         "r",
     ];
-    let _ = scene.run(words).expect(0, "a holder that nobody ends");
+    let _ = scene
+        .run(words)
+        .expect(0, "a holder that no other run ends");
     let words = [
         "run",
         "-q",
@@ -500,7 +502,7 @@ fn a_predecessor_that_outlasts_its_grace_does_not_stop_the_clock_for_ever() {
     assert!(took < Duration::from_secs(25), "not for ever: {took:?}");
 }
 
-/// "`--wait 0` never waits": nobody is asked to stop, and nobody loses a place, for a run that
+/// "`--wait 0` never waits": no run is asked to stop, and no waiter loses its place, for a run that
 /// would not wait for it.
 #[test]
 fn a_member_that_does_not_wait_disturbs_nobody() {
@@ -520,7 +522,7 @@ fn a_member_that_does_not_wait_disturbs_nobody() {
     let _ = second.finish().expect(0, "its turn came");
 }
 
-/// Dead waiters never block the line, and nobody is told that they were superseded.
+/// Dead waiters never block the line, and no run is told that they were superseded.
 #[test]
 fn a_waiting_member_that_was_killed_is_passed_over() {
     let scene = Scene::new();
@@ -550,7 +552,7 @@ fn a_waiting_member_that_was_killed_is_passed_over() {
     assert_eq!(answer.stdout(), "ran\n");
     assert!(
         !scene.path("superseded").exists(),
-        "nobody lives who gave up a place"
+        "every run that gave up a place is dead"
     );
 }
 
@@ -589,8 +591,8 @@ fn a_member_is_superseded_while_it_waits_for_its_lock_with_the_group_held() {
     assert_eq!(answer.stdout(), "new\n");
 }
 
-/// The same by the verb, and for locks that nobody else would be superseded on: whoever has one of
-/// several and waits for the next is asked and stops.
+/// The same by the verb, and for locks on which no other run would be superseded. A run that has one of
+/// several locks and waits for the next is asked and stops.
 #[test]
 fn cancel_reaches_a_run_that_waits_for_the_second_of_its_locks() {
     let scene = Scene::new();
@@ -723,7 +725,7 @@ fn a_detached_predecessor_sees_the_request_and_is_waited_for() {
     );
     let facts = scene.check("issue-42");
     assert_eq!(facts["holder"]["cancel_requested"], true, "{facts}");
-    assert!(!new.has_ended(), "nobody ends it from outside");
+    assert!(!new.has_ended(), "no other process ends it");
     let words = ["release", "issue-42", "--request-id", "agent"];
     let _ = scene.run(words).expect(0, "released");
     let answer = new.finish().expect(0, "its turn came");
@@ -762,10 +764,10 @@ fn an_orphaned_predecessor_is_waited_for_and_left_alone() {
     let mut new = start(&scene, &words);
     until_waits(&scene, "g", "new");
     let asked = scene.run(["cancel", "--group", "g"]);
-    let asked = asked.expect(4, "nobody is there who would hear it");
+    let asked = asked.expect(4, "no supervisor is left to hear it");
     assert!(
         asked.stderr().contains("it died") && asked.stderr().contains("--orphan"),
-        "nobody is promised an end: {}",
+        "the answer promises no end: {}",
         asked.said()
     );
     throughout(
@@ -784,7 +786,7 @@ fn an_orphaned_predecessor_is_waited_for_and_left_alone() {
 #[test]
 fn cancel_asks_whoever_holds_and_says_what_will_come_of_it() {
     let scene = Scene::new();
-    let none = scene.run(["cancel", "x"]).expect(5, "nobody holds it");
+    let none = scene.run(["cancel", "x"]).expect(5, "it has no holder");
     assert!(none.stderr().contains("x is not held"), "{}", none.said());
     assert!(!scene.locks().exists(), "and nothing was created");
 
@@ -822,7 +824,7 @@ fn cancel_asks_whoever_holds_and_says_what_will_come_of_it() {
     let _ = became.finish().expect(0, "it ended by itself");
 }
 
-/// A record of another program has nobody to tell.
+/// Behind a record of another program there is no supervisor to tell.
 #[test]
 fn a_holder_that_cannot_be_asked_is_not_said_to_have_been() {
     let scene = Scene::new();
@@ -838,7 +840,7 @@ fn a_holder_that_cannot_be_asked_is_not_said_to_have_been() {
     let words = ["cancel", "--profile", "session", "--dir"];
     let state = scene.path("state");
     let words = words.iter().copied().chain([state.to_str().unwrap(), "42"]);
-    let answer = scene.run(words).expect(4, "nobody can be told");
+    let answer = scene.run(words).expect(4, "no supervisor can be told");
     assert!(
         answer.stderr().contains("cannot be asked"),
         "{}",
@@ -1097,7 +1099,7 @@ fn of_two_arrivals_the_second_processes_the_newest_state() {
 }
 
 /// A member whose supervisor is killed while it waits leaves no trace that a later one trips over,
-/// and the killed one's hook is nobody's to run.
+/// and no other run runs the killed one's hook.
 #[test]
 fn a_holder_that_was_killed_with_its_command_lets_the_next_one_in() {
     let scene = Scene::new();
@@ -1131,7 +1133,7 @@ fn a_run_that_a_script_started_in_the_background_gives_way_at_once() {
         took < Duration::from_millis(7_500),
         "no run waited until a deaf one got its SIGTERM: {took:?}"
     );
-    // Whoever says what is to be sent is obeyed.
+    // The signal that a caller names comes first.
     let script = "tenure -q run x --signal INT --term-after 300ms -- sh -c 'sleep 5; echo deaf >>done' & \
          until tenure check x | grep -q held; do sleep 0.05; done; sleep 0.1; \
          tenure cancel x; wait $!";
@@ -1146,8 +1148,8 @@ fn a_run_that_a_script_started_in_the_background_gives_way_at_once() {
     );
 }
 
-/// The clock of a bounded wait stands still for a predecessor's grace; where nobody hears that it was
-/// asked, there is none.
+/// The clock of a bounded wait stands still for a predecessor's grace. A predecessor whose supervisor cannot
+/// hear the request has no grace.
 #[test]
 fn a_predecessor_that_hears_nobody_stops_no_clock() {
     let scene = Scene::new();

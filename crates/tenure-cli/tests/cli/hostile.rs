@@ -1,4 +1,4 @@
-//! Conditions that nobody wishes for, made real: a file system that lets nobody write, one without
+//! Conditions that no user wishes for, made real: a file system on which no process may write, one without
 //! locks, a process number that was given out again, two PID namespaces on one folder, no `/proc` or that of
 //! another PID namespace, a kernel that does not tell of children, links and FIFOs where records stand, and input that is too deep or too long.
 //!
@@ -19,7 +19,7 @@ use std::process::Stdio;
 
 #[allow(
     clippy::print_stdout,
-    reason = "whoever reads the tests' output has to know"
+    reason = "a reader of the tests' output has to know"
 )]
 fn skipped(why: &str) {
     println!("{why}");
@@ -121,7 +121,7 @@ fn where_no_kernel_lock_is_to_be_had_nothing_runs_and_nothing_is_free() {
                 .current_dir(scene.root());
             let answer = answer(&mut command);
             let is_look = words[0] == "check";
-            // A list without anybody in it needs no lock to be read.
+            // A list without claims needs no lock to be read.
             if !(is_look && answer.code() == 0) {
                 assert_eq!(
                     answer.code(),
@@ -186,7 +186,7 @@ fn a_process_number_that_was_given_out_again_is_not_its_first_owner() {
         assert_eq!(
             said, "before 4\nreused\nafter 0\n",
             "{profile}: while its owner lives it is held, and the next process of this number is \
-             somebody else"
+             another one"
         );
     }
 }
@@ -202,11 +202,11 @@ fn two_pid_namespaces_on_one_folder_exclude_each_other() {
         inside 'tenure run shared-lock -- sh -c \"echo up >in; read word <go\"' & first=$!
         read word <in
         rc=0; inside 'tenure run -n shared-lock -- true' 2>/dev/null || rc=$?; echo held $rc
-        # Whoever waits in the other namespace gets it as soon as it is free.
+        # A waiter in the other namespace gets it as soon as it is free.
         inside 'tenure run shared-lock -w 20s -- echo turn' 2>/dev/null & second=$!
         tenure check shared-lock >/dev/null 2>&1 || echo seen-from-outside
         echo done >go; wait $first; wait $second
-        # Nobody here can see whether the command of a killed run is gone, so its lease has to end.
+        # No process here can see whether the command of a killed run is gone, so its lease has to end.
         inside 'tenure run --ttl 2s shared-lock -- sh -c \"echo up >in; exec sleep 1000\"' & third=$!
         read word <in
         kill -KILL $(pgrep -P $third)
@@ -229,7 +229,7 @@ fn two_pid_namespaces_on_one_folder_exclude_each_other() {
     assert_eq!(said, "held 4\nseen-from-outside\nturn\nnext\nowned 4\n");
 }
 
-/// A number of another namespace names nobody here, or somebody else: whoever shows it says so.
+/// A number of another namespace names no process here, or another one: where tenure shows it, it says so.
 #[test]
 fn a_process_id_of_another_namespace_is_said_to_be_one() {
     if !is_root() {
@@ -321,7 +321,7 @@ fn without_a_usable_proc_everybody_is_waited_for_and_ended_all_the_same() {
             limit() {{ tenure run x --grace 0.3s --max-runtime 0.3s \"$@\"; }}
             code limit -- sh -c '. ./leaves; sleep 1000'; alive
             code limit --wait-all -- sh ./leaves; alive
-            # A shell that has become tenure: nobody is adopted, and only the group is ended.
+            # A shell that has become tenure: it adopts no process, and ends only the group.
             became() {{ sh -c 'sleep 1000 & echo $! >own; exec tenure run x --grace 0.3s --max-runtime 0.3s \"$@\"' sh \"$@\"; }}
             code became -- sh -c '(trap \"\" INT TERM; while [ -e go ]; do sleep 0.02; done) & sleep 1000'
             tenure run -n x -- echo free; kill $(cat own)
@@ -340,7 +340,7 @@ fn without_a_usable_proc_everybody_is_waited_for_and_ended_all_the_same() {
     }
 }
 
-/// In a PID namespace without a `/proc` of its own, each number there is somebody else's.
+/// In a PID namespace without a `/proc` of its own, each number there is another process's.
 #[test]
 fn the_numbers_of_another_namespaces_proc_are_not_believed() {
     let scene = Scene::new();
@@ -436,7 +436,7 @@ fn where_the_kernel_does_not_tell_of_children_nothing_is_started_and_nothing_rel
             .run(["run", "x", "-q", "--", "true"])
             .expect(0, "once it has ended");
     }
-    // Nobody would renew this one.
+    // No process would renew this hold.
     let words = [
         "run",
         "42",
@@ -458,7 +458,7 @@ fn where_the_kernel_does_not_tell_of_children_nothing_is_started_and_nothing_rel
 }
 
 /// A time namespace shifts the boot clock, and with it the age of every lease and the start time of every
-/// process, for whoever looks from within. Neither may make a live owner look dead, nor the other way
+/// process, for a process that looks from within. Neither may make a live owner look dead, nor the other way
 /// round, and a hold that was taken within is the same one outside.
 #[test]
 fn a_shifted_boot_clock_takes_no_lock_from_a_live_owner() {
@@ -721,7 +721,7 @@ fn an_audit_of_very_many_lines_is_read_within_bounds() {
     fs::set_permissions(&audit, fs::Permissions::from_mode(0o700)).expect("ours");
     fs::write(audit.join("audit.jsonl"), &text).expect("an audit");
     drop(text);
-    // The smallest file has 14 MB; whoever kept it would not fit beside the program itself.
+    // The smallest file has 14 MB; a process that kept it in memory would not fit beside the program itself.
     let mut reading = scene.program("prlimit");
     reading.args([
         "--data=12000000",

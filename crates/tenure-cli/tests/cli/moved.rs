@@ -1,4 +1,4 @@
-//! What happens to those who hold or wait when the folder of their locks, or a part of it, is taken
+//! What happens to holders and waiters when the folder of their locks, or a part of it, is taken
 //! away under them; and which paths lead to one folder.
 
 use crate::support::{Answer, Gate, Held, Scene, Started, answer, is_alive, is_root, timed};
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Within this time a holder is told that nobody finds its lock any more.
+/// Within this time a holder is told that no other caller finds its lock any more.
 const TOLD: Duration = Duration::from_secs(5);
 
 /// After this much of its work a holder has looked at its lock, and looks again seconds later.
@@ -115,7 +115,7 @@ fn is_told_of(profile: &str, what: &str) {
     drop(mounted);
 }
 
-/// Nothing tells of a folder above, and the command has ended before anybody has looked.
+/// Nothing tells of a folder above, and the command has ended before its supervisor has looked.
 #[test]
 fn a_run_that_ends_before_the_next_look_is_told_in_the_end() {
     let scene = Scene::new();
@@ -125,7 +125,9 @@ fn a_run_that_ends_before_the_next_look_is_told_in_the_end() {
     let held = hold_in(&scene, &folder, &["run", "x"], &gate);
     std::thread::sleep(LOOKED_AT);
     fs::rename(&above, scene.path("elsewhere")).unwrap();
-    let answer = held.open().expect(80, "it had excluded nobody any more");
+    let answer = held
+        .open()
+        .expect(80, "it no longer excluded other callers");
     assert!(
         answer
             .stderr()
@@ -161,7 +163,7 @@ fn a_waiter_whose_folder_gets_another_name_lines_up_where_others_do() {
     let _ = held.open().expect(0, "the other one was only warned");
 }
 
-/// The record keeps everybody out while the command ends, and nobody afterwards.
+/// The record keeps all other callers out while the command ends, and none afterwards.
 #[test]
 fn a_run_whose_coordination_files_are_removed_ends_and_takes_its_record_with_it() {
     let scene = Scene::new();

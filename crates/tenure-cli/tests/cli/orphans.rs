@@ -1,5 +1,5 @@
 //! A run whose supervisor was killed while its command goes on: every verb says so, and `cancel --orphan`
-//! ends it, and nobody else.
+//! ends that command and no other process.
 
 use super::support::{Held, Scene, eventually, is_alive, read_number, timed};
 use rustix::process::Signal;
@@ -84,7 +84,7 @@ fn the_bound_of_a_wait_holds_against_an_orphan_that_was_asked_to_stop() {
     ] {
         let words = [&["run", "j", "--wait", "1s"], flags, &["--", "true"]].concat();
         let (refused, took) = timed(|| scene.run(words));
-        let refused = refused.expect(4, "nobody is there who could end it");
+        let refused = refused.expect(4, "no supervisor is left that could end it");
         assert!(took < Duration::from_secs(4), "{flags:?}: {took:?}");
         let text = refused.stderr();
         assert!(
@@ -134,7 +134,7 @@ fn asking_an_orphan_to_stop_is_refused_with_the_way_to_end_it() {
     let scene = Scene::new();
     let held = orphan(&scene, "j", &[], "");
     for words in [&["cancel", "j"][..], &["force-release", "j", "--yes"]] {
-        let refused = scene.run(words).expect(4, "nobody acts on it");
+        let refused = scene.run(words).expect(4, "no supervisor acts on it");
         let text = refused.stderr();
         assert!(
             text.contains("it died") && text.contains("tenure cancel --orphan j"),
@@ -195,7 +195,7 @@ fn an_orphan_is_ended_with_all_that_descends_from_it_and_the_next_one_starts() {
     assert!(audit.contains("orphan_ended"), "{audit}");
     scene
         .run(["cancel", "--orphan", "j"])
-        .expect(5, "nobody holds it");
+        .expect(5, "it has no holder");
 }
 
 #[test]
@@ -238,13 +238,13 @@ fn who_is_no_orphan_is_left_alone() {
     let refused = scene.run(["cancel", "--orphan", "detached"]);
     refused.expect(4, "there is no process of it");
     let refused = scene.run(["cancel", "--orphan", "nobody"]);
-    refused.expect(5, "nobody holds that");
+    refused.expect(5, "it has no holder");
     scene
         .run(["cancel", "x", "--grace", "1s"])
         .expect(2, "a run has its own");
 }
 
-/// Nobody can prove whose child it was.
+/// There is no proof whose child it was.
 #[test]
 fn what_has_lost_its_parent_is_named_and_not_ended() {
     let scene = Scene::new();
@@ -262,7 +262,7 @@ fn what_has_lost_its_parent_is_named_and_not_ended() {
     let refused = scene.run(["cancel", "--orphan", "j", "--output", "json"]);
     let refused = refused.expect(4, "now its command is gone").json();
     assert_eq!(refused["error"]["code"], "ORPHAN_UNPROVEN", "{refused}");
-    assert!(is_alive(daemon), "nobody guesses");
+    assert!(is_alive(daemon), "tenure does not guess");
     super::support::send(daemon, Signal::KILL);
     scene.until_free("j");
 }

@@ -133,7 +133,7 @@ fn what_cannot_be_run_is_not_waited_for() {
         let answer = answer.expect(code, "what is wrong does not depend on the lock");
         assert!(
             !answer.stderr().contains("held by"),
-            "nobody waited: {}",
+            "the call did not wait: {}",
             answer.said()
         );
     }

@@ -255,8 +255,8 @@ fn strict() -> Scene {
     scene
 }
 
-/// Force that changes nothing is refused at once: nobody is to wait for what never comes, nor to believe
-/// that it was heeded.
+/// Force that changes nothing is refused at once. No caller waits for an end that never comes, or believes
+/// that its force was heeded.
 #[test]
 fn force_that_has_no_effect_is_refused_before_anything_is_touched() {
     let scene = strict();

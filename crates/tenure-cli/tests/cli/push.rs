@@ -67,7 +67,7 @@ impl Shared {
         self.git(clone, &["commit", "-q", "-m", file]);
     }
 
-    /// Somebody else's push, which comes first.
+    /// Another user's push, which comes first.
     fn overtake(&self, file: &str, text: &str) {
         let other = self.scene.path("first");
         self.git(&other, &["pull", "-q", "--rebase", "origin", "main"]);
@@ -194,7 +194,7 @@ fn all_land(one_machine: bool) {
         let answer = push.finish().expect(0, "each of them lands");
         let attempts = answer.json()["data"]["attempts"].as_u64().unwrap();
         if one_machine {
-            // The others pushed while it waited for its turn, and nobody does during it.
+            // The others pushed while it waited for its turn, and none pushes during its turn.
             assert!(attempts <= 2, "{attempts} attempts by turns");
         }
     }
@@ -252,7 +252,7 @@ fn the_last_attempt_ends_with_the_last_line() {
     let shared = Shared::new();
     let clone = shared.clone("mine");
     shared.commit(&clone, "mine", "1\n");
-    // As if somebody else's push were under way for ever.
+    // As if another push were under way for ever.
     fs::write(shared.bare().join("refs/heads/main.lock"), "").unwrap();
     let answer = shared
         .push(&clone, &["--attempts", "3"])
@@ -473,7 +473,7 @@ fn a_broken_connection_is_tried_again_and_a_refused_login_is_not() {
         "git@host: Permission denied (publickey).\n",
         &["--branch", "main"],
     )
-    .expect(1, "nobody lets us in");
+    .expect(1, "the server refuses the login");
     assert!(
         !refused.stderr().contains("Retrying"),
         "{}",
@@ -544,7 +544,7 @@ fn a_url_and_a_head_without_a_branch_will_do() {
     shared.commit(&clone, "in-the-merge", "1\n");
     shared
         .push(&clone, &[])
-        .expect(0, "a merge by hand, which everybody has");
+        .expect(0, "a merge by hand, which the remote has too");
     shared.git(&clone, &["remote", "remove", "origin"]);
     shared.git(&clone, &["checkout", "-q", "--detach"]);
     shared.commit(&clone, "mine", "1\n");
@@ -1123,13 +1123,15 @@ fn a_rebase_that_stops_for_another_reason_is_aborted_too() {
     assert_eq!(shared.standing(&clone), before);
     fs::remove_dir_all(clone.join(".git/hooks")).unwrap();
 
-    // Nobody is named as the committer, so the first commit fails in the middle of the rebase.
+    // No committer is named, so the first commit fails in the middle of the rebase.
     fs::write(
         shared.scene.path(".gitconfig"),
         "[user]\nuseConfigOnly = true\n[gc]\nauto = 0\n",
     )
     .unwrap();
-    let answer = shared.push(&clone, &[]).expect(1, "a commit of nobody's");
+    let answer = shared
+        .push(&clone, &[])
+        .expect(1, "a commit without a committer");
     assert!(!answer.stderr().contains("conflict"), "{}", answer.stderr());
     assert_eq!(shared.standing(&clone), before);
 }

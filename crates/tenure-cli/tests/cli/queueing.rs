@@ -1,4 +1,4 @@
-//! The line: its order, places that are kept for whoever comes back, and what people see of it.
+//! The line: its order, places that are kept for callers that come back, and what people see of it.
 
 use crate::support::{Gate, Held, Scene, Started, answer, eventually, timed};
 use rustix::process::Signal;
@@ -109,7 +109,10 @@ fn a_hand_over_wakes_one_waiter_and_nobody_else() {
             gate,
         };
     }
-    assert!(quiet >= 3, "only {quiet} of 4 hand-overs woke nobody else");
+    assert!(
+        quiet >= 3,
+        "only {quiet} of 4 hand-overs woke no other waiter"
+    );
     let _ = held.open().expect(0, "the last of them");
     for (one, gate) in waiting {
         gate.open();
@@ -129,7 +132,7 @@ fn a_refusal_with_a_ticket_names_it_and_says_how_to_come_back() {
     let retry = document["error"]["retry_after_ms"].as_u64().unwrap();
     assert!(
         retry < 60_000,
-        "whoever comes back when told finds it: {retry}"
+        "a caller that comes back when told finds it: {retry}"
     );
     for verb in ["run", "acquire"] {
         let mut words = vec![verb, "x", "-w", "100ms", "--ticket", &ticket];
@@ -144,13 +147,13 @@ fn a_refusal_with_a_ticket_names_it_and_says_how_to_come_back() {
     let without = scene.run(["run", "x", "-w", "100ms", "--", "true"]);
     assert!(
         !without.expect(4, "held").stderr().contains("ticket"),
-        "nobody else is told of tickets"
+        "no other caller is told of tickets"
     );
     let _ = held.open().expect(0, "the holder");
 }
 
 /// "A caller whose bounded wait ended keeps its place if it comes back within a grace with its
-/// ticket", in front of who came later; and while it is away it holds nobody up.
+/// ticket", in front of the callers that came later; and while it is away it delays no other waiter.
 #[test]
 fn a_kept_place_stands_before_later_arrivals_and_in_nobodys_way() {
     let scene = Scene::new();
@@ -169,7 +172,7 @@ fn a_kept_place_stands_before_later_arrivals_and_in_nobodys_way() {
     assert_eq!(shown[0]["away"], true, "the place is kept: {shown:?}");
     assert_eq!(
         shown[1]["away"], false,
-        "behind it somebody waits: {shown:?}"
+        "behind it another caller waits: {shown:?}"
     );
     let text = scene.run(["check", "x"]).stdout();
     assert!(text.contains("away, in line for"), "{text}");
@@ -194,13 +197,15 @@ fn a_kept_place_stands_before_later_arrivals_and_in_nobodys_way() {
     let later = start(&scene, &words("later"));
     scene.until_queued("x", 2);
     let _ = held.open().expect(0, "the holder");
-    let _ = later.finish().expect(0, "nobody waits for who is away");
+    let _ = later
+        .finish()
+        .expect(0, "no waiter waits for a caller that is away");
     let words = ["run", "x", "--ticket", &ticket, "--", "echo", "ran"];
     let answer = scene.run(words).expect(0, "and it may still come back");
     assert_eq!(answer.stdout(), "ran\n");
 }
 
-/// `--ticket auto` finds the place of whoever calls, from one call to the next, and `acquire` has
+/// `--ticket auto` finds the place of its caller, from one call to the next, and `acquire` has
 /// it too.
 #[test]
 fn auto_finds_the_callers_own_place_again() {
@@ -233,7 +238,7 @@ fn auto_finds_the_callers_own_place_again() {
     );
 }
 
-/// Exit 5: nothing is kept under the ticket, here or any more, or somebody uses it.
+/// Exit 5: no place is kept under the ticket, here or any more, or another call uses it.
 #[test]
 fn a_ticket_under_which_nothing_is_kept_is_answered_with_5() {
     let scene = Scene::new();
@@ -294,7 +299,7 @@ fn whoever_polls_with_a_ticket_is_not_starved_by_loopers() {
     };
     let mut tries = 0;
     let ((), took) = timed(|| {
-        eventually("the turn of whoever polls", || {
+        eventually("the turn of the caller that polls", || {
             tries += 1;
             scene.run(words(&["--ticket", "auto"])).code() == 0
         });
@@ -306,7 +311,7 @@ fn whoever_polls_with_a_ticket_is_not_starved_by_loopers() {
     assert!(tries <= 40, "{tries} tries, {took:?}");
 }
 
-/// The message of a wait counts those in line before the caller and not those who hold.
+/// The message of a wait counts the waiters before the caller, and not the holders.
 #[test]
 fn the_place_in_line_counts_who_waits_and_not_who_holds() {
     let scene = Scene::new();
@@ -394,7 +399,7 @@ fn check_and_list_show_the_living_who_wait() {
     let _ = living.finish().expect(0, "its turn came");
 }
 
-/// Nobody waits behind who was killed, whoever of them it was, and however many.
+/// No waiter waits behind killed ones, whichever and however many were killed.
 #[test]
 fn dead_waiters_never_block_the_line() {
     let scene = Scene::new();
@@ -416,11 +421,11 @@ fn dead_waiters_never_block_the_line() {
             let _ = one.finish().expect(0, "every living one's turn came");
         }
     });
-    // Whoever looks only by itself does so every ten seconds.
+    // A waiter that only looks by itself does so every ten seconds.
     assert!(took < Duration::from_secs(9), "{took:?}");
 }
 
-/// Who was killed while it waited has held nothing.
+/// A waiter that was killed has held nothing.
 #[test]
 fn a_dead_waiter_is_not_said_to_have_held_the_lock() {
     let scene = Scene::new();
@@ -435,7 +440,7 @@ fn a_dead_waiter_is_not_said_to_have_held_the_lock() {
     assert!(!said.contains("left it behind"), "{said}");
 }
 
-/// A waiter that is stopped, next in line behind nobody: its holder has ended.
+/// A waiter that is stopped, next in line without a holder before it: that one has ended.
 fn stopped_next(scene: &Scene) -> Started {
     let held = holder(scene);
     let words = [
@@ -556,7 +561,7 @@ fn force_passes_a_stopped_waiter_at_once_and_it_keeps_its_place() {
     ] {
         let waiting = stopped_next(&scene);
         let (forced, took) = timed(|| scene.run(words));
-        let _ = forced.expect(0, "nobody works there");
+        let _ = forced.expect(0, "no holder is at work");
         assert!(took < Duration::from_secs(8), "{took:?}");
         if words[0] == "acquire" {
             let released = scene.run(["release", "x", "--request-id", "req_1"]);

@@ -24,9 +24,9 @@ fn inventory(folder: &Path) -> Vec<(String, Vec<u8>, std::time::SystemTime)> {
     found
 }
 
-/// The program as another user, who may look and not write.
+/// The program as another user, which may look and not write.
 fn as_nobody(scene: &Scene, words: &[&str]) -> Answer {
-    // The program itself may lie where nobody else can go.
+    // The program itself may lie where no other user can go.
     let copy = scene.path("tenure-copy");
     if !copy.exists() {
         fs::copy(crate::support::TENURE, &copy).unwrap();
@@ -68,7 +68,7 @@ fn looking_at_what_nobody_uses_creates_nothing() {
 fn looking_at_a_held_lock_changes_nothing() {
     let scene = Scene::new();
     let holder = scene.hold("x", ["-q"]);
-    // The supervisor writes that down after the command has begun, whoever looks.
+    // The supervisor records the command after it has begun, and not because of a look.
     scene.until_named("x");
     let before = inventory(&scene.locks());
     for words in [
@@ -90,7 +90,7 @@ fn check_answers_by_its_code() {
     let scene = Scene::new();
     let answer = scene
         .run(["check", "x"])
-        .expect(0, "a name that nobody uses is free");
+        .expect(0, "a name that is not in use is free");
     assert_eq!(answer.stdout(), "x is free\n");
     let holder = scene.hold("x", ["--why", "moving the data"]);
     let answer = scene.run(["check", "x"]).expect(4, "held");
@@ -126,10 +126,10 @@ fn check_knows_its_own_by_the_request_id() {
     let scene = Scene::new();
     let words = ["acquire", "x", "--owner", "none", "--request-id", "r"];
     let _ = scene.run(words).expect(0, "acquired");
-    let _ = scene.run(["check", "x"]).expect(4, "somebody's");
+    let _ = scene.run(["check", "x"]).expect(4, "held");
     let _ = scene
         .run(["check", "x", "--request-id", "other"])
-        .expect(4, "somebody else's");
+        .expect(4, "another owner's");
     let answer = scene
         .run(["check", "x", "--request-id", "r"])
         .expect(0, "mine");
@@ -147,7 +147,7 @@ fn a_lock_that_a_dead_holder_left_is_free_and_says_who_it_was() {
     drop(owner);
     let answer = scene
         .run(["check", "x"])
-        .expect(0, "free for whoever comes");
+        .expect(0, "free for the next caller");
     assert!(
         answer.stdout().contains("free") && answer.stdout().contains(&pid),
         "{}",
@@ -395,7 +395,7 @@ fn looking_needs_no_right_to_write() {
 #[test]
 fn what_may_not_be_read_is_an_error_and_not_free() {
     if !is_root() {
-        // Everybody else is the owner of what the test makes.
+        // Any other user is the owner of what the test makes.
         return;
     }
     let scene = Scene::new();
@@ -422,7 +422,7 @@ fn what_may_not_be_read_is_an_error_and_not_free() {
     let _ = holder.open().expect(0, "the holder");
 }
 
-/// Text that comes from somebody else's record is shown, and does nothing to the terminal.
+/// Text from another program's record is shown, and does nothing to the terminal.
 #[test]
 fn hostile_text_in_a_record_is_cleaned() {
     let scene = Scene::new();
@@ -560,7 +560,7 @@ fn a_name_that_is_a_slip_away_from_a_lock_in_use_is_pointed_out() {
     let second = scene.hold("build1", ["-q"]);
     for slip in ["deplyo", "deploi", "deplo", "ddeploy", "Deploy"] {
         for verb in ["check", "wait"] {
-            let said = scene.run([verb, slip]).expect(0, "nobody holds it");
+            let said = scene.run([verb, slip]).expect(0, "it has no holder");
             assert!(
                 said.stderr()
                     .contains(&format!("{slip} was never used; deploy, which is in use")),
@@ -591,5 +591,5 @@ fn a_name_that_is_a_slip_away_from_a_lock_in_use_is_pointed_out() {
     let _ = first.open().expect(0, "the holder");
     let _ = second.open().expect(0, "the holder");
     let said = scene.run(["check", "deploi"]).expect(0, "free");
-    assert_eq!(said.stderr(), "", "nobody uses the other one any more");
+    assert_eq!(said.stderr(), "", "the other one is not in use any more");
 }

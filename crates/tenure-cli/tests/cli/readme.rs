@@ -18,7 +18,7 @@ fn repository() -> PathBuf {
 /// One fenced block of a page.
 #[derive(Debug)]
 struct Block {
-    /// Where it begins, for whoever has to look.
+    /// Where it begins, for the reader of a failure.
     line: usize,
     language: String,
     lines: Vec<String>,
@@ -74,7 +74,7 @@ const AROUND: [Around; 9] = [
         "export MANPATH=~/.local/share/man MANPAGER=cat",
         &[0],
     ),
-    // Somebody holds it, who can be asked.
+    // A holder has it that can be asked.
     around(
         "tenure cancel deploy",
         "tenure run deploy --signal TERM -- sleep 60 & named deploy",
@@ -94,7 +94,7 @@ const AROUND: [Around; 9] = [
         &[0],
     ),
     around("tenure push", "git_work", &[0]),
-    // These servers are nobody's here; a binary without etcd says that.
+    // These servers do not exist here; a binary without etcd says that.
     around("tenure --store", "", &[12, 2]),
     around("tenure --profile resume", "mkdir -p store", &[0]),
 ];
@@ -379,10 +379,7 @@ fn run_page(scene: &Scene, page: &str) -> usize {
                 }
                 count += run_lines(scene, page, &block, &lines);
             }
-            other => panic!(
-                "{page}:{}: a block of a kind that nobody knows: {other}",
-                block.line
-            ),
+            other => panic!("{page}:{}: a block of an unknown kind: {other}", block.line),
         }
     }
     count

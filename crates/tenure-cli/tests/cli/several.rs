@@ -49,7 +49,7 @@ fn shared_holders_go_together_and_a_writer_is_not_starved() {
     scene.until_queued("x", 3);
     let _ = scene
         .run(["run", "x", "-n", "--shared", "--", "true"])
-        .expect(4, "whoever would overtake the writer is refused");
+        .expect(4, "a caller that would overtake the writer is refused");
     let _ = one.open().expect(0, "the first");
     scene.until_queued("x", 3);
     let _ = two.open().expect(0, "the last of the readers before it");
@@ -60,7 +60,7 @@ fn shared_holders_go_together_and_a_writer_is_not_starved() {
     assert_eq!(written(&scene, "order"), "writer\nreader\nreader\n");
 }
 
-/// Whoever asks as one of several holders is told about its own hold.
+/// A caller that is one of several holders is told about its own hold.
 #[test]
 fn each_of_several_detached_holders_finds_beats_and_releases_its_own() {
     let scene = Scene::new();
@@ -313,7 +313,7 @@ fn several_locks_are_waited_for_within_one_wait() {
     let _ = b.open().expect(0, "the second");
 }
 
-/// Everybody takes them in one order, so nobody waits in a circle.
+/// All runs take them in one order, so none waits in a circle.
 #[test]
 fn runs_that_name_their_locks_in_opposite_orders_never_wait_for_each_other() {
     let scene = Scene::new();
@@ -329,7 +329,7 @@ fn runs_that_name_their_locks_in_opposite_orders_never_wait_for_each_other() {
     for caller in callers {
         let _ = caller
             .finish()
-            .expect(0, "nobody gave way, for nobody had to");
+            .expect(0, "no run gave way, for none had to");
     }
 }
 
@@ -374,7 +374,7 @@ fn a_reentrant_run_goes_on_under_the_hold_around_it() {
         (&["x"][..], "x"),
         (&["x", "--slots", "2"], "x --slots 2"),
         (&["x", "--shared"], "x --shared"),
-        // Who has it alone has what a shared hold would give.
+        // A holder that has it alone has what a shared hold would give.
         (&["x"], "x --shared"),
         (&["--group", "x"], "--group X"),
     ] {
@@ -436,7 +436,7 @@ fn a_reentrant_run_is_refused_where_it_would_get_more_than_is_held() {
     assert!(!scene.path("ran").exists());
 }
 
-/// "Verified against the live hold": one that is lost or over passes nobody through.
+/// "Verified against the live hold": a hold that is lost or over lets no run through.
 #[test]
 fn a_reentrant_run_does_not_go_on_under_a_hold_that_is_gone() {
     let scene = Scene::new();
@@ -459,7 +459,7 @@ fn a_reentrant_run_does_not_go_on_under_a_hold_that_is_gone() {
     let _ = start(&scene, &words).finish();
     assert_eq!(written(&scene, "code"), "80\n", "the hold is lost");
     assert!(!scene.path("ran").exists(), "nothing was run");
-    // Released while somebody goes on that inherited it.
+    // Released while a process that inherited it goes on.
     let left = "(while tenure check x --output json | grep -q '\"mine\":true'; do :; done; \
                 tenure run --reentrant x -- touch ran; echo $? >later) >/dev/null 2>&1 &";
     let words = ["run", "-q", "x", "--", "sh", "-c", left];
@@ -541,7 +541,7 @@ fn in_a_circle_that_closes_at_once_exactly_one_gives_way() {
     }
 }
 
-/// A chain is no circle: nobody gives way who only has to be patient.
+/// A chain is no circle: a run that only has to be patient does not give way.
 #[test]
 fn a_chain_of_waits_is_left_alone() {
     let scene = Scene::new();
@@ -604,7 +604,7 @@ fn a_circle_is_found_although_another_wait_of_the_same_hold_has_come_and_gone() 
 }
 
 /// "A note names the ticket that waits, and counts only while that claim does": what a killed
-/// waiter has left behind deceives nobody.
+/// waiter has left behind deceives no other run.
 #[test]
 fn the_note_of_a_killed_waiter_deceives_nobody() {
     let scene = Scene::new();
@@ -630,7 +630,7 @@ fn the_note_of_a_killed_waiter_deceives_nobody() {
     });
     fs::write(scene.path("end"), "").unwrap();
     let _ = a.finish().expect(0, "the holder of a");
-    let _ = b.finish().expect(0, "and whoever waited for it");
+    let _ = b.finish().expect(0, "and the run that waited for it");
 }
 
 /// Each answer about a lock that others have is one sentence about them, and says what to do next.
@@ -656,7 +656,7 @@ fn a_refusal_is_one_line_however_many_hold_and_wait() {
     }
 }
 
-/// The lock stays held by the others, and whoever forced one of them is told so.
+/// The others keep holding the lock, and the caller that forced one of them is told so.
 #[test]
 fn a_forced_release_ends_one_of_several_holds_and_says_so() {
     let scene = Scene::new();
@@ -707,7 +707,7 @@ fn a_lock_stays_fresh_while_the_next_one_is_waited_for() {
         other().status().code() == Some(4)
     });
     std::thread::sleep(Duration::from_secs(5));
-    let _ = other().expect(4, "nobody takes it over");
+    let _ = other().expect(4, "no caller takes it over");
     gate.open();
     let _ = holder.finish().expect(0, "the holder");
     let _ = both.finish().expect(0, "both");
@@ -735,6 +735,6 @@ fn a_lock_that_is_lost_during_the_wait_for_the_next_one_starts_no_command() {
         answer.said()
     );
     assert!(!scene.path("started").exists(), "nothing has run");
-    let _ = other.open().expect(0, "whoever has it now");
+    let _ = other.open().expect(0, "the run that has it now");
     let _ = holder.open().expect(0, "the holder of the second");
 }

@@ -109,7 +109,7 @@ fn a_second_sigint_ends_tenure_at_once_and_releases_nothing() {
     );
     let _ = scene
         .run(["run", "-n", "x", "--", "true"])
-        .expect(4, "nobody gets in");
+        .expect(4, "no other run gets in");
     gate.open();
     scene.until_free("x");
 }
@@ -217,7 +217,7 @@ fn a_stopped_command_is_asked_all_the_same() {
     crate::support::send(holder.command, Signal::STOP);
     eventually("the command to stop", || has_stopped(holder.command));
     holder.signal(Signal::TERM);
-    // Whoever manages jobs continues what it ends.
+    // A job manager continues the processes that it ends.
     holder.signal(Signal::CONT);
     let _ = holder.finish().expect(143, "ended by SIGTERM");
     assert_eq!(
@@ -228,7 +228,7 @@ fn a_stopped_command_is_asked_all_the_same() {
     assert!(scene.is_free("x"), "the lock is free");
 }
 
-/// Children of the command that outlive it are ended with it, before anybody else gets in.
+/// Children of the command that outlive it are ended with it, before another run gets in.
 #[test]
 fn the_whole_group_is_gone_before_the_next_one_starts() {
     let scene = Scene::new();
@@ -255,7 +255,7 @@ fn the_whole_group_is_gone_before_the_next_one_starts() {
     assert_eq!(scene.standing("x"), "held", "so the lock is held");
     let _ = holder.finish().expect(143, "ended by SIGTERM");
     let answer = next.finish().expect(0, "its turn came");
-    assert_eq!(answer.stdout(), "ran\n", "with nobody else at work");
+    assert_eq!(answer.stdout(), "ran\n", "with no other process at work");
     assert!(!is_alive(grandchild), "all of it is gone");
 }
 
@@ -272,12 +272,12 @@ fn the_supervisors_death_leaves_the_lock_to_its_command() {
     let answer = scene.run(["check", "x"]).expect(4, "held");
     assert!(
         answer.stdout().contains(&command.to_string()),
-        "whoever looks is told which process goes on: {}",
+        "a caller that looks is told which process goes on: {}",
         answer.said()
     );
     let _ = scene
         .run(["run", "-n", "x", "--", "echo", "ran"])
-        .expect(4, "nobody gets in");
+        .expect(4, "no other run gets in");
     let mut next = scene.tenure(["run", "x", "--wait", "forever", "--", "echo", "ran"]);
     next.stdout(Stdio::piped()).stderr(Stdio::piped());
     let next = Started::new(&mut next);

@@ -70,7 +70,7 @@ fn start(mut command: Command, stdout: Stdio, stderr: Stdio) -> Started {
     Started::new(command.stdout(stdout).stderr(stderr))
 }
 
-/// A run whose stderr is a pipe that nobody reads; answers with it and with the PID of its command.
+/// A run whose stderr is a pipe without a reader; answers with it and with the PID of its command.
 fn deaf(scene: &Scene, full: &Full, gate: &Gate, words: &[&str]) -> (Started, u32) {
     let script = gate.script("");
     let words = [words, &["--", "sh", "-c", &script]].concat();
@@ -187,8 +187,8 @@ fn what_could_not_be_said_at_once_is_said_later() {
     assert_eq!(said.lines().count(), 1, "once: {said:?}");
 }
 
-/// The command floods the pipe that it shares with its supervisor; a slow reader takes a little of it now
-/// and then, so that there is room whenever somebody looks, and none when somebody writes.
+/// The command floods the pipe that it shares with its supervisor. A slow reader takes a little of it now
+/// and then, so that there is room whenever the supervisor looks, and none when it writes.
 #[test]
 fn a_command_that_floods_the_shared_stderr_does_not_keep_its_supervisor() {
     let scene = Scene::new();
@@ -242,7 +242,7 @@ fn a_hook_with_a_slow_stderr_has_its_grace_and_no_more() {
     let _ = run.finish().expect(79, "the old run says so");
 }
 
-/// A terminal's user who has closed the lid of a pager, say: the answer waits, and loses nothing.
+/// A reader on a terminal may stop for a while: the answer waits, and loses nothing.
 #[test]
 fn an_answer_waits_for_a_slow_reader() {
     let scene = Scene::new();
@@ -442,7 +442,7 @@ fn every_other_verb_fails_when_its_answer_is_lost() {
             command.current_dir(scene.root());
             let lost = Started::new(command.stdout(no_room()).stderr(Stdio::piped())).finish();
             let code = if words.first() == Some(&"check") && words.len() == 3 {
-                4 // somebody holds a lock, which is so all the same
+                4 // a lock is held, whether the answer is read or not
             } else {
                 1
             };
@@ -460,7 +460,7 @@ fn every_other_verb_fails_when_its_answer_is_lost() {
     }
     let follow = scene.tenure(["audit", "--follow", "--audit-dir", audit]);
     let follow = start(follow, no_room(), Stdio::piped()).finish();
-    let _ = follow.expect(1, "whoever follows is told too");
+    let _ = follow.expect(1, "a caller that follows is told too");
 }
 
 #[test]

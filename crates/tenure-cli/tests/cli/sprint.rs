@@ -149,7 +149,7 @@ fn remove(path: &Path) {
 }
 
 /// Says which test could not be carried out here, and why.
-#[allow(clippy::print_stderr, reason = "it is for whoever reads the run")]
+#[allow(clippy::print_stderr, reason = "it is for the reader of the run")]
 fn skipped(why: &str) {
     eprintln!("{why}");
 }
@@ -353,7 +353,7 @@ fn a_project_root_that_is_no_folder_is_bad_input() {
     }
 }
 
-/// Starts the program as a user who is nobody special; `None` where that cannot be done.
+/// Starts the program as a user without special rights; `None` if that cannot be done.
 fn as_nobody(project: &Project, words: &[&str]) -> Option<Answer> {
     if !is_root() {
         return None;
@@ -365,7 +365,7 @@ fn as_nobody(project: &Project, words: &[&str]) -> Option<Answer> {
     open_to_all(project.scene.root());
     open_to_all(&project.root());
     let answer = answer(&mut command);
-    // 126 and 127: there is no setpriv, or the program stands where nobody else may go.
+    // 126 and 127: there is no setpriv, or the program stands where no other user may go.
     (!matches!(answer.0.status.code(), Some(126 | 127))).then_some(answer)
 }
 
@@ -468,7 +468,7 @@ fn a_wait_is_over_when_the_lock_is_released() {
     ]);
     let waiting = Started::new(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
     let list = ["--profile", "sprint", "list", "--output", "json", "--dir"];
-    eventually("somebody to wait", || {
+    eventually("a waiter to be there", || {
         let mut list = project.scene.tenure(list);
         let listed = answer(list.arg(project.root())).json();
         listed["data"]["locks"][0]["queue"][0]["request_id"] == "t"
@@ -575,7 +575,7 @@ fn a_newer_lock_version_is_shown_as_far_as_it_can_be_read() {
     assert!(message(&blocked).contains("started: unknown"), "{blocked}");
 }
 
-// Who is a zombie.
+// Which holder is a zombie.
 
 #[test]
 fn a_lock_is_active_below_24_hours_and_a_zombie_from_then_on() {
@@ -613,7 +613,7 @@ fn what_is_no_record_is_a_zombie() {
     expect(project.acquire("t", &["--force"]), "acquired", 0);
 }
 
-/// It is somebody's record, and nobody here can tell that its holder is gone.
+/// It is another session's record, and this machine cannot tell that its holder is gone.
 #[test]
 fn a_mapping_that_cannot_be_judged_is_blocked_and_needs_force_and_yes() {
     let project = Project::new();
@@ -739,7 +739,7 @@ fn a_process_of_another_user_is_alive() {
 fn a_process_that_cannot_be_checked_is_a_zombie() {
     let project = Project::new();
     expect(project.acquire("s", &[]), "acquired", 0);
-    // Recorded in another PID namespace, where its number means somebody else.
+    // Recorded in another PID namespace, where its number means another process.
     let mut elsewhere = String::new();
     for line in project.text().lines() {
         let line = match line.strip_prefix("  pid_namespace: ") {

@@ -161,7 +161,7 @@ fn a_command_that_closes_everything_it_inherited_keeps_its_lock() {
     assert!(crate::support::is_alive(worker), "the command works");
     let _ = scene
         .run(["run", "-n", "x", "--", "true"])
-        .expect(4, "and nobody gets in");
+        .expect(4, "and no other run gets in");
     gate.open();
     scene.until_free("x");
     drop(run);

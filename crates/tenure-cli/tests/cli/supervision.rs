@@ -1,5 +1,5 @@
-//! What `run` does with all that descends from its command: who is asked, who is killed, who is
-//! waited for and who is left alone; and the limits that a caller sets.
+//! What `run` does with all processes that descend from its command: which it asks, kills, waits
+//! for and leaves alone; and the limits that a caller sets.
 
 use crate::support::{
     Answer, Gate, Held, Scene, Started, answer, children, eventually, has_stopped, hears, is_alive,
@@ -54,7 +54,7 @@ fn holds_with_daemon(scene: &Scene, flags: &[&str], daemon: &str, prelude: &str)
     (holder, daemon)
 }
 
-/// Somebody who waits for the lock, and says `overlap` if `other` is at work when its turn comes.
+/// A run that waits for the lock, and says `overlap` if `other` is at work when its turn comes.
 fn next(scene: &Scene, flags: &[&str], other: u32) -> Started {
     let line = format!("{}; echo ran", says_overlap(other));
     let mut command = scene.tenure(["run", "x", "-q", "--wait", "forever"]);
@@ -74,7 +74,7 @@ fn a_daemon_of_a_run_that_a_signal_ended_is_gone_before_the_next_command_starts(
         let _ = holder.finish().expect(code, "ended by a signal");
         assert!(!is_alive(daemon.0), "gone when the answer comes");
         let answer = next.finish().expect(0, "its turn came");
-        assert_eq!(answer.stdout(), "ran\n", "with nobody else at work");
+        assert_eq!(answer.stdout(), "ran\n", "with no other process at work");
     }
 }
 
@@ -85,7 +85,7 @@ fn a_daemon_of_a_run_that_was_cancelled_is_gone_before_the_next_command_starts()
     let next = next(&scene, &["--force"], daemon.0);
     let _ = holder.finish().expect(79, "superseded");
     let answer = next.finish().expect(0, "its turn came");
-    assert_eq!(answer.stdout(), "ran\n", "with nobody else at work");
+    assert_eq!(answer.stdout(), "ran\n", "with no other process at work");
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_daemon_of_a_run_that_took_too_long_is_gone_before_the_next_command_starts()
     let next = next(&scene, &[], daemon.0);
     let _ = holder.finish().expect(10, "it took too long");
     let answer = next.finish().expect(0, "its turn came");
-    assert_eq!(answer.stdout(), "ran\n", "with nobody else at work");
+    assert_eq!(answer.stdout(), "ran\n", "with no other process at work");
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_daemon_of_a_run_that_lost_its_lock_is_ended_with_it() {
     scene.until_named("x");
     fs::rename(scene.locks().join("x.tenure"), scene.path("gone")).unwrap();
     let _ = holder.finish().expect(80, "the lock was lost");
-    assert!(!is_alive(daemon.0), "nobody works on without the lock");
+    assert!(!is_alive(daemon.0), "no process works on without the lock");
 }
 
 /// Daemons of daemons, several deep, come out one by one and are ended all the same.
@@ -190,7 +190,7 @@ fn a_daemon_is_asked_before_it_is_killed() {
     });
     assert!(
         took < Duration::from_secs(20),
-        "nobody waited for the grace: {took:?}"
+        "the call did not wait for the grace: {took:?}"
     );
     assert_eq!(fs::read_to_string(said).unwrap(), "asked\n", "once");
     assert!(!is_alive(daemon.0), "it ended by itself");
@@ -281,7 +281,7 @@ fn children_from_before_the_run_are_left_alone() {
     run.signal(Signal::TERM);
     let _ = run.finish().expect(143, "ended by SIGTERM");
     assert!(!is_alive(worker), "the command is gone");
-    assert!(is_alive(older.0), "and nobody else");
+    assert!(is_alive(older.0), "and no other process");
 }
 
 /// Asks a live run to stop, and does not get in.
@@ -301,7 +301,7 @@ fn whoever_is_asked_to_stop_is_told_by_whom_and_what_for() {
     let asks = "bob (request id op-1) asks for the lock: the fix comes first; ending the command";
     assert!(told.contains(asks), "{told}");
 
-    // Somebody who wants the lock says so as well, with its own words.
+    // A run that wants the lock says so as well, with its own words.
     let holder = scene.hold("x", ["--actor", "ada"]);
     let words = [
         "run", "x", "-q", "--force", "--wait", "30s", "--actor", "eve",
@@ -363,7 +363,7 @@ fn a_hold_without_a_supervisor_shows_who_asks_it_to_stop() {
             "{said}"
         );
     }
-    // Whoever says nothing more is the user.
+    // A caller that says nothing more is the user.
     let _ = scene
         .run(["release", "x", "--request-id", "mine"])
         .expect(0, "released");
@@ -387,7 +387,7 @@ fn nobody_is_asked_where_an_orphan_is_ended() {
     for flag in ["--why", "--actor"] {
         let said = scene
             .run(["cancel", "--orphan", "x", flag, "text"])
-            .expect(2, "there is nobody to be told")
+            .expect(2, "there is no supervisor to tell")
             .stderr();
         assert!(said.contains(flag) && said.contains("--orphan"), "{said}");
     }
@@ -444,7 +444,7 @@ fn a_cancel_may_kill_at_once() {
     let _ = holder.finish().expect(79, "superseded");
     assert!(
         took < Duration::from_secs(20),
-        "nobody waited for the grace: {took:?}"
+        "the call did not wait for the grace: {took:?}"
     );
 }
 
@@ -687,7 +687,7 @@ fn a_line_can_be_run_by_a_shell() {
         crate::support::answer(command.env("SHELL", "/no/such/shell")).expect(127, "there is none");
 }
 
-/// Who looks sees the line that was typed.
+/// A caller that looks sees the line that was typed.
 #[test]
 fn a_line_for_a_shell_is_what_the_lock_is_held_for() {
     let scene = Scene::new();
@@ -844,12 +844,12 @@ fn stop(supervisor: u32, command: u32) {
     send(supervisor, Signal::STOP);
     kill_process_group(group, Signal::STOP).unwrap();
     for pid in [supervisor, command] {
-        eventually("everybody to stand still", || has_stopped(pid));
+        eventually("all of them to stand still", || has_stopped(pid));
     }
 }
 
-/// A run that stood still for longer than its lease, and whose lock went to somebody else, is
-/// ended before it does another step; and what the other has written stays.
+/// A run stood still for longer than its lease, and its lock went to another caller. It is ended before it
+/// does another step, and what the other one has written stays.
 #[test]
 fn a_run_that_slept_through_its_lease_does_no_harm() {
     for (profile, name, lease, force) in [
@@ -891,7 +891,7 @@ fn a_run_that_slept_through_its_lease_does_no_harm() {
 
         let gate = Gate::new(&scene, "other");
         let mut other = None;
-        eventually("somebody else to take it over", || {
+        eventually("another caller to take it over", || {
             let started = other.get_or_insert_with(|| {
                 let mut command = scene.tenure(["run", name, "--profile", profile]);
                 command.args(lease).args(force);
@@ -932,7 +932,7 @@ fn a_run_that_slept_through_its_lease_does_no_harm() {
     }
 }
 
-/// The same without anybody else: it goes on where it was.
+/// The same without another caller: the run goes on where it was.
 #[test]
 fn a_run_that_slept_through_its_lease_goes_on_if_nobody_took_it() {
     let scene = Scene::new();

@@ -1,7 +1,7 @@
 //! Several users of one machine: whose configuration and whose folders a call believes, and that
 //! nothing which one user leaves behind locks another one out.
 //!
-//! Only root can be several users. As anybody else these tests say so and end.
+//! Only root can be several users. As any other user these tests say so and end.
 
 #![allow(
     clippy::disallowed_methods,
@@ -14,7 +14,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A user of the test's own; nobody has to know the name.
+/// A user of the test's own; the system need not know the name.
 #[derive(Clone, Copy)]
 struct User {
     number: u32,
@@ -36,7 +36,7 @@ impl Machine {
     /// `None` where the test is not root.
     #[allow(
         clippy::print_stdout,
-        reason = "whoever reads the tests' output has to know"
+        reason = "a reader of the tests' output has to know"
     )]
     fn new() -> Option<Self> {
         if !is_root() {
@@ -44,7 +44,7 @@ impl Machine {
             return None;
         }
         let scene = Scene::new();
-        // The program itself may lie where nobody else can go.
+        // The program itself may lie where no other user can go.
         let copy = scene.path("tenure");
         fs::copy(TENURE, &copy).unwrap();
         mode(scene.root(), 0o755);
@@ -249,7 +249,7 @@ fn a_strangers_configuration_is_refused_wherever_it_is_found() {
         .run(ROOT, &shared, &words)
         .expect(0, "the place is named");
 
-    // Root's own file further down hides it, and root's file is good for everybody.
+    // Root's own file further down hides it, and root's file is good for every user.
     machine.file(
         "shared/deep/tenure.toml",
         ROOT,
@@ -266,7 +266,7 @@ fn a_file_that_all_may_write_and_a_strangers_link_are_as_bad() {
     let here = machine.folder("here", ADA, 0o755);
     let file = machine.file("here/tenure.toml", ADA, "dir = \"locks\"\n");
     mode(&file, 0o666);
-    let said = machine.run(ADA, &here, &RUN).expect(7, "anybody's words");
+    let said = machine.run(ADA, &here, &RUN).expect(7, "any user's words");
     assert!(
         said.stderr().contains("written by everybody"),
         "{}",
@@ -288,7 +288,7 @@ fn a_file_that_all_may_write_and_a_strangers_link_are_as_bad() {
         .run(ADA, &bait, &["check", "x"])
         .expect(0, "her own link");
     assert_eq!(said.stdout(), "x is free\n");
-    // A pipe or a folder of that name is no configuration, whoever made it.
+    // A pipe or a folder of that name is no configuration, whichever user made it.
     fs::remove_file(&link).unwrap();
     rustix::fs::mkfifoat(
         rustix::fs::CWD,
@@ -391,7 +391,7 @@ fn a_lock_folder_of_another_user_is_used_if_it_is_made_for_several() {
             assert!(!theirs.join("x.tenure").exists(), "nothing was made");
         }
     }
-    // A link to a folder is the word of whoever made it.
+    // A link to a folder is the word of the user who made it.
     mode(&theirs, 0o755);
     let own = machine.folder("own", ADA, 0o700);
     let link = machine.path("link");

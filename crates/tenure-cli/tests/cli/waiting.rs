@@ -149,7 +149,7 @@ fn the_line_is_served_in_order() {
     assert_eq!(order, "1\n2\n3\n4\n5\n", "first come, first served");
 }
 
-/// Nobody waits behind somebody who has gone home.
+/// No caller waits behind a waiter that has gone.
 #[test]
 fn whoever_gives_up_or_dies_leaves_the_line() {
     let scene = Scene::new();
@@ -204,7 +204,7 @@ fn the_wait_comes_from_the_flag_the_environment_or_the_default() {
 #[test]
 fn wait_returns_when_the_lock_is_free_and_takes_nothing() {
     let scene = Scene::new();
-    let answer = scene.run(["wait", "x"]).expect(0, "nobody has it");
+    let answer = scene.run(["wait", "x"]).expect(0, "it has no holder");
     assert_eq!(answer.stdout(), "x is free\n");
     assert!(!scene.locks().exists(), "and nothing was created");
 
@@ -216,7 +216,7 @@ fn wait_returns_when_the_lock_is_free_and_takes_nothing() {
     assert_eq!(
         scene.check("x")["queue"].as_array().map(Vec::len),
         Some(0),
-        "whoever only looks stands in nobody's way"
+        "a caller that only looks blocks no other"
     );
     let _ = holder.open().expect(0, "the holder");
     let answer = waiting.finish().expect(0, "it is free");
@@ -284,7 +284,7 @@ fn a_lock_file_that_is_deleted_while_somebody_waits_does_not_leave_it_waiting() 
         .expect(80, "its holder lost it, and its command was ended");
     let answer = waiting
         .finish()
-        .expect(0, "whoever waited queued again and got it");
+        .expect(0, "the waiter queued again and got it");
     assert_eq!(answer.stdout(), "ran\n");
 }
 
@@ -323,5 +323,5 @@ fn many_callers_get_their_turn_one_after_the_other() {
         let _ = caller.finish().expect(0, "every turn came");
     }
     let count = std::fs::read_to_string(scene.path("count")).unwrap();
-    assert_eq!(count, "20\n", "nobody was inside together with another");
+    assert_eq!(count, "20\n", "no two were inside together");
 }

@@ -1,5 +1,5 @@
 //! Runs that go on under the hold of another one (`--reentrant`) in the background, after the command of
-//! that one has ended: who waits for whom, and what reaches them.
+//! that one has ended: which run waits for which, and what reaches them.
 
 use crate::support::{
     Answer, Gate, Held, Scene, Started, eventually, is_alive, read_number, send, throughout, timed,
@@ -141,10 +141,10 @@ fn whoever_waits_for_the_lock_starts_when_the_last_inner_run_has_ended() {
     let _ = outer.outer.finish().expect(0, "the outer run");
     let _ = another.finish().expect(0, "the second inner run");
     let answer = waiter.finish().expect(0, "the next one");
-    assert_eq!(answer.stdout(), "", "and nobody worked beside it");
+    assert_eq!(answer.stdout(), "", "and no other run worked beside it");
 }
 
-/// Those who hold beside each other wait for their own.
+/// Runs that hold beside each other each wait for their own inner runs.
 #[test]
 fn a_shared_hold_is_given_back_while_others_work_within_another() {
     let scene = Scene::new();

@@ -1,6 +1,7 @@
 //! `cancel --orphan`: ends the work of a run whose supervisor is dead, and says whether it is gone.
 //!
-//! Only what is proven to be that work is ended (`supervise::orphan`). What is not, is named and left.
+//! It ends only processes that are proven to be that work (`supervise::orphan`). It names the others, and
+//! leaves them alone.
 
 use super::super::Session;
 use super::super::run::terms::usual_without_signals;
@@ -21,13 +22,13 @@ use tenure_engine::process::liveness;
 use tenure_engine::profile::{ends_without_release, known_as};
 use tenure_engine::store::{Content, Reading};
 
-/// How long the kernel may take to let go of the liveness lock of processes that have ended.
+/// How long the kernel may take to release the liveness lock of processes that have ended.
 const LIVENESS_LOCK_ENDS: Duration = Duration::from_secs(2);
 
-/// How often the lock is looked at meanwhile.
+/// How often this call looks at the lock meanwhile.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// How long the work is given where its run has recorded nothing.
+/// The work's grace if its run has recorded none.
 const GRACE: Duration = Duration::from_secs(10);
 
 pub(super) fn end(
@@ -43,7 +44,8 @@ pub(super) fn end(
     for claim in &orphans {
         let command = command_of(session, name, claim)?;
         let orphan = Orphan::open(&command).map_err(|why| unproven(name, claim, &command, &why))?;
-        // Judged again now that its process is held: whoever holds by now is whom we have opened.
+        // Judged again now that the handle on its process is open: if the claim still stands, its command
+        // is the process that was opened.
         let reading = session.reading(name)?;
         if !is_same_orphan(session, &reading, claim) {
             return Err(not_orphaned(session, name, &reading));
@@ -110,7 +112,7 @@ fn is_same_orphan(session: &Session, reading: &Reading, wanted: &Claim) -> bool 
         && dead
 }
 
-/// The recorded command, where its number means something here.
+/// The recorded command, if its number is of this machine, boot and PID namespace.
 fn command_of(session: &Session, name: &LockName, claim: &Claim) -> Result<Process, Failure> {
     let (there, here) = (&claim.holder.host, &session.identity.host);
     let same = |one: &Option<_>, other: &Option<_>| one.is_some() && one == other;
@@ -143,7 +145,7 @@ fn cannot(name: &LockName, claim: &Claim, why: &str) -> Failure {
         Exit::Precondition,
         "ORPHAN_UNPROVEN",
         format!(
-            "{name} is held by what is left of {}, and nobody was ended: {why}. End it by hand, or wait \
+            "{name} is held by what is left of {}, and no process was ended: {why}. End it by hand, or wait \
              for it",
             who(claim)
         ),
@@ -174,7 +176,7 @@ fn unproven(name: &LockName, claim: &Claim, command: &Process, why: &Unproven) -
     cannot(name, claim, &why)
 }
 
-/// The refusal where there is no orphan to be ended.
+/// The refusal if there is no orphan to end.
 fn not_orphaned(session: &Session, name: &LockName, reading: &Reading) -> Failure {
     let view = session.view_of(name, reading, None);
     match view.standing {
@@ -201,12 +203,12 @@ fn not_orphaned(session: &Session, name: &LockName, reading: &Reading) -> Failur
     }
 }
 
-/// As the run was started, unless the operator says otherwise.
+/// The terms with which the run was started, unless the operator gives others.
 fn terms_of(how: EndOrphan, claim: &Claim, command: &Process) -> Terms {
     let recorded = Some(claim.grace_ms).filter(|grace_ms| *grace_ms > 0);
     let grace = how.grace.or(recorded.map(Duration::from_millis));
     let signal = how.signal.unwrap_or_else(|| {
-        // Deaf from its start, as whatever a script has started with `&`.
+        // It ignores SIGINT from its start, as all commands do that a script starts with `&`.
         if ignores(command.pid, libc::SIGINT) {
             libc::SIGTERM
         } else {
@@ -263,7 +265,7 @@ fn outcome(
                 seen.command == Liveness::Alive
                     || (seen.liveness_lock == LivenessLock::Held && !session.store.is_remote())
             });
-            // Profiles that go by the age of a record leave it to that.
+            // A profile that goes by the age of a record frees the lock when the record is old enough.
             if !keeps && done.left.is_empty() {
                 return Ok(Outcome { is_free });
             }
@@ -308,7 +310,7 @@ fn remains(name: &LockName, claim: &Claim, done: &Ended) -> Failure {
     failure.with_context(context)
 }
 
-/// Somebody has ended another's work: that is always recorded.
+/// A caller has ended the work of another run: the audit always records that.
 fn record(
     session: &Session,
     reporter: &mut Reporter,

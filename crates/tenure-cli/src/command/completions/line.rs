@@ -1,8 +1,8 @@
 //! A line of bash up to the cursor, cut into words, and words quoted to continue it.
 //!
-//! bash hands its completions a line that is cut at `=` and `:` too, with all quotes in it. So the line
-//! itself is read here, by the few rules that words follow. Nothing is expanded: a line that has not been
-//! entered must do nothing.
+//! bash hands its completions a line that is cut at `=` and `:` too, with all quotes in it. So this module
+//! reads the line itself, by the few rules that words follow. It expands nothing: a line that the user has
+//! not entered must do nothing.
 
 use std::fmt::Write;
 
@@ -59,7 +59,7 @@ impl Line {
             }
         }
         let length = text.chars().count();
-        // The word at the cursor is there even if nothing of it was typed.
+        // There is a word at the cursor even if nothing of it was typed.
         parts.push(part.unwrap_or_else(|| Part {
             begins: length,
             word: String::new(),
@@ -82,15 +82,14 @@ impl Line {
             .map_or(self.characters, |part| part.begins)
     }
 
-    /// What continues the word at the cursor, so that bash takes it for these characters and nothing
-    /// else.
+    /// The rest of the word at the cursor, quoted so that bash reads exactly these characters.
     pub(super) fn quoted(&self, rest: &str) -> String {
         let mut text = String::with_capacity(rest.len());
         for character in rest.chars() {
             match self.quotes {
-                // It has to be closed for that.
+                // The quotes have to be closed for that.
                 Quotes::Single if character == '\'' => text.push_str("'\\''"),
-                // `!` would call the history, and a backslash would stay where it stands.
+                // `!` would call the history, and a backslash before it would stay in the word.
                 Quotes::Double if character == '!' => text.push_str("\"'!'\""),
                 Quotes::Double if "\\\"$`".contains(character) => {
                     let _ = write!(text, "\\{character}");
@@ -102,7 +101,7 @@ impl Line {
                 }
             }
         }
-        // What ends like that looks closed to bash, which then closes nothing.
+        // bash takes quotes for closed if the text ends with one, and then does not close them.
         match (self.quotes, rest.chars().next_back()) {
             (Quotes::Single, Some('\'')) => text.push('\''),
             (Quotes::Double, Some('"')) => text.push('"'),
@@ -112,7 +111,7 @@ impl Line {
     }
 }
 
-/// Whether a character means nothing to bash, wherever it stands in a word.
+/// Whether a character has no special meaning to bash, anywhere in a word.
 fn is_plain(character: char) -> bool {
     character.is_alphanumeric() || "-_./=:@%+,".contains(character)
 }
@@ -143,7 +142,7 @@ mod tests {
         assert_eq!(line.begins(5), 23);
     }
 
-    /// What bash makes of a line and what is offered behind it is what was meant.
+    /// bash reads the line and the offered rest of it as the word that was meant.
     #[cfg(unix)]
     #[test]
     fn bash_reads_what_is_quoted_as_it_was_meant() {

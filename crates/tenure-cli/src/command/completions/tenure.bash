@@ -1,7 +1,7 @@
 # Completions of tenure for bash. Written by `tenure completions bash`.
 #
-# The tenure on the PATH is asked, and never a program that is only typed: a key that completes
-# must not start what somebody put into a folder.
+# This asks the tenure on the PATH, and never a program that is only typed: a key that completes
+# must not start any program that lies in a folder.
 
 _tenure() {
     local answer kind rest offset at=0 index line=$COMP_LINE
@@ -19,7 +19,7 @@ _tenure() {
         files*) compopt -o default 2>/dev/null ;;
         folders*) compopt -o dirnames 2>/dev/null ;;
         command*)
-            # The word that begins there. bash has cut more words than there are.
+            # The word that begins there. bash has cut the line into more words than there are.
             offset=${kind#command }
             for ((index = 0; index < COMP_CWORD; index++)); do
                 while [[ ${line:at:1} == [[:space:]] ]]; do ((at += 1)); done

@@ -1,7 +1,7 @@
 # Completions of tenure for fish. Written by `tenure completions fish`.
 #
-# The tenure on the PATH is asked, and never a program that is only typed: a key that completes
-# must not start what somebody put into a folder.
+# This asks the tenure on the PATH, and never a program that is only typed: a key that completes
+# must not start any program that lies in a folder.
 
 function __tenure_complete
     # fish says that a command is missing, wherever its stderr goes.

@@ -1,8 +1,8 @@
 #compdef tenure
 # Completions of tenure for zsh. Written by `tenure completions zsh`.
 #
-# The tenure on the PATH is asked, and never a program that is only typed: a key that completes
-# must not start what somebody put into a folder.
+# This asks the tenure on the PATH, and never a program that is only typed: a key that completes
+# must not start any program that lies in a folder.
 
 _tenure() {
     local answer kind line word about

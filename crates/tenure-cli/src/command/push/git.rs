@@ -1,11 +1,11 @@
-//! Runs git: what may take long or changes the work tree under the supervisor, so that a signal
-//! ends it and all of its children; short questions by themselves.
+//! Runs git. A call that may take long or changes the work tree runs under the supervisor: a signal then
+//! ends git and all of its children. Short questions run without it.
 //!
-//! What git says is written into files without a name, in memory where the system has such, and read
-//! when it has ended. A pipe would have to be read all the while, and would be kept open by what git
-//! leaves behind (a shared ssh connection).
+//! git writes its output into files without a name, in memory if the system has such files. They are read
+//! when git has ended. A pipe would have to be read all the while, and a process that git leaves behind (a
+//! shared ssh connection) would keep it open.
 //!
-//! What an answer means is `judge`'s business.
+//! `judge` says what an answer means.
 
 use super::judge::Answer;
 use crate::command::run::{ChildEnv, acquire_all, not_started, terms};
@@ -35,7 +35,7 @@ const GRACE: Duration = Duration::from_secs(10);
 /// over in less.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// What stands for a signalled end in the envelope.
+/// The phase that the envelope names for an end by a signal.
 pub(super) const PHASE: &str = "push";
 
 /// How git is run.
@@ -61,8 +61,8 @@ struct Outputs {
 }
 
 impl Git<'_> {
-    /// A question about the repository, or the end of a rebase: nothing that waits for anybody. In
-    /// a group of its own, so that no key interrupts it.
+    /// Asks about the repository, or aborts a rebase: calls that wait for no other process. git runs in a
+    /// process group of its own, so that no key interrupts it.
     pub(super) fn ask(&self, words: &[&str]) -> Result<Answer, Failure> {
         let (mut command, outputs) = self.command(words)?;
         command.process_group(0);
@@ -75,7 +75,7 @@ impl Git<'_> {
         outputs.answer(end)
     }
 
-    /// The same, which has to succeed: its first line.
+    /// The first line of the answer to such a call, which has to succeed.
     pub(super) fn tell(&self, words: &[&str]) -> Result<String, Failure> {
         let answer = self.ask(words)?;
         if answer.succeeded() {
@@ -85,9 +85,9 @@ impl Git<'_> {
         }
     }
 
-    /// Whatever talks to the remote or changes the work tree. A git that a signal ends in the wrong
-    /// instant leaves the files behind by which it locks references and index, here or (where the
-    /// remote is a folder) there; so it gets a moment to be over before it is asked to end.
+    /// Runs a call that talks to the remote or changes the work tree. If a signal ends git in the wrong instant,
+    /// git leaves its lock files of references and index behind: here, or in a remote that is a folder. So
+    /// git gets a moment to finish before it is asked to end.
     pub(super) fn run(
         &self,
         words: &[&str],
@@ -125,7 +125,7 @@ impl Git<'_> {
             hold.schedule = schedule;
         }
         match (verdict, name) {
-            // A key on the terminal reaches git and not us.
+            // A key on the terminal reaches git and not this process.
             (Verdict::Command(End::Signal(number)), _) if asks_to_end(number) => {
                 Err(cancelled_by(number, PHASE))
             }
@@ -140,14 +140,14 @@ impl Git<'_> {
                 "LOCK_LOST",
                 format!("{name} was lost while git ran; git was ended"),
             )),
-            // What holds nothing loses nothing.
+            // A call without a lock loses none.
             (Verdict::Superseded { .. } | Verdict::Lost, None) | (Verdict::MaxRuntime, _) => {
                 Err(cancelled(PHASE))
             }
         }
     }
 
-    /// Git, in the language that can be judged.
+    /// A git command that answers in the language that `judge` reads.
     fn command(&self, words: &[&str]) -> Result<(Command, Outputs), Failure> {
         let outputs = Outputs::new().map_err(|error| self.not_run(&error))?;
         let copy = |file: &File| file.try_clone().map(Stdio::from);
@@ -180,14 +180,14 @@ fn asks_to_end(number: i32) -> bool {
     )
 }
 
-/// A file that nobody can open.
+/// A file without a name, in memory.
 #[cfg(target_os = "linux")]
 fn nameless(name: &CStr) -> std::io::Result<File> {
     use rustix::fs::{MemfdFlags, memfd_create};
     Ok(File::from(memfd_create(name, MemfdFlags::CLOEXEC)?))
 }
 
-/// One on the disk, whose name is taken away at once.
+/// A file on the disk, whose name is removed at once.
 #[cfg(not(target_os = "linux"))]
 fn nameless(name: &CStr) -> std::io::Result<File> {
     use rustix::fs::{CWD, Mode, OFlags, openat, unlink};

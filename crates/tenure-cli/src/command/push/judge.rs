@@ -1,10 +1,10 @@
-//! What git's answer to a push or pull means: done, somebody else was first, the remote could not
-//! be reached, or a failure that no further attempt would change.
+//! What git's answer to a push or pull means. It is done, another push was first, the remote could not
+//! be reached, or it failed and no further attempt would change that.
 //!
-//! For each branch `git push --porcelain` says in fixed words how it went, and that decides. Only
-//! where no branch was spoken of is there nothing but prose to go by; it is git's own in the C
-//! locale, and lines that the remote wrote (`remote: …`) do not count. What is not known is a
-//! failure: an attempt too few is told, one too many would hide what is wrong.
+//! For each branch `git push --porcelain` says in fixed words how it went, and these words decide. Only if
+//! git names no branch does its prose decide. That is git's own in the C locale; lines that the remote wrote
+//! (`remote: …`) do not count. An unknown answer is a failure: users see an attempt too few, but one too many
+//! would hide what is wrong.
 //!
 //! Nothing here runs git.
 
@@ -33,9 +33,9 @@ impl Answer {
 /// How a push went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pushed {
-    /// The remote's branch is where HEAD is; or was there before.
+    /// The remote's branch is where HEAD is; `already`: it was there before.
     Landed { already: bool },
-    /// Somebody else was first, or is at it now.
+    /// Another push was first, or is under way.
     Behind,
     /// The remote could not be reached, or was lost on the way.
     Unreachable,
@@ -43,7 +43,7 @@ pub(super) enum Pushed {
     Refused,
 }
 
-/// What git gives in brackets for a branch that somebody else has changed, or is changing.
+/// What git writes in brackets for a branch that another push has changed, or is changing.
 const BEHIND: [&str; 7] = [
     "fetch first",
     "non-fast-forward",
@@ -54,13 +54,13 @@ const BEHIND: [&str; 7] = [
     "reference already exists",
 ];
 
-/// The same where more follows.
+/// The same, as the beginning of a longer text.
 const BEHIND_BEGINNING: &str = "cannot lock ref";
 
-/// What it gives when the connection or the server broke before an answer came.
+/// What git writes when the connection or the server broke before an answer came.
 const LOST: [&str; 2] = ["remote failed to report status", "Internal Server Error"];
 
-/// What means that another attempt is in vain, whatever else is said.
+/// Texts that make another attempt useless, whatever else git says.
 const FINAL: [&str; 12] = [
     "Permission denied",
     "Authentication failed",
@@ -129,13 +129,13 @@ pub(super) fn push(answer: &Answer, reference: &str) -> Pushed {
             }
         }
         None if is_transient(answer) => Pushed::Unreachable,
-        // Where the branch got through, something else that the configuration pushes with it did
+        // If the branch got through, another reference that the configuration pushes with it did
         // not.
         Some(_) | None => Pushed::Refused,
     }
 }
 
-/// Whether what went wrong was the connection, and may go right the next time.
+/// Whether the connection failed, and may work the next time.
 pub(super) fn is_transient(answer: &Answer) -> bool {
     let said = |what: &&str| ours(answer).any(|line| line.contains(*what));
     !FINAL.iter().any(&said) && TRANSIENT.iter().any(said)
@@ -146,7 +146,7 @@ pub(super) fn is_contended(answer: &Answer) -> bool {
     ours(answer).any(|line| line.contains(BEHIND_BEGINNING))
 }
 
-/// Whether a pull found no such branch: then there is nothing to be behind of.
+/// Whether a pull found no such branch: then HEAD is behind nothing.
 pub(super) fn has_no_branch(answer: &Answer) -> bool {
     ours(answer).any(|line| line.contains("couldn't find remote ref"))
 }
@@ -157,7 +157,7 @@ fn ours(answer: &Answer) -> impl Iterator<Item = &str> {
     lines.filter(|line| !line.starts_with("remote: "))
 }
 
-/// What was said of a branch: `flag TAB from:to TAB summary`.
+/// git's verdict on a branch: `flag TAB from:to TAB summary`.
 fn status<'a>(answer: &'a Answer, reference: &str) -> Option<(&'a str, &'a str)> {
     answer.stdout.lines().find_map(|line| {
         let mut fields = line.splitn(3, '\t');
@@ -197,7 +197,7 @@ pub(super) fn words(answer: &Answer) -> String {
     lines.join("\n")
 }
 
-/// The line of it that says most.
+/// The line of these words that says most.
 pub(super) fn headline(answer: &Answer) -> String {
     let words = words(answer);
     let lines = || words.lines();
@@ -394,7 +394,7 @@ mod tests {
                 Refused,
             ),
             ("error: src refspec HEAD does not match any", Refused),
-            ("fatal: something that nobody has seen before", Refused),
+            ("fatal: something that git has never said before", Refused),
             ("", Refused),
         ] {
             assert_eq!(push(&answer(128, "", stderr), MAIN), pushed, "{stderr}");

@@ -1,11 +1,11 @@
-//! Settles where a push goes: the remote as git knows it, the branch, and the name of the lock
-//! that serialises the pushes of this machine to it.
+//! Settles where a push goes: the remote as git knows it, the branch, and the name of the lock. This lock
+//! serialises the pushes of this machine to that branch.
 //!
-//! The branch, unless one is named, is the upstream of the one that is checked out; without such, the
-//! remote's default branch, if that is the one that is checked out or none is.
+//! If the caller names no branch, it is the upstream of the branch that is checked out. Without an upstream
+//! it is the remote's default branch, if that one is checked out or no branch is.
 //!
-//! The name is the same for whoever pushes to one branch of one place, in whatever clone, and says
-//! enough for people to recognise it: `push-REPOSITORY-BRANCH-` and a digest of the whole.
+//! All pushes to one branch of one place use one lock name, in whatever clone. People can recognise it:
+//! `push-REPOSITORY-BRANCH-` and a digest of the whole.
 
 use super::Attempts;
 use super::git::Git;
@@ -41,7 +41,7 @@ impl Target {
     }
 }
 
-/// Looks the target up. Nothing is changed by that.
+/// Looks the target up. It changes nothing.
 pub(super) fn find(
     git: &Git<'_>,
     remote: &str,
@@ -50,7 +50,7 @@ pub(super) fn find(
     reporter: &mut Reporter,
 ) -> Result<Target, Failure> {
     git.tell(&["rev-parse", "--git-dir"])?;
-    // A path is meant from the top of the work tree; a repository without one has only its folder.
+    // git reads a path from the top of the work tree; a repository without one has only its folder.
     let top = git.ask(&["rev-parse", "--show-toplevel"])?;
     let top = Path::new(top.first_line());
     let branch = match branch {
@@ -80,7 +80,7 @@ pub(super) fn find(
     })
 }
 
-/// The branch where none is named.
+/// The branch if the caller names none.
 fn unnamed(
     git: &Git<'_>,
     remote: &str,
@@ -102,7 +102,7 @@ fn unnamed(
     Err(upstream::unknown(&local, &why, remote, &default))
 }
 
-/// Where a remote is. One without a name is its own URL.
+/// Where a remote is. A remote without a name is its own URL.
 pub(super) fn url_of(git: &Git<'_>, remote: &str) -> Result<String, Failure> {
     let url = git.ask(&["remote", "get-url", "--push", "--", remote])?;
     Ok(match url.first_line() {
@@ -111,7 +111,7 @@ pub(super) fn url_of(git: &Git<'_>, remote: &str) -> Result<String, Failure> {
     })
 }
 
-/// Asks the remote, as often as an attempt is left.
+/// Asks the remote, again after each transient failure while an attempt is left.
 pub(super) fn asked(
     git: &Git<'_>,
     words: &[&str],
@@ -163,7 +163,7 @@ fn of_symref(answer: &Answer) -> Option<String> {
     })
 }
 
-/// An empty repository says of no branch that it is the one.
+/// The failure if the remote names no default branch, as an empty repository does.
 fn no_default(remote: &str) -> Failure {
     Failure::new(
         Exit::NotFound,
@@ -176,8 +176,7 @@ fn no_default(remote: &str) -> Failure {
     )
 }
 
-/// A URL without the name and password in it, which change from run to run and are nobody's
-/// business.
+/// A URL without the user name and the password in it. They may change from run to run, and are secret.
 pub(super) fn without_secret(url: &str) -> String {
     if let Some((scheme, rest)) = url.split_once("://")
         && !scheme.is_empty()
@@ -190,7 +189,7 @@ pub(super) fn without_secret(url: &str) -> String {
     url.to_owned()
 }
 
-/// A repository under one name, as far as that can be known without asking it.
+/// One name for a repository, as far as that can be known without asking the remote.
 pub(super) fn place_of(url: &str, top: &Path) -> String {
     let path = match url.strip_prefix("file://") {
         Some(path) => Some(path),

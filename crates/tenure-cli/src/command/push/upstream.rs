@@ -1,7 +1,7 @@
-//! What the branch that is checked out says about where its commits go: its upstream.
+//! The upstream of the branch that is checked out: where its commits go.
 //!
-//! Only an upstream on the remote that is pushed to counts. That git pushes elsewhere than it pulls
-//! from (`pushRemote`, `remote.pushDefault`, `push.default`) is not looked at: a push that rebases
+//! Only an upstream on the remote that is pushed to counts. Settings by which git pushes elsewhere than it pulls
+//! from are ignored (`pushRemote`, `remote.pushDefault`, `push.default`). A push that rebases
 //! needs one branch that it both reads and writes.
 
 use super::Attempts;
@@ -18,7 +18,7 @@ use std::path::Path;
 pub(super) enum Upstream {
     /// This branch of the remote that is pushed to.
     Branch(String),
-    /// Nothing that could be pushed to there; why not, as the rest of a sentence about the branch.
+    /// No branch that could be pushed to there. The text says why, as the rest of a sentence about the branch.
     None(String),
 }
 
@@ -53,8 +53,8 @@ impl Upstream {
                 "tracks {merge} of {of} (--remote would push there)"
             )));
         }
-        // In a clone of an empty repository every branch tracks one that does not exist yet, and one
-        // that was removed must not be made anew unasked. What this clone has fetched is there.
+        // In a clone of an empty repository every branch tracks one that does not exist yet. A removed
+        // branch must not be made anew unasked. A branch that this clone has fetched counts as present.
         let is_known = git
             .ask(&["rev-parse", "--verify", "--quiet", "@{upstream}"])?
             .succeeded();
@@ -82,7 +82,7 @@ fn configured<'a>(remote: &'a str, merge: &'a str) -> Result<(&'a str, &'a str),
     }
 }
 
-/// What a reference of the remote is at, if it is there.
+/// The commit of a reference of the remote, if the remote has it.
 pub(super) fn tip(
     git: &Git<'_>,
     remote: &str,
@@ -92,7 +92,7 @@ pub(super) fn tip(
 ) -> Result<Option<String>, Failure> {
     let words = ["ls-remote", "--", remote, reference];
     let answer = asked(git, &words, attempts, reporter)?;
-    // The end of a longer name fits as well.
+    // git also lists longer names that end like this one.
     let mut lines = answer
         .stdout
         .lines()
@@ -101,7 +101,7 @@ pub(super) fn tip(
     Ok(found.map(|(commit, _)| commit.to_owned()))
 }
 
-/// The answer where nothing says where a branch goes.
+/// The answer if no setting says where a branch goes.
 pub(super) fn unknown(branch: &str, why: &str, remote: &str, default: &str) -> Failure {
     let remote = super::target::without_secret(remote);
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '/' | '-');

@@ -1,6 +1,6 @@
 //! Takes the locks of a run in order, all or none, and gives them back.
 //!
-//! Everybody takes several locks in the same order (a group first, then by name), so two runs that
+//! Every run takes several locks in the same order: a group first, then by name. So two runs that
 //! want the same ones never wait for each other.
 
 use crate::command::attend::{Interruption, NoLocks, Tend};
@@ -34,7 +34,7 @@ pub(crate) struct Hold<'a> {
     pub(crate) handle: Box<dyn Handle>,
     /// The id under which the audit knows it.
     pub(crate) id: RequestId,
-    /// Who gave up a place for it.
+    /// The requests that gave up their place for it.
     pub(crate) displaced: Vec<RequestId>,
     /// When it is renewed: from its grant on, while the run waits for others and while its command runs.
     pub(crate) schedule: Schedule,
@@ -45,7 +45,7 @@ impl Hold<'_> {
         self.handle.name()
     }
 
-    /// As the driver wants it.
+    /// The hold in the form that the driver takes.
     pub(crate) fn held<'b>(&'b self, on_heartbeat_failed: &'b dyn Fn(u32, &str)) -> Held<'b> {
         Held {
             store: &self.session.store,
@@ -54,7 +54,7 @@ impl Hold<'_> {
         }
     }
 
-    /// What is found of it, without a change: another caller has it, or asks for it. Not known is neither.
+    /// Looks, without a change, whether another caller has it or asks for it. If that is not known, neither.
     fn look(&self) -> Option<Interruption> {
         let name = || self.name().clone();
         match self
@@ -103,7 +103,7 @@ impl Hold<'_> {
         }
     }
 
-    /// What ends the wait for the next lock.
+    /// Why the wait for the next lock has to end.
     fn tend(&mut self) -> Option<Interruption> {
         self.keep_fresh();
         if self.schedule.has_lapsed(self.session.clock.now().boot_ms) {
@@ -113,8 +113,8 @@ impl Hold<'_> {
         self.look()
     }
 
-    /// What keeps a command from being started under it. A lease that is about to run out, or has run out
-    /// while this process was stopped, is tried once more.
+    /// Why no command may start under it. If its lease is about to run out, or has run out while this process
+    /// was stopped, one more renewal is tried.
     fn refuses_start(&mut self) -> Option<Interruption> {
         self.keep_fresh();
         if !self.is_reliable() {
@@ -133,7 +133,7 @@ impl Hold<'_> {
     }
 }
 
-/// The schedule of what was granted.
+/// The schedule of a granted claim.
 fn schedule_of(session: &Session, claim: &Claim) -> Schedule {
     let ttl = Duration::from_millis(claim.lease.ttl_ms);
     let lapse = session.store.rules().lapse(ttl);
@@ -147,12 +147,12 @@ fn schedule_of(session: &Session, claim: &Claim) -> Schedule {
     Schedule::new(terms, claim.lease.renewed.boot_ms)
 }
 
-/// Renews what the run has while it is kept from its command.
+/// Renews the run's locks while a hook keeps it from going on.
 pub(super) fn keep_fresh(holds: &mut [Hold<'_>]) {
     holds.iter_mut().for_each(Hold::keep_fresh);
 }
 
-/// Which of the locks somebody asks for.
+/// The lock that another request asks for.
 #[cold]
 #[inline(never)]
 pub(super) fn asked_for(holds: &[Hold<'_>]) -> Option<LockName> {
@@ -160,7 +160,7 @@ pub(super) fn asked_for(holds: &[Hold<'_>]) -> Option<LockName> {
     holds.iter().find(asked).map(|hold| hold.name().clone())
 }
 
-/// Which of the locks is proven to be somebody else's.
+/// The lock that is proven not to be this run's any more.
 #[cold]
 #[inline(never)]
 pub(super) fn lost(holds: &[Hold<'_>]) -> Option<LockName> {
@@ -178,8 +178,8 @@ pub(super) fn refuse_start(holds: &mut [Hold<'_>]) -> Result<(), Failure> {
     }
 }
 
-/// Takes one lock after the other, within one wait. Whatever was taken before a failure comes back
-/// with it, for the caller to give back.
+/// Takes one lock after the other, within one wait. A failure comes with the locks that were taken before
+/// it; the caller gives them back.
 pub(crate) fn acquire_all<'a>(
     targets: Vec<Target<'a>>,
     mut wait: Wait,
@@ -234,14 +234,14 @@ pub(crate) fn acquire_all<'a>(
             };
         }
     }
-    // A plain lock that was granted this instant is asked for by nobody yet, and fresh.
+    // A plain lock that was granted this instant is fresh, and no request asks for it yet.
     if may_be_asked && let Err(failure) = refuse_start(&mut holds) {
         return Err((holds, failure));
     }
     Ok(holds)
 }
 
-/// What was taken already, while the next one is waited for.
+/// The locks that a run has while it waits for the next one.
 struct Taken<'a, 'b>(&'b mut Vec<Hold<'a>>);
 
 impl Tend for Taken<'_, '_> {

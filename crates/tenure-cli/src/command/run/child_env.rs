@@ -1,4 +1,4 @@
-//! What a command learns from its environment, beside everything that it inherits.
+//! The variables that a command gets, beside those that it inherits.
 
 use super::acquire_all::Hold;
 use super::plan::Outer;
@@ -15,8 +15,8 @@ pub(crate) struct ChildEnv {
 }
 
 impl ChildEnv {
-    /// Under locks, of which `main` gives its name and token: one of `holds`, or `outer`, the run
-    /// around this one's. The group is named beside it.
+    /// For a command under locks. `main` gives name and token: it is one of `holds`, or `outer`, a hold of
+    /// the run around this one. The group has a variable of its own.
     pub(crate) fn of_holds(
         holds: &[Hold<'_>],
         main: &LockName,
@@ -34,7 +34,7 @@ impl ChildEnv {
         // A group may have the name of a lock that is taken after it.
         let own = holds.iter().rfind(|hold| hold.name() == main);
         if let Some(outer) = outer {
-            // The rest is what the run around this one has told.
+            // The run around this one has set the rest.
             set.extend([
                 ("TENURE_NAME", main.as_str().into()),
                 ("TENURE_TOKEN", outer.token.to_string().into()),
@@ -61,13 +61,13 @@ impl ChildEnv {
         set.push((holds::VARIABLE, held.into()));
         Self {
             set,
-            // The place is what this run uses, whatever named it.
+            // Only the place that this run uses is named, whatever named it here.
             removed: vec![elsewhere],
         }
     }
 
-    /// Git's hooks, of the lock of their push. They are told nothing of its place, which is the push's
-    /// own: for their locks counts what the caller of the push has said.
+    /// For git's hooks, under the lock of their push. They are not told its place, which is the push's own:
+    /// for their own locks the settings of the push's caller count.
     #[cfg(unix)]
     pub(crate) fn of_push(hold: &Hold<'_>) -> Self {
         let (name, token) = (hold.name(), hold.claim.token.unwrap_or_default());
@@ -85,7 +85,7 @@ impl ChildEnv {
         }
     }
 
-    /// Of a run that never came to hold all that it wanted: what its hooks may know.
+    /// For the hooks of a run that never got all of its locks.
     pub(crate) fn of_waiter(
         place: &request::Place,
         main: &LockName,
@@ -106,7 +106,7 @@ impl ChildEnv {
         }
     }
 
-    /// Without one. Holds that are inherited stay what they are.
+    /// For a command without a lock. Inherited holds stay as they are.
     pub(crate) fn of_no_hold(place: &request::Place, id: &RequestId) -> Self {
         let mut set: Vec<(&'static str, OsString)> =
             vec![("TENURE_REQUEST_ID", id.as_str().into()), place.variable()];

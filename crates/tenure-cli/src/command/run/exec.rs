@@ -1,13 +1,14 @@
-//! `run --exec`: becomes the command, with the lock in its hands.
+//! `run --exec`: becomes the command, which keeps the lock.
 //!
 //! # Crash safety
-//! The claim names this process, and `execve` changes neither its number nor its start time: from
-//! the grant to the command's end the same claim is true. The command inherits the liveness lock, and with
-//! it whatever it starts. No supervisor is left to release: when the last of them is gone the liveness lock is
-//! out, and whoever comes next removes the claim. A death between any two steps amounts to the same.
+//! The claim names this process, and `execve` changes neither its number nor its start time. So the same
+//! claim is true from the grant to the command's end. The command and all processes that it starts inherit
+//! the liveness lock. No supervisor is left to release. When the last of these processes is gone, the kernel
+//! releases the liveness lock, and the next caller removes the claim. A death between any two steps amounts
+//! to the same.
 //!
-//! So only a lock can be held like this that the kernel vouches for. What has to be renewed, or
-//! published for other programs and withdrawn, needs somebody who stays, and was refused before (`request`).
+//! So only a lock for which the kernel vouches can be held like this. A lock that has to be renewed, or
+//! published for other programs and withdrawn, needs a supervisor. `request` has refused it before.
 
 use super::acquire_all::Hold;
 #[cfg(unix)]
@@ -25,7 +26,7 @@ pub(super) fn mark(holder: &mut Holder) {
     holder.facts.push(mark);
 }
 
-/// Whether something that happened on the way to a grant is the ordinary end of such a claim.
+/// Whether an event on the way to a grant is the ordinary end of such a claim.
 pub(crate) fn is_ordinary_end(event: &Event) -> bool {
     match event {
         Event::Stolen {
@@ -41,7 +42,7 @@ pub(crate) fn is_ordinary_end(event: &Event) -> bool {
     }
 }
 
-/// Not here: `request` refuses `--exec` before anything is touched.
+/// Not on Windows: `request` refuses `--exec` before anything is touched.
 #[cfg(windows)]
 #[allow(clippy::unnecessary_wraps, reason = "one surface with what Unix does")]
 pub(super) fn replace_self(
@@ -66,8 +67,8 @@ pub(super) fn replace_self(
     use rustix::io::{FdFlags, fcntl_setfd, retry_on_intr};
     use std::os::unix::process::CommandExt;
     signals.give_back(&mut command);
-    // A signal that came before its disposition was given back has only been noted; from here on
-    // it does what it does to the command.
+    // A signal that came before its disposition was given back has only been noted. From here on a
+    // signal acts as it does on the command.
     if signals::stop_asked().is_some() {
         return None;
     }

@@ -1,8 +1,8 @@
-//! What a run is asked to do when it takes the place of others, or others take its: best effort,
-//! bounded by the grace, and never a reason for another end than the run's own.
+//! The hooks of a run: what it runs when it takes the place of other runs, or another run takes its place.
+//! They are best effort, bounded by the grace, and never change how the run ends.
 //!
-//! The command's stdin is not theirs, and stdout only where no document will stand on it. Whether
-//! one is run, and what it is told, is the run's business.
+//! A hook does not get the command's stdin. It gets stdout only if no document will stand on it. The run
+//! decides whether a hook runs, and what it is told.
 
 use super::child_env::ChildEnv;
 use crate::failure::human;
@@ -17,13 +17,13 @@ use std::time::{Duration, Instant};
 use tenure_engine::clock::instant;
 use tenure_engine::store::file::poll_readable;
 
-/// How often what is held is looked after meanwhile.
+/// How often the run looks after its locks while a hook runs.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Whether the end of a process can be waited for together with a time.
+/// Whether the system has handles by which to wait for the end of a process and for a time at once.
 const HAS_HANDLES: bool = cfg!(target_os = "linux");
 
-/// How often it is looked where it cannot.
+/// How often the run looks at the process without such a handle.
 const NAP: Duration = Duration::from_millis(20);
 
 /// How a hook ended.
@@ -39,7 +39,7 @@ enum RunState {
 pub(super) struct Hook<'a> {
     /// The flag that names it, for messages.
     pub(super) flag: &'static str,
-    /// The program of a shell.
+    /// The line for a shell.
     pub(super) program: &'a str,
     /// How long it may take.
     pub(super) grace: Duration,
@@ -48,7 +48,7 @@ pub(super) struct Hook<'a> {
 }
 
 impl Hook<'_> {
-    /// Runs it; `tend` looks after what is held. Whatever goes wrong is a warning.
+    /// Runs the hook; `tend` looks after the run's locks. Any failure is a warning.
     #[cold]
     #[inline(never)]
     pub(super) fn run(
@@ -93,7 +93,7 @@ impl Hook<'_> {
         }
     }
 
-    /// Waits until it has ended, or has to be.
+    /// Waits until the hook has ended, or has to be ended.
     fn wait(&self, child: &mut Child, tend: &mut dyn FnMut()) -> RunState {
         let end = instant().checked_add(self.grace);
         let is_over = |now: Instant| end.is_some_and(|end| now >= end);
@@ -114,7 +114,7 @@ impl Hook<'_> {
                 return RunState::Stopped;
             }
             let until = [end, now.checked_add(LOOK)].into_iter().flatten().min();
-            // However it ended: everything that can have happened is looked at now.
+            // However the sleep ended: everything that can have happened is looked at now.
             let _ = poll_readable(&handles, if HAS_HANDLES { LOOK } else { NAP }, until);
             tend();
         }
@@ -127,7 +127,7 @@ fn stderr() -> Stdio {
     copy.map_or_else(|_| Stdio::null(), Stdio::from)
 }
 
-/// What can be polled for its end. It is our child and not collected yet, so the number is its own.
+/// A handle to poll for the child's end. The child is not collected yet, so the number is its own.
 #[cfg(target_os = "linux")]
 fn end_of(child: &Child) -> Option<OwnedFd> {
     use rustix::process::{PidfdFlags, pidfd_open};
@@ -145,7 +145,7 @@ fn pid_of(child: &Child) -> Option<Pid> {
 
 fn kill_group(child: &Child) {
     if let Some(pid) = pid_of(child) {
-        // It leads the group and is not collected yet. One that has just ended is fine.
+        // The child leads the group and is not collected yet. It may have ended just now.
         let _ = kill_process_group(pid, Signal::KILL);
     }
 }

@@ -1,4 +1,4 @@
-//! Hooks on Windows: there are none. `terms` refuses the flags that ask for one before anything is touched.
+//! Hooks on Windows: there are none. `request` refuses the flags that ask for one before anything is touched.
 
 use super::child_env::ChildEnv;
 use crate::render::Reporter;
@@ -9,7 +9,7 @@ use std::time::Duration;
 pub(super) struct Hook<'a> {
     /// The flag that names it, for messages.
     pub(super) flag: &'static str,
-    /// The program of a shell.
+    /// The line for a shell.
     pub(super) program: &'a str,
     /// How long it may take.
     #[allow(dead_code, reason = "one surface with the hooks of Unix")]

@@ -12,12 +12,12 @@ use tenure_core::{Claim, Kind, LockName, Patience, Request, RequestId};
 use tenure_engine::engine::Keep;
 use tenure_engine::profile::known_as;
 
-/// What a run is going to take.
+/// The locks that a run is going to take.
 pub(super) struct Plan<'a> {
-    /// In the order in which they are taken; without those that the run around this one has.
+    /// The locks in the order in which the run takes them, without those that the run around it has.
     pub(super) targets: Vec<Target<'a>>,
     pub(super) keep: Option<Keep>,
-    /// The lock that gives its name.
+    /// The lock that gives the run its name.
     pub(super) main: LockName,
     /// The main lock, where the run around this one holds it.
     pub(super) outer: Option<Outer<'a>>,
@@ -47,7 +47,7 @@ pub(super) struct Planning<'a> {
 }
 
 impl<'a> Planning<'a> {
-    /// Makes the plan. Nothing is touched but looked at.
+    /// Makes the plan. It looks at locks and changes nothing.
     pub(super) fn plan(&self, main: LockName) -> Result<Plan<'a>, Failure> {
         let task = self.task;
         let ticket = ticket::of(task.ticket)?;
@@ -84,7 +84,7 @@ impl<'a> Planning<'a> {
             At::Group => self.group_session,
         };
         match session.outer_hold(name)? {
-            // What was begun under a hold that is gone must not go on under another one.
+            // Work that began under a hold that is gone must not go on under another one.
             None if reentrant && !session.inherited(name).is_empty() => {
                 return Err(outer_lost(name));
             }
@@ -113,8 +113,8 @@ impl<'a> Planning<'a> {
         Ok(())
     }
 
-    /// The id of a claim. A group beside a lock of another profile has no record of that format, so
-    /// it goes by the id that people know the run by.
+    /// The id of a claim. A group beside a lock of another profile has no record of that format. So
+    /// its claim has the id by which people know the run.
     fn id_in(&self, session: &Session) -> RequestId {
         match &self.task.who.known_as {
             Some(id) if !std::ptr::eq(session, self.session) => id.clone(),
@@ -125,7 +125,7 @@ impl<'a> Planning<'a> {
     fn request(&self, session: &Session, wanted: &Wanted) -> Result<Request, Failure> {
         let (task, who) = (self.task, &self.task.who);
         let usual_ttl_ms = session.store.policy().supervised_ttl_ms;
-        // What the profile's record wants to know is nothing to the group's lock beside it.
+        // The facts are for the profile's record, and not for the group's lock beside it.
         let facts = if std::ptr::eq(session, self.session) {
             who.facts.clone()
         } else {

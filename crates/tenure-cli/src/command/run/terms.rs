@@ -1,6 +1,7 @@
-//! How `run` supervises its command, and what it answers where that could not begin or took too long.
+//! The terms on which `run` supervises its command, and its answer if the command could not start or took too
+//! long.
 //!
-//! What they lead to is decided in `supervise`.
+//! `supervise` decides what the terms lead to.
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -13,12 +14,12 @@ use std::fmt::Write as _;
 use std::time::Duration;
 use tenure_core::LockName;
 
-/// The terms of a command of which nothing else is said: asked, insisted, killed.
+/// The usual terms of a command: it is asked to end, then by SIGTERM, then killed.
 pub(crate) fn usual(grace: Duration, signals: Signals) -> Terms {
     usual_without_signals(grace, signals.usual_request())
 }
 
-/// The same, for a caller who knows by which signal to ask.
+/// The same, for a caller that knows by which signal to ask.
 pub(crate) fn usual_without_signals(grace: Duration, signal: i32) -> Terms {
     Terms {
         signal,
@@ -51,8 +52,7 @@ const SHELL_WORDS: [&str; 12] = [
     "cd", "source", ".", "export", "eval", "alias", "set", "ulimit", "if", "for", "while", "{",
 ];
 
-/// Adds to the answer that there is no such command what was probably meant, where it looks like a line
-/// for a shell.
+/// Adds a hint to the answer that there is no such command, if the words look like a line for a shell.
 #[cold]
 #[inline(never)]
 pub(super) fn hint_at_shell(mut failure: Failure, task: &Task) -> Failure {
@@ -96,7 +96,7 @@ pub(super) fn hint_at_shell(mut failure: Failure, task: &Task) -> Failure {
     failure
 }
 
-/// A word as a shell has to see it.
+/// A word, quoted for a shell.
 fn quoted(word: &str) -> String {
     let is_plain = |letter: char| letter.is_alphanumeric() || "_-+=:,./%@".contains(letter);
     if !word.is_empty() && word.chars().all(is_plain) {

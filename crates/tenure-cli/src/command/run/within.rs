@@ -1,17 +1,17 @@
-//! A run within the hold of another: how it goes on under that hold (`--reentrant`), and how the other one
-//! stays until it has ended.
+//! A run within the hold of another. It goes on under that hold (`--reentrant`), and the outer run stays until
+//! the inner one has ended.
 //!
 //! # Crash safety
-//! The part that a run has in a hold is a byte of the lock's file, shared by all who have one, and its
-//! command inherits it as it would a liveness lock. The process that gives the hold back looks for it under the guard. So
-//! the hold stays while any of them works, whichever of them is killed:
+//! The part that an inner run has in a hold is a byte of the lock's file, which all inner runs share. Its
+//! command inherits the byte as it would a liveness lock. The process that gives the hold back looks for the
+//! byte under the guard. So the hold stays while any of these processes works, whichever of them is killed:
 //! - the inner supervisor: its command has the byte;
 //! - the inner command: its supervisor ends, and gives the byte back;
-//! - the outer supervisor: the liveness lock was inherited by everything below it, the inner run among it, and
-//!   keeps the lock held. With `--close` it was not; then the next caller gets in, and the inner run finds
+//! - the outer supervisor: all processes below it have inherited the liveness lock, the inner run too, and
+//!   keep the lock held. With `--close` they have not. Then the next caller gets in, and the inner run finds
 //!   the hold gone at its next look, within a second.
 //!
-//! On servers there is no such byte: an inner run that goes on in the background learns by that look that
+//! On servers there is no such byte. An inner run that goes on in the background learns by that look that
 //! the hold is over, and ends its work.
 
 use super::plan::{Outer, outer_lost};
@@ -32,7 +32,7 @@ pub(super) fn enter(outers: &[Outer<'_>]) -> Result<Vec<Part>, Failure> {
     outers.iter().map(enter).collect()
 }
 
-/// As the driver wants them.
+/// The holds in the form that the driver takes.
 pub(super) fn around<'b>(outers: &'b [Outer<'_>], parts: &'b [Part]) -> Vec<Around<'b>> {
     let of = |(outer, part): (&'b Outer<'_>, &'b Part)| Around {
         store: &outer.session.store,

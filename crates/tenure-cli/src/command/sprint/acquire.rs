@@ -1,7 +1,7 @@
-//! `acquire` in a sprint's way: a live session blocks at once, and a zombie is taken over only after the
-//! caller has said so, with a flag or at the terminal.
+//! `acquire` in a sprint's way. A live session blocks at once. A zombie is taken over only after the caller
+//! has said so, with a flag or at the terminal.
 //!
-//! Every takeover is decided by the store on what stands there at that instant. A yes that was
+//! The store decides every takeover by what stands there at that instant. A yes that was
 //! given here only says how much the next attempt may insist.
 
 use super::consent::{Hold, Only};
@@ -31,10 +31,10 @@ use tenure_engine::engine::{self, AcquireError, Wait};
 use tenure_engine::process::{OwnerError, liveness};
 use tenure_engine::store::StoreError;
 
-/// How often a wait is begun anew because the record could not be read in the middle of it.
+/// How often a call begins its wait anew because it could not read the record in the middle of the wait.
 const UNREADABLE_MAX: usize = 16;
 
-/// Carries it out; `again` is its place once more.
+/// Carries it out; `again` gives its place once more.
 pub(super) fn acquire(
     acquire: Acquire,
     again: &dyn Fn() -> Result<Place, Failure>,
@@ -57,7 +57,7 @@ pub(super) fn acquire(
     reporter.set_request_id(request_id.as_str());
     let policy = *session.store.policy();
     let owner = owner(whose).map_err(|mut failure| {
-        // The general advice is no advice here: a lock without an owner is a zombie from the start.
+        // The general advice does not fit here: a lock without an owner is a zombie from the start.
         if failure.message == OwnerError::NoneFound.to_string() {
             failure.message = String::from(
                 "no lasting process was found that could own the lock; name one with --owner PID",
@@ -114,18 +114,18 @@ pub(super) fn acquire(
     Ok(answer)
 }
 
-/// What was had.
+/// What the call was granted.
 struct Granted {
     claim: Claim,
     /// The session had it before.
     already: bool,
 }
 
-/// An acquisition on its way, with whatever was said yes to.
+/// An acquisition on its way, with the person's yes so far.
 struct Acquisition<'a> {
     /// Names the place of the lock once more.
     again: &'a dyn Fn() -> Result<Place, Failure>,
-    /// The process whose life the lock follows, where the caller named none.
+    /// Tells which process the lock's life follows, if the caller named none.
     chosen: Option<String>,
     mode: &'a str,
     session: &'a Session,
@@ -134,11 +134,11 @@ struct Acquisition<'a> {
     request: Request,
     wait: Wait,
     deadline: Option<Instant>,
-    /// The force is a person's yes to a zombie, and no flag.
+    /// The force comes from a person's yes to a zombie, and not from a flag.
     asked: bool,
 }
 
-/// A store that overrides one hold only, and what says whether it met another.
+/// A store that overrides one hold only, and whether it met another.
 struct Confirmed {
     store: Locks,
     met_another: Arc<AtomicBool>,
@@ -177,7 +177,7 @@ impl Acquisition<'_> {
                     Next::Answer(answer) => return Ok(*answer),
                     Next::Again(next) => confirmed = next,
                 },
-                // Another session has it now, and no person was asked about that one: all begins anew.
+                // Another session has the lock now, and no person was asked about that one: all begins anew.
                 AcquireError::Store(StoreError::Record { .. })
                     if confirmed
                         .as_ref()
@@ -200,7 +200,7 @@ impl Acquisition<'_> {
         }
     }
 
-    /// How long may still be waited.
+    /// How long the call may still wait.
     fn rest(&self) -> Wait {
         match (self.wait, self.deadline) {
             (Wait::For(_), Some(deadline)) => {
@@ -286,7 +286,7 @@ impl Acquisition<'_> {
         let held = entry.claims.iter().find(|claim| claim.token.is_some());
         let claim = held.or(refusal.blocker.as_deref());
         let Some(claim) = claim else {
-            // There is no claim in what cannot be read; what is wrong with it has to be looked at.
+            // A record that cannot be read has no claim. One more read says what is wrong with it.
             let reading = read(self.session, self.name)?;
             let now = self.session.clock.now();
             return Ok(Seen::of(&reading, self.session.store.policy(), &now));
@@ -335,7 +335,7 @@ impl Acquisition<'_> {
         let claim = seen.claim.as_ref();
         let hold = claim.filter(|claim| claim.kind != Kind::Sealed);
         let Some(hold) = hold.filter(|_| !self.asked && prompt::can_ask()) else {
-            // A yes to a zombie was none to a session that has taken the lock since.
+            // A yes to a zombie is no yes to a session that has taken the lock since.
             let hint = (!self.asked).then_some(
                 "overriding an active lock may corrupt state and needs --yes beside --force",
             );
@@ -357,7 +357,7 @@ impl Acquisition<'_> {
         }
     }
 
-    /// The store once more, for one override of this hold.
+    /// Opens the store once more, for one override of this hold.
     fn only(&self, hold: Hold) -> Result<Confirmed, Failure> {
         let mut place = (self.again)()?;
         let (profile, met_another) = Only::over(place.take_profile(), hold);
@@ -383,7 +383,7 @@ impl Acquisition<'_> {
         };
         let mut answer = self.answer(Status::Blocked, seen, message);
         if seen.is_free() {
-            // It was let go at the very end of the wait; another session was before us.
+            // The holder released it at the very end of the wait; another session was first.
             answer.document.lock_info = LockInfo::default();
         }
         answer.document.errors.extend(hint.map(str::to_owned));

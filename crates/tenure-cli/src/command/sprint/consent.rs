@@ -1,9 +1,9 @@
 //! A yes is a yes to one hold. Between the question and the takeover another session may have got the
 //! lock, and the person was not asked about that one.
 //!
-//! The record is read and replaced under one guard, so this looks at it from inside: a store with
-//! this profile in front of its own writes no claim once it has read a record that is not the one
-//! the person was asked about. The answer is [`StoreError::Record`], and nothing was changed.
+//! The store reads and replaces the record under one guard, so this check stands inside, as a profile in
+//! front of the store's own. Once the store has read a record that is not the one the person was asked
+//! about, it writes no claim. The answer is [`StoreError::Record`], and nothing was changed.
 //!
 //! [`StoreError::Record`]: tenure_engine::store::StoreError::Record
 
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tenure_core::{Claim, Host, LockName, Now, Policy};
 use tenure_engine::profile::{Place, Profile, Record};
 
-/// What a record says that tells one hold from every other.
+/// The parts of a record that tell one hold from every other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Hold {
     request_id: String,
@@ -40,7 +40,7 @@ pub(super) struct Only {
 }
 
 impl Only {
-    /// The profile, and what says afterwards whether another hold stood there.
+    /// The profile, and a flag that says afterwards whether another hold stood there.
     pub(super) fn over(profile: Box<dyn Profile>, hold: Hold) -> (Self, Arc<AtomicBool>) {
         let met_another = Arc::new(AtomicBool::new(false));
         let only = Self {

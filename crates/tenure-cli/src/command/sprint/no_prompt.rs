@@ -1,9 +1,9 @@
-//! Asking the person at the terminal: not on Windows, where every call is as one without a terminal, and
-//! says `--yes` or is answered without it.
+//! Windows has no prompt: every call there is like one without a terminal. It says `--yes`, or gets the
+//! answer of a call without it.
 
 use crate::signals::Signals;
 
-/// What came back.
+/// The person's reply.
 #[allow(dead_code, reason = "one surface with the prompt of Unix")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reply {

@@ -1,6 +1,6 @@
 //! Asks the person at the terminal.
 //!
-//! What was typed before the question stood there is no answer to it.
+//! Input from before the question is no answer to it.
 
 use crate::signals::{SignalSleeper, Signals, Stream, stop_asked, write_unless_stopped};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -11,13 +11,13 @@ use tenure_engine::clock::instant;
 use tenure_engine::store::Wake;
 use tenure_engine::store::file::Sleeper;
 
-/// How long an answer is waited for.
+/// How long the call waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// More than any answer has.
 const ANSWER_BYTES_MAX: usize = 4096;
 
-/// What came back.
+/// The person's reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reply {
     /// A clear yes.
@@ -43,7 +43,7 @@ pub(super) fn ask(question: &str, signals: Signals) -> Reply {
     let sleeper = SignalSleeper(signals);
     let mut typed = Vec::new();
     loop {
-        // Longer than the whole time, so that only its end is an end.
+        // Longer than the whole patience, so that only `until` ends the wait.
         let woken = sleeper.poll(&[stdin], PATIENCE * 2, until);
         if stop_asked().is_some() || matches!(woken, Ok(Wake::Interrupted)) {
             write("\n");
@@ -89,7 +89,7 @@ fn reply(line: &[u8]) -> Reply {
     }
 }
 
-/// Waking up may have had another reason.
+/// Whether there is input. The wake-up may have had another reason.
 fn has_input(stdin: BorrowedFd<'_>) -> bool {
     let mut polled = [PollFd::from_borrowed_fd(stdin, PollFlags::IN)];
     let at_once = Timespec {
@@ -99,7 +99,7 @@ fn has_input(stdin: BorrowedFd<'_>) -> bool {
     poll(&mut polled, Some(&at_once)).is_ok_and(|ready| ready > 0)
 }
 
-/// On a terminal that was stopped this waits until it goes on, or a signal comes.
+/// Writes to stderr. On a stopped terminal it waits until the output goes on, or a signal comes.
 fn write(text: &str) {
     let _ = write_unless_stopped(Stream::Err, text.as_bytes());
 }

@@ -1,6 +1,6 @@
 //! The status object that a sprint's workflow reads back: exactly these fields, whatever happened.
 //!
-//! `lock_info` says how the lock stands when the call returns. What is unknown is null.
+//! `lock_info` says how the lock stands when the call returns. An unknown field is null.
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -19,7 +19,7 @@ pub(crate) enum Status {
     Acquired,
     /// The lock is free now.
     Released,
-    /// A live session has it, or the caller did not say yes to taking it over.
+    /// A live session has it, or the caller did not say yes to a takeover.
     Blocked,
     /// A dead session left it.
     ZombieDetected,
@@ -118,9 +118,8 @@ impl Document {
         serde_json::to_value(self).unwrap_or(Value::Null)
     }
 
-    /// The object as YAML. Every text but the words of the contract stands in double quotes with
-    /// whatever a terminal would act on escaped, so readers of YAML 1.1 and 1.2 take it for the
-    /// same text.
+    /// The object as YAML. Every text but the words of the contract stands in double quotes, and all
+    /// characters that a terminal would act on are escaped. So readers of YAML 1.1 and 1.2 read the same text.
     pub(crate) fn yaml(&self) -> String {
         let info = &self.lock_info;
         let mut yaml = String::new();
@@ -176,7 +175,7 @@ fn word(mode: &str) -> String {
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
     pub(crate) standing: Standing,
-    /// The claim that its record stands for; `None` where it could not be read or is not there.
+    /// The claim of its record; `None` if the record could not be read or does not exist.
     pub(crate) claim: Option<Claim>,
     /// Whether its process runs.
     pub(crate) alive: Option<bool>,
@@ -223,7 +222,7 @@ impl Seen {
         }
     }
 
-    /// What keeps the record from being judged, although it is a session's.
+    /// Why the record cannot be judged, although it is a session's.
     fn unjudged(&self) -> Option<&str> {
         self.claim.as_ref()?.holder.fact("unjudged")
     }
@@ -232,7 +231,7 @@ impl Seen {
         matches!(self.standing, Standing::Stale(_) | Standing::Unreadable)
     }
 
-    /// Whether there is nothing.
+    /// Whether there is no lock.
     pub(crate) fn is_free(&self) -> bool {
         self.standing == Standing::Free
     }
@@ -264,7 +263,7 @@ impl Seen {
         since(claim).map(|since| since.age_ms(boot, now))
     }
 
-    /// What the caller should know about the record beside how it stands.
+    /// What the caller should know about the record beside its standing.
     pub(crate) fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         if let Some(why) = &self.unreadable {
@@ -284,7 +283,7 @@ impl Seen {
                 ));
             } else if claim.kind == Kind::Sealed {
                 warnings.push(
-                    "lock_version is above 1, which nobody here can judge; overriding it needs \
+                    "lock_version is above 1, which tenure cannot judge; overriding it needs \
                      --force and --yes"
                         .to_owned(),
                 );
@@ -357,8 +356,8 @@ fn some(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// When a lock was taken, in UTC: as we write it, and whole seconds of another program's as these
-/// are mostly written.
+/// When a lock was taken, in UTC and with milliseconds, as tenure writes it. Whole seconds in another
+/// program's record stay whole, as such programs mostly write them.
 fn started(claim: &Claim) -> Option<String> {
     let since = since(claim)?;
     let millis = i64::try_from(since.wall_ms).ok()?;
@@ -371,7 +370,7 @@ fn started(claim: &Claim) -> Option<String> {
     })
 }
 
-/// Hours to three places, cut and not rounded: 24.0 is never shown of what is still active.
+/// Hours to three places, cut and not rounded: an active lock never shows 24.0.
 fn hours(millis: u64) -> f64 {
     let thousandths = u32::try_from(millis / 3_600).unwrap_or(u32::MAX);
     f64::from(thousandths) / 1_000.0

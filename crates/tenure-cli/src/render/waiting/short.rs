@@ -1,7 +1,6 @@
-//! The one line of a wait on a terminal, and what gives way where the terminal is narrow.
+//! The one line of a wait on a terminal, and which parts give way on a narrow terminal.
 //!
-//! What is drawn says nothing that the longer line of a log does not say as well, apart from the
-//! estimate.
+//! Apart from the estimate, the line says nothing that the longer line of a log does not say as well.
 
 use super::{Estimate, Sight};
 use crate::failure::human;
@@ -11,29 +10,29 @@ use crate::render::width::{cut, width};
 use std::time::Duration;
 use tenure_engine::tenure_core::LockName;
 
-/// So much of a reason says something.
+/// A reason needs at least so many columns to say something.
 const WHY_MIN: usize = 10;
-/// So much of it comes before the number of a process.
+/// So many columns of a reason come before the number of a process.
 const WHY_BEFORE_PROCESS: usize = 40;
-/// So much of a name tells it from others.
+/// A name needs at least so many columns to be told from others.
 const NAME_MIN: usize = 16;
-/// In less there is no room for a name and who it is.
+/// In fewer columns there is no room for both the lock's name and its holder.
 const BOTH_MIN: usize = 12;
 const BETWEEN: &str = " · ";
-/// So much is shown of somebody's name.
+/// At most so many columns of a holder's name are shown.
 const WHO_MAX: usize = 24;
 
-/// What there is to say.
+/// The parts of the line.
 #[derive(Debug, Default)]
 pub(super) struct Short {
     name: String,
-    /// Who holds the lock, or what else there is to say in their place.
+    /// The holder of the lock, or a text in its place.
     who: String,
-    /// Which process, where `who` does not say that.
+    /// The holder's process, if `who` does not say that.
     process: String,
-    /// For how long.
+    /// For how long it has held the lock.
     age: String,
-    /// What is out of the ordinary.
+    /// What is out of the ordinary about the holder.
     remark: &'static str,
     why: String,
     place: String,
@@ -41,7 +40,7 @@ pub(super) struct Short {
     left: String,
 }
 
-/// What gives way, one after the other.
+/// The parts that give way, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Without {
     Nothing,
@@ -95,7 +94,7 @@ impl Short {
         if let Some(rest) = sight.stopped_for {
             let rest = seconds(rest.max(Duration::from_secs(1)));
             let who = format!(
-                "nobody, {} is stopped, passes in {rest}",
+                "not held, {} is stopped, passes in {rest}",
                 cut(&who, WHO_MAX)
             );
             return Self { who, ..line };
@@ -166,7 +165,7 @@ impl Short {
         cut(line.trim_start_matches(BETWEEN), room)
     }
 
-    /// Who and for how long.
+    /// The holder, and for how long it has held the lock.
     fn state(&self, without: Without) -> String {
         let mut state = self.who.clone();
         if without < Without::Process && !self.process.is_empty() {
@@ -199,7 +198,7 @@ impl Short {
     }
 }
 
-/// The name by which people know somebody, and the process.
+/// The name by which people know a holder, and its process.
 fn who(front: &HolderView, here: &str) -> (String, String) {
     let pid = front.command_pid.filter(|_| front.orphaned).or(front.pid);
     let process = pid.map_or_else(String::new, |pid| format!("PID {pid}"));
@@ -221,7 +220,7 @@ fn seconds(duration: Duration) -> String {
     }
 }
 
-/// A guess: nobody knows the seconds of an hour.
+/// A rounded estimate: of an hour, the seconds are not known.
 fn about(ms: u64) -> String {
     let seconds = ms.div_ceil(1_000).max(1);
     let step = match seconds {
@@ -418,7 +417,7 @@ mod tests {
         seen.stopped_for = Some(8 * SECOND);
         assert_eq!(
             shown(&seen),
-            "backup: nobody, ada@there is stopped, passes in 8s · next · 56s left"
+            "backup: not held, ada@there is stopped, passes in 8s · next · 56s left"
         );
         (seen.stopped_for, seen.holds) = (None, false);
         assert_eq!(

@@ -1,7 +1,7 @@
 //! The document in which a sprint call may be given, JSON or YAML: which fields it has, and that it
 //! has no others.
 //!
-//! What the fields mean is decided one level up. The fuzzer includes this file by its path.
+//! The module above decides what the fields mean. The fuzzer includes this file by its path.
 
 use serde::Deserialize;
 use tenure_engine::envelope::clean;
@@ -12,8 +12,8 @@ pub(super) const BYTES_MAX: u64 = 1 << 20;
 
 /// The call as a document. Each field may be given as a flag instead, which then counts for more.
 ///
-/// A field that is none of these is refused: a misspelt `force` or `session_id` that went unheard
-/// would answer another question than the one that was asked.
+/// Any other field is refused. If a misspelt `force` or `session_id` were ignored, the call would answer
+/// another question than the one that was asked.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Fields {
