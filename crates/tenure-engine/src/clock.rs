@@ -75,6 +75,13 @@ pub fn since(began: Instant) -> Duration {
     instant().saturating_duration_since(began)
 }
 
+/// A short pause between two looks. The time that the machine slept is not in it, so it is no longer than a
+/// second: a lease can run out meanwhile. A longer sleep is [`poll_readable`](crate::os::poll_readable)'s.
+pub fn nap(length: Duration) {
+    debug_assert!(length <= Duration::from_secs(1), "a short one: {length:?}");
+    std::thread::sleep(length);
+}
+
 /// The wall clock as an answer tells it: RFC 3339 in UTC.
 pub fn timestamp() -> String {
     let micros = i64::try_from(SystemClock::new(None).now().wall_us).ok();
@@ -145,4 +152,110 @@ fn wall_us() -> u64 {
         .map_or(0, |since| {
             u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
         })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
+
+    use std::fs;
+    use std::path::{Path, PathBuf};
+
+    fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).expect("a folder of sources") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                sources(&path, found);
+            } else if path.extension().is_some_and(|end| end == "rs") {
+                found.push(path);
+            }
+        }
+    }
+
+    /// Sleeps of the standard library do not count the time that the machine slept. The lints know no such
+    /// rule for the program alone: tests may sleep as they like.
+    #[test]
+    fn only_these_sleep_by_the_clock_that_stands_still_with_the_machine() {
+        const SLEEPS: [&str; 4] = [
+            "thread::sleep(",
+            ".recv_timeout(",
+            ".wait_timeout(",
+            "park_timeout(",
+        ];
+        const KNOWN: [(&str, &str); 12] = [
+            ("tenure-engine/src/clock.rs", "`nap` itself"),
+            (
+                "tenure-engine/src/conformance/terms.rs",
+                "a promise of the suite is a test",
+            ),
+            ("tenure-engine/src/os/windows.rs", "parts of 50 ms"),
+            (
+                "tenure-engine/src/os/windows/raw.rs",
+                "the process is ended meanwhile",
+            ),
+            (
+                "tenure-engine/src/store/etcd/handle.rs",
+                "a bound for an answer",
+            ),
+            ("tenure-engine/src/store/etcd/runtime.rs", "milliseconds"),
+            (
+                "tenure-engine/src/store/file/sleeper.rs",
+                "a bounded wait of the caller (decision 0040)",
+            ),
+            (
+                "tenure-engine/src/store/memory.rs",
+                "its processes are threads of one program",
+            ),
+            (
+                "tenure/src/framework/monitor.rs",
+                "a tool's own bound for its command",
+            ),
+            (
+                "tenure-cli/src/command/completions.rs",
+                "a bound for an answer",
+            ),
+            (
+                "tenure-cli/src/signals/windows.rs",
+                "the process is ended meanwhile",
+            ),
+            (
+                "tenure-cli/src/signals/writing_of_windows.rs",
+                "a bound for an answer",
+            ),
+        ];
+        let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+        let mut files = Vec::new();
+        for name in ["tenure-core", "tenure-engine", "tenure", "tenure-cli"] {
+            sources(&crates.join(name).join("src"), &mut files);
+        }
+        let sleeps = |path: &Path| {
+            let text = fs::read_to_string(path).expect("a source");
+            let code = text
+                .split("#[cfg(test)]\nmod tests")
+                .next()
+                .unwrap_or_default();
+            let mut lines = code
+                .lines()
+                .filter(|line| !line.trim_start().starts_with("//"));
+            lines.any(|line| SLEEPS.iter().any(|sleep| line.contains(sleep)))
+        };
+        let mut found: Vec<String> = files
+            .iter()
+            .filter(|path| sleeps(path))
+            .map(|path| {
+                path.strip_prefix(&crates)
+                    .expect("below the crates")
+                    .display()
+                    .to_string()
+            })
+            .collect();
+        found.sort();
+        let mut known: Vec<String> = KNOWN.iter().map(|(path, _)| (*path).to_owned()).collect();
+        known.push("tenure-cli/src/supervise/around.rs".to_owned());
+        known.sort();
+        assert_eq!(
+            found, known,
+            "`clock::nap` is for a pause, `os::poll_readable` for a longer sleep"
+        );
+    }
 }

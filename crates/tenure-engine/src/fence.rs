@@ -23,7 +23,7 @@
 //! What a lock says about a token is `tenure_core`'s and the engine's business, not that of this
 //! module; nor is keeping others from the resource between the question and the write.
 
-use crate::clock::{instant, since};
+use crate::clock::{instant, nap, since};
 use crate::os::{self, Descriptor, Errno, Facts, Open};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -297,7 +297,7 @@ impl Guard {
                 // It became the guard, or was removed, before we had it.
                 Ok(true) | Err(Errno::INTR) => {}
                 Ok(false) => {
-                    std::thread::sleep(pause);
+                    nap(pause);
                     pause = (pause * 2).min(PAUSE);
                 }
                 Err(errno) => return Err(self.fault("locking the guard", errno)),

@@ -72,7 +72,7 @@ impl Herald {
         while self.waiting.load(Ordering::Acquire) > 0
             && crate::clock::instant().saturating_duration_since(began) < patience
         {
-            std::thread::sleep(LOOK);
+            crate::clock::nap(LOOK);
         }
     }
 

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use tenure_core::LockName;
-use tenure_engine::clock::instant;
+use tenure_engine::clock::{instant, nap};
 
 /// How long git may take to answer. If it takes longer, the user is told nothing.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -79,7 +79,7 @@ fn would_be_committed(root: &Path, record: &str) -> bool {
         match git.try_wait() {
             // 0: it is ignored; 128: there is no work tree, or git could not tell.
             Ok(Some(status)) => return status.code() == Some(1),
-            Ok(None) if until.is_some_and(|until| instant() < until) => std::thread::sleep(LOOK),
+            Ok(None) if until.is_some_and(|until| instant() < until) => nap(LOOK),
             Ok(None) | Err(_) => {
                 let _ = git.kill();
                 let _ = git.wait();

@@ -47,7 +47,7 @@ use target::Target;
 use tenure_core::{
     Claim, Entry, Force, Holder, Kind, LockName, Patience, Request, Standing, Terms, pause_ms,
 };
-use tenure_engine::clock::{Clock, instant};
+use tenure_engine::clock::{Clock, instant, nap};
 use tenure_engine::engine::Wait;
 use tenure_engine::profile::Native;
 use tenure_engine::store::file::{ThreadSleeper, poll_readable};
@@ -564,7 +564,7 @@ impl Push<'_> {
             if aborted.succeeded() || is_over {
                 break aborted;
             }
-            std::thread::sleep(ABORT_PAUSE);
+            nap(ABORT_PAUSE);
         };
         let now = self.git.tell(&["rev-parse", "HEAD"])?;
         if !aborted.succeeded() || now != before {

@@ -31,7 +31,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use tenure_engine::clock::instant;
+use tenure_engine::clock::{instant, nap};
 use tenure_engine::store::contract::Notices;
 use tenure_engine::store::file::poll_readable;
 use tenure_engine::store::{StoreError, Verbs};
@@ -137,7 +137,7 @@ impl Driver<'_> {
         let stayed = self.helped(|asker, watch| self.stay_asking(state, end, asker, watch));
         stayed.unwrap_or_else(|_| {
             // Without threads no store can be asked meanwhile; the caller looks again.
-            std::thread::sleep(ENTERED_LOOK);
+            nap(ENTERED_LOOK);
             Verdict::Command(end)
         })
     }
@@ -170,7 +170,7 @@ impl Driver<'_> {
         let descendants = state.descendants.take().map(Descendants::again);
         let Some(descendants) = descendants.or_else(|| Descendants::adopt().ok()) else {
             // The kernel does not report on children; the caller looks again.
-            std::thread::sleep(ENTERED_LOOK);
+            nap(ENTERED_LOOK);
             return Verdict::Command(end);
         };
         state.forget_questions();

@@ -20,7 +20,7 @@ use std::os::windows::io::{AsHandle, AsRawHandle};
 use std::os::windows::process::CommandExt;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
-use tenure_engine::clock::instant;
+use tenure_engine::clock::{instant, nap};
 use tenure_engine::store::Verbs;
 use tenure_engine::store::file::poll_readable;
 use tenure_engine::tenure_core::{Due, Renewal};
@@ -90,7 +90,7 @@ impl Driver<'_> {
                     let _ = state.on_renewed(self, index, renewal, true);
                 }
             }
-            std::thread::sleep(LOCKS_LOOK);
+            nap(LOCKS_LOOK);
         }
         verdict
     }

@@ -217,7 +217,7 @@ impl Position {
             if self.skipping || !matches!(found(rest), Found::Garbage) {
                 break;
             }
-            std::thread::sleep(LOOK_PAUSE);
+            crate::clock::nap(LOOK_PAUSE);
             if let Ok(Some(found)) = self.next(&fd) {
                 return found;
             }

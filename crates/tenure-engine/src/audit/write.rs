@@ -2,7 +2,7 @@
 
 use super::folder::{File, Folder, fault};
 use super::{AuditError, AuditLog, FILE, Layout, Record};
-use crate::clock::instant;
+use crate::clock::{instant, nap};
 use crate::os::{self, Errno, uninterrupted};
 use std::time::{Duration, Instant};
 
@@ -174,7 +174,7 @@ fn lock(file: &File, until: Option<Instant>) -> Guard {
             Ok(true) => return Guard::Held,
             Err(Errno::INTR) => {}
             Ok(false) if until.is_some_and(|until| instant() < until) => {
-                std::thread::sleep(pause);
+                nap(pause);
                 pause = (pause * 2).min(PAUSE_MAX);
             }
             Ok(false) | Err(_) => return Guard::None,

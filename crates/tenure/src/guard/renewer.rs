@@ -101,7 +101,7 @@ fn keep(shared: &Weak<Shared>, hears: &Bell) {
         fds.extend(renewer.notices.values().map(os::borrow));
         if poll_readable(&fds, nap, None).is_err() {
             // Out of memory, say. Heartbeats go on.
-            std::thread::sleep(LOOK);
+            tenure_engine::clock::nap(LOOK);
         }
         if hears.hear() {
             return;

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tenure_core::{
     Claim, Entry, Evidence, Life, Liveness, LivenessLock, LockName, Process, RequestId, Standing,
 };
-use tenure_engine::clock::{Clock, instant, since};
+use tenure_engine::clock::{Clock, instant, nap, since};
 use tenure_engine::process::liveness;
 use tenure_engine::profile::{ends_without_release, known_as};
 use tenure_engine::store::{Content, Reading};
@@ -271,7 +271,7 @@ fn outcome(
             }
             return Err(remains(name, claim, done));
         }
-        std::thread::sleep(LOOK);
+        nap(LOOK);
     }
 }
 

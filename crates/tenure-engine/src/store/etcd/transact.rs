@@ -23,7 +23,7 @@ use super::handle::EtcdHandle;
 use super::list::{Attachment, Change, Guard, List, Row, SWEPT_AT_ONCE, Writing, number};
 use super::read::Scope;
 use super::{EtcdStore, OVERTAKEN_AT_ONCE, RENEWAL_MIN};
-use crate::clock::instant;
+use crate::clock::{instant, nap};
 use crate::store::StoreError;
 use crate::store::contract::{
     About, Ask, Committed, Corrupt, Depth, Draft, Handle, NewClaim, Outcome, Run, Step, Write,
@@ -268,7 +268,7 @@ impl<'a> Transaction<'a> {
             if !Pause::fits(self.end) {
                 return Err(self.store.unreachable("writing the lock", why));
             }
-            std::thread::sleep(pause.next());
+            nap(pause.next());
         }
     }
 

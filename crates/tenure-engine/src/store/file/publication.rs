@@ -321,7 +321,7 @@ pub(super) fn read_unguarded(
         if !stands(private, &private_name(file, GOES_IN)) {
             break;
         }
-        std::thread::sleep(ABSENCE);
+        crate::clock::nap(ABSENCE);
     }
     // The record may have gone in between the two looks.
     read_at(records, file)

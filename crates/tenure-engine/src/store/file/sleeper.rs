@@ -5,7 +5,7 @@
 
 use super::bytes::{self, Byte, Mode};
 use crate::cancel;
-use crate::clock::instant;
+use crate::clock::{instant, nap};
 use crate::os::{self, BorrowedDescriptor, Errno};
 use crate::store::Wake;
 use std::cell::RefCell;
@@ -118,7 +118,7 @@ impl Sleeper for ThreadSleeper {
             if instant() >= until {
                 return Ok(Wake::Expired);
             }
-            std::thread::sleep(pause);
+            nap(pause);
             pause = (pause * 2).min(PAUSE_MAX);
         }
         Ok(Wake::Ready)
