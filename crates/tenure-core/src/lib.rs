@@ -1,4 +1,4 @@
-//! The pure core of tenure: who may hold a lock, decided from values alone.
+//! The pure core of tenure: it decides from values alone which claim may hold a lock.
 //!
 //! Nothing in this crate reads a clock, a file or the process table, starts a thread or
 //! allocates a descriptor. Time is an argument, evidence of life is an argument, and what a
@@ -10,8 +10,8 @@
 //! claim stands before it. A position in the list is called a *ticket*; at the grant a claim
 //! draws its *fencing token* from the same rising counter.
 //!
-//! What it leaves to others: how the list is kept and guarded (the stores of the `tenure`
-//! crate), how evidence is gathered (its `process` module) and what people see (the binary).
+//! What it leaves to others: how the list is kept and guarded (the stores of `tenure-engine`), how evidence
+//! is gathered (its `process` module) and what people see (the binary).
 #![no_std]
 
 extern crate alloc;
