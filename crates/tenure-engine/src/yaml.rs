@@ -1,5 +1,5 @@
-//! How YAML of others is read (one document, within bounds that nothing honest comes near) and how
-//! text of ours is written into YAML.
+//! Reads YAML of other programs (one document, within bounds that nothing honest comes near), and writes
+//! text into YAML.
 
 use crate::printed::acts;
 use crate::profile::document::short;
@@ -10,7 +10,7 @@ use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
 use std::borrow::Cow;
 use std::fmt::{Formatter, Write as _};
 
-/// The largest text that should be handed over, in bytes. Whoever reads it looks before.
+/// The largest text that a caller should hand over, in bytes. The caller looks before.
 pub const BYTES_MAX: usize = 1 << 20;
 
 /// Reads one document. Keys that stand twice, and aliases that multiply, are errors.
@@ -76,7 +76,7 @@ fn read_with<T: DeserializeOwned>(
     };
     serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let message = error.to_string();
-        // The library's advice is for whoever calls it, and not for whoever wrote the text.
+        // The library's advice is for its caller, not for the author of the text.
         let message = message
             .split_once(", set DuplicateKeyPolicy")
             .map_or(message.as_str(), |(fault, _)| fault);
@@ -119,8 +119,8 @@ fn breaks(c: char) -> bool {
     matches!(c, '\u{fffe}' | '\u{ffff}')
 }
 
-/// A document as YAML. What acts on the text around it is escaped, which is the same to a parser; the
-/// rest looks as if nobody had thought of that.
+/// A document as YAML. Characters that act on the text around them are escaped, which is the same to a
+/// parser; the rest looks as usual.
 ///
 /// # Errors
 /// - The library's words, for a value that it cannot write.

@@ -715,7 +715,7 @@ impl Bell {
         self.0.as_fd()
     }
 
-    /// Takes in all that was rung. True if no [`Bell`] is left that could ring.
+    /// Takes in all that was rung. True once no [`Ringer`] is left.
     pub fn hear(&self) -> bool {
         let mut buffer = [0; 64];
         loop {

@@ -823,7 +823,7 @@ impl Bell {
         self.0.event.as_handle()
     }
 
-    /// Takes in all that was rung. True if no [`Bell`] is left that could ring.
+    /// Takes in all that was rung. True once no [`Ringer`] is left.
     pub fn hear(&self) -> bool {
         // Before the look, so that any later ring wakes the sleeper again.
         let _ = raw::reset_event(self.0.event.as_handle());
