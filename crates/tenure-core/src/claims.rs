@@ -72,7 +72,7 @@ pub struct Claim {
     pub token: Option<u64>,
     /// How it lives.
     pub kind: Kind,
-    /// Who made it.
+    /// The caller that made it.
     pub holder: Holder,
     /// When it entered the list.
     pub entered: Stamp,
@@ -597,7 +597,7 @@ impl Entry {
         self.admit(own, request, None, asking)
     }
 
-    /// Queues a claim by its terms. It holds at once if only waiters blocked it whose place it takes.
+    /// Queues a claim by its terms. It holds at once if nothing blocked it but waiters whose places it takes.
     fn line_up<E: FnMut(&Claim) -> Evidence>(
         &mut self,
         own: Option<u64>,

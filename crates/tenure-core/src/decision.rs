@@ -1,6 +1,6 @@
 //! The only yes or no in the product: it takes a standing and a request, and says what may be done.
 //!
-//! The whole table (profile × standing × force × who asks) is printed by
+//! The whole table (profile × standing × force × caller) is printed by
 //! `tests/decision_table.rs` and kept as a reviewed snapshot.
 
 use crate::claims::{Force, Patience};

@@ -64,7 +64,7 @@ pub enum EventName {
     LockReleaseFailed,
     /// Several heartbeats in a row could not be written.
     HeartbeatFailed,
-    /// The work of a run whose supervisor was dead was ended.
+    /// The work of a run with a dead supervisor was ended.
     OrphanEnded,
 }
 

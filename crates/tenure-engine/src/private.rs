@@ -191,7 +191,7 @@ mod tests {
         let scratch = tempfile::tempdir().expect("a folder");
         fs::create_dir_all(scratch.path().join(".git")).expect("a work tree");
         let state = scratch.path().join("state");
-        fs::create_dir(&state).expect("somebody's folder");
+        fs::create_dir(&state).expect("a folder that was there");
         make_own_folder(&state).expect("it is there");
         assert_eq!(names(&state), [""; 0]);
         assert_eq!(names(scratch.path()), [".git", "state"]);

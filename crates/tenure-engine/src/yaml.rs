@@ -153,7 +153,7 @@ const MARK: char = '\u{ffff}';
 const MARK_IN_KEY: &str = "\\uFFFF\":";
 
 /// Whether a text has to stand in double quotes: something in it is to be escaped, or could be taken
-/// for our mark.
+/// for the mark.
 fn wants_quotes(text: &str) -> bool {
     text.contains(acts) || text.contains("\\uFFFF") || text.contains(MARK)
 }

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::time::Duration;
 
-/// The longest line that is looked at. Ours are shorter; other writers may be less careful.
+/// The longest line that is looked at. Lines of tenure are shorter; other writers may be less careful.
 const LINE_BYTES_MAX: usize = 4 * super::LINE_BYTES_MAX;
 
 /// How much is read at once.

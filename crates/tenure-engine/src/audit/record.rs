@@ -22,7 +22,7 @@ pub const LINE_BYTES_MAX: usize = 64 << 10;
 /// How many bytes of an unreadable record are kept.
 pub const RAW_BYTES_MAX: usize = 4 << 10;
 
-/// What a string ends with of which the rest was cut off.
+/// The end of a string that was cut.
 const CUT: &str = "…[cut]";
 
 /// The lock, the request that acts on it, and the time.

@@ -42,7 +42,7 @@ impl Shift {
     }
 }
 
-/// A clock tick of `/proc/PID/stat`, which is the same on all systems that we know (`USER_HZ`).
+/// A clock tick of `/proc/PID/stat`, which is the same on all known systems (`USER_HZ`).
 const TICK_NANOS: i64 = 10_000_000;
 
 /// The time namespace that the machine starts with; the kernel gives it this number for good

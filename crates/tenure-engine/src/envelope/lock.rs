@@ -699,7 +699,7 @@ fn who(process: Option<String>, request_id: &str, actor: &str, host: &str) -> St
     };
     match process {
         Some(process) => format!("{process}{whose}"),
-        None if request_id.is_empty() => format!("somebody{whose}"),
+        None if request_id.is_empty() => format!("an unknown holder{whose}"),
         None => format!("request {request_id}{whose}"),
     }
 }

@@ -231,7 +231,7 @@ pub(crate) fn open_file(
     name: impl AsRef<Path>,
     how: Open,
 ) -> Result<Descriptor, Errno> {
-    // Without O_NONBLOCK a planted FIFO would keep us here for ever.
+    // Without O_NONBLOCK a planted FIFO would keep this process here for ever.
     let common = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let flags = match how {
         Open::Read => OFlags::RDONLY | common,
@@ -558,7 +558,7 @@ mod ranges {
         }
     }
 
-    /// Takes two neighbouring bytes in one step, the second of which is named; for their owner alone.
+    /// Takes two neighbouring bytes in one step, exclusively. `second` is the second of them.
     pub(crate) fn try_lock_both(file: BorrowedDescriptor<'_>, second: i64) -> Result<bool, Errno> {
         match call::set(file, &range(second - 1, 2, kind(true))) {
             Ok(()) => Ok(true),

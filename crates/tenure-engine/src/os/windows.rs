@@ -512,7 +512,7 @@ pub(crate) fn sync_folder(folder: impl AsHandle) -> Result<(), Errno> {
     }
 }
 
-/// Whether an error says that the system does not know of what was asked for.
+/// Whether an error says that the system does not know the request.
 fn is_unknown(errno: Errno) -> bool {
     matches!(
         errno,

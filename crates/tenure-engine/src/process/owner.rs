@@ -348,7 +348,10 @@ mod tests {
         let parent = choose_owner(Some(parent_of_self())).expect("the parent runs");
         assert!(is_descendant_of(&parent.process, &me.host, &me.host));
         assert!(is_caller(&parent.process, &me.host, &me.host));
-        assert!(is_caller(&me.process, &me.host, &me.host), "and so is this process");
+        assert!(
+            is_caller(&me.process, &me.host, &me.host),
+            "and so is this process"
+        );
         let stranger = Process {
             pid: parent.process.pid,
             started: parent.process.started.map(|ticks| ticks + 1),

@@ -421,7 +421,7 @@ mod tests {
             assert!(error.contains(missing), "{error}");
         }
         let taken = claim(&[("metadata.tenure", "x")]);
-        assert!(written(&taken, None).is_err(), "the extra key is ours");
+        assert!(written(&taken, None).is_err(), "the extra key is tenure's");
         let mut waiting = claim(&[]);
         waiting.since = None;
         assert!(written(&waiting, None).is_err(), "nothing is held yet");

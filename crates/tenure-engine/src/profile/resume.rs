@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(ours.holder.process.map(|process| process.pid), Some(999));
         assert_eq!(ours.holder.host, here(), "this host");
         assert_eq!(ours.since.map(|at| at.wall_ms), Some(AT_MS + 123));
-        assert_eq!(ours.holder.request_id.as_str(), "", "nobody's token");
+        assert_eq!(ours.holder.request_id.as_str(), "", "no owner is named");
 
         for other in ["test-host", "unknown", ""] {
             let text = FOREIGN.replace("build-7", other);

@@ -137,7 +137,7 @@ pub enum Depth {
 #[derive(Debug, Clone, Copy)]
 pub enum About<'a> {
     /// A new claim. It makes the lock if there is none.
-    Newcomer {
+    NewClaim {
         /// The two ends of the list are enough if the claim queues behind the last one.
         ends: bool,
         /// The claim may be put at the end of a list that nobody has looked at. If it could hold there,
@@ -159,7 +159,7 @@ impl<'a> About<'a> {
     pub fn handle(&self) -> Option<&'a dyn Handle> {
         match self {
             Self::Turn(handle) | Self::Own(handle) | Self::Renewal(handle) => Some(*handle),
-            Self::Newcomer { .. } | Self::All => None,
+            Self::NewClaim { .. } | Self::All => None,
         }
     }
 }

@@ -65,7 +65,7 @@ pub trait Verbs: Store {
             });
         }
         let is_plain = request.is_plain();
-        let about = About::Newcomer {
+        let about = About::NewClaim {
             ends: is_plain && request.terms.mode == Mode::Exclusive,
             // A list that nobody looked at may hold a stale claim: where that refuses a caller, it has
             // to look first.

@@ -32,7 +32,7 @@ impl Transaction<'_> {
     /// One try on the list that is expected.
     pub(super) fn expected(&mut self) -> Result<Did, StoreError> {
         match (self.ask.about, self.handle) {
-            (About::Newcomer { unseen, .. }, _) => self.on_nobody(unseen),
+            (About::NewClaim { unseen, .. }, _) => self.on_nobody(unseen),
             (About::Turn(_), Some(handle)) => self.as_it_waits(handle),
             (About::Own(_), Some(handle)) => self.as_granted(handle),
             _ => Ok(Did::Again(None)),

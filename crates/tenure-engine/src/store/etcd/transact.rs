@@ -346,7 +346,7 @@ impl<'a> Transaction<'a> {
         }
         // Of what an earlier part has removed something is to be told.
         let is_there = list.exists() || !self.swept.is_empty();
-        if !is_there && !matches!(self.ask.about, About::Newcomer { .. }) {
+        if !is_there && !matches!(self.ask.about, About::NewClaim { .. }) {
             if let Some(handle) = self.handle {
                 handle.note_claim(None, list);
             }
