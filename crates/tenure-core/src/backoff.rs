@@ -6,8 +6,8 @@
 /// How often the pause doubles before it stays as it is: sixteen times the first one at most.
 const DOUBLINGS_MAX: u32 = 4;
 
-/// The pause after the failed attempt of this number (1 for the first), in milliseconds:
-/// `base_ms` times 1, 2, 4, 8, 16, 16 …, spread evenly over three to five quarters of that.
+/// The pause in milliseconds after the failed attempt of this number (1 for the first). It is `base_ms`
+/// times 1, 2, 4, 8, 16, 16 …, spread evenly over three to five quarters of that.
 ///
 /// `random` is any number of an even distribution; 0 gives the shortest pause, `u32::MAX` the longest.
 ///

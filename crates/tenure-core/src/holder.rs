@@ -4,8 +4,8 @@ use crate::RequestId;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// A process as a record names it. A number alone is reused sooner or later, so the start time
-/// goes with it; both mean something only on the host and boot that the claim names.
+/// A process as a record names it. A number alone is reused sooner or later, so the start time goes with
+/// it. Both mean something only on the host and boot that the claim names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process {
     /// The process id in the recording PID namespace.

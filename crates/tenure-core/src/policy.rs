@@ -10,8 +10,8 @@ pub struct AgeRule {
     pub limit: AgeLimit,
     /// Whether reaching the limit is enough (`>=`), or it has to be passed (`>`).
     pub inclusive: bool,
-    /// Whether ages are compared in whole seconds, for a format that writes no fractions: its
-    /// instants are rounded down, and a holder that renews in time must not lose by that.
+    /// Whether ages are compared in whole seconds, for a format that writes no fractions. Its instants are
+    /// rounded down, and a holder that renews in time must not lose by that.
     pub whole_seconds: bool,
 }
 

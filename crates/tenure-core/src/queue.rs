@@ -181,7 +181,7 @@ impl Entry {
     }
 
     /// Finds the place that was kept for a request. A place that has lapsed is gone. A place that was kept
-    /// for a claim of another mode does not fit: claims behind it sleep on what the mode of that claim lets
+    /// for a claim of another mode does not fit. Claims behind it sleep on what the mode of that claim lets
     /// end the wait.
     pub(crate) fn kept_place(
         &self,

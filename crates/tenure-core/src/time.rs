@@ -58,9 +58,9 @@ impl Stamp {
 
     /// Milliseconds from this instant until `now`, never negative.
     ///
-    /// `recorded_boot` is the boot id under which the stamp was written. On the same boot the
-    /// boot clock decides and a stepped wall clock changes nothing; otherwise only the wall
-    /// clock can be compared, and an instant in the future counts as age 0.
+    /// `recorded_boot` is the boot id under which the stamp was written. On the same boot the boot clock
+    /// decides, and a stepped wall clock changes nothing. Otherwise only the wall clock can be compared,
+    /// and an instant in the future counts as age 0.
     pub fn age_ms(&self, recorded_boot: Option<&str>, now: &Now) -> u64 {
         match recorded_boot {
             Some(boot)

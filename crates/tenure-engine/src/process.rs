@@ -137,8 +137,9 @@ pub fn parent() -> Option<u32> {
     Some(system::parent_of_self()).filter(|pid| *pid != 0)
 }
 
-/// When a process started: in clock ticks since boot on Linux (the machine's own, in a time namespace
-/// too; `None` where that cannot be told exactly), in microseconds since 1970 on Windows and macOS.
+/// When a process started: in clock ticks since boot on Linux, in microseconds since 1970 on Windows and
+/// macOS. The ticks are the machine's own, in a time namespace too; `None` where they cannot be told
+/// exactly.
 pub fn start_time(pid: u32) -> Option<u64> {
     system::stat(pid)?.started()
 }
@@ -150,8 +151,8 @@ pub fn parent_of(pid: u32) -> Option<u32> {
 
 /// Whether `process`, recorded on `host`, still runs, as far as `here` can tell.
 ///
-/// `local` says that the record lies on a file system that only this machine can reach; only then
-/// does another boot of the same machine id prove a restart, for machine ids do get cloned.
+/// `local` says that the record lies on a file system that only this machine can reach. Only then does
+/// another boot of the same machine id prove a restart, because machine ids do get cloned.
 pub fn liveness(process: &Process, host: &Host, here: &Host, local: bool) -> Liveness {
     match (&host.boot_id, &here.boot_id) {
         (Some(theirs), Some(ours)) if theirs == ours => {}

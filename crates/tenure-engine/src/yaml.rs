@@ -21,8 +21,8 @@ pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     read_with(text, DuplicateKeyPolicy::Error)
 }
 
-/// Whether the text is one document, within the same bounds, that is a mapping: of whatever keys and
-/// values, and also if a key stands twice.
+/// Whether the text is one document, within the same bounds, that is a mapping. It may have any keys and
+/// values, and a key may stand twice.
 pub(crate) fn is_mapping(text: &str) -> bool {
     read_with::<Mapping>(text, DuplicateKeyPolicy::LastWins).is_ok()
 }

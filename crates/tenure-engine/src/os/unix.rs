@@ -299,8 +299,8 @@ pub(crate) fn keep_to_owner(file: impl AsFd) -> Result<(), Errno> {
 
 /// Gives a file to the users that may make files in a folder, and to no others: to the folder's owner and,
 /// if its group may write there, to that group. In the second case every user that gets as far as the
-/// folder may read the file, because rights that an access list gives cannot be told from those of the
-/// group. A file of another user stays as it is, unless this process is root.
+/// folder may read the file. Rights that an access list gives cannot be told from those of the group. A
+/// file of another user stays as it is, unless this process is root.
 pub(crate) fn share_within(folder: &Facts, file: impl AsFd) -> Result<(), Errno> {
     let (there, here) = (&folder.0, facts(&file)?);
     let is_root = rustix::process::geteuid().is_root();

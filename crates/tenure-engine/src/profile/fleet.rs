@@ -114,8 +114,8 @@ impl Record for Fleet {
         Ok(bytes)
     }
 
-    /// Beyond the form of each field: the record has to be this lock's, and its heartbeat must
-    /// not be further ahead than its ttl, or it would not become stale in time.
+    /// Beyond the form of each field, the record has to be this lock's. Its heartbeat must not be further
+    /// ahead than its ttl, or it would not become stale in time.
     fn decode(&self, name: &LockName, bytes: &[u8], now: &Now, _: &Host) -> Result<Claim, String> {
         let object = document::object(bytes)?;
         if document::string(&object, "lock_version")? != VERSION {

@@ -428,9 +428,9 @@ impl Custom {
     /// - [`RowError`] says what is wrong with the name or the row.
     pub fn new(name: &str, row: &RowConfig, settings: &Settings) -> Result<Self, RowError> {
         let policy = row.policy(name)?;
-        // A policy is data that is copied freely and mostly constant, so its name is a `'static`
-        // one. An own profile's is kept for as long as the program lives: 32 bytes at most, once
-        // for each profile that is made, which is one in a run of the binary.
+        // A policy is data that is copied freely and mostly constant, so its name is a `'static` one. The
+        // name of an own profile is kept for as long as the program lives: 32 bytes at most, once for each
+        // profile that is made. A run of the binary makes one.
         let name: &'static str = Box::leak(name.into());
         Ok(Self {
             base: row.base(settings)?,

@@ -1,5 +1,5 @@
-//! The session profile: what stands in `locks/<N>.lock`, four fields of JSON by which runs for
-//! one issue do not overlap, and after which silence such a lock no longer counts.
+//! The session profile: what stands in `locks/<N>.lock`, four fields of JSON by which runs for one issue do
+//! not overlap. It also says after which silence such a lock no longer counts.
 //!
 //! The format has no place for when a hold really began, and how often it was renewed: a renewal rewrites
 //! its only time. The coordination file keeps both.

@@ -1,5 +1,5 @@
-//! What only macOS has, or has in another form, and no crate wraps that is built without Apple's own
-//! headers: locks of an open file, the table of processes, and the names of this boot and machine.
+//! What only macOS has, or has in another form: locks of an open file, the table of processes, and the
+//! names of this boot and machine. No crate wraps these that is built without Apple's own headers.
 //!
 //! The only unsafe code of the library on this system. It asks the system and decides nothing; an answer
 //! that is shorter than what was asked for is an error.
