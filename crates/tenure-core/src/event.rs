@@ -5,7 +5,7 @@ use crate::standing::StaleReason;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// Why a lock changed hands without a release by its holder.
+/// Why a lock was taken over without a release by its holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takeover {
     /// The claim no longer counted.

@@ -56,7 +56,7 @@ pub enum Layout {
 pub enum EventName {
     /// A lock was granted.
     LockAcquired,
-    /// A lock changed hands without a release by its holder.
+    /// A lock was taken over without a release by its holder.
     LockStolen,
     /// A lock was given back.
     LockReleased,

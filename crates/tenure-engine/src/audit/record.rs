@@ -36,7 +36,7 @@ pub struct Occasion<'a> {
     pub at_ms: u64,
 }
 
-/// Why a lock changed hands without a release by its holder.
+/// Why a lock was taken over without a release by its holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StealReason {
     /// It was stale, and force was used.

@@ -230,7 +230,7 @@ mod tests {
         assert_eq!(tokens(&log), [1, 2], "it is there all the same");
         assert!(
             !log.dir().join("audit.jsonl.1").exists(),
-            "and nothing was rotated under the other's hands"
+            "and nothing was rotated while the other kept the file"
         );
         drop(stopped);
         log.append(&record(3)).expect("the next event");
