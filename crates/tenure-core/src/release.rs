@@ -147,7 +147,7 @@ impl Entry {
                 };
             }
             Decision::Refuse(reason) => reason,
-            // A supervised run ends its own work first; its lock is not taken from under it.
+            // A supervised run ends its own work first; its lock is not taken while it works.
             Decision::AskToStop | Decision::Grant | Decision::Wait | Decision::Yours => {
                 Reason::Held
             }

@@ -14,7 +14,7 @@
 //!   another caller may take the lock, and not sooner than necessary. The rest of the lease is all the time
 //!   that the work has: its grace, at least half an interval, at most a quarter of the lease. So a third
 //!   renewal has failed by then, however short the lease is. Over a network an answer may be late. There
-//!   the rest is at least an interval and at least a second, at most half of the lease.
+//!   the rest is its grace, at least an interval and at least a second, at most half of the lease.
 //! - One more renewal is tried before the holder is told, unless one is still without its answer.
 //! - The third failure in a row is worth an event. Over a network, one missing answer may take all the
 //!   time. There the failure with which the holder is told is worth an event as well.
@@ -203,8 +203,8 @@ impl Schedule {
         self.note_failure(now_ms)
     }
 
-    /// Notes that the renewal under way has no answer, and no more time to wait for one. It may still
-    /// succeed.
+    /// Notes that the renewal under way has no answer, and that there is no more time to wait for one. It may
+    /// still succeed.
     pub fn unanswered(&mut self, now_ms: u64) -> Failed {
         self.note_failure(now_ms)
     }

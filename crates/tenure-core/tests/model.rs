@@ -662,7 +662,7 @@ const SEEDED: &[Seeded] = &[
         defect: Defect::KeepsThePredecessorsByte,
         scripts: &[RUN, RUN],
         crashes: 1,
-        invariant: "no waiter waits for nothing",
+        invariant: "every waiter has something to wait for",
     },
     // A waiter that gives up takes the holder's claim out.
     Seeded {
@@ -683,13 +683,13 @@ const SEEDED: &[Seeded] = &[
         defect: Defect::NoticesOnlyNewChanges,
         scripts: &[DETACHED, RUN],
         crashes: 0,
-        invariant: "no waiter waits for nothing",
+        invariant: "every waiter has something to wait for",
     },
     Seeded {
         defect: Defect::GivesUpWithItsLivenessLockHeld,
         scripts: &[RUN, GIVES_UP, RUN],
         crashes: 0,
-        invariant: "no waiter waits for nothing",
+        invariant: "every waiter has something to wait for",
     },
     Seeded {
         defect: Defect::LivenessLockIsNotInherited,
@@ -737,7 +737,7 @@ const SEEDED_IN_TERMS: &[Seeded] = &[
         defect: Defect::KeepsItsTurn,
         scripts: &[TWO, TWO, ENDLESS_TWO, TWO],
         crashes: 0,
-        invariant: "no waiter waits for nothing",
+        invariant: "every waiter has something to wait for",
     },
     Seeded {
         defect: Defect::CountsWhoWasDisplaced,
@@ -790,7 +790,7 @@ const SEEDED_IN_TERMS: &[Seeded] = &[
         defect: Defect::ReservesWithItsLivenessLockHeld,
         scripts: &[RUN, NEVER_COMES_BACK, RUN],
         crashes: 0,
-        invariant: "no waiter waits for nothing",
+        invariant: "every waiter has something to wait for",
     },
 ];
 
@@ -799,7 +799,7 @@ const SEEDED_WHERE_WAITERS_STOP: &[Seeded] = &[
         defect: Defect::WaitsForTheStopped,
         scripts: &[RUN, STOPS_FOR_EVER, RUN],
         crashes: 0,
-        invariant: "no waiter waits for nothing",
+        invariant: "every waiter has something to wait for",
     },
     Seeded {
         defect: Defect::TakesTheSlowForStopped,

@@ -252,7 +252,7 @@ fn found(path: &Path) -> Result<Option<(std::fs::File, Source)>, ConfigError> {
 fn is_absent(path: &Path, errno: Errno) -> bool {
     match errno {
         Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ISDIR | Errno::NXIO => true,
-        // What a file says that may not be read cannot be known, so it counts as there.
+        // It cannot be known what an unreadable file says, so the file counts as there.
         _ => !path.is_file(),
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! An intent is YAML in one of two forms, with its keys below `metadata` and `spec` or at the top.
 //! Only the keys that a lock needs are read; the rest is for the intent's executor. The lock is a template
-//! in which `${params.X}` stands for a parameter. The result is a name or an error: nothing is bent into a
-//! name.
+//! in which `${params.X}` stands for a parameter. The result is a name or an error: no text is changed to
+//! make it a name.
 //!
 //! An intent may leave out its name and its version, because its executor may know them. Only a text that
 //! has none of the keys is no intent. Otherwise half a file would count as an intent that needs no lock.

@@ -538,7 +538,7 @@ impl World {
                 self.is_truly_live(scenario, claim) && !self.lets_pass(scenario, claim)
             };
             if !asleep || Self::could_hold(&self.disk, own, script.mode, live) {
-                return Some("no waiter waits for nothing");
+                return Some("every waiter has something to wait for");
             }
         }
         for claim in &self.disk.claims {
