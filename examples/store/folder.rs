@@ -252,7 +252,7 @@ impl Store for FolderStore {
         guard.lock().map_err(self.failed("locking the guard"))?;
         let before = match (self.entry(&self.list(ask.name))?, ask.about) {
             (Some(entry), _) => entry,
-            (None, About::Newcomer { .. }) => self.floor()?,
+            (None, About::NewClaim { .. }) => self.floor()?,
             (None, _) => return Ok(Outcome::Absent),
         };
         let evidence = |claim: &Claim, _: Depth| self.evidence(ask.name, claim);

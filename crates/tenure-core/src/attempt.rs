@@ -1,10 +1,10 @@
-//! One acquisition from the first try to its end, as a machine: what happened goes in, what to
-//! do next comes out.
+//! One acquisition from the first try to its end, as a state machine. An [`Input`] says what happened; an
+//! [`Effect`] says what to do next.
 //!
-//! A driver (the engine of the `tenure` crate, or a test) carries out the effects against a store
-//! and reports back. The machine knows nothing of files, threads or signals. It decides the order
-//! in which things may happen, above all that a claim which gives up **leaves the list before the
-//! caller is told**, so that nobody waits behind somebody who has gone home.
+//! A driver (the engine, or a test) carries out the effects against a store and reports back. The machine
+//! knows nothing of files, threads or signals. It decides the order of the steps. Above all, a claim that
+//! gives up **leaves the list before its caller is told**, so that no waiter stands behind a caller that
+//! has gone.
 
 use crate::claims::{Entering, Predecessor, Refusal, TryGrant};
 use alloc::string::String;
@@ -15,7 +15,7 @@ use alloc::string::String;
 pub enum Effect {
     /// Enter the list; report [`Input::Entered`].
     Enter,
-    /// Sleep until the claim before ends, the time is up, or somebody interrupts; report
+    /// Sleep until the claim before ends, the time is up, or the caller interrupts; report
     /// [`Input::Woken`], [`Input::Expired`] or [`Input::Interrupted`].
     Sleep {
         /// The claim to sleep behind.
@@ -37,7 +37,7 @@ pub enum Effect {
 pub enum Input {
     /// The store answered to [`Effect::Enter`].
     Entered(Entering),
-    /// The sleep ended, for whatever reason worth a look.
+    /// The sleep ended for a reason that is worth a look.
     Woken,
     /// The time is up.
     Expired,
@@ -72,9 +72,9 @@ pub enum Outcome {
     TimedOut,
     /// The caller interrupted.
     Interrupted,
-    /// Somebody asked this claim to stop before it held anything.
+    /// Another caller asked this claim to stop before it held the lock.
     Superseded {
-        /// By whom.
+        /// The request id of that caller.
         by: String,
     },
     /// The place that the caller wanted back is not kept (any more).
@@ -95,7 +95,7 @@ impl Attempt {
         (Self::default(), Effect::Enter)
     }
 
-    /// The same for a caller who may come back: its place is kept when the time is up.
+    /// The same for a caller that may come back: its place is kept when the time is up.
     #[must_use]
     pub fn keeping_place(mut self) -> Self {
         self.keeps_place = true;
@@ -104,8 +104,8 @@ impl Attempt {
 
     /// What to do after `input`.
     ///
-    /// An input that does not fit the state (a wake-up that was overtaken by the end of the time,
-    /// say) leads to another look, never to a grant: only the store's own answer grants.
+    /// An input that does not fit the state, such as a wake-up overtaken by the end of the time, leads to
+    /// another look. It never leads to a grant: only the store's own answer grants.
     pub fn on(&mut self, input: Input) -> Effect {
         match input {
             Input::Entered(Entering::Granted { ticket, token }) => {
@@ -137,7 +137,7 @@ impl Attempt {
             }
             Input::Tried(TryGrant::Cancelled { by }) => self.give_up(Outcome::Superseded { by }),
             Input::Tried(TryGrant::Blocked(refusal)) => self.give_up(Outcome::Refused(refusal)),
-            // The list was begun anew under another file: the place is gone, so queue again.
+            // The list was begun anew under another file: the place is gone, so enter again.
             Input::Tried(TryGrant::Gone) => Effect::Enter,
             Input::Left => match self.giving_up.take() {
                 Some(outcome) => Effect::Finish(outcome),

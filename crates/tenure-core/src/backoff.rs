@@ -1,16 +1,15 @@
-//! How long to pause between attempts at something that others are attempting too: twice as long
-//! each time, up to a limit, and never for quite as long as anybody else.
+//! How long to pause between attempts at something that other processes attempt too. The pause doubles each
+//! time, up to a limit. A random part keeps two processes from pausing equally long.
 //!
-//! Randomness is an argument, and so is the first pause: nothing here sleeps or draws.
+//! The random number and the first pause are arguments: nothing here sleeps or draws.
 
 /// How often the pause doubles before it stays as it is: sixteen times the first one at most.
 const DOUBLINGS_MAX: u32 = 4;
 
-/// The pause after the failed attempt of this number (1 for the first), in milliseconds:
-/// `base_ms` times 1, 2, 4, 8, 16, 16 …, spread evenly over three to five quarters of that.
+/// The pause in milliseconds after the failed attempt of this number (1 for the first). It is `base_ms`
+/// times 1, 2, 4, 8, 16, 16 …, spread evenly over three to five quarters of that.
 ///
-/// `random` is any number that is as likely as any other; 0 gives the shortest pause, `u32::MAX`
-/// the longest.
+/// `random` is any number of an even distribution; 0 gives the shortest pause, `u32::MAX` the longest.
 ///
 /// # Examples
 /// ```

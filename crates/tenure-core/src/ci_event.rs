@@ -1,14 +1,14 @@
-//! Decides which concurrency group a run belongs to that an event of a CI service has started.
+//! Decides the concurrency group of a run that an event of a CI service has started.
 //!
 //! - an issue and its comments: `issue-N`
-//! - a pull request, its reviews and all comments on it: `pr-N`. A comment in the conversation of
-//!   a pull request arrives as `issue_comment`, for there every pull request is an issue as well;
-//!   it belongs to the pull request all the same, because that is what such a run works on.
+//! - a pull request, its reviews and all comments on it: `pr-N`. A comment in the conversation of a pull
+//!   request arrives as `issue_comment`, because the service treats every pull request as an issue as well.
+//!   It belongs to the pull request all the same, because such a run works on that.
 //! - a schedule: `schedule`
 //! - started by hand: `dispatch-RUNID`, which no other run shares
 //! - everything else: `other-RUNID`
 //!
-//! Where the facts come from is left to the caller, and so is what a group does.
+//! The caller finds the facts, and decides what a group does.
 
 use crate::name::{LockName, NameError};
 use alloc::format;
@@ -31,20 +31,20 @@ pub struct CiEvent<'a> {
 /// What an event is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
-    /// An issue, or what its comments say (which may be a pull request's).
+    /// An issue, or a comment on one (which may be a pull request).
     Issue,
     /// A pull request.
     PullRequest,
     /// The time.
     Schedule,
-    /// Somebody wanted a run.
+    /// A person or a program requested the run.
     Dispatch,
     /// Anything else.
     Other,
 }
 
 impl Subject {
-    /// Of an event of this name. A name that nobody knows is something else.
+    /// The subject of an event of this name; [`Subject::Other`] for an unknown name.
     pub fn of(event: &str) -> Self {
         match event {
             "issues" | "issue_comment" => Self::Issue,
@@ -74,7 +74,7 @@ impl Subject {
 /// - [`GroupNameError::NoEvent`] if the event has no name, or none that a service would give it.
 /// - [`GroupNameError::NoNumber`] and [`GroupNameError::NoRunId`] if the group is named after
 ///   something that is not known.
-/// - [`GroupNameError::Name`] if what comes out is no name of a lock.
+/// - [`GroupNameError::Name`] if the result is not a valid lock name.
 ///
 /// # Examples
 /// ```
@@ -124,7 +124,7 @@ pub enum GroupNameError {
     NoNumber,
     /// The group is named after a run whose id is not known.
     NoRunId,
-    /// The parts make no name of a lock.
+    /// The parts do not make a valid lock name.
     Name {
         /// The parts together.
         name: String,

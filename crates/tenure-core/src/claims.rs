@@ -1,14 +1,13 @@
 //! The ordered list of claims on one lock, and every change that may be made to it.
 //!
-//! An exclusive claim holds once no live claim stands before it. Each method here is one
-//! transition: it takes the list as it was read under the store's guard, says what happened, and
-//! leaves the list as it has to be written back in **one** conditional write. A process that dies
-//! before that write has changed nothing; one that dies after it leaves a whole list, in which
-//! its claim is recognised as dead by its evidence and swept by whoever comes next.
+//! An exclusive claim holds once no live claim stands before it. Each method here is one transition. It
+//! takes the list as the caller read it under the store's guard, and says what happened. It leaves the list
+//! to write back in **one** conditional write. A process that dies before that write has changed nothing. A
+//! process that dies after it leaves a whole list. Its claim is recognised as dead by its evidence, and the
+//! next caller sweeps it.
 //!
-//! Dead claims are swept only where they stand directly before somebody who asks. Whoever stands
-//! further in front is looked after by the claim behind it, so a change costs the same with two
-//! waiters and with a thousand.
+//! A caller sweeps dead claims only where they stand directly before its own. A claim further in front is
+//! left to the claim behind it, so a change costs the same with two waiters and with a thousand.
 
 use crate::decision::{Caller, Decision, Reason, decide};
 use crate::event::{Event, Takeover};
@@ -36,16 +35,16 @@ pub enum Kind {
     Kernel,
     /// By its record: an owner's process, or a ttl.
     Detached,
-    /// By a record that another program published, or that stands there without a place in our
-    /// list: all that is known of it is what it says.
+    /// By a record that another program published, or that stands at the lock's path without a claim in our
+    /// list. Only what the record says is known.
     Foreign,
-    /// By a record of a newer version of its format. Nobody here can tell what would make it
-    /// stale, so it counts as held.
+    /// By a record of a newer version of its format. This version cannot tell what would make it stale, so
+    /// it counts as held.
     Sealed,
 }
 
 impl Kind {
-    /// Whether the hold goes on without a process of ours that keeps it.
+    /// Whether the hold goes on without a process of tenure that keeps it.
     pub fn is_detached(self) -> bool {
         match self {
             Self::Kernel => false,
@@ -56,7 +55,7 @@ impl Kind {
 
 /// One place in the list.
 ///
-/// More may be said of a claim in any release, so another crate makes one by [`Claim::new`]:
+/// Any release may add a field, so another crate makes a claim by [`Claim::new`]:
 ///
 /// ```compile_fail,E0639
 /// # use tenure_core::{Claim, Holder, Kind, Lease, Stamp};
@@ -73,7 +72,7 @@ pub struct Claim {
     pub token: Option<u64>,
     /// How it lives.
     pub kind: Kind,
-    /// Who made it.
+    /// The caller that made it.
     pub holder: Holder,
     /// When it entered the list.
     pub entered: Stamp,
@@ -81,15 +80,15 @@ pub struct Claim {
     pub since: Option<Stamp>,
     /// Its ttl and last renewal.
     pub lease: Lease,
-    /// How much its caller insists. It counts for as long as the claim waits: what stands in
-    /// front may become stale meanwhile.
+    /// How much its caller insists. It counts for as long as the claim waits, because a claim in front may
+    /// become stale meanwhile.
     pub force: Force,
     /// How it holds.
     pub mode: Mode,
     /// How it waits.
     pub queueing: Queueing,
-    /// How long its work takes at most to end once it was asked to, in milliseconds; 0 where
-    /// nobody said.
+    /// How long its work takes at most to end after a request to stop, in milliseconds; 0 if its caller did
+    /// not say.
     pub grace_ms: u64,
     /// A pending request to stop.
     pub cancel: Option<Cancel>,
@@ -97,35 +96,35 @@ pub struct Claim {
     pub reservation: Option<Reservation>,
     /// What the work under this hold waits for, on some other lock.
     pub waiting_for: Option<WaitingFor>,
-    /// Since when it stands aside while its process is stopped: others were let past it.
+    /// Since when it stands aside: its process was stopped, and other claims were let past it.
     pub aside: Option<Stamp>,
 }
 
-/// A request to stop. It stands in the claim that it is aimed at, and goes with it.
+/// A request to stop. It is kept in the claim that is asked, and goes with that claim.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Cancel {
-    /// The request id of whoever asks.
+    /// The request id of the caller that asks.
     pub by: String,
-    /// When.
+    /// When it asked.
     pub at: Stamp,
-    /// On whose behalf, for the holder's message; empty where nobody said.
+    /// On whose behalf, for the message to the holder; empty if the caller did not say.
     pub actor: String,
-    /// What for, likewise.
+    /// What for; empty if the caller did not say.
     pub why: String,
 }
 
-/// Who asks a holder to stop, and what for.
+/// The caller that asks a holder to stop, and its reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StopRequest<'a> {
-    /// The request id of whoever asks.
+    /// The request id of that caller.
     pub by: &'a str,
-    /// On whose behalf; empty where nobody says.
+    /// On whose behalf; empty if the caller does not say.
     pub actor: &'a str,
-    /// What for, likewise.
+    /// What for; empty if the caller does not say.
     pub why: &'a str,
 }
 
-/// Somebody of whom only the request id is known.
+/// A caller of which only the request id is known.
 impl<'a> From<&'a str> for StopRequest<'a> {
     fn from(by: &'a str) -> Self {
         let (actor, why) = ("", "");
@@ -133,7 +132,7 @@ impl<'a> From<&'a str> for StopRequest<'a> {
     }
 }
 
-/// Somebody who wants the lock itself.
+/// A caller that wants the lock itself.
 impl<'a> From<&'a Holder> for StopRequest<'a> {
     fn from(holder: &'a Holder) -> Self {
         Self {
@@ -144,7 +143,7 @@ impl<'a> From<&'a Holder> for StopRequest<'a> {
     }
 }
 
-/// What is remembered of past holds.
+/// What a lock's list remembers of past holds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct History {
     /// How many holds have ended by release.
@@ -167,22 +166,22 @@ impl History {
         (self.holds > 0).then_some(self.mean_ms)
     }
 
-    /// How much longer a hold of this age lasts if it goes like those before, in milliseconds; `None`
-    /// without a past, and for a hold that has outlived what is usual.
+    /// How much longer a hold of this age lasts if it takes as long as the mean, in milliseconds. `None`
+    /// without a past, and for a hold that is as old as the mean or older.
     pub fn rest_ms(&self, age_ms: u64) -> Option<u64> {
         let rest = self.usual_ms()?.checked_sub(age_ms)?;
         (rest > 0).then_some(rest)
     }
 }
 
-/// Everything that is kept about one lock.
+/// Everything that a store keeps about one lock.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entry {
     /// The last number drawn, for tickets and tokens alike. It only rises.
     pub last: u64,
     /// Past holds.
     pub history: History,
-    /// When the last hold ended: from then on it is the turn of whoever is next.
+    /// When the last hold ended: from then on it is the turn of the next claim.
     pub ended: Option<Stamp>,
     /// The claims in order.
     pub claims: Vec<Claim>,
@@ -206,14 +205,14 @@ pub enum Patience {
     Default,
     /// Never.
     AtOnce,
-    /// It queues; for how long is the engine's affair.
+    /// It queues; the engine decides for how long.
     Queue,
 }
 
 /// A claim that wants to enter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
-    /// Who, and what for.
+    /// The caller, and what it wants the lock for.
     pub holder: Holder,
     /// How it will live.
     pub kind: Kind,
@@ -234,10 +233,10 @@ pub struct Terms {
     pub mode: Mode,
     /// How it waits.
     pub queueing: Queueing,
-    /// Whether whoever holds is asked to stop.
+    /// Whether the holders are asked to stop.
     pub cancel_in_progress: bool,
-    /// How long its own work takes at most to end once it was asked to, in milliseconds; 0 where
-    /// nobody says.
+    /// How long its own work takes at most to end after a request to stop, in milliseconds; 0 if the caller
+    /// does not say.
     pub grace_ms: u64,
     /// A place that was kept for it.
     pub kept: Option<Kept>,
@@ -253,19 +252,19 @@ pub enum Predecessor {
     },
     /// Only its record speaks: sleep on its process, its ttl and a change of the record.
     Record(Box<Claim>),
-    /// It waits itself, and its grant is as good as its end: sleep until it waits no longer.
+    /// It waits itself. Sleep until it waits no longer: its grant will do as well as its end.
     Turn {
         /// Its ticket.
         ticket: u64,
     },
     /// The end of any of these claims will do: sleep on their processes and a change of the list.
     AnyOf(Vec<Claim>),
-    /// Nobody holds, and the processes of those who are next are stopped: sleep behind this one, but
-    /// no longer than until they stand aside.
+    /// No claim holds, and the processes of the next claims are stopped. Sleep behind this one, but no
+    /// longer than until they stand aside.
     Stopped {
-        /// The nearest of them.
+        /// The nearest of those claims.
         behind: Box<Predecessor>,
-        /// After how long they stand aside, in milliseconds.
+        /// The time until they stand aside, in milliseconds.
         rest_ms: u64,
     },
 }
@@ -275,11 +274,11 @@ pub enum Predecessor {
 pub struct Refusal {
     /// The reason.
     pub reason: Reason,
-    /// What stands in the way.
+    /// What the blocker amounts to.
     pub standing: Standing,
-    /// The claim that does, where it could be read.
+    /// The claim that blocks, where it could be read.
     pub blocker: Option<Box<Claim>>,
-    /// Set where nobody holds, and the process of the claim that is next is stopped.
+    /// Set if no claim holds and the process of the next claim is stopped.
     pub standstill: Option<Standstill>,
 }
 
@@ -330,18 +329,18 @@ pub enum TryGrant {
         /// Its fencing token.
         token: u64,
     },
-    /// It was asked to stop before it held anything.
+    /// Another caller asked it to stop before it held the lock.
     Cancelled {
-        /// By whom.
+        /// The request id of that caller.
         by: String,
     },
-    /// A claim in front is stale, and this profile does not take it over unasked.
+    /// A claim in front is stale, and this profile does not take it over without force.
     Blocked(Refusal),
     /// The claim is not in the list.
     Gone,
 }
 
-/// Whether a claim that queues asks those who hold to stop.
+/// Whether a claim that queues asks the holders to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AsksHolders {
     No,
@@ -349,8 +348,8 @@ enum AsksHolders {
 }
 
 impl Entry {
-    /// Draws the next number: above every earlier one and, as long as the clock is sane, above
-    /// every number that was drawn on a record that got lost.
+    /// Draws the next number, above every earlier one. As long as the clock is sane, it is also above every
+    /// number that was drawn on a record that got lost.
     fn next_number(&mut self, now: &Now) -> u64 {
         let by_clock = if now.wall_us <= CLOCK_MAX {
             now.wall_us
@@ -406,8 +405,8 @@ impl Entry {
         Some(self.claims.remove(index))
     }
 
-    /// Asks the claim with this ticket to stop. False if there is none. Who was asked already
-    /// stays asked by whoever was first.
+    /// Asks the claim with this ticket to stop. False if there is no such claim. A claim that was asked
+    /// already keeps its first request.
     pub fn ask_to_stop<'a>(
         &mut self,
         ticket: u64,
@@ -429,13 +428,12 @@ impl Entry {
         true
     }
 
-    /// A new claim enters at the end of the list, or comes back to the place that was kept for it,
-    /// or is refused and the list stays as it was (apart from dead claims that were swept on the
-    /// way, and from requests to stop).
+    /// Enters a new claim at the end of the list, lets a caller come back to its kept place, or refuses. A
+    /// refusal leaves the list as it was, except for dead claims swept on the way and for requests to stop.
     ///
-    /// `evidence` is asked about one claim after the other; for an exclusive claim from the end, up
-    /// to the first live one, and where one is there, from the front, up to the first live one.
-    /// `events` receives what happened.
+    /// `evidence` is asked about one claim after the other. For an exclusive claim it is asked from the
+    /// end, up to the first live claim. If there is one, it is asked again from the front, up to the first
+    /// live one. `events` receives what happened.
     pub fn enter(
         &mut self,
         policy: &Policy,
@@ -447,9 +445,9 @@ impl Entry {
         self.enter_seeing(policy, request, now, evidence, |_| false, events)
     }
 
-    /// The same for a store that sees which processes are stopped. `is_stopped` is asked of waiting
-    /// claims only, and only where nobody holds who would be in the way: whether the process is
-    /// certainly stopped; one that cannot be seen is not.
+    /// The same for a store that sees which processes are stopped. `is_stopped` says whether a process is
+    /// certainly stopped; a process that cannot be seen is not. It is asked of waiting claims only, and
+    /// only if no holder blocks the request.
     pub fn enter_seeing(
         &mut self,
         policy: &Policy,
@@ -484,7 +482,7 @@ impl Entry {
             Blocker::Live(nearest, near) => (nearest, near),
         };
         let mut holder = self.first_live(&mut asking);
-        // Where one holds alone, it is of no interest who of those behind it is stopped.
+        // An exclusive request waits for a holder anyway, so no waiter is asked whether it is stopped.
         let is_held = matches!(holder.standing, Standing::Held(_)) && holder.granted;
         let holds_alone = is_held && mode == Mode::Exclusive;
         let before = if near.granted || holds_alone {
@@ -501,8 +499,8 @@ impl Entry {
         if matches!(holder.standing, Standing::Held(_)) {
             holder.standstill = near.standstill;
         } else {
-            // It ended between the two looks. What was seen first is what is decided on; the
-            // kernel tells a waiter of the end.
+            // The holder ended between the two looks. The decision rests on what the first look saw; the
+            // kernel wakes a waiter when a hold ends.
             holder = near;
         }
         let decided = |force| {
@@ -514,15 +512,15 @@ impl Entry {
                 Caller::Other,
             )
         };
-        // Force is aimed at a hold. Who only waits holds nothing that could be taken from it.
+        // Force is aimed at a hold. A waiter holds nothing that could be taken from it.
         let waits = decided(Force::No) == Decision::Wait;
         let decision = match decided(if holder.granted {
             request.force
         } else {
             Force::No
         }) {
-            // Another hold may be one that force cannot end, and whoever would not wait for that must
-            // not end any hold either.
+            // Force may be unable to end another hold. A caller that would not wait for that hold must not
+            // end any hold either.
             Decision::Override if !waits && !self.is_cleared_by(own, &request, &mut asking) => {
                 Decision::Refuse(Reason::Held)
             }
@@ -548,7 +546,7 @@ impl Entry {
                     }
                 }
             }
-            // The rest cannot come out for a live claim of somebody else; waiting is always safe.
+            // No other decision comes out for a live claim of another owner; waiting is always safe.
             Decision::Wait | Decision::Grant | Decision::TakeOver | Decision::Yours => {
                 let asks = if request.terms.cancel_in_progress {
                     AsksHolders::Yes
@@ -560,9 +558,9 @@ impl Entry {
         }
     }
 
-    /// Ends the holds that force may end, and says what is in the caller's way then. The hold that was
-    /// overridden goes to the caller who forces: those who wait keep their places, and find the caller
-    /// before them when they look.
+    /// Ends the holds that force may end, and says what still blocks the caller. The caller that forces
+    /// gets the hold that it overrode. Waiters keep their places, and find the caller before them when they
+    /// look.
     fn take_by_force<E: FnMut(&Claim) -> Evidence>(
         &mut self,
         own: Option<u64>,
@@ -584,8 +582,8 @@ impl Entry {
         Blocker::None
     }
 
-    /// Grants a request in whose way nobody is. Those who wait in a queue of one and are not there
-    /// to take their turn lose it to a newer one.
+    /// Grants a request that nothing blocks. A waiter in a queue of one that is not there to take its turn
+    /// loses its place to a newer claim.
     fn admit_at_once<E: FnMut(&Claim) -> Evidence>(
         &mut self,
         own: Option<u64>,
@@ -599,8 +597,7 @@ impl Entry {
         self.admit(own, request, None, asking)
     }
 
-    /// Queues a claim, as its terms say. It may hold at once if nobody but those who waited for a
-    /// place that it takes was in its way.
+    /// Queues a claim by its terms. It holds at once if nothing blocked it but waiters whose places it takes.
     fn line_up<E: FnMut(&Claim) -> Evidence>(
         &mut self,
         own: Option<u64>,
@@ -627,7 +624,7 @@ impl Entry {
             AsksHolders::No => {}
             AsksHolders::Yes => {
                 self.ask_holders(by, asking);
-                // Those to sleep behind are recognised by what their records say now.
+                // A store recognises the claims to sleep behind by what their records say now.
                 match self.blocker(own, mode, force, asking) {
                     Blocker::None => return self.admit(own, request, None, asking),
                     Blocker::Stale(refusal) => return Entering::Refused(refusal),
@@ -638,8 +635,8 @@ impl Entry {
         self.admit(own, request, Some(behind), asking)
     }
 
-    /// Whether force ends every hold that is in the way of a claim. Those who wait are in nobody's
-    /// way who overrides a hold.
+    /// Whether force ends every hold that blocks a claim. Waiters do not block a caller that overrides a
+    /// hold.
     fn is_cleared_by<E: FnMut(&Claim) -> Evidence>(
         &self,
         own: Option<u64>,
@@ -686,7 +683,7 @@ impl Entry {
         })
     }
 
-    /// A waiter has woken up and looks whether it holds.
+    /// A waiter that has woken up looks whether it holds.
     pub fn try_grant(
         &mut self,
         policy: &Policy,
@@ -698,8 +695,8 @@ impl Entry {
         self.try_grant_seeing(policy, ticket, now, evidence, |_| false, events)
     }
 
-    /// The same for a store that sees which processes are stopped, as [`Entry::enter_seeing`]. Whoever
-    /// looks is not stopped: if it stood aside, it does no longer.
+    /// The same for a store that sees which processes are stopped, as [`Entry::enter_seeing`]. A waiter
+    /// that looks is not stopped: if it stood aside, it no longer does.
     pub fn try_grant_seeing(
         &mut self,
         policy: &Policy,
@@ -761,7 +758,7 @@ impl Entry {
         }
     }
 
-    /// Sweeps every claim that the policy takes over unasked, and says which they were.
+    /// Sweeps every claim that the policy takes over without force, and returns them.
     pub fn sweep(
         &mut self,
         policy: &Policy,
@@ -793,8 +790,8 @@ impl Entry {
         swept
     }
 
-    /// What the lock as a whole amounts to: the first live claim that holds, else the first live
-    /// one in line, else a stale one, else free.
+    /// What the lock as a whole amounts to: the first live claim that holds, else the first live claim in
+    /// line, else a stale one, else free.
     pub fn standing(
         &self,
         policy: &Policy,
@@ -804,8 +801,8 @@ impl Entry {
         self.standing_seeing(policy, now, evidence, |_| false)
     }
 
-    /// The same for a store that sees which processes are stopped. A line in which all who wait are
-    /// stopped and stand aside is free.
+    /// The same for a store that sees which processes are stopped. A line in which all waiters are stopped
+    /// and stand aside is free.
     pub fn standing_seeing(
         &self,
         policy: &Policy,
@@ -822,7 +819,7 @@ impl Entry {
         })
     }
 
-    /// Whether nobody holds, and the process of the claim that is next is stopped.
+    /// Whether no claim holds and the process of the next claim is stopped.
     pub fn standstill_seeing(
         &self,
         policy: &Policy,
@@ -850,7 +847,7 @@ impl Entry {
             match asking.weigh(claim) {
                 Weight::Live(held) if claim.token.is_some() => return (held, Some(claim)),
                 Weight::Live(held) => {
-                    // It is passed by whoever comes, if all behind it are stopped as well.
+                    // The next caller passes it, if all claims behind it are stopped as well.
                     let still =
                         (asking.is_stopped)(claim).then(|| self.standstill_of(claim, asking.now));
                     let first = *first.get_or_insert((held, Some(claim)));
@@ -867,12 +864,11 @@ impl Entry {
         stale
     }
 
-    /// Whether a record that cannot be read, and was written `silent_ms` ago, may be replaced by
-    /// an empty list.
+    /// Whether an empty list may replace a record that cannot be read and was written `silent_ms` ago.
     ///
     /// # Errors
-    /// - [`Refusal`] if the policy wants force for that and `force` brings none, or if it wants
-    ///   the record to be older than the ttl and it is not.
+    /// - [`Refusal`] if the policy wants force and `force` brings none, or if it wants the record to be
+    ///   older than the ttl and the record is not.
     pub fn replace_unreadable(
         policy: &Policy,
         force: Force,
@@ -913,8 +909,8 @@ impl Entry {
             .map(|token| (own.ticket, token))
     }
 
-    /// Removes a claim in favour of somebody else. A dead waiter leaves without a word; a hold
-    /// that ends this way is an event.
+    /// Removes a claim in favour of another caller's. The removal of a dead waiter is no event; a hold that
+    /// ends this way is one.
     pub(crate) fn evict(
         &mut self,
         ticket: u64,
@@ -941,7 +937,7 @@ impl Entry {
         });
     }
 
-    /// Gives a request its place: a new one at the end, or its own again.
+    /// Gives a request its place: a new one at the end, or the place that was kept for it.
     fn admit<E: FnMut(&Claim) -> Evidence>(
         &mut self,
         own: Option<u64>,

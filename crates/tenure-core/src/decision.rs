@@ -1,31 +1,31 @@
-//! The only yes or no in the product: a standing and a request in, what may be done out.
+//! The only yes or no in the product: it takes a standing and a request, and says what may be done.
 //!
-//! The whole table (profile × standing × force × who asks) is printed by
+//! The whole table (profile × standing × force × caller) is printed by
 //! `tests/decision_table.rs` and kept as a reviewed snapshot.
 
 use crate::claims::{Force, Patience};
 use crate::policy::{ForceOnHeld, HeldUnforced, OwnAgain, Policy, StaleUnforced, UnreadableRule};
 use crate::standing::{Life, Standing};
 
-/// Who asks, as seen from the claim that stands in the way.
+/// The caller, as seen from the claim that blocks it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caller {
     /// Its owner, known by the request id.
     Owner,
-    /// Anybody else.
+    /// Any other caller.
     Other,
 }
 
 /// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// A live claim stands in the way.
+    /// A live claim blocks the request.
     Held,
-    /// A stale one does, and this profile wants force for that.
+    /// A stale claim blocks it, and this profile wants force for that.
     StaleNeedsForce,
     /// An override was asked for and lacks its second, explicit yes.
     NeedsConfirmation,
-    /// As many wait already as the caller's queue holds.
+    /// As many claims wait already as the caller's queue holds.
     QueueFull,
     /// The record cannot be read.
     Unreadable,
@@ -36,13 +36,13 @@ pub enum Reason {
 /// What may be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Decision {
-    /// Take it: nobody has it.
+    /// Take it: no claim has it.
     Grant,
     /// Take it over from a claim that no longer counts.
     TakeOver,
-    /// Take it over from a live claim, because force and the profile say so. Loud.
+    /// Take it over from a live claim, because force and the profile say so. This is never silent.
     Override,
-    /// Queue behind what is there.
+    /// Queue behind the claims that are there.
     Wait,
     /// Ask the live holder to stop, and queue.
     AskToStop,
@@ -75,7 +75,7 @@ pub fn decide(
                 Decision::Refuse(Reason::NeedsConfirmation)
             }
             (force, ForceOnHeld::AskToStop) => match (life, force) {
-                // Nobody is there to be asked, so only time can end an orphan.
+                // An orphan has no supervisor that could be asked, so only time can end it.
                 (Life::Orphaned, _) => held(policy, patience),
                 (Life::Supervised, _) => Decision::AskToStop,
                 (Life::Detached, Force::Confirmed) => Decision::Override,

@@ -5,7 +5,7 @@ use crate::standing::StaleReason;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// Why a lock passed on without its holder's release.
+/// Why a lock was taken over without a release by its holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takeover {
     /// The claim no longer counted.
@@ -16,7 +16,7 @@ pub enum Takeover {
     Active,
 }
 
-/// One thing that happened, as the store reports it to whoever asked for the change.
+/// One thing that happened, as the store reports it to the caller that asked for the change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event {
     /// A claim was granted.
@@ -48,7 +48,7 @@ pub enum Event {
     Released {
         /// How long it was held, in milliseconds.
         held_ms: u64,
-        /// Whether somebody else than the owner did it.
+        /// Whether a caller other than the owner did it.
         by_other: bool,
     },
 }

@@ -1,11 +1,11 @@
-//! Who holds or waits: the names by which a process is recognised again, and nothing judged.
+//! The holder or waiter: the names by which its process is recognised again. Nothing is judged here.
 
 use crate::RequestId;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// A process as a record names it. A number alone is reused sooner or later, so the start time
-/// goes with it; both mean something only on the host and boot that the claim names.
+/// A process as a record names it. A number alone is reused sooner or later, so the start time goes with
+/// it. Both mean something only on the host and boot that the claim names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Process {
     /// The process id in the recording PID namespace.
@@ -27,15 +27,15 @@ pub struct Host {
     pub pid_namespace: Option<u64>,
 }
 
-/// Everything a claim says about who made it and what for.
+/// Everything a claim says about its caller and its purpose.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
     /// The request id.
     pub request_id: RequestId,
-    /// The user (or agent) on whose behalf.
+    /// The user or agent on whose behalf the caller acts.
     pub actor: String,
-    /// The process whose life the claim follows: the supervisor of a `run`, the owner of an
-    /// `acquire`; `None` where nobody is to be watched and only the ttl counts.
+    /// The process whose life the claim follows: the supervisor of a `run`, the owner of an `acquire`.
+    /// `None` if no process is watched and only the ttl counts.
     pub process: Option<Process>,
     /// The command that a supervisor started, once it runs.
     pub command: Option<Process>,

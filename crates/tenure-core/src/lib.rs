@@ -1,17 +1,16 @@
-//! The pure core of tenure: who may hold a lock, decided from values alone.
+//! The pure core of tenure: it decides from values alone which claim may hold a lock.
 //!
-//! Nothing in this crate reads a clock, a file or the process table, starts a thread or
-//! allocates a descriptor. Time is an argument, evidence of life is an argument, and what a
-//! store has to write afterwards is a return value. That is why every interleaving of three
-//! contenders can be explored by a test (`tests/model.rs`), and why CI builds the crate for a
-//! target that has no standard library at all.
+//! Nothing in this crate reads a clock, a file or the process table, starts a thread or allocates a
+//! descriptor. Time is an argument, evidence of life is an argument, and what a store has to write
+//! afterwards is a return value. So a test can explore every interleaving of three contenders
+//! (`tests/model.rs`). CI builds the crate for a target that has no standard library at all.
 //!
 //! A lock is an **ordered list of claims** ([`Entry`]). An exclusive claim holds once no live
 //! claim stands before it. A position in the list is called a *ticket*; at the grant a claim
 //! draws its *fencing token* from the same rising counter.
 //!
-//! What it leaves to others: how the list is kept and guarded (the stores of the `tenure`
-//! crate), how evidence is gathered (its `process` module) and what people see (the binary).
+//! What it leaves to others: how the list is kept and guarded (the stores of `tenure-engine`), how evidence
+//! is gathered (its `process` module) and what people see (the binary).
 #![no_std]
 
 extern crate alloc;

@@ -1,8 +1,8 @@
-//! How many may hold a lock beside each other, and how a queue treats those who wait in it.
+//! How many claims may hold a lock beside each other, and how a queue treats those that wait in it.
 //!
-//! Who stands in whose way follows from the modes alone, for exclusive, shared and counted holds
-//! alike: a claim may hold as long as those in its way are fewer than it and each of them
-//! tolerates. What becomes of a claim that may not is `claims`' and `queue`'s business.
+//! The modes alone say which claims block each other, for exclusive, shared and counted holds alike. A
+//! claim may hold as long as the claims that could block it are fewer than its capacity and than the
+//! capacity of each of them. What becomes of a claim that may not hold is decided in `claims` and `queue`.
 
 use core::num::NonZeroU32;
 
@@ -14,12 +14,12 @@ pub enum Mode {
     Exclusive,
     /// Beside every other shared claim.
     Shared,
-    /// Beside others, all together no more than so many.
+    /// Beside others, at most so many together.
     Slots(NonZeroU32),
 }
 
 impl Mode {
-    /// How many claims may hold at once where this is one of them.
+    /// How many claims may hold at once if this is one of them.
     pub fn capacity(self) -> usize {
         match self {
             Self::Exclusive => 1,
@@ -29,19 +29,19 @@ impl Mode {
     }
 }
 
-/// How a queue treats whoever enters it.
+/// How a queue treats a claim that enters it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Queueing {
-    /// Everybody waits for a turn, without a limit.
+    /// Every claim waits for its turn, without a limit.
     #[default]
     Fifo,
-    /// One waits; whoever comes later takes its place.
+    /// One claim waits; a newer one takes its place.
     Single,
-    /// At most [`PENDING_MAX`] wait, and whoever comes later is refused.
+    /// At most [`PENDING_MAX`] claims wait; a further one is refused.
     Max,
 }
 
-/// How many wait at most in a queue that counts: as many as GitHub lets.
+/// How many claims wait at most in a queue that counts: GitHub has the same limit.
 pub const PENDING_MAX: usize = 100;
 
 impl Queueing {

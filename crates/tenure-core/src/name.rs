@@ -62,7 +62,7 @@ fn is_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-' | '@' | '+' | '=')
 }
 
-/// The request id of a hold: whoever shows it may renew and release.
+/// The request id of a hold: a caller that shows it may renew and release.
 ///
 /// `[A-Za-z0-9][A-Za-z0-9_.-]{0,127}`, the same in every profile.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -91,8 +91,8 @@ impl RequestId {
         Ok(Self(id))
     }
 
-    /// An id as another program's record has it, in whatever form: it is compared and shown, and
-    /// never made into a name of anything. Cut after 128 characters.
+    /// An id as another program's record has it, in whatever form. It is compared and shown, and never
+    /// becomes a part of a name. Cut after 128 characters.
     pub fn as_recorded(id: &str) -> Self {
         Self(id.chars().take(NAME_BYTES_MAX).collect())
     }

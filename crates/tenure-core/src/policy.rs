@@ -1,4 +1,4 @@
-//! The policy axes: each profile is one row of data, and nothing else about it decides.
+//! The policy axes: each profile is one row of data, and only that row decides.
 //!
 //! Five rows come with the product; a user's own profile is a sixth over the same axes. Reading
 //! a row aloud should give the sentence of its contract.
@@ -10,8 +10,8 @@ pub struct AgeRule {
     pub limit: AgeLimit,
     /// Whether reaching the limit is enough (`>=`), or it has to be passed (`>`).
     pub inclusive: bool,
-    /// Whether ages are compared in whole seconds, for a format that writes no fractions: its
-    /// instants are rounded down, and a holder that renews in time must not lose by that.
+    /// Whether ages are compared in whole seconds, for a format that writes no fractions. Its instants are
+    /// rounded down, and a holder that renews in time must not lose by that.
     pub whole_seconds: bool,
 }
 
@@ -46,7 +46,7 @@ pub enum UnreadableRule {
     Stale,
     /// It blocks; force may replace it.
     RefuseUnlessForced,
-    /// It blocks; force may replace it once nobody has written it for longer than the ttl.
+    /// It blocks; force may replace it once no process has written it for longer than the ttl.
     RefuseUntilTtl,
 }
 
@@ -55,7 +55,7 @@ pub enum UnreadableRule {
 pub enum StaleUnforced {
     /// Take it over and say so.
     TakeOver,
-    /// Leave it and report it, so that somebody decides.
+    /// Leave it and report it, so that a person decides.
     Refuse,
 }
 
@@ -68,12 +68,12 @@ pub enum HeldUnforced {
     Refuse,
 }
 
-/// What an owner is answered that asks again, under the request id of its live detached hold.
+/// The answer to an owner that asks again under the request id of its live detached hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OwnAgain {
-    /// That it has the lock.
+    /// It has the lock.
     Yours,
-    /// What everybody else is answered: the lock is held.
+    /// The answer that every other caller gets: the lock is held.
     Held,
 }
 
@@ -86,12 +86,12 @@ pub enum ForceOnHeld {
     Override,
     /// Override it after a second, explicit yes.
     OverrideConfirmed,
-    /// A supervised run is asked to stop and waited for; a detached hold is overridden after a
-    /// second, explicit yes.
+    /// A supervised run is asked to stop, and the caller waits for that. A detached hold is overridden
+    /// after a second, explicit yes.
     AskToStop,
 }
 
-/// What happens when somebody else than the owner releases.
+/// What happens when a caller other than the owner releases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReleaseByOther {
     /// It is refused and nothing changes.
@@ -128,11 +128,11 @@ pub struct Policy {
     pub stale_unforced: StaleUnforced,
     /// What a plain request does about a live one.
     pub held_unforced: HeldUnforced,
-    /// What the owner of a live one is answered.
+    /// The answer to the owner of a live one.
     pub own_again: OwnAgain,
     /// What force may do to a live one.
     pub force_on_held: ForceOnHeld,
-    /// Who may release.
+    /// What happens when a caller other than the owner releases.
     pub release_by_other: ReleaseByOther,
     /// What releasing nothing answers.
     pub absent_release: AbsentRelease,
@@ -147,8 +147,8 @@ const MINUTE_MS: u64 = 60 * SECOND_MS;
 const HOUR_MS: u64 = 60 * MINUTE_MS;
 
 impl Policy {
-    /// The default: kernel locks prove life, callers queue, nothing alive is ever overridden
-    /// behind its back.
+    /// The default: kernel locks prove life, callers queue, and a live run is asked to stop, never
+    /// overridden.
     pub const NATIVE: Self = Self {
         name: "native",
         asks_liveness_lock: true,
@@ -245,8 +245,8 @@ impl Policy {
         detached_ttl_ms: 15 * MINUTE_MS,
     };
 
-    /// Whether force changes anything about a lock that can be read: it ends a live hold, or it is what a
-    /// stale one wants.
+    /// Whether force changes anything about a lock that can be read: it ends a live hold, or takes over a
+    /// stale one.
     pub fn heeds_force(&self) -> bool {
         self.force_on_held != ForceOnHeld::Never || self.stale_unforced == StaleUnforced::Refuse
     }

@@ -1,12 +1,14 @@
-//! What becomes of a place in line: whose it is kept for, who gives it up to a newer claim, and
-//! which claims do not count while they stand there.
+//! What becomes of a place in line: for which caller it is kept, which claim gives it up to a newer one,
+//! and which claims do not count while they stand there.
 //!
-//! Three kinds of waiting claims stand in nobody's way. One whose caller is *away* is kept for a
-//! grace, so that a caller with bounded waits is not sent to the end of the line each time. One
-//! that was asked to stop has nothing to wait for any more, and leaves when it learns of it. One
-//! whose process is stopped was passed by those behind it when it did not take its turn.
+//! Three kinds of waiting claims block no other claim:
+//! - A claim whose caller is *away*. Its place is kept for a grace, so that a caller with bounded waits
+//!   does not go to the end of the line each time.
+//! - A claim that was asked to stop. It has nothing to wait for any more, and leaves when its caller learns
+//!   of it.
+//! - A claim whose process is stopped. Claims behind it passed it when it did not take its turn.
 //!
-//! Who may hold is decided in `claims`; who may be taken for dead, in `standing`.
+//! `claims` decides which claim may hold; `standing` decides which claim may be taken for dead.
 
 use crate::claims::{Claim, Entry, Request, StopRequest};
 use crate::event::Event;
@@ -19,10 +21,10 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// A place in line whose caller has gone, and may come back to it.
+/// A place in line that its caller has left and may come back to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reservation {
-    /// Since when.
+    /// When the caller left.
     pub since: Stamp,
     /// How long the place is kept, in milliseconds.
     pub grace_ms: u64,
@@ -38,16 +40,16 @@ impl Reservation {
 /// How long a waiter whose process is stopped keeps its turn, in milliseconds. Then it stands aside.
 pub const STOPPED_GRACE_MS: u64 = 10_000;
 
-/// A line in which nobody moves: nobody holds, and the process of the claim that is next is stopped.
+/// A line that does not move: no claim holds, and the process of the next claim is stopped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standstill {
     /// For how long it has been that claim's turn, in milliseconds.
     pub since_ms: u64,
-    /// After how long it stands aside; 0 if it does already.
+    /// The time until that claim stands aside, in milliseconds; 0 if it already does.
     pub rest_ms: u64,
 }
 
-/// By what a kept place is found again, for a claim of the mode that waited there.
+/// What identifies a kept place, for a claim of the mode that waited there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
     /// Its ticket. Where no place is kept under it, the request fails.
@@ -67,16 +69,16 @@ pub struct WaitingFor {
     pub ticket: u64,
 }
 
-/// What a claim is to whoever stands behind it.
+/// What a claim means to the claims behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Weight {
     /// It counts.
     Live(Standing),
-    /// It stands there and counts for nothing.
+    /// It is in the list, and blocks no claim.
     Aside,
     /// A waiter that is gone: it may be removed without a word.
     Gone(Standing),
-    /// A hold that no longer counts; what is done about it is to be decided.
+    /// A hold that no longer counts; `decide` says what is done about it.
     Left(Standing),
 }
 
@@ -86,19 +88,18 @@ impl Claim {
         self.token.is_some() || (self.reservation.is_none() && self.cancel.is_none())
     }
 
-    /// Whether others were let past it, because its process was stopped when it was its turn. It
-    /// stands aside for as long as that is so.
+    /// Whether other claims were let past it because its process was stopped when it was its turn. It
+    /// stands aside for as long as its process is stopped.
     pub fn was_passed(&self) -> bool {
         self.token.is_none() && self.aside.is_some()
     }
 
-    /// Whether it waits in vain: its caller has died, or its place has lapsed. Whoever comes next
-    /// removes it.
+    /// Whether it waits in vain: its caller has died, or its place has lapsed. The next caller removes it.
     pub fn is_gone(&self, policy: &Policy, evidence: Evidence, now: &Now) -> bool {
         matches!(self.weigh(policy, evidence, now), Weight::Gone(_))
     }
 
-    /// What it is to whoever stands behind it.
+    /// What it means to the claims behind it.
     pub(crate) fn weigh(&self, policy: &Policy, evidence: Evidence, now: &Now) -> Weight {
         if let (None, Some(reservation)) = (self.token, &self.reservation) {
             let boot = self.holder.host.boot_id.as_deref();
@@ -156,7 +157,7 @@ impl Entry {
         true
     }
 
-    /// Lets others past a waiting claim whose process is stopped. It keeps its place: it counts again
+    /// Lets other claims past a waiting claim whose process is stopped. It keeps its place. It counts again
     /// as soon as its process goes on, and at the latest when it looks itself.
     pub(crate) fn let_pass(&mut self, ticket: u64, now: &Now) {
         if let Some(claim) = self.claim_mut(ticket) {
@@ -166,8 +167,8 @@ impl Entry {
         }
     }
 
-    /// Writes down what the work under a hold waits for, or that it waits no longer. False if
-    /// nothing is held under this token.
+    /// Records what the work under a hold waits for, or that it waits no longer. False if no claim holds
+    /// under this token.
     pub fn note_waiting(&mut self, token: u64, waiting_for: Option<&WaitingFor>) -> bool {
         let mut granted = self.claims.iter_mut();
         match granted.find(|claim| claim.token == Some(token)) {
@@ -179,9 +180,9 @@ impl Entry {
         }
     }
 
-    /// Finds the place that was kept for a request. One that has lapsed is gone, and one that was
-    /// kept for a claim of another mode is another one's: whoever sleeps behind a place sleeps on
-    /// what its mode lets end the wait.
+    /// Finds the place that was kept for a request. A place that has lapsed is gone. A place that was kept
+    /// for a claim of another mode does not fit. Claims behind it sleep on what the mode of that claim lets
+    /// end the wait.
     pub(crate) fn kept_place(
         &self,
         policy: &Policy,
@@ -211,8 +212,8 @@ impl Entry {
         }
     }
 
-    /// The places that a claim takes which waits in a queue of one: those before it, or before the
-    /// end, whose claims give way to newer ones.
+    /// The places that a claim takes in a queue of one. They belong to claims which yield to newer ones,
+    /// before its own place or before the end of the list.
     fn yielding(&self, own: Option<u64>) -> Vec<u64> {
         let waiting = self.claims.iter().filter(|claim| claim.token.is_none());
         waiting
@@ -222,8 +223,8 @@ impl Entry {
             .collect()
     }
 
-    /// Asks every claim before `own` that yields to newer ones to give up its place to `by`. Those
-    /// who are away lose it at once.
+    /// Asks every claim before `own` that yields to newer ones to give up its place to `by`. A claim whose
+    /// caller is away loses its place at once.
     pub(crate) fn displace<E: FnMut(&Claim) -> Evidence>(
         &mut self,
         own: Option<u64>,
@@ -234,7 +235,7 @@ impl Entry {
             let Some(claim) = self.claim(ticket) else {
                 continue;
             };
-            // One that stands aside because its process is stopped would come back to its place.
+            // A claim that stands aside because its process is stopped would come back to its place.
             let counts = matches!(asking.weigh(claim), Weight::Live(_) | Weight::Aside);
             if counts && claim.is_in_line() {
                 let claim = Box::new(claim.clone());
@@ -245,8 +246,8 @@ impl Entry {
         self.forget_away(own, asking);
     }
 
-    /// Takes the places before `own` away that stand in nobody's way and yield to newer claims: of
-    /// those who are away at once, of those whose processes are stopped when they go on.
+    /// Takes away the idle places before `own` whose claims yield to newer ones. A claim whose caller is
+    /// away loses its place at once; a claim whose process is stopped loses it when that process goes on.
     pub(crate) fn take_idle_places<E: FnMut(&Claim) -> Evidence>(
         &mut self,
         own: Option<u64>,
@@ -266,7 +267,7 @@ impl Entry {
         self.forget_away(own, asking);
     }
 
-    /// Takes the places away that are kept before `own` for claims which yield to newer ones.
+    /// Takes away the places that are kept before `own` for claims which yield to newer ones.
     pub(crate) fn forget_away<E: FnMut(&Claim) -> Evidence>(
         &mut self,
         own: Option<u64>,
@@ -302,7 +303,7 @@ impl Entry {
             .count()
     }
 
-    /// Asks everybody who holds and is alive to stop.
+    /// Asks every live holder to stop.
     pub(crate) fn ask_holders<E: FnMut(&Claim) -> Evidence>(
         &mut self,
         by: StopRequest<'_>,
@@ -319,7 +320,8 @@ impl Entry {
         }
     }
 
-    /// Asks whoever holds and is alive to stop, for a caller who does not want the lock. Says whom.
+    /// Asks every live holder to stop, for a caller that does not want the lock. Returns the claims that
+    /// are asked.
     pub fn cancel<'a>(
         &mut self,
         policy: &Policy,
@@ -330,8 +332,9 @@ impl Entry {
         self.cancel_seeing(policy, by, now, evidence, |_| false)
     }
 
-    /// The same for a store that sees which processes are stopped. Where nobody holds and the claim
-    /// that is next is stopped, it is asked: it stands aside at once, and leaves when it goes on.
+    /// The same for a store that sees which processes are stopped. If no claim holds and the process of the
+    /// next claim is stopped, that claim is asked. It stands aside at once, and leaves when its process
+    /// goes on.
     pub fn cancel_seeing<'a>(
         &mut self,
         policy: &Policy,

@@ -1,4 +1,4 @@
-//! Releasing: who may, what happens to the list, and what is remembered of the hold.
+//! Releasing: which caller may, what happens to the list, and what is remembered of the hold.
 
 use crate::claims::{Claim, Entry, Force, Patience, Refusal};
 use crate::decision::{Caller, Decision, Reason, decide};
@@ -40,22 +40,22 @@ pub enum Released {
         claim: Box<Claim>,
         /// How long it was held.
         held_ms: u64,
-        /// Whether somebody else than the owner did it.
+        /// Whether a caller other than the owner did it.
         by_other: bool,
     },
-    /// Nobody holds it.
+    /// No claim holds it.
     Absent,
-    /// Somebody else holds it, and this profile refuses.
+    /// The caller is not the owner, and this profile refuses.
     NotOwner {
         /// The claim that stands.
         claim: Box<Claim>,
     },
-    /// Somebody else holds it, and this profile takes that as nothing to do.
+    /// The caller is not the owner, and under this profile there is nothing to do.
     Ignored {
         /// The claim that stands.
         claim: Box<Claim>,
     },
-    /// What stood there could not be read, and was removed as this profile wants it.
+    /// The record could not be read, and was removed as this profile wants it.
     Unreadable {
         /// Its bytes.
         record: Vec<u8>,
@@ -74,15 +74,15 @@ pub enum Forced {
         /// How long it was held.
         held_ms: u64,
     },
-    /// Nobody holds it, and the process of the claim that is next is stopped: from now on it stands
+    /// No claim holds it, and the process of the next claim is stopped. From now on that claim stands
     /// aside, and keeps its place.
     SetAside {
         /// That claim.
         claim: Box<Claim>,
     },
-    /// Nobody holds it.
+    /// No claim holds it.
     Absent,
-    /// This profile does not let force do that, or wants a second yes.
+    /// This profile does not let force end the hold, or wants a second yes.
     Refused(Refusal),
 }
 
@@ -103,7 +103,7 @@ impl Entry {
         }
     }
 
-    /// Ends the hold of whoever has the lock, for an operator with `force`.
+    /// Ends the first hold of the list, for an operator with `force`.
     pub fn force_release(
         &mut self,
         policy: &Policy,
@@ -147,7 +147,7 @@ impl Entry {
                 };
             }
             Decision::Refuse(reason) => reason,
-            // A supervised run ends its own work first; nobody takes the lock from under it.
+            // A supervised run ends its own work first; its lock is not taken while it works.
             Decision::AskToStop | Decision::Grant | Decision::Wait | Decision::Yours => {
                 Reason::Held
             }
@@ -160,7 +160,7 @@ impl Entry {
         })
     }
 
-    /// Releases whatever is held, for a caller who shows ownership or does not.
+    /// Releases a hold, for a caller that shows ownership or does not.
     ///
     /// `owns` says of a granted claim whether the caller can show ownership of it.
     pub fn release(
@@ -169,7 +169,8 @@ impl Entry {
         owns: impl Fn(&Claim) -> Ownership,
         now: &Now,
     ) -> Released {
-        // Among several holds, the caller's own is meant, and only without one somebody else's.
+        // Among several holds, the caller's own is released. Another owner's is meant only if there is no
+        // own one.
         let granted = || self.claims.iter().filter(|claim| claim.token.is_some());
         let own = granted().find(|claim| owns(claim) == Ownership::Shown);
         let Some(claim) = own.or_else(|| granted().next()).cloned() else {

@@ -10,7 +10,7 @@ pub enum Renewal {
     Renewed {
         /// Its fencing token.
         token: u64,
-        /// Somebody asked the holder to stop.
+        /// Another caller asked the holder to stop.
         cancel_requested: bool,
     },
     /// There is no such hold any more.

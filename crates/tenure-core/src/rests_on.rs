@@ -1,11 +1,11 @@
-//! What a change to the list rests on: what a store has to find as the change has read it.
+//! What a change to the list rests on: what a store must still find as the change read it.
 //!
-//! A store that keeps a lock around each change has nothing to compare. A store on servers reads, lets
-//! the core decide, and commits under conditions: the claims that the change alters stand as it has read
-//! them, and so does what is said here. If one of them does not, the change is decided anew.
+//! A store that keeps a lock around each change has nothing to compare. A store on servers reads, lets the
+//! core decide, and commits under conditions. The claims that the change alters must stand as it read them,
+//! and so must what this module names. If a condition fails, the change is decided anew.
 //!
-//! The model (`tests/model.rs`) lets contenders commit by these rules and by narrower ones. By these,
-//! every invariant holds; each narrower one that is seeded there gives two holders or loses a claim.
+//! The model (`tests/model.rs`) lets contenders commit by these rules and by narrower ones. By these, every
+//! invariant holds. Each narrower rule that is seeded there gives two holders or loses a claim.
 //!
 //! What it leaves to others: how a store compares.
 
@@ -16,15 +16,15 @@ use crate::mode::{Mode, Queueing};
 /// What a change rests on, beyond the claims that it alters. If any of that differs when the store
 /// commits, the change runs again.
 ///
-/// A claim that ended meanwhile makes no decision wrong: it only frees what was taken for held. So a
+/// A claim that ended meanwhile makes no decision wrong: it only frees what the change took for held. So a
 /// store need not notice that a claim has gone, unless the change alters it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestsOn {
     /// Nothing else.
     Nothing,
-    /// The claims up to the own one, for a claim that is in the list.
+    /// The claims up to its own, for a claim that is in the list.
     Before,
-    /// The whole list: that each of its claims is as it was, and that no other one has come.
+    /// The whole list: each of its claims is as it was, and no other claim has come.
     All,
 }
 
@@ -32,15 +32,17 @@ impl RestsOn {
     /// What entering rests on; `None` if there is nothing to write. `last` is the ticket of the last
     /// claim before the request entered.
     ///
-    /// A plain request that only queues rests on nothing: its ticket is given by the order of writing,
-    /// and a claim before it that ended meanwhile ends its first sleep at once. Every other one rests on
-    /// the whole list: a grant on each claim that would be in its way, a claim that takes the places of
-    /// others on all who wait, a refusal on each claim that it blames.
+    /// A plain request that only queues rests on nothing. The order of writing gives its ticket, and a
+    /// claim before it that ended meanwhile ends its first sleep at once. Every other outcome rests on the
+    /// whole list:
+    /// - A grant rests on each claim that could block it.
+    /// - A claim that takes the places of others rests on all waiters.
+    /// - A refusal rests on each claim that it blames.
     ///
-    /// That is more than the model needs for four kinds: a claim that queues detached, one that queues
-    /// after it asked holders to stop, one that queues at its kept place, and a refusal that asked holders
-    /// to stop. What each of them depends on it alters, or it sleeps until that changes. They are rare, and
-    /// keep the simpler rule.
+    /// The model needs less for four kinds: a claim that queues detached, one that queues after it asked
+    /// holders to stop, one that queues at its kept place, and a refusal that asked holders to stop. Each
+    /// of them alters what it depends on, or sleeps until that changes. They are rare, and keep the simpler
+    /// rule.
     pub fn entering(
         request: &Request,
         entering: &Entering,
@@ -64,26 +66,26 @@ impl RestsOn {
         }
     }
 
-    /// What it rests on that a waiting claim of this mode looked whether it holds; `None` if there is
-    /// nothing to write. `was_passed` is [`Claim::was_passed`] of the claim before it looked.
+    /// What the look of a waiting claim of this mode rests on; `None` if there is nothing to write.
+    /// `was_passed` is [`Claim::was_passed`] of the claim before it looked.
     ///
-    /// An exclusive claim rests on those before it, also after its caller was away. Claims behind it wait
-    /// for it, but for two kinds of holders that the look has to see:
-    /// - One that was granted while this claim's caller was away. Such a grant rested on this claim, so none
-    ///   is committed once the caller is back.
-    /// - One that overrode a hold. That hold stood when this look read the list, since nothing else is
+    /// An exclusive claim rests on the claims before it, also after its caller was away. Claims behind it
+    /// wait for it, except for two kinds of holders that the look has to see:
+    /// - A claim that was granted while this claim's caller was away. Such a grant rested on this claim, so
+    ///   none is committed once the caller is back.
+    /// - A claim that overrode a hold. That hold stood when this look read the list, since nothing else is
     ///   granted past an exclusive claim. So the look found it live and grants nothing, or it takes that
     ///   hold out itself and is overtaken.
     ///
-    /// Two kinds of claims rest on the whole list when they are granted, for a grant behind them need not
-    /// have counted them:
-    /// - One that was passed. Another claim may pass it once more, and writes nothing to it that second
+    /// Two kinds of claims rest on the whole list when they are granted, because a grant behind them need
+    /// not have counted them:
+    /// - A claim that was passed. Another claim may pass it once more, and writes nothing to it that second
     ///   time. The look of the process that goes on would not notice.
-    /// - One that holds beside others. A caller who overrides a hold goes before those who wait, and may
+    /// - A claim that holds beside others. A caller that overrides a hold goes before the waiters, and may
     ///   tolerate no other holder.
     ///
-    /// A look that grants nothing could rest on nothing: it takes out what is dead, or says that the claim
-    /// stands aside no longer.
+    /// A look that grants nothing could rest on nothing: it takes out dead claims, or says that the claim
+    /// no longer stands aside.
     pub fn looking(
         mode: Mode,
         was_passed: bool,
@@ -101,9 +103,9 @@ impl RestsOn {
         }
     }
 
-    /// What it rests on that dead claims were swept; `None` if there is nothing to write. `removes` says
-    /// that no claim is left, and that the lock goes with them: a claim that is made meanwhile must not
-    /// lose its lock.
+    /// What a sweep of dead claims rests on; `None` if there is nothing to write. `removes` says that no
+    /// claim is left, and that the lock goes with them: a claim that is made meanwhile must not lose its
+    /// lock.
     pub fn sweeping(swept: &[Claim], removes: bool) -> Option<Self> {
         if removes {
             Some(Self::All)
@@ -114,9 +116,9 @@ impl RestsOn {
 }
 
 impl Entering {
-    /// Whether a claim came to wait directly behind this one. Of a plain exclusive request that says that
-    /// it has nothing to do with the claims before that: it looks from the end of the list, and passed
-    /// over none.
+    /// Whether the request came to wait directly behind the claim `last`. A plain exclusive request then
+    /// has nothing to do with the claims before `last`: it looks from the end of the list, and passed over
+    /// none.
     pub fn queues_behind(&self, last: Option<u64>) -> bool {
         match self {
             Self::Queued {
@@ -133,7 +135,7 @@ impl Entering {
 }
 
 impl Request {
-    /// Whether it does nothing but take its place at the end of the list.
+    /// Whether the request does nothing but take its place at the end of the list.
     pub fn is_plain(&self) -> bool {
         let terms = &self.terms;
         self.kind == Kind::Kernel

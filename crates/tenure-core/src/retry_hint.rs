@@ -12,10 +12,10 @@ pub const RETRY_CEILING_MS: u64 = 300_000;
 /// Milliseconds after which a retry is likely to succeed; always within
 /// [`RETRY_FLOOR_MS`]..=[`RETRY_CEILING_MS`].
 ///
-/// The rest of the present hold is guessed as the mean of past holds less its age. A hold that
-/// has outlived the mean, or a lock without a past, is guessed to last a quarter of its age
-/// longer, at least a second. A detached hold cannot outlast its remaining ttl where nobody can
-/// watch its owner, or where the profile never asks for it. Each claim in the queue adds one mean hold (without a past: one second).
+/// The rest of the present hold is guessed as the mean of past holds less its age. A hold that has outlived
+/// the mean, or a lock without a past, is guessed to last a quarter of its age longer, at least a second. A
+/// detached hold cannot outlast its remaining ttl if its owner cannot be watched, or if the profile never
+/// asks for the owner. Each claim in the queue adds one mean hold (without a past: one second).
 pub fn retry_after_ms(entry: &Entry, policy: &Policy, now: &Now) -> u64 {
     let each = entry.history.usual_ms().unwrap_or(1_000);
     let in_line = entry.claims.iter().filter(|claim| claim.is_in_line());

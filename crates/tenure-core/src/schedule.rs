@@ -1,23 +1,23 @@
-//! The schedule of a hold: when it is renewed, when its holder has to be told that its lease runs out, and
-//! when others may have it.
+//! The schedule of a hold: when it is renewed, when its holder must be told that its lease runs out, and
+//! when others may have the lock.
 //!
-//! There is one rule for all who hold: the supervisor of a command, a caller that waits for its next lock,
-//! a guard of the library. Nothing here reads a clock or touches a lock. Every number is a time of the boot
-//! clock in milliseconds: a lease runs out by that clock, which goes on while the machine sleeps.
+//! All holders follow one rule: the supervisor of a command, a caller that waits for its next lock, a guard
+//! of the library. Nothing here reads a clock or touches a lock. Every number is a time of the boot clock
+//! in milliseconds. A lease runs out by that clock, which goes on while the machine sleeps.
 //!
 //! The rules:
 //! - Three renewals fit into the lease, and no two are further apart than 30 s. The lease is the shorter of
 //!   the ttl and the silence at which the lock counts as left behind.
-//! - A failed renewal is tried again at the next interval. Over a network it is tried again after a fifth of
-//!   it: what fails there once may well succeed a moment later.
-//! - Where a silent lease counts as left behind although its holder lives, the holder is told **before**
-//!   another caller may take the lock, and not sooner than necessary. What is left of the lease then is all
-//!   the time that the work has: its grace, at least half an interval, at most a quarter of the lease. So a
-//!   third renewal has failed by then, however short the lease is. Over a network an answer may be late:
-//!   there it is at least an interval and a second, at most half of the lease.
+//! - A failed renewal is tried again at the next interval. Over a network it is tried again after a fifth
+//!   of it: what fails there once may well succeed a moment later.
+//! - A silent lease may count as left behind although its holder lives. Then the holder is told **before**
+//!   another caller may take the lock, and not sooner than necessary. The rest of the lease is all the time
+//!   that the work has: its grace, at least half an interval, at most a quarter of the lease. So a third
+//!   renewal has failed by then, however short the lease is. Over a network an answer may be late. There
+//!   the rest is its grace, at least an interval and at least a second, at most half of the lease.
 //! - One more renewal is tried before the holder is told, unless one is still without its answer.
-//! - The third failure in a row is worth an event. Over a network, where one answer that does not come may
-//!   take all the time, the one with which the holder is told is worth it as well.
+//! - The third failure in a row is worth an event. Over a network, one missing answer may take all the
+//!   time. There the failure with which the holder is told is worth an event as well.
 //! - Being told is not the end: a later renewal that succeeds proves that no other caller took the lock.
 
 /// The longest interval.
@@ -37,7 +37,7 @@ const FAILURES_TOLD: u32 = 3;
 pub struct LeaseTerms {
     /// The time limit of the claim.
     pub ttl_ms: u64,
-    /// The silence after which others may take the lock although its holder lives; `None` where they never
+    /// The silence after which others may take the lock although its holder lives; `None` if they never
     /// may.
     pub lapse_ms: Option<u64>,
     /// How long the work needs to end once it is told to.
@@ -47,7 +47,7 @@ pub struct LeaseTerms {
 }
 
 impl LeaseTerms {
-    /// How much of the lease is kept for the work to end in. Records keep whole seconds, which is no reason
+    /// How much of the lease is kept for the work to end. Records keep whole seconds, but that is no reason
     /// to keep more: their ages are compared in whole seconds too.
     fn rest_ms(&self, lapse_ms: u64, interval_ms: u64) -> u64 {
         if self.network {
@@ -62,9 +62,9 @@ impl LeaseTerms {
 /// When [`Schedule::due`] has to be asked next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
-    /// No later than then.
+    /// At this time at the latest.
     pub at_ms: u64,
-    /// It may be so much earlier, for a caller that renews many holds together.
+    /// So much earlier is allowed, for a caller that renews many holds together.
     pub early_ms: u64,
 }
 
@@ -79,15 +79,15 @@ pub enum Due {
     Tell,
 }
 
-/// What a renewal that did not succeed amounts to.
+/// What a failed or unanswered renewal amounts to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failed {
     /// How many have failed in a row.
     pub consecutive: u32,
     /// It is worth an event, for the first time in this row.
     pub is_event: bool,
-    /// The holder cannot rely on the lock any longer, and was not told yet. Others may take it after so many
-    /// milliseconds more, and that is all the time that its work has.
+    /// Set if the holder cannot rely on the lock any longer, and was not told yet. Others may take the lock
+    /// after so many milliseconds, and that is all the time that its work has.
     pub runs_out_ms: Option<u64>,
 }
 
@@ -98,12 +98,12 @@ pub struct Schedule {
     retry_ms: u64,
     lapse_ms: Option<u64>,
     network: bool,
-    /// So long after the last sign of life the holder is told.
+    /// The holder is told so long after the last sign of life.
     tell_after_ms: Option<u64>,
     /// When the last renewal that succeeded was begun.
     sign_ms: u64,
     next_ms: u64,
-    /// When the renewal was begun that has no answer yet.
+    /// When the renewal was begun that is still without an answer.
     asked_ms: Option<u64>,
     failures: u32,
     had_event: bool,
@@ -113,16 +113,16 @@ pub struct Schedule {
 /// What the holder knows of its hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Knows {
-    /// It can rely on it.
+    /// It can rely on the lock.
     Held,
-    /// It was told that it cannot. A renewal may still succeed.
+    /// It was told that it cannot rely on the lock. A renewal may still succeed.
     Told,
-    /// It is gone.
+    /// The hold is gone.
     Gone,
 }
 
 impl Schedule {
-    /// For a claim whose last sign of life was at `sign_ms`: the grant is the first one.
+    /// A schedule for a claim whose last sign of life was at `sign_ms`. The grant counts as the first sign.
     pub fn new(terms: LeaseTerms, sign_ms: u64) -> Self {
         let interval_ms = interval_ms(terms.ttl_ms, terms.lapse_ms);
         let retry_ms = if terms.network {
@@ -178,15 +178,15 @@ impl Schedule {
         }
     }
 
-    /// A renewal is begun. It may be before one is due.
+    /// Notes that a renewal begins, which may be before one is due.
     pub fn begin(&mut self, now_ms: u64) {
         self.asked_ms = Some(now_ms);
     }
 
-    /// The renewal under way has succeeded. True if the holder had been told that it could not rely on the
-    /// lock any longer: it can again.
+    /// Notes that the renewal under way has succeeded. True if the holder had been told that it could not
+    /// rely on the lock: it can again.
     pub fn renewed(&mut self) -> bool {
-        // What counts is when it was begun: the store may have written it down that early.
+        // The beginning of the renewal counts: the store may have recorded it that early.
         if let Some(began_ms) = self.asked_ms.take() {
             self.sign_ms = self.sign_ms.max(began_ms);
         }
@@ -196,14 +196,15 @@ impl Schedule {
         core::mem::replace(&mut self.knows, Knows::Held) == Knows::Told
     }
 
-    /// The renewal under way has failed; nothing is known of the lock.
+    /// Notes that the renewal under way has failed; the state of the lock is not known.
     pub fn failed(&mut self, now_ms: u64) -> Failed {
         self.asked_ms = None;
         self.next_ms = now_ms.saturating_add(self.retry_ms);
         self.note_failure(now_ms)
     }
 
-    /// There is no answer to the renewal under way, and no more time to wait for it. It may still succeed.
+    /// Notes that the renewal under way has no answer, and that there is no more time to wait for one. It may
+    /// still succeed.
     pub fn unanswered(&mut self, now_ms: u64) -> Failed {
         self.note_failure(now_ms)
     }
@@ -213,12 +214,12 @@ impl Schedule {
         self.asked_ms.is_some()
     }
 
-    /// The answer to the renewal under way will not come: the thread that asked has ended.
+    /// Notes that the answer to the renewal under way will not come: the thread that asked has ended.
     pub fn forget_question(&mut self) {
         self.asked_ms = None;
     }
 
-    /// The hold is gone, and nothing is renewed any more.
+    /// Notes that the hold is gone, and that nothing is renewed any more.
     pub fn lost(&mut self) {
         self.knows = Knows::Gone;
     }
@@ -228,8 +229,8 @@ impl Schedule {
         self.knows == Knows::Held && !self.has_lapsed(now_ms)
     }
 
-    /// Whether others may have the lock by now, as far as its holder can know. For a holder that was stopped
-    /// and asks before anything else was looked at.
+    /// Whether others may have the lock by now, as far as its holder can know. A holder that was stopped
+    /// asks this before it looks at anything else.
     pub fn has_lapsed(&self, now_ms: u64) -> bool {
         self.knows == Knows::Gone || self.left_ms(now_ms) == Some(0)
     }
@@ -263,8 +264,8 @@ impl Schedule {
     }
 }
 
-/// How far apart two renewals are, for a claim with this ttl and this silence after which it counts as left
-/// behind.
+/// How far apart two renewals are, for a claim with this ttl that counts as left behind after a silence of
+/// `lapse_ms`.
 pub fn interval_ms(ttl_ms: u64, lapse_ms: Option<u64>) -> u64 {
     let lease_ms = lapse_ms.map_or(ttl_ms, |lapse| lapse.min(ttl_ms));
     (lease_ms / 3).clamp(INTERVAL_MIN_MS, INTERVAL_MAX_MS)

@@ -5,7 +5,7 @@
 //! record. The policy row says which of them is asked at all. Unknown is never dead unless the
 //! row says so in as many words.
 //!
-//! What to do about a standing is `decision`'s business.
+//! `decision` says what to do about a standing.
 
 use crate::claims::{Claim, Kind};
 use crate::policy::{AgeLimit, Policy, UnknownLife, UnreadableRule};
@@ -14,12 +14,12 @@ use crate::time::Now;
 /// The kernel lock that a claimant keeps for as long as it, or its command, lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LivenessLock {
-    /// Somebody keeps it.
+    /// A process keeps it.
     Held,
-    /// Nobody on this kernel keeps it.
+    /// No process on this kernel keeps it.
     Released,
-    /// It is a lease on servers, and that ran out. Its claimant has been silent for longer than its
-    /// ttl; it may be dead, stopped or cut off.
+    /// It is a lease on servers that ran out. Its claimant has been silent for longer than its ttl; it may
+    /// be dead, stopped or cut off.
     Lapsed,
     /// The store has no liveness locks, or the claim never had one.
     None,
@@ -93,15 +93,15 @@ pub enum Life {
 /// What a lock, or one claim on it, amounts to now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Standing {
-    /// Nobody has it.
+    /// No claim has it.
     Free,
-    /// Somebody alive has it.
+    /// A live claim has it.
     Held(Life),
-    /// Somebody had it, who no longer counts.
+    /// A claim that no longer counts has it.
     Stale(StaleReason),
     /// There is a record that cannot be understood.
     Unreadable,
-    /// It could not be found out. Never the same as free.
+    /// It could not be found out. This is never the same as free.
     Unknown,
 }
 
@@ -123,8 +123,8 @@ pub fn judge(policy: &Policy, claim: &Claim, evidence: &Evidence, now: &Now) -> 
         return Standing::Held(life);
     }
 
-    // A claim that still waits has its waiter's liveness lock, in every profile and whatever it will hold
-    // by later: once that is out, the waiter is gone and can never take its turn.
+    // A waiting claim has its waiter's liveness lock, in every profile and however it will hold later. Once
+    // that lock is released, the waiter is gone and can never take its turn.
     let waits = claim.token.is_none();
     let by_liveness_lock = evidence.liveness_lock != LivenessLock::None
         && (waits || (policy.asks_liveness_lock && claim.kind == Kind::Kernel));
@@ -132,8 +132,8 @@ pub fn judge(policy: &Policy, claim: &Claim, evidence: &Evidence, now: &Now) -> 
         if evidence.liveness_lock == LivenessLock::Held {
             return Standing::Held(life);
         }
-        // A lease that ran out proves silence and no more; only a process that is seen to be dead
-        // makes a death of it.
+        // A lease that ran out proves silence and no more. Only a process that is seen to be dead proves a
+        // death.
         let lapsed = evidence.liveness_lock == LivenessLock::Lapsed
             && !matches!(evidence.process, Liveness::Dead(_));
         let over = if lapsed {
@@ -144,8 +144,8 @@ pub fn judge(policy: &Policy, claim: &Claim, evidence: &Evidence, now: &Now) -> 
         if waits {
             return Standing::Stale(over);
         }
-        // Out proves that the supervisor is gone, for it never lets go before its claim leaves
-        // the list. Only a command that closed the inherited descriptor may still be at work.
+        // A released lock proves that the supervisor is gone, for a supervisor never lets go before its
+        // claim leaves the list. Only a command that closed the inherited descriptor may still be at work.
         return match evidence.command {
             Liveness::Alive if lapsed => Standing::Held(life),
             Liveness::Alive => Standing::Held(Life::Orphaned),
@@ -157,7 +157,7 @@ pub fn judge(policy: &Policy, claim: &Claim, evidence: &Evidence, now: &Now) -> 
         };
     }
 
-    // Waiting is no hold, so it does not age.
+    // A waiting claim is no hold, so it does not age.
     if let Some(rule) = policy.age.filter(|_| !waits) {
         let (age, limit) = match rule.limit {
             AgeLimit::SinceGrantMs(limit) => {
@@ -174,8 +174,8 @@ pub fn judge(policy: &Policy, claim: &Claim, evidence: &Evidence, now: &Now) -> 
         }
     }
 
-    // A profile that asks for the process of a run takes its liveness lock for a sign of life as well: it
-    // is held while a command runs whose supervisor died before it could name it.
+    // A profile that asks for the process of a run takes its liveness lock for a sign of life as well. That
+    // lock is held while a command runs whose supervisor died before it could name the command.
     if evidence.liveness_lock == LivenessLock::Held && policy.unknown_life != UnknownLife::NotAsked
     {
         return Standing::Held(life);
@@ -201,7 +201,7 @@ pub fn judge(policy: &Policy, claim: &Claim, evidence: &Evidence, now: &Now) -> 
     }
 }
 
-/// What an unreadable record is under this row.
+/// What an unreadable record amounts to under this row.
 pub fn unreadable(policy: &Policy) -> Standing {
     match policy.unreadable {
         UnreadableRule::Stale => Standing::Stale(StaleReason::Unreadable),

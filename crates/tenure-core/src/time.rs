@@ -1,12 +1,12 @@
-//! What the core knows of time: instants handed in by whoever asks.
+//! What the core knows of time: instants that the caller hands in.
 
 use alloc::string::String;
 
 /// The instant at which a question is asked, read once by the caller.
 ///
-/// Two clocks, because they answer different questions. The wall clock is what people read and
-/// what another machine can compare; it may be set back. The boot clock never steps and goes on
-/// while the machine sleeps, so every age on the same boot is taken from it.
+/// It has two clocks, because they answer different questions. People read the wall clock, and another
+/// machine can compare it; it may be set back. The boot clock never steps and goes on while the machine
+/// sleeps, so every age on the same boot is taken from it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Now {
     /// Microseconds since the Unix epoch, as the machine believes them to be.
@@ -18,7 +18,7 @@ pub struct Now {
 }
 
 impl Now {
-    /// The same instant as a record keeps it that was made on this boot.
+    /// The same instant, for a record that was made on this boot.
     pub fn stamp(&self) -> Stamp {
         Stamp {
             wall_ms: self.wall_us / 1_000,
@@ -26,8 +26,8 @@ impl Now {
         }
     }
 
-    /// The same instant in a record that was made on `recorded_boot`. From another boot only the
-    /// wall clock can be written down, for the boot clock would be read as that boot's own.
+    /// The same instant, for a record that was made on `recorded_boot`. On another boot only the wall clock
+    /// is written: a reader would take the boot clock for that other boot's own.
     pub fn stamp_for(&self, recorded_boot: Option<&str>) -> Stamp {
         let same = recorded_boot.is_some_and(|boot| boot == self.boot_id);
         Stamp {
@@ -58,9 +58,9 @@ impl Stamp {
 
     /// Milliseconds from this instant until `now`, never negative.
     ///
-    /// `recorded_boot` is the boot id under which the stamp was written. On the same boot the
-    /// boot clock decides and a stepped wall clock changes nothing; otherwise only the wall
-    /// clock can be compared, and an instant in the future counts as age 0.
+    /// `recorded_boot` is the boot id under which the stamp was written. On the same boot the boot clock
+    /// decides, and a stepped wall clock changes nothing. Otherwise only the wall clock can be compared,
+    /// and an instant in the future counts as age 0.
     pub fn age_ms(&self, recorded_boot: Option<&str>, now: &Now) -> u64 {
         match recorded_boot {
             Some(boot)

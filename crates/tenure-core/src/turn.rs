@@ -1,12 +1,12 @@
 //! Whose turn it is: what a claim has to wait for, and on what it sleeps meanwhile.
 //!
-//! An exclusive claim waits for the nearest live claim before it, so a change costs the same with
-//! two waiters and with a thousand. One that holds beside others counts those in its way.
+//! An exclusive claim waits for the nearest live claim before it, so a change costs the same with two
+//! waiters and with a thousand. A claim that holds beside others counts those that could block it.
 //!
-//! Waiters whose processes are stopped could hold the line up for ever. Once they have had their turn
-//! for a grace, whoever waits behind them goes past them, and they keep their places.
+//! Waiters whose processes are stopped could hold the line up for ever. Once they have had their turn for a
+//! grace, claims behind them go past them. The stopped waiters keep their places.
 //!
-//! What is done with the answer is `claims`' business.
+//! `claims` decides what is done with the answer.
 
 use crate::claims::{Claim, Entry, Force, Patience, Predecessor, Refusal};
 use crate::decision::{Caller, Decision, decide};
@@ -19,13 +19,13 @@ use crate::time::Now;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// What a question about the list is answered with.
+/// What a question about the list needs for its answer.
 pub(crate) struct Asking<'a, E> {
     pub(crate) policy: &'a Policy,
     pub(crate) now: &'a Now,
     pub(crate) evidence: &'a mut E,
     /// Whether the process of a waiting claim is certainly stopped. Asked only where that decides
-    /// something: when nobody holds who would be in the way.
+    /// something: when no holder blocks the claim in question.
     pub(crate) is_stopped: &'a mut dyn FnMut(&Claim) -> bool,
     pub(crate) events: &'a mut Vec<Event>,
 }
@@ -45,17 +45,17 @@ impl<E: FnMut(&Claim) -> Evidence> Asking<'_, E> {
     }
 }
 
-/// A live claim in somebody's way.
+/// A live claim that blocks another.
 pub(crate) struct Live {
     pub(crate) ticket: u64,
     pub(crate) granted: bool,
     pub(crate) standing: Standing,
     pub(crate) liveness_lock: LivenessLock,
-    /// Set where nothing but the grace of stopped waiters is in the way.
+    /// Set if only the grace of stopped waiters blocks the claim.
     pub(crate) standstill: Option<Standstill>,
 }
 
-/// One claim that stands in somebody's way.
+/// What a look at one claim found that may block another.
 enum Look {
     Nothing,
     Aside,
@@ -64,7 +64,7 @@ enum Look {
     Stale(Refusal),
 }
 
-/// What stands in somebody's way.
+/// What blocks a claim.
 pub(crate) enum Blocker {
     None,
     Live(Predecessor, Live),
@@ -72,8 +72,8 @@ pub(crate) enum Blocker {
 }
 
 impl Entry {
-    /// Finds what a claim of this mode has to wait for, and sweeps what is stale on the way there.
-    /// Stopped waiters whose grace is over are let stand aside; that is for whoever is granted then.
+    /// Finds what a claim of this mode has to wait for, and sweeps stale claims on the way there. Stopped
+    /// waiters whose grace is over are let stand aside, for the claim that is granted then.
     pub(crate) fn blocker<E: FnMut(&Claim) -> Evidence>(
         &mut self,
         own: Option<u64>,
@@ -89,7 +89,7 @@ impl Entry {
         }
     }
 
-    /// The same without a look at who is stopped.
+    /// The same without a look at which processes are stopped.
     pub(crate) fn before<E: FnMut(&Claim) -> Evidence>(
         &mut self,
         own: Option<u64>,
@@ -108,8 +108,8 @@ impl Entry {
 
     /// Sweeps what is stale directly before a claim and finds the nearest live claim there.
     ///
-    /// A dead waiter is passed over in every profile: it holds nothing that anybody would have
-    /// to decide about. `force` counts against stale holds only.
+    /// A dead waiter is passed over in every profile: it holds nothing that a person would have to decide
+    /// about. `force` counts against stale holds only.
     fn nearest_before<E: FnMut(&Claim) -> Evidence>(
         &mut self,
         own: Option<u64>,
@@ -132,8 +132,8 @@ impl Entry {
         Blocker::None
     }
 
-    /// The same among the claims behind: one may hold there that came later, while this one's
-    /// caller was away.
+    /// The same among the claims behind. One that came later may hold there: it was granted while this
+    /// claim's caller was away.
     fn granted_behind<E: FnMut(&Claim) -> Evidence>(
         &mut self,
         own: Option<u64>,
@@ -165,9 +165,10 @@ impl Entry {
 
     /// Counts the live claims before one that holds beside others, and the granted ones behind it.
     ///
-    /// It may hold as long as they are fewer than it and each of them tolerates. With `H` for those
-    /// who hold, all of `H` is counted, so `H` with this one in it has no more members than the
-    /// smallest capacity in it: what the modes promise holds for every grant.
+    /// The claim may hold as long as the counted claims are fewer than its capacity and than the capacity
+    /// of each of them. Let `H` be the claims that hold. All of `H` is counted, so `H` with this claim in
+    /// it has no more members than the smallest capacity in it. What the modes promise holds for every
+    /// grant.
     fn among<E: FnMut(&Claim) -> Evidence>(
         &mut self,
         own: Option<u64>,
@@ -216,7 +217,7 @@ impl Entry {
             let ticket = near.ticket;
             return Blocker::Live(Predecessor::Turn { ticket }, near);
         }
-        // The end of the only one is seen better than that of any one of several.
+        // The end of a single claim can be seen better than the end of any one of several.
         if let [_] = present.as_slice()
             && let Some((near, _)) = present.pop()
         {
@@ -232,16 +233,16 @@ impl Entry {
         }
     }
 
-    /// Goes past the waiters before a claim whose processes are stopped, if nothing else is in its
-    /// way and they have had their turn for a grace. Whoever forces grants no grace: a waiter does no
-    /// work that could be disturbed.
+    /// Goes past the waiters before a claim whose processes are stopped, if nothing else blocks it and they
+    /// have had their turn for a grace. A caller that forces grants no grace: a waiter does no work that
+    /// could be disturbed.
     ///
     /// # Crash safety
-    /// What lets a waiter be passed is that it is stopped *now*, and that it is not granted. It holds
-    /// only by a grant that it writes itself, under the guard that the caller has; once it goes on, it
-    /// reads the list first and finds whoever was granted meanwhile. So a waiter that goes on between
-    /// this look and the caller's write has lost nothing but its turn. The mark that it was passed
-    /// goes into the same write as the grant: without that write nothing has changed.
+    /// A waiter may be passed because it is stopped *now*, and because it is not granted. It holds only by
+    /// a grant that it writes itself, under the guard that the caller has. Once it goes on, it reads the
+    /// list first and finds every claim that was granted meanwhile. So a waiter that goes on between this
+    /// look and the caller's write has lost nothing but its turn. The mark that it was passed goes into the
+    /// same write as the grant: without that write nothing has changed.
     pub(crate) fn past_the_stopped<E: FnMut(&Claim) -> Evidence>(
         &mut self,
         own: Option<u64>,
@@ -253,7 +254,7 @@ impl Entry {
         let Some(stopped) = self.stopped_before(own, mode, asking) else {
             return Blocker::Live(behind, near);
         };
-        // A holder that died is nobody's to wait for; the turn of those behind it begins here.
+        // A holder that died blocks no claim; the turn of the claims behind it begins here.
         if let Some(refusal) = self.sweep_holds(own, force, asking) {
             return Blocker::Stale(refusal);
         }
@@ -275,8 +276,8 @@ impl Entry {
         Blocker::None
     }
 
-    /// Sweeps every hold that no longer counts. Answers with the one that may not be passed, if one is
-    /// there.
+    /// Sweeps every hold that no longer counts. Answers with a hold that may not be passed, if there is
+    /// one.
     pub(crate) fn sweep_holds<E: FnMut(&Claim) -> Evidence>(
         &mut self,
         own: Option<u64>,
@@ -299,8 +300,8 @@ impl Entry {
         None
     }
 
-    /// Whether those who hold keep a claim of this mode from holding beside them. Called after what is
-    /// stale was swept: whatever still stands there counts, so nothing is granted beside what was not
+    /// Whether the holders keep a claim of this mode from holding beside them. Called after the sweep of
+    /// stale holds. Every hold that still stands counts, so nothing is granted beside a hold that was not
     /// removed.
     pub(crate) fn is_held_against(&self, own: Option<u64>, mode: Mode) -> bool {
         let (mut capacity, mut count) = (mode.capacity(), 0);
@@ -311,8 +312,8 @@ impl Entry {
         count >= capacity
     }
 
-    /// The live waiters before a claim whose processes are stopped, if it could hold but for them: the
-    /// nearest first.
+    /// The live waiters before a claim whose processes are stopped, the nearest first, if the claim could
+    /// hold but for them.
     fn stopped_before<E: FnMut(&Claim) -> Evidence>(
         &self,
         own: Option<u64>,
@@ -334,7 +335,7 @@ impl Entry {
         let waiting = others().filter(|claim| claim.token.is_none());
         let before = waiting.filter(|claim| own.is_none_or(|own| claim.ticket < own));
         let mut stopped = Vec::new();
-        // From the nearest: in a long line of those who are well, one look is enough.
+        // From the nearest: in a long line of running waiters, one look is enough.
         for claim in before.rev() {
             if matches!(asking.weigh(claim), Weight::Live(_)) {
                 if (asking.is_stopped)(claim) {
@@ -347,7 +348,7 @@ impl Entry {
         (!stopped.is_empty()).then_some(stopped)
     }
 
-    /// How long this claim, which is the first in line, has had its turn, and still has it.
+    /// How long this claim, which is the first in line, has had its turn, and how long it keeps it.
     pub(crate) fn standstill_of(&self, front: &Claim, now: &Now) -> Standstill {
         let boot = front.holder.host.boot_id.as_deref();
         let waited_ms = front.entered.age_ms(boot, now);
@@ -362,17 +363,17 @@ impl Entry {
         }
     }
 
-    /// How long ago the last hold ended that anybody saw end.
+    /// How long ago the last hold ended whose end was recorded.
     fn ended_ms(&self, now: &Now) -> Option<u64> {
         let ended = self.ended?;
         let of_this_boot = ended.boot_ms <= now.boot_ms;
-        // The boot is not written down. A later reading of another boot's clock is never believed,
-        // or it could put a turn off for days; an earlier one is wrong by a grace at most.
+        // The record does not keep the boot of this instant. A later reading of another boot's clock is
+        // never believed, or it could put a turn off for days. An earlier one is wrong by a grace at most.
         let boot = of_this_boot.then_some(now.boot_id.as_str());
         Some(ended.age_ms(boot, now))
     }
 
-    /// The line at a standstill: nobody holds, and the process of the claim that is next is stopped.
+    /// The line at a standstill: no claim holds, and the process of the next claim is stopped.
     pub(crate) fn standstill<E: FnMut(&Claim) -> Evidence>(
         &self,
         asking: &mut Asking<'_, E>,
@@ -393,7 +394,7 @@ impl Entry {
         Some((self.standstill_of(next, now), next))
     }
 
-    /// Looks at one claim that stands in somebody's way, and removes it if it may be passed.
+    /// Looks at one claim that blocks another, and removes it if it may be passed.
     fn look_at<E: FnMut(&Claim) -> Evidence>(
         &mut self,
         index: usize,
@@ -437,8 +438,8 @@ impl Entry {
 
     /// What to sleep on behind a live claim.
     ///
-    /// A held liveness lock is worth it only where it is what keeps a hold alive; elsewhere a hold may end
-    /// while its liveness lock is held, and nobody would wake up.
+    /// A held liveness lock is worth it only where it keeps a hold alive. Elsewhere a hold may end while
+    /// its liveness lock is held, and no waiter would wake up.
     fn sleep_behind(&self, near: &Live, policy: &Policy) -> Predecessor {
         let ticket = near.ticket;
         match self.claim(ticket) {
@@ -451,8 +452,7 @@ impl Entry {
         }
     }
 
-    /// The first claim that counts, which is the one that force is aimed at: one that holds, if
-    /// any does.
+    /// The first claim that counts, at which force is aimed: a claim that holds, if there is one.
     pub(crate) fn first_live<E: FnMut(&Claim) -> Evidence>(
         &self,
         asking: &mut Asking<'_, E>,

@@ -253,7 +253,7 @@ fn what_no_profile_does() {
                     assert_eq!(
                         answer(Standing::Free),
                         Decision::Grant,
-                        "{way}: free is free for everybody"
+                        "{way}: free is free for every caller"
                     );
                     for life in [Life::Supervised, Life::Orphaned, Life::Detached] {
                         let held = answer(Standing::Held(life));
@@ -267,7 +267,7 @@ fn what_no_profile_does() {
                         );
                         assert!(
                             held != Decision::Wait || patience != Patience::AtOnce,
-                            "{way}: who never waits is never queued"
+                            "{way}: a caller that never waits is never queued"
                         );
                         assert!(
                             held != Decision::Override

@@ -234,7 +234,7 @@ fn asking_again_is_answered_for_the_own_detached_hold_and_no_other() {
     );
     let other = enter(&mut entry, &native, request("b", Kind::Detached), &now);
     assert!(matches!(other, Entering::Refused(_)), "{other:?}");
-    // Whoever waits under an id holds nothing by it.
+    // A caller that waits under an id holds nothing by it.
     enter(&mut entry, &native, queued("b", Kind::Detached), &now);
     let waits = enter(&mut entry, &native, request("b", Kind::Detached), &now);
     assert!(matches!(waits, Entering::Refused(_)), "{waits:?}");
@@ -243,7 +243,7 @@ fn asking_again_is_answered_for_the_own_detached_hold_and_no_other() {
     enter(&mut run, &native, request("a", Kind::Kernel), &now);
     let beside = enter(&mut run, &native, request("a", Kind::Detached), &now);
     assert!(matches!(beside, Entering::Refused(_)), "{beside:?}");
-    // A format in which nobody's again is anything else than held.
+    // A format in which the owner that asks again is answered only that the lock is held.
     let mut sprint = Entry::default();
     enter(
         &mut sprint,
@@ -407,7 +407,7 @@ fn a_sweep_takes_what_anybody_may_take_and_leaves_the_rest() {
     };
     let both = vec!["holds".to_owned(), "waits".to_owned()];
     assert_eq!(claims(&Policy::NATIVE), (both, vec![]));
-    // A sprint's dead hold is somebody's decision; who merely waited is gone.
+    // A person decides about a sprint's dead hold; a claim that only waited is gone.
     let (swept, left) = claims(&Policy::SPRINT);
     assert_eq!(
         (swept, left),
@@ -455,7 +455,7 @@ fn the_standing_names_the_first_that_is_left_behind_unless_somebody_lives() {
     );
 }
 
-// Who stands in whose way, and what is slept on.
+// Which claims block which, and what a waiter sleeps on.
 
 fn of_mode(id: &str, mode: Mode) -> Request {
     let terms = Terms {
@@ -543,7 +543,7 @@ fn behind_full_slots_one_sleeps_on_who_waits_and_the_first_of_them_on_all_who_ho
     assert_eq!(*sleeps_on(&next), Predecessor::Turn { ticket: first });
 }
 
-/// A liveness lock wakes nobody whose predecessor may end while it is held, or never had one.
+/// A liveness lock wakes no waiter whose predecessor may end while it is held, or never had one.
 #[test]
 fn a_held_liveness_lock_is_slept_on_and_keeps_the_hold() {
     let unseen = |_: &Claim| evidence(LivenessLock::None, Liveness::Alive, Liveness::NotRecorded);
@@ -601,7 +601,7 @@ fn a_refusal_and_force_are_about_who_holds_and_not_about_who_waits() {
     assert!(entry.claim(tickets[0]).is_none(), "its hold is overridden");
     assert!(
         matches!(entering, Entering::Granted { .. }),
-        "who forces gets what it has overridden: {entering:?}"
+        "a caller that forces gets what it has overridden: {entering:?}"
     );
     let waits = entry.claim(tickets[1]).expect("its place is kept");
     assert_eq!((waits.token, &waits.cancel), (None, &None));
@@ -627,7 +627,7 @@ fn force_that_would_not_wait_gets_the_hold_that_it_ends_also_where_others_wait()
         let looks = entry.try_grant(&Policy::NATIVE, own, &at(1), lives, &mut Vec::new());
         assert!(
             matches!(looks, TryGrant::Behind(_)),
-            "who waits finds the new holder before it: {looks:?}"
+            "a waiter finds the new holder before it: {looks:?}"
         );
         entry.leave(ticket, &at(2));
         let looks = entry.try_grant(&Policy::NATIVE, own, &at(2), lives, &mut Vec::new());
@@ -759,7 +759,7 @@ fn among_several_holds_a_release_means_the_caller_s_own() {
     };
     let (refused, left) = release(&Policy::NATIVE, "c");
     assert!(matches!(refused, Released::NotOwner { .. }), "{refused:?}");
-    assert_eq!(left, tickets[..2], "who waits owns no hold");
+    assert_eq!(left, tickets[..2], "a waiter owns no hold");
     let (ignored, left) = release(&Policy::SESSION, "x");
     assert!(matches!(ignored, Released::Ignored { .. }), "{ignored:?}");
     assert_eq!(left, tickets[..2]);
@@ -816,7 +816,7 @@ fn who_keeps_its_place_parks_when_its_time_is_up_and_leaves_when_interrupted() {
 
 // The hint to a refused caller.
 
-/// One hold of this kind, made at 0 for a process or for nobody, after so many earlier ones.
+/// One hold of this kind, made at 0, for a process or for none, after so many earlier ones.
 fn held_after(history: History, kind: Kind, process: Option<Process>) -> Entry {
     let mut entry = Entry {
         history,
@@ -896,7 +896,7 @@ fn a_hint_ends_with_the_ttl_where_nothing_else_ends_the_hold() {
     assert_eq!(
         hint(fleet, Kind::Detached, OWNER, 10_000),
         by_ttl,
-        "nobody asks for its owner"
+        "its owner is never asked for"
     );
     assert_eq!(
         hint(fleet, Kind::Detached, OWNER, 0),

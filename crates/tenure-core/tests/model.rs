@@ -375,8 +375,8 @@ fn fleet_remembers_the_force_of_who_waits() {
     holds(&scenario.policy(Policy::FLEET).clock(AN_HOUR));
 }
 
-// Those who hold beside each other. An endless holder shows that nobody relies on its end who does
-// not have to: whoever could hold beside it has to come to its turn.
+// Claims that hold beside each other. An endless holder shows that a waiter does not rely on its end
+// without need: each waiter that could hold beside it has to come to its turn.
 
 #[test]
 fn readers_hold_together_and_a_writer_alone() {
@@ -628,7 +628,7 @@ const SEEDED: &[Seeded] = &[
         defect: Defect::PutsOutBeforeLeavingAndWakesWithAStaleList,
         scripts: &[RUN; 3],
         crashes: 0,
-        invariant: "nobody alive is thrown out of the queue",
+        invariant: "no live waiter is thrown out of the queue",
     },
     // The one before may have given up while the one before that still holds.
     Seeded {
@@ -649,7 +649,7 @@ const SEEDED: &[Seeded] = &[
         defect: Defect::RenewsWithoutTheGuard,
         scripts: &[RENEWS, RUN],
         crashes: 0,
-        invariant: "nobody alive is thrown out of the queue",
+        invariant: "no live waiter is thrown out of the queue",
     },
     Seeded {
         defect: Defect::UnlocksBeforeCommit,
@@ -657,21 +657,21 @@ const SEEDED: &[Seeded] = &[
         crashes: 0,
         invariant: "tokens rise in the order of the grants",
     },
-    // A dead claim looks alive for as long as the one who should sweep it keeps its byte.
+    // A dead claim looks alive for as long as the waiter that should sweep it keeps its byte.
     Seeded {
         defect: Defect::KeepsThePredecessorsByte,
         scripts: &[RUN, RUN],
         crashes: 1,
-        invariant: "nobody waits behind nobody",
+        invariant: "every waiter has something to wait for",
     },
-    // One who gives up takes the holder's claim out.
+    // A waiter that gives up takes the holder's claim out.
     Seeded {
         defect: Defect::LeavesWithoutATicket,
         scripts: &[RUN, GIVES_UP],
         crashes: 0,
         invariant: "a holder's claim stays in the list",
     },
-    // An owner whose hold is over ends somebody else's.
+    // An owner whose hold is over ends another owner's.
     Seeded {
         defect: Defect::ReleasesWithoutOwnership,
         scripts: &[MORTAL, RUN],
@@ -683,13 +683,13 @@ const SEEDED: &[Seeded] = &[
         defect: Defect::NoticesOnlyNewChanges,
         scripts: &[DETACHED, RUN],
         crashes: 0,
-        invariant: "nobody waits behind nobody",
+        invariant: "every waiter has something to wait for",
     },
     Seeded {
         defect: Defect::GivesUpWithItsLivenessLockHeld,
         scripts: &[RUN, GIVES_UP, RUN],
         crashes: 0,
-        invariant: "nobody waits behind nobody",
+        invariant: "every waiter has something to wait for",
     },
     Seeded {
         defect: Defect::LivenessLockIsNotInherited,
@@ -719,37 +719,37 @@ const SEEDED: &[Seeded] = &[
         defect: Defect::ReportsWaitersAsDead,
         scripts: &[RUN; 3],
         crashes: 0,
-        invariant: "nobody alive is thrown out of the queue",
+        invariant: "no live waiter is thrown out of the queue",
     },
 ];
 
 const SEEDED_IN_TERMS: &[Seeded] = &[
-    // Whoever is woken looks first, sees the one before still waiting, and is sent to sleep on a
-    // byte that nobody has.
+    // A waiter that is woken looks first, sees the one before still waiting, and is sent to sleep on a byte
+    // that no process has.
     Seeded {
         defect: Defect::GivesItsTurnBeforeLooking,
         scripts: &[TWO; 4],
         crashes: 0,
-        invariant: "nobody is sent to sleep behind what has ended",
+        invariant: "no waiter is sent to sleep behind what has ended",
     },
     // The second one could hold beside the first, and sleeps until that ends.
     Seeded {
         defect: Defect::KeepsItsTurn,
         scripts: &[TWO, TWO, ENDLESS_TWO, TWO],
         crashes: 0,
-        invariant: "nobody waits behind nobody",
+        invariant: "every waiter has something to wait for",
     },
     Seeded {
         defect: Defect::CountsWhoWasDisplaced,
         scripts: &[RUN, SINGLE, SINGLE],
         crashes: 0,
-        invariant: "nobody is sent to sleep who could hold",
+        invariant: "no waiter is sent to sleep that could hold",
     },
     Seeded {
         defect: Defect::CountsWhoIsAway,
         scripts: &[RUN, NEVER_COMES_BACK, RUN],
         crashes: 0,
-        invariant: "nobody is sent to sleep behind what has ended",
+        invariant: "no waiter is sent to sleep behind what has ended",
     },
     // One was granted behind the place while its caller was away.
     Seeded {
@@ -778,19 +778,19 @@ const SEEDED_IN_TERMS: &[Seeded] = &[
         crashes: 0,
         invariant: "one waits in a queue of one",
     },
-    // It sleeps on, behind somebody who does not end, and its place is not its own any more.
+    // It sleeps on, behind a claim that does not end, and its place is not its own any more.
     Seeded {
         defect: Defect::SleepsThroughRequestsToStop,
         scripts: &[ENDLESS, SINGLE, SINGLE],
         crashes: 0,
-        invariant: "who was asked to stop leaves",
+        invariant: "a waiter that was asked to stop leaves",
     },
-    // Whoever sleeps behind the place is not told that nobody is there any more.
+    // A waiter that sleeps behind the place is not told that its caller has gone.
     Seeded {
         defect: Defect::ReservesWithItsLivenessLockHeld,
         scripts: &[RUN, NEVER_COMES_BACK, RUN],
         crashes: 0,
-        invariant: "nobody waits behind nobody",
+        invariant: "every waiter has something to wait for",
     },
 ];
 
@@ -799,19 +799,19 @@ const SEEDED_WHERE_WAITERS_STOP: &[Seeded] = &[
         defect: Defect::WaitsForTheStopped,
         scripts: &[RUN, STOPS_FOR_EVER, RUN],
         crashes: 0,
-        invariant: "nobody waits behind nobody",
+        invariant: "every waiter has something to wait for",
     },
     Seeded {
         defect: Defect::TakesTheSlowForStopped,
         scripts: &[RUN, RUN, RUN],
         crashes: 0,
-        invariant: "nobody is passed who is not stopped",
+        invariant: "no waiter is passed that is not stopped",
     },
     Seeded {
         defect: Defect::ForgetsWhoGoesOn,
         scripts: &[RUN, STOPS, TWICE],
         crashes: 0,
-        invariant: "nobody is passed who is not stopped",
+        invariant: "no waiter is passed that is not stopped",
     },
     // The one that goes on believes that its turn is still its own.
     Seeded {
@@ -825,7 +825,7 @@ const SEEDED_WHERE_WAITERS_STOP: &[Seeded] = &[
         defect: Defect::HoldsOnWaking,
         scripts: &[RUN, STOPS, RUN],
         crashes: 0,
-        invariant: "who came first goes first",
+        invariant: "the first to come is the first to hold",
     },
 ];
 
@@ -870,16 +870,16 @@ fn every_seeded_defect_is_found() {
     }
 }
 
-/// Whoever wakes up as the turn is let go has to wait for the guard, and so finds the grant.
+/// A waiter that wakes up as the turn is let go has to wait for the guard, and so finds the grant.
 #[test]
 fn a_turn_may_be_let_go_before_the_write_as_long_as_the_guard_is_kept() {
     let scenario = Scenario::native("turns let go early, a crash", &[ENDLESS_TWO, TWO, TWO]);
     holds(&scenario.crashes(1).defect(Defect::GivesItsTurnBeforeCommit));
 }
 
-/// Two orders that look dangerous and are not, as long as the guard is kept throughout: nobody
-/// judges a claim without the guard, and when a release releases its liveness lock the work is over.
-/// (The second would still be wrong in the audit: the next in line would report a takeover.)
+/// Two orders that look dangerous and are not, as long as the guard is kept throughout: no process judges a
+/// claim without the guard, and when a release releases its liveness lock the work is over. (The second
+/// would still be wrong in the audit: the next in line would report a takeover.)
 #[test]
 fn some_orders_are_only_a_matter_of_taste() {
     let scripts = [RUN, GIVES_UP, RUN];

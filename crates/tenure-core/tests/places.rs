@@ -1,5 +1,5 @@
-//! Places in line: how long they are kept, for whom, and how many there are; by a clock that is an
-//! argument, so nobody waits.
+//! Places in line: how long they are kept, for which caller, and how many there are. The clock is an
+//! argument, so no test waits.
 #![allow(missing_docs, clippy::expect_used, clippy::panic)]
 
 use tenure_core::{
@@ -114,7 +114,7 @@ fn a_place_is_kept_for_its_grace_and_not_a_moment_longer() {
             let entering = back(&mut entry, named(ticket), &at(after_ms));
             if in_time {
                 assert!(is_at(&entering, ticket), "{after_ms} ms: {entering:?}");
-                assert!(ticket < later, "in front of whoever came later");
+                assert!(ticket < later, "in front of the claim that came later");
                 continue;
             }
             match (kept_by, &entering) {
@@ -209,8 +209,8 @@ fn a_kept_place_in_a_queue_of_one_is_lost_to_a_newer_arrival() {
     assert_eq!(entering, Entering::NotKept);
 }
 
-/// "Up to 100 pending in arrival order, the rest refused at once": the dead and the absent are not
-/// counted, and who has a place keeps it.
+/// "Up to 100 pending in arrival order, the rest refused at once": the dead and the absent are not counted,
+/// and a caller that has a place keeps it.
 #[test]
 fn a_queue_of_max_counts_the_living_who_are_there() {
     let max = Terms {
@@ -299,7 +299,7 @@ fn who_comes_back_first_waits_for_nobody_that_only_waits_behind_it() {
     );
 }
 
-/// Whoever overrides a hold gets it, wherever others wait.
+/// A caller that overrides a hold gets it, wherever others wait.
 #[test]
 fn force_from_a_kept_place_gets_what_it_overrides() {
     let forced = |waits_before: bool, waits_behind: bool| {
@@ -330,7 +330,7 @@ fn force_from_a_kept_place_gets_what_it_overrides() {
         let granted = matches!(entering, Entering::Granted { .. });
         (granted, entry.claim(holder).is_some())
     };
-    assert_eq!(forced(false, false), (true, false), "nobody else waits");
+    assert_eq!(forced(false, false), (true, false), "no other claim waits");
     assert_eq!(forced(false, true), (true, false), "one waits behind it");
     assert_eq!(forced(true, false), (true, false), "one waits before it");
 }
@@ -372,7 +372,7 @@ fn a_hold_is_no_place_and_neither_is_a_claim_that_was_asked_to_stop() {
     assert!(!entry.reserve(waits, Some(OWNER), GRACE_MS, &at(0)));
     assert!(
         !entry.reserve(waits + 1, Some(OWNER), GRACE_MS, &at(0)),
-        "nobody"
+        "no such claim"
     );
     let away: Vec<u64> = (entry.claims.iter())
         .filter(|claim| claim.reservation.is_some())
@@ -468,7 +468,7 @@ fn the_newest_of_a_queue_of_one_takes_a_kept_place_though_it_need_not_wait_itsel
         entry.claims.iter().all(|claim| claim.reservation.is_none())
     };
     assert!(lost_to(Queueing::Single));
-    assert!(!lost_to(Queueing::Fifo), "it takes nobody's place");
+    assert!(!lost_to(Queueing::Fifo), "it takes no place");
 }
 
 /// A holder, and behind it so many waiters.
@@ -489,7 +489,7 @@ fn look(entry: &mut Entry, own: u64, now: &Now, stopped: &[u64]) -> TryGrant {
     entry.try_grant_seeing(policy, own, now, alive, is_stopped, events)
 }
 
-/// How long a waiter is told to leave the turn to those who are stopped.
+/// How long a waiter is told to leave the turn to stopped waiters.
 fn rest_of(grant: &TryGrant) -> Option<u64> {
     match grant {
         TryGrant::Behind(tenure_core::Predecessor::Stopped { rest_ms, .. }) => Some(*rest_ms),
@@ -503,7 +503,7 @@ fn a_stopped_waiter_keeps_its_turn_for_a_grace_that_begins_with_the_end_of_the_h
     let stopped = [waiting[0]];
     let while_held = look(&mut entry, waiting[1], &at(50_000), &stopped);
     assert!(matches!(while_held, TryGrant::Behind(_)), "{while_held:?}");
-    assert_eq!(rest_of(&while_held), None, "somebody holds");
+    assert_eq!(rest_of(&while_held), None, "a claim holds");
     entry.leave(holder, &at(60_000));
     for (now_ms, rest_ms) in [(60_000, 10_000), (61_000, 9_000), (69_999, 1)] {
         let early = look(&mut entry, waiting[1], &at(now_ms), &stopped);
@@ -584,7 +584,7 @@ fn a_newcomer_that_never_waits_gets_the_lock_once_the_stopped_stand_aside() {
     }
 }
 
-/// Nobody released: whoever finds the holder dead begins the grace of those who are next.
+/// No holder released: the caller that finds the holder dead begins the grace of the next claims.
 #[test]
 fn the_grace_behind_a_holder_that_died_begins_when_that_is_found() {
     let (mut entry, holder, waiting) = line_of(2);

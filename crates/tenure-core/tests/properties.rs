@@ -222,7 +222,7 @@ struct Drawn {
     token: Option<u64>,
 }
 
-/// The ticket in this place, or one that nobody has.
+/// The ticket in this place, or one that no claim has.
 fn ticket_at(entry: &Entry, place: u8) -> u64 {
     let claim = entry.claims.get(usize::from(place));
     claim.map_or(u64::MAX, |claim| claim.ticket)
@@ -258,7 +258,7 @@ fn apply(entry: &mut Entry, policy: &Policy, step: &Step) -> Drawn {
                 ..request(who, kind, force, patience)
             };
             let last = entry.last;
-            // Who comes back to its place has its old ticket.
+            // A caller that comes back to its place has its old ticket.
             let is_new = |ticket: u64| (ticket > last).then_some(ticket);
             match entry.enter(policy, request, now, seen, &mut events) {
                 Entering::Granted { ticket, token } => {
@@ -392,8 +392,8 @@ fn queue() -> impl Strategy<Value = Entry> {
     })
 }
 
-/// The same with claims of any terms, some of whose callers are away, and some of which were asked
-/// to stop. Those who hold may be too many; nobody here looks at that.
+/// The same with claims of any terms, some of whose callers are away, and some of which were asked to stop.
+/// There may be too many holders; no user of these lists looks at that.
 fn entry_of_terms() -> impl Strategy<Value = Entry> {
     let claim = (
         terms(),
@@ -421,7 +421,7 @@ fn entry_of_terms() -> impl Strategy<Value = Entry> {
     })
 }
 
-/// Whether a list could have come about: those who hold tolerate each other.
+/// Whether a list could have come about: its holders tolerate each other.
 fn tolerate_each_other(entry: &Entry) -> bool {
     let least = entry.granted().map(|claim| claim.mode.capacity()).min();
     least.is_none_or(|least| entry.granted().count() <= least)
@@ -438,7 +438,7 @@ fn seen_by_place<'a>(
 proptest! {
     #![proptest_config(config())]
 
-    /// Whatever anybody sees of the others, and whoever comes back, is overridden or displaced.
+    /// This holds whatever evidence there is, and whichever claims come back, are overridden or displaced.
     #[test]
     fn those_who_hold_tolerate_each_other(policy in policy(), steps in steps()) {
         let mut entry = Entry::default();
@@ -448,8 +448,8 @@ proptest! {
         }
     }
 
-    /// To keep a place is to stand aside: nobody else's claim changes, whoever could hold still
-    /// can, and a hold, or a claim that was asked to stop, is no place.
+    /// To keep a place is to stand aside: no other claim changes, every claim that could hold still can,
+    /// and a hold, or a claim that was asked to stop, is no place.
     #[test]
     fn a_kept_place_is_in_nobodys_way(
         entry in entry_of_terms(),
@@ -481,8 +481,8 @@ proptest! {
         prop_assert_eq!((entry.last, entry.history), (reserved.last, reserved.history));
     }
 
-    /// Whoever comes in takes nothing from anybody alive but the place of one who waits and yields,
-    /// and asks nobody else to stop but those who hold, if it says so.
+    /// A caller that enters takes nothing from a live claim but the place of a waiter that yields. It asks
+    /// only holders to stop, and only if it says so.
     #[test]
     fn who_enters_touches_nobody_but_those_who_yield(
         before in entry_of_terms(),
@@ -540,7 +540,7 @@ proptest! {
         }
     }
 
-    /// Asking to stop reaches all who hold and are alive, and changes nothing else.
+    /// Asking to stop reaches all live holders, and changes nothing else.
     #[test]
     fn asking_to_stop_changes_holders_alone(
         policy in policy(),
@@ -576,7 +576,7 @@ proptest! {
         prop_assert_eq!(noted, entry.granted().any(|claim| claim.token == Some(token)));
     }
 
-    /// As below, among several who hold: force that cannot end all of them ends none for nothing.
+    /// As below, among several holders: force that cannot end all of them ends none for nothing.
     #[test]
     fn who_never_waits_is_never_queued_among_several(
         policy in policy(),
@@ -633,8 +633,8 @@ proptest! {
         }
     }
 
-    /// A grant reckons with all who stand in line before it and all who hold: an exclusive one
-    /// leaves nobody there, the others no more than each of them tolerates.
+    /// A grant reckons with all waiters before it and all holders: an exclusive one leaves none of them
+    /// there, the others no more than each of them tolerates.
     #[test]
     fn a_grant_leaves_nobody_in_front_who_would_mind(policy in policy(), steps in steps()) {
         let mut entry = Entry::default();
@@ -642,7 +642,7 @@ proptest! {
             let drawn = apply(&mut entry, &policy, step);
             let granted = drawn.token.and_then(|t| entry.granted().find(|c| c.token == Some(t)));
             if let Some(granted) = granted {
-                // Whoever overrides a hold gets it, whoever waits.
+                // A caller that overrides a hold gets it, whichever claims wait.
                 let overrides = matches!(
                     step.operation,
                     Operation::Enter { force: Force::Asked | Force::Confirmed, .. }
@@ -689,7 +689,7 @@ proptest! {
             }
             let before = entry.clone();
             apply(&mut entry, &Policy::NATIVE, &step);
-            // A place that is kept is no claim of somebody who is there.
+            // The caller of a kept place is not there.
             for claim in before.claims.iter().filter(|claim| claim.reservation.is_none()) {
                 let by_its_owner = match step.operation {
                     Operation::Leave(place) => ticket_at(&before, place) == claim.ticket,
@@ -725,7 +725,7 @@ proptest! {
         }
     }
 
-    /// Who never waits gets the lock or a refusal, and a refusal breaks no live hold.
+    /// A caller that never waits gets the lock or a refusal, and a refusal breaks no live hold.
     #[test]
     fn who_never_waits_is_never_queued(
         policy in policy(),
@@ -820,7 +820,7 @@ proptest! {
         }
     }
 
-    /// An owner's release finds the owner's hold, whoever else's stands beside it.
+    /// An owner's release finds the owner's hold, whichever other holds stand beside it.
     #[test]
     fn an_owner_can_always_release(policy in policy(), entry in entry(), now in now(), who in 0_u8..4) {
         let owner = request_id(who);
@@ -1019,7 +1019,7 @@ proptest! {
     }
 }
 
-/// Some claims, told in one line each: who enters how, and what is seen of everybody.
+/// Some claims, told in one line each: which caller enters how, and what evidence there is of each.
 struct Story {
     entry: Entry,
     now: Now,
@@ -1178,7 +1178,7 @@ fn the_newest_takes_a_kept_place_also_when_it_need_not_wait() {
     assert_eq!(story.entry.claim(away), None, "a newer one came");
     assert!(
         story.entry.claim(patient).is_some(),
-        "it gives way to nobody"
+        "it gives way to no other"
     );
     assert!(
         story
@@ -1201,7 +1201,7 @@ fn who_comes_back_displaces_nobody_that_came_later() {
     assert!(!story.entry.is_cancelled(later), "it is the newer one");
     let newest = story.queued(4, SINGLE);
     let asked = [away, later, newest].map(|ticket| story.entry.is_cancelled(ticket));
-    assert_eq!(asked, [true, true, false], "until somebody newer comes");
+    assert_eq!(asked, [true, true, false], "until a newer one comes");
 }
 
 #[test]
@@ -1303,7 +1303,7 @@ fn an_attempt_leaves_before_it_tells() {
     assert_eq!(
         still,
         Effect::Sleep { behind: behind() },
-        "still behind somebody"
+        "still behind a claim"
     );
     assert_eq!(
         attempt.on(Input::Tried(TryGrant::Granted { token: 5 })),

@@ -3,11 +3,11 @@
 //! [`Record`] is one event and knows its line; [`AuditLog`] says where lines go and appends them;
 //! [`Events`] reads a log back, oldest first; [`Follower`] goes on from there.
 //!
-//! An audit never stops a lock from being given back: whoever writes gets an error to warn about,
-//! and after a bounded time at the latest.
+//! An audit never stops a caller from giving a lock back. A writer that fails gets an error to warn about,
+//! after a bounded time at the latest.
 //!
-//! When an event is worth a line, and what becomes of an error, is decided by whoever acts on a
-//! lock. Old files are not removed here, apart from what [`Layout::OneFile`] rotates out.
+//! The code that acts on a lock decides when an event is worth a line, and what becomes of an error. Old
+//! files are not removed here, apart from what [`Layout::OneFile`] rotates out.
 
 mod folder;
 mod follow;
@@ -38,8 +38,8 @@ pub const ROTATE_BYTES: u64 = 10 << 20;
 /// How many rotated files are kept, unless said otherwise.
 pub const ROTATED_KEPT: u32 = 3;
 
-/// How long a writer waits for the file while somebody else writes or rotates. Both take
-/// microseconds; whoever takes longer was stopped in the middle and is not waited for.
+/// How long a writer waits for the file while another process writes or rotates. Both take microseconds; a
+/// process that takes longer was stopped in the middle, and is not waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Which file an event goes to.
@@ -56,15 +56,15 @@ pub enum Layout {
 pub enum EventName {
     /// A lock was granted.
     LockAcquired,
-    /// A lock passed on without its holder's release.
+    /// A lock was taken over without a release by its holder.
     LockStolen,
     /// A lock was given back.
     LockReleased,
-    /// A lock should have been given back and its file could not be removed.
+    /// A lock should have been given back, but its file could not be removed.
     LockReleaseFailed,
     /// Several heartbeats in a row could not be written.
     HeartbeatFailed,
-    /// The work of a run whose supervisor was dead was ended.
+    /// The work of a run with a dead supervisor was ended.
     OrphanEnded,
 }
 
@@ -121,18 +121,18 @@ pub enum AuditError {
     },
 }
 
-/// Where an audit is, and who said so.
+/// Where an audit is, and whether the caller named it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
     dir: PathBuf,
-    /// The folder that it is a room of: from there on no link is followed.
+    /// The folder of the locks that it lies in: from there on no link is followed.
     within: Option<PathBuf>,
     named: Named,
 }
 
 impl Place {
-    /// Beside the locks in a folder: `dir` lies below `locks`, and is never reached from there through
-    /// a link. Where it does not lie below, it is a folder like any other.
+    /// Beside the locks in a folder: `dir` lies below `locks`, and is never reached from there through a
+    /// link. If it does not lie below, it is a folder like any other.
     pub fn below(locks: PathBuf, dir: PathBuf) -> Self {
         let within = dir
             .strip_prefix(&locks)
@@ -143,8 +143,8 @@ impl Place {
         }
     }
 
-    /// It was named by nobody: a search or a default led there. It is used if it belongs to the caller
-    /// or to root, or is made for several users; otherwise it is [`AuditError::Unsafe`].
+    /// No caller named it: a search or a default led there. It is used if it belongs to the caller or to
+    /// root, or is made for several users; otherwise it is [`AuditError::Unsafe`].
     #[must_use]
     pub fn found(mut self) -> Self {
         self.named = Named::ByNobody;
@@ -230,8 +230,8 @@ impl AuditLog {
         self
     }
 
-    /// The same, waiting no longer than this for a file that somebody else keeps, in place of a second. For
-    /// a caller who has something to do that does not wait either.
+    /// The same, waiting no longer than this for a file that another process keeps, in place of a second.
+    /// It is for a caller whose other work does not wait either.
     #[must_use]
     pub fn waiting_at_most(mut self, patience: Duration) -> Self {
         self.patience = patience;

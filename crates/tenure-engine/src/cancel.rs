@@ -1,8 +1,8 @@
-//! Ends a wait from another thread: a flag, and a bell for whoever sleeps while it is raised.
+//! Ends a wait from another thread: a flag, and a bell for a sleeper when the flag is raised.
 //!
-//! A wait hears the [`Cancel`] that its thread was given by [`listening`], so that neither the
-//! engine nor the contract of a store has to know of it. What becomes of a wait that was ended is
-//! the engine's business: its claim leaves the queue before the caller is answered.
+//! A wait listens to the [`Cancel`] that [`listening`] gave to its thread, so neither the engine nor the
+//! contract of a store has to know of it. The engine decides what becomes of a wait that was ended: its
+//! claim leaves the queue before the caller is answered.
 
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Arc, Mutex, Weak, locked};
@@ -31,7 +31,7 @@ pub(crate) struct Bell {
 }
 
 impl Cancel {
-    /// One that nobody has cancelled.
+    /// A new one, not cancelled.
     pub fn new() -> Self {
         Self::default()
     }
@@ -50,8 +50,8 @@ impl Cancel {
         self.shared.asked.load(Ordering::SeqCst)
     }
 
-    /// Has `ring` called when it is cancelled. Look at [`Cancel::is_cancelled`] afterwards: who
-    /// cancelled before this does not ring.
+    /// Calls `ring` when it is cancelled. Look at [`Cancel::is_cancelled`] afterwards: a cancellation
+    /// before this call does not ring.
     pub(crate) fn ring(&self, ring: impl Fn() + Send + Sync + 'static) -> Bell {
         let ring: Arc<Ring> = Arc::new(ring);
         let mut bells = locked(&self.shared.bells);
@@ -73,12 +73,12 @@ thread_local! {
     static HEARD: RefCell<Option<Cancel>> = const { RefCell::new(None) };
 }
 
-/// What ends the waits of this thread.
+/// The [`Cancel`] that ends the waits of this thread.
 pub fn heard() -> Option<Cancel> {
     HEARD.with_borrow(Clone::clone)
 }
 
-/// Lets the waits of `work` be ended by `cancel`.
+/// Does `work`, whose waits `cancel` ends.
 pub fn listening<T>(cancel: Option<&Cancel>, work: impl FnOnce() -> T) -> T {
     struct Before(Option<Cancel>);
     impl Drop for Before {

@@ -19,7 +19,7 @@ pub(crate) use shift::{Shift, shift};
 use std::time::{Duration, Instant};
 use tenure_core::Now;
 
-// Who can set the clock of a program by a variable can make other programs' locks look old to it.
+// A user who can set a program's clock by a variable can make other programs' locks look old to it.
 #[cfg(all(feature = "testing-clock", not(debug_assertions)))]
 compile_error!(
     "the feature `testing-clock` is for tests; a build that is released must not have it"
@@ -69,8 +69,8 @@ pub fn instant() -> Instant {
     Instant::now()
 }
 
-/// How long ago an instant was, by the monotonic clock. The time that the machine slept is not in it: for
-/// what another process of this machine does meanwhile, which sleeps with it, and for a caller's patience.
+/// How long ago an instant was, by the monotonic clock, without the time that the machine slept. It is for
+/// a caller's patience, and for what another process of this machine does meanwhile, which sleeps with it.
 pub fn since(began: Instant) -> Duration {
     instant().saturating_duration_since(began)
 }
@@ -89,15 +89,14 @@ pub fn timestamp() -> String {
     at.unwrap_or(jiff::Timestamp::MAX).to_string()
 }
 
-/// The time at which the kernel says that a file was written, by the clock that records are compared
-/// with.
+/// When the kernel says that a file was written, by the clock that records are compared with.
 pub(crate) fn written_ms(real_ms: u64) -> u64 {
     #[cfg(feature = "testing-clock")]
     let real_ms = stepped::written_ms(real_ms);
     real_ms
 }
 
-/// The wall clock, in microseconds, by which a test says it was set; the machine's own otherwise.
+/// The wall clock, in microseconds, as a test has set it; otherwise the machine's own.
 fn as_set(real_us: u64) -> u64 {
     #[cfg(feature = "testing-clock")]
     let real_us = stepped::wall_us(real_us);

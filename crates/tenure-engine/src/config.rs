@@ -1,13 +1,12 @@
 //! Where locks are kept, and the defaults that a project's `tenure.toml` gives.
 //!
-//! The place is, in this order: what the caller names, `$TENURE_DIR`, the nearest `tenure.toml`
-//! upwards, `$XDG_STATE_HOME/tenure/locks`, `$HOME/.local/state/tenure/locks`; on Windows the last is
-//! `%LOCALAPPDATA%\tenure\locks`. A configuration
-//! file is looked for only when nothing more explicit was said, so that a caller who names the
-//! folder pays for no search.
+//! The place is, in this order: what the caller names, `$TENURE_DIR`, the nearest `tenure.toml` upwards,
+//! `$XDG_STATE_HOME/tenure/locks`, `$HOME/.local/state/tenure/locks`; on Windows the last is
+//! `%LOCALAPPDATA%\tenure\locks`. A configuration file is looked for only if nothing more explicit was
+//! said, so a caller that names the folder pays for no search.
 //!
-//! A file that is found has to belong to the caller, to root, or to the user who became root by sudo
-//! (decision 0023). One that is named is read whoever it belongs to.
+//! A file that a search finds has to belong to the caller, to root, or to the user who became root by sudo
+//! (decision 0023). A file that the caller names is read whichever user owns it.
 
 use crate::os::{self, Errno};
 use crate::profile::{ProfileError, Rows};
@@ -29,7 +28,7 @@ pub struct Config {
     /// The file itself.
     #[serde(skip)]
     pub file: PathBuf,
-    /// Who named the file.
+    /// How the file was found.
     #[serde(skip)]
     pub source: Source,
     /// The lock folder; relative paths begin at the file's own folder.
@@ -48,21 +47,21 @@ pub struct Config {
     pub profiles: Rows,
 }
 
-/// Who named a configuration file.
+/// How a configuration file was found.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Source {
-    /// The caller. What it says is as good as the caller's own words.
+    /// The caller named it. What it says is as good as the caller's own words.
     #[default]
     Named,
-    /// Nobody; it was found, and is the caller's own or root's.
+    /// A search found it, and it is the caller's own or root's.
     Found,
-    /// Nobody; it was found by root, and belongs to the user who became root by sudo. The places that
-    /// it names are to get no secrets of root's.
+    /// A search by root found it, and it belongs to the user who became root by sudo. The places that it
+    /// names are to get no secrets of root's.
     FoundOfSudoUser,
 }
 
-/// Defaults for some locks, as written: durations are parsed by whoever uses them.
+/// Defaults for some locks, as written: the code that uses a duration parses it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LockDefaults {
@@ -100,7 +99,7 @@ pub enum ConfigError {
         /// Which, and why.
         r#source: ProfileError,
     },
-    /// It was found, and its owner, or its mode, lets somebody else say what stands in it.
+    /// A search found it, and its owner or its mode lets another user say what stands in it.
     #[error(
         "{path} {why}; a file that is merely found is not obeyed then, so name it with \
              --config FILE (or TENURE_CONFIG) if it is to be read"
@@ -108,7 +107,7 @@ pub enum ConfigError {
     Untrusted {
         /// The file.
         path: String,
-        /// Whose it is, or who may write it.
+        /// Which user owns it, or may write it.
         why: String,
     },
     /// No folder can be named: there is neither a configuration nor a home.
@@ -174,9 +173,9 @@ impl Config {
     ///
     /// # Errors
     /// - As [`Config::read`].
-    /// - [`ConfigError::Untrusted`] if it belongs to neither the caller nor root (nor, where root
-    ///   asks, to the user of `SUDO_UID`), or if everybody may write it. The search does not go on
-    ///   behind such a file: whoever planted it could hide the next one.
+    /// - [`ConfigError::Untrusted`] if it belongs to neither the caller nor root (nor, if root asks, to the
+    ///   user of `SUDO_UID`), or if all users may write it. The search does not go on behind such a file:
+    ///   the user who planted it could hide the next one.
     pub fn nearest(start: &Path) -> Result<Option<Self>, ConfigError> {
         for folder in start.ancestors() {
             let path = folder.join(FILE);
@@ -205,8 +204,8 @@ fn unread(path: &Path, source: std::io::Error) -> ConfigError {
     ConfigError::Read { path, source }
 }
 
-/// Opens a file that a search has come by, if it is one, and looks at whose it is. It is opened once:
-/// what is judged is what is read, however its name changes meanwhile.
+/// Opens a file that a search has come by, if it is one, and looks at its owner. It is opened once, so the
+/// file that is judged is the file that is read, however its name changes meanwhile.
 fn found(path: &Path) -> Result<Option<(std::fs::File, Source)>, ConfigError> {
     let distrust = |why: String| {
         Err(ConfigError::Untrusted {
@@ -216,8 +215,8 @@ fn found(path: &Path) -> Result<Option<(std::fs::File, Source)>, ConfigError> {
     };
     let opened = match os::open_by_path(path, false) {
         Err(Errno::LOOP) => {
-            // Where a link leads is what its owner says, and so is which folder paths begin at. In a
-            // folder of a stranger's nobody else's link can be put: links get no second names.
+            // The owner of a link decides where it leads, and at which folder its paths begin. A stranger
+            // cannot put another user's link into a folder of their own: links get no second names.
             let link = os::link_at(path).ok().flatten();
             if let Some(link) = link
                 && trust::whose(&link) == Whose::Stranger
@@ -230,7 +229,7 @@ fn found(path: &Path) -> Result<Option<(std::fs::File, Source)>, ConfigError> {
     };
     let fd = match opened {
         Ok(fd) => fd,
-        // There is none; a file may also stand in a folder that we may not even look into.
+        // There is none, or it stands in a folder that this process may not look into.
         Err(errno) if is_absent(path, errno) => return Ok(None),
         Err(errno) => return Err(unread(path, errno.into())),
     };
@@ -249,11 +248,11 @@ fn found(path: &Path) -> Result<Option<(std::fs::File, Source)>, ConfigError> {
     Ok(Some((fd.into(), source)))
 }
 
-/// Whether an error of opening means that no file is there for us.
+/// Whether an error of opening means that there is no file for this process.
 fn is_absent(path: &Path, errno: Errno) -> bool {
     match errno {
         Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ISDIR | Errno::NXIO => true,
-        // Of a file that may not be read it cannot be known what it says.
+        // It cannot be known what an unreadable file says, so the file counts as there.
         _ => !path.is_file(),
     }
 }
@@ -279,8 +278,8 @@ fn located(text: &str, error: &toml::de::Error) -> String {
 
 /// Whether a pattern with `*` fits a whole name.
 ///
-/// What stands between two stars is taken where it is found first: if the rest fits anywhere behind
-/// it, it fits behind that. So no pattern of any length keeps a reader busy.
+/// The text between two stars is taken where it is found first. If the rest fits anywhere behind it, it
+/// fits behind that first place. So no pattern of any length keeps a reader busy.
 fn fits(pattern: &str, name: &str) -> bool {
     let Some((first, rest)) = pattern.split_once('*') else {
         return pattern == name;
@@ -305,7 +304,7 @@ pub fn folder_of_url(url: &str) -> Option<PathBuf> {
     (!path.is_empty()).then(|| PathBuf::from(path))
 }
 
-/// The folder that is used when nothing else was said.
+/// The folder that is used when no other was named.
 ///
 /// # Errors
 /// - [`ConfigError::NoPlace`] if neither `XDG_STATE_HOME` nor `HOME` (on Windows: `LOCALAPPDATA`) is set

@@ -1,10 +1,10 @@
 //! Reads durations as people write them: on the command line, in `tenure.toml`, in an intent.
 //!
-//! What a duration of zero or the word `forever` means is for whoever asked.
+//! The caller decides what a duration of zero or the word `forever` means.
 
 use std::time::Duration;
 
-/// The longest duration that is accepted: a leap year. Whoever means more means no limit.
+/// The longest duration that is accepted: a leap year. A caller that means more means no limit.
 pub const MAX: Duration = Duration::from_secs(366 * 24 * 3_600);
 
 /// Why a text is no duration.
@@ -65,8 +65,8 @@ pub fn parse(text: &str) -> Result<Duration, DurationError> {
     Ok(duration)
 }
 
-/// The commonest way of writing, `90s` or `250ms`, without the parser: every run reads one, and the
-/// parser's code alone costs the start of a process as much as opening a file.
+/// The commonest form, `90s` or `250ms`, without the parser. Every run reads one, and the parser's code
+/// alone costs the start of a process as much as opening a file.
 fn plain(text: &str) -> Option<Duration> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at_checked(digits)?;

@@ -1,5 +1,5 @@
-//! Drives one acquisition against a store, and nothing more: the core says what to do next, the
-//! store does it, the caller is told how it ended.
+//! Drives one acquisition against a store, and nothing more: the core says what to do next, the store does
+//! it, and the caller learns how it ended.
 
 use crate::clock::Clock;
 use crate::store::{Handle, Store, StoreError, Verbs, Wake};
@@ -9,12 +9,12 @@ use tenure_core::{
     Predecessor, Process, RETRY_FLOOR_MS, Refusal, Request, RequestId, Standing, retry_after_ms,
 };
 
-/// How long a sleep lasts at most before the list is looked at again. The kernel wakes a waiter
-/// when it is its turn; this is for what no kernel tells, a lock file deleted by hand.
+/// How long a sleep lasts at most before the list is looked at again. The kernel wakes a waiter when it is
+/// its turn. This is for what no kernel tells: a lock file that was deleted by hand.
 const LOOK_AGAIN: Duration = Duration::from_secs(10);
 
-/// The same while the clock of a wait stands still, so that a holder that has died meanwhile does not
-/// hold it for long.
+/// The same while the clock of a wait stands still, so that a holder that has died meanwhile does not stop
+/// the clock for long.
 const PAUSE_LOOK: Duration = Duration::from_secs(1);
 
 /// How long a holder may take, beyond its grace, to be gone after it was killed.
@@ -31,10 +31,10 @@ pub enum Wait {
     Forever,
 }
 
-/// For whom a place is kept when the wait is over, and how long.
+/// For which process a place is kept when the wait is over, and how long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Keep {
-    /// Whose life the place follows; `None` for nobody's.
+    /// The process whose life the place follows; `None` for none.
     pub owner: Option<Process>,
     /// How long it is kept.
     pub grace: Duration,
@@ -66,14 +66,13 @@ pub struct Waiting<'a> {
     pub ticket: u64,
     /// The instant at which this was seen.
     pub now: &'a Now,
-    /// After how long those who are next stand aside, where nobody holds and their processes are
-    /// stopped.
+    /// The time until the next claims stand aside, if no claim holds and their processes are stopped.
     pub stopped_for: Option<Duration>,
 }
 
 impl Waiting<'_> {
-    /// How many wait before the caller. Those who hold do not wait, and those who stand in line
-    /// for nothing are not counted.
+    /// How many claims wait before the caller's. Holders are not counted, and neither are claims that stand
+    /// in line for nothing.
     pub fn before(&self) -> usize {
         let waiting = self.entry.claims.iter();
         let waiting = waiting.filter(|claim| claim.token.is_none() && claim.is_in_line());
@@ -86,13 +85,13 @@ impl Waiting<'_> {
     }
 }
 
-/// Told about a wait as it goes on.
+/// An observer is told about a wait as it goes on.
 pub trait Observer {
     /// Called when the wait begins, whenever the list was looked at, and at the instant that the
     /// previous call asked for. Answers when to be called again.
     fn waiting(&mut self, waiting: &Waiting<'_>) -> Option<Instant>;
 
-    /// Whether the caller gives up, because it waits for somebody who waits for it. Asked right
+    /// Whether the caller gives up because it waits for a holder that waits for the caller. Asked right
     /// before each sleep.
     fn gives_way(&mut self, _: &Waiting<'_>) -> bool {
         false
@@ -122,21 +121,21 @@ pub struct Acquired {
     pub already: bool,
     /// How much of the caller's time the wait has used up.
     pub waited: Duration,
-    /// Who was asked to give up its place to this claim, waiting or holding.
+    /// The request ids of claims, waiting or holding, that were asked to give up their place to this claim.
     pub displaced: Vec<RequestId>,
 }
 
 /// Why a lock was not acquired.
 #[derive(Debug, thiserror::Error)]
 pub enum AcquireError {
-    /// Somebody else has it, or had it and this profile leaves that alone.
+    /// A live claim has it, or a stale one that this profile leaves alone.
     #[error("the lock was not acquired")]
     Refused {
         /// Why.
         refusal: Refusal,
         /// The list as it was seen last.
         entry: Box<Entry>,
-        /// How long was waited; `None` if nobody wanted to wait.
+        /// How long the caller waited; `None` if it did not want to wait.
         waited: Option<Duration>,
         /// When a retry is likely to succeed.
         retry_after_ms: u64,
@@ -146,16 +145,16 @@ pub enum AcquireError {
     /// The caller interrupted the wait. Its claim has left the queue.
     #[error("the wait was interrupted")]
     Interrupted,
-    /// Somebody asked this claim to stop before it held anything.
+    /// Another caller asked this claim to stop before it held the lock.
     #[error("superseded by {by}")]
     Superseded {
-        /// The request id of whoever asked.
+        /// The request id of that caller.
         by: String,
     },
     /// The place that the caller wanted back is not kept (any more).
     #[error("no place is kept under this ticket")]
     NotKept,
-    /// Whoever holds the lock waits for the caller itself, and the observer gave way.
+    /// The holder of the lock waits for the caller itself, and the observer gave way.
     #[error("waiting would never end")]
     Deadlock,
     /// The store failed.
@@ -219,7 +218,7 @@ pub fn acquire(
     let counted = elapsed();
     let waited = match wait {
         Wait::No => None,
-        // Whoever asked for so long is told so long.
+        // The answer names no longer time than the caller asked for.
         Wait::For(asked) => Some(elapsed().min(asked)),
         Wait::Forever => Some(elapsed()),
     };
@@ -343,15 +342,15 @@ impl Run<'_> {
                     _ => Input::Interrupted,
                 },
             };
-            // A deadline that passed while the list was looked at ends the wait as well.
+            // A deadline that passed during the look ends the wait as well.
             let over =
                 matches!(input, Input::Tried(tenure_core::TryGrant::Behind(_))) && self.is_over();
             effect = attempt.on(if over { Input::Expired } else { input });
         }
     }
 
-    /// How long the clock stands still for those that can hear that they were asked. A holder whose
-    /// supervisor is dead cannot, so it stops no clock.
+    /// How long the clock stands still for holders that can hear a request to stop. A holder whose
+    /// supervisor is dead cannot hear it, so it stops no clock.
     fn pause_heard(&self, request: &Request, now: &Now) -> Option<Duration> {
         let mut heard = self.entry.clone();
         if let Ok(reading) = self.store.read(self.name, None) {
@@ -390,11 +389,11 @@ impl Run<'_> {
         let refused = |refusal: Refusal, entry: Entry, clock: &dyn Clock| {
             let mut retry_after_ms = retry_after_ms(&entry, &policy, &clock.now());
             if let Some(still) = refusal.standstill {
-                // Nobody holds: those who are next stand aside then.
+                // No claim holds: the next claims stand aside then.
                 retry_after_ms = still.rest_ms.max(RETRY_FLOOR_MS);
             }
             if let (Some(_), Some(keep)) = (kept, keep) {
-                // Whoever comes back when told to must find its place.
+                // A caller that comes back when told to must find its place.
                 let grace_ms = u64::try_from(keep.grace.as_millis()).unwrap_or(u64::MAX);
                 retry_after_ms = retry_after_ms.min(grace_ms / 2).max(RETRY_FLOOR_MS);
             }
@@ -422,7 +421,7 @@ impl Run<'_> {
             }
             Outcome::Refused(refusal) => Err(refused(refusal, self.entry, self.clock)),
             Outcome::TimedOut => {
-                // What stands in the way is looked at once more, without a claim of our own.
+                // The blocker is looked at once more, without a claim of this caller's.
                 let reading = self.store.read(self.name, None)?;
                 let now = self.clock.now();
                 let (standing, blocker) = reading.standing(&policy, &now);
@@ -444,7 +443,7 @@ impl Run<'_> {
     }
 }
 
-/// For how long stopped waiters are waited for.
+/// How long the caller waits for stopped waiters.
 fn stopped_for(behind: &Predecessor) -> Option<Duration> {
     match behind {
         Predecessor::Stopped { rest_ms, .. } => Some(Duration::from_millis(*rest_ms)),
@@ -455,10 +454,9 @@ fn stopped_for(behind: &Predecessor) -> Option<Duration> {
     }
 }
 
-/// How long the clock of a wait stands still from now on: while a holder that this caller asked to
-/// stop takes its time to. That is bounded by what the holder said it would need, twice (for what
-/// it runs on its way out), and [`PAUSE_SLACK`]. Who needs no time, because nobody is there to hear
-/// that it was asked, stops no clock.
+/// How long the clock of a wait stands still from now on, while a holder that this caller asked to stop
+/// takes its time to end. The bound is twice the holder's grace (its way out may run work as well) and
+/// [`PAUSE_SLACK`]. A hold without a grace has no supervisor that could be asked, so it stops no clock.
 fn pause(entry: &Entry, request: &Request, now: &Now) -> Option<Duration> {
     if !request.terms.cancel_in_progress {
         return None;

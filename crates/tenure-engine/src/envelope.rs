@@ -4,7 +4,7 @@
 //! error has stands in one table, the conversions to it. The shape is that of
 //! `schemas/envelope.schema.json`; `docs/answers.md` has the table of codes.
 //!
-//! Where a document is printed, and what a person is told beside it, is for whoever prints.
+//! The caller decides where a document is printed, and what a person is told beside it.
 
 mod lock;
 mod table;
@@ -181,8 +181,7 @@ impl Failure {
         Self::new(Exit::LockLost, "LOCK_LOST", message).about(name)
     }
 
-    /// Work that ended because a request asked the holder to stop; `None` for one that could not be
-    /// found out.
+    /// Work that ended because a request asked the holder to stop; `None` if that request is not known.
     pub fn superseded(name: &LockName, by: Option<&str>) -> Self {
         let by = by.unwrap_or("unknown");
         let message = format!("{name} was asked for by request id {by}, so this run has ended");
@@ -277,7 +276,7 @@ pub struct Meta {
 }
 
 impl Meta {
-    /// Of a call that took so long and answers now.
+    /// The facts of a call that took so long and answers now.
     pub fn now(request_id: String, command: String, took: Duration) -> Self {
         Self {
             request_id,

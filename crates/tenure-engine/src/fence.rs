@@ -1,27 +1,28 @@
 //! Decides whether a request may still touch a resource: the resource keeps the highest fencing
 //! token that it has seen, and a smaller one is refused.
 //!
-//! This is the resource's half of a fence. A lock gives each exclusive holder a higher token than
-//! the one before; a holder that was paused and lost its lock comes with an old one, and a
-//! [`Guard`] knows a newer one by then. No lock folder is needed, and no clock is asked.
+//! This is the resource's half of a fence. A lock gives each exclusive holder a higher token than the one
+//! before. A holder that was paused and lost its lock comes with an old token, and a [`Guard`] knows a
+//! newer one by then. No lock folder is needed, and no clock is asked.
 //!
 //! # Crash safety
-//! The mark stands in one file, as a decimal number and a newline. A higher one is written beside
-//! it, into `FILE.next`, and takes its place by a rename. `FILE.next` is the lock of this change
-//! as well (flock(2), which the kernel lets go of with its process): whoever wants to raise the
-//! mark locks it, makes sure that its name still leads to it, reads the mark again, writes, and
-//! renames it away. So there is at most one such file, and being killed leaves
+//! The mark stands in one file, as a decimal number and a newline. A higher mark is written beside it, into
+//! `FILE.next`, and takes its place by a rename. `FILE.next` is the lock of this change as well (flock(2),
+//! which the kernel lets go of with its process). A process that wants to raise the mark locks it and makes
+//! sure that its name still leads to it. Then it reads the mark again, writes, and renames the file away.
+//! So there is at most one such file, and a process that is killed leaves
 //!
-//! - after it was opened or locked: an empty file, locked by nobody, which the next one uses;
-//! - after it was written, in part or whole, and after it was synchronised: the same. Its content
-//!   is never read under this name, and the next one writes it anew;
-//! - after the rename: the new mark. The folder is synchronised before anybody is let through by
-//!   it, whoever wrote it, so no power loss takes back a mark that has let somebody through.
+//! - after it opened or locked the file: an empty file, locked by no process, which the next process uses;
+//! - after it wrote the file, in part or whole, and after it synchronised it: the same. No process reads
+//!   its content under this name, and the next one writes it anew;
+//! - after the rename: the new mark. Each process synchronises the folder before it lets a request through
+//!   by the mark, whichever process wrote it. So no power loss takes back a mark that has let a request
+//!   through.
 //!
-//! Marks only rise, so a mark that is read without the lock decides for good whom it refuses.
+//! Marks only rise, so a mark that is read without the lock decides for good which tokens it refuses.
 //!
-//! What a lock says about a token is `tenure_core`'s and the engine's business, not that of this
-//! module; nor is keeping others from the resource between the question and the write.
+//! `tenure_core` and the engine say what a lock knows of a token. This module does not, and it does not
+//! keep other processes from the resource between the question and the write.
 
 use crate::clock::{instant, nap, since};
 use crate::os::{self, Descriptor, Errno, Facts, Open};
@@ -32,13 +33,13 @@ use std::time::Duration;
 /// The highest token: what a JSON number holds exactly.
 pub const TOKEN_MAX: u64 = (1 << 53) - 1;
 
-/// How long a change of the mark by somebody else is waited for. It takes milliseconds.
+/// How long a process waits for another process to change the mark. A change takes milliseconds.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long the longest pause between two looks at it is.
+/// The longest pause between two looks at it.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// More than a mark has.
+/// More bytes than a mark has.
 const CONTENT_MAX: usize = 32;
 
 /// A token as it is written: a decimal number from 1 to [`TOKEN_MAX`], without a sign, spaces or
@@ -80,7 +81,7 @@ pub enum Admission {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GuardError {
-    /// The system refuses us.
+    /// The system refuses this process.
     #[error("{place}: permission denied ({doing})")]
     Permission {
         /// What was touched.
@@ -88,7 +89,7 @@ pub enum GuardError {
         /// What was tried.
         doing: &'static str,
     },
-    /// Somebody else could lower the mark.
+    /// Another user could lower the mark.
     #[error("{place} is no safe guard: {why}")]
     Unsafe {
         /// What was looked at.
@@ -107,7 +108,7 @@ pub enum GuardError {
         /// The kind of file system.
         kind: &'static str,
     },
-    /// What stands there is no mark. It is not taken for a low one.
+    /// The file holds no mark. It is not taken for a low one.
     #[error(
         "{place} cannot be read as a guard: it holds something else than one token; write the \
          highest token that the resource has seen into it"
@@ -116,7 +117,7 @@ pub enum GuardError {
         /// The file.
         place: String,
     },
-    /// Somebody is in the middle of a change for longer than one takes.
+    /// Another process is in the middle of a change for longer than one takes.
     #[error(
         "{place}: another process has been in the middle of a change for {waited_ms} ms; it may \
          be stopped"
@@ -124,7 +125,7 @@ pub enum GuardError {
     Stuck {
         /// The file.
         place: String,
-        /// How long was waited.
+        /// How long this process waited.
         waited_ms: u64,
     },
     /// The system failed.
@@ -165,7 +166,7 @@ impl Guard {
     /// Opens the folder of a guard. The file need not be there; its folder does.
     ///
     /// # Errors
-    /// - [`GuardError::Unsafe`] if the path names no file, or everybody may replace files there.
+    /// - [`GuardError::Unsafe`] if the path names no file, or all users may replace files there.
     /// - [`GuardError::FileSystem`] on a network file system, unless `allow_network`.
     /// - [`GuardError::Permission`], [`GuardError::Io`] if it cannot be opened.
     pub fn open(path: &Path, allow_network: bool) -> Result<Self, GuardError> {
@@ -210,7 +211,7 @@ impl Guard {
     /// # Errors
     /// - [`GuardError::Unreadable`] if the file holds something else than a token.
     /// - [`GuardError::Unsafe`] if the file is a link, no regular file, or open to others.
-    /// - [`GuardError::Stuck`] if another change does not come to its end.
+    /// - [`GuardError::Stuck`] if another process does not end its change.
     /// - [`GuardError::Permission`], [`GuardError::Io`] if the system fails.
     ///
     /// # Crash safety
@@ -220,7 +221,7 @@ impl Guard {
             return Ok(decided);
         }
         let next = self.lock()?;
-        // Whoever had the lock before may have raised the mark.
+        // The process that had the lock before may have raised the mark.
         let before = self.mark()?;
         if let Some(decided) = self.decided(token, before)? {
             os::remove(&self.folder, &self.next)
@@ -234,12 +235,12 @@ impl Guard {
         Ok(Admission::Recorded { before })
     }
 
-    /// What a mark decides by itself: all but whether a higher token becomes the new one.
+    /// What a mark decides by itself: everything except whether a higher token becomes the new mark.
     fn decided(&self, token: u64, mark: Option<u64>) -> Result<Option<Admission>, GuardError> {
         Ok(match mark {
             Some(mark) if token < mark => Some(Admission::Refused { mark }),
             Some(mark) if token == mark => {
-                // Who wrote it may have died before this.
+                // The process that wrote it may have died before this.
                 self.sync()?;
                 Some(Admission::Known)
             }
@@ -277,7 +278,7 @@ impl Guard {
         }
     }
 
-    /// Locks the file that becomes the guard, and makes sure that it is the one which does.
+    /// Locks the file that becomes the guard, and makes sure that its name still leads to it.
     fn lock(&self) -> Result<Descriptor, GuardError> {
         let began = instant();
         let mut pause = Duration::from_millis(1);
@@ -294,7 +295,7 @@ impl Guard {
             };
             match os::try_lock_file(&fd) {
                 Ok(true) if self.leads_to(&facts)? => return Ok(fd),
-                // It became the guard, or was removed, before we had it.
+                // It became the guard, or was removed, before this process had the lock.
                 Ok(true) | Err(Errno::INTR) => {}
                 Ok(false) => {
                     nap(pause);
@@ -313,7 +314,7 @@ impl Guard {
         }
     }
 
-    /// Opens one of the two files, if it is there and ours alone.
+    /// Opens one of the two files, if it is there and belongs to this user alone.
     fn file(&self, name: &OsString, how: Open) -> Result<Option<(Descriptor, Facts)>, GuardError> {
         let fd = match os::open_file(&self.folder, name, how) {
             Ok(fd) => fd,

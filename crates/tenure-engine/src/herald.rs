@@ -1,23 +1,23 @@
-//! Tells others on a thread of its own, so that one who takes its time (a subscriber of the log that
-//! writes to a full pipe, a waker that waits for a mutex) keeps nobody but those who are told after it.
+//! Tells others on a thread of its own. A listener that takes its time (a subscriber of the log that writes
+//! to a full pipe, a waker that waits for a mutex) delays only the listeners that are told after it.
 //!
-//! The thread is made for the first message, and ends with its herald once all was told. What there is to
-//! tell, and that the state was changed *before*, is the caller's business.
+//! The thread is made for the first message, and ends with its herald once all was told. The caller decides
+//! what there is to tell, and has changed the state *before*.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// So much may wait to be told, before what can be spared is.
+/// So many messages may wait before those that can be spared are left out.
 const WAITING_MAX: usize = 1_024;
 
-/// How often it is looked whether all was told.
+/// How often a caller looks whether all was told.
 const LOOK: Duration = Duration::from_millis(1);
 
 type Message = Box<dyn FnOnce() + Send>;
 
-/// Whoever tells.
+/// Tells messages, one after the other.
 pub struct Herald {
     name: &'static str,
     messages: Mutex<Option<Sender<Message>>>,
@@ -25,7 +25,7 @@ pub struct Herald {
 }
 
 impl Herald {
-    /// One whose thread has this name.
+    /// A herald whose thread has this name.
     pub fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -34,7 +34,7 @@ impl Herald {
         }
     }
 
-    /// Has it told, after all that was handed over before.
+    /// Hands over a message, to be told after all that were handed over before.
     pub fn tell(&self, message: impl FnOnce() + Send + 'static) {
         let mut sender = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
         self.waiting.fetch_add(1, Ordering::AcqRel);
@@ -42,7 +42,7 @@ impl Herald {
         if let Some(thread) = &*sender {
             match thread.send(message) {
                 Ok(()) => return,
-                // It was told something that panicked.
+                // The thread was told something that panicked.
                 Err(unsent) => message = unsent.0,
             }
         }
@@ -52,14 +52,14 @@ impl Herald {
             None => Some(message),
         };
         drop(sender);
-        // The system gives no thread, so the caller has to do it.
+        // The system gives no thread, so the caller has to tell it.
         if let Some(message) = unsent {
             self.waiting.fetch_sub(1, Ordering::AcqRel);
             message();
         }
     }
 
-    /// The same for what can be left out where too much waits already.
+    /// The same for a message that can be left out if too many wait already.
     pub fn tell_unless_busy(&self, message: impl FnOnce() + Send + 'static) {
         if self.waiting.load(Ordering::Acquire) < WAITING_MAX {
             self.tell(message);
@@ -91,7 +91,7 @@ impl Herald {
     }
 }
 
-/// Counts one as told, by a panic too.
+/// Counts one message as told, also if it panics.
 struct Told<'a>(&'a AtomicUsize);
 
 impl Drop for Told<'_> {

@@ -2,15 +2,14 @@
 //! name.
 //!
 //! An intent is YAML in one of two forms, with its keys below `metadata` and `spec` or at the top.
-//! Only the keys that a lock needs are read; what else an intent says is its executor's. The lock
-//! is a template in which `${params.X}` stands for a parameter. What comes out is a name or an
-//! error: it is never bent into one.
+//! Only the keys that a lock needs are read; the rest is for the intent's executor. The lock is a template
+//! in which `${params.X}` stands for a parameter. The result is a name or an error: no text is changed to
+//! make it a name.
 //!
-//! An intent may leave out its name and its version: whoever carries it out may know them. Only a text
-//! that has none of the keys is no intent, or half a file would count as one that needs no lock.
+//! An intent may leave out its name and its version, because its executor may know them. Only a text that
+//! has none of the keys is no intent. Otherwise half a file would count as an intent that needs no lock.
 //!
-//! Where the text comes from, what is said beside it, and what the mode means for a run, is for whoever
-//! asked.
+//! The caller decides where the text comes from, what is said beside it, and what the mode means for a run.
 
 use crate::duration::{self, DurationError};
 use crate::yaml;
@@ -292,7 +291,7 @@ impl Intent {
 
     /// The name of its lock with these parameters; `None` if it has none.
     ///
-    /// Whether the lock may be taken is its mode's affair ([`Mode::may_lock`]).
+    /// Its mode says whether the lock may be taken ([`Mode::may_lock`]).
     ///
     /// # Errors
     /// - [`IntentError::Template`] if the template is not understood.
@@ -325,7 +324,7 @@ fn read(text: &str) -> Result<Document, IntentError> {
     yaml::read(text).map_err(|why| IntentError::Syntax { why })
 }
 
-/// What one of two places says; both may say the same.
+/// The value of a key that has two places; both may say the same.
 fn one(
     first: Option<String>,
     second: Option<String>,
@@ -384,7 +383,7 @@ fn missing(template: &str, params: &BTreeMap<String, String>) -> Result<Vec<Stri
     Ok(missing)
 }
 
-/// Puts parameters into a template, once: what they say is not looked at again.
+/// Puts parameters into a template, once: placeholders in their values are left as they are.
 fn resolve(template: &str, params: &BTreeMap<String, String>) -> Result<String, IntentError> {
     let parameters = missing(template, params)?;
     if !parameters.is_empty() {

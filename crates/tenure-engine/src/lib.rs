@@ -1,8 +1,8 @@
 //! What the library `tenure` and the binary of that name share: stores, what is done with them, profiles,
 //! processes, the audit.
 //!
-//! Nothing here is promised to anybody else: any version may change all of it. Programs use
-//! `tenure`, which shows the part of it that stays.
+//! Nothing here is promised to other programs: any version may change all of it. Programs use `tenure`,
+//! which shows the part of it that stays.
 
 pub mod audit;
 pub mod cancel;

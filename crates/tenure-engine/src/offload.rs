@@ -1,7 +1,7 @@
 //! One piece of blocking work on a thread of its own, as a future for any executor.
 //!
-//! What the work gives is dropped by whoever has it last. A guard that is acquired for a caller
-//! who has gone home is thus released by the thread that acquired it.
+//! The last owner drops the result of the work. So if the caller has gone, the thread that acquired a guard
+//! for it releases that guard.
 
 use crate::cancel::Cancel;
 use crate::sync::{Arc, Mutex, locked, thread};
@@ -30,7 +30,7 @@ pub async fn on_thread<T: Send + 'static>(
     pending.await
 }
 
-/// The same for work that can be cancelled: by dropping the future, and by whoever has `given`.
+/// The same for work that can be cancelled: by dropping the future, or by cancelling `given`.
 ///
 /// # Errors
 /// - As [`on_thread`].
@@ -48,7 +48,7 @@ pub async fn cancellable<T: Send + 'static>(
     let unwanted = Unwanted(Cancel::new());
     let own = unwanted.0.clone();
     let done = on_thread(name, move || {
-        // Whoever was given a say by the caller keeps it.
+        // The caller's own `given` still cancels the work.
         let _bell = given.as_ref().map(|given| {
             let own = own.clone();
             given.ring(move || own.cancel())
@@ -65,11 +65,11 @@ pub async fn cancellable<T: Send + 'static>(
 enum State<T> {
     /// It goes on; this is to be woken.
     Working(Option<Waker>),
-    /// It has ended, and nobody has fetched what it gave.
+    /// It has ended, and its result was not fetched yet.
     Done(T),
     /// The thread ended without a result.
     Broken,
-    /// It was fetched, or nobody wants it any more.
+    /// The result was fetched, or is not wanted any more.
     Closed,
 }
 

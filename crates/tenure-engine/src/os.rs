@@ -1,10 +1,11 @@
-//! What the operating system gives: opening files so that nothing planted is believed, renames
-//! that overwrite nothing, locks on single bytes, sleeping until something happens, and who we are.
+//! What the operating system gives: opening files so that nothing planted is believed, renames that
+//! overwrite nothing, locks on single bytes, sleeping until something happens, and the identity of this
+//! process.
 //!
-//! One surface with one implementation per system: `unix` for Linux and macOS, `windows`. Nothing
-//! here decides anything; what a system cannot do is answered with an error, never with a guess.
-//! What differs between the systems in a way that a caller has to know of is a constant or an
-//! `Option` of this surface, not a `cfg` at the caller.
+//! One surface with one implementation per system: `unix` for Linux and macOS, `windows`. Nothing here
+//! decides anything; what a system cannot do is answered with an error, never with a guess. A difference
+//! between the systems that a caller has to know is a constant or an `Option` of this surface. It is no
+//! `cfg` at the caller.
 //!
 //! [`Errno`] is the system's own error under the names that POSIX has for them.
 
@@ -32,7 +33,7 @@ pub enum Told {
     Nothing,
     /// That something has changed.
     Changed,
-    /// Nobody is there any more who could tell anything: it counts as readable from now on.
+    /// No process is left that could tell anything: it counts as readable from now on.
     Ended,
 }
 

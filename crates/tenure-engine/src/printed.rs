@@ -1,12 +1,12 @@
-//! How text that others wrote is printed: records, names of users, messages of servers.
+//! How text that other programs or users wrote is printed: records, names of users, messages of servers.
 //!
-//! Some characters have no shape of their own and act on what is around them: they speak to a
-//! terminal, end a line, turn the order in which it is read, or hide. None of them leaves this program
-//! raw on purpose. For programs they are escaped, so that a parser gets exactly what was written; for
-//! people they are replaced.
+//! Some characters have no shape of their own and act on the text around them: they control a terminal, end
+//! a line, turn the order in which it is read, or hide. This program prints none of them raw on purpose.
+//! For programs they are escaped, so that a parser gets exactly what was written; for people they are
+//! replaced.
 //!
-//! This is the one list of them. YAML is in `crate::yaml`; what a record's own format writes is with
-//! its profile.
+//! This is the one list of them. YAML is in `crate::yaml`; what a record's own format writes is with its
+//! profile.
 
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, Serializer};
@@ -16,9 +16,8 @@ use std::io;
 /// How many characters of a parser's message are shown.
 const MESSAGE_CHARS_MAX: usize = 200;
 
-/// Whether a character acts on the text around it in place of being seen, beyond what every JSON
-/// writer escapes: DEL and C1, line separators, marks of the reading direction, characters without
-/// width, tags.
+/// Whether a character acts on the text around it instead of being seen, beyond what every JSON writer
+/// escapes: DEL and C1, line separators, marks of the reading direction, characters without width, tags.
 pub(crate) fn acts(c: char) -> bool {
     matches!(
         c,
@@ -35,8 +34,8 @@ pub(crate) fn acts(c: char) -> bool {
     )
 }
 
-/// Whether a character joins its neighbours or keeps them apart. Names in several languages are
-/// written with them, and people are shown them.
+/// Whether a character joins its neighbours or keeps them apart. Names in several languages need such
+/// characters, so people are shown them.
 fn joins(c: char) -> bool {
     matches!(c, '\u{200c}' | '\u{200d}')
 }
@@ -53,14 +52,14 @@ pub fn clean(text: &str) -> String {
     text.chars().map(safe).collect()
 }
 
-/// Characters that a person is not shown: those that turn the order in which a line is read, end it,
-/// or are not seen. Control characters are not among them.
+/// Characters that a person is not shown: they turn the order in which a line is read, end it, or cannot be
+/// seen. Control characters are not among them.
 pub fn turns_text(c: char) -> bool {
     acts(c) && !joins(c)
 }
 
-/// A document as one line of JSON, without its end. Whatever acts on the text around it is written as
-/// `\uXXXX`, which is the same to a parser. Empty if the document cannot be written as JSON.
+/// A document as one line of JSON, without its end. Characters that act on the text around them are written
+/// as `\uXXXX`, which is the same to a parser. Empty if the document cannot be written as JSON.
 pub fn json_line(document: &impl Serialize) -> String {
     let mut bytes = Vec::with_capacity(512);
     let mut serializer = Serializer::with_formatter(&mut bytes, Escaping);
@@ -107,7 +106,7 @@ pub(crate) const EVIL: &str = "a\u{1b}[2J\u{7f}\u{85}\u{9b}m\u{ad}\u{61c}\u{180e
                                \u{200f}\u{2028}\u{2029}\u{202e}\u{2060}\u{2066}\u{206f}\u{feff}\
                                \u{fffb}\u{e0041}\u{e007f}\"\\\\uFFFFé🔒\n\ttext";
 
-/// An error with what it is caused by, as far as it does not say that itself.
+/// An error with its causes, as far as it does not name them itself.
 pub fn whole(error: &dyn std::error::Error) -> String {
     let mut said = error.to_string();
     let mut cause = error.source();

@@ -1,5 +1,5 @@
-//! Folders and marks that are ours alone: made with rights that no umask adds to or takes from, and
-//! inside a git work tree told to git as nothing to commit.
+//! Folders and marks that belong to this user alone. They have rights that no umask adds to or takes from.
+//! Inside a git work tree, git is told not to commit them.
 //!
 //! Only a folder that is made here gets a `.gitignore`. One that was there before may be meant for
 //! files that its user wants to commit, and those would silently stay out of every commit.
@@ -28,14 +28,14 @@ pub(crate) fn make_folder(path: &Path) -> Result<(), (PathBuf, Errno)> {
     Ok(())
 }
 
-/// The same for a folder that will hold nothing but files of ours. Inside a git work tree it tells git
-/// to leave it alone.
+/// The same for a folder that will hold nothing but files of tenure. Inside a git work tree it tells git to
+/// leave it alone.
 ///
 /// # Crash safety
-/// The folder gets its name when its `.gitignore` is in it, so whoever finds the folder finds both. A
-/// death before that leaves a folder with a private name, which git does not commit: it is empty, or
-/// ignores itself. Where the file system has no rename that does not replace, a death between the two
-/// steps leaves the folder without the file.
+/// The folder gets its name when its `.gitignore` is in it, so a process that finds the folder finds both.
+/// A death before that leaves a folder with a private name, which git does not commit: it is empty, or
+/// ignores itself. If the file system has no rename that does not replace, a death between the two steps
+/// leaves the folder without the file.
 pub(crate) fn make_own_folder(path: &Path) -> Result<(), (PathBuf, Errno)> {
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => {
@@ -124,7 +124,7 @@ pub(crate) fn ignore_all(folder: impl AsDescriptor) -> Result<(), Errno> {
             .and_then(|()| os::write(&file, b"*\n"))
             .map(|_| ())
             .inspect_err(|_| {
-                // An empty one would tell git nothing, and nobody would look again.
+                // An empty file would tell git nothing, and no later call would look again.
                 let _ = os::remove(&folder, IGNORE_FILE);
             }),
         Err(Errno::EXIST) => Ok(()),
@@ -191,7 +191,7 @@ mod tests {
         let scratch = tempfile::tempdir().expect("a folder");
         fs::create_dir_all(scratch.path().join(".git")).expect("a work tree");
         let state = scratch.path().join("state");
-        fs::create_dir(&state).expect("somebody's folder");
+        fs::create_dir(&state).expect("a folder that was there");
         make_own_folder(&state).expect("it is there");
         assert_eq!(names(&state), [""; 0]);
         assert_eq!(names(scratch.path()), [".git", "state"]);

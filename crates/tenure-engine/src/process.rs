@@ -1,16 +1,16 @@
-//! Who we are, and whether a recorded process still runs.
+//! The identity of this process, and whether a recorded process still runs.
 //!
-//! A process is recognised by its number **and** its start time, on the same boot and in the same
-//! PID namespace; any difference in the surroundings makes it unknown, never dead. Two things
-//! prove death: the kernel says that there is no such process (or that it is a zombie, or that
-//! the number belongs to a younger one), or the machine has started anew since.
+//! A process is recognised by its number **and** its start time, on the same boot and in the same PID
+//! namespace. Any difference in the surroundings makes it unknown, never dead. Two things prove death.
+//! Either the kernel says that there is no such process, that it is a zombie, or that the number belongs to
+//! a younger one. Or the machine has started anew since.
 //!
 //! Nothing here ever sends a signal to a number that was read from a record, nor ends its process.
 //! Looking uses signal 0, which the kernel checks and does not deliver; on Windows a handle that may
 //! only look.
 //!
-//! How each system shows its processes is the business of `unix` and `windows`, which have one surface.
-//! On any other system nothing can be seen, so everything is taken to run (`other`).
+//! `unix` and `windows` read what each system shows of its processes, and have one surface. On any other
+//! system nothing can be seen, so every process is taken to run (`other`).
 
 #[cfg(any(test, not(any(unix, windows))))]
 pub(crate) mod other;
@@ -80,21 +80,21 @@ fn actor() -> String {
         })
 }
 
-/// How much of a user's name is kept; the longest that Linux systems allow is 256, and no record
-/// is to grow by what somebody put into the environment.
+/// How much of a user's name is kept. The longest that Linux systems allow is 256, and no text in the
+/// environment is to make a record grow.
 const ACTOR_CHARS_MAX: usize = 64;
 
-/// An actor's name for people: a number that the local table knows gets its name. Not done when a
-/// claim is made, where it would cost every run, but when somebody looks.
+/// An actor's name for people: a number that the local table knows gets its name. That is done when a
+/// person looks, and not when a claim is made, where it would cost every run.
 pub fn actor_name(actor: &str) -> String {
     system::name_of_user(actor).unwrap_or_else(|| actor.to_owned())
 }
 
-/// A request id that nobody else has: `req_` and 24 hex digits of the kernel's randomness. The
-/// clock and the process would nearly do; chance makes up for a clock that was set back.
+/// A request id that no other caller has: `req_` and 24 hex digits of the kernel's randomness. The clock
+/// and the process would nearly do; chance makes up for a clock that was set back.
 ///
 /// # Errors
-/// - What the system answers that gives no random bytes.
+/// - The system's answer, if it gives no random bytes.
 pub fn new_request_id() -> std::io::Result<RequestId> {
     let mut bytes = [0_u8; 12];
     os::random(&mut bytes)?;
@@ -110,7 +110,7 @@ pub fn new_request_id() -> std::io::Result<RequestId> {
 /// Fills a buffer with the kernel's random bytes.
 ///
 /// # Errors
-/// - What the system answers that gives none.
+/// - The system's answer, if it gives none.
 pub fn fill_randomly(bytes: &mut [u8]) -> std::io::Result<()> {
     os::random(bytes)
 }
@@ -120,9 +120,9 @@ pub fn host_name() -> String {
     system::host_name()
 }
 
-/// Whether the process ids of `host` are of another PID namespace than ours, on this very boot: of a
-/// container, as a rule. False where that is not known; what another machine recorded is told by its
-/// host name.
+/// Whether the process ids of `host` are of another PID namespace than this process's, on this very boot:
+/// of a container, as a rule. False if that is not known. What another machine recorded is told by its host
+/// name.
 pub(crate) fn is_other_namespace(host: &Host, boot_id: &str) -> bool {
     static OURS: OnceLock<Option<u64>> = OnceLock::new();
     let ours = || *OURS.get_or_init(system::pid_namespace);
@@ -137,8 +137,9 @@ pub fn parent() -> Option<u32> {
     Some(system::parent_of_self()).filter(|pid| *pid != 0)
 }
 
-/// When a process started: in clock ticks since boot on Linux (the machine's own, in a time namespace
-/// too; `None` where that cannot be told exactly), in microseconds since 1970 on Windows and macOS.
+/// When a process started: in clock ticks since boot on Linux, in microseconds since 1970 on Windows and
+/// macOS. The ticks are the machine's own, in a time namespace too; `None` where they cannot be told
+/// exactly.
 pub fn start_time(pid: u32) -> Option<u64> {
     system::stat(pid)?.started()
 }
@@ -150,8 +151,8 @@ pub fn parent_of(pid: u32) -> Option<u32> {
 
 /// Whether `process`, recorded on `host`, still runs, as far as `here` can tell.
 ///
-/// `local` says that the record lies on a file system that only this machine can reach; only then
-/// does another boot of the same machine id prove a restart, for machine ids do get cloned.
+/// `local` says that the record lies on a file system that only this machine can reach. Only then does
+/// another boot of the same machine id prove a restart, because machine ids do get cloned.
 pub fn liveness(process: &Process, host: &Host, here: &Host, local: bool) -> Liveness {
     match (&host.boot_id, &here.boot_id) {
         (Some(theirs), Some(ours)) if theirs == ours => {}
@@ -170,9 +171,9 @@ pub fn liveness(process: &Process, host: &Host, here: &Host, local: bool) -> Liv
 
 /// Whether `process`, recorded on `host`, is certainly stopped: by SIGSTOP, Ctrl-Z or another signal of
 /// that kind. False for a process that cannot be seen from here, and for one whose start is not known:
-/// the number may be another's.
+/// another process may have the number.
 ///
-/// Where the system does not tell (Windows, macOS), nobody is stopped.
+/// Where the system does not tell (Windows, macOS), no process counts as stopped.
 pub fn is_stopped(process: &Process, host: &Host, here: &Host, local: bool) -> bool {
     liveness(process, host, here, local) == Liveness::Alive
         && process.started.is_some()
@@ -181,8 +182,8 @@ pub fn is_stopped(process: &Process, host: &Host, here: &Host, local: bool) -> b
             .is_some_and(|stat| stat.is_stopped() && stat.started() == process.started)
 }
 
-/// A handle on a recorded process that can be polled for its end, if it is that process and runs.
-/// Opened first and compared afterwards, so the number cannot change hands in between. `None` also
+/// A handle on a recorded process that can be polled for its end, if it is that process and runs. It is
+/// opened first and compared afterwards, so no other process can get the number in between. `None` also
 /// where the system has no such handles.
 pub(crate) fn open(process: &Process, host: &Host, here: &Host, local: bool) -> Option<Descriptor> {
     if liveness(process, host, here, local) != Liveness::Alive {

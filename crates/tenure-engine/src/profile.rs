@@ -1,10 +1,10 @@
 //! A profile: one policy row, one file format. Nothing outside this folder knows which is used.
 //!
-//! Four of the five profiles publish: while a claim holds, a record in the format of their system
-//! stands at the path that other programs look at. The record is the truth about the holder; the
-//! coordination file beside it keeps what the format has no place for (the queue, past holds, the
-//! rising counter). How a record is created, replaced and removed without ever overwriting
-//! somebody else's is the file store's affair; what stands in it is decided here.
+//! Four of the five profiles publish: while a claim holds, a record in the format of their system stands at
+//! the path that other programs look at. The record is the truth about the holder. The coordination file
+//! beside it keeps what the format has no place for (the queue, past holds, the rising counter). The file
+//! store decides how a record is created, replaced and removed without ever overwriting another program's.
+//! This folder decides what stands in it.
 //!
 //! A user's own profile ([`row`]) is another row in front of one of the five formats.
 
@@ -164,7 +164,7 @@ fn sprint(settings: &Settings) -> Result<Box<dyn Profile>, ProfileError> {
     Ok(Box::new(profile))
 }
 
-/// A lock whose record cannot be read might count as nobody's, so there is no such profile here.
+/// A lock whose record cannot be read might count as free, so there is no such profile here.
 #[cfg(not(feature = "yaml"))]
 fn sprint(_: &Settings) -> Result<Box<dyn Profile>, ProfileError> {
     Err(ProfileError::Setting(
@@ -209,7 +209,7 @@ pub trait Profile: Debug + Send + Sync {
     /// The lock for which a file stands; `None` for files of other kinds.
     fn name_of(&self, file: &str) -> Option<LockName>;
 
-    /// The audit's place below the place that the caller names, where nothing else was said.
+    /// The audit's place below the place that the caller names, if no other was named.
     fn audit_folder(&self, place: &Path) -> PathBuf {
         place.join("audit")
     }
@@ -235,10 +235,10 @@ pub trait Profile: Debug + Send + Sync {
 /// What the folder of a profile's locks has to be like.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Place {
-    /// It is somebody's project and never made.
+    /// It is a user's project, and never made.
     pub must_exist: bool,
-    /// Nobody else may write in it, not even with the sticky bit; a folder that others can read
-    /// deserves a warning.
+    /// No other user may write in it, not even with the sticky bit. A folder that others can read deserves
+    /// a warning.
     pub private: bool,
     /// It stands inside a work tree and tells git to leave it alone.
     pub ignored: bool,
@@ -252,8 +252,8 @@ pub struct Place {
 /// - Decoding never guesses: what the format requires and the bytes lack makes them unreadable.
 /// - Bytes of other programs that have what the format requires are understood.
 pub trait Record: Debug {
-    /// Writes the record of a granted claim. `previous` is the record that it replaces in the
-    /// same holder's name, of which everything that this format does not define is kept.
+    /// Writes the record of a granted claim. `previous` is the record of the same holder that it replaces;
+    /// everything in it that this format does not define is kept.
     ///
     /// # Errors
     /// - A sentence, if the claim lacks something that the format requires.
@@ -288,12 +288,12 @@ pub fn known_as(holder: &Holder) -> &str {
     named.unwrap_or(holder.request_id.as_str())
 }
 
-/// The fact that marks a claim whose end is no accident, because it is the only one that it can
-/// have: its process became its command, and nobody stays who could release.
+/// The fact that marks a claim which can only end without a release: its process became its command, and no
+/// process stays that could release.
 pub const ENDS_WITHOUT_RELEASE: &str = "exec";
 
-/// Whether a claim that nobody stands behind any more has ended as it had to. Then it is nobody's,
-/// and was not left behind.
+/// Whether a claim that no process stands behind any more has ended as it had to. Then it is free, and was
+/// not left behind.
 pub fn ends_without_release(claim: &Claim) -> bool {
     claim.holder.fact(ENDS_WITHOUT_RELEASE).is_some()
 }
@@ -319,7 +319,8 @@ pub fn why(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// A `tenure.toml` that others share is read all the same: only who asks for the profile is refused.
+    /// A `tenure.toml` that others share is read all the same: only a caller that asks for the profile is
+    /// refused.
     #[cfg(not(feature = "yaml"))]
     #[test]
     fn without_yaml_there_is_no_profile_sprint_and_one_sentence_says_so() {

@@ -1,9 +1,8 @@
 //! What the threads of this process synchronise by: the standard library's own primitives.
 //!
-//! The modules in which an order of events could do harm name them through this one: `cancel`,
-//! `offload`, `guard/term` and `guard/newcomers`. They name nothing else of the crate, so that
-//! `tests/interleavings` can compile the very same files with primitives that try the orders out
-//! (decision 0019).
+//! Modules in which an order of events could do harm name them through this one: `cancel`, `offload`,
+//! `guard/term` and `guard/pending`. They name nothing else of the crate. So `tests/interleavings` can
+//! compile the very same files with primitives that try the orders out (decision 0019).
 
 pub use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
@@ -19,7 +18,7 @@ pub mod thread {
 
 use std::sync::PoisonError;
 
-/// Takes a mutex, also after a panic: what is kept under these is whole between any two statements.
+/// Takes a mutex, also after a panic: what it protects is whole between any two statements.
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

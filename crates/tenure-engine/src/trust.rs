@@ -1,9 +1,9 @@
-//! Whose files and folders are believed when a call merely finds them.
+//! Decides which users' files and folders are believed when a call merely finds them.
 //!
-//! A place that the caller names (by a flag, a variable, or in a program of the caller's) is the
-//! caller's own decision. A place that was found (a configuration on the way up, a folder that it
-//! names, a folder below the home folder) may be another user's bait. So it has to belong to the
-//! caller or to root, who can do everything anyhow; see decision 0023.
+//! A place that the caller names (by a flag, a variable, or in a program of the caller's) is the caller's
+//! own decision. Another user may have planted a place that was found (a configuration on the way up, a
+//! folder that it names, a folder below the home folder). So it has to belong to the caller or to root, who
+//! can do everything anyhow; see decision 0023.
 //!
 //! What was opened is judged, by its descriptor, and never a name before it is opened.
 //!
@@ -15,25 +15,25 @@ use std::path::Path;
 /// Whether the caller said where something is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Named {
-    /// By the caller, which is consent to whatever is there.
+    /// The caller did, which is consent to whatever is there.
     #[default]
     ByCaller,
-    /// By nobody: a search or a default led there.
+    /// No caller did: a search or a default led there.
     ByNobody,
 }
 
-/// Whose a configuration is that was found.
+/// Which user owns a configuration that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Whose {
-    /// The caller's own, or root's.
+    /// The caller, or root.
     Ours,
-    /// That of the user who became root by sudo.
+    /// The user who became root by sudo.
     SudoUser,
-    /// Another user's.
+    /// Another user.
     Stranger,
 }
 
-/// Whose an opened file is.
+/// Which user owns an opened file.
 pub(crate) fn whose(facts: &Facts) -> Whose {
     if facts.is_ours() || facts.is_roots() {
         return Whose::Ours;
@@ -46,8 +46,8 @@ pub(crate) fn whose(facts: &Facts) -> Whose {
     }
 }
 
-/// Why a folder that nobody named is not used, if it is not: it belongs to another user, and is not
-/// made for several. What we would make there, its owner could exchange, and could not use.
+/// Why a folder that no caller named is not used, if it is not: it belongs to another user, and is not made
+/// for several. Its owner could exchange files that the caller made there, and could not use them.
 pub(crate) fn refusal(facts: &Facts) -> Option<String> {
     let is_good = facts.is_ours() || facts.is_roots() || facts.is_made_for_several();
     (!is_good).then(|| {
@@ -58,7 +58,7 @@ pub(crate) fn refusal(facts: &Facts) -> Option<String> {
     })
 }
 
-/// Opens a folder that nobody named. A link to it counts as its owner's word.
+/// Opens a folder that no caller named. A link to it counts as its owner's word.
 ///
 /// # Errors
 /// - `Ok(Err(why))` if the link is another user's.
@@ -75,8 +75,8 @@ pub(crate) fn open_folder(path: &Path) -> Result<Result<Descriptor, String>, Err
     }
 }
 
-/// Why nothing is made at a path that nobody named, if nothing is: the nearest folder above it that
-/// is there belongs to another user.
+/// Why nothing is made at a path that no caller named, if nothing is: the nearest folder above it that is
+/// there belongs to another user.
 pub(crate) fn refusal_above(path: &Path) -> Option<(String, String)> {
     let above = path
         .ancestors()

@@ -1,5 +1,5 @@
-//! How YAML of others is read (one document, within bounds that nothing honest comes near) and how
-//! text of ours is written into YAML.
+//! Reads YAML of other programs (one document, within bounds that nothing honest comes near), and writes
+//! text into YAML.
 
 use crate::printed::{acts, short};
 use serde::de::{Deserialize, DeserializeOwned, Deserializer, IgnoredAny, MapAccess, Visitor};
@@ -9,7 +9,7 @@ use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
 use std::borrow::Cow;
 use std::fmt::{Formatter, Write as _};
 
-/// The largest text that should be handed over, in bytes. Whoever reads it looks before.
+/// The largest text that a caller should hand over, in bytes. The caller looks before.
 pub const BYTES_MAX: usize = 1 << 20;
 
 /// Reads one document. Keys that stand twice, and aliases that multiply, are errors.
@@ -20,8 +20,8 @@ pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     read_with(text, DuplicateKeyPolicy::Error)
 }
 
-/// Whether the text is one document, within the same bounds, that is a mapping: of whatever keys and
-/// values, and also if a key stands twice.
+/// Whether the text is one document, within the same bounds, that is a mapping. It may have any keys and
+/// values, and a key may stand twice.
 pub(crate) fn is_mapping(text: &str) -> bool {
     read_with::<Mapping>(text, DuplicateKeyPolicy::LastWins).is_ok()
 }
@@ -75,7 +75,7 @@ fn read_with<T: DeserializeOwned>(
     };
     serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let message = error.to_string();
-        // The library's advice is for whoever calls it, and not for whoever wrote the text.
+        // The library's advice is for its caller, not for the author of the text.
         let message = message
             .split_once(", set DuplicateKeyPolicy")
             .map_or(message.as_str(), |(fault, _)| fault);
@@ -118,8 +118,8 @@ fn breaks(c: char) -> bool {
     matches!(c, '\u{fffe}' | '\u{ffff}')
 }
 
-/// A document as YAML. What acts on the text around it is escaped, which is the same to a parser; the
-/// rest looks as if nobody had thought of that.
+/// A document as YAML. Characters that act on the text around them are escaped, which is the same to a
+/// parser; the rest looks as usual.
 ///
 /// # Errors
 /// - The library's words, for a value that it cannot write.
@@ -152,7 +152,7 @@ const MARK: char = '\u{ffff}';
 const MARK_IN_KEY: &str = "\\uFFFF\":";
 
 /// Whether a text has to stand in double quotes: something in it is to be escaped, or could be taken
-/// for our mark.
+/// for the mark.
 fn wants_quotes(text: &str) -> bool {
     text.contains(acts) || text.contains("\\uFFFF") || text.contains(MARK)
 }

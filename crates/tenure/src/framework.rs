@@ -114,7 +114,7 @@ use crate::guard::{Cancel, Guard, Guards, Holding, LockManager, OpenError, Optio
 use crate::printed::whole;
 use answer::Surface;
 use clap::Parser;
-use monitor::{Course, Monitor};
+use monitor::{RunState, Monitor};
 use serde::Serialize;
 use serde_json::Value;
 use std::ffi::OsString;
@@ -229,7 +229,7 @@ impl Lock {
 #[derive(Debug)]
 pub struct Context {
     guards: Guards,
-    course: Arc<Course>,
+    run_state: Arc<RunState>,
     request_id: String,
     warnings: Mutex<Vec<String>>,
     surface: Surface,
@@ -261,7 +261,7 @@ impl Context {
     /// Whether the command should end: after a signal, after the lock was lost, or because another
     /// caller asked for the lock.
     pub fn is_cancelled(&self) -> bool {
-        self.course.is_asked()
+        self.run_state.is_asked()
     }
 
     /// [`Context::is_cancelled`] for `?`: between any two steps.
@@ -280,7 +280,7 @@ impl Context {
     /// # Errors
     /// - [`Stopped`] if it should.
     pub fn sleep(&self, time: Duration) -> Result<(), Stopped> {
-        self.course.sleep(time);
+        self.run_state.sleep(time);
         self.check()
     }
 
@@ -319,13 +319,13 @@ fn carry_out<T: Tool>(call: arguments::Call<T>, surface: &Surface) -> Result<Val
             Failure::bad_arguments(format!("the lock name {name:?} cannot be used: {why}"))
         })?;
     }
-    let course = Arc::new(Course::new(lock.grace.unwrap_or(GRACE)));
-    let monitor = Monitor::start(&course, surface).map_err(|error| {
+    let run_state = Arc::new(RunState::new(lock.grace.unwrap_or(GRACE)));
+    let monitor = Monitor::start(&run_state, surface).map_err(|error| {
         let message = format!("signals cannot be received: {error}");
         Failure::new(Exit::General, "NO_SIGNALS", message)
     })?;
-    let answer = under_watch(call, &lock, &course, &monitor, surface);
-    course.settle();
+    let answer = under_watch(call, &lock, &run_state, &monitor, surface);
+    run_state.settle();
     answer
 }
 
@@ -333,17 +333,17 @@ fn carry_out<T: Tool>(call: arguments::Call<T>, surface: &Surface) -> Result<Val
 fn under_watch<T: Tool>(
     call: arguments::Call<T>,
     lock: &Lock,
-    course: &Arc<Course>,
+    run_state: &Arc<RunState>,
     monitor: &Monitor,
     surface: &Surface,
 ) -> Result<Value, Failure> {
     let guards = if lock.names.is_empty() {
         Guards::default()
     } else {
-        acquire(&call, lock, course, surface)?
+        acquire(&call, lock, run_state, surface)?
     };
     // After a signal before this point the command never starts.
-    if let Some(signal) = course.signal() {
+    if let Some(signal) = run_state.signal() {
         return Err(Failure::cancelled(signal, "acquire"));
     }
     monitor.watch(&guards);
@@ -351,7 +351,7 @@ fn under_watch<T: Tool>(
     let context = Context {
         guards,
         request_id: surface.request_id(),
-        course: Arc::clone(course),
+        run_state: Arc::clone(run_state),
         warnings: Mutex::default(),
         surface: surface.clone(),
     };
@@ -365,7 +365,7 @@ fn under_watch<T: Tool>(
         Err(Failure::new(Exit::General, "PANICKED", message).into())
     });
     // From here on this thread answers, and not the monitor.
-    course.settle();
+    run_state.settle();
     let Context {
         guards, warnings, ..
     } = context;
@@ -383,18 +383,18 @@ fn under_watch<T: Tool>(
             lost.or_else(|| error.guards.first().map(|guard| guard.name().clone()))
         }
     };
-    match (course.signal(), lost, outcome) {
+    match (run_state.signal(), lost, outcome) {
         (Some(signal), ..) => Err(Failure::cancelled(signal, "run")),
         (None, Some(name), _) => Err(Failure::lock_lost(&name)),
         (None, None, Ok(data)) => Ok(data),
-        (None, None, Err(error)) => Err(failure(error, course)),
+        (None, None, Err(error)) => Err(failure(error, run_state)),
     }
 }
 
 fn acquire<T: Tool>(
     call: &arguments::Call<T>,
     lock: &Lock,
-    course: &Course,
+    run_state: &RunState,
     surface: &Surface,
 ) -> Result<Guards, Failure> {
     let locks = call.tool.locks()?;
@@ -402,11 +402,11 @@ fn acquire<T: Tool>(
     let wait = call.wait;
     let prose = surface.clone();
     let told = move |name: &LockName, waiting: &Waiting<'_>| tell(&prose, name, waiting);
-    let options = lock.options(wait, &why, course.cancel()).on_wait(told);
+    let options = lock.options(wait, &why, run_state.cancel()).on_wait(told);
     let names = lock.names.iter().map(String::as_str);
     locks.acquire_all(names, &options).map_err(|error| {
         // Only a signal cancels.
-        match course.signal() {
+        match run_state.signal() {
             Some(signal) => Failure::cancelled(signal, "acquire"),
             None => error.into(),
         }
@@ -433,12 +433,12 @@ fn tell(surface: &Surface, name: &LockName, waiting: &Waiting<'_>) {
 }
 
 /// The failure that the caller sees for a command's own error.
-fn failure(error: Error, course: &Course) -> Failure {
+fn failure(error: Error, run_state: &RunState) -> Failure {
     let error = match error.downcast::<Failure>() {
         Ok(failure) => return *failure,
         Err(error) => error,
     };
-    match (error.downcast_ref::<Stopped>(), course.wanted()) {
+    match (error.downcast_ref::<Stopped>(), run_state.wanted()) {
         // Neither a signal nor a loss: another caller asked for the lock.
         (Some(Stopped), Some((name, by))) => Failure::superseded(&name, by.as_deref()),
         (Some(Stopped), None) | (None, _) => Failure::new(Exit::General, "FAILED", whole(&*error)),
@@ -463,8 +463,8 @@ mod tests {
     #[test]
     fn a_commands_own_error_is_answered_with_what_it_is_caused_by() {
         let source = std::io::Error::other("the disk is full");
-        let course = Course::new(GRACE);
-        let failure = failure(Deploying { source }.into(), &course);
+        let run_state = RunState::new(GRACE);
+        let failure = failure(Deploying { source }.into(), &run_state);
         assert_eq!(failure.message, "deploying prod: the disk is full");
         assert_eq!(
             (failure.code.as_str(), failure.exit),

@@ -100,7 +100,7 @@ fn gone(session: &Session, name: &LockName) -> Result<Vec<u64>, Failure> {
 fn warn_of_other(reporter: &mut Reporter, name: &LockName, claim: &Claim) {
     let whose = match (known_as(&claim.holder), claim.holder.process) {
         ("", Some(process)) => format!("PID {}", process.pid),
-        ("", None) => "somebody".to_owned(),
+        ("", None) => "an unknown holder".to_owned(),
         (id, _) => format!("request {id}"),
     };
     reporter.warn(format!(

@@ -68,7 +68,7 @@ pub(crate) struct Driver<'a> {
 /// What outlasts one command: a rollback goes on from where the command has left off.
 pub(crate) struct RunState {
     /// One for each lock, in the order in which they were taken.
-    pub(super) holds: Vec<HoldCourse>,
+    pub(super) holds: Vec<HoldState>,
     /// Which of the locks of the run around it was found gone first.
     around_lost: Option<usize>,
     /// When the first command was started.
@@ -98,7 +98,7 @@ enum Remark {
 }
 
 /// The state of one hold.
-pub(super) struct HoldCourse {
+pub(super) struct HoldState {
     pub(super) schedule: Schedule,
     /// The lock must not be relied on any more.
     lost: bool,
@@ -185,7 +185,7 @@ impl Driver<'_> {
 impl RunState {
     /// The schedules are those of the driver's locks, in the same order.
     pub(crate) fn new(schedules: impl IntoIterator<Item = Schedule>) -> Self {
-        let holds = schedules.into_iter().map(|schedule| HoldCourse {
+        let holds = schedules.into_iter().map(|schedule| HoldState {
             schedule,
             lost: false,
         });

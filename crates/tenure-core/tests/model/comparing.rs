@@ -1,4 +1,4 @@
-//! How contenders commit where nobody keeps a guard: as a store on servers does it.
+//! How contenders commit where no process keeps a guard: as a store on servers does it.
 //!
 //! A contender reads what its change is about and lets the core decide. What it then has in hand is the
 //! difference: the claims that it alters, and what that rests on. At the commit the store compares. If
@@ -9,8 +9,8 @@
 //! never succeed any more, for a store compares versions and not contents.
 //!
 //! Three liberties of a real store are not taken, or are taken to the full, so that the model allows more
-//! than any store does. A renewal that leaves everything as it was overtakes nobody. The history, which
-//! no decision looks at, is compared by nobody. A claim that has gone overtakes only who alters it.
+//! than any store does. A renewal that leaves everything as it was overtakes no plan. No contender compares
+//! the history, which no decision looks at. A claim that has gone overtakes only plans that alter it.
 
 use super::transitions::{admits, entered, granted};
 use super::{Answer, At, Plan, Purpose, World};
@@ -36,7 +36,7 @@ pub(super) struct Conditions {
     pub(super) removes: bool,
 }
 
-/// What the core decided on a list that nobody else is kept from changing.
+/// What the core decided on a list that other contenders may change.
 pub(super) struct Decided<'a> {
     /// What was shown of the list.
     pub(super) shown: &'a Entry,
@@ -181,7 +181,7 @@ impl World {
         }
     }
 
-    /// Commits a plan that nobody has overtaken, and overtakes others. One atomic step, in which the
+    /// Commits a plan that no other has overtaken, and overtakes others. One atomic step, in which the
     /// claim's liveness lock is held as well.
     pub(super) fn compare_and_commit(&mut self, scenario: &Scenario, who: usize, plan: &Plan) {
         let Some(conditions) = &plan.conditions else {

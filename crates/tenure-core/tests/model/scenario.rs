@@ -1,4 +1,4 @@
-//! What is explored: who takes part, under which row, and what may go wrong.
+//! What is explored: which contenders take part, under which row, and what may go wrong.
 
 use tenure_core::{Force, Mode, Patience, Policy, Queueing};
 
@@ -17,7 +17,7 @@ pub(crate) enum Job {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Closes {
     Never,
-    /// Some time after the supervisor has recorded who it is.
+    /// Some time after the supervisor has recorded its identity.
     OnceNamed,
     /// As soon as it likes.
     Anytime,
@@ -30,7 +30,7 @@ pub(crate) enum Place {
     Left,
     /// It is kept, and its contender comes back to it, once in each round.
     Kept,
-    /// It is kept, and nobody ever comes back to it.
+    /// It is kept, and its contender never comes back to it.
     Abandoned,
 }
 
@@ -38,9 +38,9 @@ pub(crate) enum Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stops {
     Never,
-    /// Somebody lets it go on some time.
+    /// It goes on some time.
     ForAWhile,
-    /// Nobody does.
+    /// It never goes on.
     ForEver,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Script {
     pub(crate) mortal_owner: bool,
     pub(crate) mode: Mode,
     pub(crate) queueing: Queueing,
-    /// Asks whoever holds to stop when it has to wait.
+    /// Asks the holders to stop when it has to wait.
     pub(crate) cancels: bool,
     pub(crate) place: Place,
     pub(crate) stops: Stops,
@@ -108,9 +108,9 @@ pub(crate) enum Defect {
     TakesLivenessAfterUnlock,
     /// The byte is let go first and the claim taken out afterwards.
     PutsOutBeforeLeaving,
-    /// As before, and the one who wakes goes on with the list as it read it when it fell asleep.
+    /// As before, and a waiter that wakes goes on with the list as it read it when it fell asleep.
     PutsOutBeforeLeavingAndWakesWithAStaleList,
-    /// Whoever wakes up holds, without a look at the list.
+    /// A waiter that wakes up holds, without a look at the list.
     HoldsOnWaking,
     /// A waiter looks and writes without the guard.
     LooksWithoutTheGuard,
@@ -118,9 +118,9 @@ pub(crate) enum Defect {
     RenewsWithoutTheGuard,
     /// The byte on which a waiter woke up was locked by it as an owner does, and stays so.
     KeepsThePredecessorsByte,
-    /// Leaving takes the first claim out, whosever it is.
+    /// Leaving takes the first claim out, whichever it is.
     LeavesWithoutATicket,
-    /// Releasing by request id believes anybody.
+    /// Releasing by request id believes every caller.
     ReleasesWithoutOwnership,
     /// A change of the record is noticed only if it happens during the sleep.
     NoticesOnlyNewChanges,
@@ -128,7 +128,7 @@ pub(crate) enum Defect {
     GivesUpWithItsLivenessLockHeld,
     /// The command does not inherit the liveness lock.
     LivenessLockIsNotInherited,
-    /// Nobody asks whether the command still runs.
+    /// The core is not told whether the command still runs.
     NeverAsksTheCommand,
     /// The lock is given back before the work has ended.
     ReleasesBeforeTheWorkEnds,
@@ -145,13 +145,13 @@ pub(crate) enum Defect {
     GivesItsTurnBeforeLooking,
     /// A holder keeps its turn's byte until it leaves.
     KeepsItsTurn,
-    /// A waiter that was asked to stop still stands in everybody's way.
+    /// A waiter that was asked to stop still blocks the others.
     CountsWhoWasDisplaced,
-    /// A claim whose caller is away stands in everybody's way.
+    /// A claim whose caller is away blocks the others.
     CountsWhoIsAway,
-    /// Whoever comes back to its place does not see who was granted behind it.
+    /// A caller that comes back to its place does not see a claim that was granted behind it.
     OverlooksHoldersBehind,
-    /// Whoever waits in a queue of one leaves the one before it there.
+    /// A caller that waits in a queue of one leaves the waiter before it there.
     NeverDisplaces,
     /// A waiter is not woken by a request to stop.
     SleepsThroughRequestsToStop,
@@ -175,7 +175,7 @@ pub(crate) enum Defect {
     QueuesRestOnNothing,
     /// A claim that comes back to its place rests on those before it alone.
     ReturnsRestOnBefore,
-    /// A lock is removed whoever came to it meanwhile.
+    /// A lock is removed even if a claim came to it meanwhile.
     RemovesRestOnNothing,
 }
 

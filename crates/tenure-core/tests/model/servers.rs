@@ -1,5 +1,5 @@
-//! The same contenders where nobody keeps a guard and each change is committed by comparison, as a store
-//! on servers does it: the rules of what a change rests on are the core's own ([`RestsOn`]).
+//! The same contenders where no process keeps a guard and each change is committed by comparison, as a
+//! store on servers does it: the rules of what a change rests on are the core's own ([`RestsOn`]).
 //!
 //! In each of these scenarios every state is also asked whether what a change leaves out changes its
 //! answer. The second half narrows the rules on purpose: each narrower one has to be found.
@@ -155,7 +155,8 @@ const NARROWER: &[Narrower] = &[
         invariant: "one holder at a time",
         changes_answers: true,
     },
-    // Who overrides one of two holders does not count the one that is about to be the other.
+    // A caller that overrides one of two holders does not count the claim that is about to be the other
+    // holder.
     Narrower {
         defect: Defect::LooksBesideOthersRestOnBefore,
         scripts: OVERRIDDEN_BESIDE,
@@ -163,7 +164,7 @@ const NARROWER: &[Narrower] = &[
         invariant: "one holder at a time",
         changes_answers: true,
     },
-    // Two who find the list empty.
+    // Two callers that find the list empty.
     Narrower {
         defect: Defect::GrantsAtOnceRestOnNothing,
         scripts: &[RUN, RUN],
@@ -171,7 +172,7 @@ const NARROWER: &[Narrower] = &[
         invariant: "one holder at a time",
         changes_answers: true,
     },
-    // Two who displace the same one.
+    // Two callers that displace the same waiter.
     Narrower {
         defect: Defect::QueuesRestOnNothing,
         scripts: &[RUN, SINGLE, SINGLE],
@@ -179,7 +180,7 @@ const NARROWER: &[Narrower] = &[
         invariant: "one waits in a queue of one",
         changes_answers: false,
     },
-    // Somebody was granted behind the place while its caller was on the way back.
+    // A claim was granted behind the place while its caller was on the way back.
     Narrower {
         defect: Defect::ReturnsRestOnBefore,
         scripts: &[RUN, COMES_BACK, RUN],
@@ -187,7 +188,7 @@ const NARROWER: &[Narrower] = &[
         invariant: "one holder at a time",
         changes_answers: true,
     },
-    // Somebody came to the lock that was found empty.
+    // A claim came to the lock that was found empty.
     Narrower {
         defect: Defect::RemovesRestOnNothing,
         scripts: &[RUN, CLEANS],
@@ -195,7 +196,7 @@ const NARROWER: &[Narrower] = &[
         invariant: "a holder's claim stays in the list",
         changes_answers: false,
     },
-    // Who overrides a hold stands behind those who wait.
+    // A caller that overrides a hold stands behind waiters.
     Narrower {
         defect: Defect::OverlooksHoldersBehind,
         scripts: &[ENDLESS_DETACHED, CONFIRMS, RUN],

@@ -151,7 +151,7 @@ impl Successors<'_> {
                     world.decide(scenario, who, purpose);
                 });
             }
-            // Whoever slept on the byte of a kept place has it for an instant; the store tries again.
+            // A waiter that slept on the byte of a kept place has it for an instant; the store tries again.
             At::TakesLiveness(_) if person.returned && self.world.is_taken_by_others(who) => {}
             At::TakesLiveness(plan) => self.step(who, "takes its liveness lock", true, |world| {
                 world.take_liveness_lock(scenario, who, plan);
@@ -232,8 +232,8 @@ impl Successors<'_> {
         }
     }
 
-    /// A waiter may be stopped wherever it stands, but for the middle of a change that it makes under the
-    /// guard: nobody else changes anything then.
+    /// A waiter may be stopped wherever it stands, except in the middle of a change that it makes under the
+    /// guard: no other process changes anything then.
     fn stop(&mut self, who: usize) {
         let (world, scenario) = (self.world, self.scenario);
         let (person, script) = (&world.people[who], &scenario.scripts[who]);

@@ -106,7 +106,7 @@ impl World {
             let before = entry.claims.iter().filter(|c| Some(c.ticket) < own);
             for claim in before.filter(|claim| claim.token.is_none() && !stands_aside(claim)) {
                 if claim.aside.is_some() && self.is_alive(claim) && !self.is_stopped(claim) {
-                    self.broken = Some("nobody is passed who is not stopped");
+                    self.broken = Some("no waiter is passed that is not stopped");
                 }
             }
         }
@@ -172,8 +172,8 @@ impl World {
         self.people[who].ticket.or(kept).unwrap_or(0)
     }
 
-    /// What the core must not see, as a defect has it: the requests to stop of those who wait, that
-    /// a caller is away, or the holds behind a place.
+    /// What the core must not see, as a defect has it: the requests to stop of waiters, that a caller is
+    /// away, or the holds behind a place.
     fn hide(scenario: &Scenario, purpose: Purpose, own: u64, entry: &mut Entry) -> Vec<Claim> {
         let asks = matches!(purpose, Purpose::Enter | Purpose::Look);
         let mut before = entry.claims.clone();
@@ -225,7 +225,7 @@ impl World {
         }
     }
 
-    /// Asks the core, and nobody else unless a defect says so.
+    /// Asks the core, and reads nothing else unless a defect says so.
     pub(super) fn ask(
         &self,
         scenario: &Scenario,
@@ -325,13 +325,13 @@ impl World {
         }
     }
 
-    /// What holds of those who have to give up their places at the moment at which they have to.
+    /// What holds of the claims that have to give up their places at that moment.
     fn check_displaced(&mut self, events: &[Event]) {
         for event in events {
             if let Event::Displaced { claim } = event
                 && (claim.token.is_some() || !claim.queueing.yields() || claim.cancel.is_some())
             {
-                self.broken = Some("only who waits and yields is displaced, and once");
+                self.broken = Some("only a waiter that yields is displaced, and once");
             }
         }
     }
@@ -345,7 +345,7 @@ impl World {
                 // does not show; then the next look lets it pass.
                 let has_grace = matches!(behind, Predecessor::Stopped { .. });
                 if !has_grace && self.wakes(scenario, entry, behind) {
-                    self.broken = Some("nobody is sent to sleep behind what has ended");
+                    self.broken = Some("no waiter is sent to sleep behind what has ended");
                 }
                 let own = entered(answer).or(self.people[who].ticket).unwrap_or(0);
                 let mode = scenario.scripts[who].mode;
@@ -354,10 +354,10 @@ impl World {
                 };
                 let sees = !has_grace && !scenario.has(Defect::WaitsForTheStopped);
                 if sees && Self::could_hold(entry, own, mode, counts) {
-                    self.broken = Some("nobody is sent to sleep who could hold");
+                    self.broken = Some("no waiter is sent to sleep that could hold");
                 }
                 if scenario.scripts[who].patience == Patience::AtOnce {
-                    self.broken = Some("who never waits is never queued");
+                    self.broken = Some("a caller that never waits is never queued");
                 }
             }
             Answer::Entering(Entering::Refused(refusal))
@@ -365,11 +365,11 @@ impl World {
                 let live = |claim: &Claim| self.is_truly_live(scenario, claim);
                 let held = self.disk.claims.iter().any(live);
                 if refusal.reason == Reason::Held && !held {
-                    self.broken = Some("nobody is refused for a lock that nobody has");
+                    self.broken = Some("no request is refused for a lock that no claim has");
                 }
                 let forces = scenario.scripts[who].force != Force::No;
                 if refusal.reason == Reason::StaleNeedsForce && forces {
-                    self.broken = Some("who brought force is not refused for want of it");
+                    self.broken = Some("a caller that brought force is not refused for want of it");
                 }
                 let waiter = refusal.blocker.as_ref().is_some_and(|b| b.token.is_none());
                 if refusal.reason == Reason::StaleNeedsForce && waiter {
@@ -417,7 +417,7 @@ impl World {
         }
     }
 
-    /// Whether somebody has the liveness lock's byte that a contender is about to take.
+    /// Whether another process has the liveness lock's byte that a contender is about to take.
     pub(super) fn is_taken_by_others(&self, who: usize) -> bool {
         let ticket = self.people[who].ticket;
         let mut bytes = self.bytes.iter();
@@ -460,7 +460,7 @@ impl World {
             let other = Some(claim.ticket) != self.people[who].ticket;
             let here = claim.token.is_none() && claim.reservation.is_none();
             if gone && other && here && self.is_alive(claim) {
-                self.broken = Some("nobody alive is thrown out of the queue");
+                self.broken = Some("no live waiter is thrown out of the queue");
             }
         }
         self.disk = plan.entry.clone();
@@ -485,13 +485,13 @@ impl World {
             self.broken = Some("tokens rise in the order of the grants");
         }
         self.top = self.top.max(token);
-        // Whoever waits in front may be about to hold as well, and still can.
+        // A waiter in front may be about to hold as well, and still can.
         let own = self.people[who].ticket;
         for claim in &self.disk.claims {
             let waits = Some(claim.ticket) < own && claim.token.is_none();
             let live = |claim: &Claim| self.is_truly_live(scenario, claim);
-            // One that was passed, as it may be, can have gone on since that was decided. Force goes
-            // before those who wait.
+            // A waiter that was passed, as it may be, can have gone on since that was decided. Force goes
+            // before waiters.
             if waits
                 && claim.aside.is_none()
                 && scenario.scripts[who].force == Force::No
@@ -499,7 +499,7 @@ impl World {
                 && live(claim)
                 && !Self::could_hold(&self.disk, claim.ticket, claim.mode, live)
             {
-                self.broken = Some("who came first goes first");
+                self.broken = Some("the first to come is the first to hold");
             }
         }
         let person = &mut self.people[who];

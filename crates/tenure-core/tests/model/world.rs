@@ -80,7 +80,7 @@ enum At {
     PutOut,
     Exit,
     Holding,
-    /// Its place is kept, and nobody of it is there.
+    /// Its place is kept, and none of its processes is there.
     Away,
     Done,
 }
@@ -100,7 +100,7 @@ enum Command {
 struct Person {
     round: u8,
     at: At,
-    /// The supervisor, the acquirer, or whoever releases for the owner.
+    /// The supervisor, the acquirer, or the process that releases for the owner.
     alive: bool,
     owner_alive: bool,
     ticket: Option<u64>,
@@ -130,7 +130,7 @@ struct Person {
     mode: Mode,
 }
 
-/// Who keeps the byte of one ticket locked, one bit for each contender.
+/// Which processes keep the byte of one ticket locked, one bit for each contender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Byte {
     ticket: u64,
@@ -138,8 +138,8 @@ struct Byte {
     renewers: u8,
     /// The claimant's command.
     commands: u8,
-    /// Waiters that the kernel has just handed the byte to. They have it shared, so nobody takes
-    /// them for an owner; but nobody can become its owner meanwhile.
+    /// Waiters that the kernel has just handed the byte to. They have it shared, so no process takes them
+    /// for an owner; but none can become its owner meanwhile.
     wakers: u8,
     /// The claimant's process, of the byte of its turn.
     turns: u8,
@@ -325,7 +325,7 @@ impl World {
         self.bytes.retain(|byte| !byte.is_free());
     }
 
-    /// Unlocks a byte for everybody who inherited it, as an explicit unlock does.
+    /// Unlocks a byte for every process that inherited it, as an explicit unlock does.
     fn put_out(&mut self, who: usize) {
         if let Some(ticket) = self.people[who].ticket {
             let bit = 1u8 << who;
@@ -355,7 +355,7 @@ impl World {
         }
     }
 
-    /// What anybody on this machine can find out about a claim at this moment.
+    /// What any process on this machine can find out about a claim at this moment.
     fn evidence(&self, scenario: &Scenario, claim: &Claim) -> Evidence {
         Evidence {
             liveness_lock: if self.is_held(claim.ticket) {
@@ -372,7 +372,7 @@ impl World {
         }
     }
 
-    /// Whether the process of a claim is stopped, as anybody on this machine can see.
+    /// Whether the process of a claim is stopped, as any process on this machine can see.
     fn is_stopped(&self, claim: &Claim) -> bool {
         let (who, round) = claimant(claim);
         let person = &self.people[who];
@@ -384,13 +384,13 @@ impl World {
         self.now(scenario).boot_ms >= STOPPED_GRACE_MS
     }
 
-    /// Whether a waiting claim may keep nobody waiting any more, because its process is stopped.
+    /// Whether a waiting claim may keep no other waiting any more, because its process is stopped.
     fn lets_pass(&self, scenario: &Scenario, claim: &Claim) -> bool {
         let is_over = self.grace_is_over(scenario) || claim.aside.is_some();
         claim.token.is_none() && self.is_stopped(claim) && is_over
     }
 
-    /// Whether somebody alive is behind a claim, whatever anybody can see of it.
+    /// Whether a live process is behind a claim, whatever other processes can see of it.
     fn is_alive(&self, claim: &Claim) -> bool {
         let (who, round) = claimant(claim);
         let person = &self.people[who];
@@ -398,7 +398,7 @@ impl World {
         person.round == round
             && match claim.kind {
                 Kind::Kernel => at_work || person.command == Command::Running,
-                // Nobody in the model publishes; what another program left has nobody behind it.
+                // No contender of the model publishes; what another program left has no process behind it.
                 Kind::Foreign | Kind::Sealed => false,
                 Kind::Detached if claim.token.is_none() => at_work,
                 Kind::Detached => {
@@ -448,9 +448,9 @@ impl World {
         entry.claim(claim.ticket) != Some(claim) || !self.judged_held(scenario, claim)
     }
 
-    /// Whether a claim of this mode at this place could hold beside those of the list that `counts`:
-    /// all who hold, and all who wait before it. The same rule for every mode, so that it says for
-    /// the quicker way of an exclusive claim as well what it has to come to.
+    /// Whether a claim of this mode at this place could hold beside those of the list that `counts`: all
+    /// holders, and all waiters before it. The rule is the same for every mode. So it also says what the
+    /// quicker way of an exclusive claim has to come to.
     fn could_hold(
         entry: &Entry,
         ticket: u64,
@@ -531,14 +531,14 @@ impl World {
             }
             let own = person.ticket.unwrap_or(0);
             if self.disk.is_cancelled(own) {
-                return Some("who was asked to stop leaves");
+                return Some("a waiter that was asked to stop leaves");
             }
             let asleep = matches!(person.at, At::Sleep(_) | At::Deaf);
             let live = |claim: &Claim| {
                 self.is_truly_live(scenario, claim) && !self.lets_pass(scenario, claim)
             };
             if !asleep || Self::could_hold(&self.disk, own, script.mode, live) {
-                return Some("nobody waits behind nobody");
+                return Some("every waiter has something to wait for");
             }
         }
         for claim in &self.disk.claims {

@@ -1,9 +1,8 @@
 //! Opening the audit's folders and files, and refusing those that cannot be trusted.
 //!
-//! As with locks, everything is opened relative to the folder's own descriptor and never through
-//! a link. A folder that everybody may write and that lacks the sticky bit is refused; with the
-//! sticky bit its files have to be ours, for a line that anybody could have planted proves
-//! nothing.
+//! As with locks, everything is opened relative to the folder's own descriptor and never through a link. A
+//! folder that all users may write and that lacks the sticky bit is refused. With the sticky bit, its files
+//! have to belong to the caller: a line that any user could have planted proves nothing.
 
 use super::{AuditError, Place};
 use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Open};
@@ -19,7 +18,7 @@ pub(super) type Inode = (u64, u64);
 pub(super) struct Folder {
     fd: Descriptor,
     path: PathBuf,
-    /// Everybody may create files in it.
+    /// All users may create files in it.
     shared: bool,
 }
 
@@ -32,8 +31,8 @@ pub(super) struct File {
 }
 
 impl Folder {
-    /// Opens the audit's folder; makes it (in a work tree ignored by git) and its parents, 0700 each,
-    /// if `create` says so. `None` if it is not there and need not be.
+    /// Opens the audit's folder. If `create` says so, makes it and its parents, 0700 each; in a work tree
+    /// git ignores it. `None` if it is not there and need not be.
     pub(super) fn open(place: &Place, create: bool) -> Result<Option<Self>, AuditError> {
         let opened = match &place.within {
             None => Self::open_anywhere(place, create)?,
@@ -51,7 +50,7 @@ impl Folder {
         Ok(opened)
     }
 
-    /// A folder at any path, which may be a link where the caller has named it.
+    /// A folder at any path, which may be a link if the caller named it.
     fn open_anywhere(place: &Place, create: bool) -> Result<Option<Self>, AuditError> {
         let path = place.dir();
         let open = || match place.named {
@@ -77,11 +76,11 @@ impl Folder {
         Self::of(opened, path.to_owned(), create)
     }
 
-    /// A room below the locks. Whoever names the folder of the locks does not know of a link in it,
-    /// so none is followed; and where everybody may make files, it has to be the caller's own.
+    /// A folder below the locks. A caller that names the folder of the locks does not know of a link in it,
+    /// so no link is followed. Where all users may make files, it has to be the caller's own.
     ///
-    /// Most often that is one call: only the last part of a path has to be looked at, for the one
-    /// before it is the folder that was named.
+    /// Most often that is one call. Only the last part of the path has to be looked at, because the part
+    /// before it is the folder that the caller named.
     fn open_below(locks: &Path, place: &Place, create: bool) -> Result<Option<Self>, AuditError> {
         let path = place.dir();
         let rest = path.strip_prefix(locks).unwrap_or(path);
@@ -124,7 +123,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Makes a folder in it, in a work tree one that git ignores, unless something is there.
+    /// Makes a folder in it, which git ignores in a work tree, unless something is there.
     fn make_own(&self, name: &str) -> Result<(), AuditError> {
         match os::open_folder_in(&self.fd, name) {
             Err(Errno::NOENT) => make_own_folder_in(&self.fd, &self.path, name)
@@ -199,7 +198,8 @@ impl Folder {
     pub(super) fn append(&self, name: &str) -> Result<Option<File>, AuditError> {
         let file = self.open_file(name, Open::Append)?;
         if let Some(file) = &file {
-            // A strict umask must not take our own rights from the file; another's stays as it is.
+            // A strict umask must not take the caller's own rights from the file; another user's file stays
+            // as it is.
             if os::facts(&file.fd).is_ok_and(|facts| !facts.owner_may_change()) {
                 let _ = os::keep_to_owner(&file.fd);
             }
@@ -254,7 +254,7 @@ impl Folder {
         Some((facts.inode(), facts.size()))
     }
 
-    /// The names in the folder, sorted; those that are no UTF-8 are none of ours.
+    /// The names in the folder, sorted. No file of an audit has a name that is not UTF-8.
     pub(super) fn names(&self) -> Result<Vec<String>, AuditError> {
         let failed = |errno| fault(&self.path, "reading the audit folder", errno);
         let mut names = Vec::new();
@@ -290,7 +290,7 @@ pub(super) fn fault(path: &Path, doing: &'static str, errno: Errno) -> AuditErro
     }
 }
 
-/// What is said of a folder of another user to which a search or a default led.
+/// The message about another user's folder to which a search or a default led.
 const NOBODY_NAMED_IT: &str = "it belongs to another user, and no caller named it; name it with \
                                --audit-dir if it is to be used";
 

@@ -1,4 +1,4 @@
-//! Going on reading: every event that is written from now on, once.
+//! Follows a log: gives every event that is written from now on, once.
 
 use super::folder::{File, Folder, Inode};
 use super::read::{
@@ -10,35 +10,34 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long to sleep where nothing wakes us.
+/// How long to sleep between two looks where the system gives no notices.
 const NAP: Duration = Duration::from_millis(200);
 
-/// The same where the system does: for what it does not tell (a folder that was replaced).
+/// The same where it gives notices: for what it does not tell (a folder that was replaced).
 const NAP_WATCHED: Duration = Duration::from_secs(1);
 
 /// Reads what is appended to a log, across rotations, new days and new files.
 ///
-/// A line is shown once it is whole. What a crash tore is shown never, and counted as soon as
+/// A line is shown once it is whole. A line that a crash tore is never shown, and is counted as soon as
 /// another line follows.
 ///
 /// # Limitations
-/// - More rotations between two looks than files are kept lose what was dropped.
-/// - `copytruncate` copies, and then cuts: what is written between the two is lost to everybody,
-///   and what was written shortly before may be lost to a follower.
-/// - Of the days' folders the youngest two at the beginning, and all that come later, are
-///   followed.
+/// - If more rotations happen between two looks than files are kept, the events in dropped files are lost.
+/// - `copytruncate` copies, and then cuts. What is written between the two is lost to every reader. What
+///   was written shortly before may be lost to a follower.
+/// - Of the days' folders, the youngest two at the beginning and all that come later are followed.
 #[derive(Debug)]
 pub struct Follower {
     place: Place,
     filter: Filter,
     trouble: Trouble,
-    /// Oldest first; all of them read as far as they were written at the last look. The last is
-    /// the one that is written to.
+    /// Oldest first. All of them are read as far as they were written at the last look. Writers append to
+    /// the last one.
     links: Vec<Link>,
-    /// Files that are none of the stream: copies of it, or older than all of it. Kept open, so
+    /// Files that are not part of the stream: copies of it, or older than all of it. They are kept open, so
     /// that they are recognised.
     ignored: Vec<File>,
-    /// Of each day's folder how far it is read; empty for those that are not followed.
+    /// How far each day's folder is read; empty for those that are not followed.
     days: BTreeMap<String, Day>,
     followed: Vec<String>,
     watch: Option<Watch>,
@@ -57,7 +56,7 @@ impl Events {
 
     /// Goes on from here. What was not yet read comes first.
     pub fn follow(mut self) -> Follower {
-        // Whoever has read to the end finds nothing more here.
+        // A reader that has read to the end finds nothing more here.
         let pending: Vec<Entry> = self.by_ref().collect();
         let followed = self.read_days.keys().rev().take(DAYS_FOLLOWED);
         Follower {
@@ -82,7 +81,7 @@ impl Follower {
     /// - [`AuditError::Unsafe`] if it cannot be trusted.
     pub fn look(&mut self) -> Result<Vec<Entry>, AuditError> {
         let mut entries = std::mem::take(&mut self.pending);
-        // Before anything is read, so that whatever comes after wakes us again.
+        // Before anything is read, so that any later change wakes the follower again.
         if let Some(watch) = &mut self.watch {
             watch.settle();
         }
@@ -121,8 +120,8 @@ impl Follower {
         }
     }
 
-    /// Takes up files of the stream that are new since the last look, and lets go of those that
-    /// were dropped at the look before.
+    /// Takes up files of the stream that are new since the last look, and closes those that were dropped at
+    /// the look before.
     fn join_links(&mut self, folder: &Folder) {
         // Youngest first.
         let files = chain(folder, &mut self.trouble);
@@ -132,8 +131,8 @@ impl Follower {
         self.links.extend(current);
         self.ignored.retain(|file| is_there(file.inode));
         let current = self.links.last().map(|link| link.file.inode);
-        // Whatever stands behind the file that we were reading is older, or a copy of it. While
-        // that file is still the youngest, everything else does.
+        // Every file behind the one that was being read is older, or a copy of it. While that file is still
+        // the youngest, every other file is behind it.
         let mut is_behind = files.first().map(|file| file.inode) == current;
         let mut fresh = Vec::new();
         for file in files {
@@ -201,8 +200,8 @@ impl Follower {
     }
 }
 
-/// Wakes whoever sleeps on it when something in a folder changes. Only that: what has changed is
-/// found by looking.
+/// Wakes a reader that sleeps on it when something in a folder changes. A look at the folder shows what has
+/// changed.
 #[derive(Debug)]
 struct Watch {
     watch: os::Watch,
@@ -224,7 +223,7 @@ impl Watch {
         self.is_set = self.watch.add(path, WatchFor::Files).is_ok();
     }
 
-    /// Forgets what woke us.
+    /// Forgets what woke the reader.
     fn settle(&mut self) {
         self.watch.settle();
         self.is_set = false;

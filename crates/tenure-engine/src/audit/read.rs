@@ -1,11 +1,11 @@
-//! Reading a log back: every event once, oldest first as well as that can be known.
+//! Reads a log back: every event once, oldest first as well as that can be known.
 //!
-//! Both layouts are read, whichever the writer uses. `audit.jsonl` and what was rotated out of it
-//! are read as one stream, in the order in which they were written; of the days' folders one is
-//! read at a time, its files merged by timestamp; the two are merged by timestamp.
+//! Both layouts are read, whichever the writer uses. `audit.jsonl` and the files rotated out of it are one
+//! stream, read in the order of writing. The days' folders are read one at a time, and the files of each
+//! are merged by timestamp. Then the two streams are merged by timestamp.
 //!
-//! A line that is no event (torn by a crash, or written by somebody else) is skipped and counted.
-//! A file that cannot be read is reported and hides no other.
+//! A line that is no event (torn by a crash, or written by another program) is skipped and counted. A file
+//! that cannot be read is reported and hides no other.
 
 use super::folder::{File, Folder, Inode};
 use super::{AuditError, EventName, FILE, Place, SUFFIX, error_text, record};
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::time::Duration;
 
-/// The longest line that is looked at. Ours are shorter; other writers may be less careful.
+/// The longest line that is looked at. Lines of tenure are shorter; other writers may be less careful.
 const LINE_BYTES_MAX: usize = 4 * super::LINE_BYTES_MAX;
 
 /// How much is read at once.
@@ -25,16 +25,16 @@ const BLOCK_BYTES: usize = 64 << 10;
 /// How many rotated files are read at most: each keeps a descriptor.
 const ROTATED_MAX: u32 = 500;
 
-/// How many numbers in a row may be missing beyond the last known one before there are no more.
+/// How many numbers in a row may be missing beyond the last known one before the search ends.
 const GAPS_MAX: u32 = 3;
 
-/// How often, and after what pauses, the end of a file is looked at again that is no whole line:
-/// it may be the beginning of one that is being written.
+/// How often, and after what pauses, a reader looks again at an end that is no whole line: a writer may be
+/// writing it.
 const LOOKS: u32 = 5;
 const LOOK_PAUSE: Duration = Duration::from_millis(2);
 
-/// How many of the youngest days are followed; an event that is dated further back than that is
-/// seen by the next reader.
+/// How many of the youngest days are followed. A follower misses an event that is dated further back; the
+/// next reader sees it.
 pub(super) const DAYS_FOLLOWED: usize = 2;
 
 /// Which events are wanted. The default is all of them.
@@ -119,12 +119,12 @@ impl Entry {
         self.text("lock_name")
     }
 
-    /// Who acted; empty if the line does not say.
+    /// The request id of the caller that acted; empty if the line does not say.
     pub fn request_id(&self) -> &str {
         self.text("request_id")
     }
 
-    /// When, as it was written.
+    /// The timestamp, as it was written.
     pub fn timestamp(&self) -> &str {
         self.text("timestamp")
     }
@@ -209,8 +209,8 @@ impl Position {
         }
     }
 
-    /// What stands at the end without a newline: an event whose newline alone is missing, or the
-    /// beginning of one. Whoever is writing it just now is waited for, so it may be whole after all.
+    /// What stands at the end without a newline: an event that lacks only its newline, or the beginning of
+    /// one. If a writer is at it just now, this waits for it, so the line may be whole after all.
     fn unfinished(&mut self, fd: impl AsDescriptor) -> Found {
         for _ in 0..LOOKS {
             let rest = self.kept.get(self.taken..).unwrap_or_default();
@@ -321,13 +321,13 @@ pub(super) struct Link {
 
 /// The files of the stream, youngest first.
 ///
-/// Opened from the youngest to the oldest, as a rotation moves them: one that happens meanwhile
-/// shows files a second time, which is noticed, and hides none.
+/// They are opened from the youngest to the oldest, as a rotation moves them. A rotation meanwhile shows
+/// files a second time, which is noticed. It hides none.
 pub(super) fn chain(folder: &Folder, trouble: &mut Trouble) -> Vec<File> {
     let mut files: Vec<File> = Vec::new();
     let mut open = |name: &str| match folder.read(name) {
         Ok(Some(file)) => {
-            // Seen again under a higher number: whatever was opened in between is younger.
+            // Seen again under a higher number: the files opened in between are younger.
             files.retain(|known| known.inode != file.inode);
             files.push(file);
             true
@@ -347,8 +347,8 @@ pub(super) fn chain(folder: &Folder, trouble: &mut Trouble) -> Vec<File> {
     };
     let names = folder.names().unwrap_or_default();
     let last = names.iter().filter_map(numbered).max().unwrap_or(0);
-    // A rotation meanwhile moves files up, and leaves a gap that wanders down: the names may lack
-    // one, and one may be missing with another behind it.
+    // A rotation meanwhile moves files up, and leaves a gap that moves down. The list of names may lack a
+    // file, and a name may be missing with another behind it.
     let mut missing = 0;
     for number in 1..=ROTATED_MAX {
         if open(&format!("{FILE}.{number}")) {
@@ -428,8 +428,8 @@ pub(super) fn read_day(
     entries
 }
 
-/// The events of a log, oldest first. Of `audit.jsonl` one block is kept in memory at a time, of
-/// the days' folders the events of one day.
+/// The events of a log, oldest first. It keeps one block of `audit.jsonl` in memory at a time, and of the
+/// days' folders the events of one day.
 #[derive(Debug)]
 pub struct Events {
     pub(super) place: Place,
@@ -446,7 +446,7 @@ pub struct Events {
     /// What the follower goes on from.
     pub(super) read_days: BTreeMap<String, Day>,
     from_links: Option<Entry>,
-    /// A follower comes later: what has no newline yet is left to it.
+    /// A follower comes later: a line that has no newline yet is left to it.
     followed: bool,
 }
 
@@ -515,7 +515,7 @@ impl Events {
                 return next;
             }
             self.at += 1;
-            // No line of a file is finished later once there is a younger file.
+            // No writer finishes a line of a file once there is a younger file.
             if !self.followed || self.at < count {
                 let rest = position.unfinished(&link.file.fd);
                 if let Some(entry) = self.trouble.sort(rest, &self.filter) {

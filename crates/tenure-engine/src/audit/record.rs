@@ -1,8 +1,8 @@
 //! One event and its line.
 //!
-//! A line is one JSON object with sorted keys. Nothing that a field contains can end the line,
-//! begin another one, or speak to a terminal: control characters (C1 too), line separators, marks that
-//! turn the reading direction and characters that are not seen are written as `\uXXXX`.
+//! A line is one JSON object with sorted keys. Nothing that a field contains can end the line, begin
+//! another one, or control a terminal. Control characters (C1 too), line separators, marks that turn the
+//! reading direction and characters that are not seen are written as `\uXXXX`.
 
 use super::{EventName, SUFFIX};
 use crate::printed::{acts, json_line};
@@ -22,21 +22,21 @@ pub const LINE_BYTES_MAX: usize = 64 << 10;
 /// How many bytes of an unreadable record are kept.
 pub const RAW_BYTES_MAX: usize = 4 << 10;
 
-/// What a string ends with of which the rest was cut off.
+/// The end of a string that was cut.
 const CUT: &str = "…[cut]";
 
-/// Whose lock, on whose behalf, when.
+/// The lock, the request that acts on it, and the time.
 #[derive(Debug, Clone, Copy)]
 pub struct Occasion<'a> {
     /// The lock.
     pub lock: &'a LockName,
-    /// Who acts.
+    /// The request that acts.
     pub request_id: &'a RequestId,
     /// When, in milliseconds since the Unix epoch.
     pub at_ms: u64,
 }
 
-/// Why a lock passed on without its holder's release.
+/// Why a lock was taken over without a release by its holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StealReason {
     /// It was stale, and force was used.
@@ -50,11 +50,11 @@ pub enum StealReason {
 }
 
 impl StealReason {
-    /// The reason for a takeover, given whether force was used.
+    /// The reason for a takeover; `forced` says whether force was used.
     pub fn of(why: Takeover, forced: bool) -> Self {
         match why {
-            // Some profiles count what cannot be read as stale; that it could not be read is what
-            // an auditor wants to know.
+            // Some profiles count an unreadable record as stale. An auditor wants to know that it could not
+            // be read.
             Takeover::Corrupt | Takeover::Stale(StaleReason::Unreadable) => Self::CorruptLock,
             Takeover::Stale(_) if forced => Self::StaleLockForced,
             Takeover::Stale(_) => Self::StaleLock,
@@ -83,7 +83,7 @@ pub enum Ending<'a> {
         /// The step that failed.
         step: &'a str,
     },
-    /// `result: "forced"`: somebody else ended it by force.
+    /// `result: "forced"`: another caller ended it by force.
     Forced,
 }
 
@@ -178,8 +178,8 @@ impl Record {
         new
     }
 
-    /// `lock_released`: `held_duration_seconds` (with decimals), `result`; `failure_step` only
-    /// where it failed; `by_other: true` only where somebody else than the owner did it.
+    /// `lock_released`: `held_duration_seconds` (with decimals), `result`; `failure_step` only if the work
+    /// failed; `by_other: true` only if a caller other than the owner released it.
     pub fn lock_released(
         occasion: Occasion<'_>,
         held: Duration,
@@ -266,8 +266,8 @@ impl Record {
         format!("{}{SUFFIX}", self.request_id)
     }
 
-    /// The line, newline included, of at most [`LINE_BYTES_MAX`] bytes. Of what is longer the
-    /// longest strings are cut and marked.
+    /// The line, newline included, of at most [`LINE_BYTES_MAX`] bytes. If it would be longer, the longest
+    /// strings are cut and marked.
     pub fn line(&self) -> String {
         let mut fields = Value::Object(self.fields.clone());
         let mut line = self.render(&fields);
@@ -345,8 +345,8 @@ fn cut(text: &mut String, excess: usize) {
     text.push_str(CUT);
 }
 
-/// The holder as the record that was replaced names it: an auditor compares the two. Our own ledger is
-/// finer than a record, and empty where a record has a word for that.
+/// The holder as the record that was replaced names it: an auditor compares the two. The store's own list
+/// is finer than a record, and leaves empty what a record has a word for.
 fn as_recorded(claim: &Claim, record: &[u8]) -> Value {
     let mut known = previous_lock(claim);
     let Ok(record) = serde_json::from_slice::<Map<String, Value>>(record) else {
@@ -536,7 +536,7 @@ mod tests {
         assert!(value.get("previous_lock_raw_base64").is_none());
     }
 
-    /// Our ledger knows the instants to the millisecond and no process; the record has its own words.
+    /// The list has instants to the millisecond and no process; the record has its own words.
     #[test]
     fn a_stolen_lock_is_told_in_the_words_of_the_record_that_was_replaced() {
         let mut known = claim("ci");

@@ -11,43 +11,43 @@ use std::time::{Duration, Instant};
 const PAUSE_MIN: Duration = Duration::from_micros(20);
 const PAUSE_MAX: Duration = Duration::from_millis(2);
 
-/// How often a file may be moved away under our hands before somebody is playing with us.
+/// How often the file may be moved away before a writer gives up. No rotation does that so often.
 const TRIES_MAX: u32 = 1_000;
 
-/// Whether the others keep away from the file while we write.
+/// Whether other writers keep away from the file during a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Guard {
     Held,
-    /// Somebody keeps it and does not move on, or the file system has no locks. The line is
-    /// written all the same, and nothing else is done.
+    /// Another process keeps it and does not move on, or the file system has no locks. The line is written
+    /// all the same, and nothing else is done.
     None,
 }
 
 impl AuditLog {
     /// Appends an event.
     ///
-    /// The file is opened anew for every event, so whoever renames it (logrotate) is followed at
-    /// once; it is locked (`flock`) for the instant of writing, and written to only while its name
-    /// still leads to it.
+    /// The file is opened anew for every event, so a program that renames it (logrotate) is followed at
+    /// once. It is locked (`flock`) for the instant of writing. It is written to only while its name still
+    /// leads to it.
     ///
     /// # Errors
     /// - [`AuditError::Io`] if the system refuses.
     /// - [`AuditError::Unsafe`] if the folder or the file cannot be trusted.
     ///
     /// # Crash safety
-    /// Whole lines only are promised to readers that skip what is none, not to the disk:
+    /// Whole lines are promised only to readers that skip a line which is not whole; the disk may have
+    /// others:
     /// - *Killed before the write*: nothing is there, or an empty file.
-    /// - *Killed inside the write, or the disk is full*: the line may be torn. Lines are written
-    ///   under the lock, so whoever writes next sees a last byte that is no newline and begins,
-    ///   in the same write, with one: the torn line stays alone.
-    /// - *Killed while rotating*: the files are renamed from the oldest on and `audit.jsonl`
-    ///   last. A gap in the numbers is what remains; the next rotation fills it and drops nothing
-    ///   for it.
+    /// - *Killed inside the write, or the disk is full*: the line may be torn. Lines are written under the
+    ///   lock, so the next writer sees a last byte that is no newline. It begins, in the same write, with a
+    ///   newline: the torn line stays alone.
+    /// - *Killed while rotating*: the files are renamed from the oldest on and `audit.jsonl` last. A gap in
+    ///   the numbers remains; the next rotation fills it and drops nothing for it.
     /// - *Power loss*: nothing is synced, so the last events may be missing.
     ///
-    /// A writer that was stopped under the lock is waited for up to a second; then the line is
-    /// appended without the lock, in one write that begins with a newline. Appending writes do
-    /// not mix, so nothing is lost by that, and no rotation is begun.
+    /// A writer waits for up to a second for a process that was stopped under the lock. Then it appends the
+    /// line without the lock, in one write that begins with a newline. Appending writes do not mix, so
+    /// nothing is lost by that, and no rotation is begun.
     pub fn append(&self, record: &Record) -> Result<(), AuditError> {
         let line = record.line();
         let name = match self.layout {
@@ -61,7 +61,8 @@ impl AuditLog {
                 Errno::NOENT,
             )
         };
-        // One patience for all tries: a file that is moved away while it is kept costs no more.
+        // One patience for all tries: a file that is moved away while another process keeps it costs no
+        // more time.
         let until = instant().checked_add(self.patience);
         for _ in 0..TRIES_MAX {
             let Some(top) = Folder::open(&self.place, true)? else {
@@ -80,7 +81,7 @@ impl AuditLog {
             let guard = lock(&file, until);
             let done = self.append_to(&folder, &name, &file, guard, line.as_bytes());
             if guard == Guard::Held {
-                // Said aloud: a copy of the descriptor in a child that was just forked would keep
+                // An explicit unlock: a copy of the descriptor in a child that was just forked would keep
                 // the lock until that child becomes its command.
                 let _ = os::unlock_file(&file.fd);
             }
@@ -91,8 +92,8 @@ impl AuditLog {
         Err(gone())
     }
 
-    /// Writes the line, or answers with `false` if it has to be written to another file: this one
-    /// was moved away, or is full and has been rotated just now.
+    /// Writes the line. Answers `false` if it has to be written to another file: this one was moved away,
+    /// or was full and has just been rotated.
     fn append_to(
         &self,
         folder: &Folder,
@@ -120,8 +121,8 @@ impl AuditLog {
         }
         whole.extend_from_slice(line);
         let mut rest = whole.as_slice();
-        // One write takes all of it, unless the disk is full; then the rest fails too, and the
-        // torn line is the next writer's to close.
+        // One write takes all of it, unless the disk is full. Then the rest fails too, and the next writer
+        // closes the torn line.
         while !rest.is_empty() {
             let written = uninterrupted(|| os::write(&file.fd, rest)).map_err(failed)?;
             if written == 0 {
@@ -132,10 +133,10 @@ impl AuditLog {
         Ok(true)
     }
 
-    /// Moves `audit.jsonl` to `audit.jsonl.1`, and what stands there one further, up to the first
-    /// gap; with no gap the oldest is dropped. Called with the lock of the file held and its name
-    /// checked, so nobody else of ours rotates: `audit.jsonl` goes last, and until then every
-    /// other writer finds the same locked file.
+    /// Moves `audit.jsonl` to `audit.jsonl.1`, and each file there one further, up to the first gap;
+    /// without a gap the oldest is dropped. Called with the lock of the file held and its name checked, so
+    /// no other process of tenure rotates. `audit.jsonl` goes last, and until then every other writer finds
+    /// the same locked file.
     fn rotate(&self, folder: &Folder) -> Result<(), Errno> {
         let fd = folder.fd();
         let place = |number: u32| match number {
@@ -189,7 +190,7 @@ fn ends_torn(file: &File, size: u64) -> Result<bool, Errno> {
     };
     let mut byte = [0];
     let length = uninterrupted(|| os::read_at(&file.fd, &mut byte, last))?;
-    // Nothing there: it was truncated meanwhile, and we write at its beginning.
+    // Nothing is there: the file was truncated meanwhile, and this write begins it.
     Ok(length == 1 && byte != [b'\n'])
 }
 
@@ -229,7 +230,7 @@ mod tests {
         assert_eq!(tokens(&log), [1, 2], "it is there all the same");
         assert!(
             !log.dir().join("audit.jsonl.1").exists(),
-            "and nothing was rotated under the other's hands"
+            "and nothing was rotated while the other kept the file"
         );
         drop(stopped);
         log.append(&record(3)).expect("the next event");

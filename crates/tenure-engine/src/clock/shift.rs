@@ -1,12 +1,12 @@
 //! By how much this process's boot clock is shifted, so that records never show it.
 //!
-//! A process in a time namespace (`unshare --time`, some containers) sees a boot clock that is ahead
-//! of or behind the machine's own, and the start times of all processes with it. Two processes that
-//! compare such numbers across namespaces would take a live owner for a reused number, and a young
-//! lease for one that ran out. So every number is brought back to the machine's own boot clock before
-//! it is written down or compared; nothing of the namespace stands in any record.
+//! A process in a time namespace (`unshare --time`, some containers) sees a boot clock that is ahead of or
+//! behind the machine's own. The start times of all processes are shifted with it. Two processes that
+//! compare such numbers across namespaces would take a live owner for a reused number, and a young lease
+//! for one that ran out. So every number is brought back to the machine's own boot clock before it is
+//! written down or compared. No record shows anything of the namespace.
 //!
-//! Who shares the machine's own clock, which is nearly everybody, pays one system call for knowing it.
+//! A process that shares the machine's own clock, as nearly all do, pays one system call to know that.
 
 use std::sync::OnceLock;
 
@@ -15,7 +15,7 @@ use std::sync::OnceLock;
 pub(crate) enum Shift {
     /// Its boot clock shows this many nanoseconds more than the machine's own.
     Nanos(i64),
-    /// It is in a namespace that does not say. Its numbers mean nothing to anybody else.
+    /// It is in a namespace that does not say. Its numbers mean nothing to other processes.
     Unknown,
 }
 
@@ -29,8 +29,8 @@ impl Shift {
         }
     }
 
-    /// The machine's own start time, in clock ticks, for one that this process reads. `None` where
-    /// that cannot be told exactly: one tick more or less would be another process.
+    /// The machine's own start time, in clock ticks, for one that this process reads. `None` if it cannot
+    /// be told exactly: one tick more or less would be another process.
     pub(crate) fn unshifted_ticks(self, ticks: u64) -> Option<u64> {
         match self {
             Self::Nanos(0) => Some(ticks),
@@ -42,15 +42,15 @@ impl Shift {
     }
 }
 
-/// A clock tick of `/proc/PID/stat`, which is the same on all systems that we know (`USER_HZ`).
+/// A clock tick of `/proc/PID/stat`, which is the same on all known systems (`USER_HZ`).
 const TICK_NANOS: i64 = 10_000_000;
 
 /// The time namespace that the machine starts with; the kernel gives it this number for good
 /// (`TIME_NS_INIT_INO`).
 const INITIAL: u64 = 0xEFFF_FFFA;
 
-/// The shift of this process. It is found out once: a process changes its time namespace only by
-/// becoming another program.
+/// The shift of this process. It is read once: a process changes its time namespace only by becoming
+/// another program.
 pub(crate) fn shift() -> Shift {
     static SHIFT: OnceLock<Shift> = OnceLock::new();
     *SHIFT.get_or_init(find)
@@ -67,7 +67,7 @@ fn find() -> Shift {
 
 #[cold]
 fn in_another(own: u64, of_children: Option<u64>) -> Shift {
-    // The file below is about the namespace of the children that this process is to have.
+    // The file below is about the namespace of this process's future children.
     if of_children != Some(own) {
         return Shift::Unknown;
     }

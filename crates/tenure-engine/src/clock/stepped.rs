@@ -1,13 +1,13 @@
 //! A wall clock that a test sets: the feature `testing-clock`, which no build without debug assertions
 //! takes.
 //!
-//! The file that [`STEPS`] names has one line for each time that the clock was set,
-//! `REAL_US OFFSET_US`: from that instant of the machine's own wall clock on, all who are given the same
-//! file read it so many microseconds ahead, or behind where the number is negative. A step is a line
-//! more, appended in one write ([`set`]). All that the kernel writes down by itself, the times of files, is read as
-//! the clock of that moment would have written it.
+//! The file that [`STEPS`] names has one line for each time that the clock was set, `REAL_US OFFSET_US`.
+//! From that instant of the machine's own wall clock on, all processes with the same file read it so many
+//! microseconds ahead. If the number is negative, they read it behind. A step is one more line, appended in
+//! one write ([`set`]). The times of files, which the kernel writes by itself, are read as the clock of
+//! that moment would have written them.
 //!
-//! The boot clock is nobody's to set, and no test sets it.
+//! No user can set the boot clock, and no test sets it.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -16,8 +16,8 @@ use std::time::Duration;
 /// The environment variable that names the file. Without it nothing is set.
 pub const STEPS: &str = "TENURE_TESTING_CLOCK";
 
-/// The kernel takes the times of files from a coarser clock, so near a step nobody can tell which of
-/// the two offsets a file was written under.
+/// The kernel takes the times of files from a coarser clock. Near a step, such a time does not tell under
+/// which of the two offsets the file was written.
 const COARSE: Duration = Duration::from_millis(20);
 
 /// The machine's own wall clock, in microseconds since 1970.
@@ -25,7 +25,7 @@ pub fn real_us() -> u64 {
     super::read().0
 }
 
-/// Sets the clock of all who are given this file, so many microseconds ahead of the machine's own.
+/// Sets the clock of all processes with this file, so many microseconds ahead of the machine's own.
 ///
 /// # Errors
 /// - The system's answer, if the file cannot be written.

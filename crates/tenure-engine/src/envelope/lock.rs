@@ -16,7 +16,7 @@ use tenure_core::{
     Standstill, UnreadableRule, decide, retry_after_ms,
 };
 
-/// Whether a refusal for this reason may end without anybody changing anything.
+/// Whether a refusal for this reason may end by itself.
 pub fn is_retryable(reason: Reason) -> bool {
     match reason {
         Reason::Held | Reason::QueueFull => true,
@@ -38,7 +38,7 @@ pub struct LockView {
     pub mine: bool,
     /// Whether a plain request would get it now.
     pub available: bool,
-    /// Why nobody counts its holder any more.
+    /// Why its holder no longer counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stale_because: Option<String>,
     /// What is wrong with its record.
@@ -46,15 +46,15 @@ pub struct LockView {
     pub unreadable_because: Option<String>,
     /// Where it is kept.
     pub lock_file: String,
-    /// Who has it.
+    /// Its holder.
     pub holder: Option<HolderView>,
-    /// Who else has it, where several may at once.
+    /// The other holders, if several may hold at once.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub other_holders: Vec<HolderView>,
-    /// Set where nobody holds it and the process of the claim that is next is stopped.
+    /// Set if no claim holds it and the process of the next claim is stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub standstill: Option<StandstillView>,
-    /// Who waits, in order.
+    /// The waiters, in order.
     pub queue: Vec<QueueView>,
     /// When a retry is likely to succeed; a hint.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -67,7 +67,7 @@ pub struct LockView {
     yields_to_force: bool,
 }
 
-/// Who does not take its turn, because its process is stopped.
+/// The claim that does not take its turn because its process is stopped.
 #[derive(Debug, Clone, Serialize)]
 pub struct StandstillView {
     /// Its process.
@@ -80,11 +80,11 @@ pub struct StandstillView {
     pub since: String,
     /// For how long, in milliseconds.
     pub age_ms: u64,
-    /// After how long it stands aside and lets others pass; 0 if it does already.
+    /// The time until it stands aside and lets others pass; 0 if it already does.
     pub stands_aside_in_ms: u64,
 }
 
-/// Who has it.
+/// The holder of a lock.
 #[derive(Debug, Clone, Serialize)]
 #[allow(
     clippy::struct_excessive_bools,
@@ -101,8 +101,8 @@ pub struct HolderView {
     pub stopped: bool,
     /// Its process.
     pub pid: Option<u32>,
-    /// Its process ids are of another PID namespace of this machine, as in a container: here they name
-    /// nobody, or somebody else.
+    /// Its process ids are of another PID namespace of this machine, as in a container. Here they name no
+    /// process, or another one.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub other_pid_namespace: bool,
     /// The command of a run.
@@ -125,20 +125,20 @@ pub struct HolderView {
     pub last_heartbeat: String,
     /// How long the hold outlives that where nothing stronger can be seen.
     pub ttl_ms: u64,
-    /// Somebody asked it to stop.
+    /// Another caller asked it to stop.
     pub cancel_requested: bool,
-    /// The request id of whoever asked first.
+    /// The request id of the caller that asked first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel_requested_by: Option<String>,
-    /// On whose behalf, where that was said.
+    /// On whose behalf, if that caller said so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel_requested_actor: Option<String>,
-    /// What for, likewise.
+    /// What for, if that caller said so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel_requested_why: Option<String>,
     /// `exclusive`, `shared` or `slots`.
     pub mode: &'static str,
-    /// How many may hold at once.
+    /// How many claims may hold at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<u32>,
     /// Its place in the list.
@@ -158,7 +158,7 @@ pub struct HolderView {
     pub facts: Vec<(String, String)>,
 }
 
-/// Who waits.
+/// A waiter.
 #[derive(Debug, Clone, Serialize)]
 pub struct QueueView {
     /// 1 is next.
@@ -167,7 +167,7 @@ pub struct QueueView {
     pub ticket: u64,
     /// `exclusive`, `shared` or `slots`.
     pub mode: &'static str,
-    /// How many may hold at once.
+    /// How many claims may hold at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<u32>,
     /// Its caller is away, and its place is kept.
@@ -205,7 +205,7 @@ impl LockView {
     ) -> Self {
         let (standing, claim) = reading.standing(policy, now);
         let entry = reading.entry();
-        // Of several holders the caller itself is the one that it asks about.
+        // A caller that is one of several holders asks about itself.
         let own = entry
             .into_iter()
             .flat_map(Entry::granted)
@@ -245,7 +245,7 @@ impl LockView {
         view.fill(
             entry,
             (refusal.standing, refusal.blocker.as_deref()),
-            // Nobody has looked at the others.
+            // The other claims were not looked at.
             |_| Standing::Held(Life::Supervised),
             |_| false,
             policy,
@@ -330,7 +330,7 @@ impl LockView {
             .claims
             .iter()
             .filter(|waiting| waiting.token.is_none() && Some(waiting.ticket) != front)
-            // Who was asked to stop waits for nothing any more.
+            // A claim that was asked to stop waits for nothing any more.
             .filter(|waiting| waiting.cancel.is_none() && !is_gone(waiting))
             .enumerate()
             .map(|(index, waiting)| queued(index + 1, waiting, now))
@@ -361,9 +361,9 @@ impl LockView {
         });
     }
 
-    /// The standing in one word, for people: what nobody holds any more and a plain request gets is
-    /// `free`, whoever left it behind. Programs find the two facts apart, in `standing` and
-    /// `available`.
+    /// The standing in one word, for people. A lock is `free` if no claim holds it any more and a plain
+    /// request gets it, whichever claim was left behind. Programs find the two facts apart, in `standing`
+    /// and `available`.
     pub fn word(&self) -> &'static str {
         if self.available {
             "free"
@@ -379,11 +379,11 @@ impl LockView {
             let why = self.unreadable_because.as_deref().unwrap_or("damaged");
             return Some(format!("what stands there cannot be read ({why})"));
         };
-        // Silence is no death: it may go on under a lock that is another's by then.
+        // Silence is no death: the holder may go on under a lock that is another's by then.
         if because == SILENT {
             return Some(format!("the lease of {} ran out ({SILENT})", holder.who()));
         }
-        // Who only waited has had nothing but its place.
+        // A claim that only waited had nothing but its place.
         let what = if holder.token.is_none() && holder.kind != "foreign" {
             "its place in line"
         } else {
@@ -430,12 +430,12 @@ impl LockView {
         }
     }
 
-    /// Lines for people: the headline, the other holders, and who waits.
+    /// Lines for people: the headline, the other holders, and the waiters.
     pub fn text(&self) -> String {
         self.headline() + &self.company()
     }
 
-    /// Who else holds it and who waits, each on a line of its own that begins with a line's end.
+    /// The other holders and the waiters, each on a line of its own that begins with a line's end.
     pub fn company(&self) -> String {
         let mut text = String::new();
         for other in &self.other_holders {
@@ -481,7 +481,7 @@ impl LockView {
         }
     }
 
-    /// The failure that this lock is to somebody who wanted it.
+    /// The failure for a caller that wanted this lock.
     pub fn into_failure(
         self,
         reason: Reason,
@@ -491,7 +491,7 @@ impl LockView {
         self.into_refusal(reason, waited, retry_after_ms, "Resource lock", "acquire")
     }
 
-    /// The failure that this lock is to somebody who only asked how it stands: it names the lock.
+    /// The failure for a caller that only asked how this lock stands: it names the lock.
     pub fn into_answer(self) -> Failure {
         let reason = match self.standing {
             "unreadable" => Reason::Unreadable,
@@ -520,7 +520,7 @@ impl LockView {
             || "an unknown holder".to_owned(),
             |holder| match holder.at_work() {
                 Some(pid) => format!("PID {pid}"),
-                // A record of another program may name nobody.
+                // A record of another program may name no process and no request.
                 None if holder.request_id.is_empty() => "an unknown holder".to_owned(),
                 None => format!("request {}", holder.request_id),
             },
@@ -613,7 +613,7 @@ impl HolderView {
         self.command_pid.filter(|_| self.orphaned).or(self.pid)
     }
 
-    /// Who and where.
+    /// Its process, request, actor and host, as far as the record says.
     pub fn who(&self) -> String {
         who(
             process(self.pid, self.other_pid_namespace),
@@ -628,7 +628,7 @@ impl HolderView {
         purpose(&self.why)
     }
 
-    /// By whom it was asked to stop, and what for, as a part of a sentence.
+    /// Which caller asked it to stop, and what for, as a part of a sentence.
     fn asked(&self) -> String {
         let by = match (&self.cancel_requested_actor, &self.cancel_requested_by) {
             (Some(actor), _) => format!(" by {}", shown(actor)),
@@ -640,7 +640,7 @@ impl HolderView {
         format!(", asked to stop{by}{why}")
     }
 
-    /// Who, where, since when, why.
+    /// The holder, its host, since when and why.
     pub fn sentence(&self) -> String {
         let orphaned = if self.orphaned {
             match self.command_pid {
@@ -686,7 +686,7 @@ fn purpose(why: &str) -> String {
     format!(": {}", clean(why))
 }
 
-/// Who and where, as far as the record says.
+/// A process, request, actor and host, as far as the record says.
 fn who(process: Option<String>, request_id: &str, actor: &str, host: &str) -> String {
     let (request_id, actor, host) = (clean(request_id), clean(actor), clean(host));
     // A record of another program may name neither.
@@ -699,7 +699,7 @@ fn who(process: Option<String>, request_id: &str, actor: &str, host: &str) -> St
     };
     match process {
         Some(process) => format!("{process}{whose}"),
-        None if request_id.is_empty() => format!("somebody{whose}"),
+        None if request_id.is_empty() => format!("an unknown holder{whose}"),
         None => format!("request {request_id}{whose}"),
     }
 }
@@ -709,7 +709,7 @@ pub fn age(millis: u64) -> String {
     human(Duration::from_millis(millis))
 }
 
-/// Who asks for a lock, and what for: what its holder is told.
+/// The caller that asks for a lock, and its reason, as its holder is told.
 pub fn asks_for_the_lock(cancel: &Cancel) -> String {
     let by = shown(&cancel.by);
     let who = match cancel.actor.as_str() {
@@ -723,12 +723,12 @@ pub fn asks_for_the_lock(cancel: &Cancel) -> String {
     format!("{who} asks for the lock{why}")
 }
 
-/// What others wrote, safe for a terminal and no longer than a reason may be.
+/// Text that another program wrote, safe for a terminal and no longer than a reason may be.
 fn shown(text: &str) -> String {
     clean(&crate::profile::why(text))
 }
 
-/// What somebody said, if anything.
+/// A text, unless it is missing or empty.
 fn said(text: Option<&String>) -> Option<String> {
     text.filter(|text| !text.is_empty()).cloned()
 }
@@ -743,7 +743,7 @@ fn holder(claim: &Claim, standing: Standing, now: &Now) -> HolderView {
             Kind::Foreign | Kind::Sealed => "foreign",
         },
         orphaned: standing == Standing::Held(Life::Orphaned),
-        // Found out by whoever looks for it.
+        // The caller of this function finds that out.
         stopped: false,
         // A record of another program may say 0, which is no process.
         pid: claim
@@ -833,7 +833,7 @@ pub fn utc(wall_ms: u64) -> String {
 /// What is known of a holder whose lease ran out.
 const SILENT: &str = "no heartbeat for longer than its ttl; it may be stopped or cut off";
 
-/// Why somebody does not count any more, in words.
+/// Why a claim no longer counts, in words.
 pub fn stale_reason(reason: StaleReason) -> &'static str {
     match reason {
         StaleReason::LivenessLockReleased => "it ended without releasing",

@@ -1,7 +1,7 @@
-//! Which exit code and which word every error has that a command can end with: the only table of these. What is
-//! the guard's own (the library's `guard/failure`) asks it for all that lies below.
+//! The exit code and the word of every error that a command can end with: the only table of these. The
+//! library's `guard/failure` has the guard's own errors, and asks this table for all that lies below.
 //!
-//! What a contract tells in other words is changed where its words are.
+//! A contract that uses other words changes them where its own words are.
 
 use super::{Exit, Failure};
 use crate::audit::AuditError;
@@ -89,7 +89,7 @@ impl Failure {
     }
 }
 
-/// The errors of which there is nothing more to say.
+/// The errors whose entry says everything.
 macro_rules! told_by_their_entry {
     ($($error:ty: $entry:ident),+) => {
         $(impl From<$error> for Failure {

@@ -1,8 +1,8 @@
 //! Linux and macOS. Each function is one system call, or the few that it takes on the system that
 //! lacks the one.
 //!
-//! macOS has no watches that can be slept on together with other things here, and no process handles;
-//! whoever would sleep on one of those looks again after a pause instead.
+//! macOS has no watches that can be slept on together with other things here, and no process handles. A
+//! caller that would sleep on one of those looks again after a pause instead.
 
 #[cfg(not(target_os = "linux"))]
 #[allow(
@@ -32,13 +32,13 @@ pub use rustix::io::Errno;
 /// Whether two files can change places in one step.
 pub(crate) const EXCHANGES: bool = true;
 
-/// Whether a file can be replaced that somebody has open.
+/// Whether a file can be replaced while a process has it open.
 pub(crate) const REPLACES_OPEN_FILES: bool = true;
 
 /// Whether files can be watched.
 pub(crate) const WATCHES: bool = cfg!(target_os = "linux");
 
-/// Whether a folder that somebody has open can get another name, or another one its name.
+/// Whether a folder that a process has open can get another name, or another folder its name.
 pub(crate) const FOLDERS_MOVE: bool = true;
 
 /// Borrows a descriptor.
@@ -102,8 +102,8 @@ impl Facts {
         }
     }
 
-    /// Whether it is a folder that several users are meant to write in: everybody, each their own
-    /// files, or a group that all new files belong to.
+    /// Whether it is a folder that several users are meant to write in: all users, each their own files, or
+    /// a group that all new files belong to.
     pub(crate) fn is_made_for_several(&self) -> bool {
         let mode = self.mode();
         (mode.contains(Mode::WOTH) && self.is_sticky())
@@ -130,28 +130,28 @@ impl Facts {
         Mode::from_raw_mode(self.0.st_mode)
     }
 
-    /// Whether everybody may write.
+    /// Whether all users may write.
     pub(crate) fn all_may_write(&self) -> bool {
         self.mode().contains(Mode::WOTH)
     }
 
-    /// Whether anybody but the owner may write.
+    /// Whether a user other than the owner may write.
     pub(crate) fn others_may_write(&self) -> bool {
         self.mode().intersects(Mode::WGRP | Mode::WOTH)
     }
 
-    /// Whether anybody but the owner may see what is in it.
+    /// Whether a user other than the owner may see what is in it.
     pub(crate) fn others_may_look(&self) -> bool {
         self.mode()
             .intersects(Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH)
     }
 
-    /// Whether in this folder everybody may remove only what is theirs.
+    /// Whether in this folder each user may remove only their own files.
     pub(crate) fn is_sticky(&self) -> bool {
         self.mode().contains(Mode::SVTX)
     }
 
-    /// Whether its owner may read and write it: a strict umask takes that from who makes a file.
+    /// Whether its owner may read and write it: a strict umask takes that from the user that makes a file.
     pub(crate) fn owner_may_change(&self) -> bool {
         self.mode().contains(OWNER_ONLY)
     }
@@ -193,8 +193,8 @@ pub(crate) fn link_at(path: &Path) -> Result<Option<Facts>, Errno> {
     Ok(is_link.then_some(facts))
 }
 
-/// Opens a file for reading by its path, through links or not (`LOOP`). Nothing is waited for: what
-/// stands there may be a pipe.
+/// Opens a file for reading by its path, through links or not (`LOOP`). It waits for nothing: a pipe may
+/// stand there.
 pub(crate) fn open_by_path(path: &Path, through_links: bool) -> Result<Descriptor, Errno> {
     let common = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let flags = if through_links {
@@ -231,7 +231,7 @@ pub(crate) fn open_file(
     name: impl AsRef<Path>,
     how: Open,
 ) -> Result<Descriptor, Errno> {
-    // Without O_NONBLOCK a planted FIFO would keep us here for ever.
+    // Without O_NONBLOCK a planted FIFO would keep this process here for ever.
     let common = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let flags = match how {
         Open::Read => OFlags::RDONLY | common,
@@ -242,8 +242,8 @@ pub(crate) fn open_file(
     };
     let open = |flags| rustix::fs::openat(&folder, name.as_ref(), flags, OWNER_ONLY);
     match how {
-        // Every change reads first. The time of that is no event, and noting it would cost as much as
-        // noting that of the write. Only a file's owner may ask for that.
+        // Every change reads first. The time of that read is no event, and noting it would cost as much as
+        // noting the time of the write. Only a file's owner may ask for that.
         #[cfg(any(target_os = "linux", target_os = "android"))]
         Open::Change | Open::Create => match open(flags | OFlags::NOATIME) {
             Err(Errno::PERM) => open(flags),
@@ -262,8 +262,8 @@ pub(crate) fn reopen(file: BorrowedDescriptor<'_>, changes: bool) -> io::Result<
         OFlags::RDONLY
     };
     let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    // Where that fails a copy has to do: the caller can wait, and if it dies without leaving, its
-    // claim counts until the byte that it waited for is let go.
+    // If that fails, a copy has to do. The caller can wait; if it dies without leaving, its claim counts
+    // until the byte that it waited for is let go.
     open_again(file, flags).or_else(|_| file.try_clone_to_owned())
 }
 
@@ -274,7 +274,7 @@ fn open_again(file: BorrowedDescriptor<'_>, flags: OFlags) -> Result<Descriptor,
     rustix::fs::open(path, flags, Mode::empty())
 }
 
-/// By its name, under which something else may stand by now. `/dev/fd` would only give a copy here.
+/// By its name, under which another file may stand by now. `/dev/fd` would only give a copy here.
 #[cfg(not(target_os = "linux"))]
 fn open_again(file: BorrowedDescriptor<'_>, flags: OFlags) -> Result<Descriptor, Errno> {
     let path = rustix::fs::getpath(file)?;
@@ -292,15 +292,15 @@ pub(crate) fn moved_above(descriptor: Descriptor, min: i32) -> Descriptor {
     rustix::io::fcntl_dupfd_cloexec(&descriptor, min).unwrap_or(descriptor)
 }
 
-/// Takes a file from everybody but its owner, and gives its owner what a strict umask took.
+/// Takes a file's rights from all but its owner, and gives its owner what a strict umask took.
 pub(crate) fn keep_to_owner(file: impl AsFd) -> Result<(), Errno> {
     rustix::fs::fchmod(file, OWNER_ONLY)
 }
 
-/// Gives a file to all who may make files in a folder, and to nobody else: to the folder's owner, and
-/// where its group may write there, to that group. There everybody who gets as far as the folder may
-/// read it, because rights that an access list gives cannot be told from those of the group. A file
-/// of another user stays as it is, unless we are root.
+/// Gives a file to the users that may make files in a folder, and to no others: to the folder's owner and,
+/// if its group may write there, to that group. In the second case every user that gets as far as the
+/// folder may read the file. Rights that an access list gives cannot be told from those of the group. A
+/// file of another user stays as it is, unless this process is root.
 pub(crate) fn share_within(folder: &Facts, file: impl AsFd) -> Result<(), Errno> {
     let (there, here) = (&folder.0, facts(&file)?);
     let is_root = rustix::process::geteuid().is_root();
@@ -314,7 +314,8 @@ pub(crate) fn share_within(folder: &Facts, file: impl AsFd) -> Result<(), Errno>
         let owner = owner.map(rustix::fs::Uid::from_raw);
         let group = group.map(rustix::fs::Gid::from_raw);
         match rustix::fs::fchown(&file, owner, group) {
-            // Who is no member of the group may write here by an access list; all can read it.
+            // A user that is no member of the group may write here by an access list; all users can read
+            // it.
             Err(_) if by_group => {}
             other => other?,
         }
@@ -394,7 +395,7 @@ pub(crate) fn remove_folder(folder: impl AsFd, name: &str) -> Result<(), Errno> 
     rustix::fs::unlinkat(folder, name, AtFlags::REMOVEDIR)
 }
 
-/// Gives a file another name, in place of whatever has it.
+/// Gives a file another name, in place of any file that has it.
 pub(crate) fn rename(
     from_folder: impl AsFd,
     from: impl AsRef<Path>,
@@ -437,7 +438,7 @@ pub(crate) fn link(
     rustix::fs::linkat(from_folder, from, to_folder, to, AtFlags::empty())
 }
 
-/// Shows every name in a folder that is UTF-8; none of ours is anything else.
+/// Shows every name in a folder that is UTF-8; tenure gives no other names.
 pub(crate) fn each_name(folder: impl AsFd, each: &mut dyn FnMut(&str)) -> Result<(), Errno> {
     for item in rustix::fs::Dir::read_from(folder)? {
         if let Ok(name) = item?.file_name().to_str() {
@@ -557,7 +558,7 @@ mod ranges {
         }
     }
 
-    /// Takes two neighbouring bytes in one step, the second of which is named; for their owner alone.
+    /// Takes two neighbouring bytes in one step, exclusively. `second` is the second of them.
     pub(crate) fn try_lock_both(file: BorrowedDescriptor<'_>, second: i64) -> Result<bool, Errno> {
         match call::set(file, &range(second - 1, 2, kind(true))) {
             Ok(()) => Ok(true),
@@ -681,7 +682,7 @@ pub struct Ringer(Descriptor);
 #[derive(Debug)]
 pub struct Bell(Descriptor);
 
-/// A bell that wakes whoever sleeps on it.
+/// A bell that wakes a sleeper.
 pub fn bell() -> io::Result<(Bell, Ringer)> {
     #[cfg(target_os = "linux")]
     let (hears, rings) = {
@@ -714,7 +715,7 @@ impl Bell {
         self.0.as_fd()
     }
 
-    /// Takes in all that was rung. True if nobody will ring any more.
+    /// Takes in all that was rung. True once no [`Ringer`] is left.
     pub fn hear(&self) -> bool {
         let mut buffer = [0; 64];
         loop {
@@ -771,14 +772,14 @@ mod watch {
             while rustix::io::read(&self.0, &mut buffer).is_ok_and(|read| read > 0) {}
         }
 
-        /// The descriptor, for whoever polls it themselves.
+        /// The descriptor, for a caller that polls it itself.
         pub(crate) fn into_descriptor(self) -> Descriptor {
             self.0
         }
     }
 }
 
-/// Nothing can be watched here, so whoever asks looks again after a pause.
+/// Nothing can be watched here, so a caller looks again after a pause.
 #[cfg(not(target_os = "linux"))]
 mod watch {
     use super::super::WatchFor;

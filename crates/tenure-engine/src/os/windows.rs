@@ -1,12 +1,12 @@
-//! Windows. The system's calls themselves are in `raw`; here they are made into what the others need.
+//! Windows. The system's calls themselves are in `raw`; here they are made into what the callers need.
 //!
 //! Some things differ from Unix, and their callers rely on what is said here:
-//! - A file that somebody has open without letting others rename or remove it cannot be renamed or
-//!   removed. Programs that merely read do that, so it is tried again for [`PATIENCE_MS`].
-//! - What is locked belongs to the open file **and** the process: it is not kept up by a process that
-//!   has inherited the handle. `docs/windows.md` says what follows from that for `tenure run`.
-//! - Rights are those of the folder (inherited access lists). They are neither set nor judged here, so
-//!   no folder is found to be open to others.
+//! - A file that another process has open, without letting others rename or remove it, cannot be renamed or
+//!   removed. Programs that merely read do that, so the call is tried again for [`PATIENCE_MS`].
+//! - A lock belongs to the open file **and** the process: a process that has inherited the handle does not
+//!   keep it. `docs/windows.md` says what follows from that for `tenure run`.
+//! - Rights are those of the folder (inherited access lists). They are neither set nor judged here, so no
+//!   folder is found to be open to others.
 //! - Two files cannot change places in one step, and nothing can be watched: [`EXCHANGES`] and [`WATCHES`]
 //!   are false. An open file may be replaced on newer systems only: [`REPLACES_OPEN_FILES`].
 
@@ -60,16 +60,17 @@ pub use std::os::windows::io::AsHandle as AsDescriptor;
 /// Whether two files can change places in one step.
 pub(crate) const EXCHANGES: bool = false;
 
-/// Whether a file can be replaced that somebody has open. Where it cannot, replacing one waits for that.
+/// Whether a file can be replaced while a process has it open. If it cannot, a caller waits until it is
+/// closed.
 pub(crate) const REPLACES_OPEN_FILES: bool = false;
 
-/// Whether a folder that somebody has open can get another name, or another one its name.
+/// Whether a folder that a process has open can get another name, or another folder its name.
 pub(crate) const FOLDERS_MOVE: bool = false;
 
 /// Whether files can be watched.
 pub(crate) const WATCHES: bool = false;
 
-/// How long a file is waited for that somebody has open without letting us at it.
+/// How long a caller waits for a file that another process has open without sharing it, in milliseconds.
 const PATIENCE_MS: u64 = 1_000;
 
 /// The first and the longest pause between two tries.
@@ -102,7 +103,7 @@ impl Errno {
     pub(crate) const AGAIN: Self = Self(ERROR_RETRY);
     pub(crate) const INVAL: Self = Self(ERROR_INVALID_PARAMETER);
     pub(crate) const IO: Self = Self(ERROR_IO_DEVICE);
-    /// A file that is removed as soon as the last one who has it open closes it.
+    /// A file that is removed as soon as the last process that has it open closes it.
     pub(crate) const GOING: Self = Self(ERROR_DELETE_PENDING);
     /// The end of a list.
     pub(crate) const NO_MORE: Self = Self(ERROR_NO_MORE_FILES);
@@ -131,7 +132,7 @@ impl Errno {
             .map_or(Self::INVAL, Self::from_raw_os_error)
     }
 
-    /// Whether somebody has the file open in a way that lets nobody else at it.
+    /// Whether another process has the file open without sharing it.
     fn is_in_use(self) -> bool {
         self == Self(ERROR_SHARING_VIOLATION)
     }
@@ -149,7 +150,7 @@ impl fmt::Debug for Errno {
     }
 }
 
-/// Tries again for as long as somebody else is in the way, within bounds.
+/// Tries again, within bounds, for as long as another process blocks the call.
 fn patiently<T>(
     mut call: impl FnMut() -> Result<T, Errno>,
     is_in_the_way: impl Fn(Errno) -> bool,
@@ -178,8 +179,8 @@ const EPOCH: u64 = 116_444_736_000_000_000;
 pub(crate) struct Facts(Information);
 
 impl Facts {
-    /// Its number: the same as long as a file lives, whatever its name. Files are only compared within
-    /// one volume, which has no part in it.
+    /// Its number: the same as long as a file lives, whatever its name. Files are only compared within one
+    /// volume, so the volume has no part in it.
     pub(crate) fn inode(&self) -> (u64, u64) {
         (0, self.0.number)
     }
@@ -270,7 +271,7 @@ impl Facts {
         false
     }
 
-    /// Nothing takes rights from who makes a file.
+    /// Nothing takes rights from the user that makes a file.
     #[allow(clippy::unused_self, reason = "one surface")]
     pub(crate) fn owner_may_change(&self) -> bool {
         true
@@ -292,7 +293,7 @@ pub(crate) fn facts_of(path: &Path) -> Result<Facts, Errno> {
 const OPTIONS: u32 = FILE_OPEN_REPARSE_POINT | FILE_SYNCHRONOUS_IO_NONALERT;
 
 fn text(name: &Path) -> Result<&str, Errno> {
-    // A name is one part: the native call would take more, and none of ours has it.
+    // A name is one part. The native call would take more, and no name of tenure has more.
     let text = name.to_str().ok_or(Errno::INVAL)?;
     if text.is_empty() || text.contains(['/', '\\', ':']) {
         return Err(Errno::INVAL);
@@ -348,7 +349,7 @@ pub(crate) fn link_at(_: &Path) -> Result<Option<Facts>, Errno> {
     Ok(None)
 }
 
-/// Whether this process is root, whom this system does not have.
+/// Whether this process is root; this system has no root.
 pub(crate) fn is_root() -> bool {
     false
 }
@@ -496,9 +497,9 @@ pub(crate) fn sync(file: impl AsHandle) -> Result<(), Errno> {
     raw::flush(file.as_handle())
 }
 
-/// Waits until the names in a folder are on the disk, where the system can be asked for that. NTFS
-/// writes them to its journal in the order in which they were made; what cannot be asked for is left
-/// to it.
+/// Waits until the names in a folder are on the disk, if the system can be asked for that. NTFS writes them
+/// to its journal in the order in which they were made. If the system cannot be asked, that journal has to
+/// do.
 pub(crate) fn sync_folder(folder: impl AsHandle) -> Result<(), Errno> {
     let flushed = raw::reopen(folder.as_handle(), FILE_GENERIC_READ | FILE_GENERIC_WRITE)
         .and_then(|opened| raw::flush(opened.as_handle()));
@@ -513,7 +514,7 @@ pub(crate) fn sync_folder(folder: impl AsHandle) -> Result<(), Errno> {
     }
 }
 
-/// Whether an error says that the system does not know of what was asked for.
+/// Whether an error says that the system does not know the request.
 fn is_unknown(errno: Errno) -> bool {
     matches!(
         errno,
@@ -533,8 +534,8 @@ fn open_to_rename(folder: BorrowedDescriptor<'_>, name: &Path) -> Result<Descrip
     }
 }
 
-/// Removes a file. Its name is free when this returns, whoever still has the file open: where the system
-/// cannot do that, it is renamed first.
+/// Removes a file. Its name is free when this returns, even if other processes still have the file open. If
+/// the system cannot do that, the file is renamed first.
 pub(crate) fn remove(folder: impl AsHandle, name: impl AsRef<Path>) -> Result<(), Errno> {
     let folder = folder.as_handle();
     let file = open_to_rename(folder, name.as_ref())?;
@@ -561,7 +562,7 @@ pub(crate) fn remove_folder(folder: impl AsHandle, name: &str) -> Result<(), Err
     remove(folder, name)
 }
 
-/// Gives a file another name, in place of whatever has it.
+/// Gives a file another name, in place of any file that has it.
 pub(crate) fn rename(
     from_folder: impl AsHandle,
     from: impl AsRef<Path>,
@@ -570,7 +571,7 @@ pub(crate) fn rename(
 ) -> Result<(), Errno> {
     let (folder, to) = (to_folder.as_handle(), text(to.as_ref())?);
     let file = open_to_rename(from_folder.as_handle(), from.as_ref())?;
-    // Somebody who has the old one open may keep it from being replaced.
+    // A process that has the old file open may keep it from being replaced.
     let is_in_the_way = |errno: Errno| errno.is_in_use() || errno == Errno::ACCESS;
     patiently(
         || match raw::rename(file.as_handle(), folder, to, Target::Replaced) {
@@ -676,8 +677,8 @@ pub(crate) fn wide_text(bytes: &[u8]) -> String {
     String::from_utf16_lossy(&wide)
 }
 
-/// The byte that stands for a whole file, out of the way of its content: a locked range cannot be read
-/// by others here.
+/// The byte that stands for a whole file. It lies far behind the content, because other processes cannot
+/// read a locked range here.
 const WHOLE: i64 = 1 << 62;
 
 /// Locks a whole file against others who do so, if that is possible at once.
@@ -713,7 +714,7 @@ pub(crate) fn unlock_byte(file: BorrowedDescriptor<'_>, byte: i64) -> Result<(),
     raw::unlock(file, byte, 1)
 }
 
-/// Takes two neighbouring bytes in one step: not here, where each is let go as it was taken.
+/// Takes two neighbouring bytes in one step: not possible here, where each is let go as it was taken.
 #[allow(clippy::unnecessary_wraps, reason = "one surface with what Unix does")]
 pub(crate) fn try_lock_both(_: BorrowedDescriptor<'_>, _: i64) -> Result<bool, Errno> {
     Ok(false)
@@ -754,7 +755,7 @@ fn look(file: BorrowedDescriptor<'_>, first: i64, count: u64) -> Result<bool, Er
 
 /// Waits until one of the descriptors is signalled, at most for `time`. True if one is.
 pub(crate) fn poll(descriptors: &[BorrowedDescriptor<'_>], time: Duration) -> Result<bool, Errno> {
-    /// How long a part of more than can be waited for at once is waited for.
+    /// How long each part is waited for, if there are more descriptors than one call can wait for.
     const PART: Duration = Duration::from_millis(50);
 
     if descriptors.is_empty() {
@@ -762,7 +763,7 @@ pub(crate) fn poll(descriptors: &[BorrowedDescriptor<'_>], time: Duration) -> Re
         return Ok(false);
     }
     match descriptors.get(..raw::WAITED_MAX) {
-        // To look again too early is no harm.
+        // An early look does no harm.
         Some(some) if some.len() < descriptors.len() => {
             raw::wait(some, time.min(PART)).map(|_| true)
         }
@@ -794,7 +795,7 @@ pub struct Ringer(Arc<Rung>);
 #[derive(Debug)]
 pub struct Bell(Arc<Rung>);
 
-/// A bell that wakes whoever sleeps on it.
+/// A bell that wakes a sleeper.
 pub fn bell() -> io::Result<(Bell, Ringer)> {
     let rung = Arc::new(Rung {
         event: raw::event()?,
@@ -824,15 +825,15 @@ impl Bell {
         self.0.event.as_handle()
     }
 
-    /// Takes in all that was rung. True if nobody will ring any more.
+    /// Takes in all that was rung. True once no [`Ringer`] is left.
     pub fn hear(&self) -> bool {
-        // Before the look, so that whatever comes after wakes us again.
+        // Before the look, so that any later ring wakes the sleeper again.
         let _ = raw::reset_event(self.0.event.as_handle());
         self.0.is_over.load(Ordering::SeqCst)
     }
 }
 
-/// Nothing can be watched here, so whoever asks looks again after a pause.
+/// Nothing can be watched here, so a caller looks again after a pause.
 #[derive(Debug)]
 pub(crate) struct Watch(Infallible);
 
@@ -863,7 +864,7 @@ pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
     Ok(raw::random(bytes)?)
 }
 
-/// No folder is found to be shared here, so nobody needs a file name of their own.
+/// No folder is found to be shared here, so no user needs a file name of its own.
 pub(crate) fn user_number() -> u32 {
     0
 }

@@ -1,8 +1,7 @@
-//! Whose life a lock follows that is taken by a command which returns at once.
+//! Chooses the process whose life a lock follows, for a command that takes the lock and returns at once.
 //!
-//! The caller of `tenure acquire` is often a shell that exists for one line (`sh -c '…'`). A lock
-//! in its name would be dead on arrival, so the owner is the nearest ancestor that is not such a
-//! one-shot shell.
+//! The caller of `tenure acquire` is often a shell that exists for one line (`sh -c '…'`). A lock in its
+//! name would be stale at once, so the owner is the nearest ancestor that is not such a one-shot shell.
 
 use super::start_time;
 use super::system::{Stat, arguments, name_of, parent_of_self, probe, stat};
@@ -27,7 +26,7 @@ pub enum OwnerError {
         /// The number.
         pid: u32,
     },
-    /// There is one, and nothing more can be seen of it: no `/proc` shows the processes of this PID namespace.
+    /// It runs, but nothing more can be seen of it: no `/proc` shows the processes of this PID namespace.
     #[error(
         "--owner {pid}: the processes of this PID namespace cannot be seen, for no /proc of it is mounted; \
          use --owner none with a --ttl"
@@ -49,7 +48,7 @@ const SHELLS: [&str; 10] = [
     "sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "busybox", "yash",
 ];
 
-/// First processes that outlive everything and so say nothing about anybody's work.
+/// First processes that outlive everything, and so say nothing about the caller's work.
 const INITS: [&str; 7] = [
     "init",
     "systemd",
@@ -66,14 +65,14 @@ const WRAPPERS: [&str; 16] = [
     "doas", "runuser", "setpriv", "chrt", "taskset", "strace",
 ];
 
-/// How far up is looked. Real trees are some ten deep.
+/// How far up the search goes. Real trees are some ten deep.
 const ANCESTORS_MAX: usize = 64;
 
 /// The process with this number as an owner, or the nearest lasting ancestor for `None`.
 ///
 /// # Errors
-/// - [`OwnerError::NoSuchProcess`] if `pid` names none that runs.
-/// - [`OwnerError::NotVisible`] if it does, and its start time cannot be found out.
+/// - [`OwnerError::NoSuchProcess`] if no running process has the number `pid`.
+/// - [`OwnerError::NotVisible`] if one has, and its start time cannot be found out.
 /// - [`OwnerError::NoneFound`] if the search ends without one.
 pub fn choose_owner(pid: Option<u32>) -> Result<Chosen, OwnerError> {
     if let Some(pid) = pid {
@@ -95,8 +94,9 @@ pub fn choose_owner(pid: Option<u32>) -> Result<Chosen, OwnerError> {
         if pid == 1 && is_init(&arguments) {
             break;
         }
-        // A shell of which nothing more can be seen counts as one too, and on macOS whatever of which that
-        // is true: a lock that lives too long can be released, one that is dead on arrival excludes nobody.
+        // A shell of which nothing more can be seen counts as a one-shot shell too; on macOS, so does every
+        // process of which nothing more can be seen. A lock that lives too long can be released; one that
+        // is stale at once excludes no other caller.
         let lasts_on_windows = || {
             let is_hidden = arguments.is_empty() && is_shell_of_windows(&name_of(pid));
             !is_hidden && !is_one_shot_of_windows(&arguments)
@@ -121,10 +121,10 @@ pub fn is_descendant_of(owner: &Process, host: &Host, here: &Host) -> bool {
     is_reached(owner, host, here, |_| true)
 }
 
-/// Whether `owner`, which was recorded on `host`, makes this call itself: it is the calling process,
-/// or its parent, with nothing between the two but programs that run one command and end with it
-/// (`env`, `timeout`, `sudo`). A sub-shell or another script between them has a life of its own, and
-/// may call for itself.
+/// Whether `owner`, which was recorded on `host`, makes this call itself. It is the calling process or its
+/// parent, with nothing between the two but programs that run one command and end with it (`env`,
+/// `timeout`, `sudo`). A sub-shell or another script between them has a life of its own, and may call for
+/// itself.
 ///
 /// Only true where every link can be seen here and now; anything unknown is no proof.
 pub fn is_caller(owner: &Process, host: &Host, here: &Host) -> bool {
@@ -134,7 +134,7 @@ pub fn is_caller(owner: &Process, host: &Host, here: &Host) -> bool {
     })
 }
 
-/// Whether `owner` is the calling process or an ancestor, and all that stands between them `passes`.
+/// Whether `owner` is the calling process or an ancestor, and every process between them `passes`.
 fn is_reached(owner: &Process, host: &Host, here: &Host, passes: impl Fn(u32) -> bool) -> bool {
     if host.boot_id.is_none()
         || host.boot_id != here.boot_id
@@ -188,7 +188,7 @@ fn is_init(arguments: &[String]) -> bool {
         .is_some_and(|first| INITS.contains(&base_name(first)))
 }
 
-/// Whether this is a program around the one command that called us.
+/// Whether this is a program that only runs the command which called tenure.
 fn is_wrapper(arguments: &[String]) -> bool {
     arguments
         .first()
@@ -234,7 +234,7 @@ fn is_one_shot_shell(arguments: &[String]) -> bool {
                 skip_value = short.ends_with(['o', 'O']);
             }
             plus if plus.starts_with('+') => {}
-            // The first word that is no option is a script, and a script lasts.
+            // The first word that is not an option is a script, and a script lasts.
             _ => return false,
         }
     }
@@ -253,7 +253,7 @@ fn is_one_shot_of_windows(arguments: &[String]) -> bool {
     };
     let mut rest = rest.iter().map(|word| word.to_ascii_lowercase());
     match base_name(first).to_ascii_lowercase().as_str() {
-        // `/k` stays after its line; whatever stands behind either is the line.
+        // `/k` stays after its line; the words behind either are the line.
         "cmd" => rest
             .find(|word| ["/c", "/r", "/k"].iter().any(|flag| word.starts_with(flag)))
             .is_some_and(|word| !word.starts_with("/k")),
@@ -341,14 +341,17 @@ mod tests {
     fn our_parent_is_an_ancestor_and_a_stranger_is_not() {
         let me = super::super::Identity::current();
         if cfg!(windows) && parent_of_self() == 0 {
-            // Started from outside of Wine, as its first process: there is no parent. A child of ours has
-            // one, and is asked for it in `process::windows`.
+            // Started from outside of Wine, as its first process: there is no parent. A child of this test
+            // has one, and `process::windows` asks for it.
             return;
         }
         let parent = choose_owner(Some(parent_of_self())).expect("the parent runs");
         assert!(is_descendant_of(&parent.process, &me.host, &me.host));
         assert!(is_caller(&parent.process, &me.host, &me.host));
-        assert!(is_caller(&me.process, &me.host, &me.host), "and so are we");
+        assert!(
+            is_caller(&me.process, &me.host, &me.host),
+            "and so is this process"
+        );
         let stranger = Process {
             pid: parent.process.pid,
             started: parent.process.started.map(|ticks| ticks + 1),
@@ -356,13 +359,13 @@ mod tests {
         assert!(
             !is_descendant_of(&stranger, &me.host, &me.host)
                 && !is_caller(&stranger, &me.host, &me.host),
-            "the same number with another start time is somebody else"
+            "the same number with another start time is another process"
         );
         let above = super::super::parent_of(parent.process.pid).filter(|pid| *pid != 0);
         if let Some(above) = above.and_then(|pid| choose_owner(Some(pid)).ok()) {
             assert!(
                 !is_caller(&above.process, &me.host, &me.host),
-                "whoever started our parent does not call"
+                "the process that started the parent does not call"
             );
         }
     }

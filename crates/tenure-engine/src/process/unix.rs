@@ -48,7 +48,7 @@ pub(super) fn host_name() -> String {
     uname.nodename().to_string_lossy().into_owned()
 }
 
-/// In which process numbers mean something here.
+/// The namespace in which process numbers mean something here.
 pub(super) fn pid_namespace() -> Option<u64> {
     table::pid_namespace()
 }
@@ -77,7 +77,7 @@ pub fn probe(process: &Process) -> Liveness {
         Err(_) => return Liveness::Unknown,
     }
     let Some(stat) = stat(process.pid) else {
-        // It exists and we may not look closer (hidepid), or it ended this instant; a later look
+        // It exists and this process may not look closer (hidepid), or it ended this instant. A later look
         // tells the two apart.
         return Liveness::Alive;
     };

@@ -6,8 +6,8 @@
 //!
 //! - **The boot** is known by the creation time of the service control manager, which the system starts
 //!   once and cannot live without. It does not change with the clock.
-//! - **The machine** is the `MachineGuid` of the registry, but for containers, which share that of their
-//!   image: one that has none is nobody's restarted self.
+//! - **The machine** is the `MachineGuid` of the registry. Containers share that of their image, so they
+//!   have none. A machine without an id is never taken for one that restarted.
 
 use crate::os::raw;
 use crate::os::{Descriptor, Errno, borrow, wide_text};
@@ -39,7 +39,7 @@ pub(super) fn host_name() -> String {
     raw::computer_name().unwrap_or_default()
 }
 
-/// There is one, and a container has a boot of its own.
+/// All processes share one namespace, and a container has a boot of its own.
 #[allow(clippy::unnecessary_wraps, reason = "other systems may not tell")]
 pub(super) fn pid_namespace() -> Option<u64> {
     Some(0)
@@ -76,7 +76,7 @@ impl Stat {
         Some(self.started)
     }
 
-    /// Nothing is a copy of its parent here.
+    /// No process is a copy of its parent here.
     #[allow(clippy::unused_self, reason = "one surface")]
     pub(super) fn is_copy(&self) -> bool {
         false
@@ -88,7 +88,7 @@ impl Stat {
         false
     }
 
-    /// Whether it has ended and somebody still has a handle on it.
+    /// Whether it has ended, and a process still has a handle on it.
     pub(super) fn has_ended(&self) -> bool {
         self.has_ended
     }
@@ -174,8 +174,8 @@ impl Block<'_> {
     }
 }
 
-/// Opens the process with this number. The system takes any of four numbers for each process, so what
-/// was opened is asked.
+/// Opens the process with this number. The system takes any of four numbers for each process, so the opened
+/// process is asked for its own.
 fn opened(pid: u32) -> Result<Descriptor, Errno> {
     let process = raw::open_process(pid)?;
     if raw::number_of(borrow(&process)) == pid {
@@ -199,7 +199,7 @@ pub(super) fn stat(pid: u32) -> Option<Stat> {
         ),
         Err(_) => (listed?.started, false),
     };
-    // A parent's number outlives the parent: whoever is younger than its child is somebody else.
+    // A parent's number outlives the parent: a process that is younger than the child is another one.
     let parent = listed.and_then(|listed| {
         let parent = all.iter().find(|seen| seen.pid == listed.parent)?;
         (parent.started <= started).then_some(parent.pid)
@@ -227,7 +227,7 @@ pub fn probe(process: &Process) -> Liveness {
             Some(micros(started))
         }
         Err(NO_SUCH_PROCESS) => return Liveness::Dead(Death::Gone),
-        // Another user's, which may not be opened, is still listed.
+        // Another user's process, which may not be opened, is still listed.
         Err(Errno::ACCESS) => {
             let all = all();
             let listed = all.into_iter().find(|seen| seen.pid == process.pid);

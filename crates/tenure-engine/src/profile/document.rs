@@ -1,6 +1,6 @@
 //! Reads published records within bounds, field by field, and changes one field in place.
 //!
-//! Which fields there are, and what they mean, each format says itself.
+//! Each format says itself which fields there are, and what they mean.
 
 use super::{instant, own::Own};
 use crate::printed::short;
@@ -35,8 +35,8 @@ pub(super) fn pretty(object: &Map<String, Value>) -> Result<Vec<u8>, String> {
         .map_err(|error| format!("it cannot be written: {}", short(&error)))
 }
 
-/// The document with another text as the value of one key, and every other byte as it was: an
-/// unknown field keeps its place, and a number keeps digits that no parser of ours could hold.
+/// The document with another text as the value of one key, and every other byte as it was. An unknown field
+/// keeps its place, and a number keeps digits that no parser here could hold.
 pub(super) fn with_text(previous: &[u8], key: &str, value: &str) -> Result<Vec<u8>, String> {
     let document = text(previous)?;
     let fields: BTreeMap<String, &RawValue> = serde_json::from_str(document)
@@ -73,7 +73,7 @@ pub(super) fn whole(object: &Map<String, Value>, key: &str) -> Result<u64, Strin
         .ok_or_else(|| format!("its {key} is not a whole number"))
 }
 
-/// A required field that is a process id, or could be one: whether it is, liveness judges.
+/// A required field that is a process id, or could be one: liveness judges whether it is.
 pub(super) fn pid(object: &Map<String, Value>, key: &str) -> Result<u32, String> {
     let pid = whole(object, key)?;
     u32::try_from(pid).map_err(|_| format!("its {key} is not a process id"))
@@ -84,7 +84,7 @@ pub(super) fn time(object: &Map<String, Value>, key: &str) -> Result<u64, String
     instant::parse(string(object, key)?).ok_or_else(|| format!("its {key} is not a time"))
 }
 
-/// The extra key's object. What has another shape is not ours, and is left alone.
+/// The extra key's object. A value of another shape is not tenure's, and is left alone.
 pub(super) fn own(value: Option<Value>) -> Option<Own> {
     let value = value.filter(Value::is_object)?;
     serde_json::from_value(value).ok()
@@ -95,8 +95,8 @@ pub(super) fn extra(own: &Own) -> Result<Value, String> {
     serde_json::to_value(own).map_err(|error| format!("it cannot be written: {}", short(&error)))
 }
 
-/// The process id to write where a format requires one and never asks about it: the process,
-/// else the one that the fact `pid` names, else 0, which is no process.
+/// The process id to write if a format requires one and never asks about it: the process, else the one that
+/// the fact `pid` names, else 0, which is no process.
 pub(super) fn pid_of(holder: &Holder) -> Result<u32, String> {
     match (holder.process, holder.fact("pid")) {
         (Some(process), _) => Ok(process.pid),
@@ -110,18 +110,18 @@ pub(super) fn pid_of(holder: &Holder) -> Result<u32, String> {
 /// The fact that a record's time lies in the future.
 pub(crate) const FUTURE: &str = "future";
 
-/// The fact that a record has no date that can be read, and got that of the look.
+/// The fact that a record has no date that can be read, and got the date of the look.
 pub(crate) const UNDATED: &str = "undated";
 
-/// The fact that says what of a record keeps its holder from being judged.
+/// The fact that says what in a record keeps its holder from being judged.
 pub(crate) const UNJUDGED: &str = "unjudged";
 
-/// The first, as a record says it.
+/// The fact [`FUTURE`], as a record says it.
 pub(super) fn future() -> (String, String) {
     (FUTURE.to_owned(), "true".to_owned())
 }
 
-/// When the claim was granted: nothing else is published.
+/// When the claim was granted: only granted claims are published.
 pub(super) fn since(claim: &Claim) -> Result<Stamp, String> {
     claim
         .since

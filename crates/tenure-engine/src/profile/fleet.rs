@@ -1,8 +1,8 @@
 //! The fleet profile, lock/v1: what stands in `<name>.lock`, which names a lock may have, and
 //! which records are corrupt.
 //!
-//! Only the age of the heartbeat judges such a lock, and it does so elsewhere; the process id
-//! that stands in a record is information.
+//! Only the age of the heartbeat judges such a lock, and the core does that. The process id in a record is
+//! information.
 
 use super::{Place, Profile, Record, document, instant, own};
 use crate::audit::Layout;
@@ -15,7 +15,7 @@ const VERSION: &str = "v1";
 /// What the facts that stand in `metadata` begin with.
 const METADATA: &str = "metadata.";
 
-/// The key in `metadata` under which our own additions stand.
+/// The key in `metadata` under which tenure's own additions stand.
 const OWN: &str = "tenure";
 
 /// The longest ttl that is believed: 100 years.
@@ -114,8 +114,8 @@ impl Record for Fleet {
         Ok(bytes)
     }
 
-    /// Beyond the form of each field: the record has to be this lock's, and its heartbeat must
-    /// not be further ahead than its ttl, or it would not become stale in time.
+    /// Beyond the form of each field, the record has to be this lock's. Its heartbeat must not be further
+    /// ahead than its ttl, or it would not become stale in time.
     fn decode(&self, name: &LockName, bytes: &[u8], now: &Now, _: &Host) -> Result<Claim, String> {
         let object = document::object(bytes)?;
         if document::string(&object, "lock_version")? != VERSION {
@@ -168,7 +168,7 @@ impl Record for Fleet {
             }
         }
         if let Some(own) = document::own(metadata.get(OWN).cloned()) {
-            // What the format has keys of its own for is never read from the additions.
+            // A field for which the format has a key of its own is never read from the additions.
             own::Own {
                 request_id: None,
                 ttl_ms: None,
@@ -200,7 +200,7 @@ fn ttl_ms(object: &Map<String, Value>) -> Result<u64, String> {
     }
 }
 
-/// The caller's own pairs, then our additions.
+/// The caller's own pairs, then tenure's additions.
 fn metadata(claim: &Claim, host_id: &str) -> Result<Value, String> {
     let holder = &claim.holder;
     let mut metadata = Map::new();
@@ -421,7 +421,7 @@ mod tests {
             assert!(error.contains(missing), "{error}");
         }
         let taken = claim(&[("metadata.tenure", "x")]);
-        assert!(written(&taken, None).is_err(), "the extra key is ours");
+        assert!(written(&taken, None).is_err(), "the extra key is tenure's");
         let mut waiting = claim(&[]);
         waiting.since = None;
         assert!(written(&waiting, None).is_err(), "nothing is held yet");

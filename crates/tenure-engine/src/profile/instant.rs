@@ -1,7 +1,7 @@
 //! How instants stand in published records: ISO 8601 text in (and of some formats a number of
 //! seconds or milliseconds since 1970), ISO 8601 UTC text out.
 //!
-//! What an instant means, and whether it can be true, is left to the format that asks.
+//! The format that asks decides what an instant means, and whether it can be true.
 
 use jiff::Timestamp;
 use std::time::Duration;
@@ -33,16 +33,16 @@ pub(super) fn parse_utc(text: &str) -> Option<u64> {
     parse(text).or_else(|| parse(&format!("{}Z", text.trim())))
 }
 
-/// From this number on, seconds since 1970 are believed: 9 September 2001. A number below is
-/// something else, as a date written in digits alone is.
+/// From this number on, seconds since 1970 are believed: 9 September 2001. A smaller number is something
+/// else, as a date written in digits alone is.
 const EPOCH_SECONDS_MIN: f64 = 1e9;
 
-/// The number of seconds, and then of milliseconds, that lies beyond anybody's clock.
+/// So many times the smallest number of seconds lies beyond every clock, and likewise with milliseconds.
 const EPOCH_FACTOR: f64 = 100.0;
 
-/// Milliseconds since the Unix epoch, of a decimal number of seconds or milliseconds since then.
-/// Which of the two it is, its size says: seconds are read from 2001 to the year 5138, milliseconds
-/// likewise, and what lies between or beyond is no time.
+/// Milliseconds since the Unix epoch, of a decimal number of seconds or milliseconds since then. Its size
+/// says which of the two it is: seconds are read from 2001 to the year 5138, milliseconds likewise. A
+/// number between or beyond is no time.
 pub(super) fn of_epoch(text: &str) -> Option<u64> {
     let text = text.trim();
     let is_decimal = text
@@ -59,13 +59,13 @@ pub(super) fn of_epoch(text: &str) -> Option<u64> {
     } else {
         return None;
     };
-    // A fraction in binary lies a little beside the one that was written.
+    // A fraction in binary lies a little beside the decimal one that was written.
     let since = Duration::try_from_secs_f64(seconds).ok()? + Duration::from_micros(50);
     u64::try_from(since.as_millis()).ok()
 }
 
-/// The instant as whole seconds, `YYYY-MM-DDTHH:MM:SSZ`. What is over a second is cut, so that
-/// a record never claims a later sign of life than there was.
+/// The instant as whole seconds, `YYYY-MM-DDTHH:MM:SSZ`. Fractions of a second are cut, so that a record
+/// never claims a later sign of life than there was.
 pub(super) fn seconds(at: Stamp) -> Result<String, String> {
     Ok(format!("{:.0}", timestamp(at)?))
 }

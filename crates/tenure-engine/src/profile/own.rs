@@ -1,8 +1,8 @@
-//! What we add to a published record, under the one extra key `tenure`: the fencing token and the
-//! identity of the process, by which a number that was used again is told from its first owner.
+//! What tenure adds to a published record, under the one extra key `tenure`: the fencing token and the
+//! identity of the process. The identity tells a process number that was used again from its first owner.
 //!
-//! Every field may be missing: a record of another program has none of them, and is respected by
-//! what its own format says.
+//! Every field may be missing: a record of another program has none of them, and is respected by what its
+//! own format says.
 
 use serde::{Deserialize, Serialize};
 use tenure_core::{Claim, Host, Kind, Process, RequestId, Stamp};
@@ -116,7 +116,7 @@ pub(crate) fn foreign(request_id: &str, pid: Option<u32>, host: Host, since_ms: 
             renewals: 0,
         },
     );
-    // A hold without a token of ours counts as granted all the same; no token is ever 0.
+    // A hold without a token of tenure's counts as granted all the same; no token is ever 0.
     claim.token = Some(0);
     claim.since = Some(at);
     claim

@@ -1,8 +1,8 @@
 //! The resume profile: what stands in `resume_locks/<id>.lock`, four fields of pretty JSON by
 //! which a session or a job is resumed once at a time.
 //!
-//! Whether the recorded process lives is asked elsewhere; this file only says which machine its
-//! number means something on.
+//! Other modules ask whether the recorded process lives. This file only says on which machine its number
+//! means something.
 
 mod words;
 
@@ -43,7 +43,7 @@ impl Profile for Resume {
 }
 
 impl Record for Resume {
-    /// The format has nothing that a heartbeat renews: of a previous record every byte stays.
+    /// The format has nothing that a heartbeat renews: every byte of a previous record stays.
     fn encode(
         &self,
         name: &LockName,
@@ -76,8 +76,7 @@ impl Record for Resume {
         document::pretty(&object)
     }
 
-    /// A record of the original program names no owner: its request id is empty, which no
-    /// caller's can be.
+    /// A record of the original program names no owner: its request id is empty, which no caller's can be.
     fn decode(&self, _: &LockName, bytes: &[u8], _: &Now, here: &Host) -> Result<Claim, String> {
         let mut object = document::object(bytes)?;
         document::string(&object, "job_id")?;
@@ -93,8 +92,9 @@ impl Record for Resume {
     }
 }
 
-/// The same where all records are of this machine, whatever it was called as they were written: a record that
-/// shows nothing of its machine but a name is judged by its process number, as the original program does.
+/// The same for records that are all of this machine, whatever its name was when they were written. A
+/// record that shows nothing of its machine but a name is judged by its process number, as the original
+/// program does.
 #[derive(Debug, Clone, Copy)]
 pub struct OneMachine;
 
@@ -150,7 +150,7 @@ impl Record for OneMachine {
     }
 }
 
-/// This host if the record names it, else one of which nothing but the name is known.
+/// This host if the record names it, else a host of which only the name is known.
 fn host(name: &str, here: &Host) -> Host {
     if name == here.name && !name.is_empty() && name != UNKNOWN_HOST {
         here.clone()
@@ -200,7 +200,7 @@ mod tests {
         assert_eq!(ours.holder.process.map(|process| process.pid), Some(999));
         assert_eq!(ours.holder.host, here(), "this host");
         assert_eq!(ours.since.map(|at| at.wall_ms), Some(AT_MS + 123));
-        assert_eq!(ours.holder.request_id.as_str(), "", "nobody's token");
+        assert_eq!(ours.holder.request_id.as_str(), "", "no owner is named");
 
         for other in ["test-host", "unknown", ""] {
             let text = FOREIGN.replace("build-7", other);

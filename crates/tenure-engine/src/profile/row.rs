@@ -1,8 +1,8 @@
 //! A user's own profile: a row over the same axes as the built-in ones, as `tenure.toml` has it.
 //!
-//! A row begins as a built-in one, whose file format it keeps, and says what is different. Here
-//! its words are read, and rows that contradict themselves are refused. What the answers on the
-//! axes lead to is decided where it is decided for every profile: in the core.
+//! A row begins as a built-in one, whose file format it keeps, and says what is different. This file reads
+//! its words, and refuses rows that contradict themselves. The core decides what the answers on the axes
+//! lead to, for every profile alike.
 
 use super::{Place, Profile, Record, Settings, built_in};
 use crate::audit::Layout;
@@ -36,11 +36,11 @@ pub struct RowConfig {
     pub stale: Option<String>,
     /// What a plain request does about a held one: `refuse`, or how long it waits.
     pub held: Option<String>,
-    /// What the owner of a held one is answered who asks again.
+    /// The answer to the owner of a held one that asks again.
     pub own_again: Option<String>,
     /// What force may do to a held one.
     pub force: Option<String>,
-    /// What happens when somebody else than the owner releases.
+    /// What happens when a caller other than the owner releases.
     pub release_by_other: Option<String>,
     /// What releasing an absent lock answers.
     pub absent_release: Option<String>,
@@ -101,7 +101,7 @@ pub enum RowError {
          ever make a lock stale"
     )]
     NeverStale,
-    /// A holder would have to be asked that cannot be.
+    /// Its holders cannot be asked to stop.
     #[error("force = \"ask-to-stop\" is for profiles like native; no other asks a run to stop")]
     NobodyToAsk,
     /// A live run would lose its lock while its command goes on.
@@ -279,7 +279,7 @@ impl RowConfig {
     }
 
     fn age(&self, base: Option<AgeRule>) -> Result<Option<AgeRule>, RowError> {
-        // How exact the instants are is the format's affair, and so stays.
+        // The format decides how exact the instants are, so that stays.
         let whole_seconds = base.is_some_and(|rule| rule.whole_seconds);
         let inclusive = |limit| {
             Some(AgeRule {
@@ -331,12 +331,12 @@ impl RowConfig {
     }
 }
 
-/// Refuses rows whose answers contradict each other, or what holds in every profile.
+/// Refuses rows whose answers contradict each other, or contradict what holds in every profile.
 fn consistent(policy: &Policy) -> Result<(), RowError> {
     if policy.unknown_life == UnknownLife::NotAsked && policy.age.is_none() {
         return Err(RowError::NeverStale);
     }
-    // Where kernel locks prove that a run works, nothing may take the lock from under it.
+    // Where kernel locks prove that a run works, no caller may take the lock from under it.
     match (policy.asks_liveness_lock, policy.force_on_held) {
         (false, ForceOnHeld::AskToStop) => return Err(RowError::NobodyToAsk),
         (true, given @ (ForceOnHeld::Override | ForceOnHeld::OverrideConfirmed)) => {
@@ -428,9 +428,9 @@ impl Custom {
     /// - [`RowError`] says what is wrong with the name or the row.
     pub fn new(name: &str, row: &RowConfig, settings: &Settings) -> Result<Self, RowError> {
         let policy = row.policy(name)?;
-        // A policy is data that is copied freely and mostly constant, so its name is a `'static`
-        // one. An own profile's is kept for as long as the program lives: 32 bytes at most, once
-        // for each profile that is made, which is one in a run of the binary.
+        // A policy is data that is copied freely and mostly constant, so its name is a `'static` one. The
+        // name of an own profile is kept for as long as the program lives: 32 bytes at most, once for each
+        // profile that is made. A run of the binary makes one.
         let name: &'static str = Box::leak(name.into());
         Ok(Self {
             base: row.base(settings)?,
@@ -542,7 +542,7 @@ mod tests {
                 if base.asks_liveness_lock != policy.asks_liveness_lock {
                     continue;
                 }
-                // How exact instants are is the format's affair.
+                // The format decides how exact instants are.
                 let in_seconds = base.age.is_some_and(|rule| rule.whole_seconds);
                 let expected = Policy {
                     age: policy.age.map(|rule| AgeRule {

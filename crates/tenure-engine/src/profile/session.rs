@@ -1,8 +1,8 @@
-//! The session profile: what stands in `locks/<N>.lock`, four fields of JSON by which runs for
-//! one issue do not overlap, and after which silence such a lock no longer counts.
+//! The session profile: what stands in `locks/<N>.lock`, four fields of JSON by which runs for one issue do
+//! not overlap. It also says after which silence such a lock no longer counts.
 //!
-//! When a hold really began, and how often it was renewed, has no place in this format: a
-//! renewal rewrites its only time. The coordination file keeps that.
+//! The format has no place for when a hold really began, and how often it was renewed: a renewal rewrites
+//! its only time. The coordination file keeps both.
 
 use super::{Place, Profile, Record, document, instant, own};
 use serde_json::{Map, Value};
@@ -122,14 +122,14 @@ impl Record for Session {
         Ok(bytes)
     }
 
-    /// `acquiredAt` is both the grant and the last renewal; one in the future is taken for now,
-    /// and the fact `future` says so. Of a record of ours it stays as it is, for by it the list knows
-    /// the instant again, and has its boot clock; where it does not, the age is 0 either way. The
-    /// process is never asked about, and so has no host unless the record is ours.
+    /// `acquiredAt` is both the grant and the last renewal. An instant in the future is taken for now, and
+    /// the fact `future` says so. In a record of tenure's it stays as it is: by it the list knows the
+    /// instant again, and has its boot clock. If the list does not know it, the age is 0 either way. The
+    /// process is never asked about, and so has no host unless the record is tenure's.
     ///
-    /// Nothing but `acquiredAt` is required, for the original program judges by nothing else: a
-    /// record that only lacks or misspells another field is somebody's live lock. The file's name
-    /// says which issue it is for, so `issueNumber` is not read.
+    /// Nothing but `acquiredAt` is required, because the original program judges by nothing else. A record
+    /// that only lacks or misspells another field is a live lock of another program. The file's name says
+    /// which issue it is for, so `issueNumber` is not read.
     fn decode(&self, _: &LockName, bytes: &[u8], now: &Now, _: &Host) -> Result<Claim, String> {
         let mut object = document::object(bytes)?;
         let own = document::own(object.remove("tenure"));
@@ -161,8 +161,8 @@ impl Record for Session {
     }
 }
 
-/// The run as text, for its owner shows it as text: a number in its decimal digits. Of anything
-/// else nobody can be known as the owner, and nobody releases the record before its time is over.
+/// The run as text, because its owner shows it as text: a number in its decimal digits. With any other
+/// value no caller can be known as the owner, and no caller releases the record before its time is over.
 fn run_id(value: Option<&Value>) -> String {
     match value {
         Some(Value::String(text)) => text.clone(),
@@ -173,9 +173,9 @@ fn run_id(value: Option<&Value>) -> String {
     }
 }
 
-/// When the lock was acquired or renewed: a text, or a number as `Date.now()` gives it. A text
-/// without a zone is UTC: taken for garbage it would be cleaned at once, and a lock that is held
-/// some hours too long is the smaller harm.
+/// When the lock was acquired or renewed: a text, or a number as `Date.now()` gives it. A text without a
+/// zone is UTC. Taken for garbage, it would be cleaned at once, and a lock that is held some hours too long
+/// is the smaller harm.
 fn acquired_ms(value: Option<&Value>) -> Result<u64, String> {
     let read = match value {
         None => return Err("it has no acquiredAt".to_owned()),

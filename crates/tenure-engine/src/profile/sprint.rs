@@ -1,7 +1,7 @@
 //! The sprint profile: what stands in a project's one lock file, five keys of YAML, and which
 //! name that file has.
 //!
-//! Whether the recorded process lives, and what a zombie is, is decided elsewhere.
+//! Other modules decide whether the recorded process lives, and what a zombie is.
 
 use super::{Place, Profile, Record, document, instant, own};
 use crate::yaml::{self, quoted};
@@ -76,8 +76,8 @@ impl Profile for Sprint {
         }
     }
 
-    /// A project has a folder of that name sooner or later, so ours stands with the rest of what
-    /// we keep there.
+    /// A project has a folder of that name sooner or later, so the audit stands with the other files of
+    /// tenure there.
     fn audit_folder(&self, place: &Path) -> PathBuf {
         place.join(".tenure/audit")
     }
@@ -110,7 +110,7 @@ impl Profile for Sprint {
 }
 
 impl Record for Sprint {
-    /// The format has nothing that a heartbeat renews: of a previous record every byte stays.
+    /// The format has nothing that a heartbeat renews: every byte of a previous record stays.
     fn encode(
         &self,
         _: &LockName,
@@ -155,10 +155,10 @@ impl Record for Sprint {
         Ok(text.into_bytes())
     }
 
-    /// A record names no host: it is this one's, for a project is worked on where it lies. Of a
-    /// newer version, and of a mapping whose process or start cannot be judged, as much is read as
-    /// can be: somebody's lock it is in any case, so it is sealed, and only an explicit yes
-    /// overrides it. A start that cannot be read is then now.
+    /// A record names no host. It is of this host, because a project is worked on where it lies. Of a newer
+    /// version, and of a mapping whose process or start cannot be judged, as much is read as can be. It is
+    /// a lock in any case, so it is sealed, and only an explicit yes overrides it. A start that cannot be
+    /// read is then now.
     fn decode(&self, _: &LockName, bytes: &[u8], now: &Now, here: &Host) -> Result<Claim, String> {
         let document = read(document::text(bytes)?)?;
         let now_ms = now.stamp().wall_ms;
@@ -201,13 +201,13 @@ impl Record for Sprint {
     }
 }
 
-/// What of a record is read.
+/// What is read of a record.
 #[derive(Debug, Default)]
 struct Document {
     deciding: Deciding,
     session_id: Option<String>,
     epic_spec: Option<String>,
-    /// Why none of this could be read of a mapping.
+    /// Why none of this could be read, for a mapping.
     fault: Option<String>,
 }
 
@@ -232,8 +232,8 @@ struct Deciding {
     tenure: Value,
 }
 
-/// The rest, which is for people: one that is of another type than expected makes nobody's lock
-/// stale. Text is taken as it is spelt, be it `5`, `yes` or `"yes"`.
+/// The rest, which is for people: a value of another type than expected does not make the lock stale. Text
+/// is taken as it is spelt, be it `5`, `yes` or `"yes"`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Described {
@@ -241,8 +241,8 @@ struct Described {
     epic_spec: Option<String>,
 }
 
-/// A record of a newer version may be anything else, and one in which a key stands twice says two
-/// things: both are somebody's lock, as every mapping is.
+/// A record of a newer version may be anything else, and one in which a key stands twice says two things.
+/// Both count as locks, as every mapping does.
 fn read(text: &str) -> Result<Document, String> {
     match parse::<Deciding>(text) {
         Ok(_) if !yaml::is_mapping(text) => Err("it is not a mapping of YAML".to_owned()),
@@ -263,8 +263,8 @@ fn read(text: &str) -> Result<Document, String> {
     }
 }
 
-/// Whether the version is beyond what is understood: one that is missing or empty is 1, `1.0` and
-/// `"1.0"` mean 1, and what is no whole number is of somebody who knows more than we do.
+/// Whether the version is beyond what is understood. One that is missing or empty is 1, and `1.0` and
+/// `"1.0"` mean that too. One that is no whole number comes from a program that knows more than this one.
 fn is_newer(version: &Value) -> bool {
     let number = match version {
         Value::Null => return false,
@@ -307,7 +307,7 @@ impl Deciding {
     }
 }
 
-/// What a field means that may stand under several names. One that stands there twice and says two
+/// The meaning of a field that may stand under several names. A field that stands there twice and says two
 /// things means nothing.
 fn one_of<T: PartialEq>(
     spelt: &[&Value],
@@ -587,7 +587,7 @@ mod tests {
         }
     }
 
-    /// Nobody can tell what they mean, so they are never overridden silently.
+    /// This version cannot tell what they mean, so they are never overridden silently.
     #[test]
     fn versions_that_are_not_ours_are_sealed_and_ours_in_any_spelling_is_not() {
         for version in [

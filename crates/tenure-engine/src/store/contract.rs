@@ -8,7 +8,7 @@
 //! # What every store promises
 //! - **Each transaction is one atomic step.** It commits what the change made of the list that the
 //!   commit replaces, as far as the change [rests on](RestsOn) that list.
-//! - **A transaction writes nothing that its change did not ask for.** Only a newcomer makes a lock.
+//! - **A transaction writes nothing that its change did not ask for.** Only a call that makes a claim makes a lock.
 //! - **A claim has its liveness lock before any caller can see it.** A live claimant never looks dead.
 //! - **Dropping a handle is dying.** The store releases the liveness lock. The next caller that looks
 //!   sweeps the claim, and the waiter behind it wakes up.
@@ -139,7 +139,7 @@ pub enum Depth {
 #[derive(Debug, Clone, Copy)]
 pub enum About<'a> {
     /// A new claim. It makes the lock if there is none.
-    Newcomer {
+    NewClaim {
         /// The two ends of the list are enough if the claim queues behind the last one.
         ends: bool,
         /// The store may put the claim at the end of a list that no run has looked at. If the claim
@@ -161,7 +161,7 @@ impl<'a> About<'a> {
     pub fn handle(&self) -> Option<&'a dyn Handle> {
         match self {
             Self::Turn(handle) | Self::Own(handle) | Self::Renewal(handle) => Some(*handle),
-            Self::Newcomer { .. } | Self::All => None,
+            Self::NewClaim { .. } | Self::All => None,
         }
     }
 }

@@ -284,7 +284,7 @@ impl Store for MemoryStore {
         let mut state = self.shared.lock();
         let mut lock = match (state.locks.get(ask.name), ask.about) {
             (Some(lock), _) => lock.clone(),
-            (None, About::Newcomer { .. }) => {
+            (None, About::NewClaim { .. }) => {
                 let mut fresh = Lock::default();
                 fresh.entry.raise(state.floor);
                 fresh

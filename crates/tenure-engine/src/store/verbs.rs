@@ -65,7 +65,7 @@ pub trait Verbs: Store {
             });
         }
         let is_plain = request.is_plain();
-        let about = About::Newcomer {
+        let about = About::NewClaim {
             ends: is_plain && request.terms.mode == Mode::Exclusive,
             // A list that no run has looked at may hold a stale claim. Where a stale claim refuses a
             // caller, the caller has to look first.
@@ -76,7 +76,7 @@ pub trait Verbs: Store {
         let ask = Ask::new(name, about, now);
         let entered = run(self, &ask, |draft| entering(rules, &request, now, draft))?;
         let Some((answer, done)) = entered else {
-            return Err(self.misused(name, "a newcomer makes its lock"));
+            return Err(self.misused(name, "the call that makes a claim makes its lock"));
         };
         let Committed {
             entry,

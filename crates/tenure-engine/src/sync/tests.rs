@@ -1,5 +1,5 @@
-//! Tests of modules that `tests/interleavings` compiles a second time. They stand here, for there only
-//! what it explores may run.
+//! Tests of modules that `tests/interleavings` compiles a second time. They stand in a file of their own,
+//! because only what that test explores may run there.
 
 mod cancel {
     use crate::cancel::*;

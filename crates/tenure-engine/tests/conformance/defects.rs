@@ -39,7 +39,7 @@ enum Defect {
     LosesWhatHappened,
     MakesALockToRenewInIt,
     MakesALockToSayNo,
-    ShowsNewcomersNothing,
+    ShowsNewClaimsNothing,
     ShowsOnlyHolders,
     // What it says without a change.
     ForgetsNames,
@@ -120,7 +120,7 @@ const DEFECTS: [(Defect, &str); 30] = [
         Defect::MakesALockToSayNo,
         "asking_at_once_refuses_and_writes_nothing",
     ),
-    (Defect::ShowsNewcomersNothing, "two_never_hold_at_once"),
+    (Defect::ShowsNewClaimsNothing, "two_never_hold_at_once"),
     (
         Defect::ShowsOnlyHolders,
         "readers_that_come_later_wait_for_the_writer",
@@ -228,7 +228,7 @@ impl Defective {
 
     /// Writes something for which no caller asked.
     fn intrude(&self, name: &LockName, now: &tenure_core::Now) -> Result<(), StoreError> {
-        let about = About::Newcomer {
+        let about = About::NewClaim {
             ends: false,
             unseen: false,
         };
@@ -333,7 +333,7 @@ impl Store for Defective {
             })?),
             None => None,
         };
-        let is_new = claim.is_none() && matches!(ask.about, About::Newcomer { .. });
+        let is_new = claim.is_none() && matches!(ask.about, About::NewClaim { .. });
         let about = match (ask.about, claim) {
             (About::Turn(_), Some(claim)) => About::Turn(claim.inner()),
             (About::Own(_), Some(claim)) => About::Own(claim.inner()),
@@ -349,7 +349,7 @@ impl Store for Defective {
         let outcome = self.inner().transact(&ask, &mut |draft| {
             let before = draft.entry.clone();
             let hidden: Vec<Claim> = match self.defect {
-                Defect::ShowsNewcomersNothing if is_new => std::mem::take(&mut draft.entry.claims),
+                Defect::ShowsNewClaimsNothing if is_new => std::mem::take(&mut draft.entry.claims),
                 Defect::ShowsOnlyHolders if is_new => {
                     let claims = std::mem::take(&mut draft.entry.claims);
                     let (shown, hidden) =

@@ -30,7 +30,7 @@ const ANSWERING: Duration = Duration::from_secs(5);
 
 /// How a call goes on: whether and why it was asked to end, and which thread answers.
 #[derive(Debug)]
-pub(super) struct Course {
+pub(super) struct RunState {
     state: Mutex<State>,
     changed: Condvar,
     cancel: Cancel,
@@ -51,7 +51,7 @@ struct State {
     settled: Option<Instant>,
 }
 
-impl Course {
+impl RunState {
     pub(super) fn new(grace: Duration) -> Self {
         Self {
             state: Mutex::default(),
@@ -149,7 +149,7 @@ impl Wake for Knock {
 
 impl Monitor {
     /// Receives signals from now on.
-    pub(super) fn start(course: &Arc<Course>, surface: &Surface) -> io::Result<Self> {
+    pub(super) fn start(run_state: &Arc<RunState>, surface: &Surface) -> io::Result<Self> {
         let arrivals = Arrivals::receive()?;
         let (listens, door) = os::bell()?;
         let knock = Arc::new(Knock {
@@ -157,7 +157,7 @@ impl Monitor {
             guards: Mutex::default(),
         });
         let watch = Watch {
-            course: Arc::clone(course),
+            run_state: Arc::clone(run_state),
             surface: surface.clone(),
             arrivals,
             listens,
@@ -191,7 +191,7 @@ impl Monitor {
 
 /// What the thread owns.
 struct Watch {
-    course: Arc<Course>,
+    run_state: Arc<RunState>,
     surface: Surface,
     arrivals: Arrivals,
     listens: Bell,
@@ -219,9 +219,9 @@ impl Watch {
     /// still has its answer to write. After a signal, a reader who does not read must not keep the call
     /// from ending.
     fn until_overdue(&self) -> Option<Duration> {
-        let state = self.course.state();
+        let state = self.run_state.state();
         let asked_at = state.asked_at?;
-        let left = self.course.grace.saturating_sub(since(asked_at));
+        let left = self.run_state.grace.saturating_sub(since(asked_at));
         match state.settled {
             None => Some(left),
             Some(settled) => {
@@ -238,15 +238,15 @@ impl Watch {
             } else {
                 0
             };
-            self.course.ask(|state| {
+            self.run_state.ask(|state| {
                 state.signal.get_or_insert(signal);
                 state.interrupts = state.interrupts.saturating_add(interrupts);
             });
             // A second SIGINT wants no answer.
-            if self.course.state().interrupts > 1 {
+            if self.run_state.state().interrupts > 1 {
                 end(Exit::Signalled(StopSignal::Interrupt.number()));
             }
-            self.course.cancel.cancel();
+            self.run_state.cancel.cancel();
         }
     }
 
@@ -258,11 +258,11 @@ impl Watch {
             let (state, by) = (guard.state)();
             match state {
                 GuardState::Held => {}
-                GuardState::StopRequested => self.course.ask(|state| {
+                GuardState::StopRequested => self.run_state.ask(|state| {
                     let wanted = || (guard.name.clone(), by);
                     state.wanted.get_or_insert_with(wanted);
                 }),
-                GuardState::Lost => self.course.ask(|state| {
+                GuardState::Lost => self.run_state.ask(|state| {
                     state.lost.get_or_insert_with(|| guard.name.clone());
                 }),
             }
@@ -272,14 +272,14 @@ impl Watch {
     /// Answers for a command that does not end, and ends the process under it.
     fn cut_short(&self) {
         // Held to the end: if the main thread comes back now, it must not answer too.
-        let state = self.course.state();
+        let state = self.run_state.state();
         if state.settled.is_some() {
             if let Some(signal) = state.signal {
                 end(Exit::Signalled(signal.number()));
             }
             return;
         }
-        if let Some(failure) = Course::overdue(&state) {
+        if let Some(failure) = RunState::overdue(&state) {
             end(self.surface.answer_beside(&failure));
         }
     }

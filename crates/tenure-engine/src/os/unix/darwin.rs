@@ -1,8 +1,8 @@
-//! What only macOS has, or has in another form, and no crate wraps that is built without Apple's own
-//! headers: locks of an open file, the table of processes, and the names of this boot and machine.
+//! What only macOS has, or has in another form: locks of an open file, the table of processes, and the
+//! names of this boot and machine. No crate wraps these that is built without Apple's own headers.
 //!
-//! The only unsafe code of the library on this system. It asks and decides nothing; an answer that is
-//! shorter than what was asked for is an error.
+//! The only unsafe code of the library on this system. It asks the system and decides nothing; an answer
+//! that is shorter than what was asked for is an error.
 
 use super::{BorrowedDescriptor, Errno};
 use nix::libc;
@@ -22,14 +22,14 @@ pub(super) fn wait(file: BorrowedDescriptor<'_>, range: &libc::flock) -> Result<
     call(file, libc::F_OFD_SETLKW, &mut range.clone())
 }
 
-/// Writes into the range who has a part of it.
+/// Writes into the range which process has a part of it.
 pub(super) fn look(file: BorrowedDescriptor<'_>, range: &mut libc::flock) -> Result<(), Errno> {
     call(file, libc::F_OFD_GETLK, range)
 }
 
 fn call(file: BorrowedDescriptor<'_>, command: i32, range: &mut libc::flock) -> Result<(), Errno> {
-    // SAFETY: the descriptor is open for the length of the call, and all three commands read and
-    // write one `struct flock`, which `range` points at and nobody else has.
+    // SAFETY: the descriptor is open for the length of the call, and all three commands read and write one
+    // `struct flock`, which `range` points at and borrows exclusively.
     let answer = unsafe { libc::fcntl(file.as_raw_fd(), command, ptr::from_mut(range)) };
     if answer == -1 {
         return Err(last_error());
@@ -45,11 +45,11 @@ fn last_error() -> Errno {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) parent: u32,
-    /// In microseconds since 1970. Nobody may look at another user's.
+    /// In microseconds since 1970. No process may look at another user's.
     pub(crate) started: Option<u64>,
-    /// It has ended, and nobody has collected it.
+    /// It has ended, and its parent has not collected it.
     pub(crate) is_zombie: bool,
-    /// It has become a program of its own. Not known of another user's.
+    /// It has become a program of its own. Not known of another user's process.
     pub(crate) has_executed: Option<bool>,
 }
 

@@ -1,6 +1,6 @@
-//! The system's own calls, each behind a safe function. The only unsafe code of the library on this
-//! system: nothing is decided here, and whatever a call fills is handed out as plain bytes, for safe
-//! code to take apart.
+//! The system's own calls, each behind a safe function. This is the only unsafe code of the library on this
+//! system. It decides nothing: what a call fills is handed out as plain bytes, and safe code takes them
+//! apart.
 //!
 //! Files are opened by the native call, because only that opens a name relative to an open folder.
 
@@ -51,7 +51,7 @@ use windows_sys::Win32::System::Threading::{
     PROCESS_SYNCHRONIZE, ResetEvent, SetEvent, WaitForMultipleObjects,
 };
 
-/// Everybody else may read, write, rename and remove what we have open, as on Unix.
+/// Other processes may read, write, rename and remove files that this process has open, as on Unix.
 const SHARED: u32 = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
 
 fn last() -> Errno {
@@ -127,7 +127,7 @@ pub(super) fn open_in(
             0,
         )
     })?;
-    // SAFETY: the call succeeded, so this is an open handle that nobody else has.
+    // SAFETY: the call succeeded, so this is an open handle that nothing else owns.
     Ok(unsafe { OwnedHandle::from_raw_handle(handle) })
 }
 
@@ -138,7 +138,7 @@ pub(super) fn reopen(file: BorrowedHandle<'_>, access: u32) -> Result<OwnedHandl
     if handle == INVALID_HANDLE_VALUE {
         return Err(last());
     }
-    // SAFETY: the call succeeded, so this is an open handle that nobody else has.
+    // SAFETY: the call succeeded, so this is an open handle that nothing else owns.
     Ok(unsafe { OwnedHandle::from_raw_handle(handle) })
 }
 
@@ -160,14 +160,14 @@ pub(super) struct Information {
     pub(super) written: u64,
     pub(super) size: u64,
     pub(super) names: u32,
-    /// It is removed as soon as nobody has it open.
+    /// It is removed as soon as no process has it open.
     pub(super) is_going: bool,
     /// Its number on its volume.
     pub(super) number: u64,
 }
 
-/// Looks at a file. Not by the call that also asks for the volume: that goes by a name which the file
-/// may not have any more.
+/// Looks at a file. It does not use the call that also asks for the volume: that call goes by a name which
+/// the file may not have any more.
 pub(super) fn information(file: BorrowedHandle<'_>) -> Result<Information, Errno> {
     let mut basic = FILE_BASIC_INFO::default();
     let mut standard = FILE_STANDARD_INFO::default();
@@ -358,9 +358,9 @@ fn bytes_of(words: &[u64]) -> Vec<u8> {
 pub(super) enum Target {
     /// It fails.
     Kept,
-    /// It is replaced, even while somebody has it open.
+    /// It is replaced, even while a process has it open.
     Replaced,
-    /// The same on systems that cannot do so while somebody has it open.
+    /// The same on systems that cannot do so while a process has it open.
     ReplacedIfClosed,
 }
 
@@ -397,9 +397,9 @@ pub(super) fn rename(
 /// How a file is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Removal {
-    /// Its name is free at once, whoever still has it open.
+    /// Its name is free at once, even if processes still have it open.
     Posix,
-    /// Its name is free once nobody has it open.
+    /// Its name is free once no process has it open.
     WhenClosed,
 }
 
@@ -515,7 +515,7 @@ pub(super) fn event() -> Result<OwnedHandle, Errno> {
     if handle.is_null() {
         return Err(last());
     }
-    // SAFETY: the call succeeded, so this is an open handle that nobody else has.
+    // SAFETY: the call succeeded, so this is an open handle that nothing else owns.
     Ok(unsafe { OwnedHandle::from_raw_handle(handle) })
 }
 
@@ -536,7 +536,7 @@ pub(super) const WAITED_MAX: usize = 64;
 
 /// Waits until one of up to [`WAITED_MAX`] handles is signalled. False after `time`.
 pub(crate) fn wait(handles: &[BorrowedHandle<'_>], time: Duration) -> Result<bool, Errno> {
-    // Rounded up: whoever waits for an instant must not come before it.
+    // Rounded up: a caller that waits for an instant must not come before it.
     let millis = time.as_nanos().div_ceil(1_000_000);
     let millis = u32::try_from(millis).unwrap_or(u32::MAX).min(u32::MAX - 1);
     let raws: Vec<HANDLE> = handles.iter().map(|handle| raw(*handle)).collect();
@@ -658,7 +658,7 @@ pub(crate) fn open_process(pid: u32) -> Result<OwnedHandle, Errno> {
     if handle.is_null() {
         return Err(last());
     }
-    // SAFETY: the call succeeded, so this is an open handle that nobody else has.
+    // SAFETY: the call succeeded, so this is an open handle that nothing else owns.
     Ok(unsafe { OwnedHandle::from_raw_handle(handle) })
 }
 
@@ -747,12 +747,12 @@ pub mod console {
         GetCurrentProcess, ResetEvent, SetEvent, TerminateProcess,
     };
 
-    /// How often Ctrl-C, Ctrl-Break and everything else came since somebody looked.
+    /// How often Ctrl-C, Ctrl-Break and everything else came since the last look.
     static COUNTS: [AtomicU32; 3] = [const { AtomicU32::new(0) }; 3];
     static CAME: OnceLock<OwnedHandle> = OnceLock::new();
 
-    /// How long the system is kept from ending the process whose window was closed. It does not wait
-    /// longer than about that.
+    /// How long the handler keeps the system from ending the process whose window was closed. The system
+    /// waits no longer than about that.
     const CLOSING: Duration = Duration::from_secs(5);
 
     unsafe extern "system" fn came(kind: u32) -> i32 {
@@ -769,7 +769,7 @@ pub mod console {
             unsafe { SetEvent(raw(borrow(came))) };
         }
         if is_closing {
-            // With the return of this call the process is ended.
+            // When this call returns, the system ends the process.
             std::thread::sleep(CLOSING);
         }
         1
@@ -778,7 +778,7 @@ pub mod console {
     /// The console's events, from now on.
     pub struct Events(&'static OwnedHandle);
 
-    /// Receives them. Whatever the system would do with them is not done any more.
+    /// Receives them. The system's own reaction to them is not carried out any more.
     pub fn events() -> Result<Events, Errno> {
         let fresh = event()?;
         let came_event = CAME.get_or_init(|| fresh);
@@ -795,7 +795,7 @@ pub mod console {
 
         /// What has come since the last look: Ctrl-C, Ctrl-Break, the end of window or session.
         pub fn take(&self) -> [u32; 3] {
-            // SAFETY: the event is open for good. Before the look, so that whatever comes after rings.
+            // SAFETY: the event is open for good. Before the look, so that any later event rings.
             unsafe { ResetEvent(raw(borrow(self.0))) };
             COUNTS
                 .each_ref()

@@ -1,7 +1,8 @@
 //! Processes as the kernel of macOS shows them. Written from its sources, and never run.
 //!
-//! - A process began at an instant in microseconds, which no later one with its number shares. That of
-//!   another user's process is not shown; then it cannot be told from an older one, and counts as it.
+//! - A process began at an instant in microseconds, which no later process with its number shares. That
+//!   instant is not shown of another user's process. It then cannot be told from an older process with its
+//!   number, and counts as that one.
 //! - **The boot** is known by the id of its session, **the machine** by the id of its hardware.
 
 use super::block::arguments_in;
@@ -20,7 +21,7 @@ pub(super) fn boot_id() -> Option<String> {
     darwin::text(c"kern.bootsessionuuid").filter(|id| !id.is_empty())
 }
 
-/// There is one.
+/// All processes share one namespace.
 #[allow(clippy::unnecessary_wraps, reason = "one surface")]
 pub(super) fn pid_namespace() -> Option<u64> {
     Some(0)
@@ -47,7 +48,7 @@ impl Stat {
         self.is_copy
     }
 
-    /// Whether a signal has stopped it. Not asked for here yet, so nobody is taken for stopped.
+    /// Whether a signal has stopped it. This is not asked here yet, so no process counts as stopped.
     #[allow(clippy::unused_self, reason = "one surface")]
     pub(in crate::process) fn is_stopped(&self) -> bool {
         false
@@ -59,7 +60,7 @@ impl Stat {
     }
 }
 
-/// What is shown of one. Nothing if there is none, or if it is another user's.
+/// What the kernel shows of one process. Nothing if there is none, or if it is another user's.
 pub(in crate::process) fn stat(pid: u32) -> Option<Stat> {
     let shown = darwin::process(pid).ok()?;
     Some(Stat {
@@ -72,8 +73,8 @@ pub(in crate::process) fn stat(pid: u32) -> Option<Stat> {
 
 /// Whether any process of this group still runs (zombies do not count).
 ///
-/// Signal 0 reaches whoever runs and may be signalled. Where it reaches nobody, there may be zombies and
-/// other users' processes, and the list tells the two apart. What cannot be found out counts as alive.
+/// Signal 0 reaches every process that runs and may be signalled. If it reaches none, there may be zombies
+/// and other users' processes, and the list tells the two apart. What cannot be found out counts as alive.
 pub fn group_is_alive(group: u32) -> bool {
     let Some(pid) = i32::try_from(group).ok().and_then(Pid::from_raw) else {
         return false;

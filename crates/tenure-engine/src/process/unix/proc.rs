@@ -1,10 +1,11 @@
 //! Processes as `/proc` shows them.
 //!
-//! Whatever cannot be read there is unknown. So on a system without it every record of a process is, and
+//! What cannot be read there is unknown. So on a system without it every recorded process is unknown, and
 //! its lock lives by its liveness lock or by its ttl.
 //!
-//! What is mounted there may show **another PID namespace** (`unshare --pid` without a mount of its own): its
-//! numbers are those of other processes. So nothing of it is believed unless it calls us by our own number.
+//! What is mounted there may show **another PID namespace** (`unshare --pid` without a mount of its own):
+//! its numbers are those of other processes. So nothing of it is believed unless it shows this process
+//! under its own number.
 
 use std::fs;
 
@@ -42,8 +43,8 @@ fn read_line(path: &str) -> Option<String> {
 /// More than any file that is read here has, `/proc/PID/stat` included.
 const SMALL_BYTES: usize = 1024;
 
-/// The content of a small file in one read: these are made by the kernel as they are read, and
-/// asking twice costs as much as the first time.
+/// The content of a small file in one read. The kernel makes these files as they are read, and asking twice
+/// costs as much as the first time.
 fn read_small<'a>(path: &str, buffer: &'a mut [u8; SMALL_BYTES]) -> Option<&'a [u8]> {
     use rustix::fs::{Mode, OFlags, open};
     let file = open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
@@ -63,8 +64,8 @@ pub(in crate::process) struct Stat {
 }
 
 impl Stat {
-    /// When it started, in clock ticks since the machine's boot, whatever time namespace we are in.
-    /// `None` where that cannot be told from here.
+    /// When it started, in clock ticks since the machine's boot, whatever time namespace this process is
+    /// in. `None` if that cannot be told from here.
     pub(in crate::process) fn started(&self) -> Option<u64> {
         #[cfg(target_os = "linux")]
         return crate::clock::shift().unshifted_ticks(self.started);
@@ -83,8 +84,8 @@ impl Stat {
         self.state == b'T'
     }
 
-    /// Whether it has ended and waits to be collected. A process whose first thread has ended
-    /// while others go on looks like that too, but for their number.
+    /// Whether it has ended and waits to be collected. A process whose first thread has ended while others
+    /// go on looks the same, except for the number of its threads.
     pub(in crate::process) fn has_ended(&self) -> bool {
         matches!(self.state, b'Z' | b'X') && self.threads <= 1
     }
@@ -99,8 +100,8 @@ pub(in crate::process) fn stat(pid: u32) -> Option<Stat> {
     shows_our_numbers().then(|| look(pid))?
 }
 
-/// The same of ourselves, by a name that needs no number; the number that stands there tells whose numbers
-/// these are.
+/// The same for this process, by a name that needs no number. The number that stands there tells whose
+/// numbers these are.
 fn own_stat(pid: u32) -> Option<Stat> {
     let mut buffer = [0; SMALL_BYTES];
     let line = read_small("/proc/self/stat", &mut buffer)?;
@@ -111,8 +112,8 @@ fn own_stat(pid: u32) -> Option<Stat> {
     parse_stat(line)
 }
 
-/// Whether the numbers here mean in our PID namespace what they say. In another one we have another number,
-/// or none at all. (The same one by chance, in two namespaces, is not told apart.)
+/// Whether the numbers here are those of this process's PID namespace. In another one this process has
+/// another number, or none at all. (The same number by chance, in two namespaces, is not told apart.)
 fn shows_our_numbers() -> bool {
     let Ok(number) = rustix::fs::readlink("/proc/self", Vec::new()) else {
         return false;
@@ -120,7 +121,7 @@ fn shows_our_numbers() -> bool {
     number.to_str().ok().and_then(|number| number.parse().ok()) == Some(std::process::id())
 }
 
-/// What stands there of a number that means what it says.
+/// What stands there of a number of this namespace.
 fn look(pid: u32) -> Option<Stat> {
     let mut buffer = [0; SMALL_BYTES];
     parse_stat(read_small(&format!("/proc/{pid}/stat"), &mut buffer)?)
@@ -149,8 +150,8 @@ fn parse_stat(text: &[u8]) -> Option<Stat> {
 
 /// Whether any process of this group still runs (zombies do not count).
 ///
-/// Reads the whole process table, so it is for endings that were forced, not for every one. Where no process
-/// can be seen, none is found: there [`start_time`](crate::process::start_time) of ourselves is not found
+/// Reads the whole process table, so it is for endings that were forced, not for every one. If no process
+/// can be seen, none is found. Then [`start_time`](crate::process::start_time) of this process is not found
 /// either.
 pub fn group_is_alive(group: u32) -> bool {
     all()
@@ -158,11 +159,11 @@ pub fn group_is_alive(group: u32) -> bool {
         .any(|stat| stat.group == group && !stat.has_ended())
 }
 
-/// The children of this process that have not been collected yet: those that it started, and where
-/// it is a subreaper those that it has inherited.
+/// The children of this process that have not been collected yet: those that it started and, if it is a
+/// subreaper, those that it has inherited.
 ///
-/// A list of numbers from the kernel, to be confirmed before anything is done with one of them. That nobody is
-/// in it is no proof that there is nobody: what is shown here may be nothing, or another PID namespace.
+/// A list of numbers from the kernel, to be confirmed before anything is done with one of them. An empty
+/// list does not prove that there are none: what is shown here may be nothing, or another PID namespace.
 pub fn children() -> Vec<u32> {
     if !shows_our_numbers() {
         return Vec::new();
@@ -177,7 +178,7 @@ pub fn children() -> Vec<u32> {
         .collect();
     match listed {
         Some(files) if !files.is_empty() => files.into_iter().flat_map(numbers).collect(),
-        // A kernel that does not list them: whoever names us as its parent.
+        // A kernel that does not list them: all processes that name this one as their parent.
         _ => {
             let own = std::process::id();
             let is_ours = |number: &u32| look(*number).is_some_and(|stat| stat.parent == own);

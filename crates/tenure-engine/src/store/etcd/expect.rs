@@ -5,13 +5,13 @@
 //!
 //! | who asks | expected | the condition |
 //! |---|---|---|
-//! | a newcomer | no claim | there is no claim |
+//! | a caller with a new claim | no claim | there is no claim |
 //! | a woken waiter | no claim before it | none was made before its own, and its own is unchanged |
 //! | a holder that leaves | its hold as it was granted | its claim is the one that was made |
 //!
-//! Most newcomers want the lock, and otherwise wait behind the claims that are there. For those, the
+//! Most new claims want the lock, and otherwise wait behind the claims that are there. For those, the
 //! same transaction puts the claim at the end if there is another claim, and reads the list. For any
-//! other newcomer it only reads the list.
+//! other new claim it only reads the list.
 
 use super::api::{Compare, CompareOp, GetOptions, Txn, TxnOp, TxnResponse};
 use super::connection::{read_by, revision_of};
@@ -33,7 +33,7 @@ impl Transaction<'_> {
     /// Tries the change once on the expected list.
     pub(super) fn expected(&mut self) -> Result<Did, StoreError> {
         match (self.ask.about, self.handle) {
-            (About::Newcomer { unseen, .. }, _) => self.on_nobody(unseen),
+            (About::NewClaim { unseen, .. }, _) => self.on_nobody(unseen),
             (About::Turn(_), Some(handle)) => self.as_it_waits(handle),
             (About::Own(_), Some(handle)) => self.as_granted(handle),
             _ => Ok(Did::Again(None)),

@@ -350,7 +350,7 @@ impl<'a> Transaction<'a> {
         }
         // The caller still has to be told what an earlier part has removed.
         let is_there = list.exists() || !self.swept.is_empty();
-        if !is_there && !matches!(self.ask.about, About::Newcomer { .. }) {
+        if !is_there && !matches!(self.ask.about, About::NewClaim { .. }) {
             if let Some(handle) = self.handle {
                 handle.note_claim(None, list);
             }

@@ -166,16 +166,16 @@ impl FileStore {
 /// How much of a list to show to a change.
 fn wanted(about: &About<'_>) -> Want {
     match about {
-        About::Newcomer { ends: true, .. } => Want::Ends,
-        About::Newcomer { .. } | About::All => Want::All,
+        About::NewClaim { ends: true, .. } => Want::Ends,
+        About::NewClaim { .. } | About::All => Want::All,
         About::Turn(handle) => Want::UpTo(handle.ticket()),
         About::Own(handle) | About::Renewal(handle) => Want::Own(handle.ticket()),
     }
 }
 
 impl<'f> Frame<'f> {
-    fn is_newcomer(&self) -> bool {
-        matches!(self.ask.about, About::Newcomer { .. })
+    fn is_new_claim(&self) -> bool {
+        matches!(self.ask.about, About::NewClaim { .. })
     }
 
     /// One time through all steps.
@@ -275,7 +275,7 @@ impl<'f> Frame<'f> {
         }
         // A lock for which only another program's record stands has no coordination file yet. A change
         // to it makes the file.
-        let access = if self.is_newcomer() || self.store.record_stands(self.names)? {
+        let access = if self.is_new_claim() || self.store.record_stands(self.names)? {
             Access::Create
         } else {
             Access::Write
@@ -284,7 +284,7 @@ impl<'f> Frame<'f> {
     }
 
     fn absent(&self) -> Result<Round, StoreError> {
-        if self.is_newcomer() {
+        if self.is_new_claim() {
             return Err(StoreError::Io {
                 place: self.store.path.display().to_string(),
                 doing: "opening the lock folder",
@@ -298,7 +298,7 @@ impl<'f> Frame<'f> {
     /// What the change is shown of what was read. A fresh file begins above the folder's floor. Of
     /// content that cannot be understood, the change is shown what remains without it.
     ///
-    /// Only a newcomer replaces a damaged list, and never while any liveness lock is held in its file:
+    /// Only a call that makes a claim replaces a damaged list, and never while any liveness lock is held in its file:
     /// force replaces a record, never a living holder.
     fn found(
         &self,
@@ -351,7 +351,7 @@ impl<'f> Frame<'f> {
         };
         let begins_anew = loaded.snapshot.sequence == 0
             || corrupt.as_ref().is_some_and(|corrupt| !corrupt.is_record);
-        if self.is_newcomer() && begins_anew {
+        if self.is_new_claim() && begins_anew {
             loaded.entry.raise(floor::read(guarded.folder)?);
         }
         Ok(Found { loaded, corrupt })
@@ -369,7 +369,7 @@ impl<'f> Frame<'f> {
             published: None,
             rest: None,
         };
-        if !self.is_newcomer() {
+        if !self.is_new_claim() {
             return Ok((nothing(snapshot), None));
         }
         if any_is_held(guarded.opened) {
