@@ -6,7 +6,8 @@
 //! gives up **leaves the list before its caller is told**, so that no waiter stands behind a caller that
 //! has gone.
 
-use crate::claims::{Entering, Predecessor, Refusal, TryGrant};
+use crate::claims::{Entering, TryGrant};
+use crate::turn::{Predecessor, Refusal};
 use alloc::string::String;
 
 /// What the driver has to do next.

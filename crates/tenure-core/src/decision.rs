@@ -3,7 +3,7 @@
 //! The whole table (profile × standing × force × caller) is printed by
 //! `tests/decision_table.rs` and kept as a reviewed snapshot.
 
-use crate::claims::{Force, Patience};
+use crate::claim::{Force, Patience};
 use crate::policy::{ForceOnHeld, HeldUnforced, OwnAgain, Policy, StaleUnforced, UnreadableRule};
 use crate::standing::{Life, Standing};
 

@@ -1,6 +1,6 @@
 //! What happened to a lock, in the words that an audit keeps.
 
-use crate::claims::Claim;
+use crate::claim::Claim;
 use crate::standing::StaleReason;
 use alloc::boxed::Box;
 use alloc::vec::Vec;

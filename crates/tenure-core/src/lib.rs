@@ -18,6 +18,7 @@ extern crate alloc;
 mod attempt;
 mod backoff;
 mod ci_event;
+mod claim;
 mod claims;
 mod decision;
 mod event;
@@ -39,10 +40,11 @@ mod turn;
 pub use attempt::{Attempt, Effect, Input, Outcome};
 pub use backoff::pause_ms;
 pub use ci_event::{CiEvent, GroupNameError, Subject, group_name};
-pub use claims::{
-    Cancel, Claim, Entering, Entry, Force, History, Kind, Patience, Predecessor, Refusal, Request,
-    StopRequest, Terms, TryGrant,
+pub use claim::{
+    Cancel, Claim, Entry, Force, History, Kept, Kind, Patience, Request, Reservation, StopRequest,
+    Terms, WaitingFor,
 };
+pub use claims::{Entering, TryGrant};
 pub use decision::{Caller, Decision, Reason, decide};
 pub use event::{Event, Takeover};
 pub use holder::{Holder, Host, Process};
@@ -53,7 +55,7 @@ pub use policy::{
     AbsentRelease, AgeLimit, AgeRule, ForceOnHeld, HeldUnforced, OwnAgain, Policy, ReleaseByOther,
     StaleUnforced, UnknownLife, UnreadableRule,
 };
-pub use queue::{Kept, Reservation, STOPPED_GRACE_MS, Standstill, WaitingFor};
+pub use queue::{STOPPED_GRACE_MS, Standstill};
 pub use release::{Forced, Left, Ownership, Released};
 pub use renewal::Renewal;
 pub use rests_on::RestsOn;
@@ -63,3 +65,4 @@ pub use standing::{
     Death, Evidence, Life, Liveness, LivenessLock, StaleReason, Standing, judge, unreadable,
 };
 pub use time::{Now, Stamp};
+pub use turn::{Predecessor, Refusal};

@@ -10,32 +10,14 @@
 //!
 //! `claims` decides which claim may hold; `standing` decides which claim may be taken for dead.
 
-use crate::claims::{Claim, Entry, Request, StopRequest};
+use crate::claim::{Claim, Entry, Kept, Request, Reservation, StopRequest, WaitingFor};
 use crate::event::Event;
 use crate::holder::Process;
 use crate::policy::Policy;
 use crate::standing::{Evidence, Liveness, StaleReason, Standing, judge};
-use crate::time::{Now, Stamp};
-use crate::turn::Asking;
+use crate::time::Now;
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::vec::Vec;
-
-/// A place in line that its caller has left and may come back to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reservation {
-    /// When the caller left.
-    pub since: Stamp,
-    /// How long the place is kept, in milliseconds.
-    pub grace_ms: u64,
-}
-
-impl Reservation {
-    /// Whether the place is kept no longer.
-    pub fn is_over(&self, recorded_boot: Option<&str>, now: &Now) -> bool {
-        self.since.age_ms(recorded_boot, now) > self.grace_ms
-    }
-}
 
 /// How long a waiter whose process is stopped keeps its turn, in milliseconds. Then it stands aside.
 pub const STOPPED_GRACE_MS: u64 = 10_000;
@@ -47,26 +29,6 @@ pub struct Standstill {
     pub since_ms: u64,
     /// The time until that claim stands aside, in milliseconds; 0 if it already does.
     pub rest_ms: u64,
-}
-
-/// What identifies a kept place, for a claim of the mode that waited there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kept {
-    /// Its ticket. Where no place is kept under it, the request fails.
-    Ticket(u64),
-    /// The process that it is kept for. Where there is none, the request enters anew.
-    Owner(Process),
-}
-
-/// What the work under a hold waits for, on some other lock.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WaitingFor {
-    /// Where that lock is kept.
-    pub place: String,
-    /// Its name.
-    pub name: String,
-    /// The ticket of the claim that waits there.
-    pub ticket: u64,
 }
 
 /// What a claim means to the claims behind it.
@@ -83,17 +45,6 @@ pub(crate) enum Weight {
 }
 
 impl Claim {
-    /// Whether it holds, or waits for its turn.
-    pub fn is_in_line(&self) -> bool {
-        self.token.is_some() || (self.reservation.is_none() && self.cancel.is_none())
-    }
-
-    /// Whether other claims were let past it because its process was stopped when it was its turn. It
-    /// stands aside for as long as its process is stopped.
-    pub fn was_passed(&self) -> bool {
-        self.token.is_none() && self.aside.is_some()
-    }
-
     /// Whether it waits in vain: its caller has died, or its place has lapsed. The next caller removes it.
     pub fn is_gone(&self, policy: &Policy, evidence: Evidence, now: &Now) -> bool {
         matches!(self.weigh(policy, evidence, now), Weight::Gone(_))
@@ -118,6 +69,32 @@ impl Claim {
             Standing::Held(_) => Weight::Aside,
             standing if self.token.is_none() => Weight::Gone(standing),
             standing => Weight::Left(standing),
+        }
+    }
+}
+
+/// What a question about the list needs for its answer.
+pub(crate) struct Asking<'a, E> {
+    pub(crate) policy: &'a Policy,
+    pub(crate) now: &'a Now,
+    pub(crate) evidence: &'a mut E,
+    /// Whether the process of a waiting claim is certainly stopped. Asked only where that decides
+    /// something: when no holder blocks the claim in question.
+    pub(crate) is_stopped: &'a mut dyn FnMut(&Claim) -> bool,
+    pub(crate) events: &'a mut Vec<Event>,
+}
+
+impl<E: FnMut(&Claim) -> Evidence> Asking<'_, E> {
+    pub(crate) fn weigh(&mut self, claim: &Claim) -> Weight {
+        let seen = (self.evidence)(claim);
+        self.weigh_by(claim, seen)
+    }
+
+    /// The same where its evidence is known already.
+    pub(crate) fn weigh_by(&mut self, claim: &Claim, seen: Evidence) -> Weight {
+        match claim.weigh(self.policy, seen, self.now) {
+            Weight::Live(_) if claim.was_passed() && (self.is_stopped)(claim) => Weight::Aside,
+            weight => weight,
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Releasing: which caller may, what happens to the list, and what is remembered of the hold.
 
-use crate::claims::{Claim, Entry, Force, Patience, Refusal};
+use crate::claim::{Claim, Entry, Force, Patience};
 use crate::decision::{Caller, Decision, Reason, decide};
 use crate::policy::{Policy, ReleaseByOther};
 use crate::standing::{Evidence, Standing, judge};
 use crate::time::Now;
+use crate::turn::Refusal;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 

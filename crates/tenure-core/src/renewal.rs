@@ -1,6 +1,6 @@
 //! Renewing a hold: possible only for its owner, and it never creates one.
 
-use crate::claims::Entry;
+use crate::claim::Entry;
 use crate::time::Now;
 
 /// What a heartbeat found.

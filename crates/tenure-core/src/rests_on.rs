@@ -9,9 +9,11 @@
 //!
 //! What it leaves to others: how a store compares.
 
-use crate::claims::{Claim, Entering, Force, Kind, Predecessor, Request, TryGrant};
+use crate::claim::{Claim, Force, Kind, Request};
+use crate::claims::{Entering, TryGrant};
 use crate::event::Event;
 use crate::mode::{Mode, Queueing};
+use crate::turn::Predecessor;
 
 /// What a change rests on, beyond the claims that it alters. If any of that differs when the store
 /// commits, the change runs again.

@@ -1,6 +1,6 @@
 //! When a refused caller should come back: a guess from this lock's own past, and only a hint.
 
-use crate::claims::Entry;
+use crate::claim::Entry;
 use crate::policy::{Policy, UnknownLife};
 use crate::time::Now;
 

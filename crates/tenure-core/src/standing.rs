@@ -7,7 +7,7 @@
 //!
 //! `decision` says what to do about a standing.
 
-use crate::claims::{Claim, Kind};
+use crate::claim::{Claim, Kind};
 use crate::policy::{AgeLimit, Policy, UnknownLife, UnreadableRule};
 use crate::time::Now;
 

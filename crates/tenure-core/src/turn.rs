@@ -8,41 +8,54 @@
 //!
 //! `claims` decides what is done with the answer.
 
-use crate::claims::{Claim, Entry, Force, Patience, Predecessor, Refusal};
-use crate::decision::{Caller, Decision, decide};
-use crate::event::Event;
+use crate::claim::{Claim, Entry, Force, Patience};
+use crate::decision::{Caller, Decision, Reason, decide};
 use crate::mode::Mode;
 use crate::policy::Policy;
-use crate::queue::{STOPPED_GRACE_MS, Standstill, Weight};
+use crate::queue::{Asking, STOPPED_GRACE_MS, Standstill, Weight};
 use crate::standing::{Evidence, LivenessLock, Standing};
 use crate::time::Now;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// What a question about the list needs for its answer.
-pub(crate) struct Asking<'a, E> {
-    pub(crate) policy: &'a Policy,
-    pub(crate) now: &'a Now,
-    pub(crate) evidence: &'a mut E,
-    /// Whether the process of a waiting claim is certainly stopped. Asked only where that decides
-    /// something: when no holder blocks the claim in question.
-    pub(crate) is_stopped: &'a mut dyn FnMut(&Claim) -> bool,
-    pub(crate) events: &'a mut Vec<Event>,
+/// The claim that a waiter stands behind, and what to sleep on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Predecessor {
+    /// Its liveness lock is held; the kernel says when it is released.
+    LivenessLock {
+        /// Its ticket.
+        ticket: u64,
+    },
+    /// Only its record speaks: sleep on its process, its ttl and a change of the record.
+    Record(Box<Claim>),
+    /// It waits itself. Sleep until it waits no longer: its grant will do as well as its end.
+    Turn {
+        /// Its ticket.
+        ticket: u64,
+    },
+    /// The end of any of these claims will do: sleep on their processes and a change of the list.
+    AnyOf(Vec<Claim>),
+    /// No claim holds, and the processes of the next claims are stopped. Sleep behind this one, but no
+    /// longer than until they stand aside.
+    Stopped {
+        /// The nearest of those claims.
+        behind: Box<Predecessor>,
+        /// The time until they stand aside, in milliseconds.
+        rest_ms: u64,
+    },
 }
 
-impl<E: FnMut(&Claim) -> Evidence> Asking<'_, E> {
-    pub(crate) fn weigh(&mut self, claim: &Claim) -> Weight {
-        let seen = (self.evidence)(claim);
-        self.weigh_by(claim, seen)
-    }
-
-    /// The same where its evidence is known already.
-    fn weigh_by(&mut self, claim: &Claim, seen: Evidence) -> Weight {
-        match claim.weigh(self.policy, seen, self.now) {
-            Weight::Live(_) if claim.was_passed() && (self.is_stopped)(claim) => Weight::Aside,
-            weight => weight,
-        }
-    }
+/// Why a request was refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refusal {
+    /// The reason.
+    pub reason: Reason,
+    /// What the blocker amounts to.
+    pub standing: Standing,
+    /// The claim that blocks, where it could be read.
+    pub blocker: Option<Box<Claim>>,
+    /// Set if no claim holds and the process of the next claim is stopped.
+    pub standstill: Option<Standstill>,
 }
 
 /// A live claim that blocks another.

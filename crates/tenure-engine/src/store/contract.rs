@@ -447,7 +447,9 @@ pub trait Store: Send + Sync {
     ///
     /// # Crash safety
     /// A process that dies at any instant has committed the whole change or nothing. A committed claim
-    /// whose handle died with its process is a dead claim.
+    /// whose handle died with its process is a dead claim. A store whose steps are bounded may commit a
+    /// change that is too large for one step in parts (etcd does). After each part the list is whole: a part
+    /// removes or rewrites claims, each of which rests on itself alone, and a grant comes with the last part.
     ///
     /// # Errors
     /// - [`StoreError`] if the change was not committed, or the store cannot find out whether it was.
