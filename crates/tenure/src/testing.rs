@@ -31,7 +31,7 @@
 //! Locks in memory cannot show the death of a process, nor other programs. For these, use
 //! [`LockManager::new`] with a folder that the test makes, and processes that it kills.
 
-use crate::clock::{Clock, instant, nap, since};
+use crate::clock::{Clock, instant, since};
 use crate::guard::LockManager;
 use crate::process::Identity;
 use crate::store::contract::{
@@ -215,7 +215,7 @@ impl Scene {
                 since(began) < Duration::from_secs(10),
                 "it was not so within ten seconds"
             );
-            nap(NAP);
+            tenure_engine::clock::nap(NAP);
         }
     }
 }
