@@ -59,18 +59,27 @@ impl Project {
     }
 
     /// `acquire` in the name of this test's own process.
-    fn acquire(&self, session: &str, more: &[&str]) -> Answer {
+    fn acquiring(&self, session: &str, more: &[&str]) -> Command {
         let own = std::process::id().to_string();
-        let words = [
-            "acquire",
-            "--session-id",
-            session,
-            "--epic-spec",
-            "epic5",
-            "--owner",
-            &own,
-        ];
-        self.run(&[words.as_slice(), more].concat())
+        let words = ["acquire", "--session-id", session, "--epic-spec", "epic5"];
+        self.command(&[&words[..], &["--owner", &own], more].concat())
+    }
+
+    fn acquire(&self, session: &str, more: &[&str]) -> Answer {
+        answer(&mut self.acquiring(session, more))
+    }
+
+    /// The lock is acquired for a session.
+    #[track_caller]
+    fn acquired(&self, session: &str) {
+        expect(self.acquire(session, &[]), "acquired", 0);
+    }
+
+    /// Makes the call of these words, and expects this status and code.
+    #[track_caller]
+    fn says(&self, words: &str, status: &str, code: i32) -> Value {
+        let words: Vec<_> = words.split(' ').collect();
+        expect(self.run(&words), status, code)
     }
 
     /// The call as a document on stdin, and nothing else.
@@ -149,7 +158,7 @@ fn remove(path: &Path) {
 }
 
 /// Says which test could not be carried out here, and why.
-#[allow(clippy::print_stderr, reason = "it is for whoever reads the run")]
+#[allow(clippy::print_stderr, reason = "it is for a reader of the run")]
 fn skipped(why: &str) {
     eprintln!("{why}");
 }
@@ -231,7 +240,7 @@ fn acquire_without_a_lock_writes_the_published_record() {
 fn the_lock_needs_no_name_and_has_one() {
     let project = Project::new();
     expect(project.acquire("s", &["sprint"]), "acquired", 0);
-    expect(project.run(&["check", "sprint"]), "blocked", 4);
+    project.says("check sprint", "blocked", 4);
     for verb in ["acquire", "release", "check"] {
         let mut words = vec![verb, "other"];
         if verb == "acquire" {
@@ -353,7 +362,7 @@ fn a_project_root_that_is_no_folder_is_bad_input() {
     }
 }
 
-/// Starts the program as a user who is nobody special; `None` where that cannot be done.
+/// Starts the program as a user without rights; `None` where that cannot be done.
 fn as_nobody(project: &Project, words: &[&str]) -> Option<Answer> {
     if !is_root() {
         return None;
@@ -365,7 +374,7 @@ fn as_nobody(project: &Project, words: &[&str]) -> Option<Answer> {
     open_to_all(project.scene.root());
     open_to_all(&project.root());
     let answer = answer(&mut command);
-    // 126 and 127: there is no setpriv, or the program stands where nobody else may go.
+    // 126 and 127: there is no setpriv, or that user may not enter the program's folder.
     (!matches!(answer.0.status.code(), Some(126 | 127))).then_some(answer)
 }
 
@@ -400,7 +409,7 @@ fn a_project_root_that_is_not_writable_is_7_and_can_still_be_checked() {
 fn a_lock_file_that_cannot_be_read_is_said_to_be() {
     let project = Project::new();
     fs::create_dir(project.file()).unwrap();
-    let refused = expect(project.run(&["check"]), "failure", 7);
+    let refused = project.says("check", "failure", 7);
     assert!(message(&refused).starts_with("Cannot read lock file: "));
     expect(project.acquire("s", &["--force", "--yes"]), "failure", 7);
     assert!(project.file().is_dir(), "it stands");
@@ -439,54 +448,38 @@ fn an_active_lock_blocks_at_once() {
 #[test]
 fn a_session_that_has_the_lock_is_blocked_like_everybody_else() {
     let project = Project::new();
-    expect(project.acquire("s", &[]), "acquired", 0);
+    project.acquired("s");
     expect(project.acquire("s", &[]), "blocked", 4);
 }
 
 #[test]
 fn the_conflict_exit_code_can_be_chosen() {
     let project = Project::new();
-    expect(project.acquire("s", &[]), "acquired", 0);
+    project.acquired("s");
     expect(project.acquire("t", &["-E", "75"]), "blocked", 75);
 }
 
 #[test]
 fn a_wait_is_over_when_the_lock_is_released() {
     let project = Project::new();
-    expect(project.acquire("s", &[]), "acquired", 0);
-    let own = std::process::id().to_string();
-    let mut command = project.command(&[
-        "acquire",
-        "--session-id",
-        "t",
-        "--epic-spec",
-        "e",
-        "--owner",
-        &own,
-        "--wait",
-        "30s",
-    ]);
-    let waiting = Started::new(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    project.acquired("s");
+    let waiting = Started::piped(&mut project.acquiring("t", &["--wait", "30s"]));
     let list = ["--profile", "sprint", "list", "--output", "json", "--dir"];
-    eventually("somebody to wait", || {
+    eventually("a waiter", || {
         let mut list = project.scene.tenure(list);
         let listed = answer(list.arg(project.root())).json();
         listed["data"]["locks"][0]["queue"][0]["request_id"] == "t"
     });
-    expect(
-        project.run(&["release", "--session-id", "s"]),
-        "released",
-        0,
-    );
+    project.says("release --session-id s", "released", 0);
     expect(waiting.finish(), "acquired", 0);
-    let held = expect(project.run(&["check", "--session-id", "t"]), "acquired", 0);
+    let held = project.says("check --session-id t", "acquired", 0);
     assert_eq!(held["lock_info"]["session_id"], "t");
 }
 
 #[test]
 fn a_wait_that_was_in_vain_is_blocked_at_its_deadline() {
     let project = Project::new();
-    expect(project.acquire("s", &[]), "acquired", 0);
+    project.acquired("s");
     let (blocked, took) = timed(|| project.acquire("t", &["--wait", "300ms"]));
     let blocked = expect(blocked, "blocked", 4);
     assert_eq!(blocked["lock_info"]["session_id"], "s");
@@ -544,7 +537,7 @@ fn a_newer_lock_version_is_never_overridden_silently() {
     // As dead and as old as a lock can be, but for its version.
     let newer = record(NOBODY, "s", &ago(30 * HOUR)).replace("version: 1", "version: 2");
     let before = project.write(&newer);
-    expect(project.run(&["check"]), "blocked", 4);
+    project.says("check", "blocked", 4);
     for flags in [[].as_slice(), &["--force"]] {
         let blocked = expect(project.acquire("t", flags), "blocked", 4);
         let errors = blocked["errors"].to_string();
@@ -559,7 +552,7 @@ fn a_newer_lock_version_is_never_overridden_silently() {
 fn a_newer_lock_version_is_shown_as_far_as_it_can_be_read() {
     let project = Project::new();
     project.write("lock_version: 7\nholder: {id: x}\n");
-    let blocked = expect(project.run(&["check"]), "blocked", 4);
+    let blocked = project.says("check", "blocked", 4);
     let info = &blocked["lock_info"];
     for key in [
         "pid",
@@ -575,17 +568,17 @@ fn a_newer_lock_version_is_shown_as_far_as_it_can_be_read() {
     assert!(message(&blocked).contains("started: unknown"), "{blocked}");
 }
 
-// Who is a zombie.
+// What is a zombie.
 
 #[test]
 fn a_lock_is_active_below_24_hours_and_a_zombie_from_then_on() {
     let project = Project::new();
     let own = std::process::id();
     project.foreign(own, &ago(23 * HOUR + Duration::from_secs(3_564)));
-    let active = expect(project.run(&["check"]), "blocked", 4);
+    let active = project.says("check", "blocked", 4);
     assert!(active["lock_info"]["age_hours"].as_f64().unwrap() < 24.0);
     project.foreign(own, &ago(24 * HOUR));
-    let old = expect(project.run(&["check"]), "zombie-detected", 4);
+    let old = project.says("check", "zombie-detected", 4);
     let info = &old["lock_info"];
     assert!(info["age_hours"].as_f64().unwrap() >= 24.0);
     assert_eq!(info["pid_alive"], true, "its process runs");
@@ -597,7 +590,7 @@ fn what_is_no_record_is_a_zombie() {
     let project = Project::new();
     for content in ["", "~\n", "pid: [\n", "\u{0}\u{1}", "- 1\n", "hello\n"] {
         project.write(content);
-        let zombie = expect(project.run(&["check"]), "zombie-detected", 4);
+        let zombie = project.says("check", "zombie-detected", 4);
         assert_eq!(zombie["lock_info"]["exists"], true, "{content:?}");
         assert_eq!(zombie["lock_info"]["pid"], Value::Null, "{content:?}");
         assert!(
@@ -613,7 +606,7 @@ fn what_is_no_record_is_a_zombie() {
     expect(project.acquire("t", &["--force"]), "acquired", 0);
 }
 
-/// It is somebody's record, and nobody here can tell that its holder is gone.
+/// It is the record of a holder, and nothing in it proves that the holder is gone.
 #[test]
 fn a_mapping_that_cannot_be_judged_is_blocked_and_needs_force_and_yes() {
     let project = Project::new();
@@ -630,7 +623,7 @@ fn a_mapping_that_cannot_be_judged_is_blocked_and_needs_force_and_yes() {
         format!("pid: {own}\npid: {NOBODY}\nstarted_at: {now}\n"),
     ] {
         project.write(&content);
-        let blocked = expect(project.run(&["check"]), "blocked", 4);
+        let blocked = project.says("check", "blocked", 4);
         let info = &blocked["lock_info"];
         assert_eq!(info["exists"], true, "{content:?}");
         assert_eq!(info["is_zombie"], Value::Null, "unknown: {content:?}");
@@ -644,7 +637,7 @@ fn a_mapping_that_cannot_be_judged_is_blocked_and_needs_force_and_yes() {
     let taken = project.acquire("t", &["--force", "--yes"]);
     expect(taken, "acquired", 0);
     project.write("session_id: s\n");
-    let released = expect(project.run(&["release"]), "released", 0);
+    let released = project.says("release", "released", 0);
     let warned = released["errors"][0].as_str().unwrap();
     assert!(warned.contains("could not be judged"), "{released}");
     assert!(!project.file().exists(), "as the contract says");
@@ -682,7 +675,7 @@ fn near_misses_are_read_as_what_they_mean() {
     ] {
         let content = written(&pid, &at, version);
         project.write(&content);
-        let blocked = expect(project.run(&["check"]), "blocked", 4);
+        let blocked = project.says("check", "blocked", 4);
         let info = &blocked["lock_info"];
         assert_eq!(info["pid"], own, "{content}");
         assert_eq!(info["pid_alive"], true, "{content}");
@@ -693,7 +686,7 @@ fn near_misses_are_read_as_what_they_mean() {
         // The same record of a process that is dead is a zombie, which force takes over.
         let dead = content.replace(&own.to_string(), &NOBODY.to_string());
         project.write(&dead);
-        expect(project.run(&["check"]), "zombie-detected", 4);
+        project.says("check", "zombie-detected", 4);
     }
     for version in ["1.0", "\"1.0\"", "\"1\""] {
         let old =
@@ -711,7 +704,7 @@ fn a_process_that_only_waits_to_be_collected_is_dead() {
     let pid = child.id();
     eventually("the child to end", || state(pid) == Some('Z'));
     project.foreign(pid, &ago(HOUR));
-    let zombie = expect(project.run(&["check"]), "zombie-detected", 4);
+    let zombie = project.says("check", "zombie-detected", 4);
     assert_eq!(zombie["lock_info"]["pid_alive"], false);
     let mut child = child;
     child.wait().unwrap();
@@ -738,8 +731,8 @@ fn a_process_of_another_user_is_alive() {
 #[test]
 fn a_process_that_cannot_be_checked_is_a_zombie() {
     let project = Project::new();
-    expect(project.acquire("s", &[]), "acquired", 0);
-    // Recorded in another PID namespace, where its number means somebody else.
+    project.acquired("s");
+    // Recorded in another PID namespace, where its number means another process.
     let mut elsewhere = String::new();
     for line in project.text().lines() {
         let line = match line.strip_prefix("  pid_namespace: ") {
@@ -752,7 +745,7 @@ fn a_process_that_cannot_be_checked_is_a_zombie() {
     // Our own list would know better.
     fs::remove_dir_all(project.root().join(".tenure")).unwrap();
     project.write(&elsewhere);
-    let zombie = expect(project.run(&["check"]), "zombie-detected", 4);
+    let zombie = project.says("check", "zombie-detected", 4);
     assert_eq!(zombie["lock_info"]["pid_alive"], Value::Null, "unknown");
     expect(project.acquire("t", &[]), "zombie-detected", 4);
     expect(project.acquire("t", &["--force"]), "acquired", 0);
@@ -788,12 +781,12 @@ fn a_lock_dies_with_its_owner_and_the_default_owner_lasts() {
     );
     let acquired = expect(acquired, "acquired", 0);
     assert_eq!(acquired["lock_info"]["pid"], std::process::id());
-    expect(project.run(&["check"]), "blocked", 4);
-    expect(project.run(&["release"]), "released", 0);
+    project.says("check", "blocked", 4);
+    project.says("release", "released", 0);
 
     let line = format!("{line} --pid $$");
     expect(project.scene.shell(&line), "acquired", 0);
-    let zombie = expect(project.run(&["check"]), "zombie-detected", 4);
+    let zombie = project.says("check", "zombie-detected", 4);
     assert_eq!(
         zombie["lock_info"]["pid_alive"], false,
         "that shell is gone"
@@ -830,19 +823,11 @@ fn a_file_that_is_being_written_this_instant_is_waited_for() {
     for acquiring in [true, false] {
         fs::write(project.file(), &whole[..20]).unwrap();
         let mut command = if acquiring {
-            project.command(&[
-                "acquire",
-                "--session-id",
-                "t",
-                "--epic-spec",
-                "e",
-                "--owner",
-                "1",
-            ])
+            project.acquiring("t", &[])
         } else {
             project.command(&["check"])
         };
-        let reading = Started::new(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+        let reading = Started::piped(&mut command);
         std::thread::sleep(Duration::from_millis(300));
         fs::write(project.file(), &whole).unwrap();
         let blocked = expect(reading.finish(), "blocked", 4);
@@ -855,19 +840,7 @@ fn a_file_that_is_being_written_this_instant_is_waited_for() {
 fn a_wait_outlives_a_file_that_is_rewritten_in_two_steps() {
     let project = Project::new();
     let whole = project.foreign(std::process::id(), &ago(HOUR));
-    let own = std::process::id().to_string();
-    let mut command = project.command(&[
-        "acquire",
-        "--session-id",
-        "t",
-        "--epic-spec",
-        "e",
-        "--owner",
-        &own,
-        "--wait",
-        "30s",
-    ]);
-    let mut waiting = Started::new(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let mut waiting = Started::piped(&mut project.acquiring("t", &["--wait", "30s"]));
     std::thread::sleep(Duration::from_millis(300));
     fs::write(project.file(), &whole[..20]).unwrap();
     std::thread::sleep(Duration::from_millis(200));
@@ -882,21 +855,8 @@ fn a_wait_outlives_a_file_that_is_rewritten_in_two_steps() {
 fn of_many_at_once_exactly_one_acquires() {
     for _ in 0..5 {
         let project = Project::new();
-        let own = std::process::id().to_string();
         let contenders: Vec<_> = (0..6)
-            .map(|number| {
-                let id = format!("s-{number}");
-                let mut command = project.command(&[
-                    "acquire",
-                    "--session-id",
-                    &id,
-                    "--epic-spec",
-                    "e",
-                    "--owner",
-                    &own,
-                ]);
-                Started::new(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
-            })
+            .map(|number| Started::piped(&mut project.acquiring(&format!("s-{number}"), &[])))
             .collect();
         let statuses: Vec<_> = contenders
             .into_iter()
@@ -928,15 +888,11 @@ fn releasing_what_is_not_there_succeeds_and_creates_nothing() {
 #[test]
 fn the_session_that_has_the_lock_releases_it() {
     let project = Project::new();
-    expect(project.acquire("s", &[]), "acquired", 0);
-    let released = expect(
-        project.run(&["release", "--session-id", "s"]),
-        "released",
-        0,
-    );
+    project.acquired("s");
+    let released = project.says("release --session-id s", "released", 0);
     assert_eq!(released["errors"], json!([]));
     assert_eq!(project.names(), [".tenure"], "the file is gone");
-    expect(project.acquire("t", &[]), "acquired", 0);
+    project.acquired("t");
 }
 
 /// Another tool names its sessions as it likes, and what the lock file has is what is shown.
@@ -982,7 +938,7 @@ fn a_session_shows_whatever_the_lock_file_names() {
 fn without_a_session_id_nothing_is_compared() {
     let project = Project::new();
     project.foreign(std::process::id(), &ago(HOUR));
-    let released = expect(project.run(&["release"]), "released", 0);
+    let released = project.says("release", "released", 0);
     assert_eq!(released["errors"], json!([]));
     assert!(!project.file().exists());
 }
@@ -1017,11 +973,11 @@ fn a_release_removes_what_the_original_tool_left_behind() {
     let project = Project::new();
     let leftover = project.root().join(".sprint-running.tmp");
     fs::write(&leftover, "pid: 1").unwrap();
-    expect(project.run(&["release"]), "released", 0);
+    project.says("release", "released", 0);
     assert!(!leftover.exists());
     fs::write(&leftover, "pid: 1").unwrap();
-    expect(project.acquire("s", &[]), "acquired", 0);
-    expect(project.run(&["release"]), "released", 0);
+    project.acquired("s");
+    project.says("release", "released", 0);
     assert!(!leftover.exists());
 }
 
@@ -1037,11 +993,7 @@ fn releasing_a_supervised_run_ends_it_as_lost() {
     ];
     let held = project.scene.hold("sprint", flags);
     let command = held.command;
-    let released = expect(
-        project.run(&["release", "--session-id", "s"]),
-        "released",
-        0,
-    );
+    let released = project.says("release --session-id s", "released", 0);
     assert!(
         released["errors"][0]
             .as_str()
@@ -1057,7 +1009,7 @@ fn releasing_a_supervised_run_ends_it_as_lost() {
 #[test]
 fn check_reads_and_creates_nothing() {
     let project = Project::new();
-    let clean = expect(project.run(&["check"]), "clean", 0);
+    let clean = project.says("check", "clean", 0);
     assert_eq!(clean["lock_info"]["exists"], false);
     assert_eq!(project.names(), [""; 0], "nothing was made");
     for (pid, status) in [(std::process::id(), "blocked"), (NOBODY, "zombie-detected")] {
@@ -1071,11 +1023,11 @@ fn check_reads_and_creates_nothing() {
 #[test]
 fn a_session_finds_its_own_lock() {
     let project = Project::new();
-    expect(project.acquire("s", &[]), "acquired", 0);
-    let own = expect(project.run(&["check", "--session-id", "s"]), "acquired", 0);
+    project.acquired("s");
+    let own = project.says("check --session-id s", "acquired", 0);
     assert!(message(&own).contains("held by this session"), "{own}");
-    expect(project.run(&["check", "--session-id", "t"]), "blocked", 4);
-    expect(project.run(&["check"]), "blocked", 4);
+    project.says("check --session-id t", "blocked", 4);
+    project.says("check", "blocked", 4);
     // Also a lock that the original tool wrote, and not one that has ended.
     project.foreign(std::process::id(), &ago(HOUR));
     let words = ["check", "--session-id", "sprint-1"];
@@ -1087,16 +1039,12 @@ fn a_session_finds_its_own_lock() {
 #[test]
 fn health_speaks_in_pass_fail_and_warn() {
     let project = Project::new();
-    expect(project.run(&["check", "--health"]), "pass", 0);
-    expect(project.acquire("s", &[]), "acquired", 0);
-    expect(
-        project.run(&["check", "--health", "--session-id", "s"]),
-        "pass",
-        0,
-    );
-    expect(project.run(&["check", "--health"]), "fail", 4);
+    project.says("check --health", "pass", 0);
+    project.acquired("s");
+    project.says("check --health --session-id s", "pass", 0);
+    project.says("check --health", "fail", 4);
     project.foreign(NOBODY, &ago(HOUR));
-    expect(project.run(&["check", "--health"]), "warn", 4);
+    project.says("check --health", "warn", 4);
     let nowhere = ["--profile", "sprint", "check", "--health"];
     expect(project.scene.run(nowhere), "failure", 2);
 }
@@ -1277,7 +1225,7 @@ fn the_lock_file_may_have_another_bare_name() {
     let name = ["--lock-file-name", "my lock.yaml"];
     expect(project.acquire("s", &name), "acquired", 0);
     assert_eq!(project.names(), [".tenure", "my lock.yaml"]);
-    expect(project.run(&["check"]), "clean", 0);
+    project.says("check", "clean", 0);
     expect(project.run(&["check", name[0], name[1]]), "blocked", 4);
     expect(project.run(&["release", name[0], name[1]]), "released", 0);
     assert_eq!(project.names(), [".tenure"]);
@@ -1350,12 +1298,8 @@ fn json_puts_the_object_into_the_envelope() {
     let envelope = answer(asked.env("TENURE_OUTPUT", "json")).json();
     assert_eq!(envelope["error"]["context"]["status"], "blocked");
     // YAML is what the object is written in, and needs no envelope.
-    expect(project.run(&["check", "--output", "yaml"]), "blocked", 4);
-    expect(
-        project.run(&["check", "--nonsense", "--output", "yaml"]),
-        "failure",
-        2,
-    );
+    project.says("check --output yaml", "blocked", 4);
+    project.says("check --nonsense --output yaml", "failure", 2);
 }
 
 /// The object of every status, in both formats, with what differs from call to call replaced.
@@ -1483,7 +1427,7 @@ fn the_other_verbs_need_no_name_either() {
         "{}",
         ran.said()
     );
-    expect(project.acquire("s", &[]), "acquired", 0);
+    project.acquired("s");
     let _ = project
         .run(&["heartbeat", "--session-id", "s"])
         .expect(0, "renewed");
@@ -1499,7 +1443,7 @@ fn the_other_verbs_need_no_name_either() {
 #[test]
 fn a_run_that_is_refused_says_it_in_known_words() {
     let project = Project::new();
-    expect(project.acquire("s", &[]), "acquired", 0);
+    project.acquired("s");
     let root = project.root();
     let refused = project.scene.run([
         "--profile",

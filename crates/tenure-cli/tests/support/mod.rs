@@ -1,10 +1,12 @@
 //! What the tests of the binary share: a folder of its own for every test, the program started
-//! with a known environment, commands that last until they are let go, and waiting for a
+//! with a known environment, commands that last until the test lets them end, and waiting for a
 //! condition instead of for a time.
 #![allow(
     dead_code,
     reason = "every test binary has this module and each uses another part of it"
 )]
+
+pub(crate) mod transcript;
 
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
@@ -128,8 +130,7 @@ impl Scene {
         words.extend(["--", "sh", "-c"].map(std::ffi::OsString::from));
         words.push(gate.script(prelude).into());
         let mut command = self.tenure(words);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let started = Started::new(&mut command);
+        let started = Started::piped(&mut command);
         let command = gate.entered();
         Held {
             started,
@@ -169,7 +170,7 @@ impl Scene {
     }
 
     /// Waits until the record names the command of a run. Before that its liveness lock alone speaks for
-    /// it, and nobody can be told its PID.
+    /// it, and no other process can learn its PID.
     pub(crate) fn until_named(&self, name: &str) {
         eventually(&format!("the command of {name} to be named"), || {
             self.check(name)["holder"]["command_pid"].is_u64()
@@ -197,7 +198,7 @@ impl Scene {
     }
 }
 
-/// A command that says that it has begun, and lasts until it is let go. It ends by itself when
+/// A command that says that it has begun, and lasts until the test lets it end. It ends by itself when
 /// the test's folder is gone, so a test that fails leaves nothing behind.
 #[derive(Debug, Clone)]
 pub(crate) struct Gate {
@@ -312,6 +313,11 @@ impl Started {
         Self { child: Some(child) }
     }
 
+    /// The same with both its outputs to be read.
+    pub(crate) fn piped(command: &mut Command) -> Self {
+        Self::new(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
+    }
+
     fn child(&mut self) -> &mut Child {
         self.child.as_mut().expect("not finished yet")
     }
@@ -337,7 +343,7 @@ impl Started {
         self.child().stdin.take().expect("a piped stdin")
     }
 
-    /// Its stdout, to be read by somebody else.
+    /// Its stdout, to be read by another thread.
     pub(crate) fn take_stdout(&mut self) -> ChildStdout {
         self.child().stdout.take().expect("a piped stdout")
     }
@@ -352,7 +358,7 @@ impl Started {
         self.child().stderr.as_mut().expect("a piped stderr")
     }
 
-    /// Waits for its end, whoever else still has its outputs open.
+    /// Waits for its end. Another process may still have its outputs open.
     pub(crate) fn end(&mut self) -> ExitStatus {
         let until = instant() + BOUND;
         let pid = self.pid();
@@ -463,8 +469,7 @@ impl Answer {
 
 /// Runs a program to its end.
 pub(crate) fn answer(command: &mut Command) -> Answer {
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    Started::new(command).finish()
+    Started::piped(command).finish()
 }
 
 /// Waits until `condition` holds, and fails the test if it never does.
@@ -561,7 +566,7 @@ pub(crate) fn children(number: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Whether the tests run as root: some of them need another user, some need to be nobody special.
+/// Whether the tests run as root: some of them need another user, some need a user without rights.
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
