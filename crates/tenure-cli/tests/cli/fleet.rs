@@ -34,12 +34,7 @@ fn call(scene: &Scene, words: &[&str]) -> Answer {
     answer(&mut fleet(scene, words))
 }
 
-/// Makes the calls of a transcript, in which `[INTENT]` is the intent that every other call names too.
-#[track_caller]
-fn follows(scene: &Scene, transcript: &str) {
-    caller(scene).follows(transcript);
-}
-
+/// Makes the calls of transcripts, in which `[INTENT]` is the intent that every other call names too.
 fn caller(scene: &Scene) -> Caller<'_> {
     Caller::new(scene, &FLEET).knowing("[INTENT]", INTENT.join(" "))
 }
@@ -156,6 +151,13 @@ fn message(answer: &Answer, error: &str) -> String {
     assert_eq!(keys(&document), ["error", "lock_name", "message"]);
     assert_eq!(document["error"], error, "{document}");
     document["message"].as_str().expect("a text").to_owned()
+}
+
+/// The sentence by which a call is refused for its words.
+#[track_caller]
+fn bad_arguments(scene: &Scene, words: &[&str]) -> String {
+    let answer = call(scene, words).expect(2, &words.join(" "));
+    message(&answer, "bad_arguments")
 }
 
 /// What stands in `held_by` for a record.
@@ -317,8 +319,7 @@ fn intent_name_and_version_are_required_before_anything_is_touched() {
             if verb == "run" {
                 all.extend(["--", "echo", "ran"]);
             }
-            let answer = call(&scene, &all).expect(2, missing);
-            let said = message(&answer, "bad_arguments");
+            let said = bad_arguments(&scene, &all);
             assert!(said.contains(missing), "{said}");
             assert!(!scene.locks().exists(), "nothing was touched");
         }
@@ -370,8 +371,7 @@ fn all_that_is_missing_is_told_in_one_sentence() {
             "NAME is missing: ",
         ),
     ] {
-        let answer = call(&scene, words).expect(2, missing);
-        let said = message(&answer, "bad_arguments");
+        let said = bad_arguments(&scene, words);
         assert!(said.starts_with(missing), "{said}");
     }
     let file = intent(&scene, "controls: {lock: '${params.app}-${params.env}'}\n");
@@ -387,8 +387,7 @@ fn all_that_is_missing_is_told_in_one_sentence() {
     ] {
         for (verb, rest) in [("run", &["--", "true"][..]), ("acquire", &[])] {
             let words = [&[verb, "--intent", &file], flags, rest].concat();
-            let answer = call(&scene, &words).expect(2, missing);
-            let said = message(&answer, "bad_arguments");
+            let said = bad_arguments(&scene, &words);
             assert!(said.ends_with(missing), "{said}");
         }
     }
@@ -659,28 +658,11 @@ fn whatever_is_wrong_with_a_record_blocks_and_never_reads_as_stale() {
 fn force_replaces_a_corrupt_record_only_once_it_is_older_than_the_ttl() {
     let scene = Scene::new();
     plant(&scene, "x", "garbage", 890);
-    follows(
-        &scene,
-        r#"
-        # It is too young.
-        $ tenure acquire x --owner none [INTENT] --force-lock
-        ? 4
-        {"error":"lock_blocked","lock_name":"x","held_by":null,"suggestion":"The lock file is corrupt: it is not JSON: [..]"}
-        "#,
-    );
+    let _ = acquire(&scene, "x", &["--force-lock"]).expect(4, "too young");
     plant(&scene, "x", "garbage", 910);
-    follows(
-        &scene,
-        r#"
-        # Never unasked.
-        $ tenure acquire x --owner none [INTENT]
-        ? 4
-        {"error":"lock_blocked","lock_name":"x","held_by":null,"suggestion":"The lock file is corrupt: it is not JSON: [..]"}
-        $ tenure acquire x --owner none [INTENT] --force-lock
-        {"status":"acquired","lock_name":"x","request_id":"[ID]","lock_path":"[ROOT]/locks/x.lock","ttl_seconds":900,"token":[N]}
-        ! Replaced a corrupt lock for x
-        "#,
-    );
+    let _ = acquire(&scene, "x", &[]).expect(4, "never unasked");
+    let answer = acquire(&scene, "x", &["--force-lock"]).expect(0, "replaced");
+    assert!(answer.stderr().contains("corrupt"), "{}", answer.said());
     assert_eq!(record(&scene, "x")["lock_version"], "v1");
 }
 
@@ -768,8 +750,7 @@ fn the_stale_answer_field_by_field() {
 fn a_stale_lock_is_replaced_in_one_step_when_it_is_forced() {
     let scene = Scene::new();
     let _ = plant_foreign(&scene, "x", 901);
-    follows(
-        &scene,
+    caller(&scene).follows(
         r#"
         # The log tells whose it was.
         $ tenure acquire x --owner none [INTENT] --force-lock --request-id new
@@ -945,16 +926,11 @@ fn a_heartbeat_changes_its_time_and_no_other_byte() {
 #[test]
 fn a_heartbeat_never_creates_a_lock_again() {
     let scene = Scene::new();
-    let absent = r#"
-        $ tenure heartbeat x --request-id r
-        ? 80
-        {"error":"lock_lost","lock_name":"x","message":"x is not held any more; do not rely on it"}
-        "#;
-    follows(&scene, absent);
+    let _ = call(&scene, &["heartbeat", "x", "--request-id", "r"]).expect(80, "absent");
     assert!(!scene.locks().exists());
     acquired(&scene, "x", "r");
     take_away(&scene, "x");
-    follows(&scene, absent);
+    let _ = call(&scene, &["heartbeat", "x", "--request-id", "r"]).expect(80, "absent");
     assert!(!file(&scene, "x").exists(), "not again");
     let planted = plant_foreign(&scene, "x", 10);
     let _ = call(&scene, &["heartbeat", "x", "--request-id", "r"]).expect(6, "foreign");
@@ -1066,8 +1042,7 @@ fn only_the_owner_releases_and_it_is_known_by_its_request_id() {
         assert_eq!(answer.json()["held_by"], held_by(&record(&scene, "x")));
         assert!(file(&scene, "x").exists(), "nothing was removed");
     }
-    follows(
-        &scene,
+    caller(&scene).follows(
         r#"
         $ tenure release x --request-id r
         {"status":"released","lock_name":"x","request_id":"r","held_duration_seconds":[N],"result":"success"}
@@ -1094,18 +1069,10 @@ fn descent_from_the_owner_does_not_show_ownership() {
 fn a_stale_lock_of_its_own_can_be_released() {
     let scene = Scene::new();
     let _ = plant_foreign(&scene, "x", 5_000);
-    follows(
-        &scene,
-        r#"
-        $ tenure release x --request-id no
-        ? 6
-        {"error":"not_owner","lock_name":"x","held_by":{"request_id":"req_0123456789ab",[..]
-        $ tenure release x --request-id req_0123456789ab
-        {"status":"released","lock_name":"x","request_id":"req_0123456789ab","held_duration_seconds":[N],"result":"success"}
-        $ test -e locks/x.lock
-        ? 1
-        "#,
-    );
+    let _ = call(&scene, &["release", "x", "--request-id", "no"]).expect(6, "another's");
+    let words = ["release", "x", "--request-id", "req_0123456789ab"];
+    let _ = call(&scene, &words).expect(0, "its own");
+    assert!(!file(&scene, "x").exists());
 }
 
 #[test]
@@ -1138,8 +1105,7 @@ fn a_result_and_the_step_that_failed_appear_in_the_answer() {
     acquired(&scene, "x", "r");
     let words = ["release", "x", "--request-id", "r", "--result", "success"];
     let words = [&words[..], &["--failure-step", "migrate"]].concat();
-    let answer = call(&scene, &words).expect(2, "both cannot be");
-    assert!(message(&answer, "bad_arguments").contains("contradict"));
+    assert!(bad_arguments(&scene, &words).contains("contradict"));
     assert!(file(&scene, "x").exists(), "nothing was touched");
 }
 
@@ -1176,17 +1142,15 @@ fn a_rollback_runs_after_a_failure_and_still_under_the_lock() {
 fn what_a_rollback_returns_changes_nothing() {
     let scene = Scene::new();
     for rollback in ["exit 3", "kill -9 $$", "/nowhere/at/all"] {
-        caller(&scene).knowing("[ROLLBACK]", rollback).follows(
-            "
-            $ tenure run x [INTENT] --rollback '[ROLLBACK]' -- sh -c 'exit 7'
-            ? 7
-            ! ...
-            ! the rollback [..]
-            # It was released, whatever the rollback returned.
-            $ test -e locks/x.lock
-            ? 1
-            ",
+        let flags = ["--rollback", rollback];
+        let answer = run(&scene, "x", &flags, &["sh", "-c", "exit 7"]);
+        let answer = answer.expect(7, "the command's own");
+        assert!(
+            answer.stderr().contains("the rollback"),
+            "{}",
+            answer.said()
         );
+        assert!(!file(&scene, "x").exists(), "released whatever it returned");
     }
 }
 
@@ -1195,12 +1159,8 @@ fn the_lock_is_renewed_while_the_rollback_runs() {
     let scene = Scene::new();
     let at = "grep last_heartbeat_at locks/x.lock";
     let line = format!("{at}; sleep 2.2; {at}");
-    let answer = run(
-        &scene,
-        "x",
-        &["--ttl", "3", "--rollback", &line],
-        &["false"],
-    );
+    let flags = ["--ttl", "3", "--rollback", &line];
+    let answer = run(&scene, "x", &flags, &["false"]);
     let text = answer.expect(1, "failed").stdout();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 2, "{text}");
@@ -1320,22 +1280,15 @@ fn an_observing_intent_takes_no_lock_and_is_never_blocked() {
         !scene.locks().join(".tenure").exists(),
         "nothing was entered"
     );
-    follows(
-        &scene,
-        r#"
-        $ tenure run --intent observe.yaml -- sh -c 'exit 9'
-        ? 9
-        $ tenure run --intent observe.yaml -- sh -c 'kill -9 $$'
-        ? signal 9
-        # As under a lock.
-        $ tenure run --intent observe.yaml -- /nowhere
-        ? 127
-        {"error":"command_not_found","lock_name":null,"message":"/nowhere: command not found"}
-        # It needs no folder, so it does not look at its rights.
-        $ chmod 777 locks
-        $ tenure run --intent observe.yaml -- true
-        "#,
-    );
+    let words = ["run", "--intent", &named, "--", "sh", "-c", "exit 9"];
+    let _ = call(&scene, &words).expect(9, "its own code");
+    let words = ["run", "--intent", &named, "--", "sh", "-c", "kill -9 $$"];
+    assert_eq!(call(&scene, &words).status().code(), None, "and death");
+    let words = ["run", "--intent", &named, "--", "/nowhere"];
+    let _ = call(&scene, &words).expect(127, "as under a lock");
+    fs::set_permissions(scene.locks(), Permissions::from_mode(0o777)).unwrap();
+    let words = ["run", "--intent", &named, "--", "true"];
+    let _ = call(&scene, &words).expect(0, "the folder is none of its business");
 }
 
 /// An intent with a lock of this name.
@@ -1429,8 +1382,7 @@ fn a_template_that_does_not_resolve_is_an_error_and_never_bent_into_a_name() {
             words.extend(["--param", param]);
         }
         words.extend(["--", "echo", "ran"]);
-        let answer = call(&scene, &words).expect(2, template);
-        let _ = message(&answer, "bad_arguments");
+        let _ = bad_arguments(&scene, &words);
         assert!(!scene.locks().exists(), "nothing was touched");
     }
 }
@@ -1624,8 +1576,7 @@ fn an_intent_and_a_call_that_contradict_each_other_are_refused() {
             &[]
         };
         let words = [&[verb], flags, rest].concat();
-        let answer = call(&scene, &words).expect(2, said);
-        let told = message(&answer, "bad_arguments");
+        let told = bad_arguments(&scene, &words);
         assert!(told.contains(said), "{told}");
     }
     assert!(!scene.locks().exists());
@@ -1748,8 +1699,7 @@ fn force_release_removes_what_is_stale_and_refuses_what_is_active() {
     assert_eq!(record(&scene, "x"), planted);
 
     let _ = plant_foreign(&scene, "x", 1_000);
-    follows(
-        &scene,
+    caller(&scene).follows(
         r#"
         $ tenure force-release x
         {"status":"released","lock_name":"x","request_id":"req_0123456789ab","held_duration_seconds":[N],"result":"forced"}
@@ -1762,8 +1712,7 @@ fn force_release_removes_what_is_stale_and_refuses_what_is_active() {
     );
 
     plant(&scene, "x", "garbage", 890);
-    follows(
-        &scene,
+    caller(&scene).follows(
         r#"
         # It is too young.
         $ tenure force-release x
@@ -1772,8 +1721,7 @@ fn force_release_removes_what_is_stale_and_refuses_what_is_active() {
         "#,
     );
     plant(&scene, "x", "garbage", 910);
-    follows(
-        &scene,
+    caller(&scene).follows(
         r#"
         $ tenure force-release x
         {"status":"released","lock_name":"x","request_id":null,"held_duration_seconds":null,"result":"forced"}

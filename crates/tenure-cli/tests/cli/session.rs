@@ -113,17 +113,12 @@ fn the_record_has_the_formats_four_fields_and_a_final_newline() {
 
 #[test]
 fn the_folder_of_the_locks_is_never_committed() {
-    State::new().follows(
-        "
-        $ tenure acquire 42 --owner none --request-id run-1
-        acquired 42: ttl 10m, fencing token [N], request id run-1
-        ! Acquired lock for issue #42
-        $ cat locks/locks/.gitignore
-        *
-        $ cat locks/audit/.gitignore
-        *
-        ",
-    );
+    let state = State::new();
+    let _ = state.acquire("42", "run-1").expect(0, "free");
+    let ignored = fs::read_to_string(state.scene.locks().join("locks/.gitignore"));
+    assert_eq!(ignored.expect("a .gitignore"), "*\n");
+    let audit = fs::read_to_string(state.scene.locks().join("audit/.gitignore"));
+    assert_eq!(audit.expect("a .gitignore"), "*\n");
 }
 
 #[test]
@@ -456,23 +451,14 @@ fn other_tools_that_create_the_same_file_are_excluded_and_exclude_us() {
 
 #[test]
 fn a_run_of_tenure_releases_on_every_exit() {
-    State::new().follows(
-        "
-        $ tenure run 1 -- true
-        ! Acquired lock for issue #1
-        ! Released lock for issue #1
-        $ tenure run 1 -- sh -c 'exit 7'
-        ? 7
-        ! Acquired lock for issue #1
-        ! Released lock for issue #1
-        $ tenure run 1 -- sh -c 'kill -9 $$'
-        ? signal 9
-        ! Acquired lock for issue #1
-        ! Released lock for issue #1
-        $ test -e locks/locks/1.lock
-        ? 1
-        ",
-    );
+    let state = State::new();
+    let _ = state.run(&["run", "1", "--", "true"]).expect(0, "success");
+    let _ = state
+        .run(&["run", "1", "--", "sh", "-c", "exit 7"])
+        .expect(7, "failure");
+    let killed = state.run(&["run", "1", "--", "sh", "-c", "kill -9 $$"]);
+    assert!(killed.status().code().is_none(), "died like its command");
+    eventually("the record is gone", || !state.file("1").exists());
 }
 
 #[test]
@@ -517,25 +503,20 @@ fn clean_removes_what_is_kept_beside_locks_that_are_gone() {
 
 #[test]
 fn the_runner_names_the_run_wherever_nobody_does() {
-    State::new().follows(
-        "
-        $ GITHUB_RUN_ID=1 tenure acquire 42
-        acquired 42: owner PID [N] ([..]), fencing token [N], request id 1
-        ! Acquired lock for issue #42
-        $ GITHUB_RUN_ID=2 tenure release 42
-        ! Lock for issue #42 owned by different run, not releasing
-        $ GITHUB_RUN_ID=2 tenure heartbeat 42
-        ? 6
-        ! 42 is held by PID [N] (tester@[..]; it was not renewed
-        $ GITHUB_RUN_ID=1 tenure heartbeat 42
-        renewed 42, fencing token [N], ttl 10m
-        $ GITHUB_RUN_ID=1 tenure release 42
-        released 42 after [..]
-        ! Released lock for issue #42
-        $ test -e locks/locks/42.lock
-        ? 1
-        ",
-    );
+    let state = State::new();
+    let as_run = |run: &str, words: &[&str]| {
+        let mut command = state
+            .scene
+            .tenure(["--profile", "session"].iter().chain(words));
+        crate::support::answer(command.env("GITHUB_RUN_ID", run))
+    };
+    let _ = as_run("1", &["acquire", "42"]).expect(0, "free");
+    let other = as_run("2", &["release", "42"]).expect(0, "another's");
+    assert!(other.stderr().contains("different run"), "{}", other.said());
+    let _ = as_run("2", &["heartbeat", "42"]).expect(6, "another's");
+    let _ = as_run("1", &["heartbeat", "42"]).expect(0, "its own");
+    let _ = as_run("1", &["release", "42"]).expect(0, "its own");
+    assert!(!state.file("42").exists(), "released");
 }
 
 #[test]
@@ -710,33 +691,24 @@ fn only_the_facts_of_a_record_are_printed() {
 fn a_folder_with_the_name_of_a_lock_is_no_lock() {
     let state = State::new();
     state.plant("8", "run-8", 3_600);
-    state.follows(
-        "
-        $ mkdir locks/locks/7.lock
-        $ tenure clean
-        Cleaned 1 stale lock
-        # Nothing is left.
-        $ tenure clean
-        Cleaned 0 stale locks
-        $ tenure list
-        no locks
-        # It was left alone.
-        $ test -d locks/locks/7.lock
-        $ tenure acquire 7 --owner none --request-id run-7
-        ? 7
-        ! [ROOT]/locks/locks/7.lock is not a safe place for locks: it is not a regular file
-        ",
+    fs::create_dir(state.file("7")).expect("a folder");
+    let cleaned = state.run(&["clean"]).expect(0, "the other one");
+    assert!(
+        cleaned.stdout().contains("Cleaned 1 stale lock"),
+        "{}",
+        cleaned.said()
     );
+    let _ = state.run(&["clean"]).expect(0, "nothing is left");
+    let listed = state.run(&["list"]).expect(0, "a list").stdout();
+    assert_eq!(listed.trim(), "no locks");
+    assert!(state.file("7").is_dir(), "it was left alone");
+    let refused = state.acquire("7", "run-7").expect(7, "in the way").stderr();
+    assert!(refused.contains("7.lock"), "{refused}");
     // Of native locks, the same.
-    Caller::new(&Scene::new(), &[]).follows(
-        "
-        $ tenure run a -- true
-        $ mkdir locks/x.tenure
-        $ tenure clean
-        removed 0 stale claims and 1 unused lock file
-        # Nothing blocks a caller.
-        $ tenure check
-        no locks
-        ",
-    );
+    let scene = Scene::new();
+    let _ = scene.run(["run", "a", "--", "true"]).expect(0, "a lock");
+    fs::create_dir(scene.locks().join("x.tenure")).expect("a folder");
+    let cleaned = scene.run(["clean"]).expect(0, "the other one").stdout();
+    assert!(cleaned.contains("1 unused lock file"), "{cleaned}");
+    let _ = scene.run(["check"]).expect(0, "nothing is in the way");
 }

@@ -72,7 +72,15 @@ impl Project {
     /// The lock is acquired for a session.
     #[track_caller]
     fn acquired(&self, session: &str) {
-        expect(self.acquire(session, &[]), "acquired", 0);
+        self.acquire_says(session, "acquired", 0);
+    }
+
+    /// Acquires with the words of a session and of flags, and expects this status and code.
+    #[track_caller]
+    fn acquire_says(&self, words: &str, status: &str, code: i32) -> Value {
+        let words: Vec<_> = words.split(' ').collect();
+        let (session, flags) = words.split_first().expect("a session");
+        expect(self.acquire(session, flags), status, code)
     }
 
     /// Makes the call of these words, and expects this status and code.
@@ -209,7 +217,7 @@ fn message(document: &Value) -> &str {
 #[test]
 fn acquire_without_a_lock_writes_the_published_record() {
     let project = Project::new();
-    let acquired = expect(project.acquire("sprint-2026-02-07-001", &[]), "acquired", 0);
+    let acquired = project.acquire_says("sprint-2026-02-07-001", "acquired", 0);
     assert_eq!(acquired["mode"], "acquire");
     assert_eq!(
         message(&acquired),
@@ -239,7 +247,7 @@ fn acquire_without_a_lock_writes_the_published_record() {
 #[test]
 fn the_lock_needs_no_name_and_has_one() {
     let project = Project::new();
-    expect(project.acquire("s", &["sprint"]), "acquired", 0);
+    project.acquire_says("s sprint", "acquired", 0);
     project.says("check sprint", "blocked", 4);
     for verb in ["acquire", "release", "check"] {
         let mut words = vec![verb, "other"];
@@ -411,7 +419,7 @@ fn a_lock_file_that_cannot_be_read_is_said_to_be() {
     fs::create_dir(project.file()).unwrap();
     let refused = project.says("check", "failure", 7);
     assert!(message(&refused).starts_with("Cannot read lock file: "));
-    expect(project.acquire("s", &["--force", "--yes"]), "failure", 7);
+    project.acquire_says("s --force --yes", "failure", 7);
     assert!(project.file().is_dir(), "it stands");
 }
 
@@ -449,14 +457,14 @@ fn an_active_lock_blocks_at_once() {
 fn a_session_that_has_the_lock_is_blocked_like_everybody_else() {
     let project = Project::new();
     project.acquired("s");
-    expect(project.acquire("s", &[]), "blocked", 4);
+    project.acquire_says("s", "blocked", 4);
 }
 
 #[test]
 fn the_conflict_exit_code_can_be_chosen() {
     let project = Project::new();
     project.acquired("s");
-    expect(project.acquire("t", &["-E", "75"]), "blocked", 75);
+    project.acquire_says("t -E 75", "blocked", 75);
 }
 
 #[test]
@@ -490,7 +498,7 @@ fn a_wait_that_was_in_vain_is_blocked_at_its_deadline() {
 fn a_zombie_is_reported_without_a_terminal_and_stays_byte_for_byte() {
     let project = Project::new();
     let before = project.foreign(NOBODY, &ago(HOUR));
-    let zombie = expect(project.acquire("t", &[]), "zombie-detected", 4);
+    let zombie = project.acquire_says("t", "zombie-detected", 4);
     assert_eq!(zombie["lock_info"]["is_zombie"], true);
     assert_eq!(zombie["lock_info"]["pid_alive"], false);
     assert_eq!(zombie["lock_info"]["pid"], NOBODY);
@@ -514,7 +522,7 @@ fn force_takes_a_zombie_over_without_a_question_and_says_so() {
 fn force_alone_does_not_override_an_active_lock() {
     let project = Project::new();
     let before = project.foreign(std::process::id(), &ago(HOUR));
-    let blocked = expect(project.acquire("t", &["--force"]), "blocked", 4);
+    let blocked = project.acquire_says("t --force", "blocked", 4);
     assert!(message(&blocked).starts_with("Sprint already running (PID: "));
     assert!(blocked["errors"][0].as_str().unwrap().contains("--yes"));
     assert_eq!(project.text(), before, "unchanged");
@@ -544,7 +552,7 @@ fn a_newer_lock_version_is_never_overridden_silently() {
         assert!(errors.contains("lock_version"), "{errors}");
         assert_eq!(project.text(), before, "unchanged");
     }
-    expect(project.acquire("t", &["--force", "--yes"]), "acquired", 0);
+    project.acquire_says("t --force --yes", "acquired", 0);
     assert!(project.text().contains("lock_version: 1"));
 }
 
@@ -600,10 +608,10 @@ fn what_is_no_record_is_a_zombie() {
                 .starts_with("Cannot read lock file: "),
             "{zombie}"
         );
-        expect(project.acquire("t", &[]), "zombie-detected", 4);
+        project.acquire_says("t", "zombie-detected", 4);
         assert_eq!(project.text(), content, "unchanged");
     }
-    expect(project.acquire("t", &["--force"]), "acquired", 0);
+    project.acquire_says("t --force", "acquired", 0);
 }
 
 /// It is the record of a holder, and nothing in it proves that the holder is gone.
@@ -681,7 +689,7 @@ fn near_misses_are_read_as_what_they_mean() {
         assert_eq!(info["pid_alive"], true, "{content}");
         assert!(info["age_hours"].as_f64().unwrap() >= 1.0, "{blocked}");
         assert_eq!(blocked["errors"], json!([]), "{content}");
-        expect(project.acquire("t", &["--force"]), "blocked", 4);
+        project.acquire_says("t --force", "blocked", 4);
         assert_eq!(project.text(), content, "a live lock is not stolen");
         // The same record of a process that is dead is a zombie, which force takes over.
         let dead = content.replace(&own.to_string(), &NOBODY.to_string());
@@ -692,8 +700,8 @@ fn near_misses_are_read_as_what_they_mean() {
         let old =
             format!("pid: {NOBODY}\nstarted_at: 2020-01-01T00:00:00Z\nlock_version: {version}\n");
         project.write(&old);
-        expect(project.acquire("t", &[]), "zombie-detected", 4);
-        expect(project.acquire("t", &["--force"]), "acquired", 0);
+        project.acquire_says("t", "zombie-detected", 4);
+        project.acquire_says("t --force", "acquired", 0);
     }
 }
 
@@ -747,8 +755,8 @@ fn a_process_that_cannot_be_checked_is_a_zombie() {
     project.write(&elsewhere);
     let zombie = project.says("check", "zombie-detected", 4);
     assert_eq!(zombie["lock_info"]["pid_alive"], Value::Null, "unknown");
-    expect(project.acquire("t", &[]), "zombie-detected", 4);
-    expect(project.acquire("t", &["--force"]), "acquired", 0);
+    project.acquire_says("t", "zombie-detected", 4);
+    project.acquire_says("t --force", "acquired", 0);
 }
 
 #[test]
