@@ -226,7 +226,7 @@ impl Arena {
         if let Some(answer) = answer {
             crate::ensure!(
                 answer.is(0) && worked,
-                "a run that nobody killed went wrong: {answer}"
+                "a run that was not killed went wrong: {answer}"
             );
         }
         Ok(())
@@ -409,12 +409,12 @@ impl Arena {
             .expect("an answer");
         assert!(
             last.is(0),
-            "nobody is left and the lock is not to be had: {last}"
+            "no contender is left, and the lock is not granted: {last}"
         );
         let standing = self.site.check().expect("an answer");
         assert!(
             standing.is_free() && standing.holder.is_none() && standing.queue.is_empty(),
-            "nobody is left and the lock is not free: {standing:?}"
+            "no contender is left, and the lock is not free: {standing:?}"
         );
         let listed = self
             .site
@@ -424,7 +424,7 @@ impl Arena {
         for lock in listed["data"]["locks"].as_array().expect("locks") {
             assert!(
                 lock["holder"].is_null() && lock["queue"].as_array().is_some_and(Vec::is_empty),
-                "nobody is left and somebody is listed: {lock}"
+                "no contender is left, and a claim is listed: {lock}"
             );
         }
         let log = Log::read(&self.log());

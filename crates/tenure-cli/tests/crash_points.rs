@@ -815,7 +815,7 @@ impl Transition {
                 let held = standing.is_held_by(FIRST);
                 crate::ensure!(
                     held || standing.is_free(),
-                    "held by neither its owner nor nobody: {standing:?}"
+                    "neither its owner's nor free: {standing:?}"
                 );
                 let lied = (struck.is(0) && held) || (outcome.failed && !held);
                 crate::ensure!(
@@ -875,7 +875,7 @@ impl Transition {
         let ours = standing.is_held_by(STRUCK);
         crate::ensure!(
             ours || standing.is_free() || (blocker.is_there() && standing.is_held()),
-            "held by neither its owner nor nobody: {standing:?}"
+            "neither its owner's nor free: {standing:?}"
         );
         crate::ensure!(
             !struck.is(0) || ours,
@@ -906,7 +906,7 @@ impl Transition {
 }
 
 /// The standing of a lock under which no process works any more, once its command has really ended. On a
-/// loaded machine the command may last long enough for the supervisor to look at the lock in between; the same
+/// loaded machine the command may last long enough for the supervisor to look at the lock in between. The same
 /// count of calls then strikes earlier than it was traced, while the command is still about to end.
 fn free_soon(site: &Site) -> Result<Standing, Fault> {
     let mut standing = site.check()?;
@@ -1413,7 +1413,7 @@ mod crash_points {
         let standing = site.check().expect("an answer");
         assert_eq!(
             standing.code, 4,
-            "the child is about to become the command and nobody may get in: {standing:?}"
+            "the child is about to become the command, and no caller may get in: {standing:?}"
         );
         let input = struck.take_input().expect("the input of the command");
         let started = Started::of(struck.line().expect("a line")).expect("a command");

@@ -233,7 +233,7 @@ impl Supervised {
         let answer = process.answer()?;
         crate::ensure!(
             answer.is(0) && !was_killed(answer.status),
-            "a run that nobody killed went wrong: {answer}"
+            "a run that was not killed went wrong: {answer}"
         );
         Ok(())
     }
@@ -329,7 +329,7 @@ mod contention {
     #[test]
     fn without_force_nobody_takes_what_needs_it() {
         for format in [Format::Sprint, Format::Fleet] {
-            nobody_wins(format, &format.stale(), "stale, and nobody insists");
+            nobody_wins(format, &format.stale(), "stale, and no caller forces");
         }
     }
 

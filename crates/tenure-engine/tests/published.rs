@@ -529,12 +529,14 @@ fn a_live_record_of_another_program_stays_byte_for_byte() {
         );
         store.release(&*handle, &now).expect("a withdrawal");
         store.clean(name, &now, false).expect("nothing to clean");
-        let nobody = |_: &Claim| Ownership::Missing;
-        let renewed = store.renew_owned(name, &nobody, &now).expect("an answer");
+        let no_owner = |_: &Claim| Ownership::Missing;
+        let renewed = store.renew_owned(name, &no_owner, &now).expect("an answer");
         assert!(matches!(renewed, RenewedOwned::NotOwner { .. }));
         if format != P {
             // Every caller may release a sprint's lock.
-            let released = store.release_owned(name, &nobody, &now).expect("an answer");
+            let released = store
+                .release_owned(name, &no_owner, &now)
+                .expect("an answer");
             assert!(
                 matches!(
                     released,
@@ -1269,7 +1271,7 @@ fn a_record_edited_by_hand_to_look_old_is_stale() {
             );
             assert!(
                 place.still_has(&*handle),
-                "{format:?}: nobody has taken it yet"
+                "{format:?}: no caller has taken it yet"
             );
             let (_, next) = place.grant(place.taking("ours-2"));
             assert!(next > token, "{format:?}: tokens rise");
@@ -1407,7 +1409,7 @@ fn a_store_that_is_kept_open_finds_the_record_in_a_folder_that_was_made_anew() {
         };
         assert!(matches!(standing(), Standing::Held(_)), "{format:?}");
         fs::remove_dir_all(place.folder()).expect("a removal by hand");
-        assert_eq!(standing(), Standing::Free, "{format:?}: nobody holds");
+        assert_eq!(standing(), Standing::Free, "{format:?}: it is free");
         fs::create_dir_all(place.folder()).expect("a folder");
         ours_alone(&place.folder());
         place.plant(&place.live());
@@ -1462,7 +1464,7 @@ fn whoever_lost_its_coordination_files_leaves_the_record_of_another_alone() {
         let left = store.release(&*handle, &place.now()).expect("an answer");
         assert_eq!(left, Left::Absent, "{format:?}");
         assert_eq!(place.bytes(), before, "{format:?}: the next one's");
-        place.plant("{ nothing that anybody reads");
+        place.plant("{ nothing that can be read");
         let left = store.release(&*handle, &place.now()).expect("an answer");
         assert_eq!(left, Left::Absent, "{format:?}");
         assert!(place.record().exists(), "{format:?}: nor what is garbage");
@@ -1744,7 +1746,7 @@ fn git_is_told_to_leave_the_ledger_alone_unless_it_was_told_something_else() {
         drop(place.granted("ours-1"));
         let told = fs::read_to_string(&ignore).expect("a .gitignore");
         assert_eq!(told, "*\n", "{format:?}");
-        fs::write(&ignore, "!42.lock\n").expect("somebody's own");
+        fs::write(&ignore, "!42.lock\n").expect("a rule of the user's own");
         assert!(matches!(place.release_shown(), Released::Done { .. }));
         drop(place.granted("ours-2"));
         let told = fs::read_to_string(&ignore).expect("a .gitignore");
@@ -2109,10 +2111,10 @@ fn a_release_by_somebody_else_does_what_the_row_says() {
     each_place(|format, place| {
         let (handle, _) = place.granted("ours-1");
         let before = place.bytes();
-        let nobody = |_: &Claim| Ownership::Missing;
+        let no_owner = |_: &Claim| Ownership::Missing;
         let released = place
             .store()
-            .release_owned(&place.name, &nobody, &place.now());
+            .release_owned(&place.name, &no_owner, &place.now());
         let released = released.expect("an answer");
         match (format, &released) {
             (P, Released::Done { by_other: true, .. }) => {

@@ -125,15 +125,8 @@ fn foreign(name: &str, silent: i64) -> Value {
 
 /// Puts bytes at a lock's path that were written so many seconds ago.
 fn plant(scene: &Scene, name: &str, bytes: &str, written_ago: u64) {
-    use std::os::unix::fs::DirBuilderExt;
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true).mode(0o700);
-    builder.create(scene.locks()).expect("a folder");
-    let path = file(scene, name);
-    fs::write(&path, bytes).expect("a record");
-    let opened = fs::File::options().write(true).open(&path).expect("a file");
-    let at = SystemTime::now() - Duration::from_secs(written_ago);
-    opened.set_modified(at).expect("another time");
+    let written = SystemTime::now() - Duration::from_secs(written_ago);
+    crate::support::plant(&file(scene, name), bytes, written);
 }
 
 fn plant_foreign(scene: &Scene, name: &str, silent: i64) -> Value {

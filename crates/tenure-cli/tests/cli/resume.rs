@@ -5,8 +5,8 @@ use crate::support::{Answer, Gate, Scene, Started, eventually, send};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 struct Storage {
     scene: Scene,
@@ -58,17 +58,7 @@ impl Storage {
     }
 
     fn plant_text(&self, id: &str, text: &str) {
-        for folder in [self.scene.locks(), self.scene.locks().join("resume_locks")] {
-            fs::create_dir_all(&folder).expect("a folder");
-            fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).expect("a mode");
-        }
-        fs::write(self.file(id), text).expect("a record");
-        let old = std::time::SystemTime::UNIX_EPOCH;
-        let file = fs::File::options()
-            .write(true)
-            .open(self.file(id))
-            .expect("a record");
-        file.set_modified(old).expect("a time");
+        crate::support::plant(&self.file(id), text, SystemTime::UNIX_EPOCH);
     }
 
     /// A record as the original program writes it.

@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 struct State {
     scene: Scene,
@@ -60,21 +60,19 @@ impl State {
     }
 
     fn plant_text(&self, issue: &str, text: &str) {
-        fs::create_dir_all(self.scene.locks().join("locks")).expect("a folder");
-        fs::set_permissions(self.scene.locks(), fs::Permissions::from_mode(0o700)).expect("a mode");
-        let folder = self.scene.locks().join("locks");
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).expect("a mode");
-        fs::write(self.file(issue), text).expect("a record");
+        crate::support::plant(&self.file(issue), text, SystemTime::now());
     }
 
-    /// Makes a file so old that no reader takes it for one that is being written.
-    fn settle(&self, issue: &str) {
-        let old = std::time::SystemTime::UNIX_EPOCH;
-        let file = fs::File::options()
-            .write(true)
-            .open(self.file(issue))
-            .expect("a record");
-        file.set_modified(old).expect("a time");
+    /// The same so long ago that no reader takes the file for one that is being written.
+    fn plant_settled(&self, issue: &str, text: &str) {
+        crate::support::plant(&self.file(issue), text, SystemTime::UNIX_EPOCH);
+    }
+
+    /// What the audit tells of these words.
+    fn events(&self, words: &[&str]) -> Vec<Value> {
+        let audit = self.run(&[&["audit"], words, &["--output", "json"]].concat());
+        let events = audit.expect(0, "events").json()["data"]["events"].take();
+        events.as_array().expect("events").clone()
     }
 }
 
@@ -226,8 +224,7 @@ fn a_corrupt_lock_is_cleaned_and_one_from_the_future_is_fresh() {
         ),
         ("4", ""),
     ] {
-        state.plant_text(issue, text);
-        state.settle(issue);
+        state.plant_settled(issue, text);
         let taken = state.acquire(issue, "new").expect(0, "corrupt is stale");
         assert!(
             taken.stderr().contains(&format!("issue #{issue}")),
@@ -279,8 +276,7 @@ fn a_young_record_is_held_whatever_else_it_lacks_or_misspells() {
             "unknown",
         ),
     ] {
-        state.plant_text(issue, &text);
-        state.settle(issue);
+        state.plant_settled(issue, &text);
         let refused = state.acquire(issue, "new").expect(4, "a live lock");
         let line = format!("Issue #{issue} is locked by run {run} (6");
         assert!(refused.stderr().contains(&line), "{}", refused.said());
@@ -327,8 +323,7 @@ fn clean_removes_stale_and_corrupt_locks_and_says_how_many() {
     let state = State::new();
     let _ = state.plant("1", "old", 900);
     let fresh = state.plant("2", "young", 10);
-    state.plant_text("3", "{");
-    state.settle("3");
+    state.plant_settled("3", "{");
     let folder = state.scene.locks().join("locks");
     fs::write(folder.join("notes.txt"), "x").expect("a file");
     fs::write(folder.join("abc.lock"), "x").expect("a file");
@@ -350,16 +345,9 @@ fn clean_removes_stale_and_corrupt_locks_and_says_how_many() {
     );
     assert!(!state.file("1").exists() && !state.file("3").exists());
     assert_eq!(state.text("2"), fresh);
-    let events = state
-        .run(&["audit", "--event", "lock_stolen", "--output", "json"])
-        .json();
-    let reasons: Vec<_> = events["data"]["events"]
-        .as_array()
-        .expect("events")
-        .iter()
-        .map(|event| event["reason"].as_str())
-        .collect();
-    assert_eq!(reasons, [Some("stale_lock"), Some("corrupt_lock")]);
+    let stolen = state.events(&["--event", "lock_stolen"]);
+    let reasons: Vec<_> = stolen.iter().map(|event| &event["reason"]).collect();
+    assert_eq!(reasons, ["stale_lock", "corrupt_lock"]);
     let ours: Vec<_> = fs::read_dir(folder.join(".tenure"))
         .expect("our folder")
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
@@ -469,17 +457,9 @@ fn every_acquisition_and_release_is_in_the_audit() {
     let _ = state
         .run(&["release", "1", "--request-id", "new"])
         .expect(0, "own");
-    let events = state.run(&["audit", "1", "--output", "json"]).json();
-    let events = events["data"]["events"].as_array().expect("events").clone();
-    let names: Vec<_> = events.iter().map(|event| event["event"].as_str()).collect();
-    assert_eq!(
-        names,
-        [
-            Some("lock_stolen"),
-            Some("lock_acquired"),
-            Some("lock_released")
-        ]
-    );
+    let events = state.events(&["1"]);
+    let names: Vec<_> = events.iter().map(|event| &event["event"]).collect();
+    assert_eq!(names, ["lock_stolen", "lock_acquired", "lock_released"]);
     assert_eq!(events[0]["reason"], "stale_lock");
     assert_eq!(events[0]["previous_lock"]["request_id"], "old");
 }
@@ -622,9 +602,8 @@ fn whoever_acts_is_known_by_the_run_in_answers_and_in_the_audit() {
     let holder = &check["error"]["context"]["holder"];
     assert_eq!(holder["request_id"], "run-1", "{check}");
     let _ = state.run(&["release", "42", "--run-id", "run-1"]);
-    let events = state.run(&["audit", "--run-id", "run-1", "--output", "json"]);
-    let events = events.json()["data"]["events"].clone();
-    assert_eq!(events.as_array().map(Vec::len), Some(2), "{events}");
+    let events = state.events(&["--run-id", "run-1"]);
+    assert_eq!(events.len(), 2, "{events:?}");
 }
 
 /// Another program names its runs as it likes. A caller that shows what stands in the record is its owner.
