@@ -1383,21 +1383,16 @@ fn a_template_that_does_not_resolve_is_an_error_and_never_bent_into_a_name() {
 #[test]
 fn an_intent_that_is_not_there_is_exit_5_and_one_that_says_nothing_exit_2() {
     let scene = Scene::new();
-    let words = ["run", "--intent", "nowhere.yaml", "--", "true"];
-    let answer = call(&scene, &words).expect(5, "not found");
-    let said = message(&answer, "not_found");
-    assert!(said.contains("nowhere.yaml"), "{said}");
-    let words = [
-        "run",
-        "--intent",
-        "nowhere.yaml",
-        "--output",
-        "json",
-        "--",
-        "true",
-    ];
-    let document = call(&scene, &words).expect(5, "not found").json();
-    assert_eq!(document["error"]["code"], "NOT_FOUND");
+    caller(&scene).follows(
+        r#"
+        $ tenure run --intent nowhere.yaml -- true
+        ? 5
+        {"error":"not_found","lock_name":null,"message":"--intent nowhere.yaml: No such file or directory (os error 2)"}
+        $ tenure run --intent nowhere.yaml --output json -- true
+        ? 5
+        {"ok":false,"data":null,"error":{"code":"NOT_FOUND",[..]}
+        "#,
+    );
     for text in [
         "",
         "[",

@@ -1,8 +1,7 @@
 //! The resume profile on the command line: one process resumes a session or job at a time.
 
 use crate::support::transcript::Caller;
-use crate::support::{Answer, Gate, Scene, Started, eventually, send};
-use rustix::process::Signal;
+use crate::support::{Answer, Gate, Scene, Started, eventually};
 use serde_json::Value;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -261,11 +260,7 @@ fn a_resume_succeeds_at_once_after_the_first_completed_failed_or_was_killed() {
         .expect(1, "failed");
     let killed = storage.start(&["run", "job", "--", "sleep", "30"]);
     eventually("it holds", || storage.file("job").exists());
-    let command = crate::support::children(killed.pid());
-    send(killed.pid(), Signal::KILL);
-    for command in command {
-        send(command, Signal::KILL);
-    }
+    killed.kill_with_children();
     eventually("the next one succeeds", || {
         storage.run(&["run", "job", "--", "true"]).code() == 0
     });

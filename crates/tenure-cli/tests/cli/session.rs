@@ -543,11 +543,7 @@ fn what_a_killed_run_left_behind_is_released_by_its_id() {
     let live = state.run(&["release", "42", "--request-id", "r"]);
     let _ = live.expect(0, "a run is not released from outside");
     assert!(state.file("42").exists(), "it still works");
-    let children = crate::support::children(started.pid());
-    crate::support::send(started.pid(), rustix::process::Signal::KILL);
-    for child in children {
-        crate::support::send(child, rustix::process::Signal::KILL);
-    }
+    started.kill_with_children();
     eventually("its owner can remove it", || {
         let _ = state.run(&["release", "42", "--request-id", "r"]);
         !state.file("42").exists()

@@ -1,6 +1,7 @@
 //! The sprint profile's contract: one test for each of its rules, and the status object as it was
 //! published.
 
+use crate::support::transcript::Caller;
 use crate::support::{
     Answer, Scene, Started, TENURE, answer, eventually, is_alive, is_root, state, timed,
 };
@@ -56,6 +57,13 @@ impl Project {
 
     fn run(&self, words: &[&str]) -> Answer {
         answer(&mut self.command(words))
+    }
+
+    #[track_caller]
+    fn follows(&self, transcript: &str) {
+        let root = self.root().display().to_string();
+        let first = ["--profile", "sprint", "--project-root", &root];
+        Caller::new(&self.scene, &first).follows(transcript);
     }
 
     /// `acquire` in the name of this test's own process.
@@ -1408,42 +1416,37 @@ fn the_object_of_every_status_is_as_published() {
 #[test]
 fn the_other_verbs_need_no_name_either() {
     let project = Project::new();
-    let root = project.root();
-    let root = root.to_str().unwrap();
-    let line = format!("cat '{}'", project.file().display());
-    let ran = project.scene.run([
-        "--profile",
-        "sprint",
-        "--project-root",
-        root,
-        "run",
-        "--session-id",
-        "r",
-        "--epic-spec",
-        "epic7",
-        "--",
-        "sh",
-        "-c",
-        &line,
-    ]);
-    let ran = ran.expect(0, "a run");
-    assert!(ran.stdout().contains("session_id: \"r\""), "{}", ran.said());
-    assert!(
-        ran.stdout().contains("epic_spec: \"epic7\""),
-        "{}",
-        ran.said()
+    project.follows(
+        r#"
+        $ tenure run --session-id r --epic-spec epic7 -- cat project/.sprint-running
+        pid: [N]
+        session_id: "r"
+        started_at: "[TIME]"
+        epic_spec: "epic7"
+        lock_version: 1
+        tenure:
+        ...
+        "#,
     );
     project.acquired("s");
-    let _ = project
-        .run(&["heartbeat", "--session-id", "s"])
-        .expect(0, "renewed");
-    let listed = project.run(&["list", "--output", "json"]).json();
-    assert_eq!(listed["data"]["locks"][0]["name"], "sprint");
-    let _ = project.run(&["wait", "-n"]).expect(4, "held");
-    let _ = project.run(&["force-release", "--yes"]);
-    let _ = project.run(&["release"]);
-    let _ = project.run(&["wait", "-n"]).expect(0, "free");
-    let _ = project.run(&["clean"]).expect(0, "cleaned");
+    project.follows(
+        r#"
+        $ tenure heartbeat --session-id s
+        renewed sprint, fencing token [N], ttl 1d
+        $ tenure list --output json
+        {"ok":true,"data":{"locks":[{"name":"sprint",[..]}
+        $ tenure wait -n
+        ? 4
+        ! Sprint already running (PID: [N], session: s, started: [TIME])
+        $ tenure force-release --yes
+        removed the lock sprint of request s after [..]
+        ! sprint: ended the live hold of request s; it may be at work until it notices
+        $ tenure wait -n
+        sprint is free
+        $ tenure clean
+        removed 0 stale claims and 1 unused lock file
+        "#,
+    );
 }
 
 #[test]

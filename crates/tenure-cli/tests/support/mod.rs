@@ -342,6 +342,15 @@ impl Started {
         send(self.pid(), signal);
     }
 
+    /// Kills it and its children: a supervisor together with its command.
+    pub(crate) fn kill_with_children(&self) {
+        let children = children(self.pid());
+        self.signal(Signal::KILL);
+        for child in children {
+            send(child, Signal::KILL);
+        }
+    }
+
     /// Whether it has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.child()
