@@ -2,14 +2,10 @@
 //! moments, and a witness that knows nothing of the lock says whether two of them ever worked at
 //! the same time.
 //!
-//! # The witness
-//! Whoever works keeps a file locked with flock(2), from its first command to the end of its
-//! last process, and appends its token to a log. A second one that finds the file locked writes
-//! `overlap` there. The order of the lines is the order of the work, so the tokens have to rise
-//! from line to line.
-//!
-//! The witness is a high descriptor (which only bash can name): of a process that ends, Linux lets
-//! go of the highest one first, and the witness has to be gone before the copy of the liveness lock is.
+//! # What they do
+//! A command keeps the witness locked from its first line to the end of its last process
+//! (`support_crash/witness.rs`), and appends its token to a log. The order of the lines is the order of
+//! the work, so the tokens have to rise from line to line.
 //!
 //! # How much
 //! 8 contenders with 25 rounds each; `TENURE_CONTENTION=long` makes it 20 with 200.
@@ -27,8 +23,9 @@
 
 mod support_crash;
 
+use crate::support_crash::witness::{self, Log};
 use crate::support_crash::{
-    Answer, Fault, NAME, Process, Random, SOON, Site, Started, eventually, line, need, readable,
+    Answer, Fault, NAME, Process, Random, SOON, Site, Started, eventually, line, readable, seed,
     stat_of, was_killed, word,
 };
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -43,56 +40,31 @@ use tenure_engine::clock::instant;
 /// Nothing in here takes longer. The contenders themselves wait for 30 s at most.
 const STUCK: Duration = Duration::from_secs(60);
 
-/// Takes the witness, and says who has it. It may be refused although nobody works: where two processes die
-/// at once on two processors, one may close the liveness lock for the last time while the other one, which
-/// is past its last instruction too, still has the witness open. Two processes without any of our code do the
-/// same (2 of 8,609 deaths on a busy machine, for up to 3.4 ms). So who had it is looked at: a process of
-/// that group that is not on its way out makes it an overlap.
-macro_rules! enter {
-    () => {
-        r#"exec 2>/dev/null 200>>"$0"
-dying() {
-  local stat line pid
-  for stat in /proc/[0-9]*/stat; do
-    { read -r line <"$stat"; } || continue
-    pid=${line%% *}; set -- ${line##*) }
-    [ "$3" = "$before" ] || [ "$pid" = "$before" ] || continue
-    [ "$1" = Z ] || [ "$1" = X ] || [ $(( $7 & 4 )) != 0 ] || return 1
-  done
-}
-flock -n 200 || {
-  before=$(tail -n 1 "$0")
-  dying && flock -w 1 200 || { echo overlap >>"$1"; echo refused; exit 97; }
-}
-echo $$ >&200
-"#
-    };
-}
-
 /// Works for a moment: `WITNESS LOG SECONDS`. The work is a child, so that there are two
 /// processes to be killed.
 const WORK: &str = concat!(
-    enter!(),
+    crate::enter!(),
     r#"echo "$TENURE_TOKEN" >>"$1"; echo "$TENURE_TOKEN $PPID $$"; sleep "$2"; :"#
 );
 
 /// Works until its input ends.
 const WORK_ON: &str = concat!(
-    enter!(),
+    crate::enter!(),
     r#"echo "$TENURE_TOKEN" >>"$1"; echo "$TENURE_TOKEN $PPID $$"; cat >/dev/null; :"#
 );
 
-/// Writes down who it works for.
-const WORK_IN_TURN: &str = r#"exec 200>>"$0"; flock -n 200 || { echo refused; exit 97; }
-echo "$TENURE_REQUEST_ID" >>"$1""#;
+/// Writes down for which request it works: `WITNESS LOG`.
+const WORK_IN_TURN: &str = concat!(crate::enter!(), r#"echo "$TENURE_REQUEST_ID" >>"$1""#);
 
 /// Owns a detached hold: works from the token it is told to the next line, and lives on.
-const OWN: &str = r#"read -r token || exit 0
-exec 200>>"$0"; flock -n 200 || { echo overlap >>"$1"; echo refused; exit 97; }
-echo $$ >&200; echo "$token" >>"$1"; echo in
+const OWN: &str = concat!(
+    "read -r token || exit 0\n",
+    crate::enter!(),
+    r#"echo "$token" >>"$1"; echo in
 read -r word || exit 0
 exec 200>&-; echo out
-read -r word"#;
+read -r word"#
+);
 
 /// How many contend, and how often.
 #[derive(Debug, Clone, Copy)]
@@ -114,16 +86,6 @@ impl Extent {
             },
         }
     }
-}
-
-fn seed() -> u64 {
-    std::env::var("TENURE_SEED")
-        .ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or_else(|| {
-            use std::hash::{BuildHasher, RandomState};
-            RandomState::new().hash_one(std::process::id()) % 1_000_000
-        })
 }
 
 /// What was done to the contenders.
@@ -170,11 +132,11 @@ struct Slot {
     doomed: bool,
 }
 
-/// Everybody, and what happened so far.
+/// All contenders, and what happened so far.
 struct Arena {
     site: Site,
     slots: Vec<Mutex<Slot>>,
-    /// When somebody began to work.
+    /// When a contender began to work.
     starts: Mutex<Vec<Instant>>,
     /// When all of a run, or an owner at work, was killed.
     deaths: Mutex<Vec<Instant>>,
@@ -264,7 +226,7 @@ impl Arena {
         if let Some(answer) = answer {
             crate::ensure!(
                 answer.is(0) && worked,
-                "a run that nobody killed went wrong: {answer}"
+                "a run that was not killed went wrong: {answer}"
             );
         }
         Ok(())
@@ -336,8 +298,8 @@ impl Arena {
         Ok(())
     }
 
-    /// The owner dies while its lock is being waited for. Whether the call then succeeds, nobody
-    /// is there to work, and the lock goes on to the next.
+    /// The owner dies while the call waits for its lock. Should the call succeed, no process works under
+    /// the lock, and the next contender gets it.
     fn die_waiting(
         &self,
         slot: &Mutex<Slot>,
@@ -447,12 +409,12 @@ impl Arena {
             .expect("an answer");
         assert!(
             last.is(0),
-            "nobody is left and the lock is not to be had: {last}"
+            "no contender is left, and the lock is not granted: {last}"
         );
         let standing = self.site.check().expect("an answer");
         assert!(
             standing.is_free() && standing.holder.is_none() && standing.queue.is_empty(),
-            "nobody is left and the lock is not free: {standing:?}"
+            "no contender is left, and the lock is not free: {standing:?}"
         );
         let listed = self
             .site
@@ -462,21 +424,11 @@ impl Arena {
         for lock in listed["data"]["locks"].as_array().expect("locks") {
             assert!(
                 lock["holder"].is_null() && lock["queue"].as_array().is_some_and(Vec::is_empty),
-                "nobody is left and somebody is listed: {lock}"
+                "no contender is left, and a claim is listed: {lock}"
             );
         }
-        let log = std::fs::read_to_string(self.log()).unwrap_or_default();
-        let overlaps = log.lines().filter(|line| *line == "overlap").count();
-        assert_eq!(overlaps, 0, "two were at work at the same time");
-        let tokens: Vec<u64> = log
-            .lines()
-            .map(|line| line.parse().expect("a token in the log"))
-            .collect();
-        let falls: Vec<_> = tokens
-            .windows(2)
-            .filter(|pair| matches!(pair, [before, after] if before >= after))
-            .collect();
-        assert!(falls.is_empty(), "tokens did not rise: {falls:?}");
+        let log = Log::read(&self.log());
+        log.assert_in_turn(what);
         let mut starts = locked(&self.starts).clone();
         starts.sort_unstable();
         let mut recovered: Vec<Duration> = locked(&self.deaths)
@@ -493,7 +445,7 @@ impl Arena {
              {:?}, p99 {:?}, most {:?} ({} times)",
             instant().saturating_duration_since(began).as_secs_f64(),
             locked(&self.tally),
-            tokens.len(),
+            log.tokens.len(),
             rank(&recovered, 50),
             rank(&recovered, 99),
             rank(&recovered, 100),
@@ -513,7 +465,7 @@ fn stop_and_continue(process: &Process, random: &mut Random) {
     process.kill(Signal::CONT);
 }
 
-/// Lets everybody contend while the killer is at it, and answers with what went wrong.
+/// Lets all contend while the killer kills and stops them. Answers with what went wrong.
 fn contend(
     arena: &Arena,
     extent: Extent,
@@ -553,20 +505,114 @@ fn contend(
     faults.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The words of a run whose command works until its input ends.
-fn lasting<'a>(witness: &'a str, log: &'a str, wait: &'a str) -> Vec<&'a str> {
-    let command = ["--", "bash", "-c", WORK_ON, witness, log];
-    [&["run", NAME, "--wait", wait], &command[..]].concat()
+/// Starts a run whose command works until its input ends.
+fn start_lasting(site: &Site) -> Process {
+    let (witness, log) = (site.witness(), site.path("log"));
+    let command = ["bash", "-c", WORK_ON, word(&witness), word(&log)];
+    let words = ["run", NAME, "--wait", "30s", "--"];
+    Process::start_with_input(site.tenure(words.into_iter().chain(command)))
+}
+
+/// A run at work, and another one that waits for it.
+struct HolderAndWaiter {
+    site: Site,
+    holder: Process,
+    at_work: Started,
+    waiter: Process,
+}
+
+impl HolderAndWaiter {
+    fn new() -> Self {
+        let site = Site::new();
+        let mut holder = start_lasting(&site);
+        let at_work = Started::of(holder.line().expect("a line")).expect("a holder");
+        let mut waiter = start_lasting(&site);
+        waiter.end_input();
+        assert!(
+            waiter.says("waiting up to").expect("a line"),
+            "it has to wait"
+        );
+        Self {
+            site,
+            holder,
+            at_work,
+            waiter,
+        }
+    }
+
+    /// The process group of the holder's command.
+    fn group_of_command(&self) -> Pid {
+        let own = self.holder.pid().as_raw_nonzero().get().unsigned_abs();
+        let parent = stat_of(self.at_work.command).map(|(_, parent, _)| parent);
+        assert_eq!(parent, Some(own), "the command is the holder's child");
+        let group = i32::try_from(self.at_work.command).ok();
+        group.and_then(Pid::from_raw).expect("a group")
+    }
+
+    /// Waits until the waiter works, which has a higher token.
+    fn waiter_works(&mut self) -> Result<(), Fault> {
+        let next = Started::of(self.waiter.line()?)?;
+        crate::ensure!(next.token > self.at_work.token, "the token has not risen");
+        Ok(())
+    }
 }
 
 mod contention {
     use super::*;
 
+    /// A command under the witness of a site, without any lock.
+    fn unlocked(site: &Site, script: &str) -> Process {
+        let mut bash = std::process::Command::new("bash");
+        bash.args(["-c", script, word(&site.witness()), word(&site.path("log"))]);
+        bash.env("TENURE_TOKEN", "1");
+        Process::start_with_input(bash)
+    }
+
+    #[test]
+    fn is_seen_by_the_witness_where_two_commands_work_at_once() {
+        witness::need();
+        let site = Site::new();
+        let mut first = unlocked(&site, WORK_ON);
+        Started::of(first.line().expect("a line")).expect("the first one works");
+        let beside = unlocked(&site, WORK_ON).answer().expect("an end");
+        assert!(beside.is(witness::OVERLAP), "it is refused: {beside}");
+        assert_eq!(beside.out, "refused\n");
+        first.kill(Signal::KILL);
+        let end = first.wait().expect("an end");
+        assert!(was_killed(end), "it was killed");
+        // Its child has the witness too, and ends with the input.
+        first.end_input();
+        assert_eq!(
+            first.line(),
+            Ok(None),
+            "no process of the first one is left"
+        );
+        let mut after = unlocked(&site, WORK_ON);
+        Started::of(after.line().expect("a line")).expect("it works after a dead one");
+        let log = Log::read(&site.path("log"));
+        assert_eq!((log.overlaps, log.tokens), (1, vec![1, 1]));
+    }
+
+    #[test]
+    fn is_seen_by_the_witness_also_before_a_command_has_named_itself() {
+        witness::need();
+        let site = Site::new();
+        let slow = r#"exec 200>>"$0"; flock -n 200; echo locked; read -r word; echo $$ >&200"#;
+        let mut slow = unlocked(&site, slow);
+        assert_eq!(slow.line(), Ok(Some("locked".to_owned())));
+        let beside = unlocked(&site, WORK_ON);
+        assert!(
+            beside.is_silent_for(Duration::from_millis(200)),
+            "no process is known to have the witness, so it waits for a moment"
+        );
+        slow.tell("go on").expect("it listens");
+        let beside = beside.answer().expect("an end");
+        assert!(beside.is(witness::OVERLAP), "another took it: {beside}");
+    }
+
     #[test]
     fn of_runs_that_are_killed_and_stopped_at_random() {
-        for tool in ["bash", "flock"] {
-            need(tool);
-        }
+        witness::need();
         let (extent, seed, began) = (Extent::of_environment(), seed(), instant());
         println!("TENURE_SEED={seed}, {extent:?}");
         let arena = Arena::new(extent.contenders);
@@ -579,9 +625,7 @@ mod contention {
 
     #[test]
     fn of_runs_and_owners_that_release_or_die() {
-        for tool in ["bash", "flock"] {
-            need(tool);
-        }
+        witness::need();
         let (extent, seed, began) = (Extent::of_environment(), seed(), instant());
         println!("TENURE_SEED={seed}, {extent:?}");
         let arena = Arena::new(extent.contenders);
@@ -598,13 +642,10 @@ mod contention {
 
     #[test]
     fn hands_over_in_the_order_of_the_queue() {
-        for tool in ["bash", "flock"] {
-            need(tool);
-        }
+        witness::need();
         let site = Site::new();
-        let (witness, log) = (site.witness(), site.path("log"));
-        let words = lasting(word(&witness), word(&log), "30s");
-        let mut holder = Process::start_with_input(site.tenure(words));
+        let witness = site.witness();
+        let mut holder = start_lasting(&site);
         Started::of(holder.line().expect("a line")).expect("a holder");
         let order = site.path("order");
         let ids: Vec<String> = (0..16).map(|number| format!("waiter-{number}")).collect();
@@ -643,124 +684,75 @@ mod contention {
 
     #[test]
     fn waits_for_the_command_of_a_killed_supervisor() {
-        for tool in ["bash", "flock"] {
-            need(tool);
-        }
-        let site = Site::new();
-        let (witness, log) = (site.witness(), site.path("log"));
-        let words = lasting(word(&witness), word(&log), "30s");
-        let mut holder = Process::start_with_input(site.tenure(words.iter().copied()));
-        let first = Started::of(holder.line().expect("a line")).expect("a holder");
-        let mut waiter = Process::start(site.tenure(words));
+        witness::need();
+        let mut pair = HolderAndWaiter::new();
+        let input = pair.holder.take_input().expect("the command's input");
+        pair.holder.kill(Signal::KILL);
+        let end = pair.holder.wait().expect("an end");
+        assert!(was_killed(end), "it was killed");
         assert!(
-            waiter.says("waiting up to").expect("a line"),
-            "it has to wait"
-        );
-        let input = holder.take_input().expect("the command's input");
-        holder.kill(Signal::KILL);
-        assert!(was_killed(holder.wait().expect("an end")), "it was killed");
-        assert!(
-            waiter.is_silent_for(Duration::from_millis(300)),
+            pair.waiter.is_silent_for(Duration::from_millis(300)),
             "the waiter began to work while the command of the killed supervisor did"
         );
-        let standing = site.check().expect("an answer");
+        let standing = pair.site.check().expect("an answer");
         assert!(standing.is_held(), "its command is at work: {standing:?}");
         let began = instant();
         drop(input);
-        let second = Started::of(waiter.line().expect("a line")).expect("the waiter works");
+        pair.waiter_works().expect("the waiter works");
         let took = instant().saturating_duration_since(began);
         println!("from the end of an orphaned command to the next one's work: {took:?}");
-        assert!(second.token > first.token, "the token has risen");
-        assert!(
-            waiter.wait().expect("an end").success(),
-            "the waiter ends well"
-        );
+        let end = pair.waiter.wait().expect("an end");
+        assert!(end.success(), "the waiter ends well");
     }
 
     /// Off a terminal there is no shell that would continue a supervisor which stopped together
     /// with its command.
     #[test]
     fn goes_on_after_a_command_that_was_stopped_for_a_while() {
-        for tool in ["bash", "flock"] {
-            need(tool);
-        }
-        let site = Site::new();
-        let (witness, log) = (site.witness(), site.path("log"));
-        let words = lasting(word(&witness), word(&log), "30s");
-        let mut holder = Process::start_with_input(site.tenure(words.iter().copied()));
-        let first = Started::of(holder.line().expect("a line")).expect("a holder");
-        let mut waiter = Process::start(site.tenure(words));
-        assert!(
-            waiter.says("waiting up to").expect("a line"),
-            "it has to wait"
-        );
-        let own = holder.pid().as_raw_nonzero().get().unsigned_abs();
-        let parent = stat_of(first.command).map(|(_, parent, _)| parent);
-        assert_eq!(parent, Some(own), "the command is the holder's child");
-        let group = i32::try_from(first.command).ok().and_then(Pid::from_raw);
-        let group = group.expect("a group");
+        witness::need();
+        let mut pair = HolderAndWaiter::new();
+        let group = pair.group_of_command();
         kill_process_group(group, Signal::STOP).expect("a live command");
         eventually("the stop of the command", || {
-            stat_of(first.command).is_some_and(|(state, ..)| state == 'T')
+            stat_of(pair.at_work.command).is_some_and(|(state, ..)| state == 'T')
         })
         .expect("a stopped command");
         // What the supervisor does about it, it does at once.
         assert!(
-            waiter.is_silent_for(Duration::from_millis(100)),
+            pair.waiter.is_silent_for(Duration::from_millis(100)),
             "the waiter began to work beside a command that is only stopped"
         );
         kill_process_group(group, Signal::CONT).expect("a live command");
-        holder.end_input();
-        let line = waiter.line();
-        // Whatever came of it, nothing stays behind.
-        holder.kill(Signal::CONT);
-        let second = Started::of(line.unwrap_or_else(|fault| {
-            panic!("the command was continued and has ended, and nobody gets the lock: {fault}")
-        }));
-        let second = second.expect("the waiter works");
-        assert!(second.token > first.token, "the token has risen");
-        for process in [&mut holder, &mut waiter] {
+        pair.holder.end_input();
+        let works = pair.waiter_works();
+        // Also if the test fails, no stopped supervisor is left.
+        pair.holder.kill(Signal::CONT);
+        works.expect("the command was continued and has ended, so the waiter works");
+        for process in [&mut pair.holder, &mut pair.waiter] {
             assert!(process.wait().expect("an end").success(), "it ends well");
         }
     }
 
     #[test]
     fn goes_on_at_once_after_a_killed_run() {
-        for tool in ["bash", "flock"] {
-            need(tool);
-        }
+        witness::need();
         let mut all = Vec::new();
         for _ in 0..20 {
-            let site = Site::new();
-            let (witness, log) = (site.witness(), site.path("log"));
-            let words = lasting(word(&witness), word(&log), "30s");
-            let mut holder = Process::start_with_input(site.tenure(words.iter().copied()));
-            let first = Started::of(holder.line().expect("a line")).expect("a holder");
-            let mut waiter = Process::start(site.tenure(words));
-            assert!(
-                waiter.says("waiting up to").expect("a line"),
-                "it has to wait"
-            );
-            let own = holder.pid().as_raw_nonzero().get().unsigned_abs();
-            let parent = stat_of(first.command).map(|(_, parent, _)| parent);
-            assert_eq!(parent, Some(own), "the command is the holder's child");
-            let group = i32::try_from(first.command).ok().and_then(Pid::from_raw);
-            holder.kill(Signal::KILL);
-            kill_process_group(group.expect("a group"), Signal::KILL).expect("a live command");
+            let mut pair = HolderAndWaiter::new();
+            let group = pair.group_of_command();
+            pair.holder.kill(Signal::KILL);
+            kill_process_group(group, Signal::KILL).expect("a live command");
             let began = instant();
-            let second = Started::of(waiter.line().expect("a line")).expect("the waiter works");
+            pair.waiter_works().expect("the waiter works");
             let took = instant().saturating_duration_since(began);
             assert!(
                 took < Duration::from_millis(500),
                 "the lock of a run that was killed as a whole was free only after {took:?}"
             );
             all.push(took);
-            assert!(second.token > first.token, "the token has risen");
-            assert!(
-                waiter.wait().expect("an end").success(),
-                "the waiter ends well"
-            );
-            holder.wait().expect("an end");
+            let end = pair.waiter.wait().expect("an end");
+            assert!(end.success(), "the waiter ends well");
+            pair.holder.wait().expect("an end");
         }
         all.sort_unstable();
         println!(

@@ -8,7 +8,7 @@
 //! out any more. What is seen afterwards is the state between two calls, for all pairs of them.
 //!
 //! # Which points are left out
-//! - A call that nobody else can notice (memory, signal dispositions: [`matrix::is_private`]) leaves
+//! - A call that no other process can notice (memory, signal dispositions: [`matrix::is_private`]) leaves
 //!   the state as it was, so being killed after it is being killed before it; of a row of such calls
 //!   one point is kept.
 //! - The same is true of a call that only looks, or readies a descriptor ([`matrix::is_unnoticed`]).
@@ -23,14 +23,11 @@
 //! that this leaves out, between fork and exec, has a test of its own.
 //!
 //! # What holds afterwards
-//! The command keeps a file locked with flock(2), of which the program knows nothing, and lives
-//! until the test lets it end. So a supervisor that was killed after the spawn always leaves a
-//! command at work, and whoever comes next must neither start beside it nor be kept from learning
-//! that the lock is held. Once nobody is left, the next caller gets the lock, with a higher
-//! token than any before, and nothing stays in the folder but what belongs there.
-//!
-//! The witness is a high descriptor (which only bash can name): of a process that ends, Linux lets
-//! go of the highest one first, and the witness has to be gone before the copy of the liveness lock is.
+//! The command keeps the witness locked (`support_crash/witness.rs`), and lives until the test lets it
+//! end. So a supervisor that was killed after the spawn always leaves a command at work. The next caller
+//! must not start beside it, and has to learn that the lock is held. Once no process is left at work, the
+//! next caller gets the lock, with a higher token than any before, and nothing stays in the folder but
+//! what belongs there.
 //!
 //! Unix only: it works with shells, signals, links and rights. `windows.rs` has what Windows has.
 #![cfg(unix)]
@@ -45,8 +42,8 @@ mod support_crash;
 mod support_matrix;
 
 use crate::support_crash::{
-    Answer, Fault, NAME, OVERLAP, Process, SOON, Site, Standing, Started, children_of, eventually,
-    is_long, need, try_each, was_killed, word,
+    Answer, Fault, NAME, Process, SOON, Site, Standing, Started, children_of, eventually, is_long,
+    need, try_each, was_killed, witness, word,
 };
 use crate::support_matrix::{self as matrix, Aftermath};
 use std::collections::BTreeMap;
@@ -62,32 +59,33 @@ const SAMPLE: usize = 10;
 /// How long a supervisor that is to be killed with its command at work may take to get there.
 const STRIKE: Duration = Duration::from_secs(3);
 
-/// How soon somebody who does not wait has to know that the lock is held. The program's own
+/// How soon a caller that does not wait has to know that the lock is held. The program's own
 /// patience with a change under way is 5 s.
 const AT_ONCE: Duration = Duration::from_secs(2);
 
-/// Nobody who was there before takes longer to end: whatever happened to who came later, it holds up no
-/// change of theirs. That patience of 5 s would be longer.
+/// The longest time that a holder or waiter from before may take to end. Whatever happened to a later
+/// caller, it does not delay their changes. That patience of 5 s would be longer.
 const HELD_UP: Duration = Duration::from_secs(4);
 
 /// The request ids of the detached hold that stands in the way, and of the call that is killed.
 const FIRST: &str = "first-1";
 const STRUCK: &str = "struck-1";
 
-/// Works under the witness until its input ends: says its token, who started it, and who it is.
-const WORK: &str = r#"exec 200>>"$0"; flock -n 200 || { echo refused; exit 97; }
-echo "$TENURE_TOKEN $PPID $$"; exec cat >/dev/null 2>&1"#;
+/// Works under the witness until its input ends: says its token, its supervisor's PID and its own.
+const WORK: &str = concat!(
+    crate::enter!(),
+    r#"echo "$TENURE_TOKEN $PPID $$"; exec cat >/dev/null"#
+);
 
 /// Works under the witness for a moment.
-const MOMENT: &str = r#"exec 200>>"$0"; flock -n 200 || { echo refused; exit 97; }
-echo "$TENURE_TOKEN""#;
+const MOMENT: &str = concat!(crate::enter!(), r#"echo "$TENURE_TOKEN""#);
 
 /// A transition.
 struct Transition {
     name: &'static str,
     /// What stands in the folder before.
     before: Before,
-    /// Who stands in the way, alive.
+    /// The live holder and waiter before.
     behind: Behind,
     verb: Verb,
 }
@@ -113,7 +111,7 @@ enum Behind {
     Nobody,
     /// A run, which ends once the transition waits.
     Run,
-    /// The same, and somebody who waits behind it in a queue of one.
+    /// The same, and a waiter behind it in a queue of one.
     RunAndWaiter,
     /// A detached hold, which is released once the transition waits.
     Detached,
@@ -128,7 +126,7 @@ enum Verb {
     RunRenewing,
     /// With a reason so long that the list outgrows its slot.
     RunAtLength,
-    /// `--wait 50ms` behind somebody who stays.
+    /// `--wait 50ms` behind a holder that stays.
     RunGivingUp,
     /// `--force`: asks the holder to stop.
     RunForcing,
@@ -136,11 +134,11 @@ enum Verb {
     RunShared,
     /// `--slots 2`
     RunSlots,
-    /// In a queue of one: it takes the place of who waits there, and watches for losing its own.
+    /// In a queue of one: it takes the place of the waiter there, and watches for losing its own.
     RunInSingle,
     /// The same, and the holder is asked to stop.
     RunSuperseding,
-    /// `--wait 50ms --ticket auto` behind somebody who stays: its place is kept.
+    /// `--wait 50ms --ticket auto` behind a holder that stays: its place is kept.
     RunParking,
     /// Takes a second lock as well.
     RunSeveral,
@@ -229,7 +227,7 @@ fn long() -> String {
 /// The state that a transition begins with.
 struct Prepared {
     site: Site,
-    /// The highest token that anybody was shown.
+    /// The highest token that the test has seen.
     token: u64,
 }
 
@@ -290,7 +288,7 @@ fn token_in(answer: &Answer) -> Result<u64, Fault> {
         .ok_or_else(|| format!("no token in the answer: {answer}"))
 }
 
-/// The caller who comes next. It waits for 5 s at most.
+/// The next caller. It waits for 5 s at most.
 struct Next(Process);
 
 impl Next {
@@ -301,7 +299,7 @@ impl Next {
         Self(Process::start(site.tenure(words)))
     }
 
-    /// It stands in the queue, for there is somebody it has to wait for.
+    /// It waits in the queue for a holder, `whom`.
     fn waits(&mut self, whom: &str) -> Result<(), Fault> {
         if self.0.says("waiting up to")? {
             return Ok(());
@@ -317,7 +315,7 @@ impl Next {
     fn works(self, above: u64) -> Result<u64, Fault> {
         let answer = self.0.answer()?;
         crate::ensure!(
-            !answer.is(OVERLAP),
+            !answer.is(witness::OVERLAP),
             "the next caller's command started beside another one: {answer}"
         );
         crate::ensure!(
@@ -337,14 +335,14 @@ impl Next {
     }
 }
 
-/// Lets the next caller work on a lock that nobody is said to have, and looks around afterwards.
+/// Lets the next caller work on a lock that should be free, and looks at what is left afterwards.
 fn next(site: &Site, above: u64) -> Result<u64, Fault> {
     let token = Next::start(site).works(above)?;
     all_is_quiet(site)?;
     Ok(token)
 }
 
-/// Nobody has the lock, and nothing lies about.
+/// The lock is free, and no file is left behind.
 fn all_is_quiet(site: &Site) -> Result<(), Fault> {
     let standing = site.check()?;
     crate::ensure!(
@@ -370,7 +368,7 @@ fn all_is_quiet(site: &Site) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Who stands in the way.
+/// The holder and the waiter before.
 struct Blocker {
     run: Option<Process>,
     waiter: Option<Process>,
@@ -386,7 +384,7 @@ impl Blocker {
             let words = words.iter().map(String::as_str);
             let mut holder = Process::start_with_input(site.tenure(words));
             *seen = (*seen).max(Started::of(holder.line()?)?.token);
-            // It says so before its supervisor has written down who it is.
+            // The command says so before its supervisor has written down its PID.
             eventually("the name of the command", || {
                 site.check().is_ok_and(|it| it.command_pid.is_some())
             })?;
@@ -416,7 +414,7 @@ impl Blocker {
         let took = instant().saturating_duration_since(began);
         crate::ensure!(
             took < HELD_UP,
-            "who was there before was held up for {took:?}"
+            "the holder and the waiter before were held up for {took:?}"
         );
         Ok(())
     }
@@ -576,7 +574,11 @@ impl Transition {
     fn trace(&self, prepared: &Prepared) -> Result<Vec<Point>, Fault> {
         let file = prepared.site.path("trace");
         let outcome = self.try_once(prepared, &Injection::Trace(file.clone()))?;
-        crate::ensure!(!outcome.struck, "{}: killed by nobody", self.name);
+        crate::ensure!(
+            !outcome.struck,
+            "{}: killed, and not by the test",
+            self.name
+        );
         let trace = std::fs::read_to_string(&file).map_err(|error| error.to_string())?;
         let found = points(&trace, "/locks");
         crate::ensure!(
@@ -683,7 +685,7 @@ impl Transition {
         } else {
             crate::ensure!(
                 standing.is_free(),
-                "nobody is at work and the lock is not free: {standing:?}"
+                "no process is at work and the lock is not free: {standing:?}"
             );
             Next::start(site).works(seen)?;
         }
@@ -813,7 +815,7 @@ impl Transition {
                 let held = standing.is_held_by(FIRST);
                 crate::ensure!(
                     held || standing.is_free(),
-                    "held by neither its owner nor nobody: {standing:?}"
+                    "neither its owner's nor free: {standing:?}"
                 );
                 let lied = (struck.is(0) && held) || (outcome.failed && !held);
                 crate::ensure!(
@@ -861,7 +863,7 @@ impl Transition {
         Ok(outcome)
     }
 
-    /// The owner has the lock or nobody has, and the owner gets it by asking again.
+    /// The lock is the owner's or free, and the owner gets it by asking again.
     fn after_acquire(
         &self,
         site: &Site,
@@ -873,7 +875,7 @@ impl Transition {
         let ours = standing.is_held_by(STRUCK);
         crate::ensure!(
             ours || standing.is_free() || (blocker.is_there() && standing.is_held()),
-            "held by neither its owner nor nobody: {standing:?}"
+            "neither its owner's nor free: {standing:?}"
         );
         crate::ensure!(
             !struck.is(0) || ours,
@@ -903,8 +905,8 @@ impl Transition {
     }
 }
 
-/// The standing of a lock that nobody works under any more, once its command has really ended. On a
-/// loaded machine it may last long enough for the supervisor to look at the lock in between; the same
+/// The standing of a lock under which no process works any more, once its command has really ended. On a
+/// loaded machine the command may last long enough for the supervisor to look at the lock in between. The same
 /// count of calls then strikes earlier than it was traced, while the command is still about to end.
 fn free_soon(site: &Site) -> Result<Standing, Fault> {
     let mut standing = site.check()?;
@@ -927,8 +929,8 @@ impl Known {
         Self([NAME, SECOND].map(tickets))
     }
 
-    /// What is on disk now, and who goes on from there; and the lock as others see it. The test goes on to
-    /// see whether they do.
+    /// What is on disk now, and the process that goes on from there; and the lock as others see it. The test
+    /// goes on to see whether that process does.
     fn aftermath(
         &self,
         site: &Site,
@@ -975,8 +977,8 @@ impl Known {
     }
 }
 
-/// The command of a dead supervisor is still at work: nobody gets in, everybody is told why, and
-/// whoever waits gets in once the work has ended.
+/// The command of a dead supervisor is still at work: no caller gets in, each is told why, and a waiter
+/// gets in once the work has ended.
 fn passes_on_when_work_ends(
     site: &Site,
     standing: &Standing,
@@ -990,7 +992,7 @@ fn passes_on_when_work_ends(
     let refused = site.call(["run", NAME, "-n", "--", "true"])?;
     crate::ensure!(
         refused.is(4) && refused.took < AT_ONCE,
-        "whoever does not wait has to be told at once that the command of the dead supervisor \
+        "a caller that does not wait has to be told at once that the command of the dead supervisor \
          holds the lock (exit 4): {refused}"
     );
     let mut next = Next::start(site);
@@ -1000,7 +1002,7 @@ fn passes_on_when_work_ends(
     Ok(())
 }
 
-/// The lock is held, for everybody else, and its owner can release it.
+/// Other callers are refused, and the owner can release the lock.
 fn held_then_released(site: &Site, id: &str) -> Result<(), Fault> {
     let refused = site.call(["run", NAME, "-n", "--", "true"])?;
     crate::ensure!(
@@ -1411,7 +1413,7 @@ mod crash_points {
         let standing = site.check().expect("an answer");
         assert_eq!(
             standing.code, 4,
-            "the child is about to become the command and nobody may get in: {standing:?}"
+            "the child is about to become the command, and no caller may get in: {standing:?}"
         );
         let input = struck.take_input().expect("the input of the command");
         let started = Started::of(struck.line().expect("a line")).expect("a command");
@@ -1421,7 +1423,7 @@ mod crash_points {
         all_is_quiet(&site).expect("nothing is left behind");
     }
 
-    /// The program becomes its command, so there is nobody who could be killed beside it: up to
+    /// The program becomes its command, so there is no supervisor that could be killed beside it: up to
     /// that call each death frees the lock at once, and so does the command's own end.
     #[test]
     fn run_that_becomes_its_command() {

@@ -17,8 +17,9 @@
 mod support_crash;
 mod support_published;
 
+use crate::support_crash::witness::{self, Log};
 use crate::support_crash::{
-    Answer, Fault, Process, Random, Site, Started, line, need, was_killed, word,
+    Answer, Fault, Process, Random, Site, Started, line, seed, was_killed, word,
 };
 use crate::support_published::{ALL, Format, plant, seen};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -32,23 +33,14 @@ const CONTENDERS: usize = 8;
 /// Nothing in here takes longer.
 const STUCK: Duration = Duration::from_secs(60);
 
-/// Works for a moment under a witness: `WITNESS LOG SECONDS`.
-const WORK: &str = r#"exec 2>/dev/null 200>>"$0"
-flock -n 200 || { echo overlap >>"$1"; echo refused; exit 97; }
-echo "$TENURE_TOKEN" >>"$1"; echo "$TENURE_TOKEN $PPID $$"; sleep "$2"; :"#;
+/// Works for a moment under the witness: `WITNESS LOG SECONDS`.
+const WORK: &str = concat!(
+    crate::enter!(),
+    r#"echo "$TENURE_TOKEN" >>"$1"; echo "$TENURE_TOKEN $PPID $$"; sleep "$2"; :"#
+);
 
 fn is_long() -> bool {
     std::env::var("TENURE_CONTENTION").as_deref() == Ok("long")
-}
-
-fn seed() -> u64 {
-    let given = std::env::var("TENURE_SEED").ok();
-    let seed = given.and_then(|text| text.parse().ok()).unwrap_or_else(|| {
-        use std::hash::{BuildHasher, RandomState};
-        RandomState::new().hash_one(std::process::id()) % 1_000_000
-    });
-    println!("TENURE_SEED={seed}");
-    seed
 }
 
 /// The id that a contender asks with.
@@ -138,7 +130,7 @@ fn takeovers(format: Format) {
     assert!(faults.is_empty(), "{format:?}:\n{}", faults.join("\n"));
 }
 
-/// Nobody gets in, and the record stays as it is.
+/// No contender gets in, and the record stays as it is.
 fn nobody_wins(format: Format, text: &str, why: &str) {
     let site = Site::new();
     format.prepare(&site);
@@ -241,7 +233,7 @@ impl Supervised {
         let answer = process.answer()?;
         crate::ensure!(
             answer.is(0) && !was_killed(answer.status),
-            "a run that nobody killed went wrong: {answer}"
+            "a run that was not killed went wrong: {answer}"
         );
         Ok(())
     }
@@ -269,9 +261,7 @@ impl Supervised {
                 });
             }
         });
-        let log = std::fs::read_to_string(site.path("log")).expect("a log");
-        let tokens: Vec<u64> = log.lines().filter_map(|line| line.parse().ok()).collect();
-        let overlaps = log.lines().filter(|line| *line == "overlap").count();
+        let log = Log::read(&site.path("log"));
         let mut starts = tally.starts.into_inner().expect("no panic");
         starts.sort();
         let mut recoveries: Vec<Duration> = tally
@@ -283,12 +273,13 @@ impl Supervised {
             .collect();
         recoveries.sort();
         println!(
-            "{:?} supervised: {} worked, {} deaths at work, {} waiters killed, {overlaps} overlaps, \
+            "{:?} supervised: {} worked, {} deaths at work, {} waiters killed, {} overlaps, \
              recovery median {:?} longest {:?}, {:.1} s",
             self.format,
-            tokens.len(),
+            log.tokens.len(),
             recoveries.len(),
             tally.waiters.into_inner().expect("no panic"),
+            log.overlaps,
             recoveries.get(recoveries.len() / 2),
             recoveries.last(),
             tenure_engine::clock::since(began).as_secs_f64(),
@@ -301,12 +292,7 @@ impl Supervised {
             self.format,
             faults.join("\n")
         );
-        assert_eq!(overlaps, 0, "{:?}: two worked at once", self.format);
-        assert!(
-            tokens.is_sorted_by(|a, b| a < b),
-            "{:?}: tokens do not rise: {tokens:?}",
-            self.format
-        );
+        log.assert_in_turn(&format!("{:?}", self.format));
         assert!(
             recoveries
                 .last()
@@ -343,7 +329,7 @@ mod contention {
     #[test]
     fn without_force_nobody_takes_what_needs_it() {
         for format in [Format::Sprint, Format::Fleet] {
-            nobody_wins(format, &format.stale(), "stale, and nobody insists");
+            nobody_wins(format, &format.stale(), "stale, and no caller forces");
         }
     }
 
@@ -356,10 +342,9 @@ mod contention {
 
     #[test]
     fn supervised_sprints_and_resumes_never_overlap() {
-        for tool in ["bash", "flock"] {
-            need(tool);
-        }
+        witness::need();
         let seed = seed();
+        println!("TENURE_SEED={seed}");
         let resume = Supervised {
             format: Format::Resume,
             more: &[],
@@ -371,7 +356,7 @@ mod contention {
         resume.run(seed);
         let sprint = Supervised {
             format: Format::Sprint,
-            // What a dead one left is only taken by force, and whoever insists does not wait.
+            // Only force takes what a dead holder left, and a caller that forces does not wait.
             kills_one_in: 0,
             ..resume
         };
@@ -380,10 +365,9 @@ mod contention {
 
     #[test]
     fn supervised_sessions_and_fleet_intents_never_overlap() {
-        for tool in ["bash", "flock"] {
-            need(tool);
-        }
+        witness::need();
         let seed = seed();
+        println!("TENURE_SEED={seed}");
         let session = Supervised {
             format: Format::Session,
             more: &["--stale-after", "2s"],

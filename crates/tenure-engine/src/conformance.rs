@@ -70,8 +70,7 @@ use std::thread;
 use std::time::Duration;
 use tenure_core::{
     Claim, Entering, Entry, Event, Force, Host, Left, Life, LivenessLock, LockName, Ownership,
-    Patience, Predecessor, Process, Reason, Released, Renewal, Request, Standing, Takeover,
-    TryGrant,
+    Patience, Process, Reason, Released, Renewal, Request, Standing, Takeover, TryGrant,
 };
 
 use terms::{
@@ -138,7 +137,10 @@ pub type Promise<H> = fn(&H) -> Result<(), Broken>;
 pub fn promises<H: Harness>() -> Vec<(&'static str, Promise<H>)> {
     macro_rules! listed {
         ($($promise:ident),* $(,)?) => {
-            vec![$((stringify!($promise), $promise::<H> as Promise<H>)),*]
+            vec![$((
+                stringify!($promise),
+                (|harness: &H| $promise(&Scene::new(harness, stringify!($promise))?)) as Promise<H>,
+            )),*]
         };
     }
     listed![
@@ -192,61 +194,37 @@ pub fn all<H: Harness>(harness: &H) -> Result<(), Broken> {
 
 /// An absent lock reads as free; neither that reading, nor a renewal, a release or a cleaning
 /// creates it.
-///
-/// # Errors
-/// - [`Broken`] says what was seen instead.
 fn reading_an_absent_lock_finds_it_free_and_creates_nothing<H: Harness>(
-    harness: &H,
+    scene: &Scene<'_, H>,
 ) -> Result<(), Broken> {
-    let scene = Scene::new(
-        harness,
-        "reading_an_absent_lock_finds_it_free_and_creates_nothing",
-    )?;
-    let store = harness.store();
-    let anybody = |_: &Claim| Ownership::Shown;
+    let store = scene.store();
+    let owner = |_: &Claim| Ownership::Shown;
     let entry = scene.list(&store)?;
     scene.same("the list of an absent lock", &entry, &Entry::default())?;
-    let reading = scene.reading(&store)?;
     let now = scene.now();
-    let (standing, claim) = reading.standing(&store.rules().policy, &now);
+    let (standing, claim) = scene.standing(&store, &now)?;
     scene.same("its standing", &(standing, claim), &(Standing::Free, None))?;
-    let renewed = scene.done("renewing", store.renew_owned(&scene.name, &anybody, &now))?;
+    let renewed = scene.done("renewing", store.renew_owned(&scene.name, &owner, &now))?;
     scene.same("a renewal", &renewed, &RenewedOwned::Lost)?;
-    let released = scene.done(
-        "releasing",
-        store.release_owned(&scene.name, &anybody, &now),
-    )?;
+    let released = scene.done("releasing", store.release_owned(&scene.name, &owner, &now))?;
     scene.same("a release", &released, &Released::Absent)?;
     let cleaned = scene.done("cleaning", store.clean(&scene.name, &now, false))?;
     scene.same("what cleaning swept", &cleaned.swept, &Vec::new())?;
     scene.holds(!scene.is_listed(&store)?, || {
-        "the lock is listed although nobody entered it".to_owned()
+        "the lock is listed although no caller entered it".to_owned()
     })
 }
 
 /// The first claim is granted; the second queues behind its liveness lock; a reading shows both in
 /// order, with their evidence.
-///
-/// # Errors
-/// - [`Broken`] says what was seen instead.
 fn the_first_is_granted_and_the_second_queues_behind_it<H: Harness>(
-    harness: &H,
+    scene: &Scene<'_, H>,
 ) -> Result<(), Broken> {
-    let scene = Scene::new(
-        harness,
-        "the_first_is_granted_and_the_second_queues_behind_it",
-    )?;
-    let (one, two) = (harness.store(), harness.store());
-    let first = scene.granted(&one, scene.request("first")?)?;
-    let second = scene.queued(&two, scene.request("second")?)?;
-    scene.same(
-        "what the second queues behind",
-        &second.behind,
-        &Predecessor::LivenessLock {
-            ticket: first.ticket,
-        },
-    )?;
-    let (entry, evidence) = scene.content(&harness.store())?;
+    let (one, two) = (scene.store(), scene.store());
+    let first = scene.granted(&one, "first")?;
+    let second = scene.queued(&two, "second")?;
+    scene.stands_behind(&second, first.ticket)?;
+    let (entry, evidence) = scene.content(&scene.store())?;
     scene.same(
         "the tickets in the list",
         &tickets(&entry),
@@ -269,25 +247,22 @@ fn the_first_is_granted_and_the_second_queues_behind_it<H: Harness>(
             .collect::<Vec<_>>(),
         &vec![LivenessLock::Held, LivenessLock::Held],
     )?;
-    let reading = scene.reading(&one)?;
-    let (standing, claim) = reading.standing(&one.rules().policy, &scene.now());
+    let (standing, claim) = scene.standing(&one, &scene.now())?;
     scene.same(
         "the standing and whose it is",
         &(standing, claim.map(|claim| claim.ticket)),
         &(Standing::Held(Life::Supervised), Some(first.ticket)),
     )?;
-    scene.leave(&two, &*second.handle, &Left::Withdrawn)?;
+    scene.withdraw(&two, &second)?;
     scene.release(&one, &first)
 }
 
-/// Somebody who does not want to wait is refused at once, is told by whom, and changes nothing.
-///
-/// # Errors
-/// - [`Broken`] says what was seen instead.
-fn asking_at_once_refuses_and_writes_nothing<H: Harness>(harness: &H) -> Result<(), Broken> {
-    let scene = Scene::new(harness, "asking_at_once_refuses_and_writes_nothing")?;
-    let (one, two) = (harness.store(), harness.store());
-    let holder = scene.granted(&one, scene.request("holder")?)?;
+/// A caller that does not want to wait is refused at once, learns which claim blocks it, and changes nothing.
+fn asking_at_once_refuses_and_writes_nothing<H: Harness>(
+    scene: &Scene<'_, H>,
+) -> Result<(), Broken> {
+    let (one, two) = (scene.store(), scene.store());
+    let holder = scene.granted(&one, "holder")?;
     let before = scene.list(&one)?;
     let request = Request {
         patience: Patience::AtOnce,
@@ -296,20 +271,16 @@ fn asking_at_once_refuses_and_writes_nothing<H: Harness>(harness: &H) -> Result<
     let refusal = scene.refused(&two, request)?;
     scene.same("the reason", &refusal.reason, &Reason::Held)?;
     scene.same(
-        "who stands in the way",
+        "the blocker",
         &refusal.blocker.map(|blocker| blocker.ticket),
         &Some(holder.ticket),
     )?;
-    scene.same("the list afterwards", &scene.list(&two)?, &before)?;
+    scene.is_unchanged(&two, &before)?;
     scene.release(&one, &holder)
 }
 
 /// Over grants, releases, deaths and waits the fencing token only rises, and so do tickets.
-///
-/// # Errors
-/// - [`Broken`] says what was seen instead.
-fn tokens_only_rise<H: Harness>(harness: &H) -> Result<(), Broken> {
-    let scene = Scene::new(harness, "tokens_only_rise")?;
+fn tokens_only_rise<H: Harness>(scene: &Scene<'_, H>) -> Result<(), Broken> {
     // Where both are drawn from one counter they differ; a store whose numbers are those of its
     // writes gives the same one to a claim that is granted as it comes.
     let (mut last_ticket, mut last_token) = (0, 0);
@@ -324,10 +295,10 @@ fn tokens_only_rise<H: Harness>(harness: &H) -> Result<(), Broken> {
         scene.holds(ticket_rose && token_rose, || seen)
     };
     for round in 0..3 {
-        let (one, two) = (harness.store(), harness.store());
-        let first = scene.granted(&one, scene.request("first")?)?;
+        let (one, two) = (scene.store(), scene.store());
+        let first = scene.granted(&one, "first")?;
         rises("a grant", Some(first.ticket), Some(first.token))?;
-        let second = scene.queued(&two, scene.request("second")?)?;
+        let second = scene.queued(&two, "second")?;
         rises("a waiter", Some(second.ticket), None)?;
         if round == 1 {
             drop(first.handle);
@@ -337,12 +308,12 @@ fn tokens_only_rise<H: Harness>(harness: &H) -> Result<(), Broken> {
         let second = scene.wait(&two, second)?;
         rises("a grant after a wait", None, Some(second.token))?;
         scene.release(&two, &second)?;
-        let owner = harness.start_process();
-        let third = scene.granted(&one, scene.detached("third", Some(owner))?)?;
+        let owner = scene.harness.start_process();
+        let third = scene.granted_request(&one, scene.detached("third", Some(owner))?)?;
         rises("a detached grant", Some(third.ticket), Some(third.token))?;
-        harness.end_process(owner);
+        scene.harness.end_process(owner);
     }
-    let after = scene.granted(&harness.store(), scene.request("after")?)?;
+    let after = scene.granted(&scene.store(), "after")?;
     rises(
         "a grant after a takeover",
         Some(after.ticket),
@@ -353,18 +324,11 @@ fn tokens_only_rise<H: Harness>(harness: &H) -> Result<(), Broken> {
     })
 }
 
-/// Tokens rise although the clock went back, also over the removal of a lock that nobody uses.
-///
-/// # Errors
-/// - [`Broken`] says what was seen instead.
+/// Tokens rise although the clock went back, also over the removal of an unused lock.
 fn tokens_rise_over_cleaning_and_a_clock_that_went_back<H: Harness>(
-    harness: &H,
+    scene: &Scene<'_, H>,
 ) -> Result<(), Broken> {
-    let scene = Scene::new(
-        harness,
-        "tokens_rise_over_cleaning_and_a_clock_that_went_back",
-    )?;
-    let store = harness.store();
+    let store = scene.store();
     let mut last = 0;
     for (round, back_us) in [0, 3_600_000_000, 7_200_000_000, 0].into_iter().enumerate() {
         let mut now = scene.now();
@@ -389,25 +353,21 @@ fn tokens_rise_over_cleaning_and_a_clock_that_went_back<H: Harness>(
     Ok(())
 }
 
-/// Whoever entered first holds first, however many wait.
-///
-/// # Errors
-/// - [`Broken`] says what was seen instead.
-fn grants_follow_the_order_of_the_queue<H: Harness>(harness: &H) -> Result<(), Broken> {
+/// The caller that entered first holds first, however many wait.
+fn grants_follow_the_order_of_the_queue<H: Harness>(scene: &Scene<'_, H>) -> Result<(), Broken> {
     const WAITERS: usize = 24;
-    let scene = Scene::new(harness, "grants_follow_the_order_of_the_queue")?;
-    let store = harness.store();
-    let holder = scene.granted(&store, scene.request("holder")?)?;
+    let store = scene.store();
+    let holder = scene.granted(&store, "holder")?;
     let granted = Mutex::new(Vec::new());
     let mut entered = Vec::new();
     thread::scope(|threads| {
         let mut running = Vec::new();
         for number in 0..WAITERS {
             let (queued, ticket) = mpsc::channel();
-            let (scene, granted) = (&scene, &granted);
+            let granted = &granted;
             running.push(threads.spawn(move || {
-                let store = harness.store();
-                let waiting = scene.queued(&store, scene.request(&format!("w{number}"))?)?;
+                let store = scene.store();
+                let waiting = scene.queued(&store, &format!("w{number}"))?;
                 let _ = queued.send(waiting.ticket);
                 let held = scene.wait(&store, waiting)?;
                 locked(granted).push((held.ticket, held.token));
@@ -418,10 +378,7 @@ fn grants_follow_the_order_of_the_queue<H: Harness>(harness: &H) -> Result<(), B
             entered.extend(ticket.recv());
         }
         let released = scene.release(&store, &holder);
-        running
-            .into_iter()
-            .map(|waiter| scene.joined(waiter.join()))
-            .fold(released, Result::and)
+        released.and(scene.all_joined(running))
     })?;
     let granted = locked(&granted);
     scene.same(
@@ -438,19 +395,14 @@ fn grants_follow_the_order_of_the_queue<H: Harness>(harness: &H) -> Result<(), B
 }
 
 /// A waiter that nothing else wakes up is woken by the release, and holds then.
-///
-/// # Errors
-/// - [`Broken`] says what was seen instead.
-fn a_waiter_sleeps_until_the_release<H: Harness>(harness: &H) -> Result<(), Broken> {
-    let scene = Scene::new(harness, "a_waiter_sleeps_until_the_release")?;
-    let store = harness.store();
-    let holder = scene.granted(&store, scene.request("holder")?)?;
+fn a_waiter_sleeps_until_the_release<H: Harness>(scene: &Scene<'_, H>) -> Result<(), Broken> {
+    let store = scene.store();
+    let holder = scene.granted(&store, "holder")?;
     let (queued, ready) = mpsc::channel();
     thread::scope(|threads| {
-        let scene = &scene;
         let waiter = threads.spawn(move || {
-            let store = harness.store();
-            let waiting = scene.queued(&store, scene.request("waiter")?)?;
+            let store = scene.store();
+            let waiting = scene.queued(&store, "waiter")?;
             let _ = queued.send(());
             let held = scene.wait(&store, waiting)?;
             scene.same("what a wait for a release reports", &held.stolen(), &None)?;
@@ -464,87 +416,59 @@ fn a_waiter_sleeps_until_the_release<H: Harness>(harness: &H) -> Result<(), Brok
     })
 }
 
-/// A sleep with an end ends there and not before; whoever gives up then does not disturb the
-/// order of the others, and keeps nobody waiting.
-///
-/// # Errors
-/// - [`Broken`] says what was seen instead.
+/// A sleep with an end ends there and not before. A waiter that gives up then does not disturb the order of
+/// the others, and delays none of them.
 fn a_bounded_sleep_expires_and_giving_up_keeps_the_order<H: Harness>(
-    harness: &H,
+    scene: &Scene<'_, H>,
 ) -> Result<(), Broken> {
-    let scene = Scene::new(
-        harness,
-        "a_bounded_sleep_expires_and_giving_up_keeps_the_order",
-    )?;
-    let stores = [
-        harness.store(),
-        harness.store(),
-        harness.store(),
-        harness.store(),
-    ];
+    let stores = [scene.store(), scene.store(), scene.store(), scene.store()];
     let [one, two, three, four] = &stores;
-    let first = scene.granted(one, scene.request("first")?)?;
-    let second = scene.queued(two, scene.request("second")?)?;
-    let third = scene.queued(three, scene.request("third")?)?;
-    let fourth = scene.queued(four, scene.request("fourth")?)?;
+    let first = scene.granted(one, "first")?;
+    let second = scene.queued(two, "second")?;
+    let third = scene.queued(three, "third")?;
+    let fourth = scene.queued(four, "fourth")?;
     // Twice, for a waiter goes back to sleep when it was woken for nothing.
     for _ in 0..2 {
         let began = instant();
         let until = began + SHORT_WAIT;
         while scene.sleep(two, &second, until)? != Wake::Expired {
-            scene.holds(instant() < began + harness.patience(), || {
+            scene.holds(instant() < began + scene.harness.patience(), || {
                 "a sleep does not expire".to_owned()
             })?;
         }
         let took = instant().saturating_duration_since(began);
         scene.holds(
-            took >= SHORT_WAIT && took < SHORT_WAIT + harness.patience(),
+            took >= SHORT_WAIT && took < SHORT_WAIT + scene.harness.patience(),
             || format!("a sleep of {SHORT_WAIT:?} expired after {took:?}"),
         )?;
     }
-    scene.leave(two, &*second.handle, &Left::Withdrawn)?;
+    scene.withdraw(two, &second)?;
     scene.same(
         "the list without the one that gave up",
         &tickets(&scene.list(one)?),
         &vec![first.ticket, third.ticket, fourth.ticket],
     )?;
     let third = scene.tries(three, third)?;
-    scene.same(
-        "what the third stands behind then",
-        &third.behind,
-        &Predecessor::LivenessLock {
-            ticket: first.ticket,
-        },
-    )?;
+    scene.stands_behind(&third, first.ticket)?;
     scene.release(one, &first)?;
-    let third = scene.wait(three, third)?;
-    scene.release(three, &third)?;
-    let fourth = scene.wait(four, fourth)?;
-    scene.release(four, &fourth)
+    scene.takes_its_turn(three, third)?;
+    scene.takes_its_turn(four, fourth)
 }
 
-/// Somebody who only watches is woken when the hold ends, be it by release or by death.
-///
-/// # Errors
-/// - [`Broken`] says what was seen instead.
+/// A caller that only watches is woken when the hold ends, by release or by death.
 fn a_watcher_without_a_claim_is_woken_by_the_end_of_the_hold<H: Harness>(
-    harness: &H,
+    scene: &Scene<'_, H>,
 ) -> Result<(), Broken> {
-    let scene = Scene::new(
-        harness,
-        "a_watcher_without_a_claim_is_woken_by_the_end_of_the_hold",
-    )?;
     for dies in [false, true] {
-        let store = harness.store();
-        let holder = scene.granted(&store, scene.request("holder")?)?;
+        let store = scene.store();
+        let holder = scene.granted(&store, "holder")?;
         let (watching, ready) = mpsc::channel();
         thread::scope(|threads| {
-            let scene = &scene;
             let watcher = threads.spawn(move || {
-                let store = harness.store();
+                let store = scene.store();
                 let mut reading = scene.reading(&store)?;
                 let _ = watching.send(());
-                let end = instant() + harness.patience();
+                let end = instant() + scene.harness.patience();
                 let free = |reading: &Reading| {
                     let now = scene.now();
                     !matches!(
@@ -576,24 +500,20 @@ fn a_watcher_without_a_claim_is_woken_by_the_end_of_the_hold<H: Harness>(
 
 /// There is no instant at which a live claimant looks dead: not while it enters, not while it
 /// waits, not while it leaves.
-///
-/// # Errors
-/// - [`Broken`] says what was seen instead.
-fn a_claim_that_can_be_seen_is_alive<H: Harness>(harness: &H) -> Result<(), Broken> {
+fn a_claim_that_can_be_seen_is_alive<H: Harness>(scene: &Scene<'_, H>) -> Result<(), Broken> {
     const ROUNDS: usize = 150;
-    let scene = Scene::new(harness, "a_claim_that_can_be_seen_is_alive")?;
     let working = AtomicU64::new(2);
     thread::scope(|threads| {
-        let (scene, working) = (&scene, &working);
+        let working = &working;
         let workers = ["a", "b"].map(|id| {
             threads.spawn(move || {
                 let _done = Countdown(working);
-                let store = harness.store();
+                let store = scene.store();
                 for _ in 0..ROUNDS {
                     let entered = scene.enter(&store, scene.request(id)?, &scene.now())?;
                     let stolen = |event: &Event| matches!(event, Event::Stolen { .. });
                     scene.holds(!entered.events.iter().any(stolen), || {
-                        format!("nobody died, and entering reports {:?}", entered.events)
+                        format!("no claim died, and entering reports {:?}", entered.events)
                     })?;
                     let handle = scene.handle(entered.handle)?;
                     scene.done("leaving", store.release(&*handle, &scene.now()))?;
@@ -601,34 +521,27 @@ fn a_claim_that_can_be_seen_is_alive<H: Harness>(harness: &H) -> Result<(), Brok
                 Ok(())
             })
         });
-        let store = harness.store();
+        let store = scene.store();
         let mut seen = Ok(());
         while working.load(Ordering::Relaxed) > 0 && seen.is_ok() {
             seen = scene.no_live_claim_looks_dead(&store);
         }
-        workers
-            .into_iter()
-            .map(|worker| scene.joined(worker.join()))
-            .fold(seen, Result::and)
+        seen.and(scene.all_joined(workers))
     })
 }
 
-/// Dropping a holder's handle is its death: whoever waits is woken, takes over, and is told from
-/// whom.
-///
-/// # Errors
-/// - [`Broken`] says what was seen instead.
-fn a_holder_that_dies_is_followed_by_the_next<H: Harness>(harness: &H) -> Result<(), Broken> {
-    let scene = Scene::new(harness, "a_holder_that_dies_is_followed_by_the_next")?;
-    let store = harness.store();
-    let holder = scene.granted(&store, scene.request("holder")?)?;
+/// Dropping a holder's handle is its death: a waiter is woken, takes over, and learns whose hold it was.
+fn a_holder_that_dies_is_followed_by_the_next<H: Harness>(
+    scene: &Scene<'_, H>,
+) -> Result<(), Broken> {
+    let store = scene.store();
+    let holder = scene.granted(&store, "holder")?;
     let ticket = holder.ticket;
     let (queued, ready) = mpsc::channel();
     thread::scope(|threads| {
-        let scene = &scene;
         let waiter = threads.spawn(move || {
-            let store = harness.store();
-            let waiting = scene.queued(&store, scene.request("waiter")?)?;
+            let store = scene.store();
+            let waiting = scene.queued(&store, "waiter")?;
             let _ = queued.send(());
             let held = scene.wait(&store, waiting)?;
             scene.same(
@@ -643,16 +556,15 @@ fn a_holder_that_dies_is_followed_by_the_next<H: Harness>(harness: &H) -> Result
         }
         scene.joined(waiter.join())
     })?;
-    // The same without a waiter: whoever comes next finds it.
-    let holder = scene.granted(&store, scene.request("holder")?)?;
+    // The same without a waiter: the next caller finds it.
+    let holder = scene.granted(&store, "holder")?;
     let ticket = holder.ticket;
     drop(holder);
-    let reading = scene.reading(&store)?;
-    let (standing, claim) = reading.standing(&store.rules().policy, &scene.now());
+    let (standing, claim) = scene.standing(&store, &scene.now())?;
     scene.holds(matches!(standing, Standing::Stale(_)), || {
         format!("a dead hold stands as {standing:?} by {claim:?}")
     })?;
-    let next = scene.granted(&harness.store(), scene.request("next")?)?;
+    let next = scene.granted(&scene.store(), "next")?;
     scene.same(
         "from whom the next took over",
         &next.stolen(),
@@ -660,25 +572,21 @@ fn a_holder_that_dies_is_followed_by_the_next<H: Harness>(harness: &H) -> Result
     )
 }
 
-/// Dropping a waiter's handle is its death: whoever stands behind is woken and passes it, wherever
-/// it stood, and nobody hears of it.
-///
-/// # Errors
-/// - [`Broken`] says what was seen instead.
-fn a_waiter_that_dies_blocks_nobody<H: Harness>(harness: &H) -> Result<(), Broken> {
-    let scene = Scene::new(harness, "a_waiter_that_dies_blocks_nobody")?;
+/// Dropping a waiter's handle is its death: the waiter behind it is woken and passes it, wherever it stood.
+/// No event tells of it.
+fn a_waiter_that_dies_blocks_nobody<H: Harness>(scene: &Scene<'_, H>) -> Result<(), Broken> {
     for slept in [false, true] {
-        let (one, two, three) = (harness.store(), harness.store(), harness.store());
-        let first = scene.granted(&one, scene.request("first")?)?;
-        let second = scene.queued(&two, scene.request("second")?)?;
-        let third = scene.queued(&three, scene.request("third")?)?;
+        let (one, two, three) = (scene.store(), scene.store(), scene.store());
+        let first = scene.granted(&one, "first")?;
+        let second = scene.queued(&two, "second")?;
+        let third = scene.queued(&three, "third")?;
         if slept {
             // Dying after a sleep that expired is dying too.
             while scene.sleep(&two, &second, instant() + SHORT_WAIT)? != Wake::Expired {}
         }
         let dead = second.ticket;
         drop(second);
-        let end = instant() + harness.patience();
+        let end = instant() + scene.harness.patience();
         let woken = scene.sleep(&three, &third, end)?;
         scene.same(
             "how the sleep behind a dead waiter ended",
@@ -686,13 +594,7 @@ fn a_waiter_that_dies_blocks_nobody<H: Harness>(harness: &H) -> Result<(), Broke
             &Wake::Ready,
         )?;
         let third = scene.tries(&three, third)?;
-        scene.same(
-            "what the third stands behind then",
-            &third.behind,
-            &Predecessor::LivenessLock {
-                ticket: first.ticket,
-            },
-        )?;
+        scene.stands_behind(&third, first.ticket)?;
         scene.release(&one, &first)?;
         let third = scene.wait(&three, third)?;
         scene.same("what the third took over", &third.stolen(), &None)?;
@@ -705,54 +607,39 @@ fn a_waiter_that_dies_blocks_nobody<H: Harness>(harness: &H) -> Result<(), Broke
     Ok(())
 }
 
-/// A hold whose supervisor died counts for as long as its command runs; whoever waits is woken
-/// when the command ends.
-///
-/// # Errors
-/// - [`Broken`] says what was seen instead.
+/// A hold whose supervisor died counts for as long as its command runs. A waiter is woken when the command
+/// ends.
 fn a_hold_outlives_its_supervisor_while_its_command_runs<H: Harness>(
-    harness: &H,
+    scene: &Scene<'_, H>,
 ) -> Result<(), Broken> {
-    let scene = Scene::new(
-        harness,
-        "a_hold_outlives_its_supervisor_while_its_command_runs",
-    )?;
-    let (one, two) = (harness.store(), harness.store());
-    let supervisor = harness.start_process();
-    let command = harness.start_process();
+    let (one, two) = (scene.store(), scene.store());
+    let supervisor = scene.harness.start_process();
+    let command = scene.harness.start_process();
     let mut request = scene.request("holder")?;
     request.holder.process = Some(supervisor);
-    let first = scene.granted(&one, request)?;
+    let first = scene.granted_request(&one, request)?;
     scene.named(&one, &*first.handle, command)?;
     let ticket = first.ticket;
-    harness.end_process(supervisor);
+    scene.harness.end_process(supervisor);
     drop(first);
-    let second = scene.queued(&two, scene.request("next")?)?;
-    scene.holds(
-        matches!(&second.behind, Predecessor::Record(claim) if claim.ticket == ticket),
-        || format!("the next stands behind {:?}", second.behind),
-    )?;
-    let reading = scene.reading(&two)?;
-    let (standing, _) = reading.standing(&two.rules().policy, &scene.now());
+    let second = scene.queued(&two, "next")?;
+    scene.stands_behind_record(&second, ticket)?;
+    let (standing, _) = scene.standing(&two, &scene.now())?;
     scene.same("the standing", &standing, &Standing::Held(Life::Orphaned))?;
     let second = scene.tries(&two, second)?;
-    harness.end_process(command);
+    scene.harness.end_process(command);
     let second = scene.wait(&two, second)?;
     scene.same("from whom", &second.stolen(), &Some(ticket))?;
     scene.release(&two, &second)
 }
 
 /// The command that a hold was taken for can be named later, and shows.
-///
-/// # Errors
-/// - [`Broken`] says what was seen instead.
-fn a_named_command_shows<H: Harness>(harness: &H) -> Result<(), Broken> {
-    let scene = Scene::new(harness, "a_named_command_shows")?;
-    let store = harness.store();
-    let command = harness.start_process();
-    let held = scene.granted(&store, scene.request("holder")?)?;
+fn a_named_command_shows<H: Harness>(scene: &Scene<'_, H>) -> Result<(), Broken> {
+    let store = scene.store();
+    let command = scene.harness.start_process();
+    let held = scene.granted(&store, "holder")?;
     scene.named(&store, &*held.handle, command)?;
-    let entry = scene.list(&harness.store())?;
+    let entry = scene.list(&scene.store())?;
     scene.same(
         "the command",
         &entry
@@ -760,7 +647,7 @@ fn a_named_command_shows<H: Harness>(harness: &H) -> Result<(), Broken> {
             .and_then(|claim| claim.holder.command),
         &Some(command),
     )?;
-    harness.end_process(command);
+    scene.harness.end_process(command);
     scene.release(&store, &held)?;
     let late = store.name_command(&*held.handle, command, &scene.now());
     let late = scene.done("naming the command of a hold that ended", late)?;
@@ -769,25 +656,18 @@ fn a_named_command_shows<H: Harness>(harness: &H) -> Result<(), Broken> {
 
 /// A handle renews its hold while that stands. A lost or released one is told so, and nothing
 /// comes into being by asking. Looking ([`Verbs::verify`]) says the same and writes nothing.
-///
-/// # Errors
-/// - [`Broken`] says what was seen instead.
 fn a_hold_is_renewed_by_its_handle_and_never_created_by_it<H: Harness>(
-    harness: &H,
+    scene: &Scene<'_, H>,
 ) -> Result<(), Broken> {
-    let scene = Scene::new(
-        harness,
-        "a_hold_is_renewed_by_its_handle_and_never_created_by_it",
-    )?;
-    let store = harness.store();
-    let held = scene.granted(&store, scene.request("holder")?)?;
-    let waiting = scene.queued(&store, scene.request("waiter")?)?;
+    let store = scene.store();
+    let held = scene.granted(&store, "holder")?;
+    let waiting = scene.queued(&store, "waiter")?;
     let fine = Renewal::Renewed {
         token: held.token,
         cancel_requested: false,
     };
     let before = scene.list(&store)?;
-    let seen = scene.done("verifying", store.verify(&*held.handle, &scene.now()))?;
+    let seen = scene.verified(&store, &*held.handle)?;
     scene.same("a look at a hold", &seen, &fine)?;
     scene.same("the list after a look", &scene.list(&store)?, &before)?;
     let later = later(&scene.now(), 5_000);
@@ -806,46 +686,41 @@ fn a_hold_is_renewed_by_its_handle_and_never_created_by_it<H: Harness>(
         ("a lost one", &*held.handle),
     ] {
         if what == "a lost one" {
-            scene.leave(&store, &*waiting.handle, &Left::Withdrawn)?;
+            scene.withdraw(&store, &waiting)?;
             scene.release(&store, &held)?;
         }
         let before = scene.list(&store)?;
-        let renewed = scene.done("renewing", store.renew(handle, &scene.now()))?;
+        let renewed = scene.renewed(&store, handle)?;
         scene.same(&format!("a renewal of {what}"), &renewed, &Renewal::Lost)?;
-        let seen = scene.done("verifying", store.verify(handle, &scene.now()))?;
+        let seen = scene.verified(&store, handle)?;
         scene.same(&format!("a look at {what}"), &seen, &Renewal::Lost)?;
-        scene.same("the list afterwards", &scene.list(&store)?, &before)?;
+        scene.is_unchanged(&store, &before)?;
     }
     scene.leave(&store, &*held.handle, &Left::Absent)?;
     // Also once nothing is left of the lock at all.
     scene.done("cleaning", store.clean(&scene.name, &scene.now(), false))?;
-    let renewed = scene.done("renewing", store.renew(&*held.handle, &scene.now()))?;
+    let renewed = scene.renewed(&store, &*held.handle)?;
     scene.same("a renewal without a lock", &renewed, &Renewal::Lost)?;
     scene.holds(!scene.is_listed(&store)?, || {
         "a renewal created the lock".to_owned()
     })
 }
 
-/// Renewing by ownership renews the owner's hold, and says whose it is to everybody else.
-///
-/// # Errors
-/// - [`Broken`] says what was seen instead.
+/// Renewing by ownership renews the owner's hold. Another caller is told whose it is.
 fn a_hold_is_renewed_by_its_owner_and_by_nobody_else<H: Harness>(
-    harness: &H,
+    scene: &Scene<'_, H>,
 ) -> Result<(), Broken> {
-    let scene = Scene::new(harness, "a_hold_is_renewed_by_its_owner_and_by_nobody_else")?;
-    let store = harness.store();
-    let owner = harness.start_process();
-    let held = scene.granted(&store, scene.detached("owner", Some(owner))?)?;
+    let store = scene.store();
+    let (owner, held) = scene.detached_hold(&store, "owner")?;
     let before = scene.list(&store)?;
     let other = store.renew_owned(&scene.name, &owned_by("other"), &scene.now());
     match scene.done("renewing", other)? {
         RenewedOwned::NotOwner { claim } => {
             scene.same("whose it is", &claim.ticket, &held.ticket)?;
         }
-        answer => return Err(scene.broken(format!("somebody else renewed: {answer:?}"))),
+        answer => return Err(scene.broken(format!("another caller renewed: {answer:?}"))),
     }
-    scene.same("the list afterwards", &scene.list(&store)?, &before)?;
+    scene.is_unchanged(&store, &before)?;
     let later = later(&scene.now(), 5_000);
     let own = store.renew_owned(&scene.name, &owned_by("owner"), &later);
     match scene.done("renewing", own)? {
@@ -864,109 +739,90 @@ fn a_hold_is_renewed_by_its_owner_and_by_nobody_else<H: Harness>(
             .map(|claim| claim.lease.renewed),
         &Some(later.stamp()),
     )?;
-    harness.end_process(owner);
+    scene.harness.end_process(owner);
     scene.release(&store, &held)?;
     let lost = store.renew_owned(&scene.name, &owned_by("owner"), &scene.now());
     let lost = scene.done("renewing", lost)?;
     scene.same("a renewal of nothing", &lost, &RenewedOwned::Lost)
 }
 
-/// Releasing somebody else's hold is refused and changes nothing; the owner's release frees the
+/// Releasing another caller's hold is refused and changes nothing; the owner's release frees the
 /// lock; releasing nothing says so.
-///
-/// # Errors
-/// - [`Broken`] says what was seen instead.
-fn a_release_wants_ownership<H: Harness>(harness: &H) -> Result<(), Broken> {
-    let scene = Scene::new(harness, "a_release_wants_ownership")?;
-    let store = harness.store();
-    let owner = harness.start_process();
-    let held = scene.granted(&store, scene.detached("owner", Some(owner))?)?;
+fn a_release_wants_ownership<H: Harness>(scene: &Scene<'_, H>) -> Result<(), Broken> {
+    let store = scene.store();
+    let (owner, held) = scene.detached_hold(&store, "owner")?;
     let before = scene.list(&store)?;
     let other = store.release_owned(&scene.name, &owned_by("other"), &scene.now());
     match scene.done("releasing", other)? {
         Released::NotOwner { claim } => scene.same("whose it is", &claim.ticket, &held.ticket)?,
-        answer => return Err(scene.broken(format!("somebody else got {answer:?}"))),
+        answer => return Err(scene.broken(format!("another caller got {answer:?}"))),
     }
-    scene.same("the list afterwards", &scene.list(&store)?, &before)?;
+    scene.is_unchanged(&store, &before)?;
     let own = store.release_owned(&scene.name, &owned_by("owner"), &scene.now());
     match scene.done("releasing", own)? {
         Released::Done {
             claim, by_other, ..
         } => {
             scene.same("what was released", &claim.ticket, &held.ticket)?;
-            scene.same("whether by somebody else", &by_other, &false)?;
+            scene.same("whether by another caller", &by_other, &false)?;
         }
         answer => return Err(scene.broken(format!("the owner got {answer:?}"))),
     }
     let again = store.release_owned(&scene.name, &owned_by("owner"), &scene.now());
     let again = scene.done("releasing", again)?;
     scene.same("a second release", &again, &Released::Absent)?;
-    harness.end_process(owner);
-    let next = scene.granted(&store, scene.request("next")?)?;
+    scene.harness.end_process(owner);
+    let next = scene.granted(&store, "next")?;
     scene.same("what the next took over", &next.stolen(), &None)?;
     scene.release(&store, &next)
 }
 
-/// A detached hold counts while its owner lives, whatever its ttl says; when the owner dies,
-/// whoever waits is woken and takes over.
-///
-/// # Errors
-/// - [`Broken`] says what was seen instead.
-fn a_detached_hold_lives_with_its_owner<H: Harness>(harness: &H) -> Result<(), Broken> {
-    let scene = Scene::new(harness, "a_detached_hold_lives_with_its_owner")?;
-    let (one, two) = (harness.store(), harness.store());
-    let owner = harness.start_process();
-    let held = scene.granted(&one, scene.detached("owner", Some(owner))?)?;
+/// A detached hold counts while its owner lives, whatever its ttl says. When the owner dies, a waiter is
+/// woken and takes over.
+fn a_detached_hold_lives_with_its_owner<H: Harness>(scene: &Scene<'_, H>) -> Result<(), Broken> {
+    let (one, two) = (scene.store(), scene.store());
+    let (owner, held) = scene.detached_hold(&one, "owner")?;
     let ticket = held.ticket;
-    // Whoever acquired it goes home; the hold stays.
+    // The caller that acquired it ends; the hold stays.
     drop(held);
     let outlived = later(&scene.now(), 10 * TTL_MS);
-    let reading = scene.reading(&two)?;
-    let (standing, _) = reading.standing(&two.rules().policy, &outlived);
+    let (standing, _) = scene.standing(&two, &outlived)?;
     scene.same(
         "the standing long after the ttl",
         &standing,
         &Standing::Held(Life::Detached),
     )?;
-    let waiting = scene.queued(&two, scene.request("next")?)?;
-    scene.holds(
-        matches!(&waiting.behind, Predecessor::Record(claim) if claim.ticket == ticket),
-        || format!("the next stands behind {:?}", waiting.behind),
-    )?;
+    let waiting = scene.queued(&two, "next")?;
+    scene.stands_behind_record(&waiting, ticket)?;
     thread::scope(|threads| {
-        let scene = &scene;
         let (asleep, ready) = mpsc::channel();
         let waiter = threads.spawn(move || {
-            let store = harness.store();
+            let store = scene.store();
             let _ = asleep.send(());
             let held = scene.wait(&store, waiting)?;
             scene.same("from whom", &held.stolen(), &Some(ticket))?;
             scene.release(&store, &held)
         });
         let _ = ready.recv();
-        harness.end_process(owner);
+        scene.harness.end_process(owner);
         scene.joined(waiter.join())
     })
 }
 
-/// A detached hold whose owner cannot be judged counts until its ttl is over, and not longer.
+/// A detached hold counts until its ttl is over, and not longer, where its owner cannot be judged.
 /// The same goes for one that names no owner.
-///
-/// # Errors
-/// - [`Broken`] says what was seen instead.
 fn a_detached_hold_of_a_stranger_lives_until_its_ttl<H: Harness>(
-    harness: &H,
+    scene: &Scene<'_, H>,
 ) -> Result<(), Broken> {
-    let scene = Scene::new(harness, "a_detached_hold_of_a_stranger_lives_until_its_ttl")?;
-    let (host, process) = harness.stranger();
+    let (host, process) = scene.harness.stranger();
     for owner in [Some((host, process)), None] {
-        let store = harness.store();
+        let store = scene.store();
         let mut request = scene.detached("stranger", None)?;
         if let Some((host, process)) = owner {
             request.holder.host = host;
             request.holder.process = Some(process);
         }
-        let held = scene.granted(&store, request)?;
+        let held = scene.granted_request(&store, request)?;
         let granted = scene.list(&store)?;
         let since = granted.claim(held.ticket).and_then(|claim| claim.since);
         let mut now = scene.now();
@@ -997,55 +853,33 @@ fn a_detached_hold_of_a_stranger_lives_until_its_ttl<H: Harness>(
 
 /// A claim that will be detached lives by its handle while it waits, whatever its owner does, and
 /// by its record once it holds.
-///
-/// # Errors
-/// - [`Broken`] says what was seen instead.
-fn a_detached_waiter_dies_with_its_handle<H: Harness>(harness: &H) -> Result<(), Broken> {
-    let scene = Scene::new(harness, "a_detached_waiter_dies_with_its_handle")?;
-    let store = harness.store();
-    let owner = harness.start_process();
-    let first = scene.granted(&store, scene.request("first")?)?;
-    let gone = scene.queued(&store, scene.detached("gone", Some(owner))?)?;
-    let stays = scene.queued(&store, scene.detached("stays", Some(owner))?)?;
-    scene.same(
-        "what a waiter stands behind",
-        &stays.behind,
-        &Predecessor::LivenessLock {
-            ticket: gone.ticket,
-        },
-    )?;
+fn a_detached_waiter_dies_with_its_handle<H: Harness>(scene: &Scene<'_, H>) -> Result<(), Broken> {
+    let store = scene.store();
+    let owner = scene.harness.start_process();
+    let first = scene.granted(&store, "first")?;
+    let gone = scene.queued_request(&store, scene.detached("gone", Some(owner))?)?;
+    let stays = scene.queued_request(&store, scene.detached("stays", Some(owner))?)?;
+    scene.stands_behind(&stays, gone.ticket)?;
     drop(gone);
     scene.release(&store, &first)?;
     let held = scene.wait(&store, stays)?;
     scene.same("what it took over", &held.stolen(), &None)?;
     let ticket = held.ticket;
     drop(held);
-    let next = scene.queued(&store, scene.request("next")?)?;
-    scene.holds(
-        matches!(&next.behind, Predecessor::Record(claim) if claim.ticket == ticket),
-        || format!("the next stands behind {:?}", next.behind),
-    )?;
-    harness.end_process(owner);
-    let next = scene.wait(&store, next)?;
-    scene.release(&store, &next)
+    let next = scene.queued(&store, "next")?;
+    scene.stands_behind_record(&next, ticket)?;
+    scene.harness.end_process(owner);
+    scene.takes_its_turn(&store, next)
 }
 
-/// Whoever lost the answer to its request asks again under the same request id, and finds that
-/// it has the lock, with the same token; nothing is written. If it waits twice, the second place
-/// is told so once the first holds.
-///
-/// # Errors
-/// - [`Broken`] says what was seen instead.
+/// A caller that lost the answer to its request asks again under the same request id. It finds that it has
+/// the lock, with the same token, and nothing is written. If it waits twice, the second place is told so
+/// once the first holds.
 fn asking_again_under_the_same_request_id_finds_the_own_hold<H: Harness>(
-    harness: &H,
+    scene: &Scene<'_, H>,
 ) -> Result<(), Broken> {
-    let scene = Scene::new(
-        harness,
-        "asking_again_under_the_same_request_id_finds_the_own_hold",
-    )?;
-    let (one, two) = (harness.store(), harness.store());
-    let owner = harness.start_process();
-    let held = scene.granted(&one, scene.detached("same", Some(owner))?)?;
+    let (one, two) = (scene.store(), scene.store());
+    let (owner, held) = scene.detached_hold(&one, "same")?;
     let before = scene.list(&one)?;
     let again = scene.enter(&two, scene.detached("same", Some(owner))?, &scene.now())?;
     scene.same(
@@ -1059,17 +893,17 @@ fn asking_again_under_the_same_request_id_finds_the_own_hold<H: Harness>(
     scene.holds(again.handle.is_none(), || {
         "asking again made a second place".to_owned()
     })?;
-    scene.same("the list afterwards", &scene.list(&two)?, &before)?;
+    scene.is_unchanged(&two, &before)?;
     let other = Request {
         patience: Patience::AtOnce,
         ..scene.detached("other", Some(owner))?
     };
     scene.refused(&two, other)?;
-    let first = scene.queued(&one, scene.detached("twice", Some(owner))?)?;
-    let second = scene.queued(&two, scene.detached("twice", Some(owner))?)?;
+    let first = scene.queued_request(&one, scene.detached("twice", Some(owner))?)?;
+    let second = scene.queued_request(&two, scene.detached("twice", Some(owner))?)?;
     scene.release(&one, &held)?;
     let held = scene.wait(&one, first)?;
-    let advanced = scene.done("looking", two.try_grant(&*second.handle, &scene.now()))?;
+    let advanced = scene.tried(&two, &*second.handle)?;
     scene.same(
         "what the second place is told",
         &advanced.grant,
@@ -1078,28 +912,21 @@ fn asking_again_under_the_same_request_id_finds_the_own_hold<H: Harness>(
             token: held.token,
         },
     )?;
-    scene.leave(&two, &*second.handle, &Left::Withdrawn)?;
+    scene.withdraw(&two, &second)?;
     scene.release(&one, &held)?;
-    harness.end_process(owner);
+    scene.harness.end_process(owner);
     Ok(())
 }
 
-/// A request to stop shows in the target's renewal and in no other, lets nobody in before the
-/// target has left, and is gone with it.
-///
-/// # Errors
-/// - [`Broken`] says what was seen instead.
+/// A request to stop shows in the target's renewal and in no other. It lets no caller in before the target
+/// has left, and is gone with it.
 fn a_request_to_stop_reaches_its_target_and_nobody_else<H: Harness>(
-    harness: &H,
+    scene: &Scene<'_, H>,
 ) -> Result<(), Broken> {
-    let scene = Scene::new(
-        harness,
-        "a_request_to_stop_reaches_its_target_and_nobody_else",
-    )?;
-    let stores = [harness.store(), harness.store(), harness.store()];
+    let stores = [scene.store(), scene.store(), scene.store()];
     let [one, two, three] = &stores;
-    let target = scene.granted(one, scene.request("target")?)?;
-    let between = scene.queued(two, scene.request("between")?)?;
+    let target = scene.granted(one, "target")?;
+    let between = scene.queued(two, "between")?;
     let forced = Request {
         force: Force::Asked,
         ..scene.request("forcing")?
@@ -1126,7 +953,7 @@ fn a_request_to_stop_reaches_its_target_and_nobody_else<H: Harness>(
         &asked(one, &*target.handle, "the target")?,
         &true,
     )?;
-    let seen = scene.done("verifying", one.verify(&*target.handle, &scene.now()))?;
+    let seen = scene.verified(one, &*target.handle)?;
     scene.holds(
         matches!(
             seen,
@@ -1164,19 +991,11 @@ fn a_request_to_stop_reaches_its_target_and_nobody_else<H: Harness>(
 
 /// Force alone does not override a detached hold; force with a second yes does, loudly, and the
 /// old holder learns that it has lost.
-///
-/// # Errors
-/// - [`Broken`] says what was seen instead.
 fn force_overrides_a_detached_hold_only_when_confirmed<H: Harness>(
-    harness: &H,
+    scene: &Scene<'_, H>,
 ) -> Result<(), Broken> {
-    let scene = Scene::new(
-        harness,
-        "force_overrides_a_detached_hold_only_when_confirmed",
-    )?;
-    let (one, two) = (harness.store(), harness.store());
-    let owner = harness.start_process();
-    let held = scene.granted(&one, scene.detached("owner", Some(owner))?)?;
+    let (one, two) = (scene.store(), scene.store());
+    let (owner, held) = scene.detached_hold(&one, "owner")?;
     let before = scene.list(&one)?;
     let forced = |force| {
         Ok(Request {
@@ -1186,7 +1005,7 @@ fn force_overrides_a_detached_hold_only_when_confirmed<H: Harness>(
     };
     let refusal = scene.refused(&two, forced(Force::Asked)?)?;
     scene.same("the reason", &refusal.reason, &Reason::NeedsConfirmation)?;
-    scene.same("the list afterwards", &scene.list(&two)?, &before)?;
+    scene.is_unchanged(&two, &before)?;
     let entered = scene.enter(&two, forced(Force::Confirmed)?, &scene.now())?;
     let loud = entered.events.iter().any(|event| {
         matches!(event, Event::Stolen { why: Takeover::Active, previous: Some(previous), .. }
@@ -1198,7 +1017,7 @@ fn force_overrides_a_detached_hold_only_when_confirmed<H: Harness>(
         format!("the override got {} after {}", next.token, held.token)
     })?;
     let before = scene.list(&one)?;
-    let renewed = scene.done("renewing", one.renew(&*held.handle, &scene.now()))?;
+    let renewed = scene.renewed(&one, &*held.handle)?;
     scene.same("what the old handle is told", &renewed, &Renewal::Lost)?;
     let renewed = one.renew_owned(&scene.name, &owned_by("owner"), &scene.now());
     let renewed = scene.done("renewing", renewed)?;
@@ -1207,28 +1026,26 @@ fn force_overrides_a_detached_hold_only_when_confirmed<H: Harness>(
         || format!("the old owner is told {renewed:?}"),
     )?;
     scene.leave(&one, &*held.handle, &Left::Absent)?;
-    scene.same("the list afterwards", &scene.list(&one)?, &before)?;
-    harness.end_process(owner);
+    scene.is_unchanged(&one, &before)?;
+    scene.harness.end_process(owner);
     scene.release(&two, &next)
 }
 
 /// Cleaning removes dead claims, wherever they stand, and leaves live ones alone; a dry run says
 /// the same and changes nothing; a lock without claims is removed.
-///
-/// # Errors
-/// - [`Broken`] says what was seen instead.
-fn cleaning_removes_what_is_dead_and_nothing_else<H: Harness>(harness: &H) -> Result<(), Broken> {
-    let scene = Scene::new(harness, "cleaning_removes_what_is_dead_and_nothing_else")?;
-    let store = harness.store();
+fn cleaning_removes_what_is_dead_and_nothing_else<H: Harness>(
+    scene: &Scene<'_, H>,
+) -> Result<(), Broken> {
+    let store = scene.store();
     let clean = |dry_run| {
         let cleaned = store.clean(&scene.name, &scene.now(), dry_run);
         let cleaned = scene.done("cleaning", cleaned)?;
         let swept: Vec<u64> = cleaned.swept.iter().map(|claim| claim.ticket).collect();
         Ok((swept, cleaned.removed))
     };
-    let holder = scene.granted(&store, scene.request("holder")?)?;
-    let dead = scene.queued(&store, scene.request("dead")?)?;
-    let waiting = scene.queued(&store, scene.request("waiting")?)?;
+    let holder = scene.granted(&store, "holder")?;
+    let dead = scene.queued(&store, "dead")?;
+    let waiting = scene.queued(&store, "waiting")?;
     let dead_ticket = dead.ticket;
     drop(dead);
     let before = scene.list(&store)?;
@@ -1267,22 +1084,19 @@ fn cleaning_removes_what_is_dead_and_nothing_else<H: Harness>(harness: &H) -> Re
 }
 
 /// Every lock that was used is shown, once.
-///
-/// # Errors
-/// - [`Broken`] says what was seen instead.
-fn names_shows_every_lock_once<H: Harness>(harness: &H) -> Result<(), Broken> {
-    let scene = Scene::new(harness, "names_shows_every_lock_once")?;
-    let store = harness.store();
+fn names_shows_every_lock_once<H: Harness>(scene: &Scene<'_, H>) -> Result<(), Broken> {
+    let store = scene.store();
     let mut names = Vec::new();
     let mut handles = Vec::new();
     for _ in 0..5 {
-        let name = harness.name();
+        let name = scene.harness.name();
         let entered = store.enter(&name, scene.request("holder")?, &scene.now());
         handles.extend(scene.done("entering", entered)?.handle);
         names.push(name);
     }
     let mut shown = Vec::new();
-    let listed = harness
+    let listed = scene
+        .harness
         .store()
         .names(Which::Locks, &mut |name| shown.push(name));
     scene.done("listing", listed)?;
@@ -1293,21 +1107,17 @@ fn names_shows_every_lock_once<H: Harness>(harness: &H) -> Result<(), Broken> {
     scene.same("how many handles there are", &handles.len(), &names.len())
 }
 
-/// A holder and its heartbeat use one handle from two threads; no change of theirs, or of anybody
-/// else's, gets lost over that.
-///
-/// # Errors
-/// - [`Broken`] says what was seen instead.
-fn a_handle_serves_two_threads_at_once<H: Harness>(harness: &H) -> Result<(), Broken> {
+/// A holder and its heartbeat use one handle from two threads. No change of theirs, or of another caller,
+/// gets lost over that.
+fn a_handle_serves_two_threads_at_once<H: Harness>(scene: &Scene<'_, H>) -> Result<(), Broken> {
     const ROUNDS: u32 = 300;
-    let scene = Scene::new(harness, "a_handle_serves_two_threads_at_once")?;
-    let store = harness.store();
-    let held = scene.granted(&store, scene.request("holder")?)?;
+    let store = scene.store();
+    let held = scene.granted(&store, "holder")?;
     thread::scope(|threads| {
-        let (scene, held) = (&scene, &held);
+        let held = &held;
         // Each of the two alone changes one field, and has to find there what it wrote last.
         let renewing = threads.spawn(move || {
-            let store = harness.store();
+            let store = scene.store();
             let began = scene.now();
             for round in 0..ROUNDS {
                 let now = later(&began, u64::from(round));
@@ -1322,7 +1132,7 @@ fn a_handle_serves_two_threads_at_once<H: Harness>(harness: &H) -> Result<(), Br
             Ok(())
         });
         let naming = threads.spawn(move || {
-            let store = harness.store();
+            let store = scene.store();
             for pid in 1..ROUNDS {
                 let command = Process { pid, started: None };
                 scene.named(&store, &*held.handle, command)?;
@@ -1334,17 +1144,14 @@ fn a_handle_serves_two_threads_at_once<H: Harness>(harness: &H) -> Result<(), Br
             Ok(())
         });
         let others = threads.spawn(move || {
-            let store = harness.store();
+            let store = scene.store();
             for _ in 0..ROUNDS {
-                let waiting = scene.queued(&store, scene.request("waiter")?)?;
-                scene.leave(&store, &*waiting.handle, &Left::Withdrawn)?;
+                let waiting = scene.queued(&store, "waiter")?;
+                scene.withdraw(&store, &waiting)?;
             }
             Ok(())
         });
-        [renewing, naming, others]
-            .into_iter()
-            .map(|thread| scene.joined(thread.join()))
-            .fold(Ok(()), Result::and)
+        Ok(()).and(scene.all_joined([renewing, naming, others]))
     })?;
     scene.same(
         "the list afterwards",
@@ -1356,26 +1163,22 @@ fn a_handle_serves_two_threads_at_once<H: Harness>(harness: &H) -> Result<(), Br
 
 /// Four callers that want the same lock four hundred times never hold it at the same time: what
 /// they count together comes out right although the counter itself protects nothing.
-///
-/// # Errors
-/// - [`Broken`] says what was seen instead.
-fn two_never_hold_at_once<H: Harness>(harness: &H) -> Result<(), Broken> {
+fn two_never_hold_at_once<H: Harness>(scene: &Scene<'_, H>) -> Result<(), Broken> {
     const CALLERS: u64 = 4;
     const ROUNDS: u64 = 100;
-    let scene = Scene::new(harness, "two_never_hold_at_once")?;
     // Read and written in separate steps: a second holder in between loses a count.
     let counter = AtomicU64::new(0);
     let last_token = AtomicU64::new(0);
     let occupied = AtomicBool::new(false);
     thread::scope(|threads| {
-        let (scene, counter, last_token, occupied) = (&scene, &counter, &last_token, &occupied);
+        let (counter, last_token, occupied) = (&counter, &last_token, &occupied);
         let callers: Vec<_> = (0..CALLERS)
             .map(|caller| {
                 threads.spawn(move || {
-                    let store = harness.store();
+                    let store = scene.store();
                     let request = scene.request(&format!("caller-{caller}"))?;
                     for _ in 0..ROUNDS {
-                        let wait = Wait::For(6 * harness.patience());
+                        let wait = Wait::For(6 * scene.harness.patience());
                         let clock = &scene.clock;
                         let name = &scene.name;
                         let acquired =
@@ -1398,10 +1201,7 @@ fn two_never_hold_at_once<H: Harness>(harness: &H) -> Result<(), Broken> {
                 })
             })
             .collect();
-        callers
-            .into_iter()
-            .map(|caller| scene.joined(caller.join()))
-            .fold(Ok(()), Result::and)
+        Ok(()).and(scene.all_joined(callers))
     })?;
     scene.same(
         "the count",

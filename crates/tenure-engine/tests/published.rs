@@ -1,6 +1,6 @@
-//! What the file store promises where a profile publishes. A record stands at the path where other
-//! programs look, whole or not at all. No other program's record is overwritten or removed. The owner of
-//! the record that stands there holds, whatever our own list says.
+//! What the file store promises where a profile publishes: a record stands at the path that other
+//! programs look at, whole or not at all. No record of another program is overwritten or removed, and the
+//! owner of the record holds the lock, whatever our own list says.
 //!
 //! The test itself plays the other programs, with the system calls that they use.
 
@@ -162,7 +162,7 @@ fn time(ms: u64) -> String {
         .to_string()
 }
 
-/// Keeps all other users out of a folder; on Windows the folder around it does that.
+/// Closes a folder to other users; on Windows the folder around it does that.
 fn ours_alone(folder: &Path) {
     #[cfg(unix)]
     fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).expect("a mode");
@@ -293,6 +293,22 @@ impl Place {
         }
     }
 
+    fn release(&self, handle: &dyn Handle) -> Left {
+        let left = self.store().release(handle, &self.now());
+        left.expect("a release")
+    }
+
+    fn renew(&self, handle: &dyn Handle) -> Renewal {
+        let renewed = self.store().renew(handle, &self.now());
+        renewed.expect("a renewal")
+    }
+
+    /// Whether the hold of this handle stands.
+    fn still_has(&self, handle: &dyn Handle) -> bool {
+        let verified = self.store().verify(handle, &self.now());
+        !is_lost(verified.expect("an answer"))
+    }
+
     fn bytes(&self) -> Vec<u8> {
         fs::read(self.record()).expect("a record")
     }
@@ -389,8 +405,8 @@ impl Place {
     }
 }
 
-/// What another program does that renames over the path. On Windows it has to try again while another
-/// process has the file open.
+/// What another program does that renames over the path. On Windows it has to try again while a process
+/// has the file open.
 fn rename_over(new: &Path, record: &Path) {
     let began = instant();
     while let Err(error) = fs::rename(new, record) {
@@ -413,6 +429,11 @@ fn each(mut test: impl FnMut(Format)) {
         println!("{format:?}");
         test(format);
     }
+}
+
+/// The same at a place of each format, with the folder of its records.
+fn each_place(test: impl Fn(Format, Place)) {
+    each(|format| test(format, Place::with_folder(format)));
 }
 
 // --- What others see ---------------------------------------------------------------------------
@@ -439,10 +460,7 @@ fn a_hold_shows_a_whole_private_record_and_its_release_none() {
                 assert_eq!(mode & 0o7777, 0o600, "{format:?}");
             }
             assert!(matches!(place.standing(), Standing::Held(_)), "{format:?}");
-            let left = place
-                .store()
-                .release(&*handle, &place.now())
-                .expect("a release");
+            let left = place.release(&*handle);
             assert!(matches!(left, Left::Released { .. }), "{left:?}");
             assert!(!place.record().exists(), "{format:?}: the record is gone");
             let (_, next) = place.granted("ours-2");
@@ -474,8 +492,7 @@ fn a_strict_umask_takes_nothing_from_the_record() {
         return;
     }
     rustix::process::umask(Mode::from_raw_mode(0o377));
-    each(|format| {
-        let place = Place::with_folder(format);
+    each_place(|format, place| {
         let (handle, _) = place.granted("ours-1");
         let mode = fs::metadata(place.record()).expect("a record").mode();
         assert_eq!(mode & 0o7777, 0o600, "{format:?}");
@@ -485,17 +502,13 @@ fn a_strict_umask_takes_nothing_from_the_record() {
             let mode = fs::metadata(&file).expect("the list").mode();
             assert_eq!(mode & 0o7777, 0o600, "{format:?}: {}", file.display());
         }
-        place
-            .store()
-            .release(&*handle, &place.now())
-            .expect("a release");
+        place.release(&*handle);
     });
 }
 
 #[test]
 fn a_live_record_of_another_program_stays_byte_for_byte() {
-    each(|format| {
-        let place = Place::with_folder(format);
+    each_place(|format, place| {
         let text = place.live();
         place.plant(&text);
         let before = fs::metadata(place.record()).expect("a record");
@@ -516,12 +529,14 @@ fn a_live_record_of_another_program_stays_byte_for_byte() {
         );
         store.release(&*handle, &now).expect("a withdrawal");
         store.clean(name, &now, false).expect("nothing to clean");
-        let nobody = |_: &Claim| Ownership::Missing;
-        let renewed = store.renew_owned(name, &nobody, &now).expect("an answer");
+        let no_owner = |_: &Claim| Ownership::Missing;
+        let renewed = store.renew_owned(name, &no_owner, &now).expect("an answer");
         assert!(matches!(renewed, RenewedOwned::NotOwner { .. }));
         if format != P {
-            // Any caller may release a sprint's lock.
-            let released = store.release_owned(name, &nobody, &now).expect("an answer");
+            // Every caller may release a sprint's lock.
+            let released = store
+                .release_owned(name, &no_owner, &now)
+                .expect("an answer");
             assert!(
                 matches!(
                     released,
@@ -546,8 +561,7 @@ fn a_live_record_of_another_program_stays_byte_for_byte() {
 
 #[test]
 fn programs_that_create_without_replacing_are_excluded() {
-    each(|format| {
-        let place = Place::with_folder(format);
+    each_place(|format, place| {
         let (handle, _) = place.granted("ours-1");
         let before = place.bytes();
         let record = place.record();
@@ -574,11 +588,7 @@ fn programs_that_create_without_replacing_are_excluded() {
             assert_eq!(renamed, Err(Errno::EXIST), "{format:?}: rename");
         }
         assert_eq!(place.bytes(), before, "{format:?}: our record");
-        let verified = place
-            .store()
-            .verify(&*handle, &place.now())
-            .expect("an answer");
-        assert!(!is_lost(verified), "{format:?}: the hold");
+        assert!(place.still_has(&*handle), "{format:?}: the hold");
     });
 }
 
@@ -594,22 +604,14 @@ fn with_unknown_field(format: Format, text: &str) -> String {
 
 #[test]
 fn a_renewal_keeps_what_others_added_and_changes_nothing_but_its_time() {
-    each(|format| {
-        let place = Place::with_folder(format);
+    each_place(|format, place| {
         let (handle, token) = place.granted("ours-1");
         let edited = with_unknown_field(format, &place.text());
         place.plant(&edited);
-        let verified = place
-            .store()
-            .verify(&*handle, &place.now())
-            .expect("an answer");
-        assert!(!is_lost(verified), "{format:?}: still ours");
+        assert!(place.still_has(&*handle), "{format:?}: still ours");
         // Fleet's times are whole seconds.
         thread::sleep(Duration::from_millis(1_100));
-        let renewed = place
-            .store()
-            .renew(&*handle, &place.now())
-            .expect("a renewal");
+        let renewed = place.renew(&*handle);
         assert_eq!(
             renewed,
             Renewal::Renewed {
@@ -744,8 +746,7 @@ fn a_record_rewritten_by_another_process_under_the_same_id_in_the_same_second_is
 
 #[test]
 fn a_record_removed_by_hand_is_a_lost_hold_and_nothing_brings_it_back() {
-    each(|format| {
-        let place = Place::with_folder(format);
+    each_place(|format, place| {
         let (handle, token) = place.granted("ours-1");
         fs::remove_file(place.record()).expect("the record");
         let store = place.store();
@@ -946,8 +947,7 @@ fn a_change_that_another_program_always_comes_before_is_given_up() {
 
 #[test]
 fn a_stale_record_is_replaced_in_one_step_and_only_as_its_rule_says() {
-    each(|format| {
-        let place = Place::with_folder(format);
+    each_place(|format, place| {
         let text = place.stale();
         place.plant(&text);
         #[cfg(unix)]
@@ -980,8 +980,7 @@ fn a_stale_record_is_replaced_in_one_step_and_only_as_its_rule_says() {
 #[cfg(unix)]
 #[test]
 fn the_path_is_never_empty_during_a_takeover() {
-    each(|format| {
-        let place = Place::with_folder(format);
+    each_place(|format, place| {
         let over = std::sync::atomic::AtomicBool::new(false);
         let order = Ordering::SeqCst;
         place.plant(&place.stale());
@@ -1011,8 +1010,7 @@ fn the_path_is_never_empty_during_a_takeover() {
 
 #[test]
 fn a_half_written_record_is_waited_for() {
-    each(|format| {
-        let place = Place::with_folder(format);
+    each_place(|format, place| {
         let text = place.live();
         let half = &text[..text.len() / 2];
         for reads in [false, true] {
@@ -1144,9 +1142,8 @@ fn every_call_reads_again_what_is_half_written_and_nothing_that_is_whole() {
 
 #[test]
 fn what_cannot_be_read_is_judged_once_it_has_settled() {
-    // Written just now, and never completed: 2 s later the profile's row decides.
-    each(|format| {
-        let place = Place::with_folder(format);
+    // Written just now, and never completed: 2 s later the row decides.
+    each_place(|format, place| {
         place.plant("{ \"half\": ");
         let began = instant();
         let entered = place.try_enter(place.request("ours-1"));
@@ -1273,11 +1270,10 @@ fn a_record_edited_by_hand_to_look_old_is_stale() {
                 Standing::Stale(StaleReason::Aged),
                 "{format:?}, {kind:?}: {edited}"
             );
-            let verified = place
-                .store()
-                .verify(&*handle, &place.now())
-                .expect("an answer");
-            assert!(!is_lost(verified), "{format:?}: no caller has taken it yet");
+            assert!(
+                place.still_has(&*handle),
+                "{format:?}: no caller has taken it yet"
+            );
             let (_, next) = place.grant(place.taking("ours-2"));
             assert!(next > token, "{format:?}: tokens rise");
             assert!(is_lost(
@@ -1330,8 +1326,7 @@ fn a_foreign_record_that_was_seen_before_lends_nothing_to_its_successor() {
 #[cfg(unix)]
 #[test]
 fn without_its_ledger_a_record_of_ours_is_judged_by_what_it_says() {
-    each(|format| {
-        let place = Place::with_folder(format);
+    each_place(|format, place| {
         let (handle, token) = place.granted("ours-1");
         fs::remove_dir_all(place.ledger()).expect("the ledger");
         assert!(matches!(place.standing(), Standing::Held(_)), "{format:?}");
@@ -1366,8 +1361,7 @@ fn without_its_ledger_a_record_of_ours_is_judged_by_what_it_says() {
 
 #[test]
 fn tokens_rise_above_a_record_s_even_if_the_clock_went_back_and_the_ledger_is_gone() {
-    each(|format| {
-        let place = Place::with_folder(format);
+    each_place(|format, place| {
         let mut ahead = place.now();
         // Further ahead than its ttl would make a corrupt record of one format.
         ahead.wall_us += 600_000_000;
@@ -1388,8 +1382,7 @@ fn tokens_rise_above_a_record_s_even_if_the_clock_went_back_and_the_ledger_is_go
 #[cfg(unix)]
 #[test]
 fn a_store_that_is_kept_open_finds_a_ledger_that_was_removed() {
-    each(|format| {
-        let place = Place::with_folder(format);
+    each_place(|format, place| {
         let store = place.store();
         let entered = store.enter(&place.name, place.request("ours-1"), &place.now());
         let handle = entered.expect("an answer").handle.expect("a handle");
@@ -1408,8 +1401,7 @@ fn a_store_that_is_kept_open_finds_a_ledger_that_was_removed() {
 #[cfg(unix)]
 #[test]
 fn a_store_that_is_kept_open_finds_the_record_in_a_folder_that_was_made_anew() {
-    each(|format| {
-        let place = Place::with_folder(format);
+    each_place(|format, place| {
         let kept = place.store();
         drop(place.granted("ours-1"));
         let standing = || {
@@ -1418,7 +1410,7 @@ fn a_store_that_is_kept_open_finds_the_record_in_a_folder_that_was_made_anew() {
         };
         assert!(matches!(standing(), Standing::Held(_)), "{format:?}");
         fs::remove_dir_all(place.folder()).expect("a removal by hand");
-        assert_eq!(standing(), Standing::Free, "{format:?}: no claim holds");
+        assert_eq!(standing(), Standing::Free, "{format:?}: it is free");
         fs::create_dir_all(place.folder()).expect("a folder");
         ours_alone(&place.folder());
         place.plant(&place.live());
@@ -1429,8 +1421,8 @@ fn a_store_that_is_kept_open_finds_the_record_in_a_folder_that_was_made_anew() {
     });
 }
 
-/// The record decides who holds: while it stands it excludes every caller, and once its holder has gone
-/// it excludes none.
+/// The record is the truth about the holder: while it stands it keeps all callers out, and once its holder
+/// is gone it keeps out none.
 #[test]
 fn a_hold_whose_coordination_files_were_removed_takes_its_record_with_it() {
     each(|format| {
@@ -1462,8 +1454,7 @@ fn a_hold_whose_coordination_files_were_removed_takes_its_record_with_it() {
 
 #[test]
 fn whoever_lost_its_coordination_files_leaves_the_record_of_another_alone() {
-    each(|format| {
-        let place = Place::with_folder(format);
+    each_place(|format, place| {
         let store = place.store();
         let entered = store.enter(&place.name, place.request("ours-1"), &place.now());
         let handle = entered.expect("an answer").handle.expect("a handle");
@@ -1474,7 +1465,7 @@ fn whoever_lost_its_coordination_files_leaves_the_record_of_another_alone() {
         let left = store.release(&*handle, &place.now()).expect("an answer");
         assert_eq!(left, Left::Absent, "{format:?}");
         assert_eq!(place.bytes(), before, "{format:?}: the next one's");
-        place.plant("{ nothing that anybody reads");
+        place.plant("{ nothing that can be read");
         let left = store.release(&*handle, &place.now()).expect("an answer");
         assert_eq!(left, Left::Absent, "{format:?}");
         assert!(place.record().exists(), "{format:?}: nor what is garbage");
@@ -1510,8 +1501,7 @@ fn the_folder_of_the_records_is_made_unless_it_is_somebody_s_project() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_store_opens_its_two_folders_once() {
-    each(|format| {
-        let place = Place::with_folder(format);
+    each_place(|format, place| {
         let store = place.store();
         let opened = |folder: &Path| {
             let links = fs::read_dir("/proc/self/fd").expect("our descriptors");
@@ -1532,8 +1522,7 @@ fn a_store_opens_its_two_folders_once() {
 
 #[test]
 fn what_is_left_of_a_lock_without_its_record_is_named_for_cleaning() {
-    each(|format| {
-        let place = Place::with_folder(format);
+    each_place(|format, place| {
         let left = |place: &Place| {
             let mut names = Vec::new();
             let store = place.store();
@@ -1545,10 +1534,7 @@ fn what_is_left_of_a_lock_without_its_record_is_named_for_cleaning() {
         assert_eq!(left(&place), [], "{format:?}: nothing was made yet");
         let (handle, _) = place.granted("ours-1");
         assert_eq!(left(&place), [], "{format:?}: its record stands");
-        place
-            .store()
-            .release(&*handle, &place.now())
-            .expect("a release");
+        place.release(&*handle);
         assert_eq!(
             left(&place),
             std::slice::from_ref(&place.name),
@@ -1560,8 +1546,7 @@ fn what_is_left_of_a_lock_without_its_record_is_named_for_cleaning() {
 #[cfg(unix)]
 #[test]
 fn a_folder_that_others_can_read_deserves_a_warning_where_the_format_wants_it_private() {
-    each(|format| {
-        let place = Place::with_folder(format);
+    each_place(|format, place| {
         assert_eq!(place.store().warning().expect("an answer"), None);
         let mode = fs::Permissions::from_mode(0o755);
         fs::set_permissions(place.folder(), mode).expect("a mode");
@@ -1574,8 +1559,7 @@ fn a_folder_that_others_can_read_deserves_a_warning_where_the_format_wants_it_pr
 
 #[test]
 fn names_are_those_of_records() {
-    each(|format| {
-        let place = Place::with_folder(format);
+    each_place(|format, place| {
         let listed = |place: &Place| {
             let mut names = Vec::new();
             let listed = place
@@ -1601,10 +1585,7 @@ fn names_are_those_of_records() {
             std::slice::from_ref(&place.name),
             "{format:?}"
         );
-        place
-            .store()
-            .release(&*handle, &place.now())
-            .expect("a release");
+        place.release(&*handle);
         assert!(listed(&place).is_empty(), "{format:?}: free ones are gone");
         place.plant(&place.live());
         assert_eq!(
@@ -1678,8 +1659,7 @@ fn what_is_no_file_at_the_record_s_path_is_refused_and_not_followed() {
         }),
     ];
     for (what, plant) in plants {
-        each(|format| {
-            let place = Place::with_folder(format);
+        each_place(|format, place| {
             plant(&place);
             let look = || {
                 let meta = fs::symlink_metadata(place.record()).expect("what was planted");
@@ -1720,8 +1700,7 @@ fn what_is_no_file_at_the_record_s_path_is_refused_and_not_followed() {
 #[cfg(unix)]
 #[test]
 fn a_planted_ledger_is_refused() {
-    each(|format| {
-        let place = Place::with_folder(format);
+    each_place(|format, place| {
         let elsewhere = tempfile::tempdir().expect("a folder");
         std::os::unix::fs::symlink(elsewhere.path(), place.ledger()).expect("a link");
         let entered = place.try_enter(place.request("ours-1"));
@@ -1748,10 +1727,7 @@ fn in_a_shared_folder_a_ledger_of_somebody_else_is_refused_and_ours_is_none() {
     };
     shared(0o1777);
     let (handle, _) = place.granted("ours-1");
-    place
-        .store()
-        .release(&*handle, &place.now())
-        .expect("a release");
+    place.release(&*handle);
     std::os::unix::fs::chown(place.ledger(), Some(65_534), None).expect("another owner");
     let entered = place.try_enter(place.request("ours-2"));
     assert!(
@@ -1759,20 +1735,19 @@ fn in_a_shared_folder_a_ledger_of_somebody_else_is_refused_and_ours_is_none() {
         "{entered:?}"
     );
     assert!(!place.record().exists(), "nothing was published");
-    // In a folder where only we can make files, the owner of our own folder there does not matter.
+    // Where no other user can make files, the ledger's owner does not matter.
     shared(0o700);
     place.granted("ours-3");
 }
 
 #[test]
 fn git_is_told_to_leave_the_ledger_alone_unless_it_was_told_something_else() {
-    each(|format| {
-        let place = Place::with_folder(format);
+    each_place(|format, place| {
         let ignore = place.ledger().join(".gitignore");
         drop(place.granted("ours-1"));
         let told = fs::read_to_string(&ignore).expect("a .gitignore");
         assert_eq!(told, "*\n", "{format:?}");
-        fs::write(&ignore, "!42.lock\n").expect("a user's own");
+        fs::write(&ignore, "!42.lock\n").expect("a rule of the user's own");
         assert!(matches!(place.release_shown(), Released::Done { .. }));
         drop(place.granted("ours-2"));
         let told = fs::read_to_string(&ignore).expect("a .gitignore");
@@ -1783,13 +1758,9 @@ fn git_is_told_to_leave_the_ledger_alone_unless_it_was_told_something_else() {
 #[cfg(unix)]
 #[test]
 fn private_files_planted_in_the_ledger_are_not_written_through() {
-    each(|format| {
-        let place = Place::with_folder(format);
+    each_place(|format, place| {
         let (handle, _) = place.granted("ours-1");
-        place
-            .store()
-            .release(&*handle, &place.now())
-            .expect("a release");
+        place.release(&*handle);
         let victim = place.scratch.path().join("victim");
         fs::write(&victim, "precious").expect("a file");
         for end in ["new", "old"] {
@@ -1797,10 +1768,7 @@ fn private_files_planted_in_the_ledger_are_not_written_through() {
             std::os::unix::fs::symlink(&victim, private).expect("a link");
         }
         let (handle, _) = place.granted("ours-2");
-        place
-            .store()
-            .release(&*handle, &place.now())
-            .expect("a release");
+        place.release(&*handle);
         assert_eq!(
             fs::read_to_string(&victim).expect("the victim"),
             "precious",
@@ -1812,9 +1780,8 @@ fn private_files_planted_in_the_ledger_are_not_written_through() {
 
 #[test]
 fn ten_megabytes_are_no_record_and_are_not_read_whole() {
-    each(|format| {
-        let place = Place::with_folder(format);
-        // It begins with a whole record, and is none, because of its length.
+    each_place(|format, place| {
+        // A whole record in front of it does not make it one.
         let mut text = place.live();
         text.push_str(&" ".repeat(10 << 20));
         place.plant(&text);
@@ -1892,8 +1859,7 @@ fn wait(place: &Place, id: &str, wait: Duration) -> (Result<u64, String>, u32) {
 
 #[test]
 fn waiters_behind_another_program_get_the_lock_in_their_order_once_it_is_released() {
-    each(|format| {
-        let place = Place::with_folder(format);
+    each_place(|format, place| {
         place.plant(&place.live());
         let (done, order) = channel();
         thread::scope(|scope| {
@@ -1939,9 +1905,8 @@ fn waiters_behind_another_program_get_the_lock_in_their_order_once_it_is_release
 
 #[test]
 fn a_waiter_outlasts_the_instant_in_which_a_record_is_written_anew() {
-    // A program that writes in place empties the record first.
-    each(|format| {
-        let place = Place::with_folder(format);
+    // Programs that write in place empty the record first.
+    each_place(|format, place| {
         place.plant(&place.live());
         thread::scope(|scope| {
             let waiting = scope.spawn(|| wait(&place, "ours-1", Duration::from_secs(10)));
@@ -2065,8 +2030,7 @@ fn a_record_that_cannot_be_read_is_removed_by_force_where_the_row_says_so() {
 
 #[test]
 fn cleaning_removes_what_a_plain_request_would_take_over() {
-    each(|format| {
-        let place = Place::with_folder(format);
+    each_place(|format, place| {
         let takes = matches!(format, R | S);
         place.plant(&place.stale());
         let before = place.text();
@@ -2132,11 +2096,8 @@ fn cleaning_keeps_the_numbers_rising() {
         let (handle, next) = place.granted("ours-2");
         assert!(next > token, "{format:?}: {next} > {token}");
 
-        // The same with content that cannot be read, left by another program.
-        place
-            .store()
-            .release(&*handle, &place.now())
-            .expect("a release");
+        // The same where another program has left something that cannot be read.
+        place.release(&*handle);
         let cleaned = place.store().clean(&place.name, &place.now(), false);
         assert!(cleaned.is_ok_and(|cleaned| cleaned.removed), "{format:?}");
         place.plant("garbage");
@@ -2148,14 +2109,13 @@ fn cleaning_keeps_the_numbers_rising() {
 
 #[test]
 fn a_release_by_somebody_else_does_what_the_row_says() {
-    each(|format| {
-        let place = Place::with_folder(format);
+    each_place(|format, place| {
         let (handle, _) = place.granted("ours-1");
         let before = place.bytes();
-        let nobody = |_: &Claim| Ownership::Missing;
+        let no_owner = |_: &Claim| Ownership::Missing;
         let released = place
             .store()
-            .release_owned(&place.name, &nobody, &place.now());
+            .release_owned(&place.name, &no_owner, &place.now());
         let released = released.expect("an answer");
         match (format, &released) {
             (P, Released::Done { by_other: true, .. }) => {
@@ -2177,8 +2137,7 @@ fn a_release_by_somebody_else_does_what_the_row_says() {
 
 #[test]
 fn an_unreadable_record_is_released_by_sprint_alone() {
-    each(|format| {
-        let place = Place::with_folder(format);
+    each_place(|format, place| {
         place.plant("pid: [\n");
         place.age(Duration::from_secs(5));
         let temporary = place.folder().join(".sprint-running.tmp");
@@ -2205,8 +2164,7 @@ fn an_unreadable_record_is_released_by_sprint_alone() {
 
 #[test]
 fn a_holder_whose_record_became_garbage_does_not_remove_it_and_is_not_told_that_all_is_well() {
-    each(|format| {
-        let place = Place::with_folder(format);
+    each_place(|format, place| {
         let (handle, _) = place.granted("ours-1");
         place.plant("garbage");
         place.age(Duration::from_secs(5));

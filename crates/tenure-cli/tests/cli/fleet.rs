@@ -5,6 +5,7 @@
     reason = "the dates in its records are of the machine's own clock"
 )]
 
+use crate::support::transcript::Caller;
 use crate::support::{
     Answer, Gate, Held, Scene, Started, answer, eventually, is_alive, throughout, timed,
 };
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 const FLEET: [&str; 2] = ["--profile", "fleet"];
@@ -33,6 +34,11 @@ fn call(scene: &Scene, words: &[&str]) -> Answer {
     answer(&mut fleet(scene, words))
 }
 
+/// Makes the calls of transcripts, in which `[INTENT]` is the intent that every other call names too.
+fn caller(scene: &Scene) -> Caller<'_> {
+    Caller::new(scene, &FLEET).knowing("[INTENT]", INTENT.join(" "))
+}
+
 /// `acquire` in the name of a script, under an intent.
 fn acquire(scene: &Scene, name: &str, words: &[&str]) -> Answer {
     let mut all = vec!["acquire", name, "--owner", "none"];
@@ -41,12 +47,19 @@ fn acquire(scene: &Scene, name: &str, words: &[&str]) -> Answer {
     call(scene, &all)
 }
 
-/// `run` under an intent, up to the command.
-fn running<'a>(name: &'a str, words: &[&'a str]) -> Vec<&'a str> {
-    let mut all = vec!["run", name];
-    all.extend(INTENT);
-    all.extend(words);
-    all
+/// Holds a lock in the name of a script, with this request id.
+#[track_caller]
+fn acquired(scene: &Scene, name: &str, id: &str) {
+    let _ = acquire(scene, name, &["--request-id", id]).expect(0, "acquired");
+}
+
+/// The words of a `run` under an intent.
+fn running<'a>(name: &'a str, flags: &[&'a str], command: &[&'a str]) -> Vec<&'a str> {
+    [&["run", name], &INTENT[..], flags, &["--"], command].concat()
+}
+
+fn run(scene: &Scene, name: &str, flags: &[&str], command: &[&str]) -> Answer {
+    call(scene, &running(name, flags, command))
 }
 
 /// A run whose command has begun.
@@ -66,6 +79,25 @@ fn file(scene: &Scene, name: &str) -> PathBuf {
 fn record(scene: &Scene, name: &str) -> Value {
     let text = fs::read_to_string(file(scene, name)).expect("a record");
     serde_json::from_str(&text).expect("a document")
+}
+
+/// Another program takes a record away.
+fn take_away(scene: &Scene, name: &str) {
+    fs::rename(file(scene, name), scene.path("away")).expect("a record");
+}
+
+/// Waits for the next heartbeat of a lock.
+fn until_renewed(scene: &Scene, name: &str) {
+    let renewed = || record(scene, name)["last_heartbeat_at"].clone();
+    let before = renewed();
+    eventually("a heartbeat", || renewed() != before);
+}
+
+/// All events of the audit.
+fn events(scene: &Scene) -> Vec<Value> {
+    let audit = call(scene, &["audit", "--output", "json"]);
+    let events = audit.expect(0, "events").json()["data"]["events"].take();
+    events.as_array().expect("events").clone()
 }
 
 /// An instant so many seconds ago, as records have it.
@@ -93,15 +125,8 @@ fn foreign(name: &str, silent: i64) -> Value {
 
 /// Puts bytes at a lock's path that were written so many seconds ago.
 fn plant(scene: &Scene, name: &str, bytes: &str, written_ago: u64) {
-    use std::os::unix::fs::DirBuilderExt;
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true).mode(0o700);
-    builder.create(scene.locks()).expect("a folder");
-    let path = file(scene, name);
-    fs::write(&path, bytes).expect("a record");
-    let opened = fs::File::options().write(true).open(&path).expect("a file");
-    let at = SystemTime::now() - Duration::from_secs(written_ago);
-    opened.set_modified(at).expect("another time");
+    let written = SystemTime::now() - Duration::from_secs(written_ago);
+    crate::support::plant(&file(scene, name), bytes, written);
 }
 
 fn plant_foreign(scene: &Scene, name: &str, silent: i64) -> Value {
@@ -119,6 +144,13 @@ fn message(answer: &Answer, error: &str) -> String {
     assert_eq!(keys(&document), ["error", "lock_name", "message"]);
     assert_eq!(document["error"], error, "{document}");
     document["message"].as_str().expect("a text").to_owned()
+}
+
+/// The sentence by which a call is refused for its words.
+#[track_caller]
+fn bad_arguments(scene: &Scene, words: &[&str]) -> String {
+    let answer = call(scene, words).expect(2, &words.join(" "));
+    message(&answer, "bad_arguments")
 }
 
 /// What stands in `held_by` for a record.
@@ -177,7 +209,7 @@ fn names_are_lower_case_letters_digits_underscore_and_hyphen() {
 #[test]
 fn a_folder_that_is_made_is_0700_and_files_are_0600() {
     let scene = Scene::new();
-    let _ = acquire(&scene, "x", &["--request-id", "r"]).expect(0, "acquired");
+    acquired(&scene, "x", "r");
     let mode = |path: PathBuf| fs::metadata(path).expect("there").mode() & 0o7777;
     assert_eq!(mode(scene.locks()), 0o700);
     assert_eq!(mode(file(&scene, "x")), 0o600);
@@ -197,9 +229,8 @@ fn a_folder_that_others_may_write_is_refused_and_one_that_they_can_read_is_warne
         let scene = Scene::new();
         fs::create_dir(scene.locks()).unwrap();
         fs::set_permissions(scene.locks(), Permissions::from_mode(mode)).unwrap();
-        let mut run = running("y", &[]);
-        run.extend(["--", "true"]);
-        for answer in [acquire(&scene, "x", &[]), call(&scene, &run)] {
+        let answers = [acquire(&scene, "x", &[]), run(&scene, "y", &[], &["true"])];
+        for answer in answers {
             if refused {
                 let _ = answer.expect(7, &format!("{mode:o}"));
                 assert!(!file(&scene, "x").exists(), "{mode:o}");
@@ -239,7 +270,7 @@ fn the_actor_is_given_or_of_the_environment_or_unknown() {
 #[test]
 fn a_request_id_is_given_or_made_of_12_hex_digits() {
     let scene = Scene::new();
-    let _ = acquire(&scene, "x", &["--request-id", "run.42"]).expect(0, "acquired");
+    acquired(&scene, "x", "run.42");
     assert_eq!(record(&scene, "x")["request_id"], "run.42");
     let _ = acquire(&scene, "y", &[]).expect(0, "acquired");
     let record = record(&scene, "y");
@@ -281,8 +312,7 @@ fn intent_name_and_version_are_required_before_anything_is_touched() {
             if verb == "run" {
                 all.extend(["--", "echo", "ran"]);
             }
-            let answer = call(&scene, &all).expect(2, missing);
-            let said = message(&answer, "bad_arguments");
+            let said = bad_arguments(&scene, &all);
             assert!(said.contains(missing), "{said}");
             assert!(!scene.locks().exists(), "nothing was touched");
         }
@@ -334,8 +364,7 @@ fn all_that_is_missing_is_told_in_one_sentence() {
             "NAME is missing: ",
         ),
     ] {
-        let answer = call(&scene, words).expect(2, missing);
-        let said = message(&answer, "bad_arguments");
+        let said = bad_arguments(&scene, words);
         assert!(said.starts_with(missing), "{said}");
     }
     let file = intent(&scene, "controls: {lock: '${params.app}-${params.env}'}\n");
@@ -351,8 +380,7 @@ fn all_that_is_missing_is_told_in_one_sentence() {
     ] {
         for (verb, rest) in [("run", &["--", "true"][..]), ("acquire", &[])] {
             let words = [&[verb, "--intent", &file], flags, rest].concat();
-            let answer = call(&scene, &words).expect(2, missing);
-            let said = message(&answer, "bad_arguments");
+            let said = bad_arguments(&scene, &words);
             assert!(said.ends_with(missing), "{said}");
         }
     }
@@ -424,8 +452,7 @@ fn every_failure_is_a_document() {
         assert_eq!(envelope["error"]["code"], error.to_uppercase(), "{words:?}");
         assert_eq!(envelope["error"]["message"], said, "{words:?}");
     }
-    let run = [&running("x", &[])[..], &["--", "/no/such/program"]].concat();
-    let answer = call(&scene, &run).expect(127, "no program");
+    let answer = run(&scene, "x", &[], &["/no/such/program"]).expect(127, "no program");
     assert!(message(&answer, "command_not_found").contains("/no/such/program"));
     fs::set_permissions(scene.locks(), Permissions::from_mode(0o777)).unwrap();
     for verb in [
@@ -457,7 +484,7 @@ fn every_failure_is_a_document() {
 fn a_lost_lock_and_a_signal_are_answered_with_documents_too() {
     let scene = Scene::new();
     let held = hold(&scene, "x", &["-q"]);
-    fs::rename(file(&scene, "x"), scene.path("away")).unwrap();
+    take_away(&scene, "x");
     let answer = held.finish().expect(80, "lost");
     let text = answer.stdout();
     let last: Value = serde_json::from_str(text.lines().last().unwrap()).expect("a document");
@@ -649,9 +676,7 @@ fn an_active_lock_is_never_taken_whatever_flags_are_given() {
     ] {
         let document = acquire(&scene, "x", flags).expect(4, "active").json();
         assert_eq!(document["error"], "lock_blocked", "{flags:?}");
-        let mut run = running("x", flags);
-        run.extend(["--", "echo", "ran"]);
-        let answer = call(&scene, &run).expect(4, "active");
+        let answer = run(&scene, "x", flags, &["echo", "ran"]).expect(4, "active");
         assert_eq!(answer.json(), document, "the same, and nothing ran");
     }
     assert_eq!(record(&scene, "x"), planted, "untouched");
@@ -718,19 +743,20 @@ fn the_stale_answer_field_by_field() {
 fn a_stale_lock_is_replaced_in_one_step_when_it_is_forced() {
     let scene = Scene::new();
     let _ = plant_foreign(&scene, "x", 901);
-    let answer = acquire(&scene, "x", &["--force-lock", "--request-id", "new"]);
-    let answer = answer.expect(0, "taken over");
-    assert!(
-        answer.stderr().contains("req_0123456789ab"),
-        "the log tells whose it was: {}",
-        answer.said()
+    caller(&scene).follows(
+        r#"
+        # The log tells whose it was.
+        $ tenure acquire x --owner none [INTENT] --force-lock --request-id new
+        {"status":"acquired","lock_name":"x","request_id":"new","lock_path":"[ROOT]/locks/x.lock","ttl_seconds":900,"token":[N]}
+        ! Replaced the stale lock for x of request req_0123456789ab (no heartbeat for [N]s, ttl 900s)
+        $ grep -c '"request_id": "new"' locks/x.lock
+        1
+        # The old holder learns of it.
+        $ tenure heartbeat x --request-id req_0123456789ab
+        ? 6
+        {"error":"not_owner","lock_name":"x","held_by":{"request_id":"new",[..]
+        "#,
     );
-    assert_eq!(record(&scene, "x")["request_id"], "new");
-    let _ = call(
-        &scene,
-        &["heartbeat", "x", "--request-id", "req_0123456789ab"],
-    )
-    .expect(6, "the old holder learns of it");
 }
 
 /// `now − last_heartbeat_at > ttl_seconds`, strictly: in the judgement itself, where an instant is
@@ -856,7 +882,7 @@ fn a_heartbeat_changes_its_time_and_no_other_byte() {
     let _ = call(&scene, &["release", "x", "--request-id", "r"]).expect(0, "its own");
 
     // A record of ours to which another program has added.
-    let _ = acquire(&scene, "y", &["--request-id", "r"]).expect(0, "acquired");
+    acquired(&scene, "y", "r");
     let path = file(&scene, "y");
     let seen = fs::read_to_string(&path).unwrap();
     let now = record(&scene, "y")["last_heartbeat_at"]
@@ -895,8 +921,8 @@ fn a_heartbeat_never_creates_a_lock_again() {
     let scene = Scene::new();
     let _ = call(&scene, &["heartbeat", "x", "--request-id", "r"]).expect(80, "absent");
     assert!(!scene.locks().exists());
-    let _ = acquire(&scene, "x", &["--request-id", "r"]).expect(0, "acquired");
-    fs::rename(file(&scene, "x"), scene.path("away")).unwrap();
+    acquired(&scene, "x", "r");
+    take_away(&scene, "x");
     let _ = call(&scene, &["heartbeat", "x", "--request-id", "r"]).expect(80, "absent");
     assert!(!file(&scene, "x").exists(), "not again");
     let planted = plant_foreign(&scene, "x", 10);
@@ -908,10 +934,7 @@ fn a_heartbeat_never_creates_a_lock_again() {
 fn a_run_renews_its_record_every_third_of_the_ttl() {
     let scene = Scene::new();
     let held = hold(&scene, "x", &["--ttl", "3"]);
-    let first = record(&scene, "x")["last_heartbeat_at"].clone();
-    eventually("a heartbeat", || {
-        record(&scene, "x")["last_heartbeat_at"] != first
-    });
+    until_renewed(&scene, "x");
     let _ = held.open().expect(0, "done");
 }
 
@@ -920,11 +943,8 @@ fn a_run_renews_its_record_every_third_of_the_ttl() {
 fn a_loss_after_a_renewal_is_noticed_at_once() {
     let scene = Scene::new();
     let held = hold(&scene, "x", &["--ttl", "21"]);
-    let first = record(&scene, "x")["last_heartbeat_at"].clone();
-    eventually("a heartbeat", || {
-        record(&scene, "x")["last_heartbeat_at"] != first
-    });
-    fs::rename(file(&scene, "x"), scene.path("away")).unwrap();
+    until_renewed(&scene, "x");
+    take_away(&scene, "x");
     let (answer, took) = timed(|| held.finish());
     let _ = answer.expect(80, "lost");
     assert!(
@@ -938,7 +958,7 @@ fn a_lost_lock_ends_the_command_or_is_warned_of() {
     let scene = Scene::new();
     let held = hold(&scene, "x", &[]);
     let command = held.command;
-    fs::rename(file(&scene, "x"), scene.path("away")).unwrap();
+    take_away(&scene, "x");
     let planted = plant_foreign(&scene, "x", 5);
     let _ = held.finish().expect(80, "ended");
     assert!(!is_alive(command));
@@ -949,7 +969,7 @@ fn a_lost_lock_ends_the_command_or_is_warned_of() {
     let rollback = format!("echo >{}", said.display());
     let flags = ["--on-lost", "warn", "-q", "--rollback", &rollback];
     let held = hold_after(&scene, "x", &flags, "trap 'exit 9' INT TERM");
-    fs::rename(file(&scene, "x"), scene.path("away")).unwrap();
+    take_away(&scene, "x");
     let planted = plant_foreign(&scene, "x", 5);
     let command = held.command;
     throughout(Duration::from_millis(300), "the command goes on", || {
@@ -968,14 +988,12 @@ fn failed_renewals_are_warned_of_until_the_ttl_is_about_to_run_out() {
         let rolled_back = scene.path("rolled-back");
         let rollback = format!("echo >{}", rolled_back.display());
         let flags = ["--ttl", "6", "--on-lost", on_lost, "--rollback", &rollback];
-        let mut words = running("x", &flags);
         // What cannot be read cannot be renewed, and proves no loss.
         let line = format!(
             "echo garbage >locks/x.lock; i=0; while [ $i -lt {beats} ]; do sleep 0.1; \
              i=$((i+1)); done; exit 7"
         );
-        words.extend(["--", "sh", "-c", &line]);
-        let (answer, took) = timed(|| call(&scene, &words));
+        let (answer, took) = timed(|| run(&scene, "x", &flags, &["sh", "-c", &line]));
         let answer = answer.expect(code, on_lost);
         let said = answer.stderr();
         assert!(
@@ -989,16 +1007,12 @@ fn failed_renewals_are_warned_of_until_the_ttl_is_about_to_run_out() {
             assert!(took >= told, "a quarter of the ttl is left: {took:?}");
             assert!(took < Duration::from_secs(20), "in time: {took:?}");
         }
-        let audit = scene.run(["--profile", "fleet", "audit", "--output", "json"]);
-        let events = audit.expect(0, "events").json()["data"]["events"].clone();
-        let failed = events.as_array().unwrap().iter();
-        let failed: Vec<_> = failed
-            .filter(|event| event["event"] == "heartbeat_failed")
-            .collect();
+        let mut failed = events(&scene);
+        failed.retain(|event| event["event"] == "heartbeat_failed");
         assert_eq!(
             failed.len(),
             1,
-            "before the end, however short the ttl: {events}"
+            "before the end, however short the ttl: {failed:?}"
         );
         assert_eq!(failed[0]["consecutive_failures"], 3);
         let left = fs::read_to_string(file(&scene, "x")).unwrap();
@@ -1011,7 +1025,7 @@ fn failed_renewals_are_warned_of_until_the_ttl_is_about_to_run_out() {
 #[test]
 fn only_the_owner_releases_and_it_is_known_by_its_request_id() {
     let scene = Scene::new();
-    let _ = acquire(&scene, "x", &["--request-id", "r"]).expect(0, "acquired");
+    acquired(&scene, "x", "r");
     for words in [
         &["release", "x"][..],
         &["release", "x", "--request-id", "other"],
@@ -1021,27 +1035,17 @@ fn only_the_owner_releases_and_it_is_known_by_its_request_id() {
         assert_eq!(answer.json()["held_by"], held_by(&record(&scene, "x")));
         assert!(file(&scene, "x").exists(), "nothing was removed");
     }
-    let answer = call(&scene, &["release", "x", "--request-id", "r"]).expect(0, "released");
-    let mut document = answer.json();
-    assert!(document["held_duration_seconds"].is_u64(), "{document}");
-    document["held_duration_seconds"] = json!("AGE");
-    assert_eq!(
-        document,
-        json!({
-            "status": "released",
-            "lock_name": "x",
-            "request_id": "r",
-            "held_duration_seconds": "AGE",
-            "result": "success",
-        })
+    caller(&scene).follows(
+        r#"
+        $ tenure release x --request-id r
+        {"status":"released","lock_name":"x","request_id":"r","held_duration_seconds":[N],"result":"success"}
+        $ test -e locks/x.lock
+        ? 1
+        $ tenure release x --request-id r
+        {"status":"absent","lock_name":"x"}
+        ! x is not held; nothing to release
+        "#,
     );
-    assert!(!file(&scene, "x").exists());
-    let answer = call(&scene, &["release", "x", "--request-id", "r"]).expect(0, "absent");
-    assert_eq!(
-        answer.json(),
-        json!({ "status": "absent", "lock_name": "x" })
-    );
-    assert!(answer.stderr().contains("not held"), "{}", answer.said());
 }
 
 /// A script is the ancestor of whatever it calls; that shows nothing.
@@ -1078,26 +1082,23 @@ fn a_result_and_the_step_that_failed_appear_in_the_answer() {
         (&[], "success", None),
     ] {
         let scene = Scene::new();
-        let _ = acquire(&scene, "x", &["--request-id", "r"]).expect(0, "acquired");
+        acquired(&scene, "x", "r");
         let mut all = vec!["release", "x", "--request-id", "r"];
         all.extend(words);
         let document = call(&scene, &all).expect(0, "released").json();
         assert_eq!(document["result"], result, "{words:?}");
         assert_eq!(document.get("failure_step"), step.map(Value::from).as_ref());
-        let audit = scene.run(["--profile", "fleet", "audit", "--output", "json"]);
-        let events = audit.expect(0, "events").json()["data"]["events"].clone();
-        let last = events.as_array().and_then(|events| events.last());
-        let last = last.expect("an event");
+        let events = events(&scene);
+        let last = events.last().expect("an event");
         assert_eq!(last["result"], result, "{words:?}: {last}");
         assert_eq!(last.get("failure_step"), step.map(Value::from).as_ref());
     }
     let scene = Scene::new();
     let _ = call(&scene, &["release", "x", "--result", "maybe"]).expect(2, "no result");
-    let _ = acquire(&scene, "x", &["--request-id", "r"]).expect(0, "acquired");
+    acquired(&scene, "x", "r");
     let words = ["release", "x", "--request-id", "r", "--result", "success"];
     let words = [&words[..], &["--failure-step", "migrate"]].concat();
-    let answer = call(&scene, &words).expect(2, "both cannot be");
-    assert!(message(&answer, "bad_arguments").contains("contradict"));
+    assert!(bad_arguments(&scene, &words).contains("contradict"));
     assert!(file(&scene, "x").exists(), "nothing was touched");
 }
 
@@ -1110,9 +1111,7 @@ fn a_rollback_runs_after_a_failure_and_still_under_the_lock() {
                 $TENURE_NAME $TENURE_TOKEN";
     for (command, code, seen) in [("exit 7", Some(7), 7), ("kill -9 $$", None, 137)] {
         let flags = ["--rollback", line, "--failure-step", "migrate"];
-        let mut words = running("x", &flags);
-        words.extend(["--", "sh", "-c", command]);
-        let answer = call(&scene, &words);
+        let answer = run(&scene, "x", &flags, &["sh", "-c", command]);
         assert_eq!(
             answer.status().code(),
             code,
@@ -1127,9 +1126,8 @@ fn a_rollback_runs_after_a_failure_and_still_under_the_lock() {
         assert!(rest.starts_with(&format!("{seen} migrate x 1")), "{rest}");
         assert!(!file(&scene, "x").exists(), "released afterwards");
     }
-    let mut words = running("x", &["--rollback", "echo rolled back"]);
-    words.extend(["--", "true"]);
-    let answer = call(&scene, &words).expect(0, "a success");
+    let answer = run(&scene, "x", &["--rollback", "echo rolled back"], &["true"]);
+    let answer = answer.expect(0, "a success");
     assert_eq!(answer.stdout(), "", "there is nothing to undo");
 }
 
@@ -1137,9 +1135,9 @@ fn a_rollback_runs_after_a_failure_and_still_under_the_lock() {
 fn what_a_rollback_returns_changes_nothing() {
     let scene = Scene::new();
     for rollback in ["exit 3", "kill -9 $$", "/nowhere/at/all"] {
-        let mut words = running("x", &["--rollback", rollback]);
-        words.extend(["--", "sh", "-c", "exit 7"]);
-        let answer = call(&scene, &words).expect(7, "the command's own");
+        let flags = ["--rollback", rollback];
+        let answer = run(&scene, "x", &flags, &["sh", "-c", "exit 7"]);
+        let answer = answer.expect(7, "the command's own");
         assert!(
             answer.stderr().contains("the rollback"),
             "{}",
@@ -1154,9 +1152,9 @@ fn the_lock_is_renewed_while_the_rollback_runs() {
     let scene = Scene::new();
     let at = "grep last_heartbeat_at locks/x.lock";
     let line = format!("{at}; sleep 2.2; {at}");
-    let mut words = running("x", &["--ttl", "3", "--rollback", &line]);
-    words.extend(["--", "false"]);
-    let text = call(&scene, &words).expect(1, "failed").stdout();
+    let flags = ["--ttl", "3", "--rollback", &line];
+    let answer = run(&scene, "x", &flags, &["false"]);
+    let text = answer.expect(1, "failed").stdout();
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 2, "{text}");
     assert_ne!(lines[0], lines[1], "a heartbeat came in between");
@@ -1178,9 +1176,7 @@ fn a_signal_rolls_back_too_and_a_second_sigterm_does_not_stop_that() {
         let script = begin.script("");
         words.extend(["--", "sh", "-c", &script]);
         let mut command = scene.tenure(words);
-        command.current_dir(scene.root());
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let started = Started::new(&mut command);
+        let started = Started::piped(command.current_dir(scene.root()));
         let _ = begin.entered();
         started.signal(Signal::TERM);
         let pid = gate.entered();
@@ -1205,11 +1201,8 @@ fn a_first_signal_during_the_rollback_ends_it_and_the_lock_is_released() {
     let scene = Scene::new();
     let gate = Gate::new(&scene, "rollback");
     let script = gate.script("");
-    let mut words = running("x", &["--rollback", &script, "--grace", "5s"]);
-    words.extend(["--", "false"]);
-    let mut command = fleet(&scene, &words);
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let started = Started::new(&mut command);
+    let flags = ["--rollback", &script, "--grace", "5s"];
+    let started = Started::piped(&mut fleet(&scene, &running("x", &flags, &["false"])));
     let pid = gate.entered();
     started.signal(Signal::TERM);
     let _ = started.finish().expect(143, "the signal is what is told");
@@ -1305,12 +1298,8 @@ fn an_observing_run_passes_signals_on_as_any_run_does() {
     let file = intent_named(&scene, "observe", "x");
     let gate = Gate::new(&scene, "observe");
     let script = gate.script("");
-    let mut command = fleet(
-        &scene,
-        &["run", "--intent", &file, "--", "sh", "-c", &script],
-    );
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let started = Started::new(&mut command);
+    let words = ["run", "--intent", &file, "--", "sh", "-c", &script];
+    let started = Started::piped(&mut fleet(&scene, &words));
     let pid = gate.entered();
     started.signal(Signal::TERM);
     let _ = started.finish().expect(143, "signalled");
@@ -1386,8 +1375,7 @@ fn a_template_that_does_not_resolve_is_an_error_and_never_bent_into_a_name() {
             words.extend(["--param", param]);
         }
         words.extend(["--", "echo", "ran"]);
-        let answer = call(&scene, &words).expect(2, template);
-        let _ = message(&answer, "bad_arguments");
+        let _ = bad_arguments(&scene, &words);
         assert!(!scene.locks().exists(), "nothing was touched");
     }
 }
@@ -1395,21 +1383,16 @@ fn a_template_that_does_not_resolve_is_an_error_and_never_bent_into_a_name() {
 #[test]
 fn an_intent_that_is_not_there_is_exit_5_and_one_that_says_nothing_exit_2() {
     let scene = Scene::new();
-    let words = ["run", "--intent", "nowhere.yaml", "--", "true"];
-    let answer = call(&scene, &words).expect(5, "not found");
-    let said = message(&answer, "not_found");
-    assert!(said.contains("nowhere.yaml"), "{said}");
-    let words = [
-        "run",
-        "--intent",
-        "nowhere.yaml",
-        "--output",
-        "json",
-        "--",
-        "true",
-    ];
-    let document = call(&scene, &words).expect(5, "not found").json();
-    assert_eq!(document["error"]["code"], "NOT_FOUND");
+    caller(&scene).follows(
+        r#"
+        $ tenure run --intent nowhere.yaml -- true
+        ? 5
+        {"error":"not_found","lock_name":null,"message":"--intent nowhere.yaml: No such file or directory (os error 2)"}
+        $ tenure run --intent nowhere.yaml --output json -- true
+        ? 5
+        {"ok":false,"data":null,"error":{"code":"NOT_FOUND",[..]}
+        "#,
+    );
     for text in [
         "",
         "[",
@@ -1581,8 +1564,7 @@ fn an_intent_and_a_call_that_contradict_each_other_are_refused() {
             &[]
         };
         let words = [&[verb], flags, rest].concat();
-        let answer = call(&scene, &words).expect(2, said);
-        let told = message(&answer, "bad_arguments");
+        let told = bad_arguments(&scene, &words);
         assert!(told.contains(said), "{told}");
     }
     assert!(!scene.locks().exists());
@@ -1705,45 +1687,41 @@ fn force_release_removes_what_is_stale_and_refuses_what_is_active() {
     assert_eq!(record(&scene, "x"), planted);
 
     let _ = plant_foreign(&scene, "x", 1_000);
-    let mut document = call(&scene, &["force-release", "x"])
-        .expect(0, "stale")
-        .json();
-    document["held_duration_seconds"] = json!("AGE");
-    assert_eq!(
-        document,
-        json!({
-            "status": "released",
-            "lock_name": "x",
-            "request_id": "req_0123456789ab",
-            "held_duration_seconds": "AGE",
-            "result": "forced",
-        })
-    );
-    assert!(!file(&scene, "x").exists());
-    let answer = call(&scene, &["force-release", "x"]).expect(0, "absent");
-    assert_eq!(
-        answer.json(),
-        json!({ "status": "absent", "lock_name": "x" })
+    caller(&scene).follows(
+        r#"
+        $ tenure force-release x
+        {"status":"released","lock_name":"x","request_id":"req_0123456789ab","held_duration_seconds":[N],"result":"forced"}
+        $ test -e locks/x.lock
+        ? 1
+        $ tenure force-release x
+        {"status":"absent","lock_name":"x"}
+        ! x is not held; nothing to remove
+        "#,
     );
 
     plant(&scene, "x", "garbage", 890);
-    let document = call(&scene, &["force-release", "x"])
-        .expect(4, "young")
-        .json();
-    assert_eq!(document["held_by"], Value::Null);
-    let reason = document["suggestion"].as_str().unwrap();
-    assert!(reason.contains("not JSON"), "why is said: {reason}");
+    caller(&scene).follows(
+        r#"
+        # It is too young.
+        $ tenure force-release x
+        ? 4
+        {"error":"lock_blocked","lock_name":"x","held_by":null,"suggestion":"The lock file is corrupt: it is not JSON: [..]"}
+        "#,
+    );
     plant(&scene, "x", "garbage", 910);
-    let document = call(&scene, &["force-release", "x"])
-        .expect(0, "old")
-        .json();
-    assert_eq!(document["held_duration_seconds"], Value::Null);
-    assert!(!file(&scene, "x").exists());
+    caller(&scene).follows(
+        r#"
+        $ tenure force-release x
+        {"status":"released","lock_name":"x","request_id":null,"held_duration_seconds":null,"result":"forced"}
+        $ test -e locks/x.lock
+        ? 1
+        "#,
+    );
 }
 
 // Traps that the original script falls into
 
-/// The original creates by `ln`, `set -C` or `mv -n`; whoever publishes first holds it.
+/// The original creates by `ln`, `set -C` or `mv -n`. The program that publishes first holds the lock.
 #[test]
 fn the_original_script_and_tenure_keep_each_other_out() {
     let scene = Scene::new();
@@ -1790,9 +1768,7 @@ fn of_many_racers_one_gets_in_also_over_a_stale_lock() {
                 let mut words = vec!["acquire", "x", "--owner", "none", "--force-lock"];
                 words.extend(INTENT);
                 words.extend(["--request-id", &id]);
-                let mut command = fleet(&scene, &words);
-                command.stdout(Stdio::piped()).stderr(Stdio::piped());
-                Started::new(&mut command)
+                Started::piped(&mut fleet(&scene, &words))
             })
             .collect();
         let won: Vec<_> = racers
@@ -1810,7 +1786,7 @@ fn of_many_racers_one_gets_in_also_over_a_stale_lock() {
 fn a_released_lock_is_not_created_again_by_its_heartbeat() {
     let scene = Scene::new();
     let held = hold(&scene, "x", &["--ttl", "1", "--on-lost", "warn"]);
-    fs::rename(file(&scene, "x"), scene.path("away")).unwrap();
+    take_away(&scene, "x");
     let path = file(&scene, "x");
     throughout(Duration::from_millis(1_500), "it stays released", || {
         !path.exists()

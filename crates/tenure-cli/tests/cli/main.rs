@@ -48,6 +48,7 @@ mod slow_readers;
 mod sprint;
 mod streams;
 mod supervision;
+mod transcripts;
 mod users;
 mod waiting;
 mod within;

@@ -1,12 +1,11 @@
 //! The resume profile on the command line: one process resumes a session or job at a time.
 
-use crate::support::{Answer, Gate, Scene, Started, eventually, send};
-use rustix::process::Signal;
+use crate::support::transcript::Caller;
+use crate::support::{Answer, Gate, Scene, Started, eventually};
 use serde_json::Value;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::time::SystemTime;
 
 struct Storage {
     scene: Scene,
@@ -23,30 +22,42 @@ impl Storage {
         self.scene.run(["--profile", "resume"].iter().chain(words))
     }
 
+    /// Makes the calls of transcripts, in which `[ME]` is this process and `[HOST]` this host.
+    fn caller(&self) -> Caller<'_> {
+        Caller::new(&self.scene, &["--profile", "resume"])
+            .knowing("[ME]", std::process::id().to_string())
+            .knowing("[HOST]", host())
+    }
+
+    #[track_caller]
+    fn follows(&self, transcript: &str) {
+        self.caller().follows(transcript);
+    }
+
     fn start(&self, words: &[&str]) -> Started {
         let mut command = self
             .scene
             .tenure(["--profile", "resume"].iter().chain(words));
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        Started::new(&mut command)
+        Started::piped(&mut command)
     }
 
     fn file(&self, id: &str) -> PathBuf {
         self.scene.locks().join(format!("resume_locks/{id}.lock"))
     }
 
+    fn text(&self, id: &str) -> String {
+        fs::read_to_string(self.file(id)).expect("a record")
+    }
+
+    /// What stands in the record while a run holds the lock.
+    fn record_of_a_run(&self, id: &str) -> Value {
+        let script = format!("cat {}", self.file(id).display());
+        let run = self.run(&["run", id, "--", "sh", "-c", &script]);
+        serde_json::from_str(&run.expect(0, "free").stdout()).expect("JSON")
+    }
+
     fn plant_text(&self, id: &str, text: &str) {
-        for folder in [self.scene.locks(), self.scene.locks().join("resume_locks")] {
-            fs::create_dir_all(&folder).expect("a folder");
-            fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).expect("a mode");
-        }
-        fs::write(self.file(id), text).expect("a record");
-        let old = std::time::SystemTime::UNIX_EPOCH;
-        let file = fs::File::options()
-            .write(true)
-            .open(self.file(id))
-            .expect("a record");
-        file.set_modified(old).expect("a time");
+        crate::support::plant(&self.file(id), text, SystemTime::UNIX_EPOCH);
     }
 
     /// A record as the original program writes it.
@@ -78,10 +89,7 @@ fn dead_pid() -> u32 {
 #[test]
 fn the_record_has_the_four_fields_and_process_identity_under_one_key() {
     let storage = Storage::new();
-    let script = format!("cat {}", storage.file("job-1").display());
-    let run = storage.run(&["run", "job-1", "--", "sh", "-c", &script]);
-    let run = run.expect(0, "free");
-    let record: Value = serde_json::from_str(&run.stdout()).expect("JSON");
+    let record = storage.record_of_a_run("job-1");
     let keys: Vec<_> = record.as_object().expect("an object").keys().collect();
     assert_eq!(
         keys,
@@ -92,52 +100,50 @@ fn the_record_has_the_four_fields_and_process_identity_under_one_key() {
     for key in ["started", "boot_id", "token"] {
         assert!(!record["tenure"][key].is_null(), "{record}");
     }
-    let said = run.stderr();
-    assert!(said.contains("Acquired resume lock for job-1"), "{said}");
-    assert!(said.contains("Released resume lock for job-1"), "{said}");
     assert!(!storage.file("job-1").exists(), "gone after the release");
+    storage.follows(
+        "
+        $ tenure run job-1 -- true
+        ! Acquired resume lock for job-1
+        ! Released resume lock for job-1
+        ",
+    );
 }
 
 #[test]
 fn a_blocked_resume_is_told_who_where_and_since_when() {
     let storage = Storage::new();
-    let me = std::process::id();
-    let planted = storage.plant("job", me, &host());
-    let refused = storage.run(&["run", "job", "--", "true"]).expect(4, "held");
-    assert_eq!(
-        refused.stderr(),
-        format!(
-            "Resume already in progress for job job\nLock held by: PID {me} on {} (acquired \
-             2026-02-07 10:00:00 UTC)\nPlease wait for the other process to complete, or use \
-             --force to override.\n",
-            host()
-        )
+    let planted = storage.plant("job", std::process::id(), &host());
+    storage.follows(
+        "
+        $ tenure run job -- true
+        ? 4
+        ! Resume already in progress for job job
+        ! Lock held by: PID [ME] on [HOST] (acquired 2026-02-07 10:00:00 UTC)
+        ! Please wait for the other process to complete, or use --force to override.
+        ",
     );
-    assert_eq!(
-        fs::read_to_string(storage.file("job")).expect("a record"),
-        planted
-    );
+    assert_eq!(storage.text("job"), planted);
     let json = storage.run(&["--output", "json", "run", "job", "--", "true"]);
     let error = json.expect(4, "held").json()["error"].clone();
     assert_eq!(error["code"], "LOCK_HELD");
-    assert_eq!(error["context"]["holder"]["pid"], me);
+    assert_eq!(error["context"]["holder"]["pid"], std::process::id());
 }
 
 #[test]
 fn a_dead_process_is_cleaned_up_with_a_warning_and_the_resume_goes_on() {
     let storage = Storage::new();
-    let pid = dead_pid();
-    let _ = storage.plant("job", pid, &host());
-    let run = storage
-        .run(&["run", "job", "--", "true"])
-        .expect(0, "stale");
-    let warning = format!("Removing stale lock for job (PID {pid} no longer running)");
-    assert!(run.stderr().contains(&warning), "{}", run.said());
-    for never in [0, 2_147_483_648] {
-        let _ = storage.plant("job", never, &host());
-        let _ = storage
-            .run(&["run", "job", "--", "true"])
-            .expect(0, "not a process");
+    // The last two are no numbers of a process.
+    for pid in [dead_pid(), 0, 2_147_483_648] {
+        let _ = storage.plant("job", pid, &host());
+        storage.caller().knowing("[DEAD]", pid.to_string()).follows(
+            "
+            $ tenure run job -- true
+            ! Removing stale lock for job (PID [DEAD] no longer running)
+            ! Acquired resume lock for job
+            ! Released resume lock for job
+            ",
+        );
     }
 }
 
@@ -146,23 +152,17 @@ fn a_process_of_another_host_is_unknown_and_counts_as_alive() {
     let storage = Storage::new();
     for name in ["test-host", "unknown"] {
         let planted = storage.plant("job", 999_999, name);
-        let refused = storage
-            .run(&["run", "job", "--", "true"])
-            .expect(4, "unknown");
-        assert!(
-            refused.stderr().contains(&format!("on {name} (")),
-            "{}",
-            refused.said()
+        storage.caller().knowing("[OTHER]", name).follows(
+            "
+            $ tenure run job -- true
+            ? 4
+            ! Resume already in progress for job job
+            ! Lock held by: PID 999999 on [OTHER] (acquired 2026-02-07 10:00:00 UTC)
+            ! Please wait for the other process to complete, or use --force to override.
+            ! That is another machine or container, [..]: tenure [..] force-release job
+            ",
         );
-        assert!(
-            refused.stderr().contains("force-release job"),
-            "{}",
-            refused.said()
-        );
-        assert_eq!(
-            fs::read_to_string(storage.file("job")).expect("a record"),
-            planted
-        );
+        assert_eq!(storage.text("job"), planted);
     }
 }
 
@@ -193,7 +193,7 @@ fn force_reaches_the_lock_without_yes_and_the_old_holder_is_told() {
     assert_eq!(events["data"]["events"][0]["reason"], "active_lock_forced");
 }
 
-/// The hold goes to the caller who forces; who waits stays in line behind it.
+/// The hold goes to the caller that forces. A waiter stays in line behind it.
 #[test]
 fn force_reaches_the_lock_also_where_others_wait_for_it() {
     let storage = Storage::new();
@@ -209,14 +209,14 @@ fn force_reaches_the_lock_also_where_others_wait_for_it() {
     };
     eventually("it waits", queued);
     let forced = storage.run(&["run", "job", "--force", "--", "true"]);
-    let _ = forced.expect(0, "force overrides, whoever waits");
+    let _ = forced.expect(0, "force overrides, although another one waits");
     let _ = waiting.finish().expect(0, "its turn came after that");
 
     let _ = taken("req_2", &[]).expect(0, "it is free");
     let waiting = storage.start(&["run", "job", "--wait", "60s", "--", "true"]);
     eventually("it waits", queued);
     let forced = taken("req_3", &["--force"]);
-    let _ = forced.expect(0, "force overrides, whoever waits");
+    let _ = forced.expect(0, "force overrides, although another one waits");
     assert!(queued(), "it waits on");
     let released = storage.run(&["release", "job", "--request-id", "req_3"]);
     let _ = released.expect(0, "its own");
@@ -228,24 +228,24 @@ fn an_unreadable_record_blocks_and_only_force_takes_it() {
     let storage = Storage::new();
     for text in ["", "{", "{\"job_id\": \"job\"}"] {
         storage.plant_text("job", text);
-        let refused = storage
-            .run(&["run", "job", "--", "true"])
-            .expect(4, "unreadable");
-        assert!(
-            refused
-                .stderr()
-                .starts_with("Failed to check lock status for job: "),
-            "{}",
-            refused.said()
+        storage.follows(
+            "
+            $ tenure run job -- true
+            ? 4
+            ! Failed to check lock status for job: [..]
+            ",
         );
-        assert_eq!(
-            fs::read_to_string(storage.file("job")).expect("a record"),
-            text
+        assert_eq!(storage.text("job"), text);
+        storage.follows(
+            "
+            $ tenure run job --force -- true
+            ! Replacing an unreadable lock for job
+            ! Acquired resume lock for job
+            ! Released resume lock for job
+            $ test -e locks/resume_locks/job.lock
+            ? 1
+            ",
         );
-        let _ = storage
-            .run(&["run", "job", "--force", "--", "true"])
-            .expect(0, "forced");
-        assert!(!storage.file("job").exists());
     }
 }
 
@@ -260,11 +260,7 @@ fn a_resume_succeeds_at_once_after_the_first_completed_failed_or_was_killed() {
         .expect(1, "failed");
     let killed = storage.start(&["run", "job", "--", "sleep", "30"]);
     eventually("it holds", || storage.file("job").exists());
-    let command = crate::support::children(killed.pid());
-    send(killed.pid(), Signal::KILL);
-    for command in command {
-        send(command, Signal::KILL);
-    }
+    killed.kill_with_children();
     eventually("the next one succeeds", || {
         storage.run(&["run", "job", "--", "true"]).code() == 0
     });
@@ -273,9 +269,7 @@ fn a_resume_succeeds_at_once_after_the_first_completed_failed_or_was_killed() {
 #[test]
 fn a_reused_number_is_another_process() {
     let storage = Storage::new();
-    let script = format!("cat {}", storage.file("job").display());
-    let run = storage.run(&["run", "job", "--", "sh", "-c", &script]);
-    let mut record: Value = serde_json::from_str(&run.stdout()).expect("JSON");
+    let mut record = storage.record_of_a_run("job");
     record["process_id"] = std::os::unix::process::parent_id().into();
     storage.plant_text("job", &record.to_string());
     let taken = storage.run(&["run", "job", "--", "true"]);
@@ -289,32 +283,36 @@ fn a_reused_number_is_another_process() {
 fn ids_never_block_each_other_and_never_leave_the_folder() {
     let storage = Storage::new();
     let _ = storage.plant("a", std::process::id(), &host());
-    let _ = storage
-        .run(&["run", "b", "--", "true"])
-        .expect(0, "another id");
-    let script = format!(
-        "env -u TENURE_HELD {} --profile resume --dir {} run d -- echo ran",
-        env!("CARGO_BIN_EXE_tenure"),
-        storage.scene.locks().display()
+    storage.follows(
+        r#"
+        $ tenure run b -- true
+        ! Acquired resume lock for b
+        ! Released resume lock for b
+        # Also while a run of ours holds one.
+        $ tenure run c -- env -u TENURE_HELD tenure --profile resume run d -- echo ran
+        ran
+        ! Acquired resume lock for c
+        ! Acquired resume lock for d
+        ! Released resume lock for d
+        ! Released resume lock for c
+        $ tenure run ../x -- true
+        ? 2
+        ! the lock name "../x" cannot be used: [..]
+        "#,
     );
-    let both = storage.run(&["run", "c", "--", "sh", "-c", &script]);
-    let both = both.expect(0, "another id, also while a run of ours holds one");
-    assert_eq!(both.stdout(), "ran\n", "{}", both.said());
-    let _ = storage
-        .run(&["run", "../x", "--", "true"])
-        .expect(2, "a path");
 }
 
 #[test]
 fn the_same_run_asking_again_is_answered_at_once() {
-    let storage = Storage::new();
-    let script = format!(
-        "{} --profile resume --dir {} run job -- true; echo $?",
-        env!("CARGO_BIN_EXE_tenure"),
-        storage.scene.locks().display()
+    Storage::new().follows(
+        "
+        $ tenure run job -- sh -c 'tenure --profile resume run job -- true; echo $?'
+        81
+        ! Acquired resume lock for job
+        ! job is held by this run itself; waiting for it would never end ([..])
+        ! Released resume lock for job
+        ",
     );
-    let run = storage.run(&["run", "job", "--", "sh", "-c", &script]);
-    assert_eq!(run.expect(0, "free").stdout(), "81\n");
 }
 
 #[test]
@@ -373,7 +371,7 @@ fn the_page_for_users_answers_their_questions_with_the_real_error() {
     let holder = scene.hold_with("session-42", ["--profile", "resume"], &gate, "");
     let refused = scene.run(["--profile", "resume", "run", "session-42", "--", "true"]);
     let said = refused.expect(4, "it is resumed already").stderr();
-    // Names, numbers and times are whoever's they are; the words between them are not.
+    // Names, numbers and times differ from run to run; the words between them do not.
     let words = |text: &str| {
         let kept = text.split_whitespace().filter(|word| {
             word.bytes()

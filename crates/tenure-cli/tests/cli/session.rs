@@ -1,15 +1,16 @@
-//! The session profile: one lock per issue, ten minutes, renewed by whoever lives.
+//! The session profile: one lock per issue, which a live run renews and which is stale after ten minutes.
 #![allow(
     clippy::disallowed_methods,
     reason = "the dates in its records are of the machine's own clock"
 )]
 
+use crate::support::transcript::Caller;
 use crate::support::{Answer, Scene, eventually};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 struct State {
     scene: Scene,
@@ -26,6 +27,11 @@ impl State {
         self.scene.run(["--profile", "session"].iter().chain(words))
     }
 
+    #[track_caller]
+    fn follows(&self, transcript: &str) {
+        Caller::new(&self.scene, &["--profile", "session"]).follows(transcript);
+    }
+
     fn acquire(&self, issue: &str, run: &str) -> Answer {
         self.run(&["acquire", issue, "--owner", "none", "--request-id", run])
     }
@@ -34,9 +40,12 @@ impl State {
         self.scene.locks().join(format!("locks/{issue}.lock"))
     }
 
+    fn text(&self, issue: &str) -> String {
+        fs::read_to_string(self.file(issue)).expect("a record")
+    }
+
     fn record(&self, issue: &str) -> Value {
-        let text = fs::read_to_string(self.file(issue)).expect("a record");
-        serde_json::from_str(&text).expect("JSON")
+        serde_json::from_str(&self.text(issue)).expect("JSON")
     }
 
     /// Another program's record, so many seconds old.
@@ -51,21 +60,19 @@ impl State {
     }
 
     fn plant_text(&self, issue: &str, text: &str) {
-        fs::create_dir_all(self.scene.locks().join("locks")).expect("a folder");
-        fs::set_permissions(self.scene.locks(), fs::Permissions::from_mode(0o700)).expect("a mode");
-        let folder = self.scene.locks().join("locks");
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).expect("a mode");
-        fs::write(self.file(issue), text).expect("a record");
+        crate::support::plant(&self.file(issue), text, SystemTime::now());
     }
 
-    /// Makes a file so old that nobody takes it for one that is being written.
-    fn settle(&self, issue: &str) {
-        let old = std::time::SystemTime::UNIX_EPOCH;
-        let file = fs::File::options()
-            .write(true)
-            .open(self.file(issue))
-            .expect("a record");
-        file.set_modified(old).expect("a time");
+    /// The same so long ago that no reader takes the file for one that is being written.
+    fn plant_settled(&self, issue: &str, text: &str) {
+        crate::support::plant(&self.file(issue), text, SystemTime::UNIX_EPOCH);
+    }
+
+    /// What the audit tells of these words.
+    fn events(&self, words: &[&str]) -> Vec<Value> {
+        let audit = self.run(&[&["audit"], words, &["--output", "json"]].concat());
+        let events = audit.expect(0, "events").json()["data"]["events"].take();
+        events.as_array().expect("events").clone()
     }
 }
 
@@ -74,7 +81,7 @@ fn the_record_has_the_formats_four_fields_and_a_final_newline() {
     let state = State::new();
     let said = state.acquire("42", "run-1").expect(0, "free").stderr();
     assert!(said.contains("Acquired lock for issue #42"), "{said}");
-    let text = fs::read_to_string(state.file("42")).expect("a record");
+    let text = state.text("42");
     assert!(
         text.starts_with("{\n  \"issueNumber\": 42,\n  \"runId\": \"run-1\",\n"),
         "{text}"
@@ -114,62 +121,46 @@ fn the_folder_of_the_locks_is_never_committed() {
 
 #[test]
 fn a_second_run_is_refused_with_4_and_told_who_holds() {
-    let state = State::new();
-    let _ = state.acquire("42", "run-1").expect(0, "free");
-    let refused = state.acquire("42", "run-2").expect(4, "held");
-    assert!(
-        refused
-            .stderr()
-            .contains("Issue #42 is locked by run run-1 (0s ago)"),
-        "{}",
-        refused.said()
+    State::new().follows(
+        "
+        $ tenure acquire 42 --owner none --request-id run-1
+        acquired 42: ttl 10m, fencing token [N], request id run-1
+        ! Acquired lock for issue #42
+        $ tenure acquire 42 --owner none --request-id run-2
+        ? 4
+        ! Issue #42 is locked by run run-1 (0s ago)
+        # The original's code, for a caller that asks for it.
+        $ tenure acquire 42 --owner none --request-id run-2 --conflict-exit-code 0
+        ! Issue #42 is locked by run run-1 ([N]s ago)
+        # A run id is no owner.
+        $ tenure acquire 42 --owner none --request-id run-1
+        ? 4
+        ! Issue #42 is locked by run run-1 ([N]s ago)
+        $ tenure acquire 43 --owner none --request-id run-2
+        acquired 43: ttl 10m, fencing token [N], request id run-2
+        ! Acquired lock for issue #43
+        ",
     );
-    let asked = state.run(&[
-        "acquire",
-        "42",
-        "--owner",
-        "none",
-        "--request-id",
-        "run-2",
-        "--conflict-exit-code",
-        "0",
-    ]);
-    let _ = asked.expect(0, "the original's code, for whoever asks for it");
-    let again = state
-        .acquire("42", "run-1")
-        .expect(4, "a run id is no owner");
-    assert!(again.stderr().contains("run-1"), "{}", again.said());
-    let _ = state.acquire("43", "run-2").expect(0, "another issue");
 }
 
 #[test]
 fn only_the_owner_releases_and_an_absent_lock_is_silent_success() {
-    let state = State::new();
-    let _ = state.acquire("42", "run-1").expect(0, "free");
-    let before = fs::read(state.file("42")).expect("a record");
-    let other = state.run(&["release", "42", "--request-id", "run-2"]);
-    let other = other.expect(0, "nothing to do is no failure");
-    assert!(
-        other
-            .stderr()
-            .contains("Lock for issue #42 owned by different run, not releasing"),
-        "{}",
-        other.said()
-    );
-    assert_eq!(fs::read(state.file("42")).expect("a record"), before);
-    let own = state.run(&["release", "42", "--request-id", "run-1"]);
-    let own = own.expect(0, "the owner");
-    assert!(
-        own.stderr().contains("Released lock for issue #42"),
-        "{}",
-        own.said()
-    );
-    assert!(!state.file("42").exists(), "the record is gone");
-    let absent = state.run(&["release", "42", "--request-id", "run-1"]);
-    let absent = absent.expect(0, "absent");
-    assert_eq!(
-        (absent.stdout(), absent.stderr()),
-        (String::new(), String::new())
+    State::new().follows(
+        "
+        $ tenure acquire 42 --owner none --request-id run-1
+        acquired 42: ttl 10m, fencing token [N], request id run-1
+        ! Acquired lock for issue #42
+        $ cp locks/locks/42.lock before
+        $ tenure release 42 --request-id run-2
+        ! Lock for issue #42 owned by different run, not releasing
+        $ cmp before locks/locks/42.lock
+        $ tenure release 42 --request-id run-1
+        released 42 after [..]
+        ! Released lock for issue #42
+        $ test -e locks/locks/42.lock
+        ? 1
+        $ tenure release 42 --request-id run-1
+        ",
     );
 }
 
@@ -177,26 +168,22 @@ fn only_the_owner_releases_and_an_absent_lock_is_silent_success() {
 fn a_lock_is_stale_from_ten_minutes_on_whatever_its_process_does() {
     let state = State::new();
     let fresh = state.plant("1", "old", 590);
-    let refused = state
-        .acquire("1", "new")
-        .expect(4, "a dead process does not matter");
-    assert!(
-        refused.stderr().contains("locked by run old (59"),
-        "{}",
-        refused.said()
+    state.follows(
+        "
+        $ tenure acquire 1 --owner none --request-id new
+        ? 4
+        ! Issue #1 is locked by run old (59[N]s ago)
+        ",
     );
-    assert_eq!(
-        fs::read_to_string(state.file("1")).expect("a record"),
-        fresh
-    );
+    assert_eq!(state.text("1"), fresh, "a dead process does not matter");
     let _ = state.plant("2", "old", 600);
-    let taken = state
-        .acquire("2", "new")
-        .expect(0, "ten minutes are enough");
-    let said = taken.stderr();
-    assert!(
-        said.contains("Cleaning stale lock for issue #2 (run old, 60"),
-        "{said}"
+    state.follows(
+        "
+        $ tenure acquire 2 --owner none --request-id new
+        acquired 2: ttl 10m, fencing token [N], request id new
+        ! Cleaning stale lock for issue #2 (run old, 60[N]s old)
+        ! Acquired lock for issue #2
+        ",
     );
     assert_eq!(state.record("2")["runId"], "new");
     let _ = state.plant("3", "old", 30);
@@ -237,8 +224,7 @@ fn a_corrupt_lock_is_cleaned_and_one_from_the_future_is_fresh() {
         ),
         ("4", ""),
     ] {
-        state.plant_text(issue, text);
-        state.settle(issue);
+        state.plant_settled(issue, text);
         let taken = state.acquire(issue, "new").expect(0, "corrupt is stale");
         assert!(
             taken.stderr().contains(&format!("issue #{issue}")),
@@ -290,13 +276,12 @@ fn a_young_record_is_held_whatever_else_it_lacks_or_misspells() {
             "unknown",
         ),
     ] {
-        state.plant_text(issue, &text);
-        state.settle(issue);
+        state.plant_settled(issue, &text);
         let refused = state.acquire(issue, "new").expect(4, "a live lock");
         let line = format!("Issue #{issue} is locked by run {run} (6");
         assert!(refused.stderr().contains(&line), "{}", refused.said());
         let _ = state.run(&["clean"]).expect(0, "nothing is stale");
-        let kept = fs::read_to_string(state.file(issue)).expect("a record");
+        let kept = state.text(issue);
         assert_eq!(kept, text, "nothing was touched");
     }
     let other = state.run(&["release", "1", "--request-id", "123456789"]);
@@ -338,8 +323,7 @@ fn clean_removes_stale_and_corrupt_locks_and_says_how_many() {
     let state = State::new();
     let _ = state.plant("1", "old", 900);
     let fresh = state.plant("2", "young", 10);
-    state.plant_text("3", "{");
-    state.settle("3");
+    state.plant_settled("3", "{");
     let folder = state.scene.locks().join("locks");
     fs::write(folder.join("notes.txt"), "x").expect("a file");
     fs::write(folder.join("abc.lock"), "x").expect("a file");
@@ -360,20 +344,10 @@ fn clean_removes_stale_and_corrupt_locks_and_says_how_many() {
         cleaned.said()
     );
     assert!(!state.file("1").exists() && !state.file("3").exists());
-    assert_eq!(
-        fs::read_to_string(state.file("2")).expect("a record"),
-        fresh
-    );
-    let events = state
-        .run(&["audit", "--event", "lock_stolen", "--output", "json"])
-        .json();
-    let reasons: Vec<_> = events["data"]["events"]
-        .as_array()
-        .expect("events")
-        .iter()
-        .map(|event| event["reason"].as_str())
-        .collect();
-    assert_eq!(reasons, [Some("stale_lock"), Some("corrupt_lock")]);
+    assert_eq!(state.text("2"), fresh);
+    let stolen = state.events(&["--event", "lock_stolen"]);
+    let reasons: Vec<_> = stolen.iter().map(|event| &event["reason"]).collect();
+    assert_eq!(reasons, ["stale_lock", "corrupt_lock"]);
     let ours: Vec<_> = fs::read_dir(folder.join(".tenure"))
         .expect("our folder")
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
@@ -460,10 +434,7 @@ fn other_tools_that_create_the_same_file_are_excluded_and_exclude_us() {
     assert!(foreign.is_err(), "O_EXCL fails while we hold");
     let planted = state.plant("43", "theirs", 5);
     let _ = state.acquire("43", "ours").expect(4, "theirs");
-    assert_eq!(
-        fs::read_to_string(state.file("43")).expect("a record"),
-        planted
-    );
+    assert_eq!(state.text("43"), planted);
 }
 
 #[test]
@@ -486,34 +457,28 @@ fn every_acquisition_and_release_is_in_the_audit() {
     let _ = state
         .run(&["release", "1", "--request-id", "new"])
         .expect(0, "own");
-    let events = state.run(&["audit", "1", "--output", "json"]).json();
-    let events = events["data"]["events"].as_array().expect("events").clone();
-    let names: Vec<_> = events.iter().map(|event| event["event"].as_str()).collect();
-    assert_eq!(
-        names,
-        [
-            Some("lock_stolen"),
-            Some("lock_acquired"),
-            Some("lock_released")
-        ]
-    );
+    let events = state.events(&["1"]);
+    let names: Vec<_> = events.iter().map(|event| &event["event"]).collect();
+    assert_eq!(names, ["lock_stolen", "lock_acquired", "lock_released"]);
     assert_eq!(events[0]["reason"], "stale_lock");
     assert_eq!(events[0]["previous_lock"]["request_id"], "old");
 }
 
 #[test]
 fn clean_removes_what_is_kept_beside_locks_that_are_gone() {
-    let state = State::new();
-    let _ = state.run(&["run", "5", "--", "true"]).expect(0, "free");
-    let ledger = state.scene.locks().join("locks/.tenure/5.lock.tenure");
-    assert!(ledger.exists(), "past holds are remembered");
-    let cleaned = state.run(&["clean"]).expect(0, "cleaned");
-    assert!(
-        cleaned.stdout().contains("Cleaned 0 stale locks"),
-        "{}",
-        cleaned.said()
+    State::new().follows(
+        "
+        $ tenure run 5 -- true
+        ! Acquired lock for issue #5
+        ! Released lock for issue #5
+        # Past holds are remembered until a caller cleans.
+        $ test -e locks/locks/.tenure/5.lock.tenure
+        $ tenure clean
+        Cleaned 0 stale locks
+        $ test -e locks/locks/.tenure/5.lock.tenure
+        ? 1
+        ",
     );
-    assert!(!ledger.exists(), "until somebody cleans");
 }
 
 #[test]
@@ -538,17 +503,16 @@ fn the_runner_names_the_run_wherever_nobody_does() {
 fn a_date_in_the_future_is_flagged() {
     let state = State::new();
     let _ = state.plant("5", "ahead", -3_600);
-    let refused = state.acquire("5", "new").expect(4, "age 0");
-    assert!(
-        refused.stderr().contains("lies in the future"),
-        "{}",
-        refused.said()
-    );
-    let check = state.run(&["check", "5"]).expect(4, "held");
-    assert!(
-        check.stdout().contains("dated in the future"),
-        "{}",
-        check.said()
+    state.follows(
+        "
+        $ tenure acquire 5 --owner none --request-id new
+        ? 4
+        ! Issue #5 is locked by run ahead (0s ago)
+        ! Its acquiredAt lies in the future, so its age counts as 0
+        $ tenure check 5
+        ? 4
+        5 is held by PID 999999 (request ahead) since [TIME] ([..] ago, dated in the future)
+        ",
     );
 }
 
@@ -579,11 +543,7 @@ fn what_a_killed_run_left_behind_is_released_by_its_id() {
     let live = state.run(&["release", "42", "--request-id", "r"]);
     let _ = live.expect(0, "a run is not released from outside");
     assert!(state.file("42").exists(), "it still works");
-    let children = crate::support::children(started.pid());
-    crate::support::send(started.pid(), rustix::process::Signal::KILL);
-    for child in children {
-        crate::support::send(child, rustix::process::Signal::KILL);
-    }
+    started.kill_with_children();
     eventually("its owner can remove it", || {
         let _ = state.run(&["release", "42", "--request-id", "r"]);
         !state.file("42").exists()
@@ -638,12 +598,11 @@ fn whoever_acts_is_known_by_the_run_in_answers_and_in_the_audit() {
     let holder = &check["error"]["context"]["holder"];
     assert_eq!(holder["request_id"], "run-1", "{check}");
     let _ = state.run(&["release", "42", "--run-id", "run-1"]);
-    let events = state.run(&["audit", "--run-id", "run-1", "--output", "json"]);
-    let events = events.json()["data"]["events"].clone();
-    assert_eq!(events.as_array().map(Vec::len), Some(2), "{events}");
+    let events = state.events(&["--run-id", "run-1"]);
+    assert_eq!(events.len(), 2, "{events:?}");
 }
 
-/// Another program names its runs as it likes. Whoever shows what stands in the record is its owner.
+/// Another program names its runs as it likes. A caller that shows what stands in the record is its owner.
 #[test]
 fn a_run_is_released_under_whatever_id_its_record_has() {
     let state = State::new();
@@ -661,7 +620,7 @@ fn a_run_is_released_under_whatever_id_its_record_has() {
         .expect(2, "no id of ours, nor of the record")
         .stderr();
     assert!(said.contains("\"your run\""), "{said}");
-    let text = fs::read_to_string(state.file("7")).expect("a record");
+    let text = state.text("7");
     assert_eq!(text, planted, "nothing was touched");
     let renewed = state.run(&["check", "7", "--request-id", "my run", "--output", "json"]);
     let renewed = renewed.expect(0, "its own").json();
@@ -702,7 +661,7 @@ fn only_the_facts_of_a_record_are_printed() {
     drop(waiter);
 }
 
-/// What is no file was made by nobody who keeps locks, and does not keep `clean` from its work.
+/// No program that keeps locks makes a folder there, and it does not keep `clean` from its work.
 #[test]
 fn a_folder_with_the_name_of_a_lock_is_no_lock() {
     let state = State::new();

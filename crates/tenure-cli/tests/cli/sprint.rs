@@ -1,6 +1,7 @@
 //! The sprint profile's contract: one test for each of its rules, and the status object as it was
 //! published.
 
+use crate::support::transcript::Caller;
 use crate::support::{
     Answer, Scene, Started, TENURE, answer, eventually, is_alive, is_root, state, timed,
 };
@@ -58,19 +59,43 @@ impl Project {
         answer(&mut self.command(words))
     }
 
+    #[track_caller]
+    fn follows(&self, transcript: &str) {
+        let root = self.root().display().to_string();
+        let first = ["--profile", "sprint", "--project-root", &root];
+        Caller::new(&self.scene, &first).follows(transcript);
+    }
+
     /// `acquire` in the name of this test's own process.
-    fn acquire(&self, session: &str, more: &[&str]) -> Answer {
+    fn acquiring(&self, session: &str, more: &[&str]) -> Command {
         let own = std::process::id().to_string();
-        let words = [
-            "acquire",
-            "--session-id",
-            session,
-            "--epic-spec",
-            "epic5",
-            "--owner",
-            &own,
-        ];
-        self.run(&[words.as_slice(), more].concat())
+        let words = ["acquire", "--session-id", session, "--epic-spec", "epic5"];
+        self.command(&[&words[..], &["--owner", &own], more].concat())
+    }
+
+    fn acquire(&self, session: &str, more: &[&str]) -> Answer {
+        answer(&mut self.acquiring(session, more))
+    }
+
+    /// The lock is acquired for a session.
+    #[track_caller]
+    fn acquired(&self, session: &str) {
+        self.acquire_says(session, "acquired", 0);
+    }
+
+    /// Acquires with the words of a session and of flags, and expects this status and code.
+    #[track_caller]
+    fn acquire_says(&self, words: &str, status: &str, code: i32) -> Value {
+        let words: Vec<_> = words.split(' ').collect();
+        let (session, flags) = words.split_first().expect("a session");
+        expect(self.acquire(session, flags), status, code)
+    }
+
+    /// Makes the call of these words, and expects this status and code.
+    #[track_caller]
+    fn says(&self, words: &str, status: &str, code: i32) -> Value {
+        let words: Vec<_> = words.split(' ').collect();
+        expect(self.run(&words), status, code)
     }
 
     /// The call as a document on stdin, and nothing else.
@@ -96,10 +121,8 @@ impl Project {
 
     /// Puts a lock file there that another tool wrote long ago.
     fn write(&self, content: &str) -> String {
-        fs::write(self.file(), content).unwrap();
         let long_ago = std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
-        let file = fs::File::options().write(true).open(self.file()).unwrap();
-        file.set_modified(long_ago).unwrap();
+        crate::support::plant(&self.file(), content, long_ago);
         content.to_owned()
     }
 
@@ -149,7 +172,7 @@ fn remove(path: &Path) {
 }
 
 /// Says which test could not be carried out here, and why.
-#[allow(clippy::print_stderr, reason = "it is for the reader of the run")]
+#[allow(clippy::print_stderr, reason = "it is for a reader of the run")]
 fn skipped(why: &str) {
     eprintln!("{why}");
 }
@@ -200,7 +223,7 @@ fn message(document: &Value) -> &str {
 #[test]
 fn acquire_without_a_lock_writes_the_published_record() {
     let project = Project::new();
-    let acquired = expect(project.acquire("sprint-2026-02-07-001", &[]), "acquired", 0);
+    let acquired = project.acquire_says("sprint-2026-02-07-001", "acquired", 0);
     assert_eq!(acquired["mode"], "acquire");
     assert_eq!(
         message(&acquired),
@@ -230,8 +253,8 @@ fn acquire_without_a_lock_writes_the_published_record() {
 #[test]
 fn the_lock_needs_no_name_and_has_one() {
     let project = Project::new();
-    expect(project.acquire("s", &["sprint"]), "acquired", 0);
-    expect(project.run(&["check", "sprint"]), "blocked", 4);
+    project.acquire_says("s sprint", "acquired", 0);
+    project.says("check sprint", "blocked", 4);
     for verb in ["acquire", "release", "check"] {
         let mut words = vec![verb, "other"];
         if verb == "acquire" {
@@ -353,7 +376,7 @@ fn a_project_root_that_is_no_folder_is_bad_input() {
     }
 }
 
-/// Starts the program as a user without special rights; `None` if that cannot be done.
+/// Starts the program as a user without rights; `None` where that cannot be done.
 fn as_nobody(project: &Project, words: &[&str]) -> Option<Answer> {
     if !is_root() {
         return None;
@@ -365,7 +388,7 @@ fn as_nobody(project: &Project, words: &[&str]) -> Option<Answer> {
     open_to_all(project.scene.root());
     open_to_all(&project.root());
     let answer = answer(&mut command);
-    // 126 and 127: there is no setpriv, or the program stands where no other user may go.
+    // 126 and 127: there is no setpriv, or that user may not enter the program's folder.
     (!matches!(answer.0.status.code(), Some(126 | 127))).then_some(answer)
 }
 
@@ -400,9 +423,9 @@ fn a_project_root_that_is_not_writable_is_7_and_can_still_be_checked() {
 fn a_lock_file_that_cannot_be_read_is_said_to_be() {
     let project = Project::new();
     fs::create_dir(project.file()).unwrap();
-    let refused = expect(project.run(&["check"]), "failure", 7);
+    let refused = project.says("check", "failure", 7);
     assert!(message(&refused).starts_with("Cannot read lock file: "));
-    expect(project.acquire("s", &["--force", "--yes"]), "failure", 7);
+    project.acquire_says("s --force --yes", "failure", 7);
     assert!(project.file().is_dir(), "it stands");
 }
 
@@ -439,54 +462,38 @@ fn an_active_lock_blocks_at_once() {
 #[test]
 fn a_session_that_has_the_lock_is_blocked_like_everybody_else() {
     let project = Project::new();
-    expect(project.acquire("s", &[]), "acquired", 0);
-    expect(project.acquire("s", &[]), "blocked", 4);
+    project.acquired("s");
+    project.acquire_says("s", "blocked", 4);
 }
 
 #[test]
 fn the_conflict_exit_code_can_be_chosen() {
     let project = Project::new();
-    expect(project.acquire("s", &[]), "acquired", 0);
-    expect(project.acquire("t", &["-E", "75"]), "blocked", 75);
+    project.acquired("s");
+    project.acquire_says("t -E 75", "blocked", 75);
 }
 
 #[test]
 fn a_wait_is_over_when_the_lock_is_released() {
     let project = Project::new();
-    expect(project.acquire("s", &[]), "acquired", 0);
-    let own = std::process::id().to_string();
-    let mut command = project.command(&[
-        "acquire",
-        "--session-id",
-        "t",
-        "--epic-spec",
-        "e",
-        "--owner",
-        &own,
-        "--wait",
-        "30s",
-    ]);
-    let waiting = Started::new(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    project.acquired("s");
+    let waiting = Started::piped(&mut project.acquiring("t", &["--wait", "30s"]));
     let list = ["--profile", "sprint", "list", "--output", "json", "--dir"];
-    eventually("a waiter to be there", || {
+    eventually("a waiter", || {
         let mut list = project.scene.tenure(list);
         let listed = answer(list.arg(project.root())).json();
         listed["data"]["locks"][0]["queue"][0]["request_id"] == "t"
     });
-    expect(
-        project.run(&["release", "--session-id", "s"]),
-        "released",
-        0,
-    );
+    project.says("release --session-id s", "released", 0);
     expect(waiting.finish(), "acquired", 0);
-    let held = expect(project.run(&["check", "--session-id", "t"]), "acquired", 0);
+    let held = project.says("check --session-id t", "acquired", 0);
     assert_eq!(held["lock_info"]["session_id"], "t");
 }
 
 #[test]
 fn a_wait_that_was_in_vain_is_blocked_at_its_deadline() {
     let project = Project::new();
-    expect(project.acquire("s", &[]), "acquired", 0);
+    project.acquired("s");
     let (blocked, took) = timed(|| project.acquire("t", &["--wait", "300ms"]));
     let blocked = expect(blocked, "blocked", 4);
     assert_eq!(blocked["lock_info"]["session_id"], "s");
@@ -497,7 +504,7 @@ fn a_wait_that_was_in_vain_is_blocked_at_its_deadline() {
 fn a_zombie_is_reported_without_a_terminal_and_stays_byte_for_byte() {
     let project = Project::new();
     let before = project.foreign(NOBODY, &ago(HOUR));
-    let zombie = expect(project.acquire("t", &[]), "zombie-detected", 4);
+    let zombie = project.acquire_says("t", "zombie-detected", 4);
     assert_eq!(zombie["lock_info"]["is_zombie"], true);
     assert_eq!(zombie["lock_info"]["pid_alive"], false);
     assert_eq!(zombie["lock_info"]["pid"], NOBODY);
@@ -521,7 +528,7 @@ fn force_takes_a_zombie_over_without_a_question_and_says_so() {
 fn force_alone_does_not_override_an_active_lock() {
     let project = Project::new();
     let before = project.foreign(std::process::id(), &ago(HOUR));
-    let blocked = expect(project.acquire("t", &["--force"]), "blocked", 4);
+    let blocked = project.acquire_says("t --force", "blocked", 4);
     assert!(message(&blocked).starts_with("Sprint already running (PID: "));
     assert!(blocked["errors"][0].as_str().unwrap().contains("--yes"));
     assert_eq!(project.text(), before, "unchanged");
@@ -544,14 +551,14 @@ fn a_newer_lock_version_is_never_overridden_silently() {
     // As dead and as old as a lock can be, but for its version.
     let newer = record(NOBODY, "s", &ago(30 * HOUR)).replace("version: 1", "version: 2");
     let before = project.write(&newer);
-    expect(project.run(&["check"]), "blocked", 4);
+    project.says("check", "blocked", 4);
     for flags in [[].as_slice(), &["--force"]] {
         let blocked = expect(project.acquire("t", flags), "blocked", 4);
         let errors = blocked["errors"].to_string();
         assert!(errors.contains("lock_version"), "{errors}");
         assert_eq!(project.text(), before, "unchanged");
     }
-    expect(project.acquire("t", &["--force", "--yes"]), "acquired", 0);
+    project.acquire_says("t --force --yes", "acquired", 0);
     assert!(project.text().contains("lock_version: 1"));
 }
 
@@ -559,7 +566,7 @@ fn a_newer_lock_version_is_never_overridden_silently() {
 fn a_newer_lock_version_is_shown_as_far_as_it_can_be_read() {
     let project = Project::new();
     project.write("lock_version: 7\nholder: {id: x}\n");
-    let blocked = expect(project.run(&["check"]), "blocked", 4);
+    let blocked = project.says("check", "blocked", 4);
     let info = &blocked["lock_info"];
     for key in [
         "pid",
@@ -575,17 +582,17 @@ fn a_newer_lock_version_is_shown_as_far_as_it_can_be_read() {
     assert!(message(&blocked).contains("started: unknown"), "{blocked}");
 }
 
-// Which holder is a zombie.
+// What is a zombie.
 
 #[test]
 fn a_lock_is_active_below_24_hours_and_a_zombie_from_then_on() {
     let project = Project::new();
     let own = std::process::id();
     project.foreign(own, &ago(23 * HOUR + Duration::from_secs(3_564)));
-    let active = expect(project.run(&["check"]), "blocked", 4);
+    let active = project.says("check", "blocked", 4);
     assert!(active["lock_info"]["age_hours"].as_f64().unwrap() < 24.0);
     project.foreign(own, &ago(24 * HOUR));
-    let old = expect(project.run(&["check"]), "zombie-detected", 4);
+    let old = project.says("check", "zombie-detected", 4);
     let info = &old["lock_info"];
     assert!(info["age_hours"].as_f64().unwrap() >= 24.0);
     assert_eq!(info["pid_alive"], true, "its process runs");
@@ -597,7 +604,7 @@ fn what_is_no_record_is_a_zombie() {
     let project = Project::new();
     for content in ["", "~\n", "pid: [\n", "\u{0}\u{1}", "- 1\n", "hello\n"] {
         project.write(content);
-        let zombie = expect(project.run(&["check"]), "zombie-detected", 4);
+        let zombie = project.says("check", "zombie-detected", 4);
         assert_eq!(zombie["lock_info"]["exists"], true, "{content:?}");
         assert_eq!(zombie["lock_info"]["pid"], Value::Null, "{content:?}");
         assert!(
@@ -607,13 +614,13 @@ fn what_is_no_record_is_a_zombie() {
                 .starts_with("Cannot read lock file: "),
             "{zombie}"
         );
-        expect(project.acquire("t", &[]), "zombie-detected", 4);
+        project.acquire_says("t", "zombie-detected", 4);
         assert_eq!(project.text(), content, "unchanged");
     }
-    expect(project.acquire("t", &["--force"]), "acquired", 0);
+    project.acquire_says("t --force", "acquired", 0);
 }
 
-/// It is another session's record, and this machine cannot tell that its holder is gone.
+/// It is the record of a holder, and nothing in it proves that the holder is gone.
 #[test]
 fn a_mapping_that_cannot_be_judged_is_blocked_and_needs_force_and_yes() {
     let project = Project::new();
@@ -630,7 +637,7 @@ fn a_mapping_that_cannot_be_judged_is_blocked_and_needs_force_and_yes() {
         format!("pid: {own}\npid: {NOBODY}\nstarted_at: {now}\n"),
     ] {
         project.write(&content);
-        let blocked = expect(project.run(&["check"]), "blocked", 4);
+        let blocked = project.says("check", "blocked", 4);
         let info = &blocked["lock_info"];
         assert_eq!(info["exists"], true, "{content:?}");
         assert_eq!(info["is_zombie"], Value::Null, "unknown: {content:?}");
@@ -644,7 +651,7 @@ fn a_mapping_that_cannot_be_judged_is_blocked_and_needs_force_and_yes() {
     let taken = project.acquire("t", &["--force", "--yes"]);
     expect(taken, "acquired", 0);
     project.write("session_id: s\n");
-    let released = expect(project.run(&["release"]), "released", 0);
+    let released = project.says("release", "released", 0);
     let warned = released["errors"][0].as_str().unwrap();
     assert!(warned.contains("could not be judged"), "{released}");
     assert!(!project.file().exists(), "as the contract says");
@@ -682,25 +689,25 @@ fn near_misses_are_read_as_what_they_mean() {
     ] {
         let content = written(&pid, &at, version);
         project.write(&content);
-        let blocked = expect(project.run(&["check"]), "blocked", 4);
+        let blocked = project.says("check", "blocked", 4);
         let info = &blocked["lock_info"];
         assert_eq!(info["pid"], own, "{content}");
         assert_eq!(info["pid_alive"], true, "{content}");
         assert!(info["age_hours"].as_f64().unwrap() >= 1.0, "{blocked}");
         assert_eq!(blocked["errors"], json!([]), "{content}");
-        expect(project.acquire("t", &["--force"]), "blocked", 4);
+        project.acquire_says("t --force", "blocked", 4);
         assert_eq!(project.text(), content, "a live lock is not stolen");
         // The same record of a process that is dead is a zombie, which force takes over.
         let dead = content.replace(&own.to_string(), &NOBODY.to_string());
         project.write(&dead);
-        expect(project.run(&["check"]), "zombie-detected", 4);
+        project.says("check", "zombie-detected", 4);
     }
     for version in ["1.0", "\"1.0\"", "\"1\""] {
         let old =
             format!("pid: {NOBODY}\nstarted_at: 2020-01-01T00:00:00Z\nlock_version: {version}\n");
         project.write(&old);
-        expect(project.acquire("t", &[]), "zombie-detected", 4);
-        expect(project.acquire("t", &["--force"]), "acquired", 0);
+        project.acquire_says("t", "zombie-detected", 4);
+        project.acquire_says("t --force", "acquired", 0);
     }
 }
 
@@ -711,7 +718,7 @@ fn a_process_that_only_waits_to_be_collected_is_dead() {
     let pid = child.id();
     eventually("the child to end", || state(pid) == Some('Z'));
     project.foreign(pid, &ago(HOUR));
-    let zombie = expect(project.run(&["check"]), "zombie-detected", 4);
+    let zombie = project.says("check", "zombie-detected", 4);
     assert_eq!(zombie["lock_info"]["pid_alive"], false);
     let mut child = child;
     child.wait().unwrap();
@@ -738,7 +745,7 @@ fn a_process_of_another_user_is_alive() {
 #[test]
 fn a_process_that_cannot_be_checked_is_a_zombie() {
     let project = Project::new();
-    expect(project.acquire("s", &[]), "acquired", 0);
+    project.acquired("s");
     // Recorded in another PID namespace, where its number means another process.
     let mut elsewhere = String::new();
     for line in project.text().lines() {
@@ -752,10 +759,10 @@ fn a_process_that_cannot_be_checked_is_a_zombie() {
     // Our own list would know better.
     fs::remove_dir_all(project.root().join(".tenure")).unwrap();
     project.write(&elsewhere);
-    let zombie = expect(project.run(&["check"]), "zombie-detected", 4);
+    let zombie = project.says("check", "zombie-detected", 4);
     assert_eq!(zombie["lock_info"]["pid_alive"], Value::Null, "unknown");
-    expect(project.acquire("t", &[]), "zombie-detected", 4);
-    expect(project.acquire("t", &["--force"]), "acquired", 0);
+    project.acquire_says("t", "zombie-detected", 4);
+    project.acquire_says("t --force", "acquired", 0);
 }
 
 #[test]
@@ -788,12 +795,12 @@ fn a_lock_dies_with_its_owner_and_the_default_owner_lasts() {
     );
     let acquired = expect(acquired, "acquired", 0);
     assert_eq!(acquired["lock_info"]["pid"], std::process::id());
-    expect(project.run(&["check"]), "blocked", 4);
-    expect(project.run(&["release"]), "released", 0);
+    project.says("check", "blocked", 4);
+    project.says("release", "released", 0);
 
     let line = format!("{line} --pid $$");
     expect(project.scene.shell(&line), "acquired", 0);
-    let zombie = expect(project.run(&["check"]), "zombie-detected", 4);
+    let zombie = project.says("check", "zombie-detected", 4);
     assert_eq!(
         zombie["lock_info"]["pid_alive"], false,
         "that shell is gone"
@@ -830,19 +837,11 @@ fn a_file_that_is_being_written_this_instant_is_waited_for() {
     for acquiring in [true, false] {
         fs::write(project.file(), &whole[..20]).unwrap();
         let mut command = if acquiring {
-            project.command(&[
-                "acquire",
-                "--session-id",
-                "t",
-                "--epic-spec",
-                "e",
-                "--owner",
-                "1",
-            ])
+            project.acquiring("t", &[])
         } else {
             project.command(&["check"])
         };
-        let reading = Started::new(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+        let reading = Started::piped(&mut command);
         std::thread::sleep(Duration::from_millis(300));
         fs::write(project.file(), &whole).unwrap();
         let blocked = expect(reading.finish(), "blocked", 4);
@@ -855,19 +854,7 @@ fn a_file_that_is_being_written_this_instant_is_waited_for() {
 fn a_wait_outlives_a_file_that_is_rewritten_in_two_steps() {
     let project = Project::new();
     let whole = project.foreign(std::process::id(), &ago(HOUR));
-    let own = std::process::id().to_string();
-    let mut command = project.command(&[
-        "acquire",
-        "--session-id",
-        "t",
-        "--epic-spec",
-        "e",
-        "--owner",
-        &own,
-        "--wait",
-        "30s",
-    ]);
-    let mut waiting = Started::new(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let mut waiting = Started::piped(&mut project.acquiring("t", &["--wait", "30s"]));
     std::thread::sleep(Duration::from_millis(300));
     fs::write(project.file(), &whole[..20]).unwrap();
     std::thread::sleep(Duration::from_millis(200));
@@ -882,21 +869,8 @@ fn a_wait_outlives_a_file_that_is_rewritten_in_two_steps() {
 fn of_many_at_once_exactly_one_acquires() {
     for _ in 0..5 {
         let project = Project::new();
-        let own = std::process::id().to_string();
         let contenders: Vec<_> = (0..6)
-            .map(|number| {
-                let id = format!("s-{number}");
-                let mut command = project.command(&[
-                    "acquire",
-                    "--session-id",
-                    &id,
-                    "--epic-spec",
-                    "e",
-                    "--owner",
-                    &own,
-                ]);
-                Started::new(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
-            })
+            .map(|number| Started::piped(&mut project.acquiring(&format!("s-{number}"), &[])))
             .collect();
         let statuses: Vec<_> = contenders
             .into_iter()
@@ -928,15 +902,11 @@ fn releasing_what_is_not_there_succeeds_and_creates_nothing() {
 #[test]
 fn the_session_that_has_the_lock_releases_it() {
     let project = Project::new();
-    expect(project.acquire("s", &[]), "acquired", 0);
-    let released = expect(
-        project.run(&["release", "--session-id", "s"]),
-        "released",
-        0,
-    );
+    project.acquired("s");
+    let released = project.says("release --session-id s", "released", 0);
     assert_eq!(released["errors"], json!([]));
     assert_eq!(project.names(), [".tenure"], "the file is gone");
-    expect(project.acquire("t", &[]), "acquired", 0);
+    project.acquired("t");
 }
 
 /// Another tool names its sessions as it likes, and what the lock file has is what is shown.
@@ -982,7 +952,7 @@ fn a_session_shows_whatever_the_lock_file_names() {
 fn without_a_session_id_nothing_is_compared() {
     let project = Project::new();
     project.foreign(std::process::id(), &ago(HOUR));
-    let released = expect(project.run(&["release"]), "released", 0);
+    let released = project.says("release", "released", 0);
     assert_eq!(released["errors"], json!([]));
     assert!(!project.file().exists());
 }
@@ -1017,11 +987,11 @@ fn a_release_removes_what_the_original_tool_left_behind() {
     let project = Project::new();
     let leftover = project.root().join(".sprint-running.tmp");
     fs::write(&leftover, "pid: 1").unwrap();
-    expect(project.run(&["release"]), "released", 0);
+    project.says("release", "released", 0);
     assert!(!leftover.exists());
     fs::write(&leftover, "pid: 1").unwrap();
-    expect(project.acquire("s", &[]), "acquired", 0);
-    expect(project.run(&["release"]), "released", 0);
+    project.acquired("s");
+    project.says("release", "released", 0);
     assert!(!leftover.exists());
 }
 
@@ -1037,11 +1007,7 @@ fn releasing_a_supervised_run_ends_it_as_lost() {
     ];
     let held = project.scene.hold("sprint", flags);
     let command = held.command;
-    let released = expect(
-        project.run(&["release", "--session-id", "s"]),
-        "released",
-        0,
-    );
+    let released = project.says("release --session-id s", "released", 0);
     assert!(
         released["errors"][0]
             .as_str()
@@ -1057,7 +1023,7 @@ fn releasing_a_supervised_run_ends_it_as_lost() {
 #[test]
 fn check_reads_and_creates_nothing() {
     let project = Project::new();
-    let clean = expect(project.run(&["check"]), "clean", 0);
+    let clean = project.says("check", "clean", 0);
     assert_eq!(clean["lock_info"]["exists"], false);
     assert_eq!(project.names(), [""; 0], "nothing was made");
     for (pid, status) in [(std::process::id(), "blocked"), (NOBODY, "zombie-detected")] {
@@ -1071,11 +1037,11 @@ fn check_reads_and_creates_nothing() {
 #[test]
 fn a_session_finds_its_own_lock() {
     let project = Project::new();
-    expect(project.acquire("s", &[]), "acquired", 0);
-    let own = expect(project.run(&["check", "--session-id", "s"]), "acquired", 0);
+    project.acquired("s");
+    let own = project.says("check --session-id s", "acquired", 0);
     assert!(message(&own).contains("held by this session"), "{own}");
-    expect(project.run(&["check", "--session-id", "t"]), "blocked", 4);
-    expect(project.run(&["check"]), "blocked", 4);
+    project.says("check --session-id t", "blocked", 4);
+    project.says("check", "blocked", 4);
     // Also a lock that the original tool wrote, and not one that has ended.
     project.foreign(std::process::id(), &ago(HOUR));
     let words = ["check", "--session-id", "sprint-1"];
@@ -1087,16 +1053,12 @@ fn a_session_finds_its_own_lock() {
 #[test]
 fn health_speaks_in_pass_fail_and_warn() {
     let project = Project::new();
-    expect(project.run(&["check", "--health"]), "pass", 0);
-    expect(project.acquire("s", &[]), "acquired", 0);
-    expect(
-        project.run(&["check", "--health", "--session-id", "s"]),
-        "pass",
-        0,
-    );
-    expect(project.run(&["check", "--health"]), "fail", 4);
+    project.says("check --health", "pass", 0);
+    project.acquired("s");
+    project.says("check --health --session-id s", "pass", 0);
+    project.says("check --health", "fail", 4);
     project.foreign(NOBODY, &ago(HOUR));
-    expect(project.run(&["check", "--health"]), "warn", 4);
+    project.says("check --health", "warn", 4);
     let nowhere = ["--profile", "sprint", "check", "--health"];
     expect(project.scene.run(nowhere), "failure", 2);
 }
@@ -1277,7 +1239,7 @@ fn the_lock_file_may_have_another_bare_name() {
     let name = ["--lock-file-name", "my lock.yaml"];
     expect(project.acquire("s", &name), "acquired", 0);
     assert_eq!(project.names(), [".tenure", "my lock.yaml"]);
-    expect(project.run(&["check"]), "clean", 0);
+    project.says("check", "clean", 0);
     expect(project.run(&["check", name[0], name[1]]), "blocked", 4);
     expect(project.run(&["release", name[0], name[1]]), "released", 0);
     assert_eq!(project.names(), [".tenure"]);
@@ -1350,12 +1312,8 @@ fn json_puts_the_object_into_the_envelope() {
     let envelope = answer(asked.env("TENURE_OUTPUT", "json")).json();
     assert_eq!(envelope["error"]["context"]["status"], "blocked");
     // YAML is what the object is written in, and needs no envelope.
-    expect(project.run(&["check", "--output", "yaml"]), "blocked", 4);
-    expect(
-        project.run(&["check", "--nonsense", "--output", "yaml"]),
-        "failure",
-        2,
-    );
+    project.says("check --output yaml", "blocked", 4);
+    project.says("check --nonsense --output yaml", "failure", 2);
 }
 
 /// The object of every status, in both formats, with what differs from call to call replaced.
@@ -1458,48 +1416,43 @@ fn the_object_of_every_status_is_as_published() {
 #[test]
 fn the_other_verbs_need_no_name_either() {
     let project = Project::new();
-    let root = project.root();
-    let root = root.to_str().unwrap();
-    let line = format!("cat '{}'", project.file().display());
-    let ran = project.scene.run([
-        "--profile",
-        "sprint",
-        "--project-root",
-        root,
-        "run",
-        "--session-id",
-        "r",
-        "--epic-spec",
-        "epic7",
-        "--",
-        "sh",
-        "-c",
-        &line,
-    ]);
-    let ran = ran.expect(0, "a run");
-    assert!(ran.stdout().contains("session_id: \"r\""), "{}", ran.said());
-    assert!(
-        ran.stdout().contains("epic_spec: \"epic7\""),
-        "{}",
-        ran.said()
+    project.follows(
+        r#"
+        $ tenure run --session-id r --epic-spec epic7 -- cat project/.sprint-running
+        pid: [N]
+        session_id: "r"
+        started_at: "[TIME]"
+        epic_spec: "epic7"
+        lock_version: 1
+        tenure:
+        ...
+        "#,
     );
-    expect(project.acquire("s", &[]), "acquired", 0);
-    let _ = project
-        .run(&["heartbeat", "--session-id", "s"])
-        .expect(0, "renewed");
-    let listed = project.run(&["list", "--output", "json"]).json();
-    assert_eq!(listed["data"]["locks"][0]["name"], "sprint");
-    let _ = project.run(&["wait", "-n"]).expect(4, "held");
-    let _ = project.run(&["force-release", "--yes"]);
-    let _ = project.run(&["release"]);
-    let _ = project.run(&["wait", "-n"]).expect(0, "free");
-    let _ = project.run(&["clean"]).expect(0, "cleaned");
+    project.acquired("s");
+    project.follows(
+        r#"
+        $ tenure heartbeat --session-id s
+        renewed sprint, fencing token [N], ttl 1d
+        $ tenure list --output json
+        {"ok":true,"data":{"locks":[{"name":"sprint",[..]}
+        $ tenure wait -n
+        ? 4
+        ! Sprint already running (PID: [N], session: s, started: [TIME])
+        $ tenure force-release --yes
+        removed the lock sprint of request s after [..]
+        ! sprint: ended the live hold of request s; it may be at work until it notices
+        $ tenure wait -n
+        sprint is free
+        $ tenure clean
+        removed 0 stale claims and 1 unused lock file
+        "#,
+    );
 }
 
 #[test]
 fn a_run_that_is_refused_says_it_in_known_words() {
     let project = Project::new();
-    expect(project.acquire("s", &[]), "acquired", 0);
+    project.acquired("s");
     let root = project.root();
     let refused = project.scene.run([
         "--profile",

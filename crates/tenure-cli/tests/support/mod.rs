@@ -1,10 +1,12 @@
 //! What the tests of the binary share: a folder of its own for every test, the program started
-//! with a known environment, commands that last until they are let go, and waiting for a
+//! with a known environment, commands that last until the test lets them end, and waiting for a
 //! condition instead of for a time.
 #![allow(
     dead_code,
     reason = "every test binary has this module and each uses another part of it"
 )]
+
+pub(crate) mod transcript;
 
 use rustix::process::{Pid, Signal};
 use serde_json::Value;
@@ -17,7 +19,7 @@ use std::process::{
     Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio,
 };
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 use tenure_engine::clock::instant;
 
@@ -128,8 +130,7 @@ impl Scene {
         words.extend(["--", "sh", "-c"].map(std::ffi::OsString::from));
         words.push(gate.script(prelude).into());
         let mut command = self.tenure(words);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let started = Started::new(&mut command);
+        let started = Started::piped(&mut command);
         let command = gate.entered();
         Held {
             started,
@@ -168,8 +169,8 @@ impl Scene {
         });
     }
 
-    /// Waits until the record names the command of a run. Before that its liveness lock alone shows that
-    /// it lives, and its PID is not known.
+    /// Waits until the record names the command of a run. Before that its liveness lock alone speaks for
+    /// it, and no other process can learn its PID.
     pub(crate) fn until_named(&self, name: &str) {
         eventually(&format!("the command of {name} to be named"), || {
             self.check(name)["holder"]["command_pid"].is_u64()
@@ -197,7 +198,7 @@ impl Scene {
     }
 }
 
-/// A command that says that it has begun, and lasts until it is let go. It ends by itself when
+/// A command that says that it has begun, and lasts until the test lets it end. It ends by itself when
 /// the test's folder is gone, so a test that fails leaves nothing behind.
 #[derive(Debug, Clone)]
 pub(crate) struct Gate {
@@ -258,6 +259,18 @@ impl Gate {
     }
 }
 
+/// Puts a file there as another program wrote it at that time, in folders of the user alone.
+pub(crate) fn plant(path: &Path, text: &str, written: SystemTime) {
+    use std::os::unix::fs::DirBuilderExt;
+    let folder = path.parent().expect("a folder");
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700);
+    builder.create(folder).expect("a folder");
+    fs::write(path, text).expect("a file");
+    let file = fs::File::options().write(true).open(path).expect("a file");
+    file.set_modified(written).expect("a time");
+}
+
 /// Waits for a file that holds a number and answers with it.
 pub(crate) fn read_number(path: &Path) -> u32 {
     let mut number = None;
@@ -312,6 +325,11 @@ impl Started {
         Self { child: Some(child) }
     }
 
+    /// The same with both its outputs to be read.
+    pub(crate) fn piped(command: &mut Command) -> Self {
+        Self::new(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
+    }
+
     fn child(&mut self) -> &mut Child {
         self.child.as_mut().expect("not finished yet")
     }
@@ -322,6 +340,15 @@ impl Started {
 
     pub(crate) fn signal(&self, signal: Signal) {
         send(self.pid(), signal);
+    }
+
+    /// Kills it and its children: a supervisor together with its command.
+    pub(crate) fn kill_with_children(&self) {
+        let children = children(self.pid());
+        self.signal(Signal::KILL);
+        for child in children {
+            send(child, Signal::KILL);
+        }
     }
 
     /// Whether it has ended.
@@ -337,7 +364,7 @@ impl Started {
         self.child().stdin.take().expect("a piped stdin")
     }
 
-    /// Its stdout, for another reader.
+    /// Its stdout, to be read by another thread.
     pub(crate) fn take_stdout(&mut self) -> ChildStdout {
         self.child().stdout.take().expect("a piped stdout")
     }
@@ -352,7 +379,7 @@ impl Started {
         self.child().stderr.as_mut().expect("a piped stderr")
     }
 
-    /// Waits for its end, even if another process still has its outputs open.
+    /// Waits for its end. Another process may still have its outputs open.
     pub(crate) fn end(&mut self) -> ExitStatus {
         let until = instant() + BOUND;
         let pid = self.pid();
@@ -463,8 +490,7 @@ impl Answer {
 
 /// Runs a program to its end.
 pub(crate) fn answer(command: &mut Command) -> Answer {
-    command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    Started::new(command).finish()
+    Started::piped(command).finish()
 }
 
 /// Waits until `condition` holds, and fails the test if it never does.
@@ -561,7 +587,7 @@ pub(crate) fn children(number: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Whether the tests run as root: some of them need another user, some need to be an ordinary user.
+/// Whether the tests run as root: some of them need another user, some need a user without rights.
 pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }

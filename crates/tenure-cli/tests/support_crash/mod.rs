@@ -8,6 +8,8 @@
     reason = "each of the tests that include this uses its own part"
 )]
 
+pub(crate) mod witness;
+
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use std::fmt;
@@ -22,15 +24,12 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use tenure_engine::clock::instant;
 
-/// The lock that every caller wants.
+/// The lock that all callers want.
 pub(crate) const NAME: &str = "prize";
 
-/// How long anything may take that takes milliseconds. Longer than the program's own patience with a
-/// process in the middle of a change (5 s), so that its own answer is seen.
+/// How long anything may take that takes milliseconds. Longer than the program's own patience
+/// with a process that is in the middle of a change (5 s), so that its own answer is seen.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
-
-/// What a command exits with whose witness found another one at work.
-pub(crate) const OVERLAP: i32 = 97;
 
 /// Why something is not as it has to be.
 pub(crate) type Fault = String;
@@ -58,6 +57,15 @@ pub(crate) fn need(tool: &str) {
 /// Whether every crash point and every failure is tried: `TENURE_CRASH_POINTS=long`.
 pub(crate) fn is_long() -> bool {
     std::env::var_os("TENURE_CRASH_POINTS").is_some_and(|value| value == "long")
+}
+
+/// What random choices begin with: `TENURE_SEED`, or another number each time.
+pub(crate) fn seed() -> u64 {
+    let given = std::env::var("TENURE_SEED").ok();
+    given.and_then(|text| text.parse().ok()).unwrap_or_else(|| {
+        use std::hash::{BuildHasher, RandomState};
+        RandomState::new().hash_one(std::process::id()) % 1_000_000
+    })
 }
 
 /// Tries all of these, two at once. What came of each, in their order and with its number, and what went
@@ -111,7 +119,7 @@ impl Site {
         self.root.path().join(file)
     }
 
-    /// The file that a process at work keeps locked with flock(2), whatever the locks' own files say.
+    /// The file that a command at work keeps locked ([`witness`]), whatever the locks' own files say.
     pub(crate) fn witness(&self) -> PathBuf {
         self.path("witness")
     }
@@ -250,7 +258,7 @@ impl Standing {
                 .map(|queue| {
                     queue
                         .iter()
-                        // A kept place blocks no other claim.
+                        // A kept place blocks no caller.
                         .filter(|waiting| waiting["away"] != true)
                         .filter_map(|waiting| text(&waiting["request_id"]))
                         .collect()
@@ -259,12 +267,12 @@ impl Standing {
         })
     }
 
-    /// No live process has it.
+    /// No live process holds it.
     pub(crate) fn is_free(&self) -> bool {
         self.code == 0 && matches!(self.word.as_str(), "free" | "stale")
     }
 
-    /// A live process has it. The exit code is 4 then, or 0 for the holder itself.
+    /// A live process holds it. The exit code is 4 then, or 0 for the holder itself.
     pub(crate) fn is_held(&self) -> bool {
         self.word == "held"
     }

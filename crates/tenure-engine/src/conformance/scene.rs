@@ -6,22 +6,23 @@
 use super::{Broken, Harness, TTL_MS};
 use crate::clock::{Clock, SystemClock, instant};
 use crate::store::contract::Which;
-use crate::store::verbs::Entered;
+use crate::store::verbs::{Entered, Tried};
 use crate::store::{Content, Handle, Reading, Store, Verbs, Wake};
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Instant;
 use tenure_core::{
     Claim, Entering, Entry, Event, Evidence, Force, Holder, Kind, Left, LivenessLock, LockName,
-    Now, Ownership, Patience, Policy, Predecessor, Process, Refusal, Request, RequestId, TryGrant,
+    Now, Ownership, Patience, Policy, Predecessor, Process, Refusal, Renewal, Request, RequestId,
+    Standing, TryGrant,
 };
 
-/// One promise in the making: its name for the report, a lock of its own, and the steps that the
-/// promises are told in.
+/// What one promise has: its name for the report, a lock of its own, and the steps that the promises are
+/// told in.
 pub(super) struct Scene<'a, H> {
-    harness: &'a H,
+    pub(super) harness: &'a H,
     promise: &'static str,
     pub(super) name: LockName,
     pub(super) clock: SystemClock,
@@ -142,6 +143,20 @@ impl<'a, H: Harness> Scene<'a, H> {
         ended.unwrap_or_else(|_| Err(self.broken("a caller panicked")))
     }
 
+    /// Waits for the end of all these callers. The first that failed is the answer.
+    pub(super) fn all_joined<'t>(
+        &self,
+        callers: impl IntoIterator<Item = ScopedJoinHandle<'t, Result<(), Broken>>>,
+    ) -> Result<(), Broken> {
+        let ended = callers.into_iter().map(|caller| self.joined(caller.join()));
+        ended.fold(Ok(()), Result::and)
+    }
+
+    /// A new caller.
+    pub(super) fn store(&self) -> H::Store {
+        self.harness.store()
+    }
+
     pub(super) fn now(&self) -> Now {
         self.clock.now()
     }
@@ -189,8 +204,28 @@ impl<'a, H: Harness> Scene<'a, H> {
         handle.ok_or_else(|| self.broken("a claim came without a handle"))
     }
 
-    pub(super) fn granted(&self, store: &H::Store, request: Request) -> Result<Held, Broken> {
+    /// Enters with [`Scene::request`], and is granted at once.
+    pub(super) fn granted(&self, store: &H::Store, id: &str) -> Result<Held, Broken> {
+        self.granted_request(store, self.request(id)?)
+    }
+
+    pub(super) fn granted_request(
+        &self,
+        store: &H::Store,
+        request: Request,
+    ) -> Result<Held, Broken> {
         self.granted_at(store, request, &self.now())
+    }
+
+    /// A hold of a new process.
+    pub(super) fn detached_hold(
+        &self,
+        store: &H::Store,
+        id: &str,
+    ) -> Result<(Process, Held), Broken> {
+        let owner = self.harness.start_process();
+        let held = self.granted_request(store, self.detached(id, Some(owner))?)?;
+        Ok((owner, held))
     }
 
     pub(super) fn granted_at(
@@ -218,7 +253,16 @@ impl<'a, H: Harness> Scene<'a, H> {
         }
     }
 
-    pub(super) fn queued(&self, store: &H::Store, request: Request) -> Result<Waiting, Broken> {
+    /// Enters with [`Scene::request`], and has to queue.
+    pub(super) fn queued(&self, store: &H::Store, id: &str) -> Result<Waiting, Broken> {
+        self.queued_request(store, self.request(id)?)
+    }
+
+    pub(super) fn queued_request(
+        &self,
+        store: &H::Store,
+        request: Request,
+    ) -> Result<Waiting, Broken> {
         self.placed(self.enter(store, request, &self.now())?)
     }
 
@@ -256,11 +300,42 @@ impl<'a, H: Harness> Scene<'a, H> {
 
     /// Looks once; the claim has to stand behind another one still.
     pub(super) fn tries(&self, store: &H::Store, waiting: Waiting) -> Result<Waiting, Broken> {
-        let advanced = store.try_grant(&*waiting.handle, &self.now());
-        match self.done("looking", advanced)?.grant {
+        match self.tried(store, &*waiting.handle)?.grant {
             TryGrant::Behind(behind) => Ok(Waiting { behind, ..waiting }),
             other => Err(self.broken(format!("expected to wait on, saw {other:?}"))),
         }
+    }
+
+    pub(super) fn tried(&self, store: &H::Store, handle: &dyn Handle) -> Result<Tried, Broken> {
+        self.done("looking", store.try_grant(handle, &self.now()))
+    }
+
+    /// Looks at what the claim stands behind.
+    pub(super) fn stands_behind(&self, waiting: &Waiting, ticket: u64) -> Result<(), Broken> {
+        self.same(
+            "what the claim stands behind",
+            &waiting.behind,
+            &Predecessor::LivenessLock { ticket },
+        )
+    }
+
+    /// The same behind a hold without a liveness lock.
+    pub(super) fn stands_behind_record(
+        &self,
+        waiting: &Waiting,
+        ticket: u64,
+    ) -> Result<(), Broken> {
+        let behind = &waiting.behind;
+        self.holds(
+            matches!(behind, Predecessor::Record(claim) if claim.ticket == ticket),
+            || format!("expected to stand behind the record {ticket}, saw {behind:?}"),
+        )
+    }
+
+    /// Sleeps and looks until the claim holds, and releases it.
+    pub(super) fn takes_its_turn(&self, store: &H::Store, waiting: Waiting) -> Result<(), Broken> {
+        let held = self.wait(store, waiting)?;
+        self.release(store, &held)
     }
 
     /// Sleeps and looks until the claim holds.
@@ -273,8 +348,7 @@ impl<'a, H: Harness> Scene<'a, H> {
             self.holds(woken == Wake::Ready && instant() < end, || {
                 format!("a waiter was not woken within {patience:?} ({woken:?})")
             })?;
-            let advanced = store.try_grant(&*waiting.handle, &self.now());
-            let advanced = self.done("looking", advanced)?;
+            let advanced = self.tried(store, &*waiting.handle)?;
             events.extend(advanced.events);
             match advanced.grant {
                 TryGrant::Granted { token } => {
@@ -308,6 +382,11 @@ impl<'a, H: Harness> Scene<'a, H> {
         self.leave_hold(store, &*held.handle)
     }
 
+    /// Gives up waiting.
+    pub(super) fn withdraw(&self, store: &H::Store, waiting: &Waiting) -> Result<(), Broken> {
+        self.leave(store, &*waiting.handle, &Left::Withdrawn)
+    }
+
     pub(super) fn leave_hold(&self, store: &H::Store, handle: &dyn Handle) -> Result<(), Broken> {
         match self.done("leaving", store.release(handle, &self.now()))? {
             Left::Released { .. } => Ok(()),
@@ -328,8 +407,31 @@ impl<'a, H: Harness> Scene<'a, H> {
         self.same("whether the command was named", &named, &true)
     }
 
+    pub(super) fn renewed(&self, store: &H::Store, handle: &dyn Handle) -> Result<Renewal, Broken> {
+        self.done("renewing", store.renew(handle, &self.now()))
+    }
+
+    pub(super) fn verified(
+        &self,
+        store: &H::Store,
+        handle: &dyn Handle,
+    ) -> Result<Renewal, Broken> {
+        self.done("verifying", store.verify(handle, &self.now()))
+    }
+
     pub(super) fn reading(&self, store: &H::Store) -> Result<Reading, Broken> {
         self.done("reading", store.read(&self.name, None))
+    }
+
+    /// How the lock stands, and by which claim.
+    pub(super) fn standing(
+        &self,
+        store: &H::Store,
+        now: &Now,
+    ) -> Result<(Standing, Option<Claim>), Broken> {
+        let reading = self.reading(store)?;
+        let (standing, claim) = reading.standing(&store.rules().policy, now);
+        Ok((standing, claim.cloned()))
     }
 
     pub(super) fn content(&self, store: &H::Store) -> Result<(Entry, Vec<Evidence>), Broken> {
@@ -348,6 +450,11 @@ impl<'a, H: Harness> Scene<'a, H> {
 
     pub(super) fn list(&self, store: &H::Store) -> Result<Entry, Broken> {
         Ok(self.content(store)?.0)
+    }
+
+    /// The list is as it was.
+    pub(super) fn is_unchanged(&self, store: &H::Store, before: &Entry) -> Result<(), Broken> {
+        self.same("the list afterwards", &self.list(store)?, before)
     }
 
     pub(super) fn is_listed(&self, store: &H::Store) -> Result<bool, Broken> {

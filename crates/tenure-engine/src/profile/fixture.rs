@@ -1,5 +1,6 @@
-//! One claim that the tests of every format write and read again.
+//! What the tests of every format share: one claim, and how its record is written and read again.
 
+use super::Record;
 use tenure_core::{Claim, Holder, Host, Kind, Lease, LockName, Now, Process, RequestId, Stamp};
 
 /// 2026-02-07T10:00:00Z.
@@ -62,7 +63,85 @@ pub(super) fn claim(facts: &[(&str, &str)]) -> Claim {
     claim
 }
 
+/// The records of one lock in one format.
+pub(super) struct Records<R> {
+    pub(super) format: R,
+    pub(super) lock: &'static str,
+}
+
+impl<R: Record> Records<R> {
+    /// What a record says, read on [`here`] at [`now`].
+    pub(super) fn read(&self, text: &str) -> Result<Claim, String> {
+        self.read_on(&here(), text)
+    }
+
+    /// The same on another host.
+    pub(super) fn read_on(&self, host: &Host, text: &str) -> Result<Claim, String> {
+        (self.format).decode(&name(self.lock), text.as_bytes(), &now(), host)
+    }
+
+    /// The record of a claim, which replaces the previous one.
+    pub(super) fn written(&self, claim: &Claim, previous: Option<&str>) -> Result<String, String> {
+        let previous = previous.map(str::as_bytes);
+        let bytes = self.format.encode(&name(self.lock), claim, previous)?;
+        Ok(String::from_utf8(bytes).expect("text"))
+    }
+
+    /// Writes the record of a claim, reads it again, and compares what decides. Answers with the record.
+    #[track_caller]
+    pub(super) fn assert_read_again(&self, claim: &Claim) -> String {
+        let text = self.written(claim, None).expect("a record");
+        assert_same(&self.read(&text).expect("a record of ours"), claim);
+        text
+    }
+
+    /// Asserts that a record is refused where `from` became `to`, and why, for each `(from, to, why)`.
+    #[track_caller]
+    pub(super) fn assert_refused(&self, record: &str, changes: &[(&str, &str, &str)]) {
+        for (from, to, why) in changes {
+            let refused = self.read(&record.replace(from, to));
+            assert_eq!(refused, Err((*why).to_owned()), "{from} became {to}");
+        }
+    }
+
+    /// Asserts that a renewal keeps a previous record but for `from`, which becomes `to`, and that it does
+    /// not replace one that cannot be read.
+    #[track_caller]
+    pub(super) fn assert_renewed(&self, claim: &Claim, previous: &str, from: &str, to: &str) {
+        assert_eq!(
+            self.written(claim, Some(previous)),
+            Ok(previous.replace(from, to)),
+            "nested and unknown fields, their order and their spelling stay"
+        );
+        for torn in ["", "{", "[]", "{\"pid\": 1}"] {
+            let renewed = self.written(claim, Some(torn));
+            assert!(renewed.is_err(), "{torn:?} is not renewed");
+        }
+    }
+}
+
+/// A claim that holds nothing yet.
+pub(super) fn waiting(mut claim: Claim) -> Claim {
+    claim.since = None;
+    claim
+}
+
+/// A claim without a process.
+pub(super) fn without_process(mut claim: Claim) -> Claim {
+    claim.holder.process = None;
+    claim
+}
+
+pub(super) fn pid_of(claim: &Claim) -> Option<u32> {
+    claim.holder.process.map(|process| process.pid)
+}
+
+pub(super) fn since_ms(claim: &Claim) -> Option<u64> {
+    claim.since.map(|at| at.wall_ms)
+}
+
 /// Asserts that reading gave back what decides.
+#[track_caller]
 pub(super) fn assert_same(read: &Claim, written: &Claim) {
     assert_eq!(read.kind, Kind::Foreign, "a record is all that is known");
     assert_eq!(read.ticket, 0, "it stands before all others");
@@ -76,8 +155,7 @@ pub(super) fn assert_same(read: &Claim, written: &Claim) {
     for (key, value) in &b.facts {
         assert_eq!(a.fact(key), Some(value.as_str()), "the fact {key}");
     }
-    let wall = |stamp: Option<Stamp>| stamp.map(|stamp| stamp.wall_ms);
-    assert_eq!(wall(read.since), wall(written.since), "since when");
+    assert_eq!(since_ms(read), since_ms(written), "since when");
     assert_eq!(
         read.lease.renewed.wall_ms, written.lease.renewed.wall_ms,
         "the last renewal"

@@ -224,10 +224,17 @@ fn metadata(claim: &Claim, host_id: &str) -> Result<Value, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{self, AT_MS, assert_same, here, name, now};
+    use super::super::fixture::{
+        self, AT_MS, Records, name, pid_of, since_ms, waiting, without_process,
+    };
     use super::*;
 
-    const NAME: &str = "money-tracker-production";
+    fn records() -> Records<Fleet> {
+        Records {
+            format: Fleet,
+            lock: "money-tracker-production",
+        }
+    }
 
     const FOREIGN: &str = r#"{
   "lock_version": "v1",
@@ -250,12 +257,11 @@ mod tests {
     }
 
     fn read(text: &str) -> Result<Claim, String> {
-        Fleet.decode(&name(NAME), text.as_bytes(), &now(), &here())
+        records().read(text)
     }
 
     fn written(claim: &Claim, previous: Option<&str>) -> Result<String, String> {
-        let bytes = Fleet.encode(&name(NAME), claim, previous.map(str::as_bytes))?;
-        Ok(String::from_utf8(bytes).expect("text"))
+        records().written(claim, previous)
     }
 
     #[test]
@@ -269,8 +275,7 @@ mod tests {
             ],
         ] {
             let claim = claim(facts);
-            let text = written(&claim, None).expect("a record");
-            assert_same(&read(&text).expect("a record of ours"), &claim);
+            records().assert_read_again(&claim);
         }
     }
 
@@ -285,8 +290,8 @@ mod tests {
         assert_eq!(holder.fact("host_id"), Some("fleet-3"));
         assert_eq!(holder.host.name, "fleet-3");
         assert_eq!(holder.host.boot_id, None, "its process is never asked");
-        assert_eq!(holder.process.map(|process| process.pid), Some(999));
-        assert_eq!(read.since.map(|at| at.wall_ms), Some(AT_MS - 60_000));
+        assert_eq!(pid_of(&read), Some(999));
+        assert_eq!(since_ms(&read), Some(AT_MS - 60_000));
         assert_eq!(read.lease.renewed.wall_ms, AT_MS);
         assert_eq!(read.lease.ttl_ms, 900_000);
     }
@@ -315,7 +320,7 @@ mod tests {
 
     #[test]
     fn a_record_that_breaks_a_rule_is_corrupt() {
-        for (from, to, why) in [
+        let refused = [
             ("\"v1\"", "\"v2\"", "its lock_version is not v1"),
             ("\"v1\"", "\"1\"", "its lock_version is not v1"),
             ("-production", "-staging", "its lock_name is another lock's"),
@@ -348,10 +353,8 @@ mod tests {
                 "900, \"metadata\": null",
                 "its metadata is not an object",
             ),
-        ] {
-            let text = FOREIGN.replace(from, to);
-            assert_eq!(read(&text), Err(why.to_owned()), "{from} became {to}");
-        }
+        ];
+        records().assert_refused(FOREIGN, &refused);
         for bad in ["", "_a", "a b", "a/b", &"a".repeat(129)] {
             let error = read(&FOREIGN.replace("req_abcdef012345", bad)).expect_err("a bad id");
             assert!(error.starts_with("its request_id is not one: "), "{error}");
@@ -399,17 +402,7 @@ mod tests {
         );
         let mut claim = claim(&[]);
         claim.lease.renewed.wall_ms += 30_999;
-        assert_eq!(
-            written(&claim, Some(&previous)),
-            Ok(previous.replace("10:00:00Z", "10:00:30Z")),
-            "nested and unknown fields, their order and their spelling stay"
-        );
-        for torn in ["", "{", "[]", "{\"pid\": 1}"] {
-            assert!(
-                written(&claim, Some(torn)).is_err(),
-                "{torn:?} is not renewed"
-            );
-        }
+        records().assert_renewed(&claim, &previous, "10:00:00Z", "10:00:30Z");
     }
 
     #[test]
@@ -421,9 +414,8 @@ mod tests {
             assert!(error.contains(missing), "{error}");
         }
         let taken = claim(&[("metadata.tenure", "x")]);
-        assert!(written(&taken, None).is_err(), "the extra key is tenure's");
-        let mut waiting = claim(&[]);
-        waiting.since = None;
+        assert!(written(&taken, None).is_err(), "the extra key is ours");
+        let waiting = waiting(claim(&[]));
         assert!(written(&waiting, None).is_err(), "nothing is held yet");
     }
 
@@ -441,9 +433,8 @@ mod tests {
 
     #[test]
     fn who_is_not_known_is_written_so() {
-        let mut claim = claim(&[]);
+        let mut claim = without_process(claim(&[]));
         claim.holder.actor.clear();
-        claim.holder.process = None;
         let text = written(&claim, None).expect("a record");
         assert!(text.contains("\"actor\": \"unknown\""), "{text}");
         assert!(text.contains("\"pid\": 0,"), "{text}");

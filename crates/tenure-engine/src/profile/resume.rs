@@ -164,7 +164,9 @@ fn host(name: &str, here: &Host) -> Host {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{AT_MS, assert_same, claim, here, name, now};
+    use super::super::fixture::{
+        AT_MS, Records, assert_same, claim, here, name, pid_of, since_ms, waiting, without_process,
+    };
     use super::*;
 
     const FOREIGN: &str = r#"{
@@ -174,33 +176,44 @@ mod tests {
   "acquired_at": "2026-02-07T10:00:00.123456789Z"
 }"#;
 
+    fn records_of<R>(format: R) -> Records<R> {
+        Records {
+            format,
+            lock: "job-1",
+        }
+    }
+
+    fn records() -> Records<Resume> {
+        records_of(Resume)
+    }
+
     fn read(text: &str) -> Result<Claim, String> {
-        Resume.decode(&name("job-1"), text.as_bytes(), &now(), &here())
+        records().read(text)
+    }
+
+    fn written(claim: &Claim, previous: Option<&str>) -> Result<String, String> {
+        records().written(claim, previous)
     }
 
     #[test]
     fn what_was_written_is_read_again() {
-        let written = claim(&[]);
-        let bytes = Resume
-            .encode(&name("job-1"), &written, None)
-            .expect("a record");
+        let claim = claim(&[]);
+        let text = records().assert_read_again(&claim);
         let elsewhere = Host {
             name: "elsewhere".to_owned(),
             ..Host::default()
         };
-        for here in [here(), elsewhere] {
-            let read = Resume.decode(&name("job-1"), &bytes, &now(), &here);
-            assert_same(&read.expect("a record of ours"), &written);
-        }
+        let read = records().read_on(&elsewhere, &text);
+        assert_same(&read.expect("a record of ours"), &claim);
     }
 
     #[test]
     fn a_record_of_the_original_program_means_a_process_of_the_host_it_names() {
         let ours = read(FOREIGN).expect("four fields are enough");
-        assert_eq!(ours.holder.process.map(|process| process.pid), Some(999));
+        assert_eq!(pid_of(&ours), Some(999));
         assert_eq!(ours.holder.host, here(), "this host");
-        assert_eq!(ours.since.map(|at| at.wall_ms), Some(AT_MS + 123));
-        assert_eq!(ours.holder.request_id.as_str(), "", "no owner is named");
+        assert_eq!(since_ms(&ours), Some(AT_MS + 123));
+        assert_eq!(ours.holder.request_id.as_str(), "", "no token of ours");
 
         for other in ["test-host", "unknown", ""] {
             let text = FOREIGN.replace("build-7", other);
@@ -217,7 +230,7 @@ mod tests {
     fn on_one_machine_every_host_that_shows_no_more_than_a_name_is_this_one() {
         for other in ["build-7", "test-host", "unknown", ""] {
             let text = FOREIGN.replace("build-7", other);
-            let read = OneMachine.decode(&name("job-1"), text.as_bytes(), &now(), &here());
+            let read = records_of(OneMachine).read(&text);
             let host = read.expect("a record").holder.host;
             let (boot_id, pid_namespace) = (here().boot_id, here().pid_namespace);
             assert_eq!(
@@ -227,8 +240,8 @@ mod tests {
         }
         let mut elsewhere = claim(&[]);
         elsewhere.holder.host.boot_id = Some("another boot".to_owned());
-        let bytes = Resume.encode(&name("job-1"), &elsewhere, None);
-        let read = OneMachine.decode(&name("job-1"), &bytes.expect("a record"), &now(), &here());
+        let text = written(&elsewhere, None).expect("a record");
+        let read = records_of(OneMachine).read(&text);
         assert_eq!(
             read.expect("a record of ours").holder.host,
             elsewhere.holder.host,
@@ -243,23 +256,19 @@ mod tests {
             ..here()
         };
         let text = FOREIGN.replace("build-7", "unknown");
-        let read = Resume.decode(&name("job-1"), text.as_bytes(), &now(), &here);
+        let read = records().read_on(&here, &text);
         assert_eq!(read.expect("a record").holder.host.boot_id, None);
     }
 
     #[test]
     fn a_record_without_a_host_name_is_ours_by_its_boot_id() {
-        let mut written = claim(&[]);
-        written.holder.host.name.clear();
-        let bytes = Resume
-            .encode(&name("job-1"), &written, None)
-            .expect("a record");
-        let read = Resume
-            .decode(&name("job-1"), &bytes, &now(), &here())
-            .expect("a record of ours");
+        let mut claim = claim(&[]);
+        claim.holder.host.name.clear();
+        let text = written(&claim, None).expect("a record");
+        let read = read(&text).expect("a record of ours");
         assert_eq!(read.holder.host.name, "unknown");
-        assert_eq!(read.holder.host.boot_id, written.holder.host.boot_id);
-        assert_eq!(read.holder.process, written.holder.process);
+        assert_eq!(read.holder.host.boot_id, claim.holder.host.boot_id);
+        assert_eq!(read.holder.process, claim.holder.process);
     }
 
     #[test]
@@ -267,13 +276,13 @@ mod tests {
         for pid in [0, 2_147_483_648, 4_294_967_295_u32] {
             let text = FOREIGN.replace("999", &pid.to_string());
             let read = read(&text).expect("a number is enough");
-            assert_eq!(read.holder.process.map(|process| process.pid), Some(pid));
+            assert_eq!(pid_of(&read), Some(pid));
         }
     }
 
     #[test]
     fn each_of_the_four_fields_is_required_with_its_type() {
-        for (from, to, why) in [
+        let refused = [
             ("\"job_id\"", "\"x\"", "it has no job_id"),
             ("\"job-1\"", "1", "its job_id is not a text"),
             ("\"process_id\"", "\"x\"", "it has no process_id"),
@@ -286,10 +295,8 @@ mod tests {
             ("\"acquired_at\"", "\"x\"", "it has no acquired_at"),
             ("2026-02-07T", "yesterday ", "its acquired_at is not a time"),
             ("789Z", "789", "its acquired_at is not a time"),
-        ] {
-            let text = FOREIGN.replace(from, to);
-            assert_eq!(read(&text), Err(why.to_owned()), "{from} became {to}");
-        }
+        ];
+        records().assert_refused(FOREIGN, &refused);
         assert_eq!(read("[]"), Err("it is not a JSON object".to_owned()));
         let torn = read(&FOREIGN[..40]).expect_err("half a record");
         assert!(torn.starts_with("it is not JSON: "), "{torn}");
@@ -314,20 +321,18 @@ mod tests {
     #[test]
     fn a_heartbeat_changes_nothing() {
         let previous = FOREIGN.replacen('{', "{\"later\": {\"x\": [1.50, null]},", 1);
-        let kept = Resume.encode(&name("job-1"), &claim(&[]), Some(previous.as_bytes()));
-        assert_eq!(kept.as_deref(), Ok(previous.as_bytes()));
-        let torn = Resume.encode(&name("job-1"), &claim(&[]), Some(b"{"));
+        let kept = written(&claim(&[]), Some(&previous));
+        assert_eq!(kept, Ok(previous));
+        let torn = written(&claim(&[]), Some("{"));
         assert!(torn.is_err(), "what cannot be read is not renewed");
     }
 
     #[test]
     fn a_claim_without_a_process_has_no_record() {
-        let mut ownerless = claim(&[]);
-        ownerless.holder.process = None;
-        assert!(Resume.encode(&name("job-1"), &ownerless, None).is_err());
-        let mut waiting = claim(&[]);
-        waiting.since = None;
-        assert!(Resume.encode(&name("job-1"), &waiting, None).is_err());
+        let ownerless = without_process(claim(&[]));
+        assert!(written(&ownerless, None).is_err());
+        let waiting = waiting(claim(&[]));
+        assert!(written(&waiting, None).is_err());
     }
 
     #[test]

@@ -198,7 +198,9 @@ fn pid(value: Option<&Value>) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{AT_MS, assert_same, claim, here, name, now};
+    use super::super::fixture::{
+        AT_MS, Records, claim, here, name, now, pid_of, since_ms, without_process,
+    };
     use super::*;
 
     const FOREIGN: &str = r#"{
@@ -209,13 +211,19 @@ mod tests {
 }
 "#;
 
+    fn records() -> Records<Session> {
+        Records {
+            format: Session::default(),
+            lock: "42",
+        }
+    }
+
     fn read(text: &str) -> Result<Claim, String> {
-        Session::default().decode(&name("42"), text.as_bytes(), &now(), &here())
+        records().read(text)
     }
 
     fn written(claim: &Claim, previous: Option<&str>) -> Result<String, String> {
-        let bytes = Session::default().encode(&name("42"), claim, previous.map(str::as_bytes))?;
-        Ok(String::from_utf8(bytes).expect("text"))
+        records().written(claim, previous)
     }
 
     #[test]
@@ -225,10 +233,8 @@ mod tests {
             &[("runId", "a \"b\"\n\u{1b}\u{7f}é\u{2028}🔒")],
             &[],
         ] {
-            let claim = claim(facts);
-            let text = written(&claim, None).expect("a record");
+            let text = records().assert_read_again(&claim(facts));
             assert!(text.ends_with("}\n"), "a final newline");
-            assert_same(&read(&text).expect("a record of ours"), &claim);
         }
     }
 
@@ -246,9 +252,9 @@ mod tests {
         assert_eq!(read.holder.request_id.as_str(), "1234567890");
         assert_eq!(read.holder.fact("runId"), Some("1234567890"));
         assert_eq!(read.holder.fact("future"), None);
-        assert_eq!(read.holder.process.map(|process| process.pid), Some(999));
+        assert_eq!(pid_of(&read), Some(999));
         assert_eq!(read.holder.host, Host::default(), "no host is named");
-        assert_eq!(read.since.map(|at| at.wall_ms), Some(AT_MS));
+        assert_eq!(since_ms(&read), Some(AT_MS));
         assert_eq!(read.lease.renewed.wall_ms, AT_MS);
         assert_eq!(read.lease.ttl_ms, 600_000, "ten minutes");
     }
@@ -257,7 +263,7 @@ mod tests {
     fn a_time_in_the_future_is_now_and_flagged() {
         let read = read(&FOREIGN.replace("2026", "2126")).expect("a date all the same");
         assert_eq!(read.lease.renewed.wall_ms, AT_MS + 5_000, "now");
-        assert_eq!(read.since.map(|at| at.wall_ms), Some(AT_MS + 5_000));
+        assert_eq!(since_ms(&read), Some(AT_MS + 5_000));
         assert_eq!(read.holder.fact("future"), Some("true"));
     }
 
@@ -273,7 +279,7 @@ mod tests {
 
     #[test]
     fn the_time_alone_is_required() {
-        for (from, to, why) in [
+        let refused = [
             ("\"acquiredAt\"", "\"x\"", "it has no acquiredAt"),
             ("2026-02-07T", "7 Feb ", "its acquiredAt is not a time"),
             (
@@ -286,10 +292,8 @@ mod tests {
                 "5",
                 "its acquiredAt is not a time",
             ),
-        ] {
-            let text = FOREIGN.replace(from, to);
-            assert_eq!(read(&text), Err(why.to_owned()), "{from} became {to}");
-        }
+        ];
+        records().assert_refused(FOREIGN, &refused);
         assert!(read(&FOREIGN[..50]).is_err(), "half a record");
         for text in ["[]", "7", "\"2026-02-07T10:00:00.000Z\"", "null"] {
             assert!(read(text).is_err(), "{text} is no object");
@@ -333,7 +337,7 @@ mod tests {
             let read = read(&text).unwrap_or_else(|why| panic!("{from} became {to}: {why}"));
             assert_eq!(read.holder.request_id.as_str(), run, "{from} became {to}");
             assert_eq!(read.holder.fact("runId"), Some(run), "{from} became {to}");
-            assert_eq!(read.holder.process.map(|process| process.pid), pid, "{to}");
+            assert_eq!(pid_of(&read), pid, "{to}");
             assert_eq!(read.lease.renewed.wall_ms, AT_MS, "{from} became {to}");
         }
         let least = read("{\"acquiredAt\": \"2026-02-07T10:00:00.000Z\"}");
@@ -349,26 +353,14 @@ mod tests {
         );
         let mut claim = claim(&[("runId", "other")]);
         claim.lease.renewed.wall_ms += 90_500;
-        assert_eq!(
-            written(&claim, Some(&previous)),
-            Ok(previous.replace("10:00:00.000", "10:01:30.500")),
-            "nested and unknown fields, their order and their spelling stay"
-        );
-        for torn in ["", "{", "[]", "{\"pid\": 1}"] {
-            assert!(
-                written(&claim, Some(torn)).is_err(),
-                "{torn:?} is not renewed"
-            );
-        }
+        records().assert_renewed(&claim, &previous, "10:00:00.000", "10:01:30.500");
     }
 
     #[test]
     fn a_claim_without_a_process_names_the_fact_or_none() {
-        let mut claim = claim(&[]);
-        claim.holder.process = None;
-        let text = written(&claim, None).expect("a record");
+        let mut claim = without_process(claim(&[]));
+        let text = records().assert_read_again(&claim);
         assert!(text.contains("\"pid\": 0,"), "{text}");
-        assert_same(&read(&text).expect("a record of ours"), &claim);
         claim.holder.facts.push(("pid".to_owned(), "77".to_owned()));
         let text = written(&claim, None).expect("a record");
         assert!(text.contains("\"pid\": 77,"), "{text}");

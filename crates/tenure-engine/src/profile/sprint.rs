@@ -333,7 +333,9 @@ fn parse<T: DeserializeOwned>(text: &str) -> Result<T, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixture::{AT_MS, assert_same, claim, here, name, now};
+    use super::super::fixture::{
+        AT_MS, Records, claim, here, name, now, pid_of, since_ms, waiting, without_process,
+    };
     use super::*;
 
     const FOREIGN: &str = "pid: 999\n\
@@ -342,14 +344,19 @@ mod tests {
         epic_spec: epic5\n\
         lock_version: 1\n";
 
+    fn records() -> Records<Sprint> {
+        Records {
+            format: Sprint::default(),
+            lock: "sprint",
+        }
+    }
+
     fn read(text: &str) -> Result<Claim, String> {
-        Sprint::default().decode(&name("sprint"), text.as_bytes(), &now(), &here())
+        records().read(text)
     }
 
     fn written(claim: &Claim, previous: Option<&str>) -> Result<String, String> {
-        let previous = previous.map(str::as_bytes);
-        let bytes = Sprint::default().encode(&name("sprint"), claim, previous)?;
-        Ok(String::from_utf8(bytes).expect("text"))
+        records().written(claim, previous)
     }
 
     fn id(claim: &Claim) -> &str {
@@ -359,14 +366,11 @@ mod tests {
     #[test]
     fn what_was_written_is_read_again() {
         for facts in [[].as_slice(), &[("epic_spec", "epic5")]] {
-            let claim = claim(facts);
-            let text = written(&claim, None).expect("a record");
-            assert_same(&read(&text).expect("a record of ours"), &claim);
+            records().assert_read_again(&claim(facts));
         }
         let mut bare = claim(&[]);
         bare.holder.why.clear();
-        let text = written(&bare, None).expect("a record");
-        assert_same(&read(&text).expect("a record of ours"), &bare);
+        records().assert_read_again(&bare);
     }
 
     #[test]
@@ -425,13 +429,12 @@ mod tests {
             let mut claim = claim(&[("epic_spec", text)]);
             claim.holder.why = text.to_owned();
             claim.holder.actor = format!("-{text}");
-            let yaml = written(&claim, None).expect("a record");
+            let yaml = records().assert_read_again(&claim);
             assert!(
                 yaml.chars().all(|c| c == '\n' || !c.is_control()),
                 "nothing that a terminal would act on: {yaml:?}"
             );
             assert_eq!(yaml.lines().next(), Some("pid: 4242"), "{yaml}");
-            assert_same(&read(&yaml).expect("a record of ours"), &claim);
         }
     }
 
@@ -453,9 +456,7 @@ mod tests {
                     char::from_u32(u32::try_from(draw(ceiling)).unwrap())
                 })
                 .collect();
-            let claim = claim(&[("epic_spec", &text)]);
-            let yaml = written(&claim, None).expect("a record");
-            assert_same(&read(&yaml).expect("a record of ours"), &claim);
+            records().assert_read_again(&claim(&[("epic_spec", &text)]));
         }
     }
 
@@ -463,12 +464,12 @@ mod tests {
     fn a_record_of_the_original_program_means_a_process_of_this_host() {
         let read = read(FOREIGN).expect("five plain keys");
         assert_eq!(id(&read), "sprint-2026-02-07-001");
-        assert_eq!(read.holder.process.map(|process| process.pid), Some(999));
+        assert_eq!(pid_of(&read), Some(999));
         assert_eq!(read.holder.host, here());
         assert_eq!(read.holder.why, "epic5");
         assert_eq!(read.holder.fact("epic_spec"), Some("epic5"));
         assert_eq!(read.holder.fact("future"), None);
-        assert_eq!(read.since.map(|at| at.wall_ms), Some(AT_MS));
+        assert_eq!(since_ms(&read), Some(AT_MS));
         assert_eq!(read.kind, Kind::Foreign);
     }
 
@@ -484,7 +485,7 @@ mod tests {
             "new: {deep: [1, .nan, ~]}\n7: x\npid: 999\nstarted_at: 2026-02-07T10:00:00Z\n",
         ] {
             let read = read(text).unwrap_or_else(|error| panic!("{text}: {error}"));
-            assert_eq!(read.holder.process.map(|process| process.pid), Some(999));
+            assert_eq!(pid_of(&read), Some(999));
             assert_eq!(read.since.map(|at| at.wall_ms / 1_000), Some(AT_MS / 1_000));
             assert_eq!(id(&read), "", "none is named");
             assert_eq!(read.holder.fact("epic_spec"), Some(""));
@@ -614,8 +615,8 @@ mod tests {
             ("2026-02-07T10:00:00Z", "2026-02-07 10:00:00.000123"),
         ] {
             let read = read(&FOREIGN.replace(from, to)).expect(to);
-            assert_eq!(read.holder.process.map(|process| process.pid), Some(999));
-            assert_eq!(read.since.map(|since| since.wall_ms), Some(AT_MS), "{to}");
+            assert_eq!(pid_of(&read), Some(999));
+            assert_eq!(since_ms(&read), Some(AT_MS), "{to}");
         }
     }
 
@@ -680,7 +681,7 @@ mod tests {
     fn a_newer_version_is_sealed_whatever_else_it_says() {
         let newer = read(&FOREIGN.replace(": 1\n", ": 2\n")).expect("sealed");
         assert_eq!(newer.kind, Kind::Sealed);
-        assert_eq!(newer.holder.process.map(|process| process.pid), Some(999));
+        assert_eq!(pid_of(&newer), Some(999));
         for text in [
             "lock_version: 2\n",
             "lock_version: 99999999999999999999\n",
@@ -690,7 +691,7 @@ mod tests {
             let newer = read(text).unwrap_or_else(|error| panic!("{text}: {error}"));
             assert_eq!(newer.kind, Kind::Sealed, "{text}");
             assert_eq!(newer.holder.process, None);
-            assert_eq!(newer.since.map(|at| at.wall_ms), Some(AT_MS + 5_000), "now");
+            assert_eq!(since_ms(&newer), Some(AT_MS + 5_000), "now");
             assert_eq!(newer.holder.fact("undated"), Some("true"), "and it says so");
         }
         for version in ["0", "-3"] {
@@ -723,11 +724,9 @@ mod tests {
 
     #[test]
     fn a_claim_without_a_process_has_no_record() {
-        let mut ownerless = claim(&[]);
-        ownerless.holder.process = None;
+        let ownerless = without_process(claim(&[]));
         assert!(written(&ownerless, None).is_err());
-        let mut waiting = claim(&[]);
-        waiting.since = None;
+        let waiting = waiting(claim(&[]));
         assert!(written(&waiting, None).is_err());
     }
 
