@@ -114,7 +114,7 @@ use crate::guard::{Cancel, Guard, Guards, Holding, LockManager, OpenError, Optio
 use crate::printed::whole;
 use answer::Surface;
 use clap::Parser;
-use monitor::{RunState, Monitor};
+use monitor::{Monitor, RunState};
 use serde::Serialize;
 use serde_json::Value;
 use std::ffi::OsString;
