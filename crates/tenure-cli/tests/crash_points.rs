@@ -515,7 +515,6 @@ fn points(trace: &str, locks: &str) -> Vec<Point> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     let mut phase = Phase::Early;
     let mut found = Vec::new();
-    let mut after_private = false;
     let mut steps = matrix::steps(trace, locks).into_iter();
     for shown in trace.lines() {
         let step = steps.next().unwrap_or_default();
@@ -535,19 +534,14 @@ fn points(trace: &str, locks: &str) -> Vec<Point> {
         }
         let nth = counts.entry(call).or_default();
         *nth += 1;
-        let kept = phase == Phase::Early
-            || !std::mem::replace(&mut after_private, matrix::is_private(shown));
-        if kept {
-            found.push(Point {
-                call: call.to_owned(),
-                nth: *nth,
-                phase,
-                // A private one that is kept stands for the call after it, which is left out.
-                alike: matrix::is_unnoticed(shown, locks) && !matrix::is_private(shown),
-                shown: shown.chars().take(240).collect(),
-                step,
-            });
-        }
+        found.push(Point {
+            call: call.to_owned(),
+            nth: *nth,
+            phase,
+            alike: matrix::is_unnoticed(shown, locks),
+            shown: shown.chars().take(240).collect(),
+            step,
+        });
     }
     let phases: Vec<Phase> = found.iter().map(|point| point.phase).collect();
     for (index, point) in found.iter_mut().enumerate() {
@@ -1600,7 +1594,9 @@ mod crash_points {
         let expected = [
             ("brk", 1, Phase::Early, false),
             ("open", 1, Phase::Middle, true),
-            ("mmap", 1, Phase::Middle, false),
+            ("mmap", 1, Phase::Middle, true),
+            ("munmap", 1, Phase::Middle, true),
+            ("fcntl", 1, Phase::Middle, false),
             // The command ends before the next one.
             ("pread64", 1, Phase::Middle, false),
             ("fcntl", 2, Phase::Late, false),
@@ -1609,7 +1605,7 @@ mod crash_points {
         .map(|(call, nth, phase, alike)| (call.to_owned(), nth, phase, alike));
         assert_eq!(
             found, expected,
-            "`munmap` and the first `fcntl` show the same as `mmap`, after nothing but private calls"
+            "a death before a call that others do not notice leaves the same as a death before the next call"
         );
     }
 

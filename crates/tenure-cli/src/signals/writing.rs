@@ -157,11 +157,13 @@ fn takes_some(fd: BorrowedFd<'_>, until: Instant) -> bool {
     let mut fds = [PollFd::from_borrowed_fd(fd, PollFlags::OUT)];
     let rest = until.saturating_duration_since(instant());
     let rest = Timespec::try_from(rest).ok();
-    match poll(&mut fds, rest.as_ref()) {
-        // An error is ready too: the write tells what it is.
-        Ok(ready) => ready > 0,
-        Err(_) => false,
+    let mut looked = poll(&mut fds, rest.as_ref());
+    if looked == Err(Errno::INTR) {
+        // The signal is for the caller. What it says need not come later because of that.
+        looked = poll(&mut fds, Some(&Timespec::default()));
     }
+    // An error is ready too: the write tells what it is.
+    looked.is_ok_and(|ready| ready > 0)
 }
 
 /// Does a write that the timer interrupts.
