@@ -1,11 +1,11 @@
 //! What the threads of this process synchronise by: the standard library's own primitives.
 //!
 //! The modules in which an order of events could do harm name them through this one: `cancel`,
-//! `offload`, `guard/term` and `guard/newcomers`. They name nothing else of the crate, so that
+//! `offload`, `guard/line`, `guard/term` and `guard/pending`. They name nothing else of the crate, so that
 //! `tests/interleavings` can compile the very same files with primitives that try the orders out
 //! (decision 0019).
 
-pub use std::sync::{Arc, Mutex, MutexGuard, Weak};
+pub use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 
 /// Numbers and flags.
 pub mod atomic {

@@ -68,10 +68,12 @@
 mod error;
 mod failure;
 mod hold;
+mod line;
 mod log;
 mod pending;
 mod renewer;
 mod term;
+mod turns;
 mod worker;
 
 pub use error::{
@@ -126,6 +128,7 @@ use tenure_core::{
     Claim, Entry, Force, HeldUnforced, Kind, Mode, Patience, Policy, Reason, Request, RequestId,
     Terms,
 };
+use turns::{Call, Deadlines, Lines, Turn};
 
 /// How often a cancelled wait is noticed in a store that knows nothing of [`Cancel`].
 const CANCEL_LOOK: Duration = Duration::from_millis(10);
@@ -329,11 +332,20 @@ struct Shared {
     /// Whether the store's own sleep hears a [`Cancel`].
     hears_cancel: bool,
     pending: Pending<Hold, Ringer>,
-    /// One hold of each lock that is held.
-    held: Mutex<HashMap<LockName, Weak<Hold>>>,
+    /// The locks that are held.
+    held: Mutex<HashMap<LockName, Known>>,
+    /// Where callers stand before they enter the store.
+    lines: Arc<Lines>,
+    deadlines: Deadlines,
     /// Wakes those who wait for a change, and tells the log, for threads that have heartbeats to send.
     wakes: Herald,
     logs: Herald,
+}
+
+/// The holds of one lock.
+struct Known {
+    latest: Weak<Hold>,
+    count: usize,
 }
 
 impl LockManager {
@@ -473,6 +485,8 @@ impl LockManager {
                 hears_cancel: made.hears_cancel,
                 pending: Pending::default(),
                 held: Mutex::default(),
+                lines: Arc::default(),
+                deadlines: Deadlines::default(),
                 wakes: Herald::new("tenure-wakes"),
                 logs: Herald::new("tenure-logs"),
             }),
@@ -627,15 +641,7 @@ impl LockManager {
         options: &Options,
     ) -> Result<Guard, AcquireError> {
         let name = named(name)?;
-        let failed = name.clone();
-        let done = self.offloaded(options, move |locks, options| {
-            locks.take(name, options, locks.wait(options))
-        });
-        let thread = |source| AcquireError::Thread {
-            name: failed,
-            source,
-        };
-        done.await.map_err(thread)?
+        self.take_async(name, options, self.wait(options)).await
     }
 
     /// [`LockManager::acquire_all`] for async code; see [`LockManager::acquire_async`].
@@ -685,18 +691,21 @@ impl LockManager {
             })
     }
 
-    fn take(&self, name: LockName, options: &Options, wait: Wait) -> Result<Guard, AcquireError> {
-        let shared = &self.shared;
-        if shared.pid != std::process::id() {
-            return Err(AcquireError::Forked { name });
-        }
-        let Holding(Some(mode)) = options.holding else {
-            return Err(AcquireError::NoSlots { name });
-        };
+    /// Enters the store, and waits there: for a caller whose turn it is.
+    fn enter(
+        &self,
+        name: &LockName,
+        options: &Options,
+        call: &Call,
+        turn: Option<&Turn>,
+    ) -> Result<Guard, AcquireError> {
+        let (shared, mode) = (&self.shared, call.mode);
+        let name = name.clone();
         if options.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
             return Err(AcquireError::Cancelled { name });
         }
-        if options.again == Again::Reenter
+        if turn.is_none()
+            && options.again == Again::Reenter
             && let Some(guard) = shared.again(&name, mode)
         {
             return Ok(guard);
@@ -709,11 +718,12 @@ impl LockManager {
             shared,
             name: &name,
             options,
-            mode,
+            call,
+            turn,
             told: false,
             gave_way: None,
         };
-        let cancel = options.cancel.as_ref();
+        let (cancel, wait) = (options.cancel.as_ref(), call.rest(shared));
         let acquired = cancel::listening(cancel, || {
             let (store, clock) = (&*shared.store, &*shared.clock);
             engine::acquire(store, clock, &name, &request, wait, &mut attendance)
@@ -722,12 +732,13 @@ impl LockManager {
         let acquired = match acquired {
             Ok(acquired) => acquired,
             Err(error) => {
-                return Err(
-                    gave_way.unwrap_or_else(|| shared.explain(name, options.again, mode, error))
-                );
+                return Err(gave_way.unwrap_or_else(|| {
+                    call.told(shared.explain(name, options.again, mode, error))
+                }));
             }
         };
-        log::acquired(&name, &acquired.claim, &acquired.events, acquired.waited);
+        let waited = call.waited(shared);
+        log::acquired(&name, &acquired.claim, &acquired.events, waited);
         // A handle comes with every grant that is not an earlier hold of the same request id, and
         // this one is new.
         let Some(handle) = acquired.handle else {
@@ -743,7 +754,7 @@ impl LockManager {
             acquired.claim,
         ));
         let guard = Guard::first(Arc::clone(&hold));
-        locked(&shared.held).insert(name.clone(), Arc::downgrade(&hold));
+        shared.remember(&hold);
         let keeps = || renewer::start(Arc::downgrade(shared));
         match shared.pending.add(&hold, instant(), keeps) {
             Ok(()) => Ok(guard),
@@ -804,6 +815,26 @@ fn named(name: &str) -> Result<LockName, AcquireError> {
 }
 
 impl Shared {
+    /// Whether this is the process that made the manager, and not a copy made by a fork.
+    fn is_here(&self) -> bool {
+        self.pid == std::process::id()
+    }
+
+    /// What is wrong with a call before anything is touched; else the mode of the hold.
+    fn may_ask(&self, name: &LockName, options: &Options) -> Result<Mode, AcquireError> {
+        let name = || name.clone();
+        if !self.is_here() {
+            return Err(AcquireError::Forked { name: name() });
+        }
+        let Holding(Some(mode)) = options.holding else {
+            return Err(AcquireError::NoSlots { name: name() });
+        };
+        if options.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
+            return Err(AcquireError::Cancelled { name: name() });
+        }
+        Ok(mode)
+    }
+
     fn request(&self, options: &Options, mode: Mode) -> Result<Request, StoreError> {
         let request_id = process::new_request_id().map_err(|source| StoreError::Io {
             place: "the system".to_owned(),
@@ -846,27 +877,51 @@ impl Shared {
 
     /// One more guard of what is held already, if that is enough.
     fn again(&self, name: &LockName, mode: Mode) -> Option<Guard> {
-        let hold = locked(&self.held).get(name)?.upgrade()?;
+        let hold = locked(&self.held).get(name)?.latest.upgrade()?;
         let covers = hold.mode == Mode::Exclusive || hold.mode == mode;
         covers.then(|| Guard::again(&hold)).flatten()
+    }
+
+    /// A hold has begun.
+    fn remember(&self, hold: &Arc<Hold>) {
+        let mut held = locked(&self.held);
+        let latest = Arc::downgrade(hold);
+        if let Some(known) = held.get_mut(hold.name()) {
+            known.latest = latest;
+            known.count += 1;
+        } else {
+            held.insert(hold.name().clone(), Known { latest, count: 1 });
+        }
     }
 
     /// A hold has ended.
     fn forget(&self, hold: &Hold) {
         let mut held = locked(&self.held);
-        let known = held.get(hold.name());
-        if known.is_some_and(|known| std::ptr::eq(known.as_ptr(), hold)) {
-            held.remove(hold.name());
+        if let Some(known) = held.get_mut(hold.name()) {
+            known.count -= 1;
+            if known.count == 0 {
+                held.remove(hold.name());
+            }
         }
     }
 
     /// The hold of this process that stands in the way of another one, as far as that cannot end
-    /// without it.
-    fn own_blocker<'a>(&self, entry: &'a Entry, mode: Mode) -> Option<&'a Claim> {
+    /// without it. A hold that began at `but_since_ms` of the boot clock or later is passed over.
+    fn own_blocker<'a>(
+        &self,
+        entry: &'a Entry,
+        mode: Mode,
+        but_since_ms: Option<u64>,
+    ) -> Option<&'a Claim> {
         let (process, host) = (self.identity.process, &self.identity.host);
         let is_ours = |claim: &&Claim| {
             let theirs = &claim.holder;
-            theirs.process == Some(process)
+            let since_ms = claim.since.map(|since| since.boot_ms);
+            let is_new = since_ms
+                .zip(but_since_ms)
+                .is_some_and(|(at, but)| at >= but);
+            !is_new
+                && theirs.process == Some(process)
                 && theirs.host.boot_id == host.boot_id
                 && theirs.host.pid_namespace == host.pid_namespace
         };
@@ -904,7 +959,7 @@ impl Shared {
                 kept: _,
             } => {
                 if again != Again::Wait
-                    && let Some(own) = self.own_blocker(&entry, mode)
+                    && let Some(own) = self.own_blocker(&entry, mode, None)
                 {
                     let token = own.token;
                     return AcquireError::HeldByThisProcess { name, token };
@@ -953,7 +1008,8 @@ struct Attendance<'a> {
     shared: &'a Shared,
     name: &'a LockName,
     options: &'a Options,
-    mode: Mode,
+    call: &'a Call,
+    turn: Option<&'a Turn>,
     told: bool,
     gave_way: Option<AcquireError>,
 }
@@ -970,7 +1026,9 @@ impl Observer for Attendance<'_> {
         if options.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
             self.gave_way = Some(AcquireError::Cancelled { name: name() });
         } else if options.again != Again::Wait
-            && let Some(own) = self.shared.own_blocker(waiting.entry, self.mode)
+            && let Some(own) =
+                self.shared
+                    .own_blocker(waiting.entry, self.call.mode, self.call.follows_since_ms())
         {
             self.gave_way = Some(AcquireError::HeldByThisProcess {
                 name: name(),
@@ -987,6 +1045,9 @@ impl Observer for Attendance<'_> {
             && let OnWait(Some(tell)) = &options.on_wait
         {
             tell(self.name, waiting);
+        }
+        if let (None, Some(turn)) = (&self.gave_way, self.turn) {
+            turn.waits();
         }
         self.gave_way.is_some()
     }
