@@ -640,8 +640,7 @@ impl LockManager {
         name: &str,
         options: &Options,
     ) -> Result<Guard, AcquireError> {
-        let name = named(name)?;
-        self.take_async(name, options, self.wait(options)).await
+        self.take_async(name, options).await
     }
 
     /// [`LockManager::acquire_all`] for async code; see [`LockManager::acquire_async`].

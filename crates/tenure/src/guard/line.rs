@@ -45,7 +45,8 @@ struct Line<E> {
 
 enum Place<E> {
     Thread(Arc<Call>),
-    Errand(E),
+    /// Apart from its place, for the places of a long line stand in half-filled tables.
+    Errand(Box<E>),
 }
 
 /// What became of a place in a line.
@@ -124,7 +125,7 @@ impl<N: Clone + Ord, E: Errand<N>> Lines<N, E> {
     /// Leaves an errand in a line. `None` if the turn was free, and the errand was started; else the number
     /// of its place.
     pub(super) fn leave(self: &Arc<Self>, name: &N, errand: E) -> Option<u64> {
-        match self.enter(name, Place::Errand(errand)) {
+        match self.enter(name, Place::Errand(Box::new(errand))) {
             Entered::Behind { number, .. } => return Some(number),
             Entered::Head(turn, Place::Errand(errand)) => errand.start(turn),
             Entered::Head(_, Place::Thread(_)) => {}
@@ -156,7 +157,7 @@ impl<N: Clone + Ord, E: Errand<N>> Lines<N, E> {
     /// Takes back an errand that still waits. `None` if it was started.
     pub(super) fn take_back(&self, name: &N, number: u64) -> Option<E> {
         match self.remove(name, number)? {
-            Place::Errand(errand) => Some(errand),
+            Place::Errand(errand) => Some(*errand),
             Place::Thread(_) => None,
         }
     }
@@ -216,7 +217,7 @@ impl<N: Clone + Ord, E: Errand<N>> Turn<N, E> {
         let line = state.lines.get_mut(&self.name)?;
         line.head_waits = false;
         match line.places.pop_first() {
-            Some((_, Place::Errand(errand))) => Some(errand),
+            Some((_, Place::Errand(errand))) => Some(*errand),
             // It may give up at this very moment. Its place is gone then, so it passes the turn on.
             Some((_, Place::Thread(call))) => {
                 drop(state);

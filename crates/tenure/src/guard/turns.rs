@@ -20,8 +20,10 @@ use crate::sync::{locked, thread};
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::ControlFlow;
+use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tenure_core::{LockName, Mode};
 
@@ -38,7 +40,12 @@ pub(super) enum For {
     Asking,
 }
 
-type Key = (LockName, For);
+/// Which line, shared by all that remember a place in it.
+type Key = Arc<(LockName, For)>;
+
+fn key(name: &LockName, line: For) -> Key {
+    Arc::new((name.clone(), line))
+}
 
 pub(super) type Lines = line::Lines<Key, Errand>;
 pub(super) type Turn = line::Turn<Key, Errand>;
@@ -135,7 +142,7 @@ impl LockManager {
             }
         }
         let mut options = std::borrow::Cow::Borrowed(options);
-        let turn = match shared.lines.join(&(name.clone(), For::Waiting)) {
+        let turn = match shared.lines.join(&key(&name, For::Waiting)) {
             Joined::Head(turn) => turn,
             Joined::Behind(standing) => {
                 call.follows = standing.head_waits;
@@ -148,7 +155,7 @@ impl LockManager {
                     None if options.cancel.as_ref().is_some_and(Cancel::is_cancelled) => {
                         return Err(AcquireError::Cancelled { name });
                     }
-                    None => return Err(shared.timed_out(name, &options, &call)),
+                    None => return Err(shared.timed_out(&name, &options, &call)),
                 }
             }
         };
@@ -183,7 +190,7 @@ impl LockManager {
 
     /// The turn to ask the store a question; `None` if that has taken too long.
     fn turn_to_ask(&self, name: &LockName) -> Option<Turn> {
-        let standing = match self.shared.lines.join(&(name.clone(), For::Asking)) {
+        let standing = match self.shared.lines.join(&key(name, For::Asking)) {
             Joined::Head(turn) => return Some(turn),
             Joined::Behind(standing) => standing,
         };
@@ -200,46 +207,28 @@ impl LockManager {
     /// Acquires a lock without a thread of the caller's.
     pub(super) async fn take_async(
         &self,
-        name: LockName,
+        name: &str,
         options: &Options,
-        wait: Wait,
     ) -> Result<Guard, AcquireError> {
-        let shared = &self.shared;
-        let mode = shared.may_ask(&name, options)?;
-        let call = Call::new(shared, mode, wait);
-        if shared.asks_first(&name, options, wait) {
-            let answer = self.sent(&name, options, call.asks(), What::Ask).await;
-            if let Some(answer) = answers(answer, wait) {
-                return answer;
+        // What the wait does not need ends before it: ten thousand of them may wait.
+        let sent = {
+            let (name, wait) = (super::named(name)?, self.wait(options));
+            let mode = self.shared.may_ask(&name, options)?;
+            let call = Call::new(&self.shared, mode, wait);
+            if self.shared.asks_first(&name, options, wait) {
+                let asked = self.send(&name, options, call.asks(), What::Ask);
+                let answer = Box::new(asked).await;
+                if let Some(answer) = answers(answer, wait) {
+                    return answer;
+                }
             }
-        }
-        self.sent(&name, options, call, What::Wait).await
-    }
-
-    /// Leaves an errand in the line that it is for, and waits for its answer.
-    async fn sent(
-        &self,
-        name: &LockName,
-        options: &Options,
-        call: Call,
-        what: What,
-    ) -> Result<Guard, AcquireError> {
-        let failed = |source| AcquireError::Thread {
-            name: name.clone(),
-            source,
+            self.send(&name, options, call, What::Wait)
         };
-        let sent = self.send(name, options, call, what).map_err(failed)?;
-        let (pending, _leaves) = sent;
-        pending.await.map_err(failed)?
+        sent.await
     }
 
-    fn send(
-        &self,
-        name: &LockName,
-        options: &Options,
-        call: Call,
-        what: What,
-    ) -> io::Result<(offload::Pending<Result<Guard, AcquireError>>, Leaves)> {
+    /// Leaves an errand in the line that it is for.
+    fn send(&self, name: &LockName, options: &Options, call: Call, what: What) -> Sent {
         let shared = &self.shared;
         let (promise, pending) = offload::promise();
         let own = Cancel::new();
@@ -252,11 +241,11 @@ impl LockManager {
             What::Ask => For::Asking,
             What::Wait | What::TimedOut | What::Tell { .. } => For::Waiting,
         };
-        let key = (name.clone(), line);
+        let key = key(name, line);
         let word = (what == What::Wait && options.on_wait.is_some()).then(|| options.clone());
         let errand = Errand {
             locks: self.clone(),
-            name: name.clone(),
+            key: Arc::clone(&key),
             call,
             what,
             options,
@@ -265,7 +254,8 @@ impl LockManager {
         };
         let number = shared.lines.leave(&key, errand);
         let lines = Arc::downgrade(&shared.lines);
-        let mut leaves = Leaves {
+        let mut sent = Sent {
+            pending,
             shared: Arc::clone(shared),
             _bell: given.map(|given| ends_with(&given, &own, lines, key.clone(), number)),
             key,
@@ -274,28 +264,35 @@ impl LockManager {
             deadline: None,
         };
         let Some(number) = number else {
-            return Ok((pending, leaves));
+            return sent;
         };
         let deadline = match what {
             What::Ask => shared.clock.instant().checked_add(ASKS_ALONE),
             What::Wait | What::TimedOut | What::Tell { .. } => call.deadline(),
         };
         if let Some(deadline) = deadline {
-            let place = (leaves.key.clone(), number);
-            leaves.deadline = Some(shared.deadlines.add(shared, deadline, place)?);
+            match shared.deadlines.add(shared, (deadline, number), &sent.key) {
+                Ok(()) => sent.deadline = Some(deadline),
+                Err(source) => {
+                    let errand = shared.lines.take_back(&sent.key, number);
+                    if let Some(errand) = errand {
+                        errand.fail(source);
+                    }
+                }
+            }
         }
         if let Some(options) = word {
             self.send_word(name, options, call, number);
         }
-        Ok((pending, leaves))
+        sent
     }
 
     /// Has the caller told that it waits in a line.
     fn send_word(&self, name: &LockName, options: Options, call: Call, number: u64) {
-        let key = (name.clone(), For::Asking);
+        let key = key(name, For::Asking);
         let errand = Errand {
             locks: self.clone(),
-            name: name.clone(),
+            key: Arc::clone(&key),
             call,
             what: What::Tell { number },
             options,
@@ -307,7 +304,7 @@ impl LockManager {
 
     /// How many callers of this manager stand in line behind the one that is in the store.
     pub(crate) fn in_line(&self, name: &LockName) -> usize {
-        self.shared.lines.len(&(name.clone(), For::Waiting))
+        self.shared.lines.len(&key(name, For::Waiting))
     }
 }
 
@@ -360,7 +357,7 @@ impl Shared {
         if let Some(entry) = reading.entry() {
             let waiting = Waiting {
                 entry,
-                unread: self.lines.before(&(name.clone(), For::Waiting), number),
+                unread: self.lines.before(&key(name, For::Waiting), number),
                 ticket: u64::MAX,
                 now: &self.clock.now(),
                 stopped_for: None,
@@ -370,10 +367,10 @@ impl Shared {
     }
 
     /// The answer to a caller whose time was up in the line.
-    fn timed_out(&self, name: LockName, options: &Options, call: &Call) -> AcquireError {
+    fn timed_out(&self, name: &LockName, options: &Options, call: &Call) -> AcquireError {
         let waited = call.waited(self);
-        let error = engine::timed_out(&*self.store, &*self.clock, &name, waited);
-        call.told(self.explain(name, options.again, call.mode, error))
+        let error = engine::timed_out(&*self.store, &*self.clock, name, waited);
+        call.told(self.explain(name.clone(), options.again, call.mode, error))
     }
 }
 
@@ -393,7 +390,7 @@ enum What {
 /// What an async caller wants, and where it gets its answer.
 pub(super) struct Errand {
     locks: LockManager,
-    name: LockName,
+    key: Key,
     options: Options,
     call: Call,
     what: What,
@@ -405,19 +402,20 @@ impl Errand {
     fn run(self, turn: Option<&Turn>) {
         let Self {
             locks,
-            name,
+            key,
             options,
             call,
             what,
             logs,
             promise,
         } = self;
+        let name = &key.0;
         let answer = logs.within(|| match what {
-            What::Ask => Some(locks.enter(&name, &options, &call, None)),
-            What::Wait => Some(locks.enter(&name, &options, &call, turn)),
+            What::Ask => Some(locks.enter(name, &options, &call, None)),
+            What::Wait => Some(locks.enter(name, &options, &call, turn)),
             What::TimedOut => Some(Err(locks.shared.timed_out(name, &options, &call))),
             What::Tell { number } => {
-                locks.shared.tell(&name, &options, number);
+                locks.shared.tell(name, &options, number);
                 None
             }
         });
@@ -428,8 +426,12 @@ impl Errand {
 
     fn answer(self, answer: impl FnOnce(LockName) -> Result<Guard, AcquireError>) {
         if let Some(promise) = self.promise {
-            promise.keep(answer(self.name));
+            promise.keep(answer(self.key.0.clone()));
         }
+    }
+
+    fn name(&self) -> &LockName {
+        &self.key.0
     }
 
     fn fail(self, source: io::Error) {
@@ -443,7 +445,7 @@ impl Errand {
             What::Wait => {
                 self.what = What::TimedOut;
                 let lines = Arc::clone(&self.locks.shared.lines);
-                let key = (self.name.clone(), For::Asking);
+                let key = key(self.name(), For::Asking);
                 lines.leave(&key, self);
             }
             What::TimedOut | What::Tell { .. } => {}
@@ -508,15 +510,16 @@ fn on_thread<T: Send + 'static>(
     given.map_or(Ok(()), |given| Err((source, given)))
 }
 
-/// What the future of an errand takes along: dropping it leaves the line, or ends the errand that was begun.
-struct Leaves {
+/// An errand, as its caller sees it. Dropping it takes the errand back, or ends it if it was begun.
+struct Sent {
+    pending: offload::Pending<Result<Guard, AcquireError>>,
     shared: Arc<Shared>,
     key: Key,
     /// The number of the place; `None` if the errand was begun at once.
     number: Option<u64>,
     /// Ends the errand.
     own: Cancel,
-    deadline: Option<Deadline>,
+    deadline: Option<Instant>,
     _bell: Option<cancel::Bell>,
 }
 
@@ -548,17 +551,29 @@ fn ends_with(
     bell
 }
 
-impl Drop for Leaves {
+impl Future for Sent {
+    type Output = Result<Guard, AcquireError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = ready!(Pin::new(&mut self.pending).poll(context));
+        Poll::Ready(answer.unwrap_or_else(|source| {
+            let name = self.key.0.clone();
+            Err(AcquireError::Thread { name, source })
+        }))
+    }
+}
+
+impl Drop for Sent {
     fn drop(&mut self) {
         // In a copy made by a fork, another thread may have had any of this for ever.
         if !self.shared.is_here() {
             return;
         }
-        if let Some(deadline) = self.deadline.take() {
-            self.shared.deadlines.forget(deadline);
-        }
         self.own.cancel();
         if let Some(number) = self.number {
+            if let Some(deadline) = self.deadline {
+                self.shared.deadlines.forget((deadline, number));
+            }
             drop(self.shared.lines.take_back(&self.key, number));
         }
     }
@@ -576,29 +591,26 @@ struct Schedule {
 
 #[derive(Default)]
 struct Due {
-    places: BTreeMap<Deadline, (Key, u64)>,
-    next: u64,
+    places: BTreeMap<Deadline, Key>,
     /// Whether there is a thread that sees to them.
     runs: bool,
     /// The manager is gone.
     has_ended: bool,
 }
 
-/// The instant, and a number of its own.
+/// The instant, and the number of the place.
 type Deadline = (Instant, u64);
 
 impl Deadlines {
-    fn add(&self, shared: &Arc<Shared>, at: Instant, place: (Key, u64)) -> io::Result<Deadline> {
+    fn add(&self, shared: &Arc<Shared>, deadline: Deadline, key: &Key) -> io::Result<()> {
         let mut due = locked(&self.0.due);
-        let deadline = (at, due.next);
-        due.next += 1;
         if !due.runs {
             let (schedule, shared) = (Arc::clone(&self.0), Arc::downgrade(shared));
             let builder = thread::Builder::new().name("tenure-line".to_owned());
             builder.spawn(move || schedule.keep(&shared))?;
             due.runs = true;
         }
-        due.places.insert(deadline, place);
+        due.places.insert(deadline, Arc::clone(key));
         if due
             .places
             .first_key_value()
@@ -606,7 +618,7 @@ impl Deadlines {
         {
             self.0.changed.notify_all();
         }
-        Ok(deadline)
+        Ok(())
     }
 
     fn forget(&self, deadline: Deadline) {
@@ -642,7 +654,7 @@ impl Schedule {
                 let Some(lines) = shared.upgrade().map(|shared| Arc::clone(&shared.lines)) else {
                     return;
                 };
-                for (key, number) in over.into_values() {
+                for ((_, number), key) in over {
                     if let Some(errand) = lines.take_back(&key, number) {
                         errand.expire();
                     }

@@ -71,7 +71,16 @@ fn forever() -> ControlFlow<(), Option<Duration>> {
     ControlFlow::Continue(None)
 }
 
-/// A line whose turn is taken, and its work.
+/// Waits for as long as the caller wants to.
+fn while_wanted(wanted: &AtomicBool) -> ControlFlow<(), Option<Duration>> {
+    if wanted.load(Ordering::SeqCst) {
+        ControlFlow::Continue(None)
+    } else {
+        ControlFlow::Break(())
+    }
+}
+
+/// A line whose turn is taken.
 fn taken() -> (Arc<Lines<&'static str, Errand>>, Turn<&'static str, Errand>) {
     let lines = Arc::new(Lines::default());
     match lines.join(&NAME) {
@@ -176,10 +185,7 @@ fn a_thread_that_gives_up(wrongly: bool) {
     let gives_up = {
         let wanted = Arc::clone(&wanted);
         thread::spawn(move || {
-            let turn = first.wait(|| match wanted.load(Ordering::SeqCst) {
-                true => ControlFlow::Continue(None),
-                false => ControlFlow::Break(()),
-            });
+            let turn = first.wait(|| while_wanted(&wanted));
             if wrongly {
                 std::mem::forget(turn);
             }
@@ -214,10 +220,7 @@ fn a_thread_that_gives_up_behind_a_turn() {
     let gives_up = {
         let wanted = Arc::clone(&wanted);
         thread::spawn(move || {
-            let turn = standing.wait(|| match wanted.load(Ordering::SeqCst) {
-                true => ControlFlow::Continue(None),
-                false => ControlFlow::Break(()),
-            });
+            let turn = standing.wait(|| while_wanted(&wanted));
             assert!(turn.is_none(), "nothing was passed on");
         })
     };
