@@ -263,6 +263,14 @@ pub enum StoreError {
         /// How long was waited.
         waited_ms: u64,
     },
+    /// Other callers, of this process or of others, change the lock one after the other all the time.
+    #[error("{place}: so many callers change it that this one had no turn for {waited_ms} ms")]
+    Crowded {
+        /// The lock.
+        place: String,
+        /// How long was waited.
+        waited_ms: u64,
+    },
     /// The servers cannot be reached, or do not answer in time. Whether the call was carried out may
     /// be unknown; nobody who gets this holds anything.
     #[error("{place}: {doing}: {why}")]

@@ -22,6 +22,19 @@
 //! Async code has the same on any executor: [`LockManager::acquire_async`], [`Guard::lost`],
 //! [`Guard::release_async`].
 //!
+//! # Many callers of one process
+//! The callers of one manager (and of its clones) that wait for one lock stand in a line of their own, threads
+//! and tasks in the order in which they asked. Only the caller at its head stands in the queue of the lock.
+//! So `tenure check` shows one waiter for all of them, and the process takes its turn among the processes once
+//! per hold.
+//!
+//! - A task in the line has no thread and no open file, and takes less than a KiB. A thread brings its own.
+//! - A caller that gives up leaves the line at once. If it was the head, its claim leaves the queue, or what it
+//!   was granted is given back, and the next caller enters the queue at its end.
+//! - The wait counts from the call, the place in the line included.
+//! - A try ([`Wait::No`]) does not stand in the line: the queue answers it.
+//! - Several managers for one folder have a line each, as several processes have. Share one.
+//!
 //! # What a guard notices
 //! One thread of the manager looks after all its guards. It renews each lease three times within
 //! its ttl, and learns from the kernel when a lock's file is touched, so [`Guard::state`] shows
@@ -297,7 +310,8 @@ impl Options {
     }
 
     /// Has somebody told, once for each lock, that it has to be waited for, and for whom. It is called on
-    /// the thread that waits, which stands in line meanwhile and takes no turn: it must not block.
+    /// the thread that waits, which stands in line meanwhile and takes no turn: it must not block. For an async
+    /// caller it is called on a thread of the manager, on which others wait.
     pub fn on_wait(
         mut self,
         tell: impl Fn(&LockName, &Waiting<'_>) + Send + Sync + 'static,
@@ -607,8 +621,9 @@ impl LockManager {
 
     /// [`LockManager::acquire_with`] for async code, on any executor.
     ///
-    /// Nothing happens before the future is polled. A thread waits in its place, so the executor is
-    /// never blocked. A future that is dropped early leaves the queue, and whatever it would have
+    /// Nothing happens before the future is polled. One thread enters the store for all futures of this
+    /// manager that wait for one lock ([in their line](self#many-callers-of-one-process)), so the executor is
+    /// never blocked. A future that is dropped early leaves the line and the queue, and whatever it would have
     /// acquired is released.
     ///
     /// **Tasks of one program are one process**: while one has the lock, another is refused at once, and does
@@ -643,7 +658,8 @@ impl LockManager {
         self.take_async(name, options).await
     }
 
-    /// [`LockManager::acquire_all`] for async code; see [`LockManager::acquire_async`].
+    /// [`LockManager::acquire_all`] for async code; see [`LockManager::acquire_async`]. A thread waits in its
+    /// place.
     ///
     /// # Errors
     /// - As [`LockManager::acquire_all`].

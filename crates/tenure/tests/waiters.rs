@@ -113,8 +113,48 @@ fn what_a_child_does() {
             }
             assert!(order.lock().expect("a list").is_sorted(), "in their order");
         }),
+        "fork" => fork_with_waits(&locks),
         other => unreachable!("no such role: {other}"),
     }
+}
+
+/// The body of a process that forks without an exec while futures of it wait.
+#[allow(unsafe_code, reason = "a fork is what is tried")]
+fn fork_with_waits(locks: &LockManager) {
+    use nix::sys::wait::{WaitStatus, waitpid};
+    use nix::unistd::{ForkResult, fork};
+    let held = locks.acquire("a").expect("a free lock");
+    let runtime = runtime();
+    let mut all: Vec<_> = (0..3)
+        .map(|_| runtime.block_on(waiting(locks, &turns())))
+        .collect();
+    // SAFETY: the copy calls nothing that another thread of this process could have been in the middle
+    // of: it drops and ends.
+    match unsafe { fork() }.expect("a copy") {
+        ForkResult::Child => {
+            let refused = locks.try_acquire("a");
+            let refused = matches!(refused, Err(AcquireError::Forked { .. }));
+            drop(all);
+            // SAFETY: ends this process and nothing else.
+            unsafe { nix::libc::_exit(i32::from(!refused)) }
+        }
+        ForkResult::Parent { child } => {
+            let end = waitpid(child, None).expect("its end");
+            assert_eq!(end, WaitStatus::Exited(child, 0), "refused, and no end");
+            held.release().expect("a release");
+            for waits in all.drain(..) {
+                drop(runtime.block_on(waits).expect("its turn"));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_copy_made_by_a_fork_ends_no_wait_of_its_maker() {
+    let _alone = alone();
+    let place = Place::new();
+    ends(place.child("fork"));
+    assert_eq!(place.claims("a"), 0);
 }
 
 fn turns() -> Options {
