@@ -738,9 +738,10 @@ impl LockManager {
             told: false,
             gave_way: None,
         };
-        let (cancel, wait) = (options.cancel.as_ref(), call.rest(shared));
+        let (cancel, stood) = (options.cancel.as_ref(), call.stood(shared));
         let acquired = cancel::listening(cancel, || {
             let (store, clock) = (&*shared.store, &*shared.clock);
+            let wait = call.rest(stood);
             engine::acquire(store, clock, &name, &request, wait, &mut attendance)
         });
         let gave_way = attendance.gave_way.take();
@@ -752,7 +753,7 @@ impl LockManager {
                 }));
             }
         };
-        let waited = call.waited(shared);
+        let waited = stood + acquired.waited;
         log::acquired(&name, &acquired.claim, &acquired.events, waited);
         // A handle comes with every grant that is not an earlier hold of the same request id, and
         // this one is new.
@@ -1043,7 +1044,7 @@ impl Observer for Attendance<'_> {
         } else if options.again != Again::Wait
             && let Some(own) =
                 self.shared
-                    .own_blocker(waiting.entry, self.call.mode, self.call.follows_since_ms())
+                    .own_blocker(waiting.entry, self.call.mode, self.call.follows_since_ms)
         {
             self.gave_way = Some(AcquireError::HeldByThisProcess {
                 name: name(),

@@ -21,8 +21,9 @@ pub(super) trait Errand<N: Clone + Ord>: Sized {
     /// Has a thread run it, and the errands that come next ([`Turn::next`]).
     fn start(self, turn: Turn<N, Self>);
 
-    /// The caller that has the turn is known to wait in the store, as this errand comes to the line.
-    fn follows(&mut self);
+    /// Notes that it stands behind others, and whether the caller that has the turn is known to wait in the
+    /// store.
+    fn stands(&mut self, head_waits: bool);
 }
 
 /// The lines of one manager, by name. One that is not there is empty, and its turn is free.
@@ -147,8 +148,8 @@ impl<N: Clone + Ord, E: Errand<N>> Lines<N, E> {
             return Entered::Head(Turn::of(self, name.clone()), place);
         };
         let head_waits = line.head_waits;
-        if let (true, Place::Errand(errand)) = (head_waits, &mut place) {
-            errand.follows();
+        if let Place::Errand(errand) = &mut place {
+            errand.stands(head_waits);
         }
         line.places.insert(number, place);
         Entered::Behind { number, head_waits }

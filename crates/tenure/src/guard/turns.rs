@@ -57,11 +57,12 @@ pub(super) struct Call {
     /// How long the caller is willing to wait, from here on.
     wait: Wait,
     began: Instant,
-    /// The same by the boot clock, in milliseconds.
-    began_ms: u64,
-    /// It came while the caller before it waited in the store. Holds that this process got since then are
-    /// those of callers before it in the line, and it takes turns with them.
-    follows: bool,
+    /// Whether it stood behind others in the line.
+    stood: bool,
+    /// When it came there, by the boot clock in milliseconds, if the caller before it waited in the store
+    /// then. Holds that this process got since are those of callers before it in the line, and it takes
+    /// turns with them.
+    pub(super) follows_since_ms: Option<u64>,
 }
 
 impl Call {
@@ -70,9 +71,15 @@ impl Call {
             mode,
             wait,
             began: shared.clock.instant(),
-            began_ms: shared.clock.now().boot_ms,
-            follows: false,
+            stood: false,
+            follows_since_ms: None,
         }
+    }
+
+    /// It stands behind others.
+    fn stand(&mut self, shared: &Shared, head_waits: bool) {
+        self.stood = true;
+        self.follows_since_ms = head_waits.then(|| shared.clock.now().boot_ms);
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -82,16 +89,19 @@ impl Call {
         }
     }
 
-    /// How long it has waited.
-    pub(super) fn waited(&self, shared: &Shared) -> Duration {
+    /// How long it stood in the line. The store counts from there on.
+    pub(super) fn stood(&self, shared: &Shared) -> Duration {
+        if !self.stood {
+            return Duration::ZERO;
+        }
         let now = shared.clock.instant();
         now.saturating_duration_since(self.began)
     }
 
-    /// What is left of the wait.
-    pub(super) fn rest(&self, shared: &Shared) -> Wait {
+    /// What is left of the wait for the store.
+    pub(super) fn rest(&self, stood: Duration) -> Wait {
         match self.wait {
-            Wait::For(all) => Wait::For(all.saturating_sub(self.waited(shared))),
+            Wait::For(all) => Wait::For(all.saturating_sub(stood)),
             Wait::No | Wait::Forever => self.wait,
         }
     }
@@ -107,11 +117,6 @@ impl Call {
             }
             (error, _) => error,
         }
-    }
-
-    /// The instant of the boot clock since which holds of this process are those of callers before it.
-    pub(super) fn follows_since_ms(&self) -> Option<u64> {
-        self.follows.then_some(self.began_ms)
     }
 
     fn asks(self) -> Self {
@@ -145,7 +150,7 @@ impl LockManager {
         let turn = match shared.lines.join(&key(&name, For::Waiting)) {
             Joined::Head(turn) => turn,
             Joined::Behind(standing) => {
-                call.follows = standing.head_waits;
+                call.stand(shared, standing.head_waits);
                 if let Some(once) = options.on_wait.once() {
                     options.to_mut().on_wait = once;
                     shared.tell(&name, &options, standing.number);
@@ -368,7 +373,7 @@ impl Shared {
 
     /// The answer to a caller whose time was up in the line.
     fn timed_out(&self, name: &LockName, options: &Options, call: &Call) -> AcquireError {
-        let waited = call.waited(self);
+        let waited = call.stood(self);
         let error = engine::timed_out(&*self.store, &*self.clock, name, waited);
         call.told(self.explain(name.clone(), options.again, call.mode, error))
     }
@@ -473,8 +478,8 @@ impl line::Errand<Key> for Errand {
         }
     }
 
-    fn follows(&mut self) {
-        self.call.follows = true;
+    fn stands(&mut self, head_waits: bool) {
+        self.call.stand(&self.locks.shared, head_waits);
     }
 }
 

@@ -54,7 +54,7 @@ impl line::Errand<&'static str> for Errand {
         });
     }
 
-    fn follows(&mut self) {}
+    fn stands(&mut self, _: bool) {}
 }
 
 impl Errand {
