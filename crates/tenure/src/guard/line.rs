@@ -37,6 +37,24 @@ struct State<N, E> {
     next: u64,
 }
 
+impl<N: Clone + Ord, E> State<N, E> {
+    /// The number of a new place, and its line. `None` if the turn was free; it is taken now.
+    fn place(&mut self, name: &N) -> Option<(u64, &mut Line<E>)> {
+        if !self.lines.contains_key(name) {
+            let line = Line {
+                places: BTreeMap::new(),
+                head_waits: false,
+            };
+            self.lines.insert(name.clone(), line);
+            return None;
+        }
+        let number = self.next;
+        self.next += 1;
+        let line = self.lines.get_mut(name)?;
+        Some((number, line))
+    }
+}
+
 /// A line whose turn is taken.
 struct Line<E> {
     places: BTreeMap<u64, Place<E>>,
@@ -48,16 +66,6 @@ enum Place<E> {
     Thread(Arc<Call>),
     /// Apart from its place, for the places of a long line stand in half-filled tables.
     Errand(Box<E>),
-}
-
-/// What became of a place in a line.
-enum Entered<N: Clone + Ord, E: Errand<N>> {
-    /// The turn was free.
-    Head(Turn<N, E>, Place<E>),
-    Behind {
-        number: u64,
-        head_waits: bool,
-    },
 }
 
 /// How a thread is told that it has the turn.
@@ -109,50 +117,35 @@ pub(super) enum Joined<N: Clone + Ord, E: Errand<N>> {
 impl<N: Clone + Ord, E: Errand<N>> Lines<N, E> {
     /// A thread comes to a line.
     pub(super) fn join(self: &Arc<Self>, name: &N) -> Joined<N, E> {
+        let mut state = locked(&self.state);
+        let Some((number, line)) = state.place(name) else {
+            drop(state);
+            return Joined::Head(Turn::of(self, name.clone()));
+        };
         let call = Call::new();
-        match self.enter(name, Place::Thread(Arc::clone(&call))) {
-            Entered::Head(turn, _) => Joined::Head(turn),
-            Entered::Behind { number, head_waits } => Joined::Behind(Standing {
-                lines: Arc::clone(self),
-                name: name.clone(),
-                number,
-                call,
-                head_waits,
-                has_left: false,
-            }),
-        }
+        line.places.insert(number, Place::Thread(Arc::clone(&call)));
+        Joined::Behind(Standing {
+            lines: Arc::clone(self),
+            name: name.clone(),
+            number,
+            call,
+            head_waits: line.head_waits,
+            has_left: false,
+        })
     }
 
     /// Leaves an errand in a line. `None` if the turn was free, and the errand was started; else the number
     /// of its place.
-    pub(super) fn leave(self: &Arc<Self>, name: &N, errand: E) -> Option<u64> {
-        match self.enter(name, Place::Errand(Box::new(errand))) {
-            Entered::Behind { number, .. } => return Some(number),
-            Entered::Head(turn, Place::Errand(errand)) => errand.start(turn),
-            Entered::Head(_, Place::Thread(_)) => {}
-        }
-        None
-    }
-
-    fn enter(self: &Arc<Self>, name: &N, mut place: Place<E>) -> Entered<N, E> {
+    pub(super) fn leave(self: &Arc<Self>, name: &N, mut errand: E) -> Option<u64> {
         let mut state = locked(&self.state);
-        let number = state.next;
-        state.next += 1;
-        let Some(line) = state.lines.get_mut(name) else {
-            let line = Line {
-                places: BTreeMap::new(),
-                head_waits: false,
-            };
-            state.lines.insert(name.clone(), line);
+        let Some((number, line)) = state.place(name) else {
             drop(state);
-            return Entered::Head(Turn::of(self, name.clone()), place);
+            errand.start(Turn::of(self, name.clone()));
+            return None;
         };
-        let head_waits = line.head_waits;
-        if let Place::Errand(errand) = &mut place {
-            errand.stands(head_waits);
-        }
-        line.places.insert(number, place);
-        Entered::Behind { number, head_waits }
+        errand.stands(line.head_waits);
+        line.places.insert(number, Place::Errand(Box::new(errand)));
+        Some(number)
     }
 
     /// Takes back an errand that still waits. `None` if it was started.
