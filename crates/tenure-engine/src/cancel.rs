@@ -26,7 +26,7 @@ struct Shared {
 type Ring = dyn Fn() + Send + Sync;
 
 /// Rings for as long as it is kept.
-pub(crate) struct Bell {
+pub struct Bell {
     _ring: Arc<Ring>,
 }
 
@@ -55,7 +55,10 @@ impl Cancel {
     pub(crate) fn ring(&self, ring: impl Fn() + Send + Sync + 'static) -> Bell {
         let ring: Arc<Ring> = Arc::new(ring);
         let mut bells = locked(&self.shared.bells);
-        bells.retain(|bell| bell.strong_count() > 0);
+        // Those that are gone are looked for only where the list would grow: thousands may hear one.
+        if bells.len() == bells.capacity() {
+            bells.retain(|bell| bell.strong_count() > 0);
+        }
         bells.push(Arc::downgrade(&ring));
         Bell { _ring: ring }
     }
@@ -67,6 +70,11 @@ impl fmt::Debug for Cancel {
             .field("cancelled", &self.is_cancelled())
             .finish_non_exhaustive()
     }
+}
+
+/// Has `ring` called when `cancel` is cancelled. As [`Cancel::ring`], for the library.
+pub fn rings(cancel: &Cancel, ring: impl Fn() + Send + Sync + 'static) -> Bell {
+    cancel.ring(ring)
 }
 
 thread_local! {

@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::store::{Handle, Store, StoreError, Verbs, Wake};
 use std::time::{Duration, Instant};
 use tenure_core::{
-    Attempt, Claim, Effect, Entry, Event, Input, Life, LockName, Now, Outcome, Patience,
+    Attempt, Claim, Effect, Entry, Event, Input, Life, LockName, Now, Outcome, Patience, Policy,
     Predecessor, Process, RETRY_FLOOR_MS, Refusal, Request, RequestId, Standing, retry_after_ms,
 };
 
@@ -387,11 +387,7 @@ impl Run<'_> {
         let policy = self.store.rules().policy;
         let (kept, keep) = (self.kept, self.keep);
         let refused = |refusal: Refusal, entry: Entry, clock: &dyn Clock| {
-            let mut retry_after_ms = retry_after_ms(&entry, &policy, &clock.now());
-            if let Some(still) = refusal.standstill {
-                // No claim holds: the next claims stand aside then.
-                retry_after_ms = still.rest_ms.max(RETRY_FLOOR_MS);
-            }
+            let mut retry_after_ms = comes_back_ms(&refusal, &entry, &policy, &clock.now());
             if let (Some(_), Some(keep)) = (kept, keep) {
                 // A caller that comes back when told to must find its place.
                 let grace_ms = u64::try_from(keep.grace.as_millis()).unwrap_or(u64::MAX);
@@ -422,17 +418,7 @@ impl Run<'_> {
             Outcome::Refused(refusal) => Err(refused(refusal, self.entry, self.clock)),
             Outcome::TimedOut => {
                 // The blocker is looked at once more, without a claim of this caller's.
-                let reading = self.store.read(self.name, None)?;
-                let now = self.clock.now();
-                let (standing, blocker) = reading.standing(&policy, &now);
-                let standstill = reading.standstill(&policy, &now);
-                let refusal = Refusal {
-                    reason: tenure_core::Reason::Held,
-                    standing,
-                    blocker: blocker.cloned().map(Box::new),
-                    standstill: standstill.map(|(still, _)| still),
-                };
-                let entry = reading.entry().cloned().unwrap_or_default();
+                let (refusal, entry) = still_held(self.store, self.clock, self.name)?;
                 Err(refused(refusal, entry, self.clock))
             }
             Outcome::Interrupted if self.gave_way => Err(AcquireError::Deadlock),
@@ -440,6 +426,55 @@ impl Run<'_> {
             Outcome::NotKept => Err(AcquireError::NotKept),
             Outcome::Superseded { by } => Err(AcquireError::Superseded { by }),
         }
+    }
+}
+
+/// What blocks a caller whose time is up: the lock, looked at once more without a claim of this caller's.
+fn still_held(
+    store: &dyn Store,
+    clock: &dyn Clock,
+    name: &LockName,
+) -> Result<(Refusal, Entry), StoreError> {
+    let policy = store.rules().policy;
+    let reading = store.read(name, None)?;
+    let now = clock.now();
+    let (standing, blocker) = reading.standing(&policy, &now);
+    let standstill = reading.standstill(&policy, &now);
+    let refusal = Refusal {
+        reason: tenure_core::Reason::Held,
+        standing,
+        blocker: blocker.cloned().map(Box::new),
+        standstill: standstill.map(|(still, _)| still),
+    };
+    let entry = reading.entry().cloned().unwrap_or_default();
+    Ok((refusal, entry))
+}
+
+/// When a caller that was refused should come back.
+fn comes_back_ms(refusal: &Refusal, entry: &Entry, policy: &Policy, now: &Now) -> u64 {
+    match refusal.standstill {
+        // No claim holds: the next claims stand aside then.
+        Some(still) => still.rest_ms.max(RETRY_FLOOR_MS),
+        None => retry_after_ms(entry, policy, now),
+    }
+}
+
+/// The answer to a caller whose time was up before it came to the list.
+pub fn timed_out(
+    store: &dyn Store,
+    clock: &dyn Clock,
+    name: &LockName,
+    waited: Duration,
+) -> AcquireError {
+    match still_held(store, clock, name) {
+        Ok((refusal, entry)) => AcquireError::Refused {
+            retry_after_ms: comes_back_ms(&refusal, &entry, &store.rules().policy, &clock.now()),
+            refusal,
+            entry: Box::new(entry),
+            waited: Some(waited),
+            kept: None,
+        },
+        Err(error) => AcquireError::Store(error),
     }
 }
 

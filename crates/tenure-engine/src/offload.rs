@@ -8,7 +8,28 @@ use crate::sync::{Arc, Mutex, locked, thread};
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
-use tracing::{Span, dispatcher};
+use tracing::{Dispatch, Span, dispatcher};
+
+/// Where the logs of a caller go, for work that another thread does for it.
+pub struct Logs {
+    dispatch: Dispatch,
+    span: Span,
+}
+
+impl Logs {
+    /// Those of the present caller.
+    pub fn here() -> Self {
+        Self {
+            dispatch: dispatcher::get_default(Clone::clone),
+            span: Span::current(),
+        }
+    }
+
+    /// Has the logs of `work` go there.
+    pub fn within<T>(&self, work: impl FnOnce() -> T) -> T {
+        dispatcher::with_default(&self.dispatch, || self.span.in_scope(work))
+    }
+}
 
 /// Does `work` on a thread of this name, as tools show it. It starts at the first poll. Logs go
 /// where the caller's would.
@@ -19,13 +40,12 @@ pub async fn on_thread<T: Send + 'static>(
     name: &str,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<T> {
-    let dispatch = dispatcher::get_default(Clone::clone);
-    let span = Span::current();
+    let logs = Logs::here();
     let (promise, pending) = promise();
     thread::Builder::new()
         .name(name.to_owned())
         .spawn(move || {
-            dispatcher::with_default(&dispatch, || span.in_scope(|| promise.keep(work())));
+            logs.within(|| promise.keep(work()));
         })?;
     pending.await
 }

@@ -262,6 +262,14 @@ pub enum StoreError {
         /// How long this caller waited.
         waited_ms: u64,
     },
+    /// Other callers, of this process or of others, change the lock one after the other all the time.
+    #[error("{place}: so many callers change it that this one had no turn for {waited_ms} ms")]
+    Crowded {
+        /// The lock.
+        place: String,
+        /// How long this caller waited.
+        waited_ms: u64,
+    },
     /// The servers cannot be reached, or do not answer in time. It may be unknown whether they carried
     /// out the call; a caller that gets this error holds nothing.
     #[error("{place}: {doing}: {why}")]

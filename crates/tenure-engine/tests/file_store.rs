@@ -1646,6 +1646,46 @@ fn a_process_stopped_with_the_guard_is_named_as_stuck_and_its_end_frees_the_lock
     place.queued("other");
 }
 
+/// A guard that changes hands is no process that is stuck. The file shows each change, as it does here.
+#[cfg(unix)]
+#[test]
+fn a_guard_that_others_take_in_turns_is_waited_for_and_named_as_crowded() {
+    let place = Place::new();
+    let (holder, _) = place.granted("holder");
+    let file = fs::File::options()
+        .read(true)
+        .write(true)
+        .open(place.file());
+    let file = file.expect("the lock's file");
+    let guard = ByteLock {
+        byte: Byte::GUARD,
+        mode: LockMode::Exclusive,
+    };
+    let fd = std::os::fd::AsFd::as_fd(&file);
+    assert!(guard.try_take(fd).expect("an answer"), "the guard is free");
+    let busy = Duration::from_secs(6);
+    let within = Some(Duration::from_millis(300));
+    thread::scope(|threads| {
+        let entering = threads.spawn(|| place.try_enter(place.request("other")));
+        let renewing = || place.store().renew_within(&*holder, &place.now(), within);
+        let renewing = threads.spawn(renewing);
+        let began = instant();
+        while instant().saturating_duration_since(began) < busy {
+            let now = Duration::from_micros(place.now().wall_us);
+            let now = std::time::SystemTime::UNIX_EPOCH + now;
+            file.set_modified(now).expect("its own file");
+            thread::sleep(Duration::from_millis(20));
+        }
+        guard.give_back(fd).expect("it is let go");
+        let renewed = renewing.join().expect("an answer");
+        let error = renewed.expect_err("its patience is short");
+        let named = matches!(error, StoreError::Crowded { waited_ms: 300, .. });
+        assert!(named, "{error:?}");
+        let entered = entering.join().expect("an answer");
+        entered.expect("it waited until the guard was free");
+    });
+}
+
 // --- Releases by name --------------------------------------------------------------------------
 
 #[test]

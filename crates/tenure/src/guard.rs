@@ -22,6 +22,19 @@
 //! Async code has the same on any executor: [`LockManager::acquire_async`], [`Guard::lost`],
 //! [`Guard::release_async`].
 //!
+//! # Many callers of one process
+//! The callers of one manager (and of its clones) that wait for one lock stand in a line of their own, threads
+//! and tasks in the order in which they asked. Only the caller at its head stands in the queue of the lock.
+//! So `tenure check` shows one waiter for all of them, and the process takes its turn among the processes once
+//! per hold.
+//!
+//! - A task in the line has no thread and no open file, and takes less than a KiB. A thread brings its own.
+//! - A caller that gives up leaves the line at once. If it was the head, its claim leaves the queue, or what it
+//!   was granted is given back, and the next caller enters the queue at its end.
+//! - The wait counts from the call, the place in the line included.
+//! - A try ([`Wait::No`]) does not stand in the line: the queue answers it.
+//! - Several managers for one folder have a line each, as several processes have. Share one.
+//!
 //! # What a guard notices
 //! One thread of the manager looks after all its guards. It renews each lease three times within
 //! its ttl, and learns from the kernel when a lock's file is touched, so [`Guard::state`] shows
@@ -69,10 +82,12 @@
 mod error;
 mod failure;
 mod hold;
+mod line;
 mod log;
 mod pending;
 mod renewer;
 mod term;
+mod turns;
 mod worker;
 
 pub use error::{
@@ -127,6 +142,7 @@ use tenure_core::{
     Claim, Entry, Force, HeldUnforced, Kind, Mode, Patience, Policy, Reason, Request, RequestId,
     Terms,
 };
+use turns::{Call, Deadlines, Lines, Turn};
 
 /// How often a wait checks whether it was cancelled, in a store that knows nothing of [`Cancel`].
 const CANCEL_LOOK: Duration = Duration::from_millis(10);
@@ -297,7 +313,8 @@ impl Options {
 
     /// Has `tell` called, once for each lock that the acquire has to wait for; [`Waiting`] says for which
     /// holder. The waiting thread calls it. That thread keeps its place in line meanwhile, and takes no
-    /// turn: `tell` must not block.
+    /// turn: `tell` must not block. For an async
+    /// caller, a thread of the manager calls it, and other waiters of this process wait for that thread.
     pub fn on_wait(
         mut self,
         tell: impl Fn(&LockName, &Waiting<'_>) + Send + Sync + 'static,
@@ -332,11 +349,20 @@ struct Shared {
     /// Whether a [`Cancel`] ends the store's own sleep.
     hears_cancel: bool,
     pending: Pending<Hold, Ringer>,
-    /// One hold of each lock that is held.
-    held: Mutex<HashMap<LockName, Weak<Hold>>>,
+    /// The holds of each lock that is held.
+    held: Mutex<HashMap<LockName, Known>>,
+    /// The lines in which callers stand before they enter the store.
+    lines: Arc<Lines>,
+    deadlines: Deadlines,
     /// Two threads for wakers and for the log, on behalf of threads that have heartbeats to send.
     wakes: Herald,
     logs: Herald,
+}
+
+/// The holds of one lock.
+struct Known {
+    latest: Weak<Hold>,
+    count: usize,
 }
 
 impl LockManager {
@@ -476,6 +502,8 @@ impl LockManager {
                 hears_cancel: made.hears_cancel,
                 pending: Pending::default(),
                 held: Mutex::default(),
+                lines: Arc::default(),
+                deadlines: Deadlines::default(),
                 wakes: Herald::new("tenure-wakes"),
                 logs: Herald::new("tenure-logs"),
             }),
@@ -597,9 +625,10 @@ impl LockManager {
 
     /// [`LockManager::acquire_with`] for async code, on any executor.
     ///
-    /// Nothing happens before the future is polled. A thread waits in its place, so the executor is
-    /// never blocked. A future that is dropped early leaves the queue, and releases what it would have
-    /// acquired.
+    /// Nothing happens before the future is polled. One thread enters the store for all futures of this
+    /// manager that wait for one lock ([in their line](self#many-callers-of-one-process)), so the executor is
+    /// never blocked. A future that is dropped early leaves the line and the queue, and releases what it would
+    /// have acquired.
     ///
     /// **Tasks of one program are one process**: while one has the lock, another is refused at once, and does
     /// not wait. Tasks that are to take turns ask with [`Again::Wait`], and a layer under the lock with
@@ -630,19 +659,11 @@ impl LockManager {
         name: &str,
         options: &Options,
     ) -> Result<Guard, AcquireError> {
-        let name = named(name)?;
-        let failed = name.clone();
-        let done = self.offloaded(options, move |locks, options| {
-            locks.take(name, options, locks.wait(options))
-        });
-        let thread = |source| AcquireError::Thread {
-            name: failed,
-            source,
-        };
-        done.await.map_err(thread)?
+        self.take_async(name, options).await
     }
 
-    /// [`LockManager::acquire_all`] for async code; see [`LockManager::acquire_async`].
+    /// [`LockManager::acquire_all`] for async code; see [`LockManager::acquire_async`]. A thread waits in its
+    /// place.
     ///
     /// # Errors
     /// - As [`LockManager::acquire_all`].
@@ -689,18 +710,21 @@ impl LockManager {
             })
     }
 
-    fn take(&self, name: LockName, options: &Options, wait: Wait) -> Result<Guard, AcquireError> {
-        let shared = &self.shared;
-        if shared.pid != std::process::id() {
-            return Err(AcquireError::Forked { name });
-        }
-        let Holding(Some(mode)) = options.holding else {
-            return Err(AcquireError::NoSlots { name });
-        };
+    /// Enters the store, and waits there: for a caller whose turn it is.
+    fn enter(
+        &self,
+        name: &LockName,
+        options: &Options,
+        call: &Call,
+        turn: Option<&Turn>,
+    ) -> Result<Guard, AcquireError> {
+        let (shared, mode) = (&self.shared, call.mode);
+        let name = name.clone();
         if options.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
             return Err(AcquireError::Cancelled { name });
         }
-        if options.again == Again::Reenter
+        if turn.is_none()
+            && options.again == Again::Reenter
             && let Some(guard) = shared.again(&name, mode)
         {
             return Ok(guard);
@@ -713,25 +737,28 @@ impl LockManager {
             shared,
             name: &name,
             options,
-            mode,
+            call,
+            turn,
             told: false,
             gave_way: None,
         };
-        let cancel = options.cancel.as_ref();
+        let (cancel, stood) = (options.cancel.as_ref(), call.stood(shared));
         let acquired = cancel::listening(cancel, || {
             let (store, clock) = (&*shared.store, &*shared.clock);
+            let wait = call.rest(stood);
             engine::acquire(store, clock, &name, &request, wait, &mut attendance)
         });
         let gave_way = attendance.gave_way.take();
         let acquired = match acquired {
             Ok(acquired) => acquired,
             Err(error) => {
-                return Err(
-                    gave_way.unwrap_or_else(|| shared.explain(name, options.again, mode, error))
-                );
+                return Err(gave_way.unwrap_or_else(|| {
+                    call.told(shared.explain(name, options.again, mode, error))
+                }));
             }
         };
-        log::acquired(&name, &acquired.claim, &acquired.events, acquired.waited);
+        let waited = stood + acquired.waited;
+        log::acquired(&name, &acquired.claim, &acquired.events, waited);
         // A handle comes with every grant that is not an earlier hold of the same request id, and
         // this one is new.
         let Some(handle) = acquired.handle else {
@@ -747,7 +774,7 @@ impl LockManager {
             acquired.claim,
         ));
         let guard = Guard::first(Arc::clone(&hold));
-        locked(&shared.held).insert(name.clone(), Arc::downgrade(&hold));
+        shared.remember(&hold);
         let keeps = || renewer::start(Arc::downgrade(shared));
         match shared.pending.add(&hold, instant(), keeps) {
             Ok(()) => Ok(guard),
@@ -808,6 +835,26 @@ fn named(name: &str) -> Result<LockName, AcquireError> {
 }
 
 impl Shared {
+    /// Whether this is the process that made the manager, and not a copy made by a fork.
+    fn is_here(&self) -> bool {
+        self.pid == std::process::id()
+    }
+
+    /// What is wrong with a call before anything is touched; else the mode of the hold.
+    fn may_ask(&self, name: &LockName, options: &Options) -> Result<Mode, AcquireError> {
+        let name = || name.clone();
+        if !self.is_here() {
+            return Err(AcquireError::Forked { name: name() });
+        }
+        let Holding(Some(mode)) = options.holding else {
+            return Err(AcquireError::NoSlots { name: name() });
+        };
+        if options.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
+            return Err(AcquireError::Cancelled { name: name() });
+        }
+        Ok(mode)
+    }
+
     fn request(&self, options: &Options, mode: Mode) -> Result<Request, StoreError> {
         let request_id = process::new_request_id().map_err(|source| StoreError::Io {
             place: "the system".to_owned(),
@@ -850,27 +897,51 @@ impl Shared {
 
     /// One more guard of this manager's hold, if that covers `mode`.
     fn again(&self, name: &LockName, mode: Mode) -> Option<Guard> {
-        let hold = locked(&self.held).get(name)?.upgrade()?;
+        let hold = locked(&self.held).get(name)?.latest.upgrade()?;
         let covers = hold.mode == Mode::Exclusive || hold.mode == mode;
         covers.then(|| Guard::again(&hold)).flatten()
+    }
+
+    /// Notes a hold that has begun.
+    fn remember(&self, hold: &Arc<Hold>) {
+        let mut held = locked(&self.held);
+        let latest = Arc::downgrade(hold);
+        if let Some(known) = held.get_mut(hold.name()) {
+            known.latest = latest;
+            known.count += 1;
+        } else {
+            held.insert(hold.name().clone(), Known { latest, count: 1 });
+        }
     }
 
     /// Removes a hold that has ended.
     fn forget(&self, hold: &Hold) {
         let mut held = locked(&self.held);
-        let known = held.get(hold.name());
-        if known.is_some_and(|known| std::ptr::eq(known.as_ptr(), hold)) {
-            held.remove(hold.name());
+        if let Some(known) = held.get_mut(hold.name()) {
+            known.count -= 1;
+            if known.count == 0 {
+                held.remove(hold.name());
+            }
         }
     }
 
     /// The hold of this process that blocks another acquire of it, if the wait could not end before
-    /// that hold does.
-    fn own_blocker<'a>(&self, entry: &'a Entry, mode: Mode) -> Option<&'a Claim> {
+    /// that hold does. A hold that began at `but_since_ms` of the boot clock or later does not count.
+    fn own_blocker<'a>(
+        &self,
+        entry: &'a Entry,
+        mode: Mode,
+        but_since_ms: Option<u64>,
+    ) -> Option<&'a Claim> {
         let (process, host) = (self.identity.process, &self.identity.host);
         let is_ours = |claim: &&Claim| {
             let theirs = &claim.holder;
-            theirs.process == Some(process)
+            let since_ms = claim.since.map(|since| since.boot_ms);
+            let is_new = since_ms
+                .zip(but_since_ms)
+                .is_some_and(|(at, but)| at >= but);
+            !is_new
+                && theirs.process == Some(process)
                 && theirs.host.boot_id == host.boot_id
                 && theirs.host.pid_namespace == host.pid_namespace
         };
@@ -908,7 +979,7 @@ impl Shared {
                 kept: _,
             } => {
                 if again != Again::Wait
-                    && let Some(own) = self.own_blocker(&entry, mode)
+                    && let Some(own) = self.own_blocker(&entry, mode, None)
                 {
                     let token = own.token;
                     return AcquireError::HeldByThisProcess { name, token };
@@ -958,7 +1029,8 @@ struct Attendance<'a> {
     shared: &'a Shared,
     name: &'a LockName,
     options: &'a Options,
-    mode: Mode,
+    call: &'a Call,
+    turn: Option<&'a Turn>,
     told: bool,
     gave_way: Option<AcquireError>,
 }
@@ -975,7 +1047,9 @@ impl Observer for Attendance<'_> {
         if options.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
             self.gave_way = Some(AcquireError::Cancelled { name: name() });
         } else if options.again != Again::Wait
-            && let Some(own) = self.shared.own_blocker(waiting.entry, self.mode)
+            && let Some(own) =
+                self.shared
+                    .own_blocker(waiting.entry, self.call.mode, self.call.follows_since_ms)
         {
             self.gave_way = Some(AcquireError::HeldByThisProcess {
                 name: name(),
@@ -992,6 +1066,9 @@ impl Observer for Attendance<'_> {
             && let OnWait(Some(tell)) = &options.on_wait
         {
             tell(self.name, waiting);
+        }
+        if let (None, Some(turn)) = (&self.gave_way, self.turn) {
+            turn.waits();
         }
         self.gave_way.is_some()
     }

@@ -43,7 +43,7 @@ use crate::store::{Reading, StoreError, Wake};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
-use tenure_core::{LockName, NameError, Now, Ownership, Policy, Process};
+use tenure_core::{Entry, LockName, NameError, Now, Ownership, Policy, Process};
 
 /// How often a sleep by the manual clock checks whether the test has moved that clock.
 const NAP: Duration = Duration::from_millis(2);
@@ -113,6 +113,8 @@ pub struct Scene {
     store: MemoryStore,
     processes: AtomicU32,
     own: OnceLock<LockManager>,
+    /// All of them: some of their callers wait in no list, but in line before it.
+    managers: Mutex<Vec<LockManager>>,
 }
 
 impl Default for Scene {
@@ -129,6 +131,7 @@ impl Scene {
             store: MemoryStore::new(Policy::NATIVE),
             processes: AtomicU32::new(1),
             own: OnceLock::new(),
+            managers: Mutex::default(),
         }
     }
 
@@ -162,7 +165,10 @@ impl Scene {
             store: self.store.clone(),
             clock: self.clock.clone(),
         };
-        LockManager::with_clock(store, self.clock.clone(), identity, NAP)
+        let manager = LockManager::with_clock(store, self.clock.clone(), identity, NAP);
+        let mut managers = self.managers.lock().unwrap_or_else(PoisonError::into_inner);
+        managers.push(manager.clone());
+        manager
     }
 
     /// Asks the holder of a lock to stop, as `tenure cancel` does.
@@ -195,11 +201,15 @@ impl Scene {
     /// - After ten seconds.
     pub fn until_waiting(&self, name: &str, waiters: usize) {
         self.until(|| {
-            let reading = LockName::new(name)
-                .ok()
-                .and_then(|name| self.store.read(&name, None).ok());
+            let Ok(name) = LockName::new(name) else {
+                return false;
+            };
+            let managers = self.managers.lock().unwrap_or_else(PoisonError::into_inner);
+            let in_line: usize = managers.iter().map(|locks| locks.in_line(&name)).sum();
+            let reading = self.store.read(&name, None).ok();
             let entry = reading.as_ref().and_then(Reading::entry);
-            entry.is_some_and(|entry| entry.claims.len() - entry.granted().count() == waiters)
+            let in_list = |entry: &Entry| entry.claims.len() - entry.granted().count();
+            entry.is_some_and(|entry| in_list(entry) + in_line == waiters)
         });
     }
 

@@ -26,7 +26,9 @@ fn of_store(error: &StoreError) -> Entry {
         StoreError::FileSystem { .. } => (Exit::StoreUnavailable, "FILE_SYSTEM_UNSUITABLE"),
         StoreError::Unreadable { .. } => (Exit::Precondition, "LOCK_UNREADABLE"),
         StoreError::Full { .. } => (Exit::Precondition, "QUEUE_FULL"),
-        StoreError::Stuck { .. } => (Exit::StoreUnavailable, "STORE_STUCK"),
+        StoreError::Stuck { .. } | StoreError::Crowded { .. } => {
+            (Exit::StoreUnavailable, "STORE_STUCK")
+        }
         StoreError::Unreachable { .. } | StoreError::Misused { .. } => {
             (Exit::StoreUnavailable, "STORE_UNREACHABLE")
         }

@@ -68,6 +68,16 @@ pub(super) enum Watching {
     Always(Duration),
 }
 
+impl Watching {
+    /// How long a sleep of this manager lasts at most, by the machine's clock.
+    pub(super) fn nap(&self) -> Option<Duration> {
+        match self {
+            Self::Files | Self::Looks(_) => None,
+            Self::Always(nap) => Some(*nap),
+        }
+    }
+}
+
 impl Ring for Ringer {
     fn ring(&self) {
         Self::ring(self);

@@ -23,11 +23,12 @@ mod cancel;
 mod guard;
 #[path = "../../../tenure-engine/src/offload.rs"]
 mod offload;
+mod turns;
 mod wait;
 
 /// The module that the library's files name in place of the standard library.
 mod sync {
-    pub(crate) use shuttle::sync::{Arc, Mutex, MutexGuard, Weak, atomic};
+    pub(crate) use shuttle::sync::{Arc, Condvar, Mutex, MutexGuard, Weak, atomic};
     pub(crate) use shuttle::thread;
     use std::sync::PoisonError;
 

@@ -28,7 +28,7 @@ use tokio::task::AbortHandle;
 
 /// For how long the thread expects the next caller after one has gone. Until then, notices that no
 /// caller sleeps for (a lasting watch, the answer to a renewal) are not heard.
-const LINGER: Duration = Duration::from_millis(5);
+const LINGER: Duration = Duration::from_millis(100);
 
 /// The runtime, as its callers see it. Dropping it ends the thread, and all tasks.
 pub(super) struct SharedRuntime {

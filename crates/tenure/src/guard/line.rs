@@ -1,0 +1,295 @@
+//! The lines of a process in front of its store: the callers that want one lock stand in one line, and only
+//! the caller at its head stands in the store's queue.
+//!
+//! The right to be there is a [`Turn`]. A caller that waits on its own thread sleeps until it has the turn
+//! ([`Standing`]). Another caller leaves an [`Errand`], which needs no thread while it waits: the thread that
+//! passes the turn on has it run. Each place is left at once by a caller that gives up.
+//!
+//! - Turns are given in the order in which the callers came.
+//! - A line has one turn, and it is never lost: what has it passes it on, by a panic too.
+//!
+//! What a turn is used for, and how long a caller waits, is the manager's affair (`turns`).
+
+use crate::sync::{Arc, Condvar, Mutex, locked};
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+/// Work that waits in a line in place of a thread.
+pub(super) trait Errand<N: Clone + Ord>: Sized {
+    /// Has a thread run it, and the errands that come next ([`Turn::next`]).
+    fn start(self, turn: Turn<N, Self>);
+
+    /// Notes that it stands behind others, and whether the caller that has the turn is known to wait in the
+    /// store.
+    fn stands(&mut self, head_waits: bool);
+}
+
+/// The lines of one manager, by name. One that is not there is empty, and its turn is free.
+pub(super) struct Lines<N, E> {
+    state: Mutex<State<N, E>>,
+}
+
+struct State<N, E> {
+    lines: BTreeMap<N, Line<E>>,
+    /// The number of the next place, in whatever line: none has the number of an earlier one.
+    next: u64,
+}
+
+impl<N: Clone + Ord, E> State<N, E> {
+    /// The number of a new place, and its line. `None` if the turn was free; it is taken now.
+    fn place(&mut self, name: &N) -> Option<(u64, &mut Line<E>)> {
+        if !self.lines.contains_key(name) {
+            let line = Line {
+                places: BTreeMap::new(),
+                head_waits: false,
+            };
+            self.lines.insert(name.clone(), line);
+            return None;
+        }
+        let number = self.next;
+        self.next += 1;
+        let line = self.lines.get_mut(name)?;
+        Some((number, line))
+    }
+}
+
+/// A line whose turn is taken.
+struct Line<E> {
+    places: BTreeMap<u64, Place<E>>,
+    /// Whether the caller that has the turn is known to wait in the store.
+    head_waits: bool,
+}
+
+enum Place<E> {
+    Thread(Arc<Call>),
+    /// Apart from its place, for the places of a long line stand in half-filled tables.
+    Errand(Box<E>),
+}
+
+/// How a thread is told that it has the turn.
+struct Call {
+    called: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Call {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            called: Mutex::new(false),
+            changed: Condvar::new(),
+        })
+    }
+
+    fn give(&self) {
+        *locked(&self.called) = true;
+        self.changed.notify_all();
+    }
+
+    /// Has the thread look whether it still wants to wait.
+    fn look(&self) {
+        // Under the lock, or it would miss a thread that has just looked and is about to sleep.
+        let _called = locked(&self.called);
+        self.changed.notify_all();
+    }
+}
+
+impl<N, E> Default for Lines<N, E> {
+    fn default() -> Self {
+        Self {
+            state: Mutex::new(State {
+                lines: BTreeMap::new(),
+                next: 0,
+            }),
+        }
+    }
+}
+
+/// Where a thread is that has come to a line.
+pub(super) enum Joined<N: Clone + Ord, E: Errand<N>> {
+    /// At the head: the turn was free.
+    Head(Turn<N, E>),
+    /// Behind others.
+    Behind(Standing<N, E>),
+}
+
+impl<N: Clone + Ord, E: Errand<N>> Lines<N, E> {
+    /// A thread comes to a line.
+    pub(super) fn join(self: &Arc<Self>, name: &N) -> Joined<N, E> {
+        let mut state = locked(&self.state);
+        let Some((number, line)) = state.place(name) else {
+            drop(state);
+            return Joined::Head(Turn::of(self, name.clone()));
+        };
+        let call = Call::new();
+        line.places.insert(number, Place::Thread(Arc::clone(&call)));
+        Joined::Behind(Standing {
+            lines: Arc::clone(self),
+            name: name.clone(),
+            number,
+            call,
+            head_waits: line.head_waits,
+            has_left: false,
+        })
+    }
+
+    /// Leaves an errand in a line. `None` if the turn was free, and the errand was started; else the number
+    /// of its place.
+    pub(super) fn leave(self: &Arc<Self>, name: &N, mut errand: E) -> Option<u64> {
+        let mut state = locked(&self.state);
+        let Some((number, line)) = state.place(name) else {
+            drop(state);
+            errand.start(Turn::of(self, name.clone()));
+            return None;
+        };
+        errand.stands(line.head_waits);
+        line.places.insert(number, Place::Errand(Box::new(errand)));
+        Some(number)
+    }
+
+    /// Takes back an errand that still waits. `None` if it was started.
+    pub(super) fn take_back(&self, name: &N, number: u64) -> Option<E> {
+        match self.remove(name, number)? {
+            Place::Errand(errand) => Some(*errand),
+            Place::Thread(_) => None,
+        }
+    }
+
+    fn remove(&self, name: &N, number: u64) -> Option<Place<E>> {
+        let mut state = locked(&self.state);
+        state.lines.get_mut(name)?.places.remove(&number)
+    }
+
+    /// How many stand in a line behind the caller that has the turn.
+    pub(super) fn len(&self, name: &N) -> usize {
+        let state = locked(&self.state);
+        state.lines.get(name).map_or(0, |line| line.places.len())
+    }
+
+    /// How many of them came before this place.
+    pub(super) fn before(&self, name: &N, number: u64) -> usize {
+        let state = locked(&self.state);
+        let line = state.lines.get(name);
+        line.map_or(0, |line| line.places.range(..number).count())
+    }
+}
+
+/// The turn of a line. Dropping it passes it on.
+pub(super) struct Turn<N: Clone + Ord, E: Errand<N>> {
+    lines: Arc<Lines<N, E>>,
+    name: N,
+    is_passed: bool,
+}
+
+impl<N: Clone + Ord, E: Errand<N>> Turn<N, E> {
+    fn of(lines: &Arc<Lines<N, E>>, name: N) -> Self {
+        Self {
+            lines: Arc::clone(lines),
+            name,
+            is_passed: false,
+        }
+    }
+
+    /// Notes that the caller that has the turn waits in the store, and does not just pass.
+    pub(super) fn waits(&self) {
+        if let Some(line) = locked(&self.lines.state).lines.get_mut(&self.name) {
+            line.head_waits = true;
+        }
+    }
+
+    /// Passes the turn on. An errand that comes next is given to this thread.
+    pub(super) fn next(mut self) -> Option<(Self, E)> {
+        let errand = self.pass();
+        self.is_passed = errand.is_none();
+        Some((self, errand?))
+    }
+
+    /// The errand that has the turn now; `None` if the turn was given to a thread, or nothing wants it.
+    fn pass(&self) -> Option<E> {
+        let mut state = locked(&self.lines.state);
+        let line = state.lines.get_mut(&self.name)?;
+        line.head_waits = false;
+        match line.places.pop_first() {
+            Some((_, Place::Errand(errand))) => Some(*errand),
+            // It may give up at this very moment. Its place is gone then, so it passes the turn on.
+            Some((_, Place::Thread(call))) => {
+                drop(state);
+                call.give();
+                None
+            }
+            None => {
+                state.lines.remove(&self.name);
+                None
+            }
+        }
+    }
+}
+
+impl<N: Clone + Ord, E: Errand<N>> Drop for Turn<N, E> {
+    fn drop(&mut self) {
+        if self.is_passed {
+            return;
+        }
+        if let Some(errand) = self.pass() {
+            errand.start(Self::of(&self.lines, self.name.clone()));
+        }
+    }
+}
+
+/// The place of a thread behind others. Dropping it leaves the line.
+pub(super) struct Standing<N: Clone + Ord, E: Errand<N>> {
+    lines: Arc<Lines<N, E>>,
+    name: N,
+    pub(super) number: u64,
+    call: Arc<Call>,
+    /// Whether the caller at the head was known to wait in the store as this one came.
+    pub(super) head_waits: bool,
+    has_left: bool,
+}
+
+impl<N: Clone + Ord, E: Errand<N>> Standing<N, E> {
+    /// What has the thread ask again how long it sleeps.
+    pub(super) fn bell(&self) -> impl Fn() + Send + Sync + 'static {
+        let call = Arc::downgrade(&self.call);
+        move || {
+            if let Some(call) = call.upgrade() {
+                call.look();
+            }
+        }
+    }
+
+    /// Sleeps until it has the turn. Before each sleep `nap` says how long that lasts at most, or that the
+    /// wait is over: `None` then.
+    pub(super) fn wait(
+        mut self,
+        mut nap: impl FnMut() -> ControlFlow<(), Option<Duration>>,
+    ) -> Option<Turn<N, E>> {
+        let mut called = locked(&self.call.called);
+        while !*called {
+            let changed = &self.call.changed;
+            called = match nap() {
+                ControlFlow::Break(()) => return None,
+                ControlFlow::Continue(None) => {
+                    changed.wait(called).unwrap_or_else(PoisonError::into_inner)
+                }
+                ControlFlow::Continue(Some(rest)) => {
+                    let woken = changed.wait_timeout(called, rest);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        drop(called);
+        self.has_left = true;
+        Some(Turn::of(&self.lines, self.name.clone()))
+    }
+}
+
+impl<N: Clone + Ord, E: Errand<N>> Drop for Standing<N, E> {
+    fn drop(&mut self) {
+        if !self.has_left && self.lines.remove(&self.name, self.number).is_none() {
+            // It has been given the turn.
+            drop(Turn::of(&self.lines, self.name.clone()));
+        }
+    }
+}

@@ -1,0 +1,679 @@
+//! How a manager uses its lines: a caller that wants a lock takes its turn, and enters the store with it.
+//!
+//! Each lock has two lines. In one stand the callers that wait for the lock; the other is for questions that
+//! the store answers at once. So of one manager at most two callers enter the store for one lock, and a
+//! release meets no crowd.
+//!
+//! A blocking caller waits on its own thread. An async caller leaves an [`Errand`]; one thread runs those of
+//! a line, one after the other, while there are any. One more thread of the manager ends the waits of errands
+//! whose time is up ([`Deadlines`]).
+//!
+//! What happens in the store is the [`engine`]'s business, and how a line works that of `line`.
+
+use super::line::{self, Joined, Standing};
+use super::{AcquireError, Again, Guard, LockManager, OnWait, Options, Refused, Shared, Wait};
+use crate::cancel::{self, Cancel};
+use crate::clock::instant;
+use crate::engine::{self, Waiting};
+use crate::offload::{self, Logs, Promise};
+use crate::sync::{locked, thread};
+use std::collections::BTreeMap;
+use std::io;
+use std::ops::ControlFlow;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+use tenure_core::{LockName, Mode};
+
+/// How long a caller with a question waits for its turn. It asks without it then, beside the others: a
+/// process that was stopped in the middle of a change must not hold them up one after the other.
+const ASKS_ALONE: Duration = Duration::from_secs(5);
+
+/// What callers stand in a line for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum For {
+    /// A place in the store's queue.
+    Waiting,
+    /// An answer of the store, at once.
+    Asking,
+}
+
+/// Which line, shared by all that remember a place in it.
+type Key = Arc<(LockName, For)>;
+
+fn key(name: &LockName, line: For) -> Key {
+    Arc::new((name.clone(), line))
+}
+
+pub(super) type Lines = line::Lines<Key, Errand>;
+pub(super) type Turn = line::Turn<Key, Errand>;
+
+/// One call for a lock.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Call {
+    pub(super) mode: Mode,
+    /// How long the caller is willing to wait, from here on.
+    wait: Wait,
+    began: Instant,
+    /// Whether it stood behind others in the line.
+    stood: bool,
+    /// When it came there, by the boot clock in milliseconds, if the caller before it waited in the store
+    /// then. Holds that this process got since are those of callers before it in the line, and it takes
+    /// turns with them.
+    pub(super) follows_since_ms: Option<u64>,
+}
+
+impl Call {
+    fn new(shared: &Shared, mode: Mode, wait: Wait) -> Self {
+        Self {
+            mode,
+            wait,
+            began: shared.clock.instant(),
+            stood: false,
+            follows_since_ms: None,
+        }
+    }
+
+    /// It stands behind others.
+    fn stand(&mut self, shared: &Shared, head_waits: bool) {
+        self.stood = true;
+        self.follows_since_ms = head_waits.then(|| shared.clock.now().boot_ms);
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        match self.wait {
+            Wait::For(time) => self.began.checked_add(time),
+            Wait::No | Wait::Forever => None,
+        }
+    }
+
+    /// How long it stood in the line. The store counts from there on.
+    pub(super) fn stood(&self, shared: &Shared) -> Duration {
+        if !self.stood {
+            return Duration::ZERO;
+        }
+        let now = shared.clock.instant();
+        now.saturating_duration_since(self.began)
+    }
+
+    /// What is left of the wait for the store.
+    pub(super) fn rest(&self, stood: Duration) -> Wait {
+        match self.wait {
+            Wait::For(all) => Wait::For(all.saturating_sub(stood)),
+            Wait::No | Wait::Forever => self.wait,
+        }
+    }
+
+    /// The error of a wait that is over, as the caller counts its time.
+    pub(super) fn told(&self, error: AcquireError) -> AcquireError {
+        match (error, self.wait) {
+            (AcquireError::Held(refused), Wait::For(all)) if refused.waited.is_some() => {
+                AcquireError::Held(Box::new(Refused {
+                    waited: Some(all),
+                    ..*refused
+                }))
+            }
+            (error, _) => error,
+        }
+    }
+
+    fn asks(self) -> Self {
+        Self {
+            wait: Wait::No,
+            ..self
+        }
+    }
+}
+
+impl LockManager {
+    /// Acquires a lock on the caller's own thread.
+    pub(super) fn take(
+        &self,
+        name: LockName,
+        options: &Options,
+        wait: Wait,
+    ) -> Result<Guard, AcquireError> {
+        let shared = &self.shared;
+        let mode = shared.may_ask(&name, options)?;
+        let mut call = Call::new(shared, mode, wait);
+        if shared.asks_first(&name, options, wait) {
+            let turn = self.turn_to_ask(&name);
+            let answer = self.enter(&name, options, &call.asks(), None);
+            drop(turn);
+            if let Some(answer) = answers(answer, wait) {
+                return answer;
+            }
+        }
+        let mut options = std::borrow::Cow::Borrowed(options);
+        let turn = match shared.lines.join(&key(&name, For::Waiting)) {
+            Joined::Head(turn) => turn,
+            Joined::Behind(standing) => {
+                call.stand(shared, standing.head_waits);
+                if let Some(once) = options.on_wait.once() {
+                    options.to_mut().on_wait = once;
+                    shared.tell(&name, &options, standing.number);
+                }
+                match self.stand(standing, options.cancel.as_ref(), call.deadline()) {
+                    Some(turn) => turn,
+                    None if options.cancel.as_ref().is_some_and(Cancel::is_cancelled) => {
+                        return Err(AcquireError::Cancelled { name });
+                    }
+                    None => return Err(shared.timed_out(&name, &options, &call)),
+                }
+            }
+        };
+        let answer = self.enter(&name, &options, &call, Some(&turn));
+        drop(turn);
+        answer
+    }
+
+    /// Waits on this thread for a turn. `None` if the wait was cancelled, or its time is up.
+    fn stand(
+        &self,
+        standing: Standing<Key, Errand>,
+        cancel: Option<&Cancel>,
+        deadline: Option<Instant>,
+    ) -> Option<Turn> {
+        let _bell = cancel.map(|cancel| cancel::rings(cancel, standing.bell()));
+        standing.wait(|| {
+            if cancel.is_some_and(Cancel::is_cancelled) {
+                return ControlFlow::Break(());
+            }
+            let Some(deadline) = deadline else {
+                return ControlFlow::Continue(None);
+            };
+            let now = self.shared.clock.instant();
+            if deadline <= now {
+                return ControlFlow::Break(());
+            }
+            let rest = deadline.saturating_duration_since(now);
+            ControlFlow::Continue(Some(self.shared.nap(rest)))
+        })
+    }
+
+    /// The turn to ask the store a question; `None` if that has taken too long.
+    fn turn_to_ask(&self, name: &LockName) -> Option<Turn> {
+        let standing = match self.shared.lines.join(&key(name, For::Asking)) {
+            Joined::Head(turn) => return Some(turn),
+            Joined::Behind(standing) => standing,
+        };
+        let alone = instant() + ASKS_ALONE;
+        standing.wait(|| {
+            let rest = alone.saturating_duration_since(instant());
+            if rest.is_zero() {
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(Some(rest))
+        })
+    }
+
+    /// Acquires a lock without a thread of the caller's.
+    pub(super) async fn take_async(
+        &self,
+        name: &str,
+        options: &Options,
+    ) -> Result<Guard, AcquireError> {
+        // What the wait does not need ends before it: ten thousand of them may wait.
+        let sent = {
+            let (name, wait) = (super::named(name)?, self.wait(options));
+            let mode = self.shared.may_ask(&name, options)?;
+            let call = Call::new(&self.shared, mode, wait);
+            if self.shared.asks_first(&name, options, wait) {
+                let asked = self.send(&name, options, call.asks(), What::Ask);
+                let answer = Box::new(asked).await;
+                if let Some(answer) = answers(answer, wait) {
+                    return answer;
+                }
+            }
+            self.send(&name, options, call, What::Wait)
+        };
+        sent.await
+    }
+
+    /// Leaves an errand in the line that it is for.
+    fn send(&self, name: &LockName, options: &Options, call: Call, what: What) -> Sent {
+        let shared = &self.shared;
+        let (promise, pending) = offload::promise();
+        let own = Cancel::new();
+        let given = options.cancel.clone();
+        let mut options = options.clone().cancel(&own);
+        if let Some(once) = options.on_wait.once() {
+            options.on_wait = once;
+        }
+        let line = match what {
+            What::Ask => For::Asking,
+            What::Wait | What::TimedOut | What::Tell { .. } => For::Waiting,
+        };
+        let key = key(name, line);
+        let word = (what == What::Wait && options.on_wait.is_some()).then(|| options.clone());
+        let errand = Errand {
+            locks: self.clone(),
+            key: Arc::clone(&key),
+            call,
+            what,
+            options,
+            logs: Logs::here(),
+            promise: Some(promise),
+        };
+        let number = shared.lines.leave(&key, errand);
+        let lines = Arc::downgrade(&shared.lines);
+        let mut sent = Sent {
+            pending,
+            shared: Arc::clone(shared),
+            _bell: given.map(|given| ends_with(&given, &own, lines, key.clone(), number)),
+            key,
+            number,
+            own,
+            deadline: None,
+        };
+        let Some(number) = number else {
+            return sent;
+        };
+        let deadline = match what {
+            What::Ask => shared.clock.instant().checked_add(ASKS_ALONE),
+            What::Wait | What::TimedOut | What::Tell { .. } => call.deadline(),
+        };
+        if let Some(deadline) = deadline {
+            match shared.deadlines.add(shared, (deadline, number), &sent.key) {
+                Ok(()) => sent.deadline = Some(deadline),
+                Err(source) => {
+                    let errand = shared.lines.take_back(&sent.key, number);
+                    if let Some(errand) = errand {
+                        errand.fail(source);
+                    }
+                }
+            }
+        }
+        if let Some(options) = word {
+            self.send_word(name, options, call, number);
+        }
+        sent
+    }
+
+    /// Has the caller told that it waits in a line.
+    fn send_word(&self, name: &LockName, options: Options, call: Call, number: u64) {
+        let key = key(name, For::Asking);
+        let errand = Errand {
+            locks: self.clone(),
+            key: Arc::clone(&key),
+            call,
+            what: What::Tell { number },
+            options,
+            logs: Logs::here(),
+            promise: None,
+        };
+        self.shared.lines.leave(&key, errand);
+    }
+
+    /// How many callers of this manager stand in line behind the one that is in the store.
+    pub(crate) fn in_line(&self, name: &LockName) -> usize {
+        self.shared.lines.len(&key(name, For::Waiting))
+    }
+}
+
+/// The answer to a caller that asked first; `None` if it has to wait.
+fn answers(answer: Result<Guard, AcquireError>, wait: Wait) -> Option<Result<Guard, AcquireError>> {
+    match (&answer, wait) {
+        (Err(AcquireError::Held(_)), Wait::For(_) | Wait::Forever) => None,
+        (Ok(_) | Err(_), _) => Some(answer),
+    }
+}
+
+impl OnWait {
+    fn is_some(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// The same, for one call: told once, in the line or in the store.
+    fn once(&self) -> Option<Self> {
+        let tell = self.0.clone()?;
+        let is_told = AtomicBool::new(false);
+        Some(Self(Some(Arc::new(move |name, waiting| {
+            if !is_told.swap(true, Ordering::AcqRel) {
+                tell(name, waiting);
+            }
+        }))))
+    }
+}
+
+impl Shared {
+    /// Whether a call is answered before it has to wait: one that does not want to wait, or one that is not
+    /// to wait for a hold of this process, of which there is one.
+    fn asks_first(&self, name: &LockName, options: &Options, wait: Wait) -> bool {
+        wait == Wait::No || (options.again != Again::Wait && locked(&self.held).contains_key(name))
+    }
+
+    /// How long a sleep lasts at most, so that it ends when the clock of this manager says.
+    fn nap(&self, rest: Duration) -> Duration {
+        self.watching.nap().map_or(rest, |nap| rest.min(nap))
+    }
+
+    /// Tells a caller that it waits in a line, and for whom.
+    fn tell(&self, name: &LockName, options: &Options, number: u64) {
+        let OnWait(Some(tell)) = &options.on_wait else {
+            return;
+        };
+        // A list that cannot be read now is looked at again in the store.
+        let Ok(reading) = self.store.read(name, None) else {
+            return;
+        };
+        if let Some(entry) = reading.entry() {
+            let waiting = Waiting {
+                entry,
+                unread: self.lines.before(&key(name, For::Waiting), number),
+                ticket: u64::MAX,
+                now: &self.clock.now(),
+                stopped_for: None,
+            };
+            tell(name, &waiting);
+        }
+    }
+
+    /// The answer to a caller whose time was up in the line.
+    fn timed_out(&self, name: &LockName, options: &Options, call: &Call) -> AcquireError {
+        let waited = call.stood(self);
+        let error = engine::timed_out(&*self.store, &*self.clock, name, waited);
+        call.told(self.explain(name.clone(), options.again, call.mode, error))
+    }
+}
+
+/// What an errand is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// The lock, without a wait.
+    Ask,
+    /// The lock.
+    Wait,
+    /// The answer to a wait whose time is up.
+    TimedOut,
+    /// To tell the caller of that place that it waits.
+    Tell { number: u64 },
+}
+
+/// What an async caller wants, and where it gets its answer.
+pub(super) struct Errand {
+    locks: LockManager,
+    key: Key,
+    options: Options,
+    call: Call,
+    what: What,
+    logs: Logs,
+    promise: Option<Promise<Result<Guard, AcquireError>>>,
+}
+
+impl Errand {
+    fn run(self, turn: Option<&Turn>) {
+        let Self {
+            locks,
+            key,
+            options,
+            call,
+            what,
+            logs,
+            promise,
+        } = self;
+        let name = &key.0;
+        let answer = logs.within(|| match what {
+            What::Ask => Some(locks.enter(name, &options, &call, None)),
+            What::Wait => Some(locks.enter(name, &options, &call, turn)),
+            What::TimedOut => Some(Err(locks.shared.timed_out(name, &options, &call))),
+            What::Tell { number } => {
+                locks.shared.tell(name, &options, number);
+                None
+            }
+        });
+        if let (Some(promise), Some(answer)) = (promise, answer) {
+            promise.keep(answer);
+        }
+    }
+
+    fn answer(self, answer: impl FnOnce(LockName) -> Result<Guard, AcquireError>) {
+        if let Some(promise) = self.promise {
+            promise.keep(answer(self.key.0.clone()));
+        }
+    }
+
+    fn name(&self) -> &LockName {
+        &self.key.0
+    }
+
+    fn fail(self, source: io::Error) {
+        self.answer(|name| Err(AcquireError::Thread { name, source }));
+    }
+
+    /// Its time is up while it waits for its turn.
+    fn expire(mut self) {
+        match self.what {
+            What::Ask => self.run_alone(),
+            What::Wait => {
+                self.what = What::TimedOut;
+                let lines = Arc::clone(&self.locks.shared.lines);
+                let key = key(self.name(), For::Asking);
+                lines.leave(&key, self);
+            }
+            What::TimedOut | What::Tell { .. } => {}
+        }
+    }
+
+    fn run_alone(self) {
+        if let Err((source, errand)) = on_thread(self, |errand| errand.run(None)) {
+            errand.fail(source);
+        }
+    }
+}
+
+impl line::Errand<Key> for Errand {
+    fn start(self, turn: Turn) {
+        let mut next = Some((turn, self));
+        while let Some(work) = next {
+            next = match on_thread(work, run_all) {
+                Ok(()) => None,
+                Err((source, (turn, errand))) => {
+                    errand.fail(source);
+                    turn.next()
+                }
+            };
+        }
+    }
+
+    fn stands(&mut self, head_waits: bool) {
+        self.call.stand(&self.locks.shared, head_waits);
+    }
+}
+
+/// Runs an errand, and those behind it, for as long as the turn comes to errands.
+fn run_all(work: (Turn, Errand)) {
+    let mut next = Some(work);
+    while let Some((turn, errand)) = next {
+        errand.run(Some(&turn));
+        next = turn.next();
+    }
+}
+
+/// Does work on a thread of its own. What it is given comes back if the system gives no thread.
+fn on_thread<T: Send + 'static>(
+    given: T,
+    work: impl FnOnce(T) + Send + 'static,
+) -> Result<(), (io::Error, T)> {
+    let given = Arc::new(Mutex::new(Some(given)));
+    let started = {
+        let given = Arc::clone(&given);
+        let builder = thread::Builder::new().name("tenure-acquire".to_owned());
+        builder.spawn(move || {
+            let given = locked(&given).take();
+            if let Some(given) = given {
+                work(given);
+            }
+        })
+    };
+    let Err(source) = started else {
+        return Ok(());
+    };
+    let given = locked(&given).take();
+    given.map_or(Ok(()), |given| Err((source, given)))
+}
+
+/// An errand, as its caller sees it. Dropping it takes the errand back, or ends it if it was begun.
+struct Sent {
+    pending: offload::Pending<Result<Guard, AcquireError>>,
+    shared: Arc<Shared>,
+    key: Key,
+    /// The number of the place; `None` if the errand was begun at once.
+    number: Option<u64>,
+    /// Ends the errand.
+    own: Cancel,
+    deadline: Option<Instant>,
+    _bell: Option<cancel::Bell>,
+}
+
+/// Lets a caller's [`Cancel`] end its errand, also while that waits in line.
+fn ends_with(
+    given: &Cancel,
+    own: &Cancel,
+    lines: Weak<Lines>,
+    key: Key,
+    number: Option<u64>,
+) -> cancel::Bell {
+    let own = own.clone();
+    let end = move || {
+        own.cancel();
+        let waits = number.and_then(|number| lines.upgrade()?.take_back(&key, number));
+        if let Some(errand) = waits {
+            errand.answer(|name| Err(AcquireError::Cancelled { name }));
+        }
+    };
+    let end = Arc::new(end);
+    let bell = {
+        let end = Arc::clone(&end);
+        cancel::rings(given, move || end())
+    };
+    // A caller that cancelled before the bell was there does not ring it.
+    if given.is_cancelled() {
+        end();
+    }
+    bell
+}
+
+impl Future for Sent {
+    type Output = Result<Guard, AcquireError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = ready!(Pin::new(&mut self.pending).poll(context));
+        Poll::Ready(answer.unwrap_or_else(|source| {
+            let name = self.key.0.clone();
+            Err(AcquireError::Thread { name, source })
+        }))
+    }
+}
+
+impl Drop for Sent {
+    fn drop(&mut self) {
+        // In a copy made by a fork, another thread may have had any of this for ever.
+        if !self.shared.is_here() {
+            return;
+        }
+        self.own.cancel();
+        if let Some(number) = self.number {
+            if let Some(deadline) = self.deadline {
+                self.shared.deadlines.forget((deadline, number));
+            }
+            drop(self.shared.lines.take_back(&self.key, number));
+        }
+    }
+}
+
+/// When waits end of callers that have no thread to see to it.
+#[derive(Default)]
+pub(super) struct Deadlines(Arc<Schedule>);
+
+#[derive(Default)]
+struct Schedule {
+    due: Mutex<Due>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Due {
+    places: BTreeMap<Deadline, Key>,
+    /// Whether there is a thread that sees to them.
+    runs: bool,
+    /// The manager is gone.
+    has_ended: bool,
+}
+
+/// The instant, and the number of the place.
+type Deadline = (Instant, u64);
+
+impl Deadlines {
+    fn add(&self, shared: &Arc<Shared>, deadline: Deadline, key: &Key) -> io::Result<()> {
+        let mut due = locked(&self.0.due);
+        if !due.runs {
+            let (schedule, shared) = (Arc::clone(&self.0), Arc::downgrade(shared));
+            let builder = thread::Builder::new().name("tenure-line".to_owned());
+            builder.spawn(move || schedule.keep(&shared))?;
+            due.runs = true;
+        }
+        due.places.insert(deadline, Arc::clone(key));
+        if due
+            .places
+            .first_key_value()
+            .is_some_and(|(first, _)| *first == deadline)
+        {
+            self.0.changed.notify_all();
+        }
+        Ok(())
+    }
+
+    fn forget(&self, deadline: Deadline) {
+        locked(&self.0.due).places.remove(&deadline);
+    }
+}
+
+impl Drop for Deadlines {
+    fn drop(&mut self) {
+        locked(&self.0.due).has_ended = true;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Schedule {
+    /// Ends what is due, for as long as there is anything.
+    fn keep(&self, shared: &Weak<Shared>) {
+        loop {
+            let Some((now, nap)) = shared
+                .upgrade()
+                .map(|shared| (shared.clock.instant(), shared.watching.nap()))
+            else {
+                return;
+            };
+            let mut due = locked(&self.due);
+            if due.has_ended {
+                return;
+            }
+            let later = due.places.split_off(&(now, u64::MAX));
+            let over = std::mem::replace(&mut due.places, later);
+            if !over.is_empty() {
+                drop(due);
+                let Some(lines) = shared.upgrade().map(|shared| Arc::clone(&shared.lines)) else {
+                    return;
+                };
+                for ((_, number), key) in over {
+                    if let Some(errand) = lines.take_back(&key, number) {
+                        errand.expire();
+                    }
+                }
+                continue;
+            }
+            let Some((first, _)) = due.places.first_key_value() else {
+                due.runs = false;
+                return;
+            };
+            let rest = first.0.saturating_duration_since(now);
+            let rest = nap.map_or(rest, |nap| rest.min(nap));
+            let woken = self.changed.wait_timeout(due, rest);
+            drop(woken.unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+}
