@@ -5,8 +5,11 @@ use crate::dialect::Done;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::Reporter;
+use crate::render::stream::{Each, Part, write_envelope};
 use crate::request::Clean;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
+use std::cell::RefCell;
 use std::fmt::Write as _;
 use tenure_engine::clock::Clock;
 use tenure_engine::store::Verbs;
@@ -21,8 +24,8 @@ pub(super) fn clean(clean: Clean, reporter: &mut Reporter) -> Result<(String, Va
     session
         .store
         .names(Which::Locks, &mut |name| names.push(name))?;
-    names.sort();
-    let (mut claims, mut files, mut failed) = (0, 0, 0);
+    names.sort_unstable();
+    let (mut claims, mut files, mut changed, mut failed) = (0, 0, 0, 0);
     let mut locks = Vec::new();
     let mut text = String::new();
     for name in &names {
@@ -46,6 +49,15 @@ pub(super) fn clean(clean: Clean, reporter: &mut Reporter) -> Result<(String, Va
         if cleaned.swept.is_empty() && !cleaned.removed {
             continue;
         }
+        changed += 1;
+        if !reporter.is_text() {
+            locks.push(CleanedLock {
+                name: name.as_str(),
+                stale_claims: cleaned.swept.len(),
+                file_removed: cleaned.removed,
+            });
+            continue;
+        }
         for claim in &cleaned.swept {
             let who = claim.holder.process.map_or_else(
                 || format!("request {}", claim.holder.request_id),
@@ -53,11 +65,6 @@ pub(super) fn clean(clean: Clean, reporter: &mut Reporter) -> Result<(String, Va
             );
             let _ = writeln!(text, "{name}: the claim of {who}");
         }
-        locks.push(json!({
-            "name": name.as_str(),
-            "stale_claims": cleaned.swept.len(),
-            "file_removed": cleaned.removed,
-        }));
     }
     // Where a lock is a record of its own, what we keep beside it outlasts it.
     let mut leftovers = Vec::new();
@@ -79,21 +86,49 @@ pub(super) fn clean(clean: Clean, reporter: &mut Reporter) -> Result<(String, Va
         if files == 1 { "" } else { "s" },
     );
     let done = Done::Cleaned {
-        locks: locks.len(),
+        locks: changed,
         dry_run,
     };
     let text = session.text_of(&done, || text);
-    let data = json!({
-        "dry_run": dry_run,
-        "stale_claims": claims,
-        "files_removed": files,
-        "locks": locks,
-    });
-    if failed > 0 {
+    let failure = (failed > 0).then(|| {
         let sentence = format!("{failed} of {} locks could not be cleaned", names.len());
-        return Err(Failure::new(Exit::Partial, "PARTIAL_FAILURE", &sentence)
+        Failure::new(Exit::Partial, "PARTIAL_FAILURE", &sentence)
             .with_text(format!("{text}; {sentence}"))
-            .with_context(data));
+    });
+    if reporter.is_text() {
+        return failure.map_or(Ok((text, Value::Null)), Err);
     }
-    Ok((text, data))
+    let output = reporter.output;
+    let facts = Facts {
+        dry_run,
+        stale_claims: claims,
+        files_removed: files,
+        locks: Each::of(locks.into_iter().map(|part| Part { output, part })),
+    };
+    let answer = match &failure {
+        None => Ok(facts),
+        Some(failure) => Err((failure, facts)),
+    };
+    let reporter = RefCell::new(reporter);
+    let answered = write_envelope(&reporter, answer);
+    let failed = failure.map(|failure| failure.exit);
+    let exit = reporter.into_inner().ending(answered, failed);
+    Err(Failure::already_said(exit, output))
+}
+
+/// What was done to all locks.
+#[derive(Serialize)]
+struct Facts<L> {
+    dry_run: bool,
+    stale_claims: usize,
+    files_removed: usize,
+    locks: L,
+}
+
+/// What was done to one lock.
+#[derive(Serialize)]
+struct CleanedLock<'a> {
+    name: &'a str,
+    stale_claims: usize,
+    file_removed: bool,
 }
