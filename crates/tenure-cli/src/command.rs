@@ -20,6 +20,7 @@ mod near;
 mod profiles;
 #[cfg(unix)]
 mod push;
+mod readings;
 mod release;
 mod result;
 pub(crate) mod run;

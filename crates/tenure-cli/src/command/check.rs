@@ -1,5 +1,6 @@
 //! `check` and `list`: say how locks stand. They read and never write.
 
+use super::readings::{self, READ_AT_ONCE, Read, show_each};
 use super::{Session, near};
 use crate::dialect::{Done, Refused};
 use crate::exit::Exit;
@@ -9,16 +10,14 @@ use crate::render::lock::{LockView, age};
 use crate::render::stream::{Each, Kept, Locks, Part, Pieces, write_envelope, write_json};
 use crate::render::table::{Columns, Giving, line};
 use crate::render::width::{cut, room_on_stdout};
-use crate::render::{Reporter, Unheard};
+use crate::render::{Output, Reporter, Unheard};
 use crate::request::{Check, List};
 use serde_json::Value;
 use std::cell::{OnceCell, RefCell};
 use std::fmt::Write as _;
-use std::vec;
 use tenure_engine::process::Ancestors;
 use tenure_engine::store::contract::Which;
-use tenure_engine::store::{Reading, StoreError};
-use tenure_engine::tenure_core::{Host, LockName, Process};
+use tenure_engine::tenure_core::{Host, Process};
 
 #[cold]
 #[inline(never)]
@@ -89,110 +88,83 @@ fn all(
     shown: Shown,
     asks: Asks,
 ) -> Result<(String, Value), Failure> {
+    let names = readings::names(&session.store, Which::Locks)?;
     let output = reporter.output;
-    let is_text = reporter.is_text();
-    let reporter = RefCell::new(reporter);
-    let mut looks = Looks::at_all(session, &reporter, id)?;
-    let (answered, failure) = if is_text {
-        let answered = show(session, &mut looks, shown);
-        // The code says how they stand, whether the answer is read to its end or not.
-        if asks == Asks::WhetherFree && !matches!(answered, Err(Unheard::Stopped(_))) {
-            looks.by_ref().for_each(drop);
-        }
-        (answered, looks.tally.failure())
-    } else if asks == Asks::WhetherFree {
-        let mut kept = Kept::default();
-        looks.by_ref().for_each(|view| kept.push(&view));
-        let failure = looks.tally.failure();
-        let parts = kept
-            .into_parts()
-            .map_err(|error| Unheard::Failed(error.to_string()));
-        let answered = parts.and_then(|parts| {
-            let parts = parts.map(|part| Part { output, part });
-            let locks = Locks {
-                locks: Each::of(parts),
-            };
-            let answer = match &failure {
-                None => Ok(locks),
-                Some(failure) => Err((failure, locks)),
-            };
-            write_envelope(&reporter, answer)
-        });
-        (answered, failure)
-    } else {
-        let parts = looks.by_ref().map(|part| Part { output, part });
-        let locks = Locks {
-            locks: Each::of(parts),
+    let exit = show_each(&session.store, names, |readings| {
+        let reporter = RefCell::new(reporter);
+        let mut looks = Looks {
+            session,
+            reporter: &reporter,
+            id,
+            readings,
+            ancestors: OnceCell::new(),
+            tally: Tally::default(),
         };
-        (write_envelope(&reporter, Ok(locks)), None)
-    };
-    let failed = failure.filter(|_| asks == Asks::WhetherFree);
-    let exit = failed.map(|failure| failure.exit);
-    let exit = reporter.into_inner().ending(answered, exit);
+        let (answered, failure) = match (output, asks) {
+            (Output::Text, asks) => {
+                let answered = show(session, &mut looks, shown);
+                // The code says how they stand, whether the answer is read to its end or not.
+                if asks == Asks::WhetherFree && !matches!(answered, Err(Unheard::Stopped(_))) {
+                    looks.by_ref().for_each(drop);
+                }
+                (answered, looks.tally.failure())
+            }
+            (Output::Json | Output::Yaml, Asks::HowTheyStand) => {
+                let parts = looks.map(|part| Part { output, part });
+                let locks = Each::of(parts);
+                (write_envelope(&reporter, Ok(Locks { locks })), None)
+            }
+            (Output::Json | Output::Yaml, Asks::WhetherFree) => {
+                let mut kept = Kept::default();
+                looks.by_ref().for_each(|view| kept.push(&view));
+                let failure = looks.tally.failure();
+                (write_kept(&reporter, kept, failure.as_ref()), failure)
+            }
+        };
+        let failed = failure.filter(|_| asks == Asks::WhetherFree);
+        let failed = failed.map(|failure| failure.exit);
+        reporter.into_inner().ending(answered, failed)
+    });
     Err(Failure::already_said(exit, output))
 }
 
-/// Looks at every lock, in the order of their names.
+/// Writes the envelope of locks that were kept, of which this is the failure.
+fn write_kept(
+    reporter: &RefCell<&mut Reporter>,
+    kept: Kept,
+    failure: Option<&Failure>,
+) -> Result<(), Unheard> {
+    let output = reporter.borrow().output;
+    let parts = kept
+        .into_parts()
+        .map_err(|error| Unheard::Failed(error.to_string()))?;
+    let locks = Each::of(parts.map(|part| Part { output, part }));
+    let answer = match failure {
+        None => Ok(Locks { locks }),
+        Some(failure) => Err((failure, Locks { locks })),
+    };
+    write_envelope(reporter, answer)
+}
+
+/// Judges each lock that is read.
 struct Looks<'a, 'b> {
     session: &'a Session,
     reporter: &'a RefCell<&'b mut Reporter>,
     id: Option<&'a str>,
-    /// Those of which no look was taken yet.
-    names: vec::IntoIter<LockName>,
-    /// The looks that were taken, and what they were taken with.
-    taken: vec::IntoIter<(LockName, Result<Reading, StoreError>)>,
+    readings: &'a mut dyn Iterator<Item = Read>,
+    /// Those of the caller, seen a moment ago.
     ancestors: OnceCell<Ancestors>,
     tally: Tally,
-}
-
-/// How many locks are looked at at once.
-const LOOKS: usize = 512;
-
-impl<'a, 'b> Looks<'a, 'b> {
-    fn at_all(
-        session: &'a Session,
-        reporter: &'a RefCell<&'b mut Reporter>,
-        id: Option<&'a str>,
-    ) -> Result<Self, Failure> {
-        let mut names = Vec::new();
-        session
-            .store
-            .names(Which::Locks, &mut |name| names.push(name))?;
-        names.sort_unstable();
-        Ok(Self {
-            session,
-            reporter,
-            id,
-            names: names.into_iter(),
-            taken: Vec::new().into_iter(),
-            ancestors: OnceCell::new(),
-            tally: Tally::default(),
-        })
-    }
-
-    /// One look that was taken, or the first of the next ones.
-    fn look(&mut self) -> Option<(LockName, Result<Reading, StoreError>)> {
-        let next = self.taken.next();
-        if next.is_some() {
-            return next;
-        }
-        let names: Vec<_> = self.names.by_ref().take(LOOKS).collect();
-        let readings = self.session.store.read_several(&names);
-        self.taken = names
-            .into_iter()
-            .zip(readings)
-            .collect::<Vec<_>>()
-            .into_iter();
-        self.ancestors.take();
-        self.taken.next()
-    }
 }
 
 impl Iterator for Looks<'_, '_> {
     type Item = LockView;
 
     fn next(&mut self) -> Option<LockView> {
-        let (name, read) = self.look()?;
+        let (name, read) = self.readings.next()?;
+        if self.tally.all.is_multiple_of(READ_AT_ONCE) {
+            self.ancestors.take();
+        }
         let view = match read {
             Ok(reading) => {
                 let ancestors = || self.ancestors.get_or_init(Ancestors::of_caller);
