@@ -378,4 +378,81 @@ mod tests {
             Liveness::Unknown
         );
     }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_is_seen_for_many_locks_is_what_a_look_at_each_process_shows() {
+        use rustix::process::{Pid, Signal, kill_process};
+        let me = Identity::current();
+        let here = &me.host;
+        let mut child = std::process::Command::new("sleep")
+            .arg("600")
+            .spawn()
+            .expect("a child");
+        let process = Process {
+            pid: child.id(),
+            started: start_time(child.id()),
+        };
+        let nameless = Process {
+            started: None,
+            ..process
+        };
+        let gone = Process {
+            pid: 999_999_999,
+            started: Some(1),
+        };
+        let mut elsewhere = here.clone();
+        elsewhere.pid_namespace = Some(1);
+        let sights = Sights::new();
+        let seen = |process: &Process, host: &Host| {
+            let sight = sights.of(process, host, here, true);
+            (sight.liveness, sight.is_stopped)
+        };
+        let looked = |process: &Process, host: &Host| {
+            let stopped = is_stopped(process, host, here, true);
+            (liveness(process, host, here, true), stopped)
+        };
+        for process in [&me.process, &process, &nameless, &gone] {
+            for host in [here, &elsewhere] {
+                assert_eq!(seen(process, host), looked(process, host), "{process:?}");
+            }
+        }
+        let pid = Pid::from_child(&child);
+        kill_process(pid, Signal::STOP).expect("it is ours");
+        while !seen(&process, here).1 {
+            std::thread::yield_now();
+        }
+        child.kill().expect("it is ours");
+        child.wait().expect("its end");
+        assert_eq!(seen(&nameless, here).0, Liveness::Dead(Death::Gone));
+        while seen(&process, here).0 == Liveness::Alive {
+            std::thread::yield_now();
+        }
+        assert_eq!(seen(&process, here), (Liveness::Dead(Death::Gone), false));
+    }
+
+    #[test]
+    fn the_ancestors_of_the_caller_are_those_that_it_descends_from() {
+        let me = Identity::current();
+        let ancestors = Ancestors::of_caller();
+        let of = |pid| Process {
+            pid,
+            started: start_time(pid),
+        };
+        let mut other = me.process;
+        other.started = other.started.map(|started| started + 1);
+        let unknown = Process {
+            started: None,
+            ..me.process
+        };
+        for owner in [me.process, other, unknown, of(parent().unwrap_or(1))] {
+            assert_eq!(
+                ancestors.have(&owner, &me.host, &me.host),
+                is_descendant_of(&owner, &me.host, &me.host),
+                "{owner:?}"
+            );
+        }
+        assert!(ancestors.have(&me.process, &me.host, &me.host));
+        assert!(!ancestors.have(&me.process, &Host::default(), &me.host));
+    }
 }

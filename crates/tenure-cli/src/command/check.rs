@@ -1,6 +1,6 @@
 //! `check` and `list`: say how locks stand. They read and never write.
 
-use super::readings::{self, READ_AT_ONCE, Read, show_each};
+use super::readings::{self, READ_AT_ONCE, Readings};
 use super::{Session, near};
 use crate::dialect::{Done, Refused};
 use crate::exit::Exit;
@@ -90,41 +90,39 @@ fn all(
 ) -> Result<(String, Value), Failure> {
     let names = readings::names(&session.store, Which::Locks)?;
     let output = reporter.output;
-    let exit = show_each(&session.store, names, |readings| {
-        let reporter = RefCell::new(reporter);
-        let mut looks = Looks {
-            session,
-            reporter: &reporter,
-            id,
-            readings,
-            ancestors: OnceCell::new(),
-            tally: Tally::default(),
-        };
-        let (answered, failure) = match (output, asks) {
-            (Output::Text, asks) => {
-                let answered = show(session, &mut looks, shown);
-                // The code says how they stand, whether the answer is read to its end or not.
-                if asks == Asks::WhetherFree && !matches!(answered, Err(Unheard::Stopped(_))) {
-                    looks.by_ref().for_each(drop);
-                }
-                (answered, looks.tally.failure())
+    let reporter = RefCell::new(reporter);
+    let mut looks = Looks {
+        session,
+        reporter: &reporter,
+        id,
+        readings: Readings::of(&session.store, names),
+        ancestors: OnceCell::new(),
+        tally: Tally::default(),
+    };
+    let (answered, failure) = match (output, asks) {
+        (Output::Text, asks) => {
+            let answered = show(session, &mut looks, shown);
+            // The code says how they stand, whether the answer is read to its end or not.
+            if asks == Asks::WhetherFree && !matches!(answered, Err(Unheard::Stopped(_))) {
+                looks.by_ref().for_each(drop);
             }
-            (Output::Json | Output::Yaml, Asks::HowTheyStand) => {
-                let parts = looks.map(|part| Part { output, part });
-                let locks = Each::of(parts);
-                (write_envelope(&reporter, Ok(Locks { locks })), None)
-            }
-            (Output::Json | Output::Yaml, Asks::WhetherFree) => {
-                let mut kept = Kept::default();
-                looks.by_ref().for_each(|view| kept.push(&view));
-                let failure = looks.tally.failure();
-                (write_kept(&reporter, kept, failure.as_ref()), failure)
-            }
-        };
-        let failed = failure.filter(|_| asks == Asks::WhetherFree);
-        let failed = failed.map(|failure| failure.exit);
-        reporter.into_inner().ending(answered, failed)
-    });
+            (answered, looks.tally.failure())
+        }
+        (Output::Json | Output::Yaml, Asks::HowTheyStand) => {
+            let parts = looks.map(|part| Part { output, part });
+            let locks = Each::of(parts);
+            (write_envelope(&reporter, Ok(Locks { locks })), None)
+        }
+        (Output::Json | Output::Yaml, Asks::WhetherFree) => {
+            let mut kept = Kept::default();
+            looks.by_ref().for_each(|view| kept.push(&view));
+            let failure = looks.tally.failure();
+            (write_kept(&reporter, kept, failure.as_ref()), failure)
+        }
+    };
+    let failed = failure.filter(|_| asks == Asks::WhetherFree);
+    let failed = failed.map(|failure| failure.exit);
+    let exit = reporter.into_inner().ending(answered, failed);
     Err(Failure::already_said(exit, output))
 }
 
@@ -151,7 +149,7 @@ struct Looks<'a, 'b> {
     session: &'a Session,
     reporter: &'a RefCell<&'b mut Reporter>,
     id: Option<&'a str>,
-    readings: &'a mut dyn Iterator<Item = Read>,
+    readings: Readings<'a>,
     /// Those of the caller, seen a moment ago.
     ancestors: OnceCell<Ancestors>,
     tally: Tally,

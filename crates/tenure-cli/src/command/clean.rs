@@ -1,7 +1,7 @@
 //! `clean`: removes what is proven stale, and the files of locks that nobody uses.
 
 use super::Session;
-use super::readings::{self, show_each};
+use super::readings::{self, Readings};
 use crate::dialect::Done;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -28,13 +28,10 @@ pub(super) fn clean(clean: Clean, reporter: &mut Reporter) -> Result<(String, Va
     let mut done = Cleaning::of(names.len());
     if dry_run {
         let policy = session.store.policy();
-        show_each(&session.store, names, |readings| {
-            for (name, read) in readings {
-                let cleaned = read.and_then(|reading| would_clean(policy, reading, &now()));
-                done.add(reporter, name, cleaned)?;
-            }
-            Ok::<(), Failure>(())
-        })?;
+        for (name, read) in Readings::of(&session.store, names) {
+            let cleaned = read.and_then(|reading| would_clean(policy, reading, &now()));
+            done.add(reporter, name, cleaned)?;
+        }
     } else {
         for name in names {
             let cleaned = session.store.clean(&name, &now(), false);

@@ -180,4 +180,29 @@ mod tests {
             assert!(lines.iter().all(|line| width(line) <= room), "{lines:#?}");
         }
     }
+
+    #[test]
+    fn a_row_that_did_not_size_the_columns_is_whole_as_far_as_there_is_room() {
+        let first = [
+            ["NAME", "TOKEN", "HOLDER"],
+            ["short", "123", "PID 7: ./backup.sh"],
+        ]
+        .map(|row| row.map(String::from));
+        let later = ["longer-than-short", "45678", "PID 8"].map(String::from);
+        for (room, expected) in [
+            (None, "longer-than-short  45678  PID 8"),
+            (Some(31), "longer-than-short  45678  PID 8"),
+            (Some(30), "longer-than-short  45678  PID…"),
+            // Here the holder was narrowed, and stays so.
+            (Some(20), "longer-than-short"),
+        ] {
+            let columns = Columns::of(&first, room, GIVING);
+            let line = line(columns.lay(&later).into_iter().flatten());
+            assert!(
+                room.is_none_or(|room| width(&line) <= room),
+                "{room:?}: {line}"
+            );
+            assert!(line.starts_with(expected), "{room:?}: {line}");
+        }
+    }
 }
