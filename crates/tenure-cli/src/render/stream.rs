@@ -18,7 +18,7 @@ use tenure_engine::{envelope, yaml};
 const PIECE_BYTES: usize = 32 << 10;
 
 /// How much of an answer is kept in memory.
-const MEMORY_BYTES_MAX: usize = 2 << 20;
+const MEMORY_BYTES_MAX: usize = 1 << 20;
 
 /// One answer on stdout, in pieces.
 #[derive(Debug, Default)]
