@@ -20,6 +20,7 @@ mod near;
 mod profiles;
 #[cfg(unix)]
 mod push;
+mod readings;
 mod release;
 mod result;
 pub(crate) mod run;
@@ -387,13 +388,24 @@ impl Session {
     /// Whether a claim is the caller's: the caller shows its id, has inherited the hold, or descends from
     /// the claim's owner.
     pub(crate) fn is_mine(&self, claim: &Claim, shown: Option<&str>, inherited: &[Hold]) -> bool {
+        self.is_mine_by(claim, shown, inherited, is_descendant_of)
+    }
+
+    /// The same, where `descends` says whether the caller descends from an owner.
+    fn is_mine_by(
+        &self,
+        claim: &Claim,
+        shown: Option<&str>,
+        inherited: &[Hold],
+        descends: impl Fn(&Process, &Host, &Host) -> bool,
+    ) -> bool {
         if let Some(id) = shown {
             return self.format.shows(claim, id);
         }
         if inherited.iter().any(|hold| Some(hold.token) == claim.token) {
             return true;
         }
-        self.is_owned(claim, is_descendant_of)
+        self.is_owned(claim, descends)
     }
 
     /// Whether the caller may release a claim: it shows the id, or it is the claim's owner. Descent
@@ -436,13 +448,24 @@ impl Session {
         reading: &Reading,
         shown: Option<&str>,
     ) -> LockView {
+        self.view_by(name, reading, shown, is_descendant_of)
+    }
+
+    /// The same, where `descends` says whether the caller descends from an owner.
+    fn view_by(
+        &self,
+        name: &LockName,
+        reading: &Reading,
+        shown: Option<&str>,
+        descends: impl Fn(&Process, &Host, &Host) -> bool,
+    ) -> LockView {
         let inherited = self.inherited(name);
         LockView::of(
             name,
             reading,
             self.store.policy(),
             &self.clock.now(),
-            |claim| self.is_mine(claim, shown, &inherited),
+            |claim| self.is_mine_by(claim, shown, &inherited, &descends),
         )
     }
 

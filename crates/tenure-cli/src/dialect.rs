@@ -17,6 +17,7 @@ pub(crate) use sprint::Sprint;
 use crate::failure::Failure;
 use crate::render::Document;
 use crate::render::lock::{HolderView, LockView};
+use serde_json::Value;
 use tenure_core::{Claim, Death, LockName, Now, Reason, RequestId, StaleReason, Takeover};
 use tenure_engine::intent::Mode;
 
@@ -64,7 +65,6 @@ pub(crate) enum Done<'a> {
         dry_run: bool,
     },
     Checked(&'a LockView),
-    Listed(&'a [LockView]),
 }
 
 /// What a line for people is about.
@@ -127,6 +127,12 @@ pub(crate) trait Dialect: Sync {
     /// The text for stdout on success; `None` for tenure's own.
     fn answer(&self, done: &Done<'_>) -> Option<String> {
         let _ = done;
+        None
+    }
+
+    /// What makes the part of one lock in a document about all of them, where stdout has one of the profile's
+    /// own; `None` for a table.
+    fn standing(&self) -> Option<fn(&LockView) -> Value> {
         None
     }
 

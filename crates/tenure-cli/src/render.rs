@@ -12,6 +12,7 @@ pub(crate) mod audit;
 pub(crate) mod colour;
 pub(crate) mod lock;
 pub(crate) mod profile;
+pub(crate) mod stream;
 pub(crate) mod table;
 pub(crate) mod waiting;
 pub(crate) mod width;
@@ -191,29 +192,45 @@ impl Reporter {
     }
 
     /// Prints a success: `text` for people (unless it is empty), `data` for programs.
-    pub(crate) fn succeed(self, text: &str, data: Value) -> Exit {
+    pub(crate) fn succeed(mut self, text: &str, data: Value) -> Exit {
         let answered = match self.output {
             Output::Text if text.is_empty() => Ok(()),
             Output::Text => print_out(text),
             Output::Json | Output::Yaml => self.document(Ok(data)),
         };
-        match answered {
-            Ok(()) => Exit::Success,
-            Err(unheard) => self.lose(&unheard),
+        self.ending(answered, None)
+    }
+
+    /// How a call ends that was answered like this: with the code of its failure, or as a success.
+    pub(crate) fn ending(&mut self, answered: Result<(), Unheard>, failed: Option<Exit>) -> Exit {
+        match (answered, failed) {
+            (Ok(()), None) => Exit::Success,
+            (Err(unheard), None) => self.lose(&unheard),
+            (Ok(()) | Err(Unheard::Gone), Some(exit)) => exit,
+            (Err(Unheard::Stopped(number)), Some(_)) => signalled(number),
+            // The exit code says that it failed, and why is said where it can be.
+            (Err(unheard @ Unheard::Failed(_)), Some(exit)) => {
+                self.say(&unheard.to_string());
+                if exit.code() == 0 {
+                    Exit::General
+                } else {
+                    exit
+                }
+            }
         }
     }
 
     /// Ends a call whose success reached no reader.
     #[cold]
     #[inline(never)]
-    fn lose(mut self, unheard: &Unheard) -> Exit {
+    fn lose(&mut self, unheard: &Unheard) -> Exit {
         let exit = match (unheard, &self.unless_heard) {
             (Unheard::Gone, None) => return Exit::Success,
             (Unheard::Stopped(number), _) => signalled(*number),
             (Unheard::Gone | Unheard::Failed(_), _) => Exit::General,
         };
         let consequence = match self.unless_heard.take() {
-            Some(Undo(undo)) => Some(undo(&mut self)),
+            Some(Undo(undo)) => Some(undo(self)),
             None if CHANGES.contains(&self.command.as_str()) => {
                 Some("what was done stands".to_owned())
             }
@@ -227,7 +244,7 @@ impl Reporter {
     /// Prints a failure and answers with its exit code.
     #[cold]
     #[inline(never)]
-    pub(crate) fn fail(self, failure: &Failure) -> Exit {
+    pub(crate) fn fail(mut self, failure: &Failure) -> Exit {
         if failure.is_silent() {
             return failure.exit;
         }
@@ -250,39 +267,13 @@ impl Reporter {
             (Exit::Precondition, Some(code)) => Exit::Own(code),
             (exit, _) => exit,
         };
-        match answered {
-            Ok(()) | Err(Unheard::Gone) => exit,
-            Err(Unheard::Stopped(number)) => signalled(number),
-            // The exit code says that the call failed; stderr says why, if it can be written.
-            Err(unheard @ Unheard::Failed(_)) => {
-                self.say(&unheard.to_string());
-                if exit.code() == 0 {
-                    Exit::General
-                } else {
-                    exit
-                }
-            }
-        }
+        self.ending(answered, Some(exit))
     }
 
     #[cold]
     #[inline(never)]
     fn document(&self, answer: Result<Value, &envelope::Failure>) -> Result<(), Unheard> {
-        let unsaid = speech::finish();
-        let mut warnings = self.warnings.clone();
-        if unsaid > 0 {
-            warnings.push(speech::unsaid(unsaid));
-        }
-        let elapsed = tenure_engine::clock::instant().saturating_duration_since(self.began);
-        // A call that shows no id gets one of its own, to be found again in a log. So does a call
-        // that shows another program's id, which may have any form.
-        let request_id = if RequestId::new(&*self.request_id).is_err() {
-            crate::ids::request_id_or_new(None).map_or_else(|_| String::new(), |id| id.to_string())
-        } else {
-            self.request_id.clone()
-        };
-        let meta = Meta::now(request_id, self.command.clone(), elapsed);
-        let envelope = Envelope::of(answer, warnings, meta);
+        let envelope = Envelope::of(answer, self.last_warnings(), self.meta());
         let text = match self.output {
             Output::Yaml => serde_json::to_value(&envelope)
                 .map_err(|error| error.to_string())
@@ -293,6 +284,29 @@ impl Reporter {
             Ok(text) => print_out(text.trim_end()),
             Err(error) => Err(Unheard::Failed(error)),
         }
+    }
+
+    /// All warnings of a call that warns of nothing more.
+    fn last_warnings(&self) -> Vec<String> {
+        let unsaid = speech::finish();
+        let mut warnings = self.warnings.clone();
+        if unsaid > 0 {
+            warnings.push(speech::unsaid(unsaid));
+        }
+        warnings
+    }
+
+    /// What the document says of the call, which answers now.
+    fn meta(&self) -> Meta {
+        let elapsed = tenure_engine::clock::instant().saturating_duration_since(self.began);
+        // A call that shows no id gets one of its own, to be found again in a log. So does one
+        // that shows what another program calls itself, which may be of any form.
+        let request_id = if RequestId::new(&*self.request_id).is_err() {
+            crate::ids::request_id_or_new(None).map_or_else(|_| String::new(), |id| id.to_string())
+        } else {
+            self.request_id.clone()
+        };
+        Meta::now(request_id, self.command.clone(), elapsed)
     }
 }
 
@@ -320,7 +334,11 @@ fn print_out(text: &str) -> Result<(), Unheard> {
 
 /// Whole lines on stdout, at once.
 pub(crate) fn print_lines(lines: &str) -> Result<(), Unheard> {
-    let written = write_unless_stopped(Stream::Out, lines.as_bytes());
+    print_bytes(lines.as_bytes())
+}
+
+fn print_bytes(bytes: &[u8]) -> Result<(), Unheard> {
+    let written = write_unless_stopped(Stream::Out, bytes);
     written.map_err(|unwritten| match unwritten.why {
         Why::Stopped(number) => Unheard::Stopped(number),
         Why::Failed(error) if error.kind() == ErrorKind::BrokenPipe => Unheard::Gone,

@@ -14,9 +14,9 @@ pub use lock::{
     stale_reason, timestamp, utc,
 };
 
-pub use crate::printed::{clean, json_line, turns_text};
+pub use crate::printed::{clean, json_line, turns_text, write_json};
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use std::fmt;
 use std::time::Duration;
@@ -288,14 +288,58 @@ impl Meta {
     }
 }
 
-/// The document: exactly these five keys.
-#[derive(Debug, Clone, Serialize)]
+/// The document: exactly these five keys, in this order.
+#[derive(Serialize)]
+struct Keys<D, E, W, M> {
+    ok: bool,
+    data: D,
+    error: E,
+    warnings: W,
+    meta: M,
+}
+
+/// A document whose parts may be made as they are written, in their order: the data of a success or the
+/// error of a failure, the warnings, and what is said of the call.
+pub fn document<D: Serialize, E: Serialize>(
+    answer: Result<D, E>,
+    warnings: impl Serialize,
+    meta: impl Serialize,
+) -> impl Serialize {
+    let ok = answer.is_ok();
+    let (data, error) = match answer {
+        Ok(data) => (Some(data), None),
+        Err(error) => (None, Some(error)),
+    };
+    Keys {
+        ok,
+        data,
+        error,
+        warnings,
+        meta,
+    }
+}
+
+/// The document of a call whose answer is known.
+#[derive(Debug, Clone)]
 pub struct Envelope {
     ok: bool,
     data: Option<Value>,
     error: Option<Value>,
     warnings: Vec<String>,
     meta: Meta,
+}
+
+impl Serialize for Envelope {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let keys = Keys {
+            ok: self.ok,
+            data: &self.data,
+            error: &self.error,
+            warnings: &self.warnings,
+            meta: &self.meta,
+        };
+        keys.serialize(serializer)
+    }
 }
 
 impl Envelope {

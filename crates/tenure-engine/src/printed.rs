@@ -62,11 +62,18 @@ pub fn turns_text(c: char) -> bool {
 /// as `\uXXXX`, which is the same to a parser. Empty if the document cannot be written as JSON.
 pub fn json_line(document: &impl Serialize) -> String {
     let mut bytes = Vec::with_capacity(512);
-    let mut serializer = Serializer::with_formatter(&mut bytes, Escaping);
-    match document.serialize(&mut serializer) {
+    match write_json(&mut bytes, document) {
         Ok(()) => String::from_utf8(bytes).unwrap_or_default(),
         Err(_) => String::new(),
     }
+}
+
+/// The same, written as the document is made.
+///
+/// # Errors
+/// - What the writer answers, or what a part of the document cannot be written for.
+pub fn write_json(writer: impl io::Write, document: &impl Serialize) -> serde_json::Result<()> {
+    document.serialize(&mut Serializer::with_formatter(writer, Escaping))
 }
 
 /// Compact, with everything escaped that acts.
@@ -79,6 +86,10 @@ impl Formatter for Escaping {
         fragment: &str,
     ) -> io::Result<()> {
         let mut rest = fragment;
+        // Most of them are of characters that act on nothing.
+        if fragment.bytes().all(|byte| byte < 0x7f) {
+            return CompactFormatter.write_string_fragment(writer, fragment);
+        }
         while let Some((at, found)) = rest.char_indices().find(|(_, c)| acts(*c)) {
             let (plain, tail) = rest.split_at(at);
             CompactFormatter.write_string_fragment(writer, plain)?;

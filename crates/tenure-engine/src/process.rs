@@ -20,7 +20,7 @@ mod unix;
 #[cfg(windows)]
 mod windows;
 
-pub use owner::{Chosen, OwnerError, choose_owner, is_caller, is_descendant_of};
+pub use owner::{Ancestors, Chosen, OwnerError, choose_owner, is_caller, is_descendant_of};
 #[cfg(unix)]
 pub use unix::{children, group_is_alive};
 
@@ -33,8 +33,12 @@ use unix as system;
 #[cfg(windows)]
 use windows as system;
 
+use crate::clock::{instant, since};
 use crate::os::{self, Descriptor};
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 use tenure_core::{Death, Host, Liveness, Process, RequestId};
 
 /// This process and the surroundings in which its number means something.
@@ -154,19 +158,22 @@ pub fn parent_of(pid: u32) -> Option<u32> {
 /// `local` says that the record lies on a file system that only this machine can reach. Only then does
 /// another boot of the same machine id prove a restart, because machine ids do get cloned.
 pub fn liveness(process: &Process, host: &Host, here: &Host, local: bool) -> Liveness {
+    out_of_sight(host, here, local).unwrap_or_else(|| probe(process))
+}
+
+/// What is known of the processes that were recorded on `host`, if it is not by looking at each of them.
+fn out_of_sight(host: &Host, here: &Host, local: bool) -> Option<Liveness> {
     match (&host.boot_id, &here.boot_id) {
         (Some(theirs), Some(ours)) if theirs == ours => {}
         (Some(_), Some(_))
             if local && host.machine_id.is_some() && host.machine_id == here.machine_id =>
         {
-            return Liveness::Dead(Death::Rebooted);
+            return Some(Liveness::Dead(Death::Rebooted));
         }
-        _ => return Liveness::Unknown,
+        _ => return Some(Liveness::Unknown),
     }
-    if host.pid_namespace.is_none() || host.pid_namespace != here.pid_namespace {
-        return Liveness::Unknown;
-    }
-    probe(process)
+    let is_elsewhere = host.pid_namespace.is_none() || host.pid_namespace != here.pid_namespace;
+    is_elsewhere.then_some(Liveness::Unknown)
 }
 
 /// Whether `process`, recorded on `host`, is certainly stopped: by SIGSTOP, Ctrl-Z or another signal of
@@ -175,11 +182,72 @@ pub fn liveness(process: &Process, host: &Host, here: &Host, local: bool) -> Liv
 ///
 /// Where the system does not tell (Windows, macOS), no process counts as stopped.
 pub fn is_stopped(process: &Process, host: &Host, here: &Host, local: bool) -> bool {
-    liveness(process, host, here, local) == Liveness::Alive
-        && process.started.is_some()
-        // The start and the state come out of one look, so they belong to the same process.
-        && system::stat(process.pid)
-            .is_some_and(|stat| stat.is_stopped() && stat.started() == process.started)
+    out_of_sight(host, here, local).is_none() && Sight::of(process).is_stopped
+}
+
+/// What one look shows of a process of this boot and namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sight {
+    pub(crate) liveness: Liveness,
+    pub(crate) is_stopped: bool,
+}
+
+impl Sight {
+    fn of(process: &Process) -> Self {
+        let (liveness, stat) = system::look_at(process);
+        Self {
+            liveness,
+            // The start and the state come out of one look, so they belong to the same process.
+            is_stopped: liveness == Liveness::Alive
+                && process.started.is_some()
+                && stat.is_some_and(|stat| stat.is_stopped() && stat.started() == process.started),
+        }
+    }
+}
+
+/// How long a caller that looks at many locks believes what it saw of a process.
+const BELIEVED: Duration = Duration::from_millis(50);
+
+/// What a caller that looks at many locks sees of their processes: many of one process cost one look.
+///
+/// A process that was dead stays dead, for its start is part of what it is; the same number with an unknown
+/// start may come to life, so that is looked at each time. A process that lived may have ended within
+/// [`BELIEVED`]: then the answer about its lock is that of this moment before. So this is for callers that
+/// show locks, and none that decides by what it sees may use it.
+#[derive(Debug)]
+pub(crate) struct Sights {
+    began: Cell<Instant>,
+    seen: RefCell<BTreeMap<(u32, u64), Sight>>,
+}
+
+impl Sights {
+    pub(crate) fn new() -> Self {
+        Self {
+            began: Cell::new(instant()),
+            seen: RefCell::default(),
+        }
+    }
+
+    /// As [`liveness`] and [`is_stopped`] together.
+    pub(crate) fn of(&self, process: &Process, host: &Host, here: &Host, local: bool) -> Sight {
+        if let Some(liveness) = out_of_sight(host, here, local) {
+            return Sight {
+                liveness,
+                is_stopped: false,
+            };
+        }
+        let Some(started) = process.started else {
+            return Sight::of(process);
+        };
+        let mut seen = self.seen.borrow_mut();
+        if since(self.began.get()) >= BELIEVED {
+            self.began.set(instant());
+            seen.clear();
+        }
+        *seen
+            .entry((process.pid, started))
+            .or_insert_with(|| Sight::of(process))
+    }
 }
 
 /// A handle on a recorded process that can be polled for its end, if it is that process and runs. It is
@@ -310,5 +378,82 @@ mod tests {
             liveness(&me.process, &before, &me.host, false),
             Liveness::Unknown
         );
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_is_seen_for_many_locks_is_what_a_look_at_each_process_shows() {
+        use rustix::process::{Pid, Signal, kill_process};
+        let me = Identity::current();
+        let here = &me.host;
+        let mut child = std::process::Command::new("sleep")
+            .arg("600")
+            .spawn()
+            .expect("a child");
+        let process = Process {
+            pid: child.id(),
+            started: start_time(child.id()),
+        };
+        let nameless = Process {
+            started: None,
+            ..process
+        };
+        let gone = Process {
+            pid: 999_999_999,
+            started: Some(1),
+        };
+        let mut elsewhere = here.clone();
+        elsewhere.pid_namespace = Some(1);
+        let sights = Sights::new();
+        let seen = |process: &Process, host: &Host| {
+            let sight = sights.of(process, host, here, true);
+            (sight.liveness, sight.is_stopped)
+        };
+        let looked = |process: &Process, host: &Host| {
+            let stopped = is_stopped(process, host, here, true);
+            (liveness(process, host, here, true), stopped)
+        };
+        for process in [&me.process, &process, &nameless, &gone] {
+            for host in [here, &elsewhere] {
+                assert_eq!(seen(process, host), looked(process, host), "{process:?}");
+            }
+        }
+        let pid = Pid::from_child(&child);
+        kill_process(pid, Signal::STOP).expect("it is ours");
+        while !seen(&process, here).1 {
+            std::thread::yield_now();
+        }
+        child.kill().expect("it is ours");
+        child.wait().expect("its end");
+        assert_eq!(seen(&nameless, here).0, Liveness::Dead(Death::Gone));
+        while seen(&process, here).0 == Liveness::Alive {
+            std::thread::yield_now();
+        }
+        assert_eq!(seen(&process, here), (Liveness::Dead(Death::Gone), false));
+    }
+
+    #[test]
+    fn the_ancestors_of_the_caller_are_those_that_it_descends_from() {
+        let me = Identity::current();
+        let ancestors = Ancestors::of_caller();
+        let of = |pid| Process {
+            pid,
+            started: start_time(pid),
+        };
+        let mut other = me.process;
+        other.started = other.started.map(|started| started + 1);
+        let unknown = Process {
+            started: None,
+            ..me.process
+        };
+        for owner in [me.process, other, unknown, of(parent().unwrap_or(1))] {
+            assert_eq!(
+                ancestors.have(&owner, &me.host, &me.host),
+                is_descendant_of(&owner, &me.host, &me.host),
+                "{owner:?}"
+            );
+        }
+        assert!(ancestors.have(&me.process, &me.host, &me.host));
+        assert!(!ancestors.have(&me.process, &Host::default(), &me.host));
     }
 }

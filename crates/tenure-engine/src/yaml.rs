@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use serde_saphyr::options::{DuplicateKeyPolicy, NonFiniteFloatPolicy};
 use std::borrow::Cow;
-use std::fmt::{Formatter, Write as _};
+use std::fmt::{self, Formatter, Write as _};
 
 /// The largest text that a caller should hand over, in bytes. The caller looks before.
 pub const BYTES_MAX: usize = 1 << 20;
@@ -39,7 +39,7 @@ impl<'de> Deserialize<'de> for Mapping {
 impl<'de> Visitor<'de> for Mapping {
     type Value = Self;
 
-    fn expecting(&self, formatter: &mut Formatter<'_>) -> std::fmt::Result {
+    fn expecting(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
         formatter.write_str("a mapping")
     }
 
@@ -124,23 +124,73 @@ fn breaks(c: char) -> bool {
 /// # Errors
 /// - The library's words, for a value that it cannot write.
 pub fn write(document: &Value) -> Result<String, String> {
-    let mut text = serde_saphyr::to_string(&Shown(document)).map_err(|error| error.to_string())?;
-    if text.contains(acts) {
-        // All of them stand in double quotes by now, where an escape is the same as the character.
-        text = text.replace(MARK_IN_KEY, "\":");
-        let mut escaped = String::with_capacity(text.len() + 64);
-        for c in text.chars() {
-            if acts(c) {
-                push_yaml_escape(&mut escaped, c);
-            } else {
-                escaped.push(c);
+    let mut text = String::new();
+    write_to(&mut text, &Shown(document))?;
+    Ok(text)
+}
+
+/// The same, written as the document is made, a line at a time. Each text of it has to be [`shown`].
+///
+/// # Errors
+/// - The library's words, for a value that it cannot write, or a writer that fails.
+pub fn write_to(writer: &mut impl fmt::Write, document: &impl Serialize) -> Result<(), String> {
+    let mut lines = Lines {
+        writer,
+        line: String::new(),
+    };
+    serde_saphyr::to_fmt_writer(&mut lines, document).map_err(|error| error.to_string())?;
+    lines.end().map_err(|error| error.to_string())
+}
+
+/// Writes a part of a document for [`write_to`].
+///
+/// # Errors
+/// - What the serializer answers, or a part that is no value of JSON.
+pub fn shown<S: Serializer>(part: &impl Serialize, serializer: S) -> Result<S::Ok, S::Error> {
+    let value = serde_json::to_value(part).map_err(serde::ser::Error::custom)?;
+    Shown(&value).serialize(serializer)
+}
+
+/// Escapes what acts in each line once it is whole: a mark may come in pieces.
+struct Lines<'a, W> {
+    writer: &'a mut W,
+    line: String,
+}
+
+impl<W: fmt::Write> Lines<'_, W> {
+    /// Writes the line that is whole now.
+    fn end(&mut self) -> fmt::Result {
+        if self.line.contains(MARK_IN_KEY) {
+            self.line = self.line.replace(MARK_IN_KEY, "\":");
+        }
+        if self.line.contains(acts) {
+            // All of them stand in double quotes by now, where an escape is the same as the character.
+            let mut escaped = String::with_capacity(self.line.len() + 64);
+            for c in self.line.chars() {
+                if acts(c) {
+                    push_yaml_escape(&mut escaped, c);
+                } else {
+                    escaped.push(c);
+                }
+            }
+            self.line = escaped;
+        }
+        self.writer.write_str(&self.line)?;
+        self.line.clear();
+        Ok(())
+    }
+}
+
+impl<W: fmt::Write> fmt::Write for Lines<'_, W> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for piece in text.split_inclusive('\n') {
+            self.line.push_str(piece);
+            if piece.ends_with('\n') {
+                self.end()?;
             }
         }
-        text = escaped;
-    } else if text.contains(MARK_IN_KEY) {
-        text = text.replace(MARK_IN_KEY, "\":");
+        Ok(())
     }
-    Ok(text)
 }
 
 /// A character that YAML cannot have raw, so that a key with it is put in double quotes. The library

@@ -1,18 +1,23 @@
 //! `check` and `list`: say how locks stand. They read and never write.
 
+use super::readings::{self, READ_AT_ONCE, Readings};
 use super::{Session, near};
 use crate::dialect::{Done, Refused};
 use crate::exit::Exit;
 use crate::failure::{Failure, Retry};
-use crate::render::Reporter;
 use crate::render::colour::{paint, shows_colours};
 use crate::render::lock::{LockView, age};
-use crate::render::table::{Giving, lay_out, line};
+use crate::render::stream::{Each, Kept, Locks, Part, Pieces, write_envelope, write_json};
+use crate::render::table::{Columns, Giving, line};
 use crate::render::width::{cut, room_on_stdout};
+use crate::render::{Output, Reporter, Unheard};
 use crate::request::{Check, List};
-use serde_json::{Value, json};
+use serde_json::Value;
+use std::cell::{OnceCell, RefCell};
 use std::fmt::Write as _;
+use tenure_engine::process::Ancestors;
 use tenure_engine::store::contract::Which;
+use tenure_engine::tenure_core::{Host, Process};
 
 #[cold]
 #[inline(never)]
@@ -27,16 +32,11 @@ pub(crate) fn check(check: Check, reporter: &mut Reporter) -> Result<(String, Va
         let id = shown.id(|_| false)?;
         reporter.set_request_id(id.unwrap_or_default());
         let session = Session::open(place)?;
-        let views = all(&session, reporter, id)?;
         let shown = Shown {
             free: false,
             company: !short,
         };
-        let answer = table(&session, &views, shown);
-        return match not_free(&views) {
-            None => Ok(answer),
-            Some(failure) => Err(as_answer(failure, answer.0)),
-        };
+        return all(&session, reporter, id, shown, Asks::WhetherFree);
     };
     let (session, id) = Session::of_caller(place, &name, &shown, reporter)?;
     let reading = session.reading(&name)?;
@@ -60,76 +60,182 @@ fn as_answer(failure: Failure, text: String) -> Failure {
     failure
 }
 
-/// The failure of a check of all locks; `None` if none of them blocks the caller. It has the facts of every
-/// lock, of the free ones too.
-fn not_free(views: &[LockView]) -> Option<Failure> {
-    let in_the_way = |view: &&LockView| !view.mine && !view.available;
-    let blocked: Vec<_> = views.iter().filter(in_the_way).collect();
-    let names = blocked
-        .iter()
-        .map(|view| format!("{} ({})", view.name, view.word()));
-    let verb = match blocked.len() {
-        0 => return None,
-        1 => "is",
-        _ => "are",
-    };
-    let names = names.collect::<Vec<_>>().join(", ");
-    let message = match views.len() {
-        1 => format!("the only lock is not free: {names}"),
-        all => format!("{} of {all} locks {verb} not free: {names}", blocked.len()),
-    };
-    let (exit, code) = if blocked.iter().all(|view| view.standing == "unknown") {
-        (Exit::StoreUnavailable, "STORE_UNAVAILABLE")
-    } else {
-        (Exit::Precondition, "LOCKS_NOT_FREE")
-    };
-    let locks: Vec<_> = views.iter().map(LockView::json).collect();
-    let failure = Failure::new(exit, code, message);
-    let mut failure = failure.with_context(json!({ "locks": locks }));
-    // Waiting can end holds, and nothing else that blocks.
-    let hints = blocked.iter().map(|view| view.retry_after_ms);
-    failure.retry = hints.collect::<Option<Vec<_>>>().map(|hints| Retry {
-        after_ms: hints.into_iter().max().unwrap_or_default(),
-        strategy: "linear_backoff",
-    });
-    Some(failure)
-}
-
 #[cold]
 #[inline(never)]
 pub(crate) fn list(list: List, reporter: &mut Reporter) -> Result<(String, Value), Failure> {
     let session = Session::open(list.place)?;
-    let views = all(&session, reporter, None)?;
     let shown = Shown {
         free: list.all,
         company: !list.short,
     };
-    Ok(table(&session, &views, shown))
+    all(&session, reporter, None, shown, Asks::HowTheyStand)
 }
 
+/// What a caller wants to know of all locks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asks {
+    HowTheyStand,
+    /// And the exit code says whether each of them is free.
+    WhetherFree,
+}
+
+/// Shows how all locks stand. Each is looked at when its turn comes, so nothing but their names is kept. The
+/// envelope of a failure begins with what all of them are together, so their facts are kept aside for it.
 fn all(
     session: &Session,
     reporter: &mut Reporter,
     id: Option<&str>,
-) -> Result<Vec<LockView>, Failure> {
-    let mut names = Vec::new();
-    session
-        .store
-        .names(Which::Locks, &mut |name| names.push(name))?;
-    names.sort();
-    let mut views = Vec::with_capacity(names.len());
-    for name in &names {
-        match session.reading(name) {
-            Ok(reading) => views.push(session.view_of(name, &reading, id)),
-            // A lock that cannot be read does not hide the others, and does not count as free.
-            Err(error) => {
-                reporter.warn(error.to_string());
-                let place = session.store.place(name);
-                views.push(LockView::unknown(name, session.store.policy(), place));
+    shown: Shown,
+    asks: Asks,
+) -> Result<(String, Value), Failure> {
+    let names = readings::names(&session.store, Which::Locks)?;
+    let output = reporter.output;
+    let reporter = RefCell::new(reporter);
+    let mut looks = Looks {
+        session,
+        reporter: &reporter,
+        id,
+        readings: Readings::of(&session.store, names),
+        ancestors: OnceCell::new(),
+        tally: Tally::default(),
+    };
+    let (answered, failure) = match (output, asks) {
+        (Output::Text, asks) => {
+            let answered = show(session, &mut looks, shown);
+            // The code says how they stand, whether the answer is read to its end or not.
+            if asks == Asks::WhetherFree && !matches!(answered, Err(Unheard::Stopped(_))) {
+                looks.by_ref().for_each(drop);
             }
+            (answered, looks.tally.failure())
         }
+        (Output::Json | Output::Yaml, Asks::HowTheyStand) => {
+            let parts = looks.map(|part| Part { output, part });
+            let locks = Each::of(parts);
+            (write_envelope(&reporter, Ok(Locks { locks })), None)
+        }
+        (Output::Json | Output::Yaml, Asks::WhetherFree) => {
+            let mut kept = Kept::default();
+            looks.by_ref().for_each(|view| kept.push(&view));
+            let failure = looks.tally.failure();
+            (write_kept(&reporter, kept, failure.as_ref()), failure)
+        }
+    };
+    let failed = failure.filter(|_| asks == Asks::WhetherFree);
+    let failed = failed.map(|failure| failure.exit);
+    let exit = reporter.into_inner().ending(answered, failed);
+    Err(Failure::already_said(exit, output))
+}
+
+/// Writes the envelope of locks that were kept, of which this is the failure.
+fn write_kept(
+    reporter: &RefCell<&mut Reporter>,
+    kept: Kept,
+    failure: Option<&Failure>,
+) -> Result<(), Unheard> {
+    let output = reporter.borrow().output;
+    let parts = kept
+        .into_parts()
+        .map_err(|error| Unheard::Failed(error.to_string()))?;
+    let locks = Each::of(parts.map(|part| Part { output, part }));
+    let answer = match failure {
+        None => Ok(Locks { locks }),
+        Some(failure) => Err((failure, Locks { locks })),
+    };
+    write_envelope(reporter, answer)
+}
+
+/// Judges each lock that is read.
+struct Looks<'a, 'b> {
+    session: &'a Session,
+    reporter: &'a RefCell<&'b mut Reporter>,
+    id: Option<&'a str>,
+    readings: Readings<'a>,
+    /// Those of the caller, seen a moment ago.
+    ancestors: OnceCell<Ancestors>,
+    tally: Tally,
+}
+
+impl Iterator for Looks<'_, '_> {
+    type Item = LockView;
+
+    fn next(&mut self) -> Option<LockView> {
+        let (name, read) = self.readings.next()?;
+        if self.tally.all.is_multiple_of(READ_AT_ONCE) {
+            self.ancestors.take();
+        }
+        let view = match read {
+            Ok(reading) => {
+                let ancestors = || self.ancestors.get_or_init(Ancestors::of_caller);
+                let descends =
+                    |owner: &Process, host: &Host, here: &Host| ancestors().have(owner, host, here);
+                (self.session).view_by(&name, &reading, self.id, descends)
+            }
+            // One that cannot be looked at does not hide the others, and is not free.
+            Err(error) => {
+                self.reporter.borrow_mut().warn(error.to_string());
+                let store = &self.session.store;
+                LockView::unknown(&name, store.policy(), store.place(&name))
+            }
+        };
+        self.tally.count(&view);
+        Some(view)
     }
-    Ok(views)
+}
+
+/// What all locks together are to a caller that only looks.
+#[derive(Debug, Default)]
+struct Tally {
+    all: usize,
+    blocked: usize,
+    /// Those that could be looked at.
+    known: usize,
+    /// How each of those in the way stands.
+    named: String,
+    /// When a retry is likely to succeed; `None` where waiting does not end each of them.
+    after_ms: Option<u64>,
+}
+
+impl Tally {
+    fn count(&mut self, view: &LockView) {
+        self.all += 1;
+        if view.mine || view.available {
+            return;
+        }
+        let is_first = self.blocked == 0;
+        let comma = if is_first { "" } else { ", " };
+        let _ = write!(self.named, "{comma}{} ({})", view.name, view.word());
+        // Waiting ends what is held, and nothing else.
+        self.after_ms = match (self.after_ms, view.retry_after_ms) {
+            (before, after) if is_first => before.max(after),
+            (before, after) => before.zip(after).map(|(before, after)| before.max(after)),
+        };
+        self.blocked += 1;
+        self.known += usize::from(view.standing != "unknown");
+    }
+
+    /// The failure that they are; `None` if none is in the way. It has no facts of theirs.
+    fn failure(&self) -> Option<Failure> {
+        let (all, blocked, named) = (self.all, self.blocked, &self.named);
+        let verb = match blocked {
+            0 => return None,
+            1 => "is",
+            _ => "are",
+        };
+        let message = match all {
+            1 => format!("the only lock is not free: {named}"),
+            all => format!("{blocked} of {all} locks {verb} not free: {named}"),
+        };
+        let (exit, code) = match self.known {
+            0 => (Exit::StoreUnavailable, "STORE_UNAVAILABLE"),
+            _ => (Exit::Precondition, "LOCKS_NOT_FREE"),
+        };
+        let mut failure = Failure::new(exit, code, message);
+        failure.retry = self.after_ms.map(|after_ms| Retry {
+            after_ms,
+            strategy: "linear_backoff",
+        });
+        Some(failure)
+    }
 }
 
 /// The column of the standing.
@@ -152,92 +258,175 @@ struct Shown {
     company: bool,
 }
 
-/// One line per lock, in columns that fit their content. With `company`, its other holders and its waiters
-/// stand below it. The JSON object has every lock, whatever the text shows.
-fn table(session: &Session, views: &[LockView], shown: Shown) -> (String, Value) {
-    let is_idle = |view: &LockView| view.standing == "free" && view.queue.is_empty();
-    let (idle, rows): (Vec<_>, Vec<_>) =
-        (views.iter()).partition(|view| !shown.free && is_idle(view));
-    let mut text = match (views.len(), rows.len()) {
-        (0, _) => "no locks".to_owned(),
-        (_, 0) => "no lock is held".to_owned(),
-        _ => lines(&rows, shown.company),
-    };
-    if shown.company && !idle.is_empty() {
-        let (locks, are) = match idle.len() {
+/// By how many rows the columns are sized. Those of more rows are shown as they come.
+const ROWS_MAX: usize = 200;
+
+/// Shows them to people: one line per lock; where more was asked for, with those below it who hold it too or
+/// wait.
+fn show(session: &Session, looks: &mut Looks<'_, '_>, shown: Shown) -> Result<(), Unheard> {
+    let mut pieces = Pieces::default();
+    if let Some(standing) = session.dialect.standing() {
+        let locks = Each::of(looks.map(|view| standing(&view)));
+        let made = write_json(&mut pieces, &Locks { locks });
+        return match (pieces.unheard(), made) {
+            (None, Err(error)) => Err(Unheard::Failed(error)),
+            (Some(_), _) | (None, Ok(())) => pieces.end(),
+        };
+    }
+    let mut table = Table::new();
+    let (mut all, mut idle) = (0_usize, 0_usize);
+    for view in looks {
+        all += 1;
+        if !shown.free && view.standing == "free" && view.queue.is_empty() {
+            idle += 1;
+        } else {
+            table.push(Row::of(&view, shown.company), &mut pieces);
+        }
+        if pieces.unheard().is_some() {
+            return pieces.end();
+        }
+    }
+    table.settle(&mut pieces);
+    pieces.trim();
+    match (all, all - idle) {
+        (0, _) => pieces.push("no locks"),
+        (_, 0) => pieces.push("no lock is held"),
+        _ => {}
+    }
+    if shown.company && idle > 0 {
+        let (locks, are) = match idle {
             1 => ("1 free lock".to_owned(), "is"),
             count => (format!("{count} free locks"), "are"),
         };
-        let _ = write!(
-            text,
+        pieces.push(&format!(
             "\n{locks} {are} not shown; `tenure list --all` shows all"
-        );
+        ));
     }
-    let locks: Vec<_> = views.iter().map(LockView::json).collect();
-    let text = session.text_of(&Done::Listed(views), || text);
-    (text, json!({ "locks": locks }))
+    pieces.end()
 }
 
-fn lines(views: &[&LockView], with_company: bool) -> String {
-    let mut rows =
-        vec![["NAME", "STANDING", "AGE", "TTL", "QUEUE", "TOKEN", "HOLDER"].map(String::from)];
-    for view in views {
+/// What stands in one line of the table, and below it.
+struct Row {
+    cells: [String; 7],
+    word: &'static str,
+    company: String,
+}
+
+impl Row {
+    fn of(view: &LockView, with_company: bool) -> Self {
         // A hold that was left behind has no holder any more.
         let left = view.left_behind();
         let holder = view.holder.as_ref().filter(|_| left.is_none());
         let dash = || "-".to_owned();
         let ttl = holder.filter(|holder| holder.kind == "detached");
-        rows.push([
-            view.name.clone(),
-            if view.mine {
-                format!("{} (you)", view.word())
-            } else {
-                view.word().to_owned()
-            },
-            holder.map_or_else(dash, |holder| age(holder.age_ms)),
-            ttl.map_or_else(dash, |holder| age(holder.ttl_ms)),
-            match view.queue.len() {
-                0 => dash(),
-                waiting => waiting.to_string(),
-            },
-            holder
-                .and_then(|holder| holder.token)
-                .map_or_else(dash, |token| token.to_string()),
-            holder.map_or_else(
-                || left.unwrap_or_else(dash),
-                |holder| match view.standstill {
-                    None => holder.who() + &holder.purpose(),
-                    Some(_) => format!("none; next in line, stopped: {}", holder.who()),
+        Self {
+            cells: [
+                view.name.clone(),
+                if view.mine {
+                    format!("{} (you)", view.word())
+                } else {
+                    view.word().to_owned()
                 },
-            ),
-        ]);
+                holder.map_or_else(dash, |holder| age(holder.age_ms)),
+                ttl.map_or_else(dash, |holder| age(holder.ttl_ms)),
+                match view.queue.len() {
+                    0 => dash(),
+                    waiting => waiting.to_string(),
+                },
+                holder
+                    .and_then(|holder| holder.token)
+                    .map_or_else(dash, |token| token.to_string()),
+                holder.map_or_else(
+                    || left.unwrap_or_else(dash),
+                    |holder| match view.standstill {
+                        None => holder.who() + &holder.purpose(),
+                        Some(_) => format!("none; next in line, stopped: {}", holder.who()),
+                    },
+                ),
+            ],
+            word: view.word(),
+            company: if with_company {
+                view.company()
+            } else {
+                String::new()
+            },
+        }
     }
-    let room = room_on_stdout();
-    let colours = shows_colours(&std::io::stdout());
-    let mut text = String::new();
-    for (row, view) in lay_out(&rows, room, GIVING)
-        .into_iter()
-        .zip(std::iter::once(None).chain(views.iter().map(Some)))
-    {
-        let cells = row.into_iter().enumerate().filter_map(|(column, cell)| {
+}
+
+/// Lines in columns that fit the first of them.
+struct Table {
+    room: Option<usize>,
+    colours: bool,
+    first: Vec<Row>,
+    columns: Option<Columns<7>>,
+}
+
+impl Table {
+    fn new() -> Self {
+        Self {
+            room: room_on_stdout(),
+            colours: shows_colours(&std::io::stdout()),
+            first: Vec::new(),
+            columns: None,
+        }
+    }
+
+    /// Shows one more row, as soon as the columns are sized.
+    fn push(&mut self, row: Row, pieces: &mut Pieces) {
+        if let Some(columns) = &self.columns {
+            self.print(columns, &row.cells, Some(&row), pieces);
+            return;
+        }
+        self.first.push(row);
+        if self.first.len() == ROWS_MAX {
+            self.settle(pieces);
+        }
+    }
+
+    /// Sizes the columns by the rows that came so far, and shows these.
+    fn settle(&mut self, pieces: &mut Pieces) {
+        let first = std::mem::take(&mut self.first);
+        if first.is_empty() {
+            return;
+        }
+        let header =
+            ["NAME", "STANDING", "AGE", "TTL", "QUEUE", "TOKEN", "HOLDER"].map(String::from);
+        let cells = std::iter::once(&header).chain(first.iter().map(|row| &row.cells));
+        let columns = Columns::of(cells, self.room, GIVING);
+        self.print(&columns, &header, None, pieces);
+        for row in &first {
+            self.print(&columns, &row.cells, Some(row), pieces);
+        }
+        self.columns = Some(columns);
+    }
+
+    fn print(
+        &self,
+        columns: &Columns<7>,
+        cells: &[String; 7],
+        row: Option<&Row>,
+        pieces: &mut Pieces,
+    ) {
+        let cells = columns.lay(cells).into_iter().enumerate();
+        let cells = cells.filter_map(|(column, cell)| {
             let cell = cell?;
             Some(
-                match view.filter(|_| colours && column == STANDING_COLUMN) {
-                    Some(view) => paint(&cell, view.word()),
+                match row.filter(|_| self.colours && column == STANDING_COLUMN) {
+                    Some(row) => paint(&cell, row.word),
                     None => cell,
                 },
             )
         });
-        text.push_str(&line(cells));
-        if let Some(view) = view.filter(|_| with_company) {
-            for line in view.company().split_inclusive('\n') {
-                let (line, end) = line.split_at(line.trim_end_matches('\n').len());
-                text.push_str(&room.map_or_else(|| line.to_owned(), |room| cut(line, room)));
-                text.push_str(end);
+        pieces.push(&line(cells));
+        for line in row.map_or("", |row| &row.company).split_inclusive('\n') {
+            let (line, end) = line.split_at(line.trim_end_matches('\n').len());
+            match self.room {
+                None => pieces.push(line),
+                Some(room) => pieces.push(&cut(line, room)),
             }
+            pieces.push(end);
         }
-        text.push('\n');
+        pieces.push("\n");
     }
-    text.truncate(text.trim_end().len());
-    text
 }

@@ -1,99 +1,192 @@
 //! `clean`: removes claims that are proven stale, and the files of unused locks.
 
 use super::Session;
+use super::readings::{self, Readings};
 use crate::dialect::Done;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::Reporter;
+use crate::render::stream::{Each, Part, write_envelope};
 use crate::request::Clean;
-use serde_json::{Value, json};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+use std::cell::RefCell;
 use std::fmt::Write as _;
 use tenure_engine::clock::Clock;
-use tenure_engine::store::Verbs;
 use tenure_engine::store::contract::Which;
+use tenure_engine::store::verbs::would_clean;
+use tenure_engine::store::{Cleaned, StoreError, Verbs};
+use tenure_engine::tenure_core::LockName;
 
 #[cold]
 #[inline(never)]
 pub(super) fn clean(clean: Clean, reporter: &mut Reporter) -> Result<(String, Value), Failure> {
     let Clean { place, dry_run } = clean;
     let session = Session::open(place)?;
-    let mut names = Vec::new();
-    session
-        .store
-        .names(Which::Locks, &mut |name| names.push(name))?;
-    names.sort();
-    let (mut claims, mut files, mut failed) = (0, 0, 0);
-    let mut locks = Vec::new();
-    let mut text = String::new();
-    for name in &names {
-        let cleaned = match session.store.clean(name, &session.clock.now(), dry_run) {
+    let names = readings::names(&session.store, Which::Locks)?;
+    let now = || session.clock.now();
+    let mut done = Cleaning::of(names.len());
+    if dry_run {
+        let policy = session.store.policy();
+        for (name, read) in Readings::of(&session.store, names) {
+            let cleaned = read.and_then(|reading| would_clean(policy, reading, &now()));
+            done.add(reporter, name, cleaned)?;
+        }
+    } else {
+        for name in names {
+            let cleaned = session.store.clean(&name, &now(), false);
+            if let Ok(cleaned) = &cleaned {
+                session.record_cleaned(reporter, &name, cleaned)?;
+            }
+            done.add(reporter, name, cleaned)?;
+        }
+    }
+    // Where a lock is a record of its own, what we keep beside it outlasts it.
+    for name in readings::names(&session.store, Which::Leftovers)? {
+        match session.store.clean(&name, &now(), dry_run) {
+            Ok(cleaned) => done.files += usize::from(cleaned.removed),
+            Err(error) => reporter.warn(error.to_string()),
+        }
+    }
+    done.answer(&session, dry_run, reporter)
+}
+
+/// What was done to all locks so far.
+#[derive(Default)]
+struct Cleaning {
+    all: usize,
+    claims: usize,
+    files: usize,
+    changed: usize,
+    failed: usize,
+    /// For people.
+    text: String,
+    /// For programs.
+    locks: Vec<CleanedLock>,
+}
+
+impl Cleaning {
+    fn of(all: usize) -> Self {
+        Self {
+            all,
+            ..Self::default()
+        }
+    }
+
+    fn add(
+        &mut self,
+        reporter: &mut Reporter,
+        name: LockName,
+        cleaned: Result<Cleaned, StoreError>,
+    ) -> Result<(), Failure> {
+        let cleaned = match cleaned {
             Ok(cleaned) => cleaned,
             // A lock that cannot be cleaned does not keep the others from being cleaned.
             Err(error) => {
-                failed += 1;
-                if names.len() == 1 {
+                self.failed += 1;
+                if self.all == 1 {
                     return Err(error.into());
                 }
                 reporter.warn(error.to_string());
-                continue;
+                return Ok(());
             }
         };
-        if !dry_run {
-            session.record_cleaned(reporter, name, &cleaned)?;
-        }
-        claims += cleaned.swept.len();
-        files += usize::from(cleaned.removed);
+        self.claims += cleaned.swept.len();
+        self.files += usize::from(cleaned.removed);
         if cleaned.swept.is_empty() && !cleaned.removed {
-            continue;
+            return Ok(());
+        }
+        self.changed += 1;
+        if !reporter.is_text() {
+            self.locks.push(CleanedLock {
+                name,
+                stale_claims: cleaned.swept.len(),
+                file_removed: cleaned.removed,
+            });
+            return Ok(());
         }
         for claim in &cleaned.swept {
             let who = claim.holder.process.map_or_else(
                 || format!("request {}", claim.holder.request_id),
                 |process| format!("PID {}", process.pid),
             );
-            let _ = writeln!(text, "{name}: the claim of {who}");
+            let _ = writeln!(self.text, "{name}: the claim of {who}");
         }
-        locks.push(json!({
-            "name": name.as_str(),
-            "stale_claims": cleaned.swept.len(),
-            "file_removed": cleaned.removed,
-        }));
+        Ok(())
     }
-    // If the lock is a record of another format, tenure's own file beside it outlasts it.
-    let mut leftovers = Vec::new();
-    session
-        .store
-        .names(Which::Leftovers, &mut |name| leftovers.push(name))?;
-    for name in &leftovers {
-        let now = session.clock.now();
-        match session.store.clean(name, &now, dry_run) {
-            Ok(cleaned) => files += usize::from(cleaned.removed),
-            Err(error) => reporter.warn(error.to_string()),
+
+    fn answer(
+        self,
+        session: &Session,
+        dry_run: bool,
+        reporter: &mut Reporter,
+    ) -> Result<(String, Value), Failure> {
+        let Self {
+            all,
+            claims,
+            files,
+            changed,
+            failed,
+            mut text,
+            locks,
+        } = self;
+        let _ = write!(
+            text,
+            "{} {claims} stale claim{} and {files} unused lock file{}",
+            if dry_run { "would remove" } else { "removed" },
+            if claims == 1 { "" } else { "s" },
+            if files == 1 { "" } else { "s" },
+        );
+        let done = Done::Cleaned {
+            locks: changed,
+            dry_run,
+        };
+        let text = session.text_of(&done, || text);
+        let failure = (failed > 0).then(|| {
+            let sentence = format!("{failed} of {all} locks could not be cleaned");
+            Failure::new(Exit::Partial, "PARTIAL_FAILURE", &sentence)
+                .with_text(format!("{text}; {sentence}"))
+        });
+        if reporter.is_text() {
+            return failure.map_or(Ok((text, Value::Null)), Err);
         }
+        let output = reporter.output;
+        let facts = Facts {
+            dry_run,
+            stale_claims: claims,
+            files_removed: files,
+            locks: Each::of(locks.into_iter().map(|part| Part { output, part })),
+        };
+        let answer = match &failure {
+            None => Ok(facts),
+            Some(failure) => Err((failure, facts)),
+        };
+        let reporter = RefCell::new(reporter);
+        let answered = write_envelope(&reporter, answer);
+        let failed = failure.map(|failure| failure.exit);
+        let exit = reporter.into_inner().ending(answered, failed);
+        Err(Failure::already_said(exit, output))
     }
-    let _ = write!(
-        text,
-        "{} {claims} stale claim{} and {files} unused lock file{}",
-        if dry_run { "would remove" } else { "removed" },
-        if claims == 1 { "" } else { "s" },
-        if files == 1 { "" } else { "s" },
-    );
-    let done = Done::Cleaned {
-        locks: locks.len(),
-        dry_run,
-    };
-    let text = session.text_of(&done, || text);
-    let data = json!({
-        "dry_run": dry_run,
-        "stale_claims": claims,
-        "files_removed": files,
-        "locks": locks,
-    });
-    if failed > 0 {
-        let sentence = format!("{failed} of {} locks could not be cleaned", names.len());
-        return Err(Failure::new(Exit::Partial, "PARTIAL_FAILURE", &sentence)
-            .with_text(format!("{text}; {sentence}"))
-            .with_context(data));
-    }
-    Ok((text, data))
+}
+
+/// What was done to all locks.
+#[derive(Serialize)]
+struct Facts<L> {
+    dry_run: bool,
+    stale_claims: usize,
+    files_removed: usize,
+    locks: L,
+}
+
+/// What was done to one lock.
+#[derive(Serialize)]
+struct CleanedLock {
+    #[serde(serialize_with = "name")]
+    name: LockName,
+    stale_claims: usize,
+    file_removed: bool,
+}
+
+fn name<S: Serializer>(name: &LockName, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(name.as_str())
 }

@@ -37,6 +37,10 @@ impl Dialect for Fleet {
         Some(json_line(&document_of(done)?))
     }
 
+    fn standing(&self) -> Option<fn(&LockView) -> Value> {
+        Some(standing)
+    }
+
     fn line(&self, about: &Line<'_>) -> Option<String> {
         match about {
             Line::TookOver {
@@ -155,10 +159,6 @@ fn document_of(done: &Done<'_>) -> Option<Value> {
         }),
         Done::Free { name } => json!({ "lock_name": name.as_str(), "status": "free" }),
         Done::Checked(view) => standing(view),
-        Done::Listed(views) => {
-            let locks: Vec<Value> = views.iter().map(standing).collect();
-            json!({ "locks": locks })
-        }
         Done::Cleaned { .. } => return None,
     })
 }

@@ -19,23 +19,52 @@ pub(crate) struct Giving<'a> {
     pub(crate) last: (usize, usize),
 }
 
-/// The rows, with each cell cut and padded to its column; `None` for a column that is left out. `room` is
-/// how wide they may be.
-pub(crate) fn lay_out<const N: usize>(
-    rows: &[[String; N]],
+/// The columns of a table.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Columns<const N: usize> {
+    /// `None` for a column that is left out.
+    widths: [Option<usize>; N],
+    /// Those that are narrower than what stands in them.
+    cut: [bool; N],
     room: Option<usize>,
-    giving: Giving<'_>,
-) -> Vec<[Option<String>; N]> {
-    let widths = widths(rows, room, giving);
-    rows.iter()
-        .map(|row| {
-            let mut cells = row.iter().zip(&widths);
-            std::array::from_fn(|_| {
-                let (cell, width) = cells.next()?;
-                width.map(|width| pad(&cut(cell, width), width))
-            })
+}
+
+impl<const N: usize> Columns<N> {
+    /// As wide as these rows need. `room` is how wide they may be together.
+    pub(crate) fn of<'a>(
+        rows: impl IntoIterator<Item = &'a [String; N]>,
+        room: Option<usize>,
+        giving: Giving<'_>,
+    ) -> Self {
+        let full = full_widths(rows);
+        let widths = widths(full, room, giving);
+        Self {
+            widths,
+            cut: std::array::from_fn(|column| widths.get(column) < full.get(column)),
+            room,
+        }
+    }
+
+    /// A row with each cell padded to its column, and cut where that was narrowed; `None` for a column that
+    /// is left out. A cell that is wider than those by which the columns were sized moves what is behind it,
+    /// and the row is cut where the room ends.
+    pub(crate) fn lay(&self, row: &[String; N]) -> [Option<String>; N] {
+        let mut room = self.room;
+        std::array::from_fn(|column| {
+            let (cell, width) = (row.get(column)?, (*self.widths.get(column)?)?);
+            let mut text = match self.cut.get(column) {
+                Some(true) => pad(&cut(cell, width), width),
+                _ => pad(cell, width),
+            };
+            if let Some(room) = &mut room {
+                if self::width(text.trim_end()) > *room {
+                    text = cut(&text, *room);
+                }
+                *room = room.saturating_sub(self::width(&text) + GAP);
+            }
+            Some(text)
         })
-        .collect()
+    }
 }
 
 /// The cells of a row as a line.
@@ -44,15 +73,24 @@ pub(crate) fn line(cells: impl IntoIterator<Item = String>) -> String {
     cells.join(&" ".repeat(GAP)).trim_end().to_owned()
 }
 
+/// The widths that everything fits into.
+fn full_widths<'a, const N: usize>(
+    rows: impl IntoIterator<Item = &'a [String; N]>,
+) -> [Option<usize>; N] {
+    let mut widths = [None; N];
+    for row in rows {
+        for (cell, most) in row.iter().zip(&mut widths) {
+            *most = (*most).max(Some(width(cell)));
+        }
+    }
+    widths
+}
+
 fn widths<const N: usize>(
-    rows: &[[String; N]],
+    mut widths: [Option<usize>; N],
     room: Option<usize>,
     giving: Giving<'_>,
 ) -> [Option<usize>; N] {
-    let mut widths: [Option<usize>; N] = std::array::from_fn(|column| {
-        let cells = rows.iter().filter_map(|row| row.get(column));
-        cells.map(|cell| width(cell)).max()
-    });
     let Some(room) = room else {
         return widths;
     };
@@ -101,9 +139,9 @@ mod tests {
             ["備份", "-", "🔒"],
         ]
         .map(|row| row.map(String::from));
-        let laid = lay_out(&rows, room, GIVING);
-        laid.into_iter()
-            .map(|cells| line(cells.into_iter().flatten()))
+        let columns = Columns::of(&rows, room, GIVING);
+        rows.iter()
+            .map(|row| line(columns.lay(row).into_iter().flatten()))
             .collect()
     }
 
@@ -140,6 +178,31 @@ mod tests {
         for room in 7..60 {
             let lines = table(Some(room));
             assert!(lines.iter().all(|line| width(line) <= room), "{lines:#?}");
+        }
+    }
+
+    #[test]
+    fn a_row_that_did_not_size_the_columns_is_whole_as_far_as_there_is_room() {
+        let first = [
+            ["NAME", "TOKEN", "HOLDER"],
+            ["short", "123", "PID 7: ./backup.sh"],
+        ]
+        .map(|row| row.map(String::from));
+        let later = ["longer-than-short", "45678", "PID 8"].map(String::from);
+        for (room, expected) in [
+            (None, "longer-than-short  45678  PID 8"),
+            (Some(31), "longer-than-short  45678  PID 8"),
+            (Some(30), "longer-than-short  45678  PID…"),
+            // Here the holder was narrowed, and stays so.
+            (Some(20), "longer-than-short"),
+        ] {
+            let columns = Columns::of(&first, room, GIVING);
+            let line = line(columns.lay(&later).into_iter().flatten());
+            assert!(
+                room.is_none_or(|room| width(&line) <= room),
+                "{room:?}: {line}"
+            );
+            assert!(line.starts_with(expected), "{room:?}: {line}");
         }
     }
 }

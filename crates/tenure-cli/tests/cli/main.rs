@@ -32,6 +32,7 @@ mod groups;
 mod help;
 mod hostile;
 mod man;
+mod many;
 mod moved;
 mod orphans;
 mod passing_on;

@@ -136,11 +136,7 @@ pub fn is_caller(owner: &Process, host: &Host, here: &Host) -> bool {
 
 /// Whether `owner` is the calling process or an ancestor, and every process between them `passes`.
 fn is_reached(owner: &Process, host: &Host, here: &Host, passes: impl Fn(u32) -> bool) -> bool {
-    if host.boot_id.is_none()
-        || host.boot_id != here.boot_id
-        || host.pid_namespace != here.pid_namespace
-        || owner.started.is_none()
-    {
+    if !is_comparable(owner, host, here) {
         return false;
     }
     let mut pid = std::process::id();
@@ -154,6 +150,43 @@ fn is_reached(owner: &Process, host: &Host, here: &Host, passes: impl Fn(u32) ->
         }
     }
     false
+}
+
+/// Whether an owner's number and start mean here what they meant where they were recorded.
+fn is_comparable(owner: &Process, host: &Host, here: &Host) -> bool {
+    host.boot_id.is_some()
+        && host.boot_id == here.boot_id
+        && host.pid_namespace == here.pid_namespace
+        && owner.started.is_some()
+}
+
+/// The calling process and its ancestors, seen at one moment: for a caller that shows who owns many locks. None
+/// that decides by it may keep it, for an ancestor may end.
+#[derive(Debug)]
+pub struct Ancestors(Vec<Process>);
+
+impl Ancestors {
+    /// As far as every link can be seen here and now.
+    pub fn of_caller() -> Self {
+        let mut seen = Vec::new();
+        let mut pid = std::process::id();
+        while seen.len() < ANCESTORS_MAX
+            && let Some(stat) = stat(pid)
+        {
+            let started = stat.started();
+            seen.push(Process { pid, started });
+            if stat.parent == 0 {
+                break;
+            }
+            pid = stat.parent;
+        }
+        Self(seen)
+    }
+
+    /// Whether `owner`, which was recorded on `host`, is one of them, as [`is_descendant_of`] says it.
+    pub fn have(&self, owner: &Process, host: &Host, here: &Host) -> bool {
+        is_comparable(owner, host, here) && self.0.contains(owner)
+    }
 }
 
 fn may_run(pid: u32) -> bool {

@@ -16,8 +16,11 @@ use proc as table;
 pub(super) use table::{Stat, arguments, name_of, stat};
 pub use table::{children, group_is_alive};
 
+use crate::clock::{instant, since};
 use crate::os::Descriptor;
 use std::fs;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use tenure_core::{Death, Host, Liveness, Process};
 
 /// The variables that name this process's user.
@@ -31,9 +34,27 @@ pub(super) fn nameless_user() -> String {
     format!("{UID}{}", rustix::process::getuid().as_raw())
 }
 
+/// How long the table of users is believed: who shows many locks asks about the same few users.
+const TABLE_BELIEVED: Duration = Duration::from_secs(1);
+
+/// The user that was looked for last, when, and its name.
+static LAST_USER: Mutex<Option<(Instant, u32, Option<String>)>> = Mutex::new(None);
+
 /// The name of a user that is known by its number.
 pub(super) fn name_of_user(actor: &str) -> Option<String> {
     let uid: u32 = actor.strip_prefix(UID)?.parse().ok()?;
+    let mut last = LAST_USER.lock().unwrap_or_else(PoisonError::into_inner);
+    match &*last {
+        Some((at, known, name)) if *known == uid && since(*at) < TABLE_BELIEVED => name.clone(),
+        _ => {
+            let name = look_up(uid);
+            *last = Some((instant(), uid, name.clone()));
+            name
+        }
+    }
+}
+
+fn look_up(uid: u32) -> Option<String> {
     let table = fs::read_to_string("/etc/passwd").ok()?;
     table.lines().find_map(|line| {
         let mut fields = line.split(':');
@@ -65,27 +86,33 @@ pub(super) fn current_host() -> Host {
 
 /// Asks the kernel about a process of this boot and namespace.
 pub fn probe(process: &Process) -> Liveness {
+    look_at(process).0
+}
+
+/// The same, with what the table shows of a process that is there.
+pub(super) fn look_at(process: &Process) -> (Liveness, Option<Stat>) {
     let Some(pid) = i32::try_from(process.pid)
         .ok()
         .and_then(rustix::process::Pid::from_raw)
     else {
-        return Liveness::Dead(Death::Gone);
+        return (Liveness::Dead(Death::Gone), None);
     };
     match rustix::process::test_kill_process(pid) {
         Ok(()) | Err(rustix::io::Errno::PERM) => {}
-        Err(rustix::io::Errno::SRCH) => return Liveness::Dead(Death::Gone),
-        Err(_) => return Liveness::Unknown,
+        Err(rustix::io::Errno::SRCH) => return (Liveness::Dead(Death::Gone), None),
+        Err(_) => return (Liveness::Unknown, None),
     }
     let Some(stat) = stat(process.pid) else {
         // It exists and this process may not look closer (hidepid), or it ended this instant. A later look
         // tells the two apart.
-        return Liveness::Alive;
+        return (Liveness::Alive, None);
     };
-    match (process.started, stat.started()) {
+    let liveness = match (process.started, stat.started()) {
         (Some(recorded), Some(seen)) if recorded != seen => Liveness::Dead(Death::Replaced),
         _ if stat.has_ended() => Liveness::Dead(Death::Zombie),
         _ => Liveness::Alive,
-    }
+    };
+    (liveness, Some(stat))
 }
 
 /// A handle on a process that can be polled for its end.

@@ -473,6 +473,13 @@ pub trait Store: Send + Sync {
     /// - [`StoreError`] if the place cannot be listed.
     fn names(&self, which: Which, each: &mut dyn FnMut(LockName)) -> Result<(), StoreError>;
 
+    /// Reads locks one after the other, for a caller that shows many. Each answer is that of [`Store::read`].
+    /// Where several claims name one process, the store may use for all of them what it saw of that process a
+    /// moment before.
+    fn read_several(&self, names: &[LockName]) -> Vec<Result<Reading, StoreError>> {
+        names.iter().map(|name| self.read(name, None)).collect()
+    }
+
     /// Where the holder of a claim learns that something happened to it. `None` where the store does not
     /// tell; there a holder finds out with its next renewal.
     fn notices(&self, _of: &dyn Handle) -> Option<Notices> {

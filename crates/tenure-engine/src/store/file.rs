@@ -44,6 +44,7 @@ use super::contract::{
 use super::{Reading, StoreError, Wake};
 use crate::clock::{Clock, SystemClock};
 use crate::os;
+use crate::process::Sights;
 use crate::profile::{LEDGER, Native, Profile, SUFFIX};
 use crate::trust::Named;
 use folder::{Folder, Latest, Opened, fault};
@@ -372,12 +373,25 @@ impl Store for FileStore {
 
     fn read(&self, name: &LockName, of: Option<&dyn Handle>) -> Result<Reading, StoreError> {
         match of {
-            None => self.reading(&self.names_of(name), None),
+            None => self.reading(&self.names_of(name), None, &Sights::new(), self.folders()?),
             Some(handle) => {
                 let handle = self.own_handle(handle)?;
-                self.reading(&handle.names, Some(handle))
+                let folders = self.folders()?;
+                self.reading(&handle.names, Some(handle), &Sights::new(), folders)
             }
         }
+    }
+
+    fn read_several(&self, names: &[LockName]) -> Vec<Result<Reading, StoreError>> {
+        let sights = Sights::new();
+        // A folder that gets another name in the middle of this shows what it has, as it does to a call that
+        // is a little earlier. One that cannot be opened is told of each lock.
+        let folders = self.folders();
+        let read = |name| match &folders {
+            Ok(folders) => self.reading(&self.names_of(name), None, &sights, *folders),
+            Err(_) => self.read(name, None),
+        };
+        names.iter().map(read).collect()
     }
 
     fn transact(

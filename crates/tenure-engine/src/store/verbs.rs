@@ -630,8 +630,11 @@ fn record_of(swept: &[Claim], discarded: bool, record: Vec<u8>) -> Vec<u8> {
     }
 }
 
-/// What [`Verbs::clean`] would do.
-fn would_clean(policy: &Policy, reading: Reading, now: &Now) -> Result<Cleaned, StoreError> {
+/// What [`Verbs::clean`] would do to a lock that was read.
+///
+/// # Errors
+/// - [`StoreError::Unreadable`] if it cannot be understood, and the policy does not count that as stale.
+pub fn would_clean(policy: &Policy, reading: Reading, now: &Now) -> Result<Cleaned, StoreError> {
     let record = reading.record.clone();
     match &reading.content {
         Content::Whole { entry, .. } => {

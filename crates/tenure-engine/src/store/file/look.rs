@@ -5,14 +5,14 @@
 //! another program may be writing at this instant.
 
 use super::bytes::{self, Byte};
-use super::folder::{Access, Opened, fault, io_fault};
+use super::folder::{Access, Folder, Opened, fault, io_fault};
 use super::guarded::{EMPTY_BUT_HELD, LoadError, Loaded, Names};
 use super::handle::FileHandle;
 use super::pages::{self, ReadError};
 use super::publication::{self, Published};
 use super::{BorrowedDescriptor, FileStore, fd, joined};
 use crate::clock::{instant, since};
-use crate::process::{self, liveness};
+use crate::process::{self, Sight, Sights, liveness};
 use crate::profile::document::UNJUDGED;
 use crate::store::codec;
 use crate::store::contract::Depth;
@@ -39,16 +39,26 @@ pub(super) struct Look {
     is_empty: bool,
 }
 
+/// Where a look finds lists and records; `None` for what is not there.
+#[derive(Clone, Copy)]
+pub(super) struct Folders<'a> {
+    lists: Option<&'a Folder>,
+    records: Option<&'a Folder>,
+}
+
 impl FileStore {
-    /// Reads a lock; with a handle, its claim alone.
+    /// Reads a lock; with a handle, its claim alone. `sights` is what was seen of processes a moment ago, and
+    /// `folders` where the locks are.
     pub(super) fn reading(
         &self,
         names: &Names,
         of: Option<&FileHandle>,
+        sights: &Sights,
+        folders: Folders<'_>,
     ) -> Result<Reading, StoreError> {
         let mut look = match of {
-            None => self.look_settled(names)?,
-            Some(_) => self.look(names, &self.now())?,
+            None => self.look_settled(names, folders)?,
+            Some(_) => self.look_in(folders, names, &self.now())?,
         };
         let stored = match (of, &look.opened) {
             (None, opened) => opened.is_some() || look.published.is_some(),
@@ -61,18 +71,19 @@ impl FileStore {
         }
         let modified_ms = look.published.as_ref().map(|record| record.modified_ms);
         let claims = look.joined.iter().flat_map(|entry| &entry.claims);
-        // A holder knows its own processes, so a look at its hold does not pay for them.
-        let depth = match of {
-            Some(_) => Depth::Quick,
-            None => Depth::Thorough,
-        };
-        let seen = claims.clone();
-        let evidence = seen.map(|claim| self.evidence_in(&look, claim, depth));
-        let evidence = evidence.collect();
-        let stopped = claims
-            .filter(|claim| of.is_none() && self.is_stopped(self.is_local(), claim))
-            .map(|claim| claim.ticket)
-            .collect();
+        let (mut evidence, mut stopped) = (Vec::new(), Vec::new());
+        for claim in claims {
+            // A holder knows its own processes, so a look at its hold does not pay for them.
+            if of.is_some() {
+                evidence.push(self.evidence_in(&look, claim, Depth::Quick));
+                continue;
+            }
+            let (known, is_stopped) = self.seen_in(&look, claim, sights);
+            evidence.push(known);
+            if is_stopped {
+                stopped.push(claim.ticket);
+            }
+        }
         Ok(Reading {
             place: self.shown(names),
             content: match look.joined {
@@ -85,15 +96,29 @@ impl FileStore {
         })
     }
 
+    /// Where a look finds lists and records now.
+    pub(super) fn folders(&self) -> Result<Folders<'_>, StoreError> {
+        Ok(Folders {
+            lists: self.folder(false)?,
+            records: match self.profile.record() {
+                Some(_) => self.records(false)?,
+                None => None,
+            },
+        })
+    }
+
     /// Reads a lock without its guard: the record, the list and the record again, until nothing
     /// changed in between.
     pub(super) fn look(&self, names: &Names, now: &Now) -> Result<Look, StoreError> {
-        let folder = self.folder(false)?;
+        self.look_in(self.folders()?, names, now)
+    }
+
+    fn look_in(&self, folders: Folders<'_>, names: &Names, now: &Now) -> Result<Look, StoreError> {
+        let Folders {
+            lists: folder,
+            records,
+        } = folders;
         let format = self.profile.record();
-        let records = match format {
-            Some(_) => self.records(false)?,
-            None => None,
-        };
         let record = || match records {
             Some(records) => publication::read_unguarded(records, folder, &names.record),
             None => Ok(None),
@@ -144,10 +169,14 @@ impl FileStore {
     }
 
     /// The same, repeated until the content can be understood or has settled.
-    fn look_settled(&self, names: &Names) -> Result<Look, StoreError> {
+    fn look_settled<'a>(
+        &'a self,
+        names: &Names,
+        mut folders: Folders<'a>,
+    ) -> Result<Look, StoreError> {
         let (now, began) = (self.now(), instant());
         loop {
-            let look = self.look(names, &now)?;
+            let look = self.look_in(folders, names, &now)?;
             let settling = look.published.as_ref().is_some_and(|published| {
                 look.joined.as_ref().map_or(true, is_half_said)
                     && is_settling(published, &now, since(began))
@@ -164,6 +193,7 @@ impl FileStore {
                 return Ok(look);
             }
             self.settle()?;
+            folders = self.folders()?;
         }
     }
 
@@ -173,6 +203,25 @@ impl FileStore {
             (Some(folder), Some(opened)) => self.evidence(folder.local, fd(opened), claim, depth),
             _ => self.evidence_of_processes(self.is_local(), claim, LivenessLock::None),
         }
+    }
+
+    /// What is known of a claim that was found without the guard, and whether its process is certainly
+    /// stopped: both by one look at each process.
+    fn seen_in(&self, look: &Look, claim: &Claim, sights: &Sights) -> (Evidence, bool) {
+        let local = self.is_local();
+        let liveness_lock = look.opened.as_ref().map_or(LivenessLock::None, |opened| {
+            Self::liveness_lock(fd(opened), claim)
+        });
+        let see = |process: &Process| sights.of(process, &claim.holder.host, &self.here, local);
+        let process = claim.holder.process.as_ref().map(see);
+        let command = claim.holder.command.as_ref().map(see);
+        let ask = |seen: Option<Sight>| seen.map_or(Liveness::NotRecorded, |seen| seen.liveness);
+        let evidence = Evidence {
+            liveness_lock,
+            process: ask(process),
+            command: ask(command),
+        };
+        (evidence, process.is_some_and(|seen| seen.is_stopped))
     }
 
     /// What the byte of a claim shows.

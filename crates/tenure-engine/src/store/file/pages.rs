@@ -161,7 +161,9 @@ fn read_at(file: BorrowedDescriptor<'_>, buffer: &mut [u8], offset: usize) -> Re
 
 /// Reads the state without the guard, while writes may be under way.
 pub(crate) fn read_unguarded(file: BorrowedDescriptor<'_>) -> Result<Snapshot, ReadError> {
-    settle(|| read_all(file))
+    let mut is_second = false;
+    // Of two looks that show the same bytes, the second one has found the end.
+    settle(|| read_until(file, std::mem::replace(&mut is_second, true)))
 }
 
 /// Looks until two looks in a row show the same bytes. Then nothing was written in between, apart from
@@ -253,6 +255,11 @@ fn write_slot(
 }
 
 fn read_all(file: BorrowedDescriptor<'_>) -> Result<Vec<u8>, Errno> {
+    read_until(file, true)
+}
+
+/// Reads the file to its end, or to the end of the first short read.
+fn read_until(file: BorrowedDescriptor<'_>, end: bool) -> Result<Vec<u8>, Errno> {
     // One byte more than the first pair tells whether there is a second.
     let mut bytes = vec![0; 2 * PAGE_BYTES + 1];
     let mut filled = 0;
@@ -267,7 +274,10 @@ fn read_all(file: BorrowedDescriptor<'_>) -> Result<Vec<u8>, Errno> {
                 filled += read;
                 if filled < bytes.len() {
                     // A short read ends at the end of the file, or at a signal; ask again.
-                    continue;
+                    if end {
+                        continue;
+                    }
+                    break;
                 }
                 if bytes.len() >= FILE_BYTES_MAX {
                     break;

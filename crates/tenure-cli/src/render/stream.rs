@@ -1,0 +1,260 @@
+//! Answers that are written while they are made, so that an answer about many locks keeps none of them.
+//!
+//! What is written is the same as if the whole answer had been made first. An answer whose beginning depends on
+//! all locks is [kept](Kept) until then.
+
+use super::{Output, Reporter, Unheard, print_bytes};
+use crate::failure::Failure;
+use serde::ser::{Error as _, SerializeMap};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, Write};
+use tenure_engine::{envelope, yaml};
+
+/// How much is gathered before it is written.
+const PIECE_BYTES: usize = 32 << 10;
+
+/// How much of an answer is kept in memory.
+const MEMORY_BYTES_MAX: usize = 1 << 20;
+
+/// One answer on stdout, in pieces.
+#[derive(Debug, Default)]
+pub(crate) struct Pieces {
+    pending: Vec<u8>,
+    unheard: Option<Unheard>,
+}
+
+impl Pieces {
+    /// Adds text. Once something could not be written, nothing is any more.
+    pub(crate) fn push(&mut self, text: &str) {
+        self.add(text.as_bytes());
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        if self.unheard.is_some() {
+            return;
+        }
+        self.pending.extend_from_slice(bytes);
+        if self.pending.len() >= PIECE_BYTES {
+            // What may be the end stays: it has no space behind it.
+            let rest = self.pending.split_off(self.length());
+            self.unheard = print_bytes(&self.pending).err();
+            self.pending = rest;
+        }
+    }
+
+    /// The length of what is pending, without the space at its end.
+    fn length(&self) -> usize {
+        std::str::from_utf8(&self.pending).map_or(self.pending.len(), |text| text.trim_end().len())
+    }
+
+    /// Why the rest was not written.
+    pub(crate) fn unheard(&self) -> Option<&Unheard> {
+        self.unheard.as_ref()
+    }
+
+    /// Takes the space at the end of what was added so far away.
+    pub(crate) fn trim(&mut self) {
+        self.pending.truncate(self.length());
+    }
+
+    /// Writes the rest, and the end of a line behind it.
+    pub(crate) fn end(mut self) -> Result<(), Unheard> {
+        self.trim();
+        self.pending.push(b'\n');
+        self.unheard.map_or_else(|| print_bytes(&self.pending), Err)
+    }
+
+    fn added(&self) -> io::Result<()> {
+        match self.unheard {
+            Some(_) => Err(io::ErrorKind::BrokenPipe.into()),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Write for Pieces {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.add(bytes);
+        self.added().map(|()| bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl std::fmt::Write for Pieces {
+    fn write_str(&mut self, text: &str) -> std::fmt::Result {
+        self.push(text);
+        self.added().map_err(|_| std::fmt::Error)
+    }
+}
+
+/// The facts of locks: an object with one list.
+#[derive(Serialize)]
+pub(crate) struct Locks<T> {
+    pub(crate) locks: T,
+}
+
+/// A list of which each item is made when its turn comes to be written.
+pub(crate) struct Each<I>(Cell<Option<I>>);
+
+impl<I> Each<I> {
+    pub(crate) fn of(items: I) -> Self {
+        Self(Cell::new(Some(items)))
+    }
+}
+
+impl<I: Iterator<Item: Serialize>> Serialize for Each<I> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.take().into_iter().flatten())
+    }
+}
+
+/// A part of a document in the format of the answer.
+pub(crate) struct Part<T> {
+    pub(crate) output: Output,
+    pub(crate) part: T,
+}
+
+impl<T: Serialize> Serialize for Part<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.output {
+            Output::Yaml => yaml::shown(&self.part, serializer),
+            Output::Json | Output::Text => self.part.serialize(serializer),
+        }
+    }
+}
+
+/// A part that is made when its turn comes to be written.
+struct Late<F>(F);
+
+impl<T: Serialize, F: Fn() -> T> Serialize for Late<F> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        (self.0)().serialize(serializer)
+    }
+}
+
+/// A failure without facts, and the facts that belong to it.
+struct WithContext<'a, C> {
+    failure: &'a Failure,
+    context: C,
+    output: Output,
+}
+
+impl<C: Serialize> Serialize for WithContext<'_, C> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        if let Value::Object(error) = self.failure.to_json() {
+            for (key, part) in error {
+                let output = self.output;
+                map.serialize_entry(&key, &Part { output, part })?;
+            }
+        }
+        map.serialize_entry("context", &self.context)?;
+        map.end()
+    }
+}
+
+/// Writes the envelope of a success, or of a failure whose facts are written beside it. The warnings of a
+/// reporter are those that it has when all facts were made.
+pub(crate) fn write_envelope<D: Serialize>(
+    reporter: &RefCell<&mut Reporter>,
+    answer: Result<D, (&Failure, D)>,
+) -> Result<(), Unheard> {
+    let output = reporter.borrow().output;
+    let answer = answer.map_err(|(failure, context)| WithContext {
+        failure,
+        context,
+        output,
+    });
+    let warnings = Late(|| {
+        let part = reporter.borrow().last_warnings();
+        Part { output, part }
+    });
+    let meta = Late(|| {
+        let part = reporter.borrow().meta();
+        Part { output, part }
+    });
+    let document = envelope::document(answer, warnings, meta);
+    let mut pieces = Pieces::default();
+    let made = match output {
+        Output::Yaml => yaml::write_to(&mut pieces, &document),
+        Output::Json | Output::Text => write_json(&mut pieces, &document),
+    };
+    match (pieces.unheard(), made) {
+        // A document that lacks its end is none, and says so to every parser.
+        (None, Err(error)) => Err(Unheard::Failed(error)),
+        (Some(_), _) | (None, Ok(())) => pieces.end(),
+    }
+}
+
+/// Writes a document that is no envelope.
+pub(crate) fn write_json(pieces: &mut Pieces, document: &impl Serialize) -> Result<(), String> {
+    envelope::write_json(pieces, document).map_err(|error| error.to_string())
+}
+
+/// Parts of an answer that are written once all of them were made: a few in memory, and many in a file without
+/// a name in the folder for temporary files. Where there is no such file, all of them stay in memory.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    lines: Vec<u8>,
+    file: Option<File>,
+    /// How much of the file counts.
+    length: u64,
+    has_no_room: bool,
+}
+
+impl Kept {
+    /// Keeps one more.
+    pub(crate) fn push(&mut self, part: &impl Serialize) {
+        self.lines
+            .extend_from_slice(envelope::json_line(part).as_bytes());
+        self.lines.push(b'\n');
+        if self.lines.len() >= MEMORY_BYTES_MAX && !self.has_no_room {
+            self.has_no_room = self.spill().is_err();
+        }
+    }
+
+    /// Moves what is in memory to the file. Of a write that fails nothing counts.
+    fn spill(&mut self) -> io::Result<()> {
+        let mut file = match self.file.take() {
+            Some(file) => file,
+            None => tempfile::tempfile()?,
+        };
+        let written = file.write_all(&self.lines);
+        self.file = Some(file);
+        written?;
+        self.length += self.lines.len() as u64;
+        self.lines.clear();
+        Ok(())
+    }
+
+    /// All of them, in their order. One that cannot be read back is an error to the serializer.
+    pub(crate) fn into_parts(self) -> io::Result<impl Iterator<Item: Serialize>> {
+        let file: Box<dyn Read> = match self.file {
+            Some(mut file) => {
+                file.rewind()?;
+                Box::new(file.take(self.length))
+            }
+            None => Box::new(io::empty()),
+        };
+        let all = BufReader::new(file.chain(io::Cursor::new(self.lines)));
+        Ok(all.lines().map(KeptPart))
+    }
+}
+
+/// A part that was kept.
+struct KeptPart(io::Result<String>);
+
+impl Serialize for KeptPart {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let line = self.0.as_ref().map_err(S::Error::custom)?;
+        let part: &RawValue = serde_json::from_str(line).map_err(S::Error::custom)?;
+        part.serialize(serializer)
+    }
+}
