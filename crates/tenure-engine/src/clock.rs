@@ -205,9 +205,18 @@ mod tests {
                 "tenure-engine/src/store/memory.rs",
                 "its processes are threads of one program",
             ),
-            ("tenure/src/guard/line.rs", "a bounded wait of the caller (decision 0040)"),
-            ("tenure/src/guard/turns.rs", "bounded waits of callers (decision 0040)"),
-            ("tenure-cli/src/supervise/around.rs", "a second between two looks"),
+            (
+                "tenure/src/guard/line.rs",
+                "a bounded wait of the caller (decision 0040)",
+            ),
+            (
+                "tenure/src/guard/turns.rs",
+                "bounded waits of callers (decision 0040)",
+            ),
+            (
+                "tenure-cli/src/supervise/around.rs",
+                "a second between two looks",
+            ),
             (
                 "tenure/src/framework/monitor.rs",
                 "a tool's own bound for its command",
