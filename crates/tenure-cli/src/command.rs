@@ -57,8 +57,9 @@ use tenure_engine::profile::{ends_without_release, known_as};
 use tenure_engine::store::file::ThreadSleeper;
 use tenure_engine::store::{Cleaned, Content, Reading, StoreError, Verbs};
 use tenure_engine::tenure_core::{
-    Claim, Entry, Event, Force, ForceOnHeld, Holder, Host, Life, LockName, Mode, Ownership, Policy,
-    Process, Reason, Refusal, Released, Request, RequestId, StaleReason, Standing, UnreadableRule,
+    Claim, Entry, Event, Force, ForceOnHeld, Holder, Host, Life, LockName, Mode, Now, Ownership,
+    Policy, Process, Reason, Refusal, Released, Request, RequestId, StaleReason, Standing,
+    UnreadableRule,
 };
 
 /// Turns the typed call into a request, carries it out and answers with the exit code.
@@ -391,7 +392,7 @@ impl Session {
         self.is_mine_by(claim, shown, inherited, is_descendant_of)
     }
 
-    /// The same, where `descends` says whether the caller descends from an owner.
+    /// The same at a time, where `descends` says whether the caller descends from an owner.
     fn is_mine_by(
         &self,
         claim: &Claim,
@@ -448,25 +449,21 @@ impl Session {
         reading: &Reading,
         shown: Option<&str>,
     ) -> LockView {
-        self.view_by(name, reading, shown, is_descendant_of)
+        self.view_by((name, reading), &self.clock.now(), shown, is_descendant_of)
     }
 
     /// The same, where `descends` says whether the caller descends from an owner.
     fn view_by(
         &self,
-        name: &LockName,
-        reading: &Reading,
+        (name, reading): (&LockName, &Reading),
+        now: &Now,
         shown: Option<&str>,
         descends: impl Fn(&Process, &Host, &Host) -> bool,
     ) -> LockView {
         let inherited = self.inherited(name);
-        LockView::of(
-            name,
-            reading,
-            self.store.policy(),
-            &self.clock.now(),
-            |claim| self.is_mine_by(claim, shown, &inherited, &descends),
-        )
+        LockView::of(name, reading, self.store.policy(), now, |claim| {
+            self.is_mine_by(claim, shown, &inherited, &descends)
+        })
     }
 
     /// The live hold of this lock that the caller inherited from the run around it.

@@ -72,7 +72,7 @@ impl fmt::Debug for Cancel {
     }
 }
 
-/// Has `ring` called when `cancel` is cancelled. As [`Cancel::ring`], for the library.
+/// Has `ring` called when `cancel` is cancelled. As `Cancel::ring`, for the library.
 pub fn rings(cancel: &Cancel, ring: impl Fn() + Send + Sync + 'static) -> Bell {
     cancel.ring(ring)
 }

@@ -76,7 +76,7 @@ pub fn since(began: Instant) -> Duration {
 }
 
 /// A short pause between two looks. The time that the machine slept is not in it, so it is no longer than a
-/// second: a lease can run out meanwhile. A longer sleep is [`poll_readable`](crate::os::poll_readable)'s.
+/// second: a lease can run out meanwhile. A longer sleep is `os::poll_readable`'s.
 pub fn nap(length: Duration) {
     debug_assert!(length <= Duration::from_secs(1), "a short one: {length:?}");
     std::thread::sleep(length);

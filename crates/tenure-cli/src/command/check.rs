@@ -1,6 +1,6 @@
 //! `check` and `list`: say how locks stand. They read and never write.
 
-use super::readings::{self, READ_AT_ONCE, Readings};
+use super::readings::{self, READ_AT_ONCE, Read, Readings};
 use super::{Session, near};
 use crate::dialect::{Done, Refused};
 use crate::exit::Exit;
@@ -95,7 +95,7 @@ fn all(
         session,
         reporter: &reporter,
         id,
-        readings: Readings::of(&session.store, names),
+        readings: Readings::of(&session.store, &session.clock, names),
         ancestors: OnceCell::new(),
         tally: Tally::default(),
     };
@@ -159,16 +159,16 @@ impl Iterator for Looks<'_, '_> {
     type Item = LockView;
 
     fn next(&mut self) -> Option<LockView> {
-        let (name, read) = self.readings.next()?;
+        let Read { name, reading, now } = self.readings.next()?;
         if self.tally.all.is_multiple_of(READ_AT_ONCE) {
             self.ancestors.take();
         }
-        let view = match read {
+        let view = match reading {
             Ok(reading) => {
                 let ancestors = || self.ancestors.get_or_init(Ancestors::of_caller);
                 let descends =
                     |owner: &Process, host: &Host, here: &Host| ancestors().have(owner, host, here);
-                (self.session).view_by(&name, &reading, self.id, descends)
+                (self.session).view_by((&name, &reading), &now, self.id, descends)
             }
             // One that cannot be looked at does not hide the others, and is not free.
             Err(error) => {

@@ -1,7 +1,7 @@
 //! `clean`: removes claims that are proven stale, and the files of unused locks.
 
 use super::Session;
-use super::readings::{self, Readings};
+use super::readings::{self, Read, Readings};
 use crate::dialect::Done;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -28,8 +28,8 @@ pub(super) fn clean(clean: Clean, reporter: &mut Reporter) -> Result<(String, Va
     let mut done = Cleaning::of(names.len());
     if dry_run {
         let policy = session.store.policy();
-        for (name, read) in Readings::of(&session.store, names) {
-            let cleaned = read.and_then(|reading| would_clean(policy, reading, &now()));
+        for Read { name, reading, now } in Readings::of(&session.store, &session.clock, names) {
+            let cleaned = reading.and_then(|reading| would_clean(policy, reading, &now));
             done.add(reporter, name, cleaned)?;
         }
     } else {

@@ -1,17 +1,26 @@
 //! Reads many locks in the order of their names, a few at once, for a verb that shows each as it comes. Nothing
-//! decides by what was read here.
+//! is taken, released or removed by what was read here.
+//!
+//! A reader of the answer may be slow, so a lock may be shown long after it was read. It is judged by the time
+//! before it was read: a holder that has sent its heartbeats is then never taken for a silent one.
 
 use crate::store::Locks;
+use std::rc::Rc;
 use std::vec;
+use tenure_engine::clock::{Clock, SystemClock};
 use tenure_engine::store::contract::Which;
 use tenure_engine::store::{Reading, StoreError};
-use tenure_engine::tenure_core::LockName;
+use tenure_engine::tenure_core::{LockName, Now};
 
 /// How many are read at once: so many share what was seen of a process.
 pub(super) const READ_AT_ONCE: usize = 512;
 
-/// A lock as it was read.
-type Read = (LockName, Result<Reading, StoreError>);
+/// A lock as it was read, and the time by which it is to be judged.
+pub(super) struct Read {
+    pub(super) name: LockName,
+    pub(super) reading: Result<Reading, StoreError>,
+    pub(super) now: Rc<Now>,
+}
 
 /// The names of all locks, sorted.
 pub(super) fn names(locks: &Locks, which: Which) -> Result<Vec<LockName>, StoreError> {
@@ -24,14 +33,16 @@ pub(super) fn names(locks: &Locks, which: Which) -> Result<Vec<LockName>, StoreE
 /// Locks, of which only the next few are read already.
 pub(super) struct Readings<'a> {
     locks: &'a Locks,
+    clock: &'a SystemClock,
     names: vec::IntoIter<LockName>,
     read: vec::IntoIter<Read>,
 }
 
 impl<'a> Readings<'a> {
-    pub(super) fn of(locks: &'a Locks, names: Vec<LockName>) -> Self {
+    pub(super) fn of(locks: &'a Locks, clock: &'a SystemClock, names: Vec<LockName>) -> Self {
         Self {
             locks,
+            clock,
             names: names.into_iter(),
             read: Vec::new().into_iter(),
         }
@@ -47,8 +58,16 @@ impl Iterator for Readings<'_> {
             return next;
         }
         let names: Vec<_> = self.names.by_ref().take(READ_AT_ONCE).collect();
+        let now = Rc::new(self.clock.now());
         let readings = self.locks.read_several(&names);
-        let read: Vec<_> = names.into_iter().zip(readings).collect();
+        let read = names.into_iter().zip(readings);
+        let read: Vec<_> = read
+            .map(|(name, reading)| Read {
+                name,
+                reading,
+                now: Rc::clone(&now),
+            })
+            .collect();
         self.read = read.into_iter();
         self.read.next()
     }

@@ -187,7 +187,8 @@ pub(crate) fn write_envelope<D: Serialize>(
         Output::Json | Output::Text => write_json(&mut pieces, &document),
     };
     match (pieces.unheard(), made) {
-        // A document that lacks its end is none, and says so to every parser.
+        // JSON that lacks its end is none. YAML may end with any line: `meta` comes last, and says that it
+        // is whole.
         (None, Err(error)) => Err(Unheard::Failed(error)),
         (Some(_), _) | (None, Ok(())) => pieces.end(),
     }
@@ -227,6 +228,10 @@ impl Kept {
             None => tempfile::tempfile()?,
         };
         let written = file.write_all(&self.lines);
+        if written.is_err() {
+            // The disk may be full: it gets back what does not count.
+            let _ = file.set_len(self.length);
+        }
         self.file = Some(file);
         written?;
         self.length += self.lines.len() as u64;

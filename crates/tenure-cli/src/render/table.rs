@@ -59,6 +59,9 @@ impl<const N: usize> Columns<N> {
             if let Some(room) = &mut room {
                 if self::width(text.trim_end()) > *room {
                     text = cut(&text, *room);
+                } else if self::width(&text) > *room {
+                    // Only its padding is too wide. A painted cell keeps that at the end of a line.
+                    text = pad(text.trim_end(), *room);
                 }
                 *room = room.saturating_sub(self::width(&text) + GAP);
             }

@@ -1,15 +1,21 @@
 //! Many locks in one folder: an answer about all of them is written as they are read, and is the same as if it
 //! had been made first.
 
-use super::support::{Scene, answer};
+use super::support::{Scene, Started, answer};
 use serde_json::Value;
 use std::fs;
+use std::io::Read;
+use std::time::Duration;
 
 /// Makes `many` locks like one that is held without a process.
 fn plant(scene: &Scene, many: usize) {
+    plant_with(scene, many, "9h");
+}
+
+fn plant_with(scene: &Scene, many: usize, ttl: &str) {
     let sample = scene.locks().join("sample.tenure");
     if !sample.exists() {
-        let words = ["acquire", "sample", "--owner", "none", "--ttl", "9h"];
+        let words = ["acquire", "sample", "--owner", "none", "--ttl", ttl];
         let _ = scene.run(words).expect(0, "a sample");
     }
     let bytes = fs::read(sample).expect("its file");
@@ -77,6 +83,34 @@ fn an_answer_about_many_locks_keeps_none_of_them() {
             answers(&scene, words, before + 12),
             "{words}: one lock needs {before} MiB, and 3,001 need 12 more"
         );
+    }
+}
+
+/// A pager that its user leaves open, a command that was stopped and goes on.
+#[test]
+fn a_slow_reader_is_shown_holds_as_they_were_when_they_were_read() {
+    let scene = Scene::new();
+    plant_with(&scene, 400, "4s");
+    for words in [["check", "--output", "json"], ["list", "--output", "json"]] {
+        let mut call = Started::piped(&mut scene.tenure(words));
+        // More than a pipe takes is under way, so the call stands still, and each ttl runs out meanwhile.
+        let mut output = call.take_stdout();
+        if words[0] == "list" {
+            std::thread::sleep(Duration::from_secs(5));
+        }
+        let mut text = String::new();
+        output.read_to_string(&mut text).expect("an answer");
+        let document: Value = serde_json::from_str(&text).expect("a document");
+        let place = if words[0] == "list" {
+            &document["data"]
+        } else {
+            &document["error"]["context"]
+        };
+        let locks = place["locks"].as_array().expect("locks");
+        assert_eq!(locks.len(), 401);
+        let held = locks.iter().filter(|lock| lock["standing"] == "held");
+        assert_eq!(held.count(), 401, "{words:?}");
+        let _ = call.end();
     }
 }
 

@@ -388,8 +388,11 @@ impl Store for FileStore {
         // is a little earlier. One that cannot be opened is told of each lock.
         let folders = self.folders();
         let read = |name| match &folders {
-            Ok(folders) => self.reading(&self.names_of(name), None, &sights, *folders),
-            Err(_) => self.read(name, None),
+            // A folder that another process makes meanwhile is looked for by each read.
+            Ok(folders) if folders.are_there() => {
+                self.reading(&self.names_of(name), None, &sights, *folders)
+            }
+            Ok(_) | Err(_) => self.read(name, None),
         };
         names.iter().map(read).collect()
     }

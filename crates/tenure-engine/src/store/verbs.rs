@@ -107,7 +107,7 @@ pub trait Verbs: Store {
             (Some(Ok(other)), ..) => Ok(entered(other, handle)),
             (None, Some(ticket), None) => match handle {
                 Some(handle) => {
-                    let unseen = entered(queued_behind_nobody(ticket), None);
+                    let unseen = entered(queued_behind_no_claim(ticket), None);
                     look_again(self, unseen, handle, ticket, now)
                 }
                 None => Err(self.misused(name, "a claim that was made has a handle")),
@@ -797,7 +797,7 @@ fn looks_closer(request: &Request) -> bool {
 }
 
 /// Behind a claim that no list has, so a sleep behind it ends at once.
-fn queued_behind_nobody(ticket: u64) -> Entering {
+fn queued_behind_no_claim(ticket: u64) -> Entering {
     Entering::Queued {
         ticket,
         behind: Predecessor::LivenessLock { ticket: 0 },

@@ -33,7 +33,7 @@ impl Transaction<'_> {
     /// Tries the change once on the expected list.
     pub(super) fn expected(&mut self) -> Result<Did, StoreError> {
         match (self.ask.about, self.handle) {
-            (About::NewClaim { unseen, .. }, _) => self.on_nobody(unseen),
+            (About::NewClaim { unseen, .. }, _) => self.on_no_claim(unseen),
             (About::Turn(_), Some(handle)) => self.as_it_waits(handle),
             (About::Own(_), Some(handle)) => self.as_granted(handle),
             _ => Ok(Did::Again(None)),
@@ -41,7 +41,7 @@ impl Transaction<'_> {
     }
 
     /// A claim that no other claim blocks.
-    fn on_nobody(&mut self, unseen: bool) -> Result<Did, StoreError> {
+    fn on_no_claim(&mut self, unseen: bool) -> Result<Did, StoreError> {
         let nobody = List::default();
         let mut tried = self.run(&nobody, None);
         let Some(made) = tried.makes() else {
@@ -54,7 +54,7 @@ impl Transaction<'_> {
         }
         let attachment = self.attach(&nobody, &tried.entry, made)?;
         self.count_from_the_last_sign(&nobody, &mut tried);
-        let txn = self.on_nobody_txn(&tried.entry, &attachment, unseen)?;
+        let txn = self.on_no_claim_txn(&tried.entry, &attachment, unseen)?;
         match self.store.ask(txn)? {
             Answer::Overtaken(answer) if unseen => {
                 let list = self.listed(&answer);
@@ -125,7 +125,7 @@ impl Transaction<'_> {
 
     /// If there is no claim, this one holds. Otherwise, if it may be put there `unseen`, it is put at
     /// the end. In either case the answer contains the list.
-    fn on_nobody_txn(
+    fn on_no_claim_txn(
         &self,
         entry: &Entry,
         attachment: &Attachment,

@@ -138,7 +138,7 @@ pub(super) async fn read_keys(
 }
 
 /// How many lease keys are read one by one.
-const LIVES_MAX: usize = 16;
+const LEASE_KEYS_MAX: usize = 16;
 
 /// Reads the claims up to a ticket, and then their lease keys.
 ///
@@ -160,7 +160,7 @@ pub(super) async fn read_upto(
     let mut wanted: Vec<String> = lease_keys
         .map(|row| keys.lease_key(name, &row.written.lease_key))
         .collect();
-    if wanted.len() > LIVES_MAX {
+    if wanted.len() > LEASE_KEYS_MAX {
         let lease_keys = keys.lease_keys(name);
         let (_, found) = read_range(endpoints, &lease_keys, GetOptions::new(), end).await?;
         list.add(keys, name, &found);

@@ -87,7 +87,7 @@ impl SharedRuntime {
             .spawn({
                 let (shared, runtime) = (Arc::clone(&shared), Arc::clone(&runtime));
                 move || {
-                    shared.turn_when_nobody_does(&runtime);
+                    shared.turn_when_no_caller_does(&runtime);
                     // A caller has the runtime only for the length of a call, and there is no caller any
                     // more.
                     end(runtime);
@@ -251,7 +251,7 @@ impl Shared {
     }
 
     /// The loop of the thread.
-    fn turn_when_nobody_does(&self, runtime: &Runtime) {
+    fn turn_when_no_caller_does(&self, runtime: &Runtime) {
         while !self.ends.load(Ordering::SeqCst) {
             if let Some(rest) = self.rest() {
                 // If woken early, the thread looks again. A wake-up before the sleep has the same

@@ -46,6 +46,13 @@ pub(super) struct Folders<'a> {
     records: Option<&'a Folder>,
 }
 
+impl Folders<'_> {
+    /// Whether the lists have a folder. Without one, no lock has a list yet.
+    pub(super) fn are_there(&self) -> bool {
+        self.lists.is_some()
+    }
+}
+
 impl FileStore {
     /// Reads a lock; with a handle, its claim alone. `sights` is what was seen of processes a moment ago, and
     /// `folders` where the locks are.

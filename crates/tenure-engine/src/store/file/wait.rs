@@ -148,14 +148,14 @@ impl FileStore {
     /// time to time.
     pub(super) fn notices_of(&self, handle: &FileHandle) -> Option<Notices> {
         handle.lasts.store(true, Ordering::Relaxed);
-        let watch = self.news_of(&handle.names).ok()?;
+        let watch = self.watch_of(&handle.names).ok()?;
         Some(Notices {
             descriptor: watch.into_descriptor(),
             ends_with_renewal: self.profile.record().is_some(),
         })
     }
 
-    fn news_of(&self, names: &Names) -> Result<Watch, StoreError> {
+    fn watch_of(&self, names: &Names) -> Result<Watch, StoreError> {
         let list = self.list_path(names);
         let failed = |errno| fault(&list, "watching the lock", errno);
         let watch = Watch::new().map_err(failed)?;
@@ -213,7 +213,7 @@ impl FileStore {
         until: Option<Instant>,
     ) -> Result<Wake, StoreError> {
         // On a system that cannot watch there is none, and the pause has to do for everything.
-        let watch = self.news_of(names).ok();
+        let watch = self.watch_of(names).ok();
         // The watch is in place; if a claim changed before that, this look finds it.
         let look = self.look(names, now)?;
         let entry = look.joined.as_ref().ok();
