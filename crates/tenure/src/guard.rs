@@ -23,8 +23,9 @@
 //! [`Guard::release_async`].
 //!
 //! # Many callers of one process
-//! The callers of one manager (and of its clones) that wait for one lock stand in a line of their own, threads
-//! and tasks in the order in which they asked. Only the caller at its head stands in the queue of the lock.
+//! The callers of one manager (and of its clones) that take turns for one lock ([`Again::Wait`]) stand in a line
+//! of their own, threads and tasks in the order in which they asked. Only the caller at its head stands in the
+//! queue of the lock.
 //! So `tenure check` shows one waiter for all of them, and the process takes its turn among the processes once
 //! per hold.
 //!
@@ -32,7 +33,7 @@
 //! - A caller that gives up leaves the line at once. If it was the head, its claim leaves the queue, or what it
 //!   was granted is given back, and the next caller enters the queue at its end.
 //! - The wait counts from the call, the place in the line included.
-//! - A try ([`Wait::No`]) does not stand in the line: the queue answers it.
+//! - Any other caller, and a try ([`Wait::No`]), asks the queue itself, on a thread of its own.
 //! - Several managers for one folder have a line each, as several processes have. Share one.
 //!
 //! # What a guard notices
@@ -142,7 +143,7 @@ use tenure_core::{
     Claim, Entry, Force, HeldUnforced, Kind, Mode, Patience, Policy, Reason, Request, RequestId,
     Terms,
 };
-use turns::{Call, Deadlines, Lines, Turn};
+use turns::{Call, Deadlines, Lines};
 
 /// How often a wait checks whether it was cancelled, in a store that knows nothing of [`Cancel`].
 const CANCEL_LOOK: Duration = Duration::from_millis(10);
@@ -349,20 +350,14 @@ struct Shared {
     /// Whether a [`Cancel`] ends the store's own sleep.
     hears_cancel: bool,
     pending: Pending<Hold, Ringer>,
-    /// The holds of each lock that is held.
-    held: Mutex<HashMap<LockName, Known>>,
+    /// One hold of each lock that is held.
+    held: Mutex<HashMap<LockName, Weak<Hold>>>,
     /// The lines in which callers stand before they enter the store.
     lines: Arc<Lines>,
     deadlines: Deadlines,
     /// Two threads for wakers and for the log, on behalf of threads that have heartbeats to send.
     wakes: Herald,
     logs: Herald,
-}
-
-/// The holds of one lock.
-struct Known {
-    latest: Weak<Hold>,
-    count: usize,
 }
 
 impl LockManager {
@@ -625,9 +620,9 @@ impl LockManager {
 
     /// [`LockManager::acquire_with`] for async code, on any executor.
     ///
-    /// Nothing happens before the future is polled. One thread enters the store for all futures of this
-    /// manager that wait for one lock ([in their line](self#many-callers-of-one-process)), so the executor is
-    /// never blocked. A future that is dropped early leaves the line and the queue, and releases what it would
+    /// Nothing happens before the future is polled. A thread enters the store for it, so the executor is
+    /// never blocked. Futures that take turns for one lock share that thread ([in their
+    /// line](self#many-callers-of-one-process)). A future that is dropped early leaves the line and the queue, and releases what it would
     /// have acquired.
     ///
     /// **Tasks of one program are one process**: while one has the lock, another is refused at once, and does
@@ -716,15 +711,13 @@ impl LockManager {
         name: &LockName,
         options: &Options,
         call: &Call,
-        turn: Option<&Turn>,
     ) -> Result<Guard, AcquireError> {
         let (shared, mode) = (&self.shared, call.mode);
         let name = name.clone();
         if options.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
             return Err(AcquireError::Cancelled { name });
         }
-        if turn.is_none()
-            && options.again == Again::Reenter
+        if options.again == Again::Reenter
             && let Some(guard) = shared.again(&name, mode)
         {
             return Ok(guard);
@@ -738,7 +731,6 @@ impl LockManager {
             name: &name,
             options,
             call,
-            turn,
             told: false,
             gave_way: None,
         };
@@ -774,7 +766,7 @@ impl LockManager {
             acquired.claim,
         ));
         let guard = Guard::first(Arc::clone(&hold));
-        shared.remember(&hold);
+        locked(&shared.held).insert(name.clone(), Arc::downgrade(&hold));
         let keeps = || renewer::start(Arc::downgrade(shared));
         match shared.pending.add(&hold, instant(), keeps) {
             Ok(()) => Ok(guard),
@@ -897,51 +889,27 @@ impl Shared {
 
     /// One more guard of this manager's hold, if that covers `mode`.
     fn again(&self, name: &LockName, mode: Mode) -> Option<Guard> {
-        let hold = locked(&self.held).get(name)?.latest.upgrade()?;
+        let hold = locked(&self.held).get(name)?.upgrade()?;
         let covers = hold.mode == Mode::Exclusive || hold.mode == mode;
         covers.then(|| Guard::again(&hold)).flatten()
-    }
-
-    /// Notes a hold that has begun.
-    fn remember(&self, hold: &Arc<Hold>) {
-        let mut held = locked(&self.held);
-        let latest = Arc::downgrade(hold);
-        if let Some(known) = held.get_mut(hold.name()) {
-            known.latest = latest;
-            known.count += 1;
-        } else {
-            held.insert(hold.name().clone(), Known { latest, count: 1 });
-        }
     }
 
     /// Removes a hold that has ended.
     fn forget(&self, hold: &Hold) {
         let mut held = locked(&self.held);
-        if let Some(known) = held.get_mut(hold.name()) {
-            known.count -= 1;
-            if known.count == 0 {
-                held.remove(hold.name());
-            }
+        let known = held.get(hold.name());
+        if known.is_some_and(|known| std::ptr::eq(known.as_ptr(), hold)) {
+            held.remove(hold.name());
         }
     }
 
     /// The hold of this process that blocks another acquire of it, if the wait could not end before
-    /// that hold does. A hold that began at `but_since_ms` of the boot clock or later does not count.
-    fn own_blocker<'a>(
-        &self,
-        entry: &'a Entry,
-        mode: Mode,
-        but_since_ms: Option<u64>,
-    ) -> Option<&'a Claim> {
+    /// that hold does.
+    fn own_blocker<'a>(&self, entry: &'a Entry, mode: Mode) -> Option<&'a Claim> {
         let (process, host) = (self.identity.process, &self.identity.host);
         let is_ours = |claim: &&Claim| {
             let theirs = &claim.holder;
-            let since_ms = claim.since.map(|since| since.boot_ms);
-            let is_new = since_ms
-                .zip(but_since_ms)
-                .is_some_and(|(at, but)| at >= but);
-            !is_new
-                && theirs.process == Some(process)
+            theirs.process == Some(process)
                 && theirs.host.boot_id == host.boot_id
                 && theirs.host.pid_namespace == host.pid_namespace
         };
@@ -979,7 +947,7 @@ impl Shared {
                 kept: _,
             } => {
                 if again != Again::Wait
-                    && let Some(own) = self.own_blocker(&entry, mode, None)
+                    && let Some(own) = self.own_blocker(&entry, mode)
                 {
                     let token = own.token;
                     return AcquireError::HeldByThisProcess { name, token };
@@ -1030,7 +998,6 @@ struct Attendance<'a> {
     name: &'a LockName,
     options: &'a Options,
     call: &'a Call,
-    turn: Option<&'a Turn>,
     told: bool,
     gave_way: Option<AcquireError>,
 }
@@ -1047,9 +1014,7 @@ impl Observer for Attendance<'_> {
         if options.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
             self.gave_way = Some(AcquireError::Cancelled { name: name() });
         } else if options.again != Again::Wait
-            && let Some(own) =
-                self.shared
-                    .own_blocker(waiting.entry, self.call.mode, self.call.follows_since_ms)
+            && let Some(own) = self.shared.own_blocker(waiting.entry, self.call.mode)
         {
             self.gave_way = Some(AcquireError::HeldByThisProcess {
                 name: name(),
@@ -1066,9 +1031,6 @@ impl Observer for Attendance<'_> {
             && let OnWait(Some(tell)) = &options.on_wait
         {
             tell(self.name, waiting);
-        }
-        if let (None, Some(turn)) = (&self.gave_way, self.turn) {
-            turn.waits();
         }
         self.gave_way.is_some()
     }

@@ -21,9 +21,8 @@ pub(super) trait Errand<N: Clone + Ord>: Sized {
     /// Has a thread run it, and the errands that come next ([`Turn::next`]).
     fn start(self, turn: Turn<N, Self>);
 
-    /// Notes that it stands behind others, and whether the caller that has the turn is known to wait in the
-    /// store.
-    fn stands(&mut self, head_waits: bool);
+    /// Notes that it stands behind others.
+    fn stands(&mut self);
 }
 
 /// The lines of one manager, by name. One that is not there is empty, and its turn is free.
@@ -41,11 +40,7 @@ impl<N: Clone + Ord, E> State<N, E> {
     /// The number of a new place, and its line. `None` if the turn was free; it is taken now.
     fn place(&mut self, name: &N) -> Option<(u64, &mut Line<E>)> {
         if !self.lines.contains_key(name) {
-            let line = Line {
-                places: BTreeMap::new(),
-                head_waits: false,
-            };
-            self.lines.insert(name.clone(), line);
+            self.lines.insert(name.clone(), Line::new());
             return None;
         }
         let number = self.next;
@@ -55,12 +50,8 @@ impl<N: Clone + Ord, E> State<N, E> {
     }
 }
 
-/// A line whose turn is taken.
-struct Line<E> {
-    places: BTreeMap<u64, Place<E>>,
-    /// Whether the caller that has the turn is known to wait in the store.
-    head_waits: bool,
-}
+/// A line whose turn is taken: its places by their numbers.
+type Line<E> = BTreeMap<u64, Place<E>>;
 
 enum Place<E> {
     Thread(Arc<Call>),
@@ -123,13 +114,12 @@ impl<N: Clone + Ord, E: Errand<N>> Lines<N, E> {
             return Joined::Head(Turn::of(self, name.clone()));
         };
         let call = Call::new();
-        line.places.insert(number, Place::Thread(Arc::clone(&call)));
+        line.insert(number, Place::Thread(Arc::clone(&call)));
         Joined::Behind(Standing {
             lines: Arc::clone(self),
             name: name.clone(),
             number,
             call,
-            head_waits: line.head_waits,
             has_left: false,
         })
     }
@@ -143,8 +133,8 @@ impl<N: Clone + Ord, E: Errand<N>> Lines<N, E> {
             errand.start(Turn::of(self, name.clone()));
             return None;
         };
-        errand.stands(line.head_waits);
-        line.places.insert(number, Place::Errand(Box::new(errand)));
+        errand.stands();
+        line.insert(number, Place::Errand(Box::new(errand)));
         Some(number)
     }
 
@@ -158,20 +148,27 @@ impl<N: Clone + Ord, E: Errand<N>> Lines<N, E> {
 
     fn remove(&self, name: &N, number: u64) -> Option<Place<E>> {
         let mut state = locked(&self.state);
-        state.lines.get_mut(name)?.places.remove(&number)
+        state.lines.get_mut(name)?.remove(&number)
     }
 
     /// How many stand in a line behind the caller that has the turn.
     pub(super) fn len(&self, name: &N) -> usize {
         let state = locked(&self.state);
-        state.lines.get(name).map_or(0, |line| line.places.len())
+        state.lines.get(name).map_or(0, BTreeMap::len)
+    }
+
+    /// Whether a place is still in its line.
+    pub(super) fn has(&self, name: &N, number: u64) -> bool {
+        let state = locked(&self.state);
+        let line = state.lines.get(name);
+        line.is_some_and(|line| line.contains_key(&number))
     }
 
     /// How many of them came before this place.
     pub(super) fn before(&self, name: &N, number: u64) -> usize {
         let state = locked(&self.state);
         let line = state.lines.get(name);
-        line.map_or(0, |line| line.places.range(..number).count())
+        line.map_or(0, |line| line.range(..number).count())
     }
 }
 
@@ -191,13 +188,6 @@ impl<N: Clone + Ord, E: Errand<N>> Turn<N, E> {
         }
     }
 
-    /// Notes that the caller that has the turn waits in the store, and does not just pass.
-    pub(super) fn waits(&self) {
-        if let Some(line) = locked(&self.lines.state).lines.get_mut(&self.name) {
-            line.head_waits = true;
-        }
-    }
-
     /// Passes the turn on. An errand that comes next is given to this thread.
     pub(super) fn next(mut self) -> Option<(Self, E)> {
         let errand = self.pass();
@@ -209,8 +199,7 @@ impl<N: Clone + Ord, E: Errand<N>> Turn<N, E> {
     fn pass(&self) -> Option<E> {
         let mut state = locked(&self.lines.state);
         let line = state.lines.get_mut(&self.name)?;
-        line.head_waits = false;
-        match line.places.pop_first() {
+        match line.pop_first() {
             Some((_, Place::Errand(errand))) => Some(*errand),
             // It may give up at this very moment. Its place is gone then, so it passes the turn on.
             Some((_, Place::Thread(call))) => {
@@ -243,8 +232,6 @@ pub(super) struct Standing<N: Clone + Ord, E: Errand<N>> {
     name: N,
     pub(super) number: u64,
     call: Arc<Call>,
-    /// Whether the caller at the head was known to wait in the store as this one came.
-    pub(super) head_waits: bool,
     has_left: bool,
 }
 

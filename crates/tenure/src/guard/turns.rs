@@ -1,19 +1,19 @@
 //! How a manager uses its lines: a caller that wants a lock takes its turn, and enters the store with it.
 //!
-//! Each lock has two lines. In one stand the callers that wait for the lock; the other is for questions that
-//! the store answers at once. So of one manager at most two callers enter the store for one lock, and a
-//! release meets no crowd.
+//! Only callers that take turns with others of their process ([`Again::Wait`]) stand in a line. Any other caller
+//! is refused if its process holds the lock, now or when it has waited for another process. So it stands in the
+//! list itself, where each look decides that anew, and enters the store on a thread of its own.
 //!
 //! A blocking caller waits on its own thread. An async caller leaves an [`Errand`]; one thread runs those of
 //! a line, one after the other, while there are any. One more thread of the manager ends the waits of errands
-//! whose time is up ([`Deadlines`]).
+//! whose time is up ([`Deadlines`]). The answers to these, and notices to callers that they wait, have a line of
+//! their own, so that one thread gives them.
 //!
 //! What happens in the store is the [`engine`]'s business, and how a line works that of `line`.
 
 use super::line::{self, Joined, Standing};
 use super::{AcquireError, Again, Guard, LockManager, OnWait, Options, Refused, Shared, Wait};
 use crate::cancel::{self, Cancel};
-use crate::clock::instant;
 use crate::engine::{self, Waiting};
 use crate::offload::{self, Logs, Promise};
 use crate::sync::{locked, thread};
@@ -26,10 +26,6 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tenure_core::{LockName, Mode};
-
-/// How long a caller with a question waits for its turn. It asks without it then, beside the others: a
-/// process that was stopped in the middle of a change must not hold them up one after the other.
-const ASKS_ALONE: Duration = Duration::from_secs(5);
 
 /// What callers stand in a line for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,10 +55,6 @@ pub(super) struct Call {
     began: Instant,
     /// Whether it stood behind others in the line.
     stood: bool,
-    /// When it came there, by the boot clock in milliseconds, if the caller before it waited in the store
-    /// then. Holds that this process got since are those of callers before it in the line, and it takes
-    /// turns with them.
-    pub(super) follows_since_ms: Option<u64>,
 }
 
 impl Call {
@@ -72,14 +64,7 @@ impl Call {
             wait,
             began: shared.clock.instant(),
             stood: false,
-            follows_since_ms: None,
         }
-    }
-
-    /// It stands behind others.
-    fn stand(&mut self, shared: &Shared, head_waits: bool) {
-        self.stood = true;
-        self.follows_since_ms = head_waits.then(|| shared.clock.now().boot_ms);
     }
 
     fn deadline(&self) -> Option<Instant> {
@@ -118,13 +103,6 @@ impl Call {
             (error, _) => error,
         }
     }
-
-    fn asks(self) -> Self {
-        Self {
-            wait: Wait::No,
-            ..self
-        }
-    }
 }
 
 impl LockManager {
@@ -138,19 +116,14 @@ impl LockManager {
         let shared = &self.shared;
         let mode = shared.may_ask(&name, options)?;
         let mut call = Call::new(shared, mode, wait);
-        if shared.asks_first(&name, options, wait) {
-            let turn = self.turn_to_ask(&name);
-            let answer = self.enter(&name, options, &call.asks(), None);
-            drop(turn);
-            if let Some(answer) = answers(answer, wait) {
-                return answer;
-            }
+        if !takes_turns(options, wait) {
+            return self.enter(&name, options, &call);
         }
         let mut options = std::borrow::Cow::Borrowed(options);
         let turn = match shared.lines.join(&key(&name, For::Waiting)) {
             Joined::Head(turn) => turn,
             Joined::Behind(standing) => {
-                call.stand(shared, standing.head_waits);
+                call.stood = true;
                 if let Some(once) = options.on_wait.once() {
                     options.to_mut().on_wait = once;
                     shared.tell(&name, &options, standing.number);
@@ -164,7 +137,7 @@ impl LockManager {
                 }
             }
         };
-        let answer = self.enter(&name, &options, &call, Some(&turn));
+        let answer = self.enter(&name, &options, &call);
         drop(turn);
         answer
     }
@@ -193,22 +166,6 @@ impl LockManager {
         })
     }
 
-    /// The turn to ask the store a question; `None` if that has taken too long.
-    fn turn_to_ask(&self, name: &LockName) -> Option<Turn> {
-        let standing = match self.shared.lines.join(&key(name, For::Asking)) {
-            Joined::Head(turn) => return Some(turn),
-            Joined::Behind(standing) => standing,
-        };
-        let alone = instant() + ASKS_ALONE;
-        standing.wait(|| {
-            let rest = alone.saturating_duration_since(instant());
-            if rest.is_zero() {
-                return ControlFlow::Break(());
-            }
-            ControlFlow::Continue(Some(rest))
-        })
-    }
-
     /// Acquires a lock without a thread of the caller's.
     pub(super) async fn take_async(
         &self,
@@ -220,16 +177,33 @@ impl LockManager {
             let (name, wait) = (super::named(name)?, self.wait(options));
             let mode = self.shared.may_ask(&name, options)?;
             let call = Call::new(&self.shared, mode, wait);
-            if self.shared.asks_first(&name, options, wait) {
-                let asked = self.send(&name, options, call.asks(), What::Ask);
-                let answer = Box::new(asked).await;
-                if let Some(answer) = answers(answer, wait) {
-                    return answer;
-                }
+            if takes_turns(options, wait) {
+                Ok(self.send(&name, options, call, What::Wait))
+            } else {
+                Err(Box::pin(self.enter_async(name, options, call)))
             }
-            self.send(&name, options, call, What::Wait)
         };
-        sent.await
+        match sent {
+            Ok(sent) => sent.await,
+            Err(alone) => alone.await,
+        }
+    }
+
+    /// Enters the store on a thread of its own, for as long as the future lives.
+    async fn enter_async(
+        &self,
+        name: LockName,
+        options: &Options,
+        call: Call,
+    ) -> Result<Guard, AcquireError> {
+        let failed = name.clone();
+        let done = self.offloaded(options, move |locks, options| {
+            locks.enter(&name, options, &call)
+        });
+        done.await.map_err(|source| AcquireError::Thread {
+            name: failed,
+            source,
+        })?
     }
 
     /// Leaves an errand in the line that it is for.
@@ -242,12 +216,8 @@ impl LockManager {
         if let Some(once) = options.on_wait.once() {
             options.on_wait = once;
         }
-        let line = match what {
-            What::Ask => For::Asking,
-            What::Wait | What::TimedOut | What::Tell { .. } => For::Waiting,
-        };
-        let key = key(name, line);
-        let word = (what == What::Wait && options.on_wait.is_some()).then(|| options.clone());
+        let key = key(name, For::Waiting);
+        let word = options.on_wait.is_some().then(|| options.clone());
         let errand = Errand {
             locks: self.clone(),
             key: Arc::clone(&key),
@@ -271,11 +241,7 @@ impl LockManager {
         let Some(number) = number else {
             return sent;
         };
-        let deadline = match what {
-            What::Ask => shared.clock.instant().checked_add(ASKS_ALONE),
-            What::Wait | What::TimedOut | What::Tell { .. } => call.deadline(),
-        };
-        if let Some(deadline) = deadline {
+        if let Some(deadline) = call.deadline() {
             match shared.deadlines.add(shared, (deadline, number), &sent.key) {
                 Ok(()) => sent.deadline = Some(deadline),
                 Err(source) => {
@@ -313,12 +279,9 @@ impl LockManager {
     }
 }
 
-/// The answer to a caller that asked first; `None` if it has to wait.
-fn answers(answer: Result<Guard, AcquireError>, wait: Wait) -> Option<Result<Guard, AcquireError>> {
-    match (&answer, wait) {
-        (Err(AcquireError::Held(_)), Wait::For(_) | Wait::Forever) => None,
-        (Ok(_) | Err(_), _) => Some(answer),
-    }
+/// Whether a call stands in the line of its process.
+fn takes_turns(options: &Options, wait: Wait) -> bool {
+    options.again == Again::Wait && wait != Wait::No
 }
 
 impl OnWait {
@@ -339,12 +302,6 @@ impl OnWait {
 }
 
 impl Shared {
-    /// Whether a call is answered before it has to wait: one that does not want to wait, or one that is not
-    /// to wait for a hold of this process, of which there is one.
-    fn asks_first(&self, name: &LockName, options: &Options, wait: Wait) -> bool {
-        wait == Wait::No || (options.again != Again::Wait && locked(&self.held).contains_key(name))
-    }
-
     /// How long a sleep lasts at most, so that it ends when the clock of this manager says.
     fn nap(&self, rest: Duration) -> Duration {
         self.watching.nap().map_or(rest, |nap| rest.min(nap))
@@ -355,6 +312,10 @@ impl Shared {
         let OnWait(Some(tell)) = &options.on_wait else {
             return;
         };
+        // A caller that has left, or has entered the store, hears of this from there or not at all.
+        if !self.lines.has(&key(name, For::Waiting), number) {
+            return;
+        }
         // A list that cannot be read now is looked at again in the store.
         let Ok(reading) = self.store.read(name, None) else {
             return;
@@ -382,8 +343,6 @@ impl Shared {
 /// What an errand is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
-    /// The lock, without a wait.
-    Ask,
     /// The lock.
     Wait,
     /// The answer to a wait whose time is up.
@@ -404,7 +363,7 @@ pub(super) struct Errand {
 }
 
 impl Errand {
-    fn run(self, turn: Option<&Turn>) {
+    fn run(self) {
         let Self {
             locks,
             key,
@@ -416,8 +375,7 @@ impl Errand {
         } = self;
         let name = &key.0;
         let answer = logs.within(|| match what {
-            What::Ask => Some(locks.enter(name, &options, &call, None)),
-            What::Wait => Some(locks.enter(name, &options, &call, turn)),
+            What::Wait => Some(locks.enter(name, &options, &call)),
             What::TimedOut => Some(Err(locks.shared.timed_out(name, &options, &call))),
             What::Tell { number } => {
                 locks.shared.tell(name, &options, number);
@@ -446,7 +404,6 @@ impl Errand {
     /// Its time is up while it waits for its turn.
     fn expire(mut self) {
         match self.what {
-            What::Ask => self.run_alone(),
             What::Wait => {
                 self.what = What::TimedOut;
                 let lines = Arc::clone(&self.locks.shared.lines);
@@ -454,12 +411,6 @@ impl Errand {
                 lines.leave(&key, self);
             }
             What::TimedOut | What::Tell { .. } => {}
-        }
-    }
-
-    fn run_alone(self) {
-        if let Err((source, errand)) = on_thread(self, |errand| errand.run(None)) {
-            errand.fail(source);
         }
     }
 }
@@ -478,8 +429,8 @@ impl line::Errand<Key> for Errand {
         }
     }
 
-    fn stands(&mut self, head_waits: bool) {
-        self.call.stand(&self.locks.shared, head_waits);
+    fn stands(&mut self) {
+        self.call.stood = true;
     }
 }
 
@@ -487,7 +438,7 @@ impl line::Errand<Key> for Errand {
 fn run_all(work: (Turn, Errand)) {
     let mut next = Some(work);
     while let Some((turn, errand)) = next {
-        errand.run(Some(&turn));
+        errand.run();
         next = turn.next();
     }
 }

@@ -54,7 +54,7 @@ impl line::Errand<&'static str> for Errand {
         });
     }
 
-    fn stands(&mut self, _: bool) {}
+    fn stands(&mut self) {}
 }
 
 impl Errand {

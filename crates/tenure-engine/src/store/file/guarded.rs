@@ -28,9 +28,6 @@ use tenure_core::{Claim, Entry, LockName, Now};
 /// process that was stopped in the middle of one keeps the guard longer.
 pub(super) const GUARD_PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a caller waits for a guard that others take in turns.
-const CROWD_PATIENCE: Duration = Duration::from_secs(60);
-
 /// What is wrong with an empty coordination file while a liveness lock is held.
 pub(super) const EMPTY_BUT_HELD: &str = "it is empty, but a live process has a place in it";
 
@@ -161,22 +158,16 @@ impl FileStore {
         let is_alone = may_be_alone && bytes::try_guard_alone(file).map_err(errno)?;
         if !is_alone && !lock.try_take(file).map_err(failed)? {
             let modified_ms = || os::facts(file).map(|facts| facts.modified_ms());
-            let mut before_ms = modified_ms().map_err(errno)?;
-            let mut waited = Duration::ZERO;
-            while self.sleeper.lock(file, lock, patience).map_err(failed)? != Wake::Ready {
-                waited += patience;
-                let (place, now_ms) = (path().display().to_string(), modified_ms().map_err(errno)?);
-                let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-                if now_ms == before_ms {
-                    let waited_ms = millis(patience);
-                    return Err(StoreError::Stuck { place, waited_ms });
-                }
-                // The guard changes hands, so no process is stuck with it: others change the lock in turns.
-                if patience < GUARD_PATIENCE || waited >= CROWD_PATIENCE {
-                    let waited_ms = millis(waited);
-                    return Err(StoreError::Crowded { place, waited_ms });
-                }
-                before_ms = now_ms;
+            let before_ms = modified_ms().map_err(errno)?;
+            if self.sleeper.lock(file, lock, patience).map_err(failed)? != Wake::Ready {
+                let place = path().display().to_string();
+                let waited_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+                return Err(if modified_ms().map_err(errno)? == before_ms {
+                    StoreError::Stuck { place, waited_ms }
+                } else {
+                    // The guard changes hands, so no process is stuck with it: others change the lock in turns.
+                    StoreError::Crowded { place, waited_ms }
+                });
             }
         }
         Ok(is_alone)
