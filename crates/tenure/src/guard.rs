@@ -620,10 +620,10 @@ impl LockManager {
 
     /// [`LockManager::acquire_with`] for async code, on any executor.
     ///
-    /// Nothing happens before the future is polled. A thread enters the store for it, so the executor is
-    /// never blocked. Futures that take turns for one lock share that thread ([in their
-    /// line](self#many-callers-of-one-process)). A future that is dropped early leaves the line and the queue, and releases what it would
-    /// have acquired.
+    /// Nothing happens before the future is polled. A thread enters the store for it, so the executor is never
+    /// blocked. Futures that take turns for one lock share that thread ([in their
+    /// line](self#many-callers-of-one-process)). A future that is dropped early leaves the line and the queue,
+    /// and releases what it would have acquired.
     ///
     /// **Tasks of one program are one process**: while one has the lock, another is refused at once, and does
     /// not wait. Tasks that are to take turns ask with [`Again::Wait`], and a layer under the lock with
