@@ -569,7 +569,7 @@ fn a_thread_that_would_wait_for_itself_is_refused_whatever_line_is_there() {
     let place = Place::new();
     let (first, second) = (place.locks(), place.locks());
     let held = first.acquire("a").expect("free");
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let patient = scope.spawn(|| drop(second.acquire_with("a", &turns()).expect("a turn")));
         eventually(|| place.claims("a") == 2);
         let asks = second.acquire_with("a", &Options::new().wait(Wait::Forever));
