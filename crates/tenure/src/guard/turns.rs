@@ -178,7 +178,7 @@ impl LockManager {
             let mode = self.shared.may_ask(&name, options)?;
             let call = Call::new(&self.shared, mode, wait);
             if takes_turns(options, wait) {
-                Ok(self.send(&name, options, call, What::Wait))
+                Ok(self.send(&name, options, call))
             } else {
                 Err(Box::pin(self.enter_async(name, options, call)))
             }
@@ -207,7 +207,7 @@ impl LockManager {
     }
 
     /// Leaves an errand in the line that it is for.
-    fn send(&self, name: &LockName, options: &Options, call: Call, what: What) -> Sent {
+    fn send(&self, name: &LockName, options: &Options, call: Call) -> Sent {
         let shared = &self.shared;
         let (promise, pending) = offload::promise();
         let own = Cancel::new();
@@ -222,7 +222,7 @@ impl LockManager {
             locks: self.clone(),
             key: Arc::clone(&key),
             call,
-            what,
+            what: What::Wait,
             options,
             logs: Logs::here(),
             promise: Some(promise),
