@@ -673,14 +673,7 @@ fn a_hold_is_renewed_by_its_handle_and_never_created_by_it<H: Harness>(
     let later = later(&scene.now(), 5_000);
     let renewed = scene.done("renewing", store.renew(&*held.handle, &later))?;
     scene.same("a renewal", &renewed, &fine)?;
-    scene.same(
-        "the recorded renewal",
-        &scene
-            .list(&store)?
-            .claim(held.ticket)
-            .map(|claim| claim.lease.renewed),
-        &Some(later.stamp()),
-    )?;
+    scene.was_renewed(&store, held.ticket, &later)?;
     for (what, handle) in [
         ("a waiting claim", &*waiting.handle),
         ("a lost one", &*held.handle),
@@ -731,14 +724,7 @@ fn a_hold_is_renewed_by_its_owner_and_by_nobody_else<H: Harness>(
         }
         answer => return Err(scene.broken(format!("the owner got {answer:?}"))),
     }
-    scene.same(
-        "the recorded renewal",
-        &scene
-            .list(&store)?
-            .claim(held.ticket)
-            .map(|claim| claim.lease.renewed),
-        &Some(later.stamp()),
-    )?;
+    scene.was_renewed(&store, held.ticket, &later)?;
     scene.harness.end_process(owner);
     scene.release(&store, &held)?;
     let lost = store.renew_owned(&scene.name, &owned_by("owner"), &scene.now());

@@ -411,6 +411,18 @@ impl<'a, H: Harness> Scene<'a, H> {
         self.done("renewing", store.renew(handle, &self.now()))
     }
 
+    /// The list has the renewal that was made at this time.
+    pub(super) fn was_renewed(
+        &self,
+        store: &H::Store,
+        ticket: u64,
+        at: &Now,
+    ) -> Result<(), Broken> {
+        let renewed = self.list(store)?;
+        let renewed = renewed.claim(ticket).map(|claim| claim.lease.renewed);
+        self.same("the recorded renewal", &renewed, &Some(at.stamp()))
+    }
+
     pub(super) fn verified(
         &self,
         store: &H::Store,
