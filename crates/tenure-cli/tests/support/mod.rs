@@ -13,7 +13,6 @@ use serde_json::Value;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{
     Child, ChildStderr, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio,
@@ -93,7 +92,7 @@ impl Scene {
             .env("USER", "tester")
             .env("TENURE_DIR", self.locks())
             .stdin(Stdio::null());
-        default_signals(command);
+        default_signals();
     }
 
     /// Runs the program to its end.
@@ -592,26 +591,30 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Starts the program with no signal ignored and none blocked, however the tests were started.
-fn default_signals(command: &mut Command) {
-    #[allow(unsafe_code, reason = "only between fork and exec can this be set")]
-    // SAFETY: signal(2) may be called between fork and exec, and touches nothing else.
-    unsafe {
-        command.pre_exec(|| {
-            for number in [
-                libc::SIGINT,
-                libc::SIGTERM,
-                libc::SIGHUP,
-                libc::SIGQUIT,
-                libc::SIGTSTP,
-                libc::SIGTTIN,
-                libc::SIGTTOU,
-                libc::SIGCHLD,
-                libc::SIGUSR1,
-            ] {
+/// Sees to it that programs start with no signal ignored, however the tests were started. What is ignored is
+/// inherited, and nothing else: a handler ends with exec(2), and the standard library blocks no signal in a child.
+///
+/// It is set once in the process of the test. Between fork and exec it would take a fork, which copies the page
+/// tables of the test for each program that it starts: a tenth of the time of those that start the most.
+fn default_signals() {
+    static SET: std::sync::Once = std::sync::Once::new();
+    SET.call_once(|| {
+        for number in [
+            libc::SIGINT,
+            libc::SIGTERM,
+            libc::SIGHUP,
+            libc::SIGQUIT,
+            libc::SIGTSTP,
+            libc::SIGTTIN,
+            libc::SIGTTOU,
+            libc::SIGCHLD,
+            libc::SIGUSR1,
+        ] {
+            #[allow(unsafe_code, reason = "the standard library has no call for this")]
+            // SAFETY: signal(2) with the default disposition installs no code, and no test handles these signals.
+            unsafe {
                 libc::signal(number, libc::SIG_DFL);
             }
-            Ok(())
-        });
-    }
+        }
+    });
 }

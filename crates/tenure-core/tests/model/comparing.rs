@@ -15,6 +15,7 @@
 use super::transitions::{admits, entered, granted};
 use super::{Answer, At, Plan, Purpose, World};
 use crate::scenario::{Defect, Scenario};
+use std::rc::Rc;
 use tenure_core::{Claim, Entering, Entry, Event, Mode, Renewal, Request, RestsOn, TryGrant};
 
 /// The ticket of a claim that is not committed yet. The store draws the final one.
@@ -60,7 +61,7 @@ impl World {
     /// claim, if it queues behind that; of a waiting claim's turn the claims before it and those that
     /// hold; of a change to the own claim that alone.
     pub(super) fn shown(&self, scenario: &Scenario, who: usize, purpose: Purpose) -> Entry {
-        let mut shown = self.disk.clone();
+        let mut shown = Entry::clone(&self.disk);
         if scenario.is_compared() {
             let own = self.people[who].ticket.unwrap_or(0);
             match purpose {
@@ -166,10 +167,10 @@ impl World {
         Plan {
             purpose,
             changed: rests_on.is_some(),
-            entry: Entry {
+            entry: Rc::new(Entry {
                 claims: altered,
                 ..Entry::default()
-            },
+            }),
             answer: decided.answer,
             exempt: decided.exempt,
             conditions: Some(Conditions {
@@ -187,7 +188,7 @@ impl World {
         let Some(conditions) = &plan.conditions else {
             return;
         };
-        let mut entry = self.disk.clone();
+        let mut entry = Entry::clone(&self.disk);
         entry
             .claims
             .retain(|claim| !conditions.removes && !conditions.takes_out.contains(&claim.ticket));
@@ -216,7 +217,7 @@ impl World {
         }
         let taken_out = conditions.takes_out.clone();
         let done = Plan {
-            entry,
+            entry: Rc::new(entry),
             answer,
             conditions: None,
             ..plan.clone()

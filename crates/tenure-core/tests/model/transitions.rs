@@ -7,6 +7,7 @@ use super::{
     process, request_id, stands_aside,
 };
 use crate::scenario::{Defect, Job, Place, Scenario};
+use std::rc::Rc;
 use tenure_core::{
     Attempt, Claim, Effect, Entering, Entry, Event, Force, Holder, Host, Input, Kept, Kind,
     LivenessLock, Mode, Outcome, Ownership, Patience, Policy, Predecessor, Queueing, Reason,
@@ -82,7 +83,7 @@ impl World {
             _ => false,
         };
         let mut entry = match &self.people[who].seen {
-            Some(seen) if goes_on_with_what_it_saw => seen.clone(),
+            Some(seen) if goes_on_with_what_it_saw => Entry::clone(seen),
             _ => self.shown(scenario, who, purpose),
         };
         let shown = scenario.is_compared().then(|| entry.clone());
@@ -127,7 +128,7 @@ impl World {
             };
             let plan = self.plan_to_compare(scenario, who, purpose, decided);
             if plan.changed {
-                self.people[who].at = At::Commit(Box::new(plan));
+                self.people[who].at = At::Commit(Rc::new(plan));
             } else {
                 self.people[who].returning &= purpose != Purpose::Enter;
                 self.after(scenario, who, plan);
@@ -140,11 +141,11 @@ impl World {
         if scenario.has(Defect::GivesItsTurnBeforeCommit) && granted(&answer).is_some() {
             self.give_turn(who);
         }
-        let plan = Box::new(Plan {
+        let plan = Rc::new(Plan {
             purpose,
             // A renewal always differs, even where stamps are no part of a state.
-            changed: entry != self.disk || purpose == Purpose::Renew,
-            entry,
+            changed: entry != *self.disk || purpose == Purpose::Renew,
+            entry: Rc::new(entry),
             answer,
             exempt: exempted(&events),
             conditions: None,
@@ -471,12 +472,12 @@ impl World {
             self.grant(scenario, who, token);
         }
         self.people[who].at = if scenario.has(Defect::TakesLivenessAfterCommit) && admits(plan) {
-            At::TakesLiveness(Box::new(plan.clone()))
+            At::TakesLiveness(Rc::new(plan.clone()))
         } else if scenario.has(Defect::UnlocksBeforeCommit) {
             self.after(scenario, who, plan.clone());
             return;
         } else {
-            At::Unlock(Box::new(plan.clone()))
+            At::Unlock(Rc::new(plan.clone()))
         };
     }
 
@@ -678,7 +679,7 @@ impl World {
             self.guard = None;
         }
         if scenario.has(Defect::WritesInPlace) && matches!(self.people[who].at, At::Commit(_)) {
-            self.disk = Entry::default();
+            self.disk = Rc::default();
         }
         self.let_go_everywhere(|byte| {
             byte.renewers &= !bit;

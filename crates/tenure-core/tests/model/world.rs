@@ -14,6 +14,7 @@ mod transitions;
 
 use crate::scenario::{Defect, Scenario};
 use std::fmt::Write as _;
+use std::rc::Rc;
 use tenure_core::{
     Claim, Death, Entering, Entry, Evidence, Input, Kind, Liveness, LivenessLock, Mode, Now,
     Predecessor, Process, Queueing, Renewal, RequestId, STOPPED_GRACE_MS, Standing, TryGrant,
@@ -49,7 +50,7 @@ enum Answer {
 #[derive(Debug, Clone)]
 struct Plan {
     purpose: Purpose,
-    entry: Entry,
+    entry: Rc<Entry>,
     /// The list differs from what was read.
     changed: bool,
     answer: Answer,
@@ -65,9 +66,9 @@ enum At {
     Start,
     Guard(Purpose),
     Read(Purpose),
-    TakesLiveness(Box<Plan>),
-    Commit(Box<Plan>),
-    Unlock(Box<Plan>),
+    TakesLiveness(Rc<Plan>),
+    Commit(Rc<Plan>),
+    Unlock(Rc<Plan>),
     FallAsleep(Predecessor),
     Sleep(Predecessor),
     /// Asleep, and only a change that comes later would be noticed (a defect).
@@ -125,7 +126,7 @@ struct Person {
     /// Its hold was broken as its contract allows.
     exempt: bool,
     /// What it read last; kept only by the defects that go on with it.
-    seen: Option<Entry>,
+    seen: Option<Rc<Entry>>,
     /// How it holds.
     mode: Mode,
 }
@@ -168,10 +169,10 @@ pub(crate) struct Step {
     pub(crate) certain: bool,
 }
 
-/// One state.
+/// One state. Most steps leave the list and the plans as they are, so a state shares them with the one before.
 #[derive(Debug, Clone)]
 pub(crate) struct World {
-    disk: Entry,
+    disk: Rc<Entry>,
     guard: Option<u8>,
     bytes: Vec<Byte>,
     people: Vec<Person>,
@@ -235,7 +236,7 @@ impl World {
             mode: Mode::Exclusive,
         };
         Self {
-            disk: Entry::default(),
+            disk: Rc::default(),
             guard: None,
             bytes: Vec::new(),
             people: (scenario.scripts.iter())
