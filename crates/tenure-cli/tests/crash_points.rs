@@ -1127,7 +1127,7 @@ fn fail(transition: &Transition, sample: usize) {
     let found = transition.trace(&prepared).expect("a trace");
     let errors = |call: &str| -> &'static [&'static str] {
         match call {
-            "pwrite64" => &["ENOSPC", "EIO", "EINTR"],
+            "pwrite64" | "pwritev" => &["ENOSPC", "EIO", "EINTR"],
             "pread64" => &["EIO", "EINTR"],
             "fcntl" => &["ENOLCK", "EINTR"],
             "open" | "openat" => &["EACCES", "EMFILE"],

@@ -535,7 +535,7 @@ enum Hold {
 /// How a call is made to fail, once.
 fn errors(call: &str) -> &'static [&'static str] {
     match call {
-        "write" | "pwrite64" => &["ENOSPC", "EIO", "EINTR"],
+        "write" | "pwrite64" | "pwritev" => &["ENOSPC", "EIO", "EINTR"],
         "fsync" | "fdatasync" => &["EIO"],
         "read" | "pread64" => &["EIO", "EINTR"],
         "fcntl" => &["ENOLCK", "EINTR"],

@@ -243,7 +243,8 @@ pub enum StoreError {
         /// The record.
         place: String,
     },
-    /// The list has grown beyond what the store keeps.
+    /// The list has no room for one more claim. A lock file keeps 1 MiB of claims: some four thousand plain
+    /// waiters of 230 bytes each.
     #[error("{place}: the queue is full ({claims} claims)")]
     Full {
         /// The lock.

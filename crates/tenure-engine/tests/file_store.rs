@@ -1719,3 +1719,61 @@ fn a_relative_folder_is_a_folder() {
     let handle = entered.expect("a grant").handle.expect("a handle");
     assert_eq!(place.tickets(), [handle.ticket()], "it is the same lock");
 }
+
+/// The end of a queue is far away, and only a new claim finds it: what is still to be written about the
+/// claims in the list has room of its own.
+#[test]
+fn a_full_list_refuses_a_new_claim_and_nothing_else() {
+    let place = Place::new();
+    let store = place.store();
+    let long = |id: &str| Request {
+        holder: Holder {
+            why: "x".repeat(100_000),
+            ..place.request(id).holder
+        },
+        ..place.request(id)
+    };
+    let mut claims = Vec::new();
+    let refused = loop {
+        match place.try_enter(long(&format!("r{}", claims.len()))) {
+            Ok(entered) => claims.push(entered.handle.expect("a handle")),
+            Err(error) => break error,
+        }
+        assert!(claims.len() < 20, "a list of 2 MB was accepted");
+    };
+    assert!(
+        matches!(refused, StoreError::Full { claims: 11, .. }),
+        "ten were accepted: {refused}"
+    );
+    assert!(
+        refused
+            .to_string()
+            .ends_with("the queue is full (11 claims)")
+    );
+    // A short one still has room.
+    let entered = place.try_enter(place.request("short")).expect("a claim");
+    claims.push(entered.handle.expect("a handle"));
+    // In turn, each is granted, named, renewed and released; and the next caller gets in.
+    for (index, handle) in claims.into_iter().enumerate() {
+        if index > 0 {
+            let tried = store.try_grant(&*handle, &place.now()).expect("a turn");
+            let is_granted = matches!(tried.grant, TryGrant::Granted { .. });
+            assert!(is_granted, "claim {index}: {:?}", tried.grant);
+        }
+        let command = tenure_core::Process {
+            pid: 4_194_304,
+            started: Some(u64::MAX),
+        };
+        let is_named = store.name_command(&*handle, command, &place.now());
+        assert!(is_named.expect("a name"), "claim {index}");
+        let left = store.release(&*handle, &place.now()).expect("a release");
+        assert!(
+            matches!(left, Left::Released { .. }),
+            "claim {index}: {left:?}"
+        );
+    }
+    let (handle, _) = place.granted("after");
+    store.release(&*handle, &place.now()).expect("a release");
+    let length = fs::metadata(place.file()).expect("its file").len();
+    assert_eq!(length, 4_096, "a short list needs one page of memory");
+}

@@ -44,7 +44,7 @@ fn step(shown: &str, place: &str) -> Option<String> {
         "open" | "openat" if rest.contains("O_CREAT") => {
             Some(format!("open or make {}", name(quoted(0))))
         }
-        "pwrite64" | "write" => Some(format!("write {}", name(file))),
+        "pwrite64" | "pwritev" | "write" => Some(format!("write {}", name(file))),
         "ftruncate" => Some(format!("cut {}", name(file))),
         "utimensat" => Some(format!("touch {}", name(file))),
         "unlinkat" | "unlink" => Some(format!("remove {}", name(quoted(0)))),

@@ -346,6 +346,18 @@ pub(crate) fn write_at(file: impl AsFd, bytes: &[u8], offset: u64) -> Result<usi
     rustix::io::pwrite(file, bytes, offset)
 }
 
+/// The same with bytes that lie apart. The system may take a part of them only.
+pub(crate) fn write_parts_at(
+    file: impl AsFd,
+    parts: &[io::IoSlice<'_>],
+    offset: u64,
+) -> Result<usize, Errno> {
+    match parts {
+        [part] => write_at(file, part, offset),
+        parts => rustix::io::pwritev(file, parts, offset),
+    }
+}
+
 /// Writes where the file stands: at its end, if it was opened for appending.
 pub(crate) fn write(file: impl AsFd, bytes: &[u8]) -> Result<usize, Errno> {
     rustix::io::write(file, bytes)

@@ -472,6 +472,16 @@ pub(crate) fn write_at(file: impl AsHandle, bytes: &[u8], offset: u64) -> Result
     raw::write(file.as_handle(), bytes, Some(offset))
 }
 
+/// The same with bytes that lie apart. It takes those that come first, and the caller asks again.
+pub(crate) fn write_parts_at(
+    file: impl AsHandle,
+    parts: &[io::IoSlice<'_>],
+    offset: u64,
+) -> Result<usize, Errno> {
+    let first = parts.iter().find(|part| !part.is_empty());
+    first.map_or(Ok(0), |part| write_at(file, part, offset))
+}
+
 /// Writes where the file stands: at its end, if it was opened for appending.
 pub(crate) fn write(file: impl AsHandle, bytes: &[u8]) -> Result<usize, Errno> {
     raw::write(file.as_handle(), bytes, None)

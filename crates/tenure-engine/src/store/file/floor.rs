@@ -3,7 +3,7 @@
 
 use super::folder::{Access, Folder, fault};
 use super::guarded::{GUARD_PATIENCE, Guarded, Names};
-use super::pages::{self, ReadError};
+use super::pages::{self, ReadError, Room};
 use super::{FileStore, fd};
 use crate::os;
 use crate::profile::SUFFIX;
@@ -103,7 +103,7 @@ fn raise(store: &FileStore, removed: &Guarded<'_>, last: u64) -> Result<(), Stor
     })?;
     if entry.last < last {
         entry.raise(last);
-        guarded.write_list(&snapshot, &entry)?;
+        guarded.write_list(&snapshot, &entry, Room::All)?;
     }
     Ok(())
 }

@@ -36,12 +36,12 @@ pub fn read_unguarded(file: BorrowedFd<'_>) -> Result<(u64, Vec<u8>), String> {
 /// - Why there is no state to begin with, or how the system failed.
 pub fn write(file: BorrowedFd<'_>, body: &[u8]) -> Result<bool, String> {
     let current = pages::read(file, length_of(file)).map_err(|error| format!("{error:?}"))?;
-    pages::write(file, &current, body).map_err(|errno| errno.to_string())
+    pages::write(file, &current, &[body], pages::Room::All).map_err(|errno| errno.to_string())
 }
 
 /// A page's content: a frame that fits the body, and the body.
 pub fn page(sequence: u64, body: &[u8]) -> Vec<u8> {
-    [pages::frame(sequence, body).as_bytes(), body].concat()
+    [pages::frame(sequence, &[body]).as_bytes(), body].concat()
 }
 
 /// Reads a list of claims.
@@ -64,7 +64,7 @@ pub fn partial(body: &[u8], ticket: u64) -> Vec<Vec<u8>> {
         .into_iter()
         .filter_map(|want| {
             let (part, rest) = partial::decode(body, want)?;
-            rest.encode(body, &part).ok()
+            Some(rest.encode(body, &part).ok()?.concat())
         })
         .collect()
 }

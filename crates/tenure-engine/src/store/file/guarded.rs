@@ -11,7 +11,7 @@ use super::folder::{Access, Folder, Opened, fault, io_fault};
 use super::handle::FileHandle;
 use super::joined::join;
 use super::look::any_is_held;
-use super::pages::{self, ReadError, Snapshot, UNKNOWN};
+use super::pages::{self, ReadError, Room, Snapshot, UNKNOWN};
 use super::partial::{self, Rest, Want};
 use super::publication::{Change, Publication, Published};
 use super::sleeper::ByteLock;
@@ -356,17 +356,24 @@ impl<'a> Guarded<'a> {
     ///
     /// [`Change::Overtaken`] means that another program changed the record first. Nothing counts as done
     /// then, and the caller has to look again.
-    pub(super) fn commit(&self, before: &Loaded, after: &Entry) -> Result<Change, StoreError> {
+    pub(super) fn commit(
+        &self,
+        before: &Loaded,
+        after: &Entry,
+        room: Room,
+    ) -> Result<Change, StoreError> {
         if let Some((publication, format)) = self.publication() {
-            return self.commit_both(before, after, publication, format);
+            return self.commit_both(before, after, room, publication, format);
         }
-        let body = match &before.rest {
-            Some(rest) => rest.encode(&before.snapshot.body, after),
-            None => codec::encode(after),
+        let Some(rest) = &before.rest else {
+            self.write_list(&before.snapshot, after, room)?;
+            return Ok(Change::Done);
         };
+        let body = rest.encode(&before.snapshot.body, after);
         let body = body.map_err(|error| self.not_encoded(error))?;
-        let unread = before.rest.as_ref().map_or(0, Rest::len);
-        self.write_body(&before.snapshot, &body, after.claims.len() + unread)?;
+        let body: Vec<&[u8]> = body.iter().map(AsRef::as_ref).collect();
+        let claims = after.claims.len() + rest.len();
+        self.write_body(&before.snapshot, &body, room, claims)?;
         Ok(Change::Done)
     }
 
@@ -374,6 +381,7 @@ impl<'a> Guarded<'a> {
         &self,
         before: &Loaded,
         after: &Entry,
+        room: Room,
         publication: Publication<'_>,
         format: &dyn Record,
     ) -> Result<Change, StoreError> {
@@ -402,13 +410,13 @@ impl<'a> Guarded<'a> {
                         return Ok(Change::Overtaken);
                     }
                 }
-                self.write_list(&before.snapshot, after)?;
+                self.write_list(&before.snapshot, after, room)?;
                 Ok(Change::Done)
             }
             // A grant: the list first.
             (Some(claim), published) => {
                 let bytes = encode(claim, None)?;
-                self.write_list(&before.snapshot, after)?;
+                self.write_list(&before.snapshot, after, room)?;
                 let change = match published {
                     None => publication.create(&bytes),
                     Some(published) => publication.replace(published, &bytes),
@@ -426,11 +434,11 @@ impl<'a> Guarded<'a> {
                 }
                 // With the record the hold is gone, and the next reader of the list finds it so. The
                 // release therefore succeeds even if the list cannot be written, as on a full disk.
-                let _ = self.write_list(&before.snapshot, after);
+                let _ = self.write_list(&before.snapshot, after, room);
                 Ok(Change::Done)
             }
             (None, None) => {
-                self.write_list(&before.snapshot, after)?;
+                self.write_list(&before.snapshot, after, room)?;
                 Ok(Change::Done)
             }
         }
@@ -445,12 +453,17 @@ impl<'a> Guarded<'a> {
         if let Ok(written) = codec::decode(&current.body) {
             entry.raise(written.last);
         }
-        self.write_list(&current, &entry)
+        self.write_list(&current, &entry, Room::All)
     }
 
-    pub(super) fn write_list(&self, current: &Snapshot, entry: &Entry) -> Result<(), StoreError> {
+    pub(super) fn write_list(
+        &self,
+        current: &Snapshot,
+        entry: &Entry,
+        room: Room,
+    ) -> Result<(), StoreError> {
         let body = codec::encode(entry).map_err(|error| self.not_encoded(error))?;
-        self.write_body(current, &body, entry.claims.len())
+        self.write_body(current, &[&body], room, entry.claims.len())
     }
 
     fn not_encoded(&self, error: codec::CodecError) -> StoreError {
@@ -458,11 +471,17 @@ impl<'a> Guarded<'a> {
         io_fault(&path, "writing the lock", std::io::Error::other(error))
     }
 
-    fn write_body(&self, current: &Snapshot, body: &[u8], claims: usize) -> Result<(), StoreError> {
+    fn write_body(
+        &self,
+        current: &Snapshot,
+        body: &[&[u8]],
+        room: Room,
+        claims: usize,
+    ) -> Result<(), StoreError> {
         let place = || self.folder.path_of(&self.names.list);
         // It may be longer from here on, also if the write fails in the middle.
         self.length.set(UNKNOWN);
-        let written = pages::write(fd(self.opened), current, body)
+        let written = pages::write(fd(self.opened), current, body, room)
             .map_err(|errno| fault(&place(), "writing the lock", errno))?;
         if written {
             return Ok(());
@@ -536,7 +555,9 @@ mod tests {
                 #[expect(clippy::disallowed_methods, reason = "another program does")]
                 Removes => std::fs::remove_file(record).expect("it is gone"),
             }
-            guarded.commit(&before, &after).expect("an answer")
+            guarded
+                .commit(&before, &after, Room::All)
+                .expect("an answer")
         };
         let enters = |entry: &mut Entry| {
             entry.last = 2;

@@ -19,17 +19,38 @@ use super::folder::fault;
 use crate::os::{self, BorrowedDescriptor, Errno};
 use crate::store::StoreError;
 use std::hash::Hasher;
+use std::io::IoSlice;
 use std::path::Path;
 use twox_hash::XxHash64;
 
 /// The size of a page in the first pair. Two of them are one page of memory.
 const PAGE_BYTES: usize = 2048;
 
-/// How many pairs there may be: the last page has 256 KiB and the file stays below 1 MiB.
-const PAIRS_MAX: u32 = 8;
+/// How many pairs there may be: the last page has 2 MiB and the file stays below 8 MiB.
+const PAIRS_MAX: u32 = 11;
 
 /// The largest file that is read.
-const FILE_BYTES_MAX: usize = 1 << 20;
+const FILE_BYTES_MAX: usize = 1 << 23;
+
+/// How much of the file a write may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// All but the last pair, for a change that adds a claim: 1 MiB. So a list that is full for new claims
+    /// has as much room again for what is still written about its claims: grants, commands, requests to
+    /// stop.
+    Joining,
+    /// All of it.
+    All,
+}
+
+impl Room {
+    fn pairs(self) -> u32 {
+        match self {
+            Self::Joining => PAIRS_MAX - 1,
+            Self::All => PAIRS_MAX,
+        }
+    }
+}
 
 /// How often a reader without the guard looks again at a file that changes under it.
 const READS_MAX: usize = 64;
@@ -132,7 +153,7 @@ fn read_long(file: BorrowedDescriptor<'_>) -> Result<Option<Snapshot>, Errno> {
     for (frame, page) in pages {
         let mut body = vec![0; frame.length];
         let filled = read_at(file, &mut body, page.offset() + frame.start)?;
-        if filled == frame.length && checksum(frame.sequence, &body) == frame.sum {
+        if filled == frame.length && checksum(frame.sequence, &[&body]) == frame.sum {
             return Ok(Some(Snapshot {
                 sequence: frame.sequence,
                 page: Some(page),
@@ -190,18 +211,20 @@ fn settle(mut look: impl FnMut() -> Result<Vec<u8>, Errno>) -> Result<Snapshot, 
     best.map_or_else(|| newest(&before).map_err(ReadError::Torn), Ok)
 }
 
-/// Writes the next state into a page that does not count. Called with the guard held.
+/// Writes the next state into a page that does not count. Called with the guard held. The body comes in
+/// parts, so that a caller need not copy what it leaves as it is.
 ///
-/// False if the body is larger than the largest page; then nothing was written.
+/// False if the body is larger than there is room for; then nothing was written.
 pub(crate) fn write(
     file: BorrowedDescriptor<'_>,
     current: &Snapshot,
-    body: &[u8],
+    body: &[&[u8]],
+    room: Room,
 ) -> Result<bool, Errno> {
     let sequence = current.sequence + 1;
     let frame = frame(sequence, body);
-    let length = frame.len() + body.len();
-    let Some(pair) = (0..PAIRS_MAX).find(|pair| length <= PAGE_BYTES << pair) else {
+    let length = body.iter().fold(frame.len(), |sum, part| sum + part.len());
+    let Some(pair) = (0..room.pairs()).find(|pair| length <= PAGE_BYTES << pair) else {
         return Ok(false);
     };
     let page = Page {
@@ -211,15 +234,18 @@ pub(crate) fn write(
             .page
             .is_some_and(|page| page.pair == pair && !page.second),
     };
-    let mut bytes = Vec::with_capacity(length.max(PAGE_BYTES));
-    bytes.extend_from_slice(frame.as_bytes());
-    bytes.extend_from_slice(body);
+    let parts = [frame.as_bytes()].into_iter().chain(body.iter().copied());
     if pair == 0 {
         // The padding overwrites all of an older, longer body, which would confuse a reader of `cat`; a
         // terminal shows nothing for a NUL.
+        let mut bytes = Vec::with_capacity(PAGE_BYTES);
+        parts.for_each(|part| bytes.extend_from_slice(part));
         bytes.resize(PAGE_BYTES, 0);
+        write_slot(file, &mut [IoSlice::new(&bytes)], page.offset(), length)?;
+    } else {
+        let mut parts: Vec<IoSlice<'_>> = parts.map(IoSlice::new).collect();
+        write_slot(file, &mut parts, page.offset(), length)?;
     }
-    write_slot(file, &bytes, page.offset(), length)?;
     if pair == 0 && current.long {
         // This cuts off only what no longer counts; if it fails, the file is merely longer.
         let _ = os::cut(file, (2 * PAGE_BYTES) as u64);
@@ -227,23 +253,25 @@ pub(crate) fn write(
     Ok(true)
 }
 
-/// Writes all of `bytes`, of which the first `needed` count. The system may take these and no more: the
+/// Writes all of `parts`, of which the first `needed` bytes count. The system may take these and no more: the
 /// disk is full, or a file may not be that long. Then the page is whole and counts, so this is no
 /// failure: the answer has to be what the next reader finds.
 fn write_slot(
     file: BorrowedDescriptor<'_>,
-    mut bytes: &[u8],
+    mut parts: &mut [IoSlice<'_>],
     offset: usize,
     needed: usize,
 ) -> Result<(), Errno> {
     let end_needed = (offset + needed) as u64;
     let mut offset = offset as u64;
-    while !bytes.is_empty() {
-        match os::write_at(file, bytes, offset) {
+    // Leaves out the empty parts at the beginning, so that parts that are left have bytes that are left.
+    IoSlice::advance_slices(&mut parts, 0);
+    while !parts.is_empty() {
+        match os::write_parts_at(file, parts, offset) {
             Ok(0) if offset >= end_needed => return Ok(()),
             Ok(0) => return Err(Errno::NOSPC),
             Ok(written) => {
-                bytes = bytes.get(written..).unwrap_or_default();
+                IoSlice::advance_slices(&mut parts, written);
                 offset += written as u64;
             }
             Err(Errno::INTR) => {}
@@ -371,18 +399,18 @@ fn looks_like_ours(bytes: &[u8]) -> bool {
         && nothing.iter().all(|byte| *byte == 0)
 }
 
-fn checksum(sequence: u64, body: &[u8]) -> u64 {
+fn checksum(sequence: u64, body: &[&[u8]]) -> u64 {
     let mut hasher = XxHash64::with_seed(sequence);
-    hasher.write(body);
+    for part in body {
+        hasher.write(part);
+    }
     hasher.finish()
 }
 
-pub(super) fn frame(sequence: u64, body: &[u8]) -> String {
-    format!(
-        "{MAGIC}{sequence} {} {:016x}\n",
-        body.len(),
-        checksum(sequence, body)
-    )
+pub(super) fn frame(sequence: u64, body: &[&[u8]]) -> String {
+    let length: usize = body.iter().map(|part| part.len()).sum();
+    let sum = checksum(sequence, body);
+    format!("{MAGIC}{sequence} {length} {sum:016x}\n")
 }
 
 /// The longest frame line that a reader looks for.
@@ -441,7 +469,7 @@ fn parse(content: &[u8]) -> Result<(u64, &[u8]), String> {
         .get(frame.start..)
         .and_then(|rest| rest.get(..frame.length))
         .ok_or("it ends before its length")?;
-    if checksum(frame.sequence, body) == frame.sum {
+    if checksum(frame.sequence, &[body]) == frame.sum {
         Ok((frame.sequence, body))
     } else {
         Err("its checksum does not fit".to_owned())
@@ -454,7 +482,7 @@ mod tests {
     use crate::os::{borrow, facts};
 
     fn write_all(file: BorrowedDescriptor<'_>, bytes: &[u8], offset: usize) -> Result<(), Errno> {
-        write_slot(file, bytes, offset, bytes.len())
+        write_slot(file, &mut [IoSlice::new(bytes)], offset, bytes.len())
     }
 
     fn scratch() -> std::fs::File {
@@ -465,6 +493,15 @@ mod tests {
     fn read(file: BorrowedDescriptor<'_>) -> Result<Snapshot, ReadError> {
         let length = facts(file).expect("a file").size();
         super::read(file, length)
+    }
+
+    /// [`super::write`] of a whole body.
+    fn write(file: BorrowedDescriptor<'_>, current: &Snapshot, body: &[u8]) -> Result<bool, Errno> {
+        super::write(file, current, &[body], Room::All)
+    }
+
+    fn frame(sequence: u64, body: &[u8]) -> String {
+        super::frame(sequence, &[body])
     }
 
     fn put(file: &std::fs::File, body: &[u8]) -> Snapshot {
@@ -674,7 +711,7 @@ mod tests {
                 end += page.bytes();
             }
         }
-        assert_eq!(end, 1_044_480, "as its documentation says");
+        assert_eq!(end, 8_384_512, "as its documentation says");
         assert!(end <= FILE_BYTES_MAX);
     }
 
@@ -771,8 +808,37 @@ mod tests {
     fn a_body_beyond_the_largest_slot_is_refused_and_nothing_changes() {
         let file = scratch();
         let before = put(&file, b"whole");
-        let body = vec![b'x'; 300_000];
+        let largest = PAGE_BYTES << (PAIRS_MAX - 1);
+        let body = vec![b'x'; largest];
         assert!(!write(borrow(&file), &before, &body).expect("a refusal"));
         assert_eq!(read(borrow(&file)).expect("a state"), before);
+        // What adds a claim gets half of that.
+        let joins = |length: usize| {
+            let body = body.get(..length).expect("a part");
+            super::write(borrow(&file), &before, &[body], Room::Joining).expect("an answer")
+        };
+        assert!(!joins(largest / 2), "with its frame it is larger");
+        assert_eq!(read(borrow(&file)).expect("a state"), before);
+        assert!(joins(largest / 2 - FRAME_BYTES_MAX));
+    }
+
+    /// However a body is cut into parts, and however little the system takes at once, the same is written.
+    #[test]
+    fn a_body_in_parts_is_the_body() {
+        let whole: Vec<u8> = (0..9_000_u32).map(|n| b'a' + (n % 26) as u8).collect();
+        for cuts in [[0, 0], [0, 9_000], [1, 8_999], [31, 33], [4_096, 4_096]] {
+            let (first, rest) = whole.split_at(cuts[0]);
+            let (second, third) = rest.split_at(cuts[1] - cuts[0]);
+            let parts = [first, second, &[], third];
+            let file = scratch();
+            let fresh = read(borrow(&file)).expect("nothing yet");
+            let is_written = super::write(borrow(&file), &fresh, &parts, Room::All);
+            assert!(is_written.expect("a write"), "{cuts:?}");
+            assert_eq!(
+                read(borrow(&file)).expect("a state").body,
+                whole,
+                "{cuts:?}"
+            );
+        }
     }
 }

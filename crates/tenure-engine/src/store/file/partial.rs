@@ -1,13 +1,15 @@
 //! Reads of a long list only the claims that a change is about, and writes the rest back as it stands.
 //!
 //! A change looks at few claims: its own, the one before it, those that hold. With a hundred waiters, a
-//! hand-over would mostly consist of reading and writing all the others. They are copied byte for byte
-//! instead. Of each, only three things are read: its ticket, whether it is granted, and whether it is a
-//! plain waiter. The checksum over the whole shows that the bytes are what a writer wrote.
+//! hand-over would mostly consist of reading and writing all the others. The write takes their bytes from
+//! where they were read instead. Of each, only three things
+//! are read: its ticket, whether it is granted, and whether it is a plain waiter. The checksum over the whole shows that the bytes are what a writer wrote.
 //!
 //! `codec` defines the line of a claim.
 
 use crate::store::codec::{self, Head};
+use memchr::memchr;
+use std::borrow::Cow;
 use std::ops::Range;
 use tenure_core::{Entry, Host};
 
@@ -30,59 +32,75 @@ pub(super) enum Want {
     Ends,
 }
 
-/// The claims that were not read, and their lines.
+/// What has to be known of the claims that were not read, so that they can be written back.
 #[derive(Debug, Clone)]
 pub(super) struct Rest {
     hosts: Vec<Host>,
-    lines: Vec<Line>,
+    /// Where the first claim's line begins.
+    start: usize,
+    /// The lines that were read, in their order.
+    read: Vec<Line>,
+    /// How many claims the list has.
+    count: usize,
+    /// The highest ticket in it.
+    known: u64,
 }
 
+/// The line of a claim that was read.
 #[derive(Debug, Clone)]
 struct Line {
     ticket: u64,
-    granted: bool,
+    /// Without its line break.
     range: Range<usize>,
-    read: bool,
 }
 
 impl Rest {
     /// How many claims were not read.
     pub(super) fn len(&self) -> usize {
-        self.lines.iter().filter(|line| !line.read).count()
+        self.count.saturating_sub(self.read.len())
     }
 
-    /// The whole body after a change to the claims that were read. `before` is the body from which they
-    /// were read.
+    /// The body after a change to the claims that were read, in parts. `before` is the body from which they
+    /// were read. What the change left alone is lent from there in as few pieces as possible: with a
+    /// thousand waiters a copy costs more than all the rest.
     ///
     /// # Errors
     /// - As [`codec::encode`].
-    pub(super) fn encode(
+    pub(super) fn encode<'b>(
         &self,
-        before: &[u8],
+        before: &'b [u8],
         entry: &Entry,
-    ) -> Result<Vec<u8>, codec::CodecError> {
+    ) -> Result<Vec<Cow<'b, [u8]>>, codec::CodecError> {
         let mut hosts: Vec<&Host> = self.hosts.iter().collect();
         for claim in &entry.claims {
             if !hosts.contains(&&claim.holder.host) {
                 hosts.push(&claim.holder.host);
             }
         }
-        let mut body = Vec::with_capacity(before.len() + 1_024);
-        codec::write_head(&mut body, entry, &hosts)?;
-        for line in &self.lines {
-            if !line.read {
-                body.extend_from_slice(before.get(line.range.clone()).unwrap_or_default());
-                body.push(b'\n');
-            } else if let Some(claim) = entry.claim(line.ticket) {
-                codec::write_claim(&mut body, claim, &hosts)?;
+        let mut parts = Vec::with_capacity(2 * self.read.len() + 3);
+        let mut text = Vec::with_capacity(1_024);
+        codec::write_head(&mut text, entry, &hosts)?;
+        let mut at = self.start;
+        for line in &self.read {
+            let unread = before.get(at..line.range.start).unwrap_or_default();
+            if !unread.is_empty() {
+                parts.push(Cow::Owned(std::mem::take(&mut text)));
+                parts.push(Cow::Borrowed(unread));
             }
+            if let Some(claim) = entry.claim(line.ticket) {
+                codec::write_claim(&mut text, claim, &hosts)?;
+            }
+            at = line.range.end + 1;
         }
+        parts.push(Cow::Owned(std::mem::take(&mut text)));
+        parts.push(Cow::Borrowed(before.get(at..).unwrap_or_default()));
         // New claims have the highest tickets.
-        let known = self.lines.last().map_or(0, |line| line.ticket);
-        for claim in entry.claims.iter().filter(|claim| claim.ticket > known) {
-            codec::write_claim(&mut body, claim, &hosts)?;
+        let new = entry.claims.iter();
+        for claim in new.filter(|claim| claim.ticket > self.known) {
+            codec::write_claim(&mut text, claim, &hosts)?;
         }
-        Ok(body)
+        parts.push(Cow::Owned(text));
+        Ok(parts)
     }
 }
 
@@ -93,87 +111,110 @@ pub(super) fn decode(body: &[u8], want: Want) -> Option<(Entry, Rest)> {
     if want == Want::All {
         return None;
     }
-    let mut lines = Vec::new();
-    let head_end = body.iter().position(|byte| *byte == b'\n')?;
-    let mut start = head_end + 1;
-    while start < body.len() {
-        let rest = body.get(start..)?;
-        let length = rest.iter().position(|byte| *byte == b'\n')?;
-        let line = Line::of(rest.get(..length)?, start)?;
-        if lines
-            .last()
-            .is_some_and(|last: &Line| last.ticket >= line.ticket)
-        {
-            return None;
-        }
-        lines.push(line);
-        start += length + 1;
-    }
-    if lines.len() < SHORT {
+    let head_end = memchr(b'\n', body)?;
+    let start = head_end + 1;
+    let (read, count, known) = choose(body, start, want)?;
+    if count < SHORT {
         return None;
     }
-    choose(&mut lines, body, want)?;
     let Head {
         mut entry, hosts, ..
     } = codec::read_head(body.get(..head_end)?).ok()?;
     // Reading and writing the whole list drops the hosts that no claim names any more.
-    if hosts.len() > SHORT || lines.last().is_some_and(|line| line.ticket > entry.last) {
+    if hosts.len() > SHORT || known > entry.last {
         return None;
     }
-    for line in lines.iter().filter(|line| line.read) {
+    for line in &read {
         let text = body.get(line.range.clone())?;
         entry.claims.push(codec::read_claim(text, &hosts).ok()?);
     }
-    Some((entry, Rest { hosts, lines }))
+    let rest = Rest {
+        hosts,
+        start,
+        read,
+        count,
+        known,
+    };
+    Some((entry, rest))
 }
 
-fn choose(lines: &mut [Line], body: &[u8], want: Want) -> Option<()> {
-    let own = |ticket| lines.iter().position(|line| line.ticket == ticket);
-    match want {
-        Want::All => return None,
-        Want::Own(ticket) => {
-            let own = own(ticket)?;
-            lines.get_mut(own)?.read = true;
+/// Goes once over the lines of all claims, and keeps only the wanted ones: their lines, the number of all,
+/// and the highest ticket.
+fn choose(body: &[u8], mut start: usize, want: Want) -> Option<(Vec<Line>, usize, u64)> {
+    let own = match want {
+        Want::Own(ticket) | Want::UpTo(ticket) => ticket.to_string(),
+        Want::All | Want::Ends => String::new(),
+    };
+    let mut read: Vec<Line> = Vec::new();
+    let mut has_own = false;
+    let (mut count, mut known): (usize, &[u8]) = (0, b"");
+    // Of `Want::Ends`: the line that was seen last and was not read. It may be the last of all.
+    let mut seen: Option<Range<usize>> = None;
+    while start < body.len() {
+        let length = memchr(b'\n', body.get(start..)?)?;
+        let range = start..start + length;
+        let text = body.get(range.clone())?;
+        let (ticket, is_granted) = ticket_of(text)?;
+        if !is_above(ticket, known) {
+            return None;
         }
-        Want::UpTo(ticket) => {
-            let own = own(ticket).filter(|own| *own <= BEFORE_MAX)?;
-            for (index, line) in lines.iter_mut().enumerate() {
-                line.read = index <= own || line.granted;
-            }
-        }
-        Want::Ends => {
-            let last = lines.len().checked_sub(1)?;
-            for (index, line) in lines.iter_mut().enumerate() {
-                line.read = index == 0 || index == last || line.granted;
-                if !line.read && !is_plain(body.get(line.range.clone())?) {
+        let is_own = ticket == own.as_bytes();
+        let is_read = match want {
+            Want::All => return None,
+            Want::Own(_) => is_own,
+            Want::UpTo(_) => {
+                if !has_own && count > BEFORE_MAX {
                     return None;
                 }
+                !has_own || is_granted
             }
+            Want::Ends => {
+                if let Some(between) = seen.take()
+                    && !is_plain(body.get(between)?)
+                {
+                    return None;
+                }
+                count == 0 || is_granted
+            }
+        };
+        has_own |= is_own;
+        if is_read {
+            let ticket = number(ticket)?;
+            read.push(Line { ticket, range });
+        } else if want == Want::Ends {
+            seen = Some(range);
         }
+        known = ticket;
+        count += 1;
+        start += length + 1;
     }
-    Some(())
+    let known = number(known)?;
+    if let Some(range) = seen {
+        read.push(Line {
+            ticket: known,
+            range,
+        });
+    }
+    (has_own || want == Want::Ends).then_some((read, count, known))
 }
 
-impl Line {
-    /// A claim's line: it begins with its ticket, and its token follows if it has one.
-    fn of(text: &[u8], start: usize) -> Option<Self> {
-        let rest = text.strip_prefix(b"{\"ticket\":")?;
-        let (ticket, rest) = number(rest)?;
-        Some(Self {
-            ticket,
-            granted: rest.starts_with(b",\"token\":"),
-            range: start..start + text.len(),
-            read: false,
-        })
-    }
+/// The digits of a claim's ticket, with which its line begins, and whether its token follows.
+fn ticket_of(text: &[u8]) -> Option<(&[u8], bool)> {
+    let rest = text.strip_prefix(b"{\"ticket\":")?;
+    let length = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (digits, rest) = rest.split_at_checked(length)?;
+    // No writer begins a number with 0. So of two numbers, the one with more digits is the higher one.
+    let is_number = digits.first().is_some_and(|digit| *digit != b'0');
+    is_number.then(|| (digits, rest.starts_with(b",\"token\":")))
 }
 
-/// The digits that a text begins with, and what follows.
-fn number(text: &[u8]) -> Option<(u64, &[u8])> {
-    let length = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let (digits, rest) = text.split_at_checked(length)?;
-    let digits = std::str::from_utf8(digits).ok()?;
-    Some((digits.parse().ok()?, rest))
+/// Whether a number is higher than another, by their digits.
+fn is_above(digits: &[u8], other: &[u8]) -> bool {
+    (digits.len(), digits) > (other.len(), other)
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 /// Whether a line ends as a plain waiter's does: with its ttl, and perhaps its grace. Everything else
@@ -279,7 +320,7 @@ mod tests {
         assert!(rest.len() > 0, "something was left out");
         assert_eq!(part.claims.len() + rest.len(), entry.claims.len());
         let answer = change(&mut part);
-        let written = rest.encode(&before, &part).expect("a body");
+        let written = rest.encode(&before, &part).expect("a body").concat();
         let mut whole = entry.clone();
         assert_eq!(answer, change(&mut whole), "{want:?}");
         let read = codec::decode(&written).expect("a list");

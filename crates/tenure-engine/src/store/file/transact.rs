@@ -47,7 +47,7 @@ use super::guarded::{BadRecord, GUARD_PATIENCE, Guarded, LoadError, Loaded, Name
 use super::handle::{FileHandle, Part, WakeUp};
 use super::joined::{is_of, note_bytes};
 use super::look::any_is_held;
-use super::pages::Snapshot;
+use super::pages::{Room, Snapshot};
 use super::partial::{Rest, Want};
 use super::publication::Change;
 use super::{FileStore, fd, floor};
@@ -248,8 +248,11 @@ impl<'f> Frame<'f> {
             // Before the write as well: a waiter that is told looks under the guard, so after the write.
             summon(guarded.opened);
         }
+        // A claimant that comes back to its reserved place adds no claim.
+        let adds = write.makes.as_ref().is_some_and(|made| made.ticket > last);
+        let room = if adds { Room::Joining } else { Room::All };
         if (had_claims || !write.removes)
-            && guarded.commit(&loaded, &done.entry)? == Change::Overtaken
+            && guarded.commit(&loaded, &done.entry, room)? == Change::Overtaken
         {
             drop(guarded);
             self.tries = store.overtaken(self.tries, self.names)?;
