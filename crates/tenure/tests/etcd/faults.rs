@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tenure::store::Verbs;
 use tenure::store::conformance;
+use tenure::store::contract::Which;
 use tenure::store::etcd::EtcdStore;
 use tenure::store::{Store, StoreError};
 use tenure_core::{
@@ -85,6 +86,33 @@ fn every_promise_is_kept_behind_a_network_that_fails() {
         println!("seed {seed}: {struck} of {requests} requests were struck");
         assert!(struck > 10, "the network was too kind to prove anything");
     }
+}
+
+/// The tombstone of an attempt outlasts its lock. It does not count as one: a caller that lists the locks would
+/// see one that no call can clean.
+#[test]
+fn a_tombstone_is_not_listed_as_a_lock() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let one = caller(&proxy.address("buried"));
+    let name = name("buried");
+    let ttl = Duration::from_secs(600);
+    // etcd never gets the first attempt, which is buried. The second one holds.
+    proxy.strike(&format!("{name}/claims/"), Fault::CutBefore);
+    let (handle, _) = take(&one, &name, "one", ttl);
+    assert!(proxy.has_struck());
+    let left = one.release(&*handle, &now()).expect("an answer");
+    assert!(matches!(left, Left::Released { .. }), "{left:?}");
+    let listed = || {
+        let mut listed = Vec::new();
+        let names = one.names(Which::Locks, &mut |name| listed.push(name));
+        names.expect("an answer");
+        listed
+    };
+    assert_eq!(listed(), [name.clone()], "its history is kept");
+    let cleaned = one.clean(&name, &now(), false).expect("an answer");
+    assert!(cleaned.removed, "{cleaned:?}");
+    assert_eq!(listed(), [], "nothing is left of it");
 }
 
 /// One hold, as only its holder has seen it.
