@@ -420,13 +420,17 @@ fn every_verb_finds_out(rounds: &[&[Fault]]) {
             take(&one, &name, "holder", ttl)
         });
         assert_eq!(claims(&two, &name).len(), 1, "one claim was made");
-        let renewed = with(&proxy, faults, &written("renew"), || {
-            one.renew(&*handle, &now())
-        });
-        assert!(
-            matches!(renewed, Ok(Renewal::Renewed { .. })),
-            "{renewed:?}"
-        );
+        // The second one is tried on the hold as the first one has left it.
+        for renew in ["renew", "renew again"] {
+            let renewed = with(&proxy, faults, &written(renew), || {
+                one.renew(&*handle, &now())
+            });
+            assert!(
+                matches!(renewed, Ok(Renewal::Renewed { .. })),
+                "{renew}: {renewed:?}"
+            );
+            one.renew(&*handle, &now()).expect("an answer");
+        }
         let process = tenure_core::Process {
             pid: std::process::id(),
             started: None,
@@ -464,6 +468,21 @@ fn every_verb_finds_out(rounds: &[&[Fault]]) {
             "{renewed:?}"
         );
 
+        // Callers to whom the lock is new: they expect it to be free, and queue by a second transaction.
+        for spared in [0, 1] {
+            let three = caller(&proxy.address("lost"));
+            let lost = Lost {
+                strikes: (spared, "\"tenure\":1".to_owned()),
+                ..written("enter and meet a claim")
+            };
+            let (waiter, _) = with(&proxy, faults, &lost, || {
+                line_up(&three, &name, "newcomer", ttl)
+            });
+            assert_eq!(claims(&two, &name).len(), 2, "one more claim was made");
+            let left = three.release(&*waiter, &now());
+            assert_eq!(left.expect(done), Left::Withdrawn);
+        }
+
         // A waiter behind it, through the same proxy.
         let (waiter, behind) = with(&proxy, faults, &written("enter in a queue"), || {
             line_up(&one, &name, "waiter", ttl)
@@ -474,7 +493,10 @@ fn every_verb_finds_out(rounds: &[&[Fault]]) {
         });
         assert!(parked.expect(done), "its place is kept");
         drop((waiter, behind));
-        let (other, behind) = line_up(&one, &name, "other", ttl);
+        // This caller has met a claim there.
+        let (other, behind) = with(&proxy, faults, &written("enter as before"), || {
+            line_up(&one, &name, "other", ttl)
+        });
         let left = with(&proxy, faults, &removed("leave a queue", 1), || {
             one.release(&*other, &now())
         });

@@ -650,7 +650,8 @@ impl<'a> Transaction<'a> {
             handle.note_claim(claim, before);
         }
         if let (About::Renewal(_), Kind::Kernel) = (self.ask.about, handle.kind) {
-            // A renewal that wrote anything wrote the claim.
+            // A renewal that wrote anything wrote the claim. If its answer was lost, the revision is that of
+            // the look which found it; then the next renewal looks too.
             handle.seen().renewed = claim.cloned().zip(revision);
             // Its answer says whether the holder was asked to stop. The answer to another change does not.
             (handle.told).fetch_max(revision.unwrap_or(0), Ordering::SeqCst);
