@@ -19,7 +19,8 @@ use tenure::store::contract::Which;
 use tenure::store::etcd::EtcdStore;
 use tenure::store::{Store, StoreError};
 use tenure_core::{
-    Claim, Entering, Entry, Force, Forced, Kind, Left, LockName, Renewal, Request, TryGrant,
+    Claim, Entering, Entry, Force, Forced, Kind, Left, LockName, Predecessor, Renewal, Request,
+    TryGrant,
 };
 use tenure_engine::clock::instant;
 
@@ -86,6 +87,33 @@ fn every_promise_is_kept_behind_a_network_that_fails() {
         println!("seed {seed}: {struck} of {requests} requests were struck");
         assert!(struck > 10, "the network was too kind to prove anything");
     }
+}
+
+/// A caller finds the lock held, and another one queues before it does. It waits behind that one: the end of
+/// the hold does not wake it.
+#[test]
+fn a_caller_that_finds_a_hold_waits_behind_the_claim_directly_before_its_own() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let (one, two) = (
+        caller(&server.address("behind")),
+        caller(&proxy.address("behind")),
+    );
+    let name = name("behind");
+    let ttl = Duration::from_secs(600);
+    let (_held, _) = take(&one, &name, "holder", ttl);
+    // It asks twice: for a free lock, and for a place in the queue.
+    let late = Fault::Delay(Duration::from_secs(1));
+    proxy.strike_after(1, "\"tenure\":1", late);
+    std::thread::scope(|scope| {
+        let last = scope.spawn(|| line_up(&two, &name, "last", ttl));
+        until("its first request was answered", ttl, || proxy.has_struck());
+        let (first, _) = line_up(&one, &name, "first", ttl);
+        let (last, behind) = last.join().expect("a place in the queue");
+        assert!(first.ticket() < last.ticket(), "it came later");
+        let ticket = first.ticket();
+        assert_eq!(behind, Predecessor::LivenessLock { ticket });
+    });
 }
 
 /// The tombstone of an attempt outlasts its lock. It does not count as one: a caller that lists the locks would
