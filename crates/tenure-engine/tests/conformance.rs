@@ -6,6 +6,8 @@
 
 #[path = "conformance/defects.rs"]
 mod defects;
+#[path = "conformance/overtaken.rs"]
+mod overtaken;
 mod processes;
 
 use std::process::Child;

@@ -35,6 +35,7 @@ mod api;
 mod attempt;
 mod connect;
 mod connection;
+mod contended;
 mod expect;
 mod handle;
 mod ids;
@@ -58,6 +59,7 @@ use super::{Content, Reading, StoreError, Wake};
 use crate::clock::{SystemClock, instant};
 use api::GetOptions;
 use connection::{Connection, Fault};
+use contended::Contended;
 use handle::EtcdHandle;
 use ids::Ids;
 use keys::{Keys, end_of};
@@ -105,6 +107,7 @@ struct Shared {
     sleeper: Box<dyn Sleeper>,
     patience: Duration,
     ids: Ids,
+    contended: Contended,
 }
 
 impl Drop for Shared {
@@ -162,6 +165,7 @@ impl EtcdStore {
                 sleeper,
                 patience: PATIENCE,
                 ids: Ids::default(),
+                contended: Contended::default(),
             }),
         })
     }
@@ -181,8 +185,10 @@ impl EtcdStore {
     fn notices(&self, handle: &EtcdHandle) -> Result<OwnedFd, StoreError> {
         let keys = &self.shared.keys;
         let from = handle.seen().own + 1;
+        let claim = keys.claim(&handle.name, &handle.id);
         let watched = vec![
-            watch::Watched::changes(keys.claim(&handle.name, &handle.id), from),
+            // A renewal writes the claim too, which is no notice to its holder.
+            watch::Watched::changes(claim, from).known_up_to(Arc::clone(&handle.told)),
             watch::Watched::end(keys.lease_key(&handle.name, &handle.lease_key), from),
         ];
         let (reads, task) = watch::lasting(&self.shared.connection, watched)?;
@@ -279,6 +285,7 @@ impl EtcdStore {
             key: prefix,
             only_end,
             from,
+            known: None,
         };
         let watched = vec![
             range(keys.claims(waiting.name), false),

@@ -2,6 +2,7 @@
 //! promise that each of them breaks.
 
 use super::Memory;
+use super::overtaken::{ALIVE, AlwaysOvertaken};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -209,13 +210,6 @@ impl Drop for DefectiveHandle {
         }
     }
 }
-
-/// What a claim lives by that nobody looks at.
-const ALIVE: Evidence = Evidence {
-    liveness_lock: LivenessLock::Held,
-    process: Liveness::Unknown,
-    command: Liveness::Unknown,
-};
 
 impl Defective {
     fn has(&self, defect: Defect) -> bool {
@@ -539,89 +533,6 @@ fn a_store_with_a_defect_breaks_the_promise_that_names_it() {
 fn a_store_behind_the_defective_one_is_right_in_all_else() {
     let kept = conformance::all(&Unsound::new(Defect::None));
     assert_eq!(kept, Ok(()), "the defects above are the wrapper's own");
-}
-
-// --- Changes that run more than once -----------------------------------------------------------
-
-/// Shows each change the list once for nothing before its store does, as a store that is overtaken.
-struct Overtaken(MemoryStore);
-
-impl Store for Overtaken {
-    fn rules(&self) -> &Rules {
-        self.0.rules()
-    }
-
-    fn location(&self, name: &LockName) -> Location {
-        self.0.location(name)
-    }
-
-    fn read(&self, name: &LockName, of: Option<&dyn Handle>) -> Result<Reading, StoreError> {
-        self.0.read(name, of)
-    }
-
-    fn transact(
-        &self,
-        ask: &Ask<'_>,
-        change: &mut dyn FnMut(&mut Draft<'_>) -> Step,
-    ) -> Result<Outcome, StoreError> {
-        let reading = self.0.read(ask.name, None)?;
-        let mut draft = Draft {
-            entry: reading.entry().cloned().unwrap_or_default(),
-            events: Vec::new(),
-            unread: 0,
-            corrupt: None,
-            evidence: &|claim: &Claim, _: Depth| reading.evidence_of(claim).unwrap_or(ALIVE),
-            stopped: &|claim: &Claim| reading.is_stopped(claim),
-            entered: &|| false,
-        };
-        let _ = change(&mut draft);
-        let mut outcome = self.0.transact(ask, change)?;
-        if let Outcome::Done(done) = &mut outcome
-            && let Run::Nth(run) = &mut done.run
-        {
-            *run += 1;
-        }
-        Ok(outcome)
-    }
-
-    fn wait(&self, waiting: &Waiting<'_>, until: Option<Instant>) -> Result<Wake, StoreError> {
-        self.0.wait(waiting, until)
-    }
-
-    fn names(&self, which: Which, each: &mut dyn FnMut(LockName)) -> Result<(), StoreError> {
-        self.0.names(which, each)
-    }
-}
-
-/// Callers of which each is overtaken in all that it does.
-struct AlwaysOvertaken(Memory);
-
-impl Harness for AlwaysOvertaken {
-    type Store = Overtaken;
-
-    fn store(&self) -> Overtaken {
-        Overtaken(self.0.store.clone())
-    }
-
-    fn name(&self) -> LockName {
-        self.0.name()
-    }
-
-    fn host(&self) -> Host {
-        self.0.host()
-    }
-
-    fn start_process(&self) -> Process {
-        self.0.start_process()
-    }
-
-    fn end_process(&self, process: Process) {
-        self.0.end_process(process);
-    }
-
-    fn stranger(&self) -> (Host, Process) {
-        self.0.stranger()
-    }
 }
 
 #[test]

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Poll, Waker};
 use std::time::Duration;
-use tenure_core::{Claim, Holder, LeaseTerms, Left, LockName, Mode, Renewal, Schedule};
+use tenure_core::{Claim, Holder, LeaseTerms, Left, LockName, Mode, Now, Renewal, Schedule};
 
 /// A lock that is held. Dropping it releases it.
 ///
@@ -474,14 +474,21 @@ impl Hold {
         Schedule::new(terms, self.renewed_ms.load(Ordering::Acquire))
     }
 
-    /// Renews the lease. `None` once it was released.
-    pub(super) fn renew(&self) -> Option<Result<GuardState, StoreError>> {
-        let now = self.shared.clock.now();
-        let answer = self.ask(Finder::Renewer, |store| store.renew(&*self.handle, &now));
+    /// Renews the lease, as of the instant at which that was asked. `None` once it was released.
+    fn renew(&self, asked: &Now) -> Option<Result<GuardState, StoreError>> {
+        let answer = self.ask(Finder::Renewer, |store| store.renew(&*self.handle, asked));
         if let Some(Ok(GuardState::Held | GuardState::StopRequested)) = &answer {
-            self.renewed_ms.fetch_max(now.boot_ms, Ordering::AcqRel);
+            self.renewed_ms.fetch_max(asked.boot_ms, Ordering::AcqRel);
         }
         answer
+    }
+
+    /// Renews it as of an instant, or only looks at it. `None` once it was released.
+    pub(super) fn asked(&self, renews: Option<&Now>) -> Option<Result<GuardState, StoreError>> {
+        match renews {
+            Some(asked) => self.renew(asked),
+            None => self.check(),
+        }
     }
 
     /// A descriptor that becomes readable once something has happened to the hold.
@@ -490,7 +497,7 @@ impl Hold {
     }
 
     /// Checks whether it stands, without a change. `None` once it was released.
-    pub(super) fn check(&self) -> Option<Result<GuardState, StoreError>> {
+    fn check(&self) -> Option<Result<GuardState, StoreError>> {
         self.ask(Finder::Renewer, |store| self.verified(store))
     }
 

@@ -297,22 +297,21 @@ impl Renewer {
         if kept.schedule.is_asking() || (kept.checking && !renews) {
             return;
         }
-        if renews {
-            kept.schedule.begin(shared.clock.now().boot_ms);
+        let asked = renews.then(|| shared.clock.now());
+        if let Some(asked) = &asked {
+            kept.schedule.begin(asked.boot_ms);
         }
         if kept.lapses && self.worker.is_none() {
             self.worker = Worker::start();
         }
         if let (true, Some(worker)) = (kept.lapses, &self.worker) {
             kept.checking |= !renews;
-            worker.ask(id, &kept.hold, renews);
+            worker.ask(id, &kept.hold, asked);
             self.plan(shared, id);
             return;
         }
         let hold = kept.hold.upgrade();
-        let found = hold
-            .as_ref()
-            .and_then(|hold| if renews { hold.renew() } else { hold.check() });
+        let found = hold.as_ref().and_then(|hold| hold.asked(asked.as_ref()));
         self.found(shared, Answer { id, renews, found });
     }
 

@@ -10,6 +10,15 @@ use crate::os::{self, Bell, BorrowedDescriptor};
 use crate::store::StoreError;
 use std::sync::Weak;
 use std::sync::mpsc::{self, Receiver, Sender};
+use tenure_core::Now;
+
+/// A question about a hold.
+struct Question {
+    id: u64,
+    hold: Weak<Hold>,
+    /// Since when it is to be renewed; `None` for a look.
+    renews: Option<Now>,
+}
 
 /// An answer about a hold.
 pub(super) struct Answer {
@@ -22,7 +31,7 @@ pub(super) struct Answer {
 
 /// The thread, as the renewer sees it.
 pub(super) struct Worker {
-    questions: Sender<(u64, Weak<Hold>, bool)>,
+    questions: Sender<Question>,
     answers: Receiver<Answer>,
     bell: Bell,
 }
@@ -31,14 +40,14 @@ impl Worker {
     /// `None` where the system gives no thread or no pipe; then the renewer asks for itself.
     pub(super) fn start() -> Option<Self> {
         let (bell, rings) = os::bell().ok()?;
-        let (questions, asked) = mpsc::channel::<(u64, Weak<Hold>, bool)>();
+        let (questions, asked) = mpsc::channel::<Question>();
         let (answered, answers) = mpsc::channel();
         let work = move || {
-            for (id, hold, renews) in asked {
+            for Question { id, hold, renews } in asked {
                 let hold = hold.upgrade();
-                let found = (hold.as_ref())
-                    .and_then(|hold| if renews { hold.renew() } else { hold.check() });
+                let found = (hold.as_ref()).and_then(|hold| hold.asked(renews.as_ref()));
                 drop(hold);
+                let renews = renews.is_some();
                 if answered.send(Answer { id, renews, found }).is_err() {
                     return;
                 }
@@ -54,9 +63,12 @@ impl Worker {
         })
     }
 
-    pub(super) fn ask(&self, id: u64, hold: &Weak<Hold>, renews: bool) {
+    /// Asks about a hold, or for its renewal as of this instant. Many that are asked for together are
+    /// answered one after the other; the instant tells a store what one of them did for those behind it.
+    pub(super) fn ask(&self, id: u64, hold: &Weak<Hold>, renews: Option<Now>) {
+        let hold = hold.clone();
         // The thread lives for as long as this end of its channel.
-        let _ = self.questions.send((id, hold.clone(), renews));
+        let _ = self.questions.send(Question { id, hold, renews });
     }
 
     /// Becomes readable when there are answers.

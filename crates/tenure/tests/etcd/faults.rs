@@ -15,10 +15,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tenure::store::Verbs;
 use tenure::store::conformance;
+use tenure::store::contract::Which;
 use tenure::store::etcd::EtcdStore;
 use tenure::store::{Store, StoreError};
 use tenure_core::{
-    Claim, Entering, Entry, Force, Forced, Kind, Left, LockName, Renewal, Request, TryGrant,
+    Claim, Entering, Entry, Force, Forced, Kind, Left, LockName, Predecessor, Renewal, Request,
+    TryGrant,
 };
 use tenure_engine::clock::instant;
 
@@ -85,6 +87,60 @@ fn every_promise_is_kept_behind_a_network_that_fails() {
         println!("seed {seed}: {struck} of {requests} requests were struck");
         assert!(struck > 10, "the network was too kind to prove anything");
     }
+}
+
+/// A caller finds the lock held, and another one queues before it does. It waits behind that one: the end of
+/// the hold does not wake it.
+#[test]
+fn a_caller_that_finds_a_hold_waits_behind_the_claim_directly_before_its_own() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let (one, two) = (
+        caller(&server.address("behind")),
+        caller(&proxy.address("behind")),
+    );
+    let name = name("behind");
+    let ttl = Duration::from_secs(600);
+    let (_held, _) = take(&one, &name, "holder", ttl);
+    // It asks twice: for a free lock, and for a place in the queue.
+    let late = Fault::Delay(Duration::from_secs(1));
+    proxy.strike_after(1, "\"tenure\":1", late);
+    std::thread::scope(|scope| {
+        let last = scope.spawn(|| line_up(&two, &name, "last", ttl));
+        until("its first request was answered", ttl, || proxy.has_struck());
+        let (first, _) = line_up(&one, &name, "first", ttl);
+        let (last, behind) = last.join().expect("a place in the queue");
+        assert!(first.ticket() < last.ticket(), "it came later");
+        let ticket = first.ticket();
+        assert_eq!(behind, Predecessor::LivenessLock { ticket });
+    });
+}
+
+/// The tombstone of an attempt outlasts its lock. It does not count as one: a caller that lists the locks would
+/// see one that no call can clean.
+#[test]
+fn a_tombstone_is_not_listed_as_a_lock() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let one = caller(&proxy.address("buried"));
+    let name = name("buried");
+    let ttl = Duration::from_secs(600);
+    // etcd never gets the first attempt, which is buried. The second one holds.
+    proxy.strike(&format!("{name}/claims/"), Fault::CutBefore);
+    let (handle, _) = take(&one, &name, "one", ttl);
+    assert!(proxy.has_struck());
+    let left = one.release(&*handle, &now()).expect("an answer");
+    assert!(matches!(left, Left::Released { .. }), "{left:?}");
+    let listed = || {
+        let mut listed = Vec::new();
+        let names = one.names(Which::Locks, &mut |name| listed.push(name));
+        names.expect("an answer");
+        listed
+    };
+    assert_eq!(listed(), [name.clone()], "its history is kept");
+    let cleaned = one.clean(&name, &now(), false).expect("an answer");
+    assert!(cleaned.removed, "{cleaned:?}");
+    assert_eq!(listed(), [], "nothing is left of it");
 }
 
 /// One hold, as only its holder has seen it.
@@ -392,13 +448,17 @@ fn every_verb_finds_out(rounds: &[&[Fault]]) {
             take(&one, &name, "holder", ttl)
         });
         assert_eq!(claims(&two, &name).len(), 1, "one claim was made");
-        let renewed = with(&proxy, faults, &written("renew"), || {
-            one.renew(&*handle, &now())
-        });
-        assert!(
-            matches!(renewed, Ok(Renewal::Renewed { .. })),
-            "{renewed:?}"
-        );
+        // The second one is tried on the hold as the first one has left it.
+        for renew in ["renew", "renew again"] {
+            let renewed = with(&proxy, faults, &written(renew), || {
+                one.renew(&*handle, &now())
+            });
+            assert!(
+                matches!(renewed, Ok(Renewal::Renewed { .. })),
+                "{renew}: {renewed:?}"
+            );
+            one.renew(&*handle, &now()).expect("an answer");
+        }
         let process = tenure_core::Process {
             pid: std::process::id(),
             started: None,
@@ -436,6 +496,21 @@ fn every_verb_finds_out(rounds: &[&[Fault]]) {
             "{renewed:?}"
         );
 
+        // Callers to whom the lock is new: they expect it to be free, and queue by a second transaction.
+        for spared in [0, 1] {
+            let three = caller(&proxy.address("lost"));
+            let lost = Lost {
+                strikes: (spared, "\"tenure\":1".to_owned()),
+                ..written("enter and meet a claim")
+            };
+            let (waiter, _) = with(&proxy, faults, &lost, || {
+                line_up(&three, &name, "newcomer", ttl)
+            });
+            assert_eq!(claims(&two, &name).len(), 2, "one more claim was made");
+            let left = three.release(&*waiter, &now());
+            assert_eq!(left.expect(done), Left::Withdrawn);
+        }
+
         // A waiter behind it, through the same proxy.
         let (waiter, behind) = with(&proxy, faults, &written("enter in a queue"), || {
             line_up(&one, &name, "waiter", ttl)
@@ -446,7 +521,10 @@ fn every_verb_finds_out(rounds: &[&[Fault]]) {
         });
         assert!(parked.expect(done), "its place is kept");
         drop((waiter, behind));
-        let (other, behind) = line_up(&one, &name, "other", ttl);
+        // This caller has met a claim there.
+        let (other, behind) = with(&proxy, faults, &written("enter as before"), || {
+            line_up(&one, &name, "other", ttl)
+        });
         let left = with(&proxy, faults, &removed("leave a queue", 1), || {
             one.release(&*other, &now())
         });

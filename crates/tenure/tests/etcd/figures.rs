@@ -57,7 +57,11 @@ impl Times {
 }
 
 /// How many requests of a method the server answered between two looks.
-fn handled(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>, method: &str) -> f64 {
+pub(super) fn handled(
+    before: &BTreeMap<String, f64>,
+    after: &BTreeMap<String, f64>,
+    method: &str,
+) -> f64 {
     let of = |seen: &BTreeMap<String, f64>| -> f64 {
         let wanted = format!("grpc_method=\"{method}\"");
         let found = seen.iter().filter(|(name, _)| {
@@ -77,6 +81,14 @@ fn counted(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>, name: 
 #[ignore = "a measurement: scripts/bench-etcd"]
 fn figures() {
     let server = Server::on_disk();
+    let told = std::env::var("TENURE_FIGURES_RUNS").ok();
+    if let Some(runs) = told.and_then(|runs| runs.parse::<u32>().ok()) {
+        // The uncontended lock alone, so often.
+        for _ in 0..runs {
+            uncontended(&server, "");
+        }
+        return;
+    }
     let put = uncontended(&server, "");
     hand_overs(&server, put);
     crowd(&server, 100, 5);

@@ -15,11 +15,15 @@ mod cluster;
 mod faults;
 mod fence;
 mod figures;
+mod many;
 mod net;
+#[path = "../../../tenure-engine/tests/conformance/overtaken.rs"]
+mod overtaken;
 mod proxy;
 mod server;
 mod store;
 
+use overtaken::AlwaysOvertaken;
 use server::Server;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
@@ -283,17 +287,17 @@ impl Drop for Callers {
 }
 
 /// Runs every promise, prints how long each took, and names all that are broken.
-pub(crate) fn keeps_every_promise(callers: &Callers) {
+pub(crate) fn keeps_every_promise<H: Harness>(callers: &H) {
     keeps_every_promise_but(callers, |_| false);
 }
 
 /// The same, without the promises that are excused there.
-pub(crate) fn keeps_every_promise_but(
-    callers: &Callers,
+pub(crate) fn keeps_every_promise_but<H: Harness>(
+    callers: &H,
     is_excused: impl Fn(&conformance::Broken) -> bool,
 ) {
     let mut broken = Vec::new();
-    for (name, promise) in conformance::promises::<Callers>() {
+    for (name, promise) in conformance::promises::<H>() {
         let began = instant();
         let kept = promise(callers);
         let took = instant().saturating_duration_since(began);
@@ -314,4 +318,10 @@ pub(crate) fn keeps_every_promise_but(
 fn the_etcd_store_keeps_every_promise() {
     let server = Server::start();
     keeps_every_promise(&Callers::at(server.address("conformance")));
+}
+
+#[test]
+fn the_etcd_store_keeps_every_promise_where_each_change_runs_twice() {
+    let server = Server::start();
+    keeps_every_promise(&AlwaysOvertaken(Callers::at(server.address("overtaken"))));
 }

@@ -135,7 +135,7 @@ fn here_lease(server: &Server, name: &LockName, id: &str) -> String {
 }
 
 /// Ends leases as a server does that gets no renewals.
-fn revoke_all_but(server: &Server, spared: &[&str]) {
+pub(super) fn revoke_all_but(server: &Server, spared: &[&str]) {
     let leases = server.etcdctl(&["lease", "list"]);
     let leases = leases.lines().map(str::trim);
     let leases = leases.filter(|line| line.bytes().all(|byte| byte.is_ascii_hexdigit()));

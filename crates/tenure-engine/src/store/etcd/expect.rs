@@ -8,13 +8,18 @@
 //! | a caller with a new claim | no claim | there is no claim |
 //! | a woken waiter | no claim before it | none was made before its own, and its own is unchanged |
 //! | a holder that leaves | its hold as it was granted | its claim is the one that was made |
+//! | a holder that renews | its hold as it was last renewed | its claim is unchanged, and lives by the lease just renewed |
 //!
-//! Most new claims want the lock, and otherwise wait behind the claims that are there. For those, the
-//! same transaction puts the claim at the end if there is another claim, and reads the list. For any
-//! other new claim it only reads the list.
+//! Most new claims want the lock, and otherwise wait behind the claims that are there. A transaction can say
+//! both: *if there is no claim this one holds, else it stands at the end*, and it reads the list. But then it
+//! has the claim in it twice, for etcd and its log too, and mostly the lock is free. So both are said only if
+//! the last new claim of this process met another one there (`contended`). Otherwise the first transaction
+//! says only the first half, and if there is another claim, a second one says both. Nothing is done between
+//! the two: the first one has made neither a claim nor a lease key, so a caller that dies there leaves
+//! nothing. Any other new claim has to be judged by the list, which the transaction reads for it.
 
 use super::api::{Compare, CompareOp, GetOptions, Txn, TxnOp, TxnResponse};
-use super::connection::{read_by, revision_of};
+use super::connection::{is_full, read_by, revision_of};
 use super::handle::EtcdHandle;
 use super::keys::end_of;
 use super::list::{Attachment, Change, List, Row, Writing};
@@ -24,6 +29,18 @@ use super::value::Written;
 use crate::store::StoreError;
 use crate::store::contract::{About, Outcome, Run};
 use tenure_core::{Claim, Entry, History, Kind, Mode, RestsOn};
+
+/// What the transaction of a new claim does if there is another claim.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Otherwise {
+    /// Nothing. Its answer is short, and so is the request.
+    Nothing,
+    /// It reads the list.
+    Reads,
+    /// It puts the claim at the end, and then reads the list. So the claim knows the one directly before its
+    /// own: if it waited behind an earlier one, the end of that one would wake it for nothing.
+    Queues,
+}
 
 /// How many keys are read together with an attempt. A longer list is read by itself, so that the answer
 /// to an attempt stays short.
@@ -36,6 +53,7 @@ impl Transaction<'_> {
             (About::NewClaim { unseen, .. }, _) => self.on_no_claim(unseen),
             (About::Turn(_), Some(handle)) => self.as_it_waits(handle),
             (About::Own(_), Some(handle)) => self.as_granted(handle),
+            (About::Renewal(_), Some(handle)) => self.as_renewed(handle),
             _ => Ok(Did::Again(None)),
         }
     }
@@ -54,9 +72,26 @@ impl Transaction<'_> {
         }
         let attachment = self.attach(&nobody, &tried.entry, made)?;
         self.count_from_the_last_sign(&nobody, &mut tried);
-        let txn = self.on_no_claim_txn(&tried.entry, &attachment, unseen)?;
-        match self.store.ask(txn)? {
-            Answer::Overtaken(answer) if unseen => {
+        let contended = &self.store.shared.contended;
+        let mut otherwise = match (unseen, contended.has(self.ask.name)) {
+            (false, _) => Otherwise::Reads,
+            (true, false) => Otherwise::Nothing,
+            (true, true) => Otherwise::Queues,
+        };
+        let answer = loop {
+            let txn = self.on_no_claim_txn(&tried.entry, &attachment, otherwise)?;
+            let answer = self.store.ask(txn)?;
+            if let Answer::Done(_) | Answer::Overtaken(_) = &answer {
+                contended.note(self.ask.name, matches!(answer, Answer::Overtaken(_)));
+            }
+            if otherwise != Otherwise::Nothing || !matches!(answer, Answer::Overtaken(_)) {
+                break answer;
+            }
+            // The answer says that nothing was made. The lock may be free again by now.
+            otherwise = Otherwise::Queues;
+        };
+        match answer {
+            Answer::Overtaken(answer) if otherwise == Otherwise::Queues => {
                 let list = self.listed(&answer);
                 self.at_the_end(list)
             }
@@ -123,13 +158,12 @@ impl Transaction<'_> {
         Ok(Did::Known(Outcome::Done(done)))
     }
 
-    /// If there is no claim, this one holds. Otherwise, if it may be put there `unseen`, it is put at
-    /// the end. In either case the answer contains the list.
+    /// If there is no claim, this one holds; else what `otherwise` says.
     fn on_no_claim_txn(
         &self,
         entry: &Entry,
         attachment: &Attachment,
-        unseen: bool,
+        otherwise: Otherwise,
     ) -> Result<Txn, StoreError> {
         let (store, name) = (self.store, self.ask.name);
         let keys = &store.shared.keys;
@@ -149,20 +183,22 @@ impl Transaction<'_> {
         first.push(alone.with_range(end_of(&claims)));
         let mut holds = hold.operations;
         holds.push(TxnOp::get(keys.header(name), None));
-        let lock = keys.lock(name);
-        let page = GetOptions::new()
-            .with_range(end_of(&lock))
-            .with_limit(GUESS_PAGE);
-        let mut otherwise = vec![TxnOp::get(lock, Some(page))];
-        if unseen {
+        let mut other = Vec::new();
+        if otherwise == Otherwise::Queues {
             let mut waiting = entry.clone();
             for claim in &mut waiting.claims {
                 (claim.token, claim.since) = (None, None);
             }
-            let queue = change(&waiting)?.into_txn();
-            otherwise.insert(0, TxnOp::txn(queue));
+            other.push(TxnOp::txn(change(&waiting)?.into_txn()));
         }
-        Ok(Txn::new().when(first).and_then(holds).or_else(otherwise))
+        if otherwise != Otherwise::Nothing {
+            let lock = keys.lock(name);
+            let page = GetOptions::new()
+                .with_range(end_of(&lock))
+                .with_limit(GUESS_PAGE);
+            other.push(TxnOp::get(lock, Some(page)));
+        }
+        Ok(Txn::new().when(first).and_then(holds).or_else(other))
     }
 
     /// The list that a transaction has read; `None` if it is longer than a page.
@@ -244,6 +280,32 @@ impl Transaction<'_> {
             (list.header_modified, list.revision) = (header.header_modified, revision);
         }
         self.answered(answer, &list, tried, &[])
+    }
+
+    /// A holder that renews its hold again: one transaction, and no read. A request to stop, or a hold that is
+    /// gone, has changed the claim; then the call looks.
+    fn as_renewed(&mut self, handle: &EtcdHandle) -> Result<Did, StoreError> {
+        let renewed = handle.seen().renewed.take();
+        let session = self.store.shared.sessions.present(handle.ttl_ms);
+        let (Some((claim, modified)), Some(session)) = (renewed, session) else {
+            return Ok(Did::Again(None));
+        };
+        let history = History::default();
+        let list = alone(handle, claim, (modified, session.lease), history, 0);
+        let tried = self.run(&list, None);
+        let (store, keys) = (self.store, &self.store.shared.keys);
+        let change = list.change(keys, &handle.name, &tried.entry, &Writing::PLAIN);
+        let Some(mut change) = store.told(change)? else {
+            return Ok(Did::Again(None));
+        };
+        let lease_key = keys.lease_key(&handle.name, &handle.lease_key);
+        let lives = Compare::lease(lease_key, CompareOp::Equal, session.lease);
+        change.compares.push(lives);
+        match store.ask(change.into_txn()) {
+            // The look that follows decides what that means for the hold.
+            Err(error) if is_full(&error) => Ok(Did::Again(None)),
+            answer => self.answered(answer?, &list, tried, &[]),
+        }
     }
 
     /// A holder that leaves, with what it knew at its grant.

@@ -10,7 +10,7 @@ use super::{EtcdStore, Shared};
 use crate::clock::{Clock, instant};
 use crate::store::contract::Handle;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 use tenure_core::{Claim, History, Kind, LockName};
@@ -35,6 +35,8 @@ pub(super) struct EtcdHandle {
     pub(super) kind: Kind,
     /// Its place was reserved while its caller was away.
     pub(super) was_reserved: bool,
+    /// The revision up to which the answer to a renewal has told the holder everything about its claim.
+    pub(super) told: Arc<AtomicI64>,
     state: Mutex<Seen>,
     /// The drop must not end its lease key: that has ended, or belongs to a hold that goes on.
     settled: AtomicBool,
@@ -55,6 +57,8 @@ pub(super) struct Seen {
     pub(super) granted: Option<(Claim, History, i64)>,
     /// The own claim as it waits, and when it was written last.
     pub(super) waiting: Option<(Claim, i64)>,
+    /// The hold as its last renewal wrote it, and when.
+    pub(super) renewed: Option<(Claim, i64)>,
     /// An event ended a sleep, and no look has followed yet.
     pub(super) woken: bool,
     /// The tasks that watch its keys for a holder.
@@ -97,6 +101,7 @@ impl EtcdHandle {
             ttl_ms: claim.lease.ttl_ms,
             kind: claim.kind,
             was_reserved,
+            told: Arc::default(),
             state: Mutex::default(),
             settled: AtomicBool::new(false),
             doubtful: AtomicBool::new(false),
@@ -136,7 +141,7 @@ impl EtcdHandle {
         match claim {
             // A later release must not rely on what was known at the grant. If its answer were lost, no
             // look could tell that it had done nothing.
-            None => (seen.granted, seen.waiting) = (None, None),
+            None => (seen.granted, seen.waiting, seen.renewed) = (None, None, None),
             Some(claim) if claim.token.is_some() => {
                 let hold = (claim.clone(), before.entry.history, before.header_modified);
                 seen.granted.get_or_insert(hold);

@@ -11,6 +11,9 @@
 
 use tenure_core::LockName;
 
+/// What the lease keys of a lock begin with, below the lock.
+const LEASE_KEYS: &str = "lives/";
+
 /// The names below one prefix.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Keys {
@@ -54,17 +57,22 @@ impl Keys {
 
     /// What the lease keys of a lock begin with.
     pub(super) fn lease_keys(&self, name: &LockName) -> String {
-        format!("{}lives/", self.lock(name))
+        format!("{}{LEASE_KEYS}", self.lock(name))
     }
 
     pub(super) fn lease_key(&self, name: &LockName, id: &str) -> String {
         format!("{}{id}", self.lease_keys(name))
     }
 
-    /// The lock that a key belongs to.
+    /// The lock that a key shows to be there. A lease key shows none: each one belongs to a claim that has
+    /// a key of its own, or is a tombstone, which outlasts its lock (`attempt`).
     pub(super) fn name_of(&self, key: &[u8]) -> Option<LockName> {
         let rest = key.strip_prefix(self.locks().as_bytes())?;
-        let name = rest.split(|byte| *byte == b'/').next()?;
+        let mut parts = rest.splitn(2, |byte| *byte == b'/');
+        let (name, what) = (parts.next()?, parts.next()?);
+        if what.starts_with(LEASE_KEYS.as_bytes()) {
+            return None;
+        }
         LockName::new(std::str::from_utf8(name).ok()?).ok()
     }
 }
@@ -99,7 +107,8 @@ mod tests {
                 ] {
                     let inside = begin <= key && key < end;
                     assert_eq!(inside, one == other, "{key} for {one}");
-                    assert_eq!(keys.name_of(key.as_bytes()).as_ref(), Some(other));
+                    let shows = (key != keys.lease_key(other, "1-1")).then_some(other);
+                    assert_eq!(keys.name_of(key.as_bytes()).as_ref(), shows);
                 }
             }
         }

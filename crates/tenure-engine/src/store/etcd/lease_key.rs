@@ -26,8 +26,16 @@ impl Transaction<'_> {
         }
         let (shared, end) = (&self.store.shared, self.end);
         let session = self.store.session(handle.ttl_ms, end)?;
+        let began = shared.clock.now();
+        if session.was_renewed_after(self.ask.now, &began) {
+            // The holder counts from the instant at which it asked, and the lease was renewed later than
+            // that: by the session, or for another hold. So many holds that are due together cost one
+            // renewal of their lease. If the lease has run out since, its lease keys are gone, and the
+            // change finds that.
+            return Ok(());
+        }
         let endpoints = Arc::clone(shared.connection.endpoints());
-        let began_ms = shared.clock.now().boot_ms;
+        let began_ms = began.boot_ms;
         shared.connection.block("renewing the lease", async move {
             match session::renew(&endpoints, session.lease, end).await {
                 Ok(()) => {

@@ -1,7 +1,8 @@
 //! Leases: they tell etcd, and with it every other caller, that this process is alive.
 //!
 //! All claims of a process with the same ttl live by one lease. The connection's runtime renews it three
-//! times within its ttl, whatever the callers do. When etcd answers a renewal with *no such lease*, the
+//! times within its ttl, whatever the callers do. The renewal of one hold renews the lease too, and counts
+//! for all holds that were to be renewed before it began (`lease_key`). When etcd answers a renewal with *no such lease*, the
 //! session is over. The handle of a claim under it then has to attach its lease key to a new lease (by a
 //! renewal or a look). That succeeds only if no caller has removed the claim from the list meanwhile.
 //!
@@ -50,6 +51,11 @@ impl Session {
             wall_ms: now.wall_ms.saturating_sub(since),
             boot_ms: now.boot_ms.saturating_sub(since),
         }
+    }
+
+    /// Whether a renewal that succeeded began after this instant of the same boot.
+    pub(super) fn was_renewed_after(&self, asked: &Now, here: &Now) -> bool {
+        asked.boot_id == here.boot_id && self.renewed_ms.load(Ordering::SeqCst) > asked.boot_ms
     }
 
     /// Notes a successful renewal that began at this time.

@@ -29,8 +29,9 @@ use crate::store::contract::{
     About, Ask, Committed, Corrupt, Depth, Draft, Handle, NewClaim, Outcome, Run, Step, Write,
 };
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
-use tenure_core::{Claim, Entry, Event, Evidence, Host, LivenessLock, RestsOn};
+use tenure_core::{Claim, Entry, Event, Evidence, Host, Kind, LivenessLock, RestsOn};
 
 /// One call.
 pub(super) struct Transaction<'a> {
@@ -647,6 +648,13 @@ impl<'a> Transaction<'a> {
         }
         if claim.is_some() || before.unreadable.is_empty() {
             handle.note_claim(claim, before);
+        }
+        if let (About::Renewal(_), Kind::Kernel) = (self.ask.about, handle.kind) {
+            // A renewal that wrote anything wrote the claim. If its answer was lost, the revision is that of
+            // the look which found it; then the next renewal looks too.
+            handle.seen().renewed = claim.cloned().zip(revision);
+            // Its answer says whether the holder was asked to stop. The answer to another change does not.
+            (handle.told).fetch_max(revision.unwrap_or(0), Ordering::SeqCst);
         }
         if claim.is_none() && revision.is_some() && self.unsure.is_empty() {
             handle.give_back_id();

@@ -11,6 +11,7 @@ use crate::store::StoreError;
 use rustix::pipe::PipeFlags;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 use tokio::task::AbortHandle;
 
@@ -18,7 +19,7 @@ use tokio::task::AbortHandle;
 const REFUSED: Duration = Duration::from_secs(1);
 
 /// A key or a range of keys, and which of their changes are notices.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(super) struct Watched {
     pub(super) key: String,
     /// The end of a range.
@@ -27,6 +28,9 @@ pub(super) struct Watched {
     pub(super) only_end: bool,
     /// The first revision that counts.
     pub(super) from: i64,
+    /// The revision up to which the caller knows every change of the key, because it has made or seen it.
+    /// It rises while the key is watched.
+    pub(super) known: Option<Arc<AtomicI64>>,
 }
 
 impl Watched {
@@ -37,7 +41,21 @@ impl Watched {
             end: None,
             only_end: false,
             from,
+            known: None,
         }
+    }
+
+    /// The same without the changes of which the caller knows by then.
+    pub(super) fn known_up_to(mut self, known: Arc<AtomicI64>) -> Self {
+        self.known = Some(known);
+        self
+    }
+
+    /// Whether a change of a key is one that the caller knows.
+    fn knows(&self, change: &KeyValue) -> bool {
+        let known = self.known.as_ref();
+        self.key.as_bytes() == change.key()
+            && known.is_some_and(|known| change.mod_revision() <= known.load(Ordering::SeqCst))
     }
 
     /// The end of a key.
@@ -47,6 +65,7 @@ impl Watched {
             end: None,
             only_end: true,
             from,
+            known: None,
         }
     }
 
@@ -183,6 +202,7 @@ async fn first(endpoints: &Endpoints, keys: &[Watched]) -> i64 {
                     }
                 }
                 let last = answer.events().iter().filter_map(|event| event.kv());
+                let last = last.filter(|change| !keys.iter().any(|key| key.knows(change)));
                 if let Some(last) = last.map(KeyValue::mod_revision).max() {
                     return last + 1;
                 }
