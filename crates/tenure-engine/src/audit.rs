@@ -13,6 +13,7 @@ mod folder;
 mod follow;
 mod read;
 mod record;
+mod span;
 mod write;
 
 pub use follow::Follower;

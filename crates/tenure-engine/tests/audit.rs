@@ -306,6 +306,235 @@ fn a_filter_lets_through_what_it_names_and_nothing_else() {
     assert_eq!(count(filter), 2, "by time, both ends included");
 }
 
+/// Numbers that look drawn and are the same in every run.
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+const MEBIBYTE: u64 = 1 << 20;
+
+/// Fills `audit.jsonl` to so many bytes: `line` makes the next line, and tenure writes each that reaches the end of a
+/// mebibyte, as it does in life. The others are added at once, which takes less time.
+fn fill(scene: &Scene, bytes: u64, mut line: impl FnMut(u64) -> Record) {
+    let log = scene.log(Layout::OneFile).rotating(u64::MAX, 3);
+    log.append(&line(0)).unwrap();
+    let path = scene.dir().join(FILE);
+    let mut size = fs::metadata(&path).unwrap().len();
+    let (mut pending, mut number) = (String::new(), 1);
+    while size < bytes {
+        let record = line(number);
+        let text = record.line();
+        number += 1;
+        let length = text.len() as u64;
+        if size / MEBIBYTE == (size + length) / MEBIBYTE {
+            size += length;
+            pending += &text;
+            continue;
+        }
+        add(&path, &std::mem::take(&mut pending));
+        log.append(&record).unwrap();
+        size = fs::metadata(&path).unwrap().len();
+    }
+    add(&path, &pending);
+}
+
+/// An event of so many bytes or a few more: few lines fill a file.
+fn long(at_ms: u64, token: u64, bytes: u64) -> Record {
+    let (lock, id) = (
+        LockName::new("deploy").unwrap(),
+        RequestId::new("req_1").unwrap(),
+    );
+    let occasion = Occasion {
+        lock: &lock,
+        request_id: &id,
+        at_ms,
+    };
+    let path = "x".repeat(usize::try_from(bytes).unwrap());
+    Record::lock_acquired(occasion, path.as_ref(), Duration::from_secs(9), token)
+}
+
+/// Whether a reader that asks for a time finds what a reader of everything finds.
+struct Judge<'a> {
+    scene: &'a Scene,
+    all: Vec<Entry>,
+}
+
+impl<'a> Judge<'a> {
+    fn of(scene: &'a Scene) -> Self {
+        let all = scene.read(Filter::default()).0;
+        Self { scene, all }
+    }
+
+    /// How many events there are of this time.
+    fn asks(&self, since_ms: Option<u64>, until_ms: Option<u64>) -> usize {
+        let filter = Filter {
+            since_ms,
+            until_ms,
+            ..Filter::default()
+        };
+        let found = self.scene.read(filter).0;
+        let is_of_then = |entry: &&Entry| {
+            since_ms.is_none_or(|since| entry.at_ms() >= since)
+                && until_ms.is_none_or(|until| entry.at_ms() <= until)
+        };
+        let expected: Vec<_> = self.all.iter().filter(is_of_then).collect();
+        let times = format!("from {since_ms:?} to {until_ms:?}");
+        assert_eq!(found.len(), expected.len(), "{times}");
+        assert!(found.iter().eq(expected), "{times}");
+        found.len()
+    }
+}
+
+#[test]
+fn a_day_is_read_without_the_year() {
+    let scene = Scene::new();
+    // An event an hour.
+    fill(&scene, 6 * MEBIBYTE + MEBIBYTE / 2, |number| {
+        long(TEN + number * DAY / 24, number, 2_000)
+    });
+    let judge = Judge::of(&scene);
+    for day in [0, 1, 20, 60] {
+        let since = TEN + day * DAY;
+        let count = judge.asks(Some(since), Some(since + DAY - 1));
+        assert_eq!(count, 24, "day {day}");
+    }
+    // What is passed over is not read: a reader says nothing of the garbage that stands there now.
+    let path = scene.dir().join(FILE);
+    let mut bytes = fs::read(&path).unwrap();
+    for (place, byte) in (0..).zip(&mut bytes) {
+        if *byte != b'\n' && (100_000..900_000).contains(&(place % MEBIBYTE)) {
+            *byte = b'#';
+        }
+    }
+    fs::write(&path, &bytes).unwrap();
+    let (found, skipped) = scene.read(Filter {
+        since_ms: Some(TEN + 10_000 * DAY),
+        ..Filter::default()
+    });
+    assert_eq!(found, [], "nothing happened then");
+    let last = bytes.get(6 << 20..).unwrap().split(|byte| *byte == b'\n');
+    let garbage = last.filter(|line| line.contains(&b'#')).count() as u64;
+    assert_eq!(skipped, garbage, "of the end alone, which no span covers");
+    assert!(scene.read(Filter::default()).1 > 6 * garbage, "it is there");
+}
+
+#[test]
+fn an_event_of_a_wrong_clock_is_found_by_its_time_wherever_it_stands() {
+    let mut draw = Draw(1);
+    for _ in 0..3 {
+        let scene = Scene::new();
+        let mut at_ms = TEN;
+        fill(&scene, 3 * MEBIBYTE + draw.below(MEBIBYTE), |number| {
+            at_ms += draw.below(10_000_000);
+            let shown = match draw.below(200) {
+                0 => draw.below(2 * TEN),
+                1 => 0,
+                2 => u64::MAX,
+                // The clock is set back, and stays so.
+                3 => {
+                    at_ms -= draw.below(at_ms - TEN + 1);
+                    at_ms
+                }
+                _ => at_ms,
+            };
+            long(shown, number, draw.below(8_000))
+        });
+        let judge = Judge::of(&scene);
+        assert!(judge.all.len() > 600, "{}", judge.all.len());
+        for _ in 0..3 {
+            let since = draw.below(at_ms - TEN) + TEN;
+            judge.asks(Some(since), Some(since + draw.below(DAY)));
+            judge.asks(Some(since), None);
+            judge.asks(None, Some(since));
+        }
+        assert!(judge.asks(Some(0), Some(0)) > 0, "the beginning of time");
+        assert!(judge.asks(Some(99 * TEN), None) > 0, "and its end");
+    }
+}
+
+#[test]
+fn a_span_that_stands_elsewhere_than_it_says_is_not_believed() {
+    let scene = Scene::new();
+    fill(&scene, 3 * MEBIBYTE, |number| {
+        long(TEN + number * DAY / 24, number, 2_000)
+    });
+    let path = scene.dir().join(FILE);
+    let whole = fs::read_to_string(&path).unwrap();
+    let spans = whole.lines().filter(|line| line.contains("\"span\":{"));
+    assert_eq!(spans.count(), 3);
+    let cut = whole.split_once('\n').unwrap().1.to_owned();
+    let late = TEN + 9_999 * DAY;
+    let before = long(late, 7, 10).line() + &whole;
+    let behind = cut.clone() + &whole;
+    for text in [&cut, &before, &behind] {
+        fs::write(&path, text).unwrap();
+        let judge = Judge::of(&scene);
+        assert!(judge.asks(Some(TEN + DAY), Some(TEN + 2 * DAY)) >= 25);
+        let is_there = usize::from(text == &before);
+        assert_eq!(judge.asks(Some(late), Some(late)), is_there);
+    }
+}
+
+#[test]
+fn a_torn_line_at_the_end_of_a_span_hides_no_event() {
+    let scene = Scene::new();
+    fill(&scene, MEBIBYTE - 8_000, |number| {
+        long(TEN + number, number, 2_000)
+    });
+    let path = scene.dir().join(FILE);
+    let log = scene.log(Layout::OneFile);
+    let before = fs::read(&path).unwrap();
+    let room = usize::try_from(MEBIBYTE).unwrap() - before.len();
+    let odd = TEN + 77 * DAY;
+    // Up to the byte before the end of the mebibyte, to its end, and behind it.
+    for length in room - 1..=room + 1 {
+        fs::write(&path, &before).unwrap();
+        add(&path, &"{".repeat(length));
+        log.append(&long(odd, 8, 10)).unwrap();
+        for number in 0..300 {
+            log.append(&long(TEN + DAY, number, 4_000)).unwrap();
+        }
+        assert!(fs::metadata(&path).unwrap().len() > 2 * MEBIBYTE);
+        let judge = Judge::of(&scene);
+        assert_eq!(judge.asks(Some(odd), Some(odd)), 1, "{length}");
+        assert_eq!(judge.asks(Some(TEN), Some(TEN + 9)), 10, "{length}");
+    }
+}
+
+#[test]
+fn a_follower_of_a_time_passes_over_what_was_and_misses_nothing_new() {
+    let scene = Scene::new();
+    fill(&scene, 2 * MEBIBYTE + 10, |number| {
+        long(TEN + number, number, 2_000)
+    });
+    let filter = Filter {
+        since_ms: Some(TEN + DAY),
+        ..Filter::default()
+    };
+    let mut follower = Events::open_to_follow(scene.dir(), filter)
+        .unwrap()
+        .follow();
+    assert_eq!(follower.look().unwrap(), []);
+    let log = scene.log(Layout::OneFile);
+    for token in 0..600 {
+        // Every second event is too old.
+        let at_ms = TEN + DAY * (token % 2);
+        log.append(&long(at_ms, token, 4_000)).unwrap();
+        let seen = follower.look().unwrap();
+        let seen: Vec<_> = seen.iter().map(self::token).collect();
+        let expected: Vec<_> = Some(token).into_iter().filter(|it| it % 2 == 1).collect();
+        assert_eq!(seen, expected);
+    }
+}
+
 #[test]
 fn what_is_not_there_is_empty_and_stays_so() {
     let scene = Scene::new();

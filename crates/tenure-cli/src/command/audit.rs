@@ -6,10 +6,13 @@ use super::{Session, cancelled_by, collect_signals};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::audit::line;
+use crate::render::stream::{Each, Part, write_envelope};
 use crate::render::{Output, Reporter, Unheard, print_lines};
 use crate::request::{Audit, Place};
 use crate::signals::{Signals, pause_if_asked, stop_asked};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use tenure_engine::audit::{Entry, EventName, Events, Filter, Follower};
 use tenure_engine::clock::{Clock, SystemClock};
@@ -47,26 +50,61 @@ pub(super) fn audit(audit: Audit, reporter: &mut Reporter) -> Result<(String, Va
         return self::follow(reporter, folder, filter, missing);
     }
     let mut events = Events::open(folder, filter)?;
-    let (is_empty, answer) = if reporter.is_text() {
-        let mut printer = Printer::new(Output::Text);
-        let shown = events
-            .by_ref()
-            .try_for_each(|entry| printer.print(&entry))
-            .and_then(|()| printer.flush());
-        match shown {
-            Ok(()) | Err(Unheard::Gone) => {}
-            Err(unheard) => return Err(lost(&unheard)),
+    if !reporter.is_text() {
+        return show_as_document(reporter, events, missing);
+    }
+    let mut printer = Printer::new(Output::Text);
+    let shown = events
+        .by_ref()
+        .try_for_each(|entry| printer.print(&entry))
+        .and_then(|()| printer.flush());
+    match shown {
+        Ok(()) | Err(Unheard::Gone) => {}
+        Err(unheard) => return Err(lost(&unheard)),
+    }
+    warn_of_all(reporter, &events, !printer.is_used, missing);
+    let text = if printer.is_used { "" } else { "no events" };
+    Ok((text.to_owned(), Value::Null))
+}
+
+/// Writes the document of all events while they are read, so that none of them is kept.
+fn show_as_document(
+    reporter: &mut Reporter,
+    mut events: Events,
+    missing: impl FnOnce() -> Option<String>,
+) -> Result<(String, Value), Failure> {
+    #[derive(Serialize)]
+    struct Document<T> {
+        events: T,
+    }
+    let output = reporter.output;
+    let reporter = RefCell::new(reporter);
+    let (mut is_empty, mut missing) = (true, Some(missing));
+    let parts = std::iter::from_fn(|| {
+        if let Some(entry) = events.next() {
+            is_empty = false;
+            let part = entry.into_fields();
+            return Some(Part { output, part });
         }
-        let text = if printer.is_used { "" } else { "no events" };
-        (!printer.is_used, (text.to_owned(), Value::Null))
-    } else {
-        let events: Vec<Value> = events
-            .by_ref()
-            .map(|entry| Value::Object(entry.into_fields()))
-            .collect();
-        let is_empty = events.is_empty();
-        (is_empty, (String::new(), json!({ "events": events })))
-    };
+        // The warnings of the document stand behind its events.
+        if let Some(missing) = missing.take() {
+            warn_of_all(&mut reporter.borrow_mut(), &events, is_empty, missing);
+        }
+        None
+    });
+    let events = Each::of(parts);
+    let answered = write_envelope(&reporter, Ok(Document { events }));
+    let exit = reporter.into_inner().ending(answered, None);
+    Err(Failure::already_said(exit, output))
+}
+
+/// Warns of what is not shown, once all events were read.
+fn warn_of_all(
+    reporter: &mut Reporter,
+    events: &Events,
+    is_empty: bool,
+    missing: impl FnOnce() -> Option<String>,
+) {
     if is_empty && let Some(missing) = missing() {
         reporter.warn(missing);
     }
@@ -74,7 +112,6 @@ pub(super) fn audit(audit: Audit, reporter: &mut Reporter) -> Result<(String, Va
         reporter.warn(problem.clone());
     }
     warn_of_skipped(reporter, events.skipped());
-    Ok(answer)
 }
 
 /// Why no event of a run is shown: the caller named no folder, so the run was not recorded. `None` if no

@@ -506,6 +506,64 @@ fn a_reader_of_the_audit_that_has_gone_is_silent() {
     }
 }
 
+/// Two hundred processes that were started at once, and each event of theirs once and whole.
+#[test]
+fn two_hundred_writers_at_once_lose_no_line() {
+    const WRITERS: usize = 200;
+    let scene = Scene::new();
+    let audit = scene.path("events");
+    let dir = audit.to_str().unwrap();
+    let started: Vec<_> = (0..WRITERS)
+        .map(|number| {
+            let (lock, id) = (format!("x{number}"), format!("req_{number}"));
+            let words = ["--audit-dir", dir, "run", &lock, "-q", "--request-id", &id];
+            let mut command = scene.tenure(words.into_iter().chain(["--", "true"]));
+            command.stdout(Stdio::null()).stderr(Stdio::piped());
+            Started::new(&mut command)
+        })
+        .collect();
+    for mut writer in started {
+        assert_eq!(writer.end().code(), Some(0));
+    }
+    let text = fs::read_to_string(audit.join("audit.jsonl")).unwrap();
+    assert!(text.ends_with('\n'), "the last line is whole too");
+    let mut found: Vec<_> = (text.lines().filter(|line| !line.is_empty()))
+        .map(|line| {
+            let event: Value = serde_json::from_str(line).expect(line);
+            let word = |key: &str| event[key].as_str().unwrap().to_owned();
+            (word("lock_name"), word("request_id"), word("event"))
+        })
+        .collect();
+    found.sort();
+    let mut expected: Vec<_> = (0..WRITERS)
+        .flat_map(|number| {
+            ["lock_acquired", "lock_released"]
+                .map(|event| (format!("x{number}"), format!("req_{number}"), event.into()))
+        })
+        .collect();
+    expected.sort();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_document_of_many_events_is_whole_and_ends_with_its_warnings() {
+    let scene = Scene::new();
+    let log = log(&scene, Layout::OneFile);
+    for token in 0..2_000 {
+        log.append(&acquired("x", "req_1", TEN, token)).unwrap();
+    }
+    let path = audit_dir(&scene).join("audit.jsonl");
+    let mut file = fs::OpenOptions::new().append(true).open(path).unwrap();
+    file.write_all(b"{torn\n").unwrap();
+    let answer = scene.run(["audit", "--output", "json"]).expect(0, "all");
+    assert_eq!(events(&answer).len(), 2_000);
+    let warnings = answer.json()["warnings"].clone();
+    assert_eq!(warnings.as_array().unwrap().len(), 1, "{warnings}");
+    let yaml = scene.run(["audit", "--output", "yaml"]).expect(0, "all");
+    assert_eq!(yaml.stdout().matches("event: lock_acquired").count(), 2_000);
+    assert!(yaml.stdout().contains("1 line of the audit"));
+}
+
 /// A caller that names the folder of the locks does not know of a link in it.
 #[test]
 fn a_link_below_the_lock_folder_is_not_followed_and_a_named_one_is() {

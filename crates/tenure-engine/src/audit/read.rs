@@ -8,10 +8,12 @@
 //! that cannot be read is reported and hides no other.
 
 use super::folder::{File, Folder, Inode};
-use super::{AuditError, EventName, FILE, Place, SUFFIX, error_text, record};
+use super::{AuditError, EventName, FILE, Place, SUFFIX, error_text, record, span};
 use crate::os::{self, AsDescriptor, Errno, uninterrupted};
 use jiff::Timestamp;
+use serde::Deserialize;
 use serde_json::{Map, Value};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::time::Duration;
@@ -54,19 +56,22 @@ pub struct Filter {
 
 impl Filter {
     /// Whether an event is wanted.
-    pub fn lets_pass(&self, entry: &Entry) -> bool {
+    fn lets_pass(&self, facts: &Facts<'_>) -> bool {
         let is = |wanted: &Option<String>, found: &str| {
             wanted.as_deref().is_none_or(|wanted| wanted == found)
         };
-        is(&self.lock, entry.lock_name())
-            && is(&self.request_id, entry.request_id())
-            && (self.events.is_empty()
-                || self
-                    .events
-                    .iter()
-                    .any(|name| name.as_str() == entry.event()))
-            && self.since_ms.is_none_or(|since| entry.at_ms() >= since)
-            && self.until_ms.is_none_or(|until| entry.at_ms() <= until)
+        let events = &self.events;
+        is(&self.lock, &facts.lock_name)
+            && is(&self.request_id, &facts.request_id)
+            && (events.is_empty() || events.iter().any(|name| name.as_str() == facts.event))
+            && self.since_ms.is_none_or(|since| facts.at_ms >= since)
+            && self.until_ms.is_none_or(|until| facts.at_ms <= until)
+    }
+
+    /// The first and the last instant that are wanted.
+    fn times(&self) -> Option<(Option<u64>, Option<u64>)> {
+        let times = (self.since_ms, self.until_ms);
+        (times != (None, None)).then_some(times)
     }
 
     /// Whether a day (`YYYY-MM-DD`) can have events that are wanted.
@@ -97,11 +102,8 @@ impl Entry {
     pub fn parse(line: &[u8]) -> Option<Self> {
         let fields: Map<String, Value> = serde_json::from_slice(line).ok()?;
         fields.get("event")?.as_str()?;
-        let at: Timestamp = fields.get("timestamp")?.as_str()?.parse().ok()?;
-        Some(Self {
-            at_ms: u64::try_from(at.as_millisecond()).unwrap_or(0),
-            fields,
-        })
+        let at_ms = at_ms(fields.get("timestamp")?.as_str()?)?;
+        Some(Self { at_ms, fields })
     }
 
     /// When, in milliseconds since the Unix epoch.
@@ -152,12 +154,65 @@ impl Entry {
     }
 }
 
-/// What was found where an event was expected.
+/// When, in milliseconds since the Unix epoch; what lies before is the epoch itself.
+fn at_ms(timestamp: &str) -> Option<u64> {
+    let at: Timestamp = timestamp.parse().ok()?;
+    Some(u64::try_from(at.as_millisecond()).unwrap_or(0))
+}
+
+/// What a filter asks of a line. To read that alone takes a fraction of the time, and most lines of a large audit are
+/// not wanted.
+#[derive(Debug)]
+pub(super) struct Facts<'a> {
+    pub(super) at_ms: u64,
+    event: Cow<'a, str>,
+    lock_name: Cow<'a, str>,
+    request_id: Cow<'a, str>,
+}
+
+impl<'a> Facts<'a> {
+    /// Reads one line. `None` if it is no event, as [`Entry::parse`] sees it.
+    ///
+    /// What is not asked is read only as far as it takes to find its end. So a line may have facts here that is found to
+    /// be no event when all of it is read.
+    pub(super) fn of(line: &'a [u8]) -> Option<Self> {
+        match serde_json::from_slice::<Asked<'_>>(line) {
+            Ok(asked) => Some(Self {
+                at_ms: at_ms(&asked.timestamp)?,
+                event: asked.event,
+                lock_name: asked.lock_name.unwrap_or_default(),
+                request_id: asked.request_id.unwrap_or_default(),
+            }),
+            // Among these are lines that are events all the same: with a key twice, or a lock's name that is no text.
+            Err(_) => Entry::parse(line).map(|entry| Self {
+                at_ms: entry.at_ms(),
+                event: entry.event().to_owned().into(),
+                lock_name: entry.lock_name().to_owned().into(),
+                request_id: entry.request_id().to_owned().into(),
+            }),
+        }
+    }
+}
+
+/// The keys of a line that [`Facts`] are made of.
+#[derive(Deserialize)]
+struct Asked<'a> {
+    #[serde(borrow)]
+    event: Cow<'a, str>,
+    #[serde(borrow)]
+    timestamp: Cow<'a, str>,
+    #[serde(borrow, default)]
+    lock_name: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    request_id: Option<Cow<'a, str>>,
+}
+
+/// What was found where an event was expected. An event that is not wanted is passed over.
 #[derive(Debug)]
 enum Found {
     Event(Entry),
+    Passed,
     Garbage,
-    Blank,
 }
 
 /// How far a file has been read.
@@ -170,11 +225,34 @@ pub(super) struct Position {
     taken: usize,
     /// The rest of a line that is too long is being skipped.
     skipping: bool,
+    /// Up to here, what can be passed over was passed over.
+    asked: u64,
 }
 
 impl Position {
+    /// Passes over lines of other times, as far as [spans](super::span) say so.
+    fn pass(&mut self, fd: impl AsDescriptor, filter: &Filter) {
+        let Some(times) = filter.times().filter(|_| !self.skipping) else {
+            return;
+        };
+        let kept = self.kept.len() - self.taken;
+        let mut at = self.offset - u64::try_from(kept).unwrap_or(0);
+        while self.asked <= at {
+            let boundary = span::boundary_after(at);
+            let Some(end) = span::pass(&fd, at, boundary, times) else {
+                self.asked = boundary;
+                return;
+            };
+            *self = Self {
+                offset: end,
+                ..Self::default()
+            };
+            at = end;
+        }
+    }
+
     /// The next whole line that is there by now.
-    fn next(&mut self, fd: impl AsDescriptor) -> Result<Option<Found>, Errno> {
+    fn next(&mut self, fd: impl AsDescriptor, filter: &Filter) -> Result<Option<Found>, Errno> {
         let mut searched = self.taken;
         loop {
             let unsearched = self.kept.get(searched..).unwrap_or_default();
@@ -184,7 +262,7 @@ impl Position {
                 let found = if std::mem::take(&mut self.skipping) || line.len() > LINE_BYTES_MAX {
                     Found::Garbage
                 } else {
-                    found(line)
+                    found(line, filter)
                 };
                 self.taken = end + 1;
                 return Ok(Some(found));
@@ -211,14 +289,14 @@ impl Position {
 
     /// What stands at the end without a newline: an event that lacks only its newline, or the beginning of
     /// one. If a writer is at it just now, this waits for it, so the line may be whole after all.
-    fn unfinished(&mut self, fd: impl AsDescriptor) -> Found {
+    fn unfinished(&mut self, fd: impl AsDescriptor, filter: &Filter) -> Found {
         for _ in 0..LOOKS {
             let rest = self.kept.get(self.taken..).unwrap_or_default();
-            if self.skipping || !matches!(found(rest), Found::Garbage) {
+            if self.skipping || !matches!(found(rest, filter), Found::Garbage) {
                 break;
             }
             crate::clock::nap(LOOK_PAUSE);
-            if let Ok(Some(found)) = self.next(&fd) {
+            if let Ok(Some(found)) = self.next(&fd, filter) {
                 return found;
             }
         }
@@ -226,7 +304,7 @@ impl Position {
         let found = if self.skipping {
             Found::Garbage
         } else {
-            found(rest)
+            found(rest, filter)
         };
         self.kept.clear();
         self.taken = 0;
@@ -249,11 +327,17 @@ impl Position {
     }
 }
 
-fn found(line: &[u8]) -> Found {
+fn found(line: &[u8], filter: &Filter) -> Found {
     if line.iter().all(u8::is_ascii_whitespace) {
-        return Found::Blank;
+        return Found::Passed;
     }
-    Entry::parse(line).map_or(Found::Garbage, Found::Event)
+    match Facts::of(line) {
+        Some(facts) if filter.lets_pass(&facts) => {
+            Entry::parse(line).map_or(Found::Garbage, Found::Event)
+        }
+        Some(_) => Found::Passed,
+        None => Found::Garbage,
+    }
 }
 
 /// What did not become an event.
@@ -281,10 +365,11 @@ impl Trouble {
         filter: &Filter,
     ) -> Option<Entry> {
         loop {
-            match position.next(&fd) {
+            position.pass(&fd, filter);
+            match position.next(&fd, filter) {
                 Ok(None) => return None,
                 Ok(Some(found)) => {
-                    if let Some(entry) = self.sort(found, filter) {
+                    if let Some(entry) = self.sort(found) {
                         return Some(entry);
                     }
                 }
@@ -300,14 +385,14 @@ impl Trouble {
         }
     }
 
-    fn sort(&mut self, found: Found, filter: &Filter) -> Option<Entry> {
+    fn sort(&mut self, found: Found) -> Option<Entry> {
         match found {
-            Found::Event(entry) => Some(entry).filter(|entry| filter.lets_pass(entry)),
+            Found::Event(entry) => Some(entry),
             Found::Garbage => {
                 self.skipped += 1;
                 None
             }
-            Found::Blank => None,
+            Found::Passed => None,
         }
     }
 }
@@ -420,7 +505,7 @@ pub(super) fn read_day(
         while let Some(entry) = trouble.next_of(position, &file.fd, &place, filter) {
             entries.push(entry);
         }
-        if whole && let Some(entry) = trouble.sort(position.unfinished(&file.fd), filter) {
+        if whole && let Some(entry) = trouble.sort(position.unfinished(&file.fd, filter)) {
             entries.push(entry);
         }
     }
@@ -517,8 +602,8 @@ impl Events {
             self.at += 1;
             // No writer finishes a line of a file once there is a younger file.
             if !self.followed || self.at < count {
-                let rest = position.unfinished(&link.file.fd);
-                if let Some(entry) = self.trouble.sort(rest, &self.filter) {
+                let rest = position.unfinished(&link.file.fd, &self.filter);
+                if let Some(entry) = self.trouble.sort(rest) {
                     return Some(entry);
                 }
             }

@@ -4,6 +4,7 @@
 //! another one, or control a terminal. Control characters (C1 too), line separators, marks that turn the
 //! reading direction and characters that are not seen are written as `\uXXXX`.
 
+use super::span::{self, Span};
 use super::{EventName, SUFFIX};
 use crate::printed::{acts, json_line};
 use base64::Engine;
@@ -110,7 +111,7 @@ impl Record {
             event,
             lock_name: occasion.lock.as_str().to_owned(),
             request_id: occasion.request_id.as_str().to_owned(),
-            timestamp: format!("{:.3}", instant(occasion.at_ms)),
+            timestamp: to_the_millisecond(occasion.at_ms),
             fields,
         }
     }
@@ -266,6 +267,13 @@ impl Record {
         format!("{}{SUFFIX}", self.request_id)
     }
 
+    /// The same event, whose line ends a span.
+    pub(super) fn ending(&self, span: Span) -> Self {
+        let mut record = self.clone();
+        record.set(span::FIELD, span.to_value());
+        record
+    }
+
     /// The line, newline included, of at most [`LINE_BYTES_MAX`] bytes. If it would be longer, the longest
     /// strings are cut and marked.
     pub fn line(&self) -> String {
@@ -387,6 +395,11 @@ fn stamp(stamp: Stamp) -> String {
     } else {
         format!("{at:.3}")
     }
+}
+
+/// An instant as each event has it.
+pub(super) fn to_the_millisecond(at_ms: u64) -> String {
+    format!("{:.3}", instant(at_ms))
 }
 
 /// An instant; what lies beyond the year 9999 is the last one before.

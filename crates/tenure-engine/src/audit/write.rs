@@ -1,6 +1,7 @@
 //! Appending events: one line, one write, to a file that is still there.
 
 use super::folder::{File, Folder, fault};
+use super::span::Span;
 use super::{AuditError, AuditLog, FILE, Layout, Record};
 use crate::clock::{instant, nap};
 use crate::os::{self, Errno, uninterrupted};
@@ -49,7 +50,6 @@ impl AuditLog {
     /// line without the lock, in one write that begins with a newline. Appending writes do not mix, so
     /// nothing is lost by that, and no rotation is begun.
     pub fn append(&self, record: &Record) -> Result<(), AuditError> {
-        let line = record.line();
         let name = match self.layout {
             Layout::OneFile => FILE.to_owned(),
             Layout::PerRequest => record.file_name(),
@@ -79,7 +79,7 @@ impl AuditLog {
                 continue;
             };
             let guard = lock(&file, until);
-            let done = self.append_to(&folder, &name, &file, guard, line.as_bytes());
+            let done = self.append_to(&folder, &name, &file, guard, record);
             if guard == Guard::Held {
                 // An explicit unlock: a copy of the descriptor in a child that was just forked would keep
                 // the lock until that child becomes its command.
@@ -100,7 +100,7 @@ impl AuditLog {
         name: &str,
         file: &File,
         guard: Guard,
-        line: &[u8],
+        record: &Record,
     ) -> Result<bool, AuditError> {
         if !folder.still_leads_to(name, file)? {
             return Ok(false);
@@ -115,12 +115,18 @@ impl AuditLog {
             Guard::None => true,
             Guard::Held => ends_torn(file, size).map_err(failed)?,
         };
-        let mut whole = Vec::with_capacity(line.len() + 1);
-        if torn {
-            whole.push(b'\n');
+        let mut line = record.line();
+        // A file of a request holds events of one day.
+        if self.layout == Layout::OneFile && guard == Guard::Held {
+            let at = size + u64::from(torn);
+            if let Some(span) = Span::ending_with(&file.fd, at, &line) {
+                line = record.ending(span).line();
+            }
         }
-        whole.extend_from_slice(line);
-        let mut rest = whole.as_slice();
+        if torn {
+            line.insert(0, '\n');
+        }
+        let mut rest = line.as_bytes();
         // One write takes all of it, unless the disk is full. Then the rest fails too, and the next writer
         // closes the torn line.
         while !rest.is_empty() {
