@@ -68,6 +68,7 @@ const NATIVE_BESIDE: &str = "locks";
 pub struct FileStore {
     path: PathBuf,
     named: Named,
+    is_machines: bool,
     allow_network: bool,
     profile: Arc<dyn Profile>,
     rules: Rules,
@@ -111,6 +112,7 @@ impl FileStore {
         Self {
             path: profile.folder(place),
             named: Named::ByCaller,
+            is_machines: false,
             allow_network: false,
             rules: Rules {
                 // A published record has room for one holder.
@@ -172,6 +174,14 @@ impl FileStore {
         self
     }
 
+    /// The folder is for all users whom the machine's administrator lets in. Only the administrator makes
+    /// it: as long as it is not there, every call is [`StoreError::Missing`].
+    #[must_use]
+    pub fn of_machine(mut self) -> Self {
+        self.is_machines = true;
+        self
+    }
+
     /// The folder in which other programs see the locks.
     pub fn path(&self) -> &Path {
         &self.path
@@ -194,13 +204,7 @@ impl FileStore {
         }
         let rule = self.profile.place();
         let create = create && !rule.must_exist;
-        let opened = Folder::open_named(
-            &self.path,
-            create,
-            self.allow_network,
-            rule.private,
-            self.named,
-        )?;
+        let opened = self.open_top(&self.path, create, rule.private)?;
         match opened {
             Some(folder) => Ok(Some(self.records.put(folder))),
             None => Ok(None),
@@ -225,9 +229,25 @@ impl FileStore {
         } else if let Some(beside) = &self.beside {
             self.open_beside(beside, create)?
         } else {
-            Folder::open_named(&self.path, create, self.allow_network, false, self.named)?
+            self.open_top(&self.path, create, false)?
         };
         Ok(opened.map(|folder| self.folder.put(folder)))
+    }
+
+    /// Opens a folder by its path.
+    fn open_top(
+        &self,
+        path: &Path,
+        create: bool,
+        private: bool,
+    ) -> Result<Option<Folder>, StoreError> {
+        let create = create && !self.is_machines;
+        let opened = Folder::open_named(path, create, self.allow_network, private, self.named)?;
+        if opened.is_none() && self.is_machines {
+            let place = path.display().to_string();
+            return Err(StoreError::Missing { place });
+        }
+        Ok(opened)
     }
 
     /// Whether the coordination files lie in a folder that is ours by its name.
@@ -242,8 +262,7 @@ impl FileStore {
         let place = || {
             let private = beside.rule.is_some_and(|rule| rule.private);
             let create = create_place && beside.rule.is_some();
-            let allow_network = self.allow_network;
-            Folder::open_named(&beside.place, create, allow_network, private, self.named)
+            self.open_top(&beside.place, create, private)
         };
         let opened = match place()? {
             None if create_place => {
