@@ -560,7 +560,7 @@ fn the_machines_folder_is_made_by_its_administrator_and_by_no_call() {
         ["0", "nowhere-else"],
         "nothing was made: {said}"
     );
-    assert_eq!(lines[6..8], ["0 /var/lib/tenure/locks ", "600"], "{said}");
+    assert_eq!(lines[6..8], ["0 /var/lib/tenure/locks ", "660"], "{said}");
     for line in &lines[8..10] {
         assert!(
             line.starts_with("7 ") && line.contains("-g GROUP /var/lib/other"),
