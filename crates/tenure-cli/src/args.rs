@@ -36,6 +36,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tenure_core::{LockName, RequestId};
 use tenure_engine::audit::EventName;
+use tenure_engine::config::Scope;
 use tenure_engine::engine::Wait;
 
 const AFTER_HELP: &str = "\
@@ -52,8 +53,8 @@ Exit codes:
   4 held, stale, unreadable   12 store unusable       127 command not found
 A command that runs keeps its own; 128+N: ended by signal N; `flock` has flock(1)'s.
 
-Locks live in --dir, else $TENURE_DIR, else the folder that the nearest tenure.toml names, else \
-$XDG_STATE_HOME/tenure/locks (~/.local/state/tenure/locks).";
+Locks live in --dir or --scope, else $TENURE_DIR or $TENURE_SCOPE, else where the nearest tenure.toml, \
+the user's or the machine's says, else $XDG_STATE_HOME/tenure/locks (~/.local/state/tenure/locks).";
 
 /// One holder at a time, for scripts, CI jobs and AI agents.
 #[derive(Debug, Parser)]
@@ -153,7 +154,7 @@ pub(crate) struct HelpArgs {
 /// Flags that every verb takes.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Common {
-    /// The folder that holds the locks
+    /// The folder that holds the locks (or --scope user, repo or machine)
     #[arg(long, value_name = "DIR", help_heading = GLOBAL)]
     pub(crate) dir: Option<PathBuf>,
     /// The same as a URL: file:DIR, or etcd://HOST:PORT[,HOST:PORT]/PREFIX for many machines
@@ -165,6 +166,20 @@ pub(crate) struct Common {
         conflicts_with = "dir"
     )]
     pub(crate) store: Option<String>,
+    /// Which callers see the same locks: user, repo or machine [env: TENURE_SCOPE]
+    ///
+    /// user: your own processes; repo: all work trees of this git clone; machine: all users whom the
+    /// administrator lets in (/var/lib/tenure/locks, or the `dir` of /etc/tenure.toml)
+    #[arg(
+        long,
+        value_name = "SCOPE",
+        hide_short_help = true,
+        hide_possible_values = true,
+        help_heading = GLOBAL,
+        value_parser = value::scope(),
+        conflicts_with_all = ["dir", "store"]
+    )]
+    pub(crate) scope: Option<Scope>,
     /// Rules and words of another system, as sprint or fleet.
     ///
     /// By them locks are kept and judged: native, sprint, resume, session, fleet or one of
@@ -172,7 +187,7 @@ pub(crate) struct Common {
     #[arg(long, value_name = "NAME", help_heading = GLOBAL)]
     pub(crate) profile: Option<String>,
     /// The project of the lock
-    #[arg(long, value_name = "DIR", help_heading = SPRINT, conflicts_with_all = ["dir", "store"])]
+    #[arg(long, value_name = "DIR", help_heading = SPRINT, conflicts_with_all = ["dir", "store", "scope"])]
     pub(crate) project_root: Option<PathBuf>,
     /// Its file's name [default: .sprint-running]
     #[arg(long, value_name = "FILE", help_heading = SPRINT)]
@@ -886,9 +901,10 @@ pub(crate) struct ManArgs {
 }
 
 /// Global flags that take a value and may stand before the verb.
-const BEFORE_VERB: [&str; 9] = [
+const BEFORE_VERB: [&str; 10] = [
     "--dir",
     "--store",
+    "--scope",
     "--profile",
     "--output",
     "--config",

@@ -305,6 +305,7 @@ impl Session {
         reporter: &mut Reporter,
     ) -> Result<(Self, Option<&'a str>), Failure> {
         let session = Self::open(place)?;
+        session.tell_place(reporter);
         let id = session.shown(name, shown)?;
         reporter.set_request_id(id.unwrap_or_default());
         Ok((session, id))
@@ -337,6 +338,13 @@ impl Session {
             dialect: dialect_of(format),
             audit_writer,
         })
+    }
+
+    /// Tells a person who asked for more where the locks are.
+    pub(crate) fn tell_place(&self, reporter: &Reporter) {
+        if reporter.is_verbose() {
+            reporter.explain(&self.place.told());
+        }
     }
 
     /// On whose behalf the caller acts.

@@ -122,6 +122,10 @@ impl Reporter {
         self.quiet
     }
 
+    pub(crate) fn is_verbose(&self) -> bool {
+        self.verbose
+    }
+
     /// The same, for a profile whose messages are printed without tenure's name.
     #[must_use]
     pub(crate) fn plain(mut self, plain: bool) -> Self {

@@ -1,22 +1,28 @@
-//! Where locks are kept, and the defaults that a project's `tenure.toml` gives.
+//! What `tenure.toml` says: where locks are kept, and defaults. Which files count, and which of them first.
 //!
-//! The place is, in this order: what the caller names, `$TENURE_DIR`, the nearest `tenure.toml` upwards,
-//! `$XDG_STATE_HOME/tenure/locks`, `$HOME/.local/state/tenure/locks`; on Windows the last is
-//! `%LOCALAPPDATA%\tenure\locks`. A configuration file is looked for only if nothing more explicit was
-//! said, so a caller that names the folder pays for no search.
+//! A search finds up to three files: the nearest one upwards, the user's, the machine's. The first of them
+//! that says something about a key counts for that key. A file that is named takes the place of the nearest
+//! one. `place` says what follows for the place of the locks, and when no file is looked for at all.
+//!
+//! In a linked work tree of git the search goes on at the root of the main checkout. So all work trees of a
+//! clone find the same files.
 //!
 //! A file that a search finds has to belong to the caller, to root, or to the user who became root by sudo
 //! (decision 0023). A file that the caller names is read whichever user owns it.
 
 use crate::os::{self, Errno};
 use crate::profile::{ProfileError, Rows};
+use crate::repository;
 use crate::trust::{self, Whose};
 use serde::Deserialize;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 /// The name of the configuration file.
 pub const FILE: &str = "tenure.toml";
+
+/// The machine's configuration. Its `dir` is the folder of the scope `machine`.
+pub const MACHINE_FILE: &str = "/etc/tenure.toml";
 
 /// The largest configuration file that is read.
 const CONFIG_BYTES_MAX: u64 = 1 << 20;
@@ -31,7 +37,13 @@ pub struct Config {
     /// How the file was found.
     #[serde(skip)]
     pub source: Source,
-    /// The lock folder; relative paths begin at the file's own folder.
+    /// The file that is asked for what this one does not say.
+    #[serde(skip)]
+    pub farther: Option<Box<Self>>,
+    /// Which callers see the same locks.
+    pub scope: Option<Scope>,
+    /// The lock folder. Relative paths begin at the file's own folder; beside `scope = "repo"` the path is
+    /// relative, and begins at git's common folder.
     pub dir: Option<PathBuf>,
     /// The store by its URL, where the locks are not in a folder: `etcd://HOST:PORT/PREFIX`.
     pub store: Option<String>,
@@ -45,6 +57,37 @@ pub struct Config {
     /// The user's own profiles, by name.
     #[serde(default, rename = "profile")]
     pub profiles: Rows,
+}
+
+/// Which callers see the same locks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// The user's own processes.
+    User,
+    /// The callers in any work tree of one clone of a repository.
+    Repo,
+    /// All users of the machine that its administrator lets in.
+    Machine,
+}
+
+impl Scope {
+    /// All of them, from the smallest on.
+    pub const ALL: [Self; 3] = [Self::User, Self::Repo, Self::Machine];
+
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Repo => "repo",
+            Self::Machine => "machine",
+        }
+    }
+
+    /// The scope of a word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|scope| scope.as_str() == word)
+    }
 }
 
 /// How a configuration file was found.
@@ -113,6 +156,22 @@ pub enum ConfigError {
     /// No folder can be named: there is neither a configuration nor a home.
     #[error("no lock folder is known; name one with --dir or TENURE_DIR")]
     NoPlace,
+    /// What says where the locks are cannot be used.
+    #[error("{said}: {why}")]
+    Place {
+        /// The variable, or the file and its key.
+        said: String,
+        /// Why, and what to write instead.
+        why: String,
+    },
+    /// The locks are to be kept with a repository, and there is none, or it is not whole.
+    #[error("{said}: {source}")]
+    Repository {
+        /// The flag, the variable, or the file and its key.
+        said: String,
+        /// Why there is none.
+        r#source: repository::Missing,
+    },
 }
 
 impl Config {
@@ -145,12 +204,11 @@ impl Config {
             path: path.display().to_string(),
             why: located(&text, &error),
         })?;
-        if config.dir.is_some() && config.store.is_some() {
-            return Err(ConfigError::Syntax {
-                path: path.display().to_string(),
-                why: "dir and store both say where the locks are; leave one of them out".to_owned(),
-            });
-        }
+        path.clone_into(&mut config.file);
+        config.take_paths().map_err(|why| ConfigError::Syntax {
+            path: path.display().to_string(),
+            why,
+        })?;
         for (name, row) in &config.profiles {
             row.policy(name).map_err(|source| ConfigError::Profile {
                 path: path.display().to_string(),
@@ -160,42 +218,193 @@ impl Config {
                 },
             })?;
         }
-        path.clone_into(&mut config.file);
-        for dir in [&mut config.dir, &mut config.audit_dir] {
-            if let (Some(dir), Some(folder)) = (dir, path.parent()) {
-                *dir = folder.join(&*dir);
-            }
-        }
         Ok(config)
     }
 
-    /// Reads the nearest file from `start` upwards, if there is one.
+    /// Looks whether what it says of folders fits together, and makes its paths begin where they are to.
+    fn take_paths(&mut self) -> Result<(), String> {
+        let is_machines = self.is_machines();
+        if let Some(why) = match (&self.dir, &self.store, self.scope) {
+            (Some(_), Some(_), _) => {
+                Some("dir and store both say where the locks are; leave one of them out".to_owned())
+            }
+            (_, Some(_), Some(_)) => Some(
+                "scope and store both say where the locks are; leave one of them out".to_owned(),
+            ),
+            (Some(_), _, Some(scope @ (Scope::User | Scope::Machine))) if !is_machines => {
+                let scope = scope.as_str();
+                Some(format!(
+                    "scope = {scope:?} and dir both say where the locks are; leave one of them out"
+                ))
+            }
+            _ => None,
+        } {
+            return Err(why);
+        }
+        let folder = self.file.parent().map(Path::to_owned).unwrap_or_default();
+        let in_repository = self.scope == Some(Scope::Repo) && !is_machines;
+        if let Some(dir) = &mut self.dir {
+            let read = path_of(dir).map_err(|why| format!("dir: {why}"))?;
+            if in_repository {
+                let is_inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
+                if !read.components().all(is_inside) {
+                    return Err(
+                        "dir: with scope = \"repo\" it lies in git's own folder; write a relative \
+                         path without `..`, or leave scope out"
+                            .to_owned(),
+                    );
+                }
+                *dir = read;
+            } else {
+                *dir = folder.join(read);
+            }
+        }
+        if let Some(dir) = &mut self.audit_dir {
+            let read = path_of(dir).map_err(|why| format!("audit_dir: {why}"))?;
+            *dir = folder.join(read);
+        }
+        Ok(())
+    }
+
+    /// Whether it is the machine's configuration.
+    pub fn is_machines(&self) -> bool {
+        cfg!(unix) && self.file == Path::new(MACHINE_FILE)
+    }
+
+    /// Reads the files that a search from `start` finds: the nearest one upwards, the user's, the machine's.
+    /// The first of them asks the others for what it does not say.
     ///
     /// # Errors
     /// - As [`Config::read`].
-    /// - [`ConfigError::Untrusted`] if it belongs to neither the caller nor root (nor, if root asks, to the
+    /// - [`ConfigError::Untrusted`] if one belongs to neither the caller nor root (nor, if root asks, to the
     ///   user of `SUDO_UID`), or if all users may write it. The search does not go on behind such a file:
     ///   the user who planted it could hide the next one.
-    pub fn nearest(start: &Path) -> Result<Option<Self>, ConfigError> {
-        for folder in start.ancestors() {
-            let path = folder.join(FILE);
-            let Some((file, source)) = found(&path)? else {
-                continue;
+    pub fn search(start: &Path) -> Result<Option<Self>, ConfigError> {
+        let (nearest, farther) = (Self::nearest(start)?, Self::others()?);
+        Ok(match nearest {
+            Some(nearest) => Some(Self { farther, ..nearest }),
+            None => farther.map(|farther| *farther),
+        })
+    }
+
+    /// Reads the file that the caller names, and the user's and the machine's behind it.
+    ///
+    /// # Errors
+    /// - As [`Config::read`] and [`Config::search`].
+    pub fn named(path: &Path) -> Result<Self, ConfigError> {
+        let (named, farther) = (Self::read(path)?, Self::others()?);
+        Ok(Self { farther, ..named })
+    }
+
+    /// The user's file, and the machine's behind it.
+    fn others() -> Result<Option<Box<Self>>, ConfigError> {
+        let machines = cfg!(unix).then(|| PathBuf::from(MACHINE_FILE));
+        let mut farther = None;
+        for path in [machines, user_file()].into_iter().flatten() {
+            if let Some(config) = Self::at(&path)? {
+                farther = Some(Box::new(Self { farther, ..config }));
+            }
+        }
+        Ok(farther)
+    }
+
+    /// The file at a path to which a search leads, if there is one.
+    fn at(path: &Path) -> Result<Option<Self>, ConfigError> {
+        let Some((file, source)) = found(path)? else {
+            return Ok(None);
+        };
+        let config = Self::of_file(path, file)?;
+        Ok(Some(Self { source, ..config }))
+    }
+
+    /// The nearest file from `start` upwards. From the root of a linked work tree on, the way up is that of
+    /// the main checkout.
+    fn nearest(start: &Path) -> Result<Option<Self>, ConfigError> {
+        let mut next = Some(start.to_owned());
+        let mut may_be_linked = true;
+        while let Some(folder) = next {
+            if let Some(config) = Self::at(&folder.join(FILE))? {
+                return Ok(Some(config));
+            }
+            let main = if may_be_linked {
+                match repository::tree_at(&folder) {
+                    repository::Tree::None => None,
+                    repository::Tree::Main => {
+                        may_be_linked = false;
+                        None
+                    }
+                    repository::Tree::LinkedTo(main) => {
+                        may_be_linked = false;
+                        Some(main)
+                    }
+                }
+            } else {
+                None
             };
-            let config = Self::of_file(&path, file)?;
-            return Ok(Some(Self { source, ..config }));
+            next = main.or_else(|| folder.parent().map(Path::to_owned));
         }
         Ok(None)
     }
 
-    /// The defaults for one lock.
+    /// This file and those behind it, in the order in which they are asked.
+    pub fn files(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |config| config.farther.as_deref())
+    }
+
+    /// The first file that says where the locks are.
+    pub fn whereabouts(&self) -> Option<&Self> {
+        self.files()
+            .find(|file| file.dir.is_some() || file.store.is_some() || file.scope.is_some())
+    }
+
+    /// The folder of the audit, and the file that names it.
+    pub fn audit(&self) -> Option<(&Path, &Self)> {
+        let mut named = self.files();
+        named.find_map(|file| Some((file.audit_dir.as_deref()?, file)))
+    }
+
+    /// What this machine is called in the records of a fleet.
+    pub fn host_id(&self) -> Option<&str> {
+        let mut said = self.files().filter_map(|file| file.host_id.as_deref());
+        said.find(|id| !id.trim().is_empty())
+    }
+
+    /// The user's own profiles of all files; of two with one name, the first.
+    pub fn rows(&self) -> Rows {
+        let mut rows = Rows::new();
+        for file in self.files() {
+            for (name, row) in &file.profiles {
+                if !rows.contains_key(name) {
+                    rows.insert(name.clone(), row.clone());
+                }
+            }
+        }
+        rows
+    }
+
+    /// The defaults for one lock: of each, what the first file says that says something.
     pub fn defaults(&self, name: &str) -> LockDefaults {
-        self.locks
+        let own = self
+            .locks
             .iter()
             .filter(|(pattern, _)| fits(pattern, name))
             .max_by_key(|(pattern, _)| pattern.len())
             .map(|(_, defaults)| defaults.clone())
-            .unwrap_or_default()
+            .unwrap_or_default();
+        match &self.farther {
+            Some(farther) => own.or(farther.defaults(name)),
+            None => own,
+        }
+    }
+}
+
+impl LockDefaults {
+    /// These, and of the others what these do not say.
+    fn or(self, others: Self) -> Self {
+        Self {
+            wait: self.wait.or(others.wait),
+            ttl: self.ttl.or(others.ttl),
+        }
     }
 }
 
@@ -304,22 +513,64 @@ pub fn folder_of_url(url: &str) -> Option<PathBuf> {
     (!path.is_empty()).then(|| PathBuf::from(path))
 }
 
+/// A folder as people write it in a file or a variable, which no shell reads: `~/` is the home folder.
+///
+/// # Errors
+/// - What to write instead of an empty text, or of a variable.
+pub fn path_of(written: &Path) -> Result<PathBuf, String> {
+    if written.as_os_str().is_empty() {
+        return Err("it is empty; write a folder, or leave it out".to_owned());
+    }
+    let text = written.to_string_lossy();
+    let names = |rest: &str| rest.starts_with(|c: char| c == '{' || c == '_' || c.is_alphabetic());
+    if text.split('$').skip(1).any(names) {
+        return Err(format!(
+            "{text}: variables are not expanded here; write the whole path, or ~/ for the home folder"
+        ));
+    }
+    let Ok(rest) = written.strip_prefix("~") else {
+        return Ok(written.to_owned());
+    };
+    match absolute("HOME") {
+        Some(home) => Ok(home.join(rest)),
+        None => Err(format!(
+            "{text}: HOME names no folder, so there is nothing for ~; write the whole path"
+        )),
+    }
+}
+
+/// The folder that a variable names by its whole path.
+fn absolute(variable: &str) -> Option<PathBuf> {
+    std::env::var_os(variable)
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+}
+
+/// A folder of the user's: what `variable` names, else `rest` below the home folder.
+fn of_user(variable: &str, rest: &str) -> Option<PathBuf> {
+    absolute(variable).or_else(|| absolute("HOME").map(|home| home.join(rest)))
+}
+
+/// The user's configuration.
+fn user_file() -> Option<PathBuf> {
+    let folder = if cfg!(windows) {
+        absolute("APPDATA")
+    } else {
+        of_user("XDG_CONFIG_HOME", ".config")
+    };
+    folder.map(|folder| folder.join("tenure").join(FILE))
+}
+
 /// The folder that is used when no other was named.
 ///
 /// # Errors
 /// - [`ConfigError::NoPlace`] if neither `XDG_STATE_HOME` nor `HOME` (on Windows: `LOCALAPPDATA`) is set
 ///   to an absolute path.
 pub fn default_folder() -> Result<PathBuf, ConfigError> {
-    let absolute = |variable: &str| {
-        std::env::var_os(variable)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
     let state = if cfg!(windows) {
         absolute("LOCALAPPDATA")
     } else {
-        absolute("XDG_STATE_HOME")
-            .or_else(|| absolute("HOME").map(|home| home.join(".local/state")))
+        of_user("XDG_STATE_HOME", ".local/state")
     };
     state
         .map(|state| state.join("tenure").join("locks"))
@@ -433,7 +684,7 @@ mod tests {
             "dir = \"locks\"\naudit_dir = \"log\"",
         )
         .expect("a file");
-        let config = Config::nearest(&deep).expect("a search").expect("found");
+        let config = Config::search(&deep).expect("a search").expect("found");
         assert_eq!(config.dir, Some(top.path().join("locks")));
         assert_eq!(config.audit_dir, Some(top.path().join("log")));
     }

@@ -49,8 +49,21 @@ pub(crate) enum Open {
     Create,
     /// The same, and every write goes to the end.
     Append,
+    /// Writing to the end of what is there.
+    Extend,
     /// Making it, for this user alone; an error if anything is there.
     New,
+}
+
+/// For whom a folder's files are made, beside the user that makes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    /// For no other user.
+    Owner,
+    /// For the folder's group, to look at.
+    GroupReads,
+    /// For the folder's group, to use.
+    Group,
 }
 
 /// Repeats a call for as long as signal handlers interrupt it.

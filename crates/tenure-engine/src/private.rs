@@ -1,31 +1,142 @@
-//! Folders and marks that belong to this user alone. They have rights that no umask adds to or takes from.
-//! Inside a git work tree, git is told not to commit them.
+//! Makes the folders and files of tenure: for this user alone, or for the group of the folder around them.
+//! They have rights that no umask adds to or takes from. Inside a git work tree, git is told not to commit them.
+//!
+//! The mode of a folder says for whom it is ([`Facts::sharing`](crate::os::Facts::sharing)). In a setgid folder
+//! that its group may write to, new files and folders are the group's too. Everywhere else they are this user's
+//! alone.
+//!
+//! What is made for a group gets its name when it has its rights. So a process that dies in between locks no
+//! member of the group out.
 //!
 //! Only a folder that is made here gets a `.gitignore`. One that was there before may be meant for
 //! files that its user wants to commit, and those would silently stay out of every commit.
 
-use crate::os::{self, AsDescriptor, Descriptor, Errno, Open};
+use crate::os::{self, AsDescriptor, Descriptor, Errno, Facts, Open, Sharing};
+use crate::repository::GIT;
 use std::path::{Path, PathBuf};
 
 /// The file by which git is told to leave a folder alone.
 pub(crate) const IGNORE_FILE: &str = ".gitignore";
 
-/// What marks a git work tree at its top: a folder, or in linked work trees and submodules a file.
-const GIT: &str = ".git";
+/// How often a file is looked for and made by turns, before that is an error. Another process would have to
+/// remove it each time in between.
+const TURNS_MAX: u32 = 64;
 
-/// Makes a folder and its parents, 0700 each. The error names the one that could not be made.
-pub(crate) fn make_folder(path: &Path) -> Result<(), (PathBuf, Errno)> {
+/// For whom new folders are made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum For {
+    /// For this user, wherever they are.
+    Owner,
+    /// For the group of the folder around them, if that is one for its group.
+    Around,
+}
+
+/// Opens a file in a folder for a change, and makes it if it is not there.
+///
+/// Where it is made for a group, it is never opened in the way that could make it: in a sticky folder, Linux
+/// refuses that for another user's file (`fs.protected_regular`).
+///
+/// # Crash safety
+/// For a group it is made under a private name, given its rights, and renamed without replacing. Death before
+/// that leaves an empty file under a private name. If the file system has no such rename, the file is made under
+/// its own name. Death before it has its rights then leaves a file that its owner's next call mends.
+pub(crate) fn open_or_make(
+    folder: impl AsDescriptor,
+    name: &str,
+    how: Open,
+    sharing: Sharing,
+) -> Result<Descriptor, Errno> {
+    if sharing == Sharing::Owner {
+        return os::open_file(folder, name, how);
+    }
+    let there = match how {
+        Open::Create => Open::Change,
+        Open::Append => Open::Extend,
+        other => other,
+    };
+    for _ in 0..TURNS_MAX {
+        match os::open_file(&folder, name, there) {
+            Err(Errno::NOENT) if there != how => make_file(&folder, name, sharing)?,
+            other => return other,
+        }
+    }
+    Err(Errno::NOENT)
+}
+
+/// Makes an empty file, unless something has its name.
+fn make_file(folder: impl AsDescriptor, name: &str, sharing: Sharing) -> Result<(), Errno> {
+    let new = new_name(name);
+    let file = os::open_file(&folder, &new, Open::New)?;
+    let made =
+        os::share(&file, sharing).and_then(|()| os::rename_new(&folder, &new, &folder, name));
+    match made {
+        Ok(()) => return Ok(()),
+        Err(_) => {
+            let _ = os::remove(&folder, &new);
+        }
+    }
+    match made {
+        Err(Errno::INVAL | Errno::NOSYS) => match os::open_file(&folder, name, Open::New) {
+            Ok(file) => os::share(&file, sharing),
+            Err(Errno::EXIST) => Ok(()),
+            Err(errno) => Err(errno),
+        },
+        // If another process has made it meanwhile, that is as good.
+        Err(Errno::EXIST) => Ok(()),
+        other => other,
+    }
+}
+
+/// A private name for what will get this one.
+fn new_name(name: &str) -> String {
+    let mut bytes = [0; 8];
+    // Without randomness the name may be taken, which is an error as any other.
+    let _ = os::random(&mut bytes);
+    format!(".{name}.{:016x}.new", u64::from_ne_bytes(bytes))
+}
+
+/// Makes a folder and its parents: for this user alone, or for the group of the folder that is there. The
+/// error names the one that could not be made.
+pub(crate) fn make_folder(path: &Path, whose: For) -> Result<(), (PathBuf, Errno)> {
     let missing: Vec<&Path> = path
         .ancestors()
         .take_while(|folder| !folder.as_os_str().is_empty() && !folder.is_dir())
         .collect();
     for folder in missing.into_iter().rev() {
-        match os::make_folder(folder) {
+        match make_one(folder, whose) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err((folder.to_owned(), errno)),
         }
     }
     Ok(())
+}
+
+fn make_one(path: &Path, whose: For) -> Result<(), Errno> {
+    let above = match path.parent() {
+        Some(above) if !above.as_os_str().is_empty() => above,
+        Some(_) | None => Path::new("."),
+    };
+    let name = path.file_name().and_then(|name| name.to_str());
+    match name {
+        Some(name) if whose == For::Around && is_for_group(above) => {
+            make_folder_in(&os::open_folder(above)?, name)
+        }
+        Some(_) | None => os::make_folder(path),
+    }
+}
+
+/// Whether what is made in a folder is for its group.
+fn is_for_group(folder: &Path) -> bool {
+    os::facts_of(folder).is_ok_and(|facts| facts.sharing() == Sharing::Group)
+}
+
+/// Makes a folder inside of another one, for the same users.
+pub(crate) fn make_folder_in(folder: &Descriptor, name: &str) -> Result<(), Errno> {
+    let around = os::facts(folder)?;
+    if around.sharing() == Sharing::Group {
+        return make_whole(folder, name, &around, false);
+    }
+    os::make_folder_in(folder, name)
 }
 
 /// The same for a folder that will hold nothing but files of tenure. Inside a git work tree it tells git to
@@ -36,10 +147,10 @@ pub(crate) fn make_folder(path: &Path) -> Result<(), (PathBuf, Errno)> {
 /// A death before that leaves a folder with a private name, which git does not commit: it is empty, or
 /// ignores itself. If the file system has no rename that does not replace, a death between the two steps
 /// leaves the folder without the file.
-pub(crate) fn make_own_folder(path: &Path) -> Result<(), (PathBuf, Errno)> {
+pub(crate) fn make_own_folder(path: &Path, whose: For) -> Result<(), (PathBuf, Errno)> {
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => {
-            make_folder(parent)?;
+            make_folder(parent, whose)?;
             parent
         }
         Some(_) | None => Path::new("."),
@@ -47,18 +158,18 @@ pub(crate) fn make_own_folder(path: &Path) -> Result<(), (PathBuf, Errno)> {
     let name = path.file_name().and_then(|name| name.to_str());
     match name {
         Some(name) if is_in_work_tree(parent) => os::open_folder(parent)
-            .and_then(|parent| make_ignored(&parent, name))
+            .and_then(|parent| make_ignored(&parent, name, whose))
             .map_err(|errno| (path.to_owned(), errno)),
-        Some(_) | None => make_folder(path),
+        Some(_) | None => make_folder(path, whose),
     }
 }
 
 /// The same in a folder that is open, and was opened by this path.
 pub(crate) fn make_own_folder_in(folder: &Descriptor, at: &Path, name: &str) -> Result<(), Errno> {
     if is_in_work_tree(at) {
-        return make_ignored(folder, name);
+        return make_ignored(folder, name, For::Around);
     }
-    match os::make_folder_in(folder, name) {
+    match make_folder_in(folder, name) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
         Err(errno) => Err(errno),
     }
@@ -81,14 +192,33 @@ fn is_in_work_tree(folder: &Path) -> bool {
     false
 }
 
-fn make_ignored(parent: &Descriptor, name: &str) -> Result<(), Errno> {
-    let mut bytes = [0; 8];
-    // Without randomness the name may be taken, which is an error as any other.
-    let _ = os::random(&mut bytes);
-    let new = format!(".{name}.{:016x}.new", u64::from_ne_bytes(bytes));
+fn make_ignored(parent: &Descriptor, name: &str, whose: For) -> Result<(), Errno> {
+    let around = os::facts(parent)?;
+    let is_for_group = whose == For::Around && around.sharing() == Sharing::Group;
+    if is_for_group {
+        return make_whole(parent, name, &around, true);
+    }
+    make_under_private_name(parent, name, &|folder| ignore_all(folder))
+}
+
+/// Makes a folder for the users of the one around it. In it, git is told to leave it alone if `ignored` says so.
+fn make_whole(parent: &Descriptor, name: &str, around: &Facts, ignored: bool) -> Result<(), Errno> {
+    make_under_private_name(parent, name, &|folder| {
+        os::share_folder(folder, around)?;
+        if ignored { ignore_all(folder) } else { Ok(()) }
+    })
+}
+
+/// Makes a folder that gets its name when it is finished.
+fn make_under_private_name(
+    parent: &Descriptor,
+    name: &str,
+    finish: &dyn Fn(&Descriptor) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let new = new_name(name);
     os::make_folder_in(parent, &new)?;
-    let filled = os::open_folder_in(parent, &new).and_then(|folder| ignore_all(&folder));
-    match filled.and_then(|()| os::rename_new(parent, &new, parent, name)) {
+    let finished = os::open_folder_in(parent, &new).and_then(|folder| finish(&folder));
+    match finished.and_then(|()| os::rename_new(parent, &new, parent, name)) {
         Ok(()) => return Ok(()),
         // If another process has made it meanwhile, that is as good.
         Err(Errno::EXIST) => {
@@ -102,8 +232,8 @@ fn make_ignored(parent: &Descriptor, name: &str) -> Result<(), Errno> {
         Err(Errno::EXIST) => return Ok(()),
         Err(errno) => return Err(errno),
     }
-    let ignored = os::open_folder_in(parent, name).and_then(|folder| ignore_all(&folder));
-    ignored.inspect_err(|_| {
+    let finished = os::open_folder_in(parent, name).and_then(|folder| finish(&folder));
+    finished.inspect_err(|_| {
         // If another process keeps something in it by now, it stays.
         let _ = os::remove_folder(parent, name);
     })
@@ -120,7 +250,8 @@ fn withdraw(parent: &Descriptor, name: &str) {
 /// Tells git to leave everything in a folder alone, unless it was told something already.
 pub(crate) fn ignore_all(folder: impl AsDescriptor) -> Result<(), Errno> {
     match os::open_file(&folder, IGNORE_FILE, Open::New) {
-        Ok(file) => os::keep_to_owner(&file)
+        Ok(file) => os::facts(&folder)
+            .and_then(|facts| os::share(&file, facts.sharing()))
             .and_then(|()| os::write(&file, b"*\n"))
             .map(|_| ())
             .inspect_err(|_| {
@@ -164,7 +295,7 @@ mod tests {
         fs::create_dir(&linked).expect("a folder");
         fs::write(linked.join(".git"), "gitdir: elsewhere\n").expect("a linked work tree");
         for tree in [&tree, &linked] {
-            make_own_folder(&tree.join("state/locks")).expect("a folder");
+            make_own_folder(&tree.join("state/locks"), For::Around).expect("a folder");
             assert!(ignores(&tree.join("state/locks")));
             assert_eq!(
                 names(&tree.join("state")),
@@ -181,7 +312,7 @@ mod tests {
         fs::create_dir_all(scratch.path().join("tree/.git")).expect("a work tree");
         for place in ["a/locks", "tree/.git/tenure/locks"] {
             let place = scratch.path().join(place);
-            make_own_folder(&place).expect("a folder");
+            make_own_folder(&place, For::Around).expect("a folder");
             assert_eq!(names(&place), [""; 0]);
         }
     }
@@ -192,7 +323,7 @@ mod tests {
         fs::create_dir_all(scratch.path().join(".git")).expect("a work tree");
         let state = scratch.path().join("state");
         fs::create_dir(&state).expect("a folder that was there");
-        make_own_folder(&state).expect("it is there");
+        make_own_folder(&state, For::Around).expect("it is there");
         assert_eq!(names(&state), [""; 0]);
         assert_eq!(names(scratch.path()), [".git", "state"]);
     }

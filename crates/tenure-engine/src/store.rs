@@ -203,6 +203,15 @@ pub enum StoreError {
         /// The servers' answer.
         why: String,
     },
+    /// The machine's lock folder is not there, and only an administrator makes it.
+    #[error(
+        "{place} is not there; an administrator makes it once for the members of a group: \
+         sudo install -d -m 3770 -g GROUP {place}"
+    )]
+    Missing {
+        /// The path.
+        place: String,
+    },
     /// The place is not safe to keep locks in.
     #[error("{place} is not a safe place for locks: {why}")]
     Unsafe {

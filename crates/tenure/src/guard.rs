@@ -125,6 +125,7 @@ use crate::engine::{self, Observer};
 use crate::herald::Herald;
 use crate::offload;
 use crate::os::Ringer;
+use crate::place::{self, At};
 use crate::process::{self, Identity};
 use crate::profile::why;
 use crate::store::file::{FileStore, ThreadSleeper};
@@ -366,10 +367,10 @@ impl LockManager {
     /// # Errors
     /// - [`OpenError::Folder`] if its path cannot be made absolute.
     pub fn new(folder: impl AsRef<Path>) -> Result<Self, OpenError> {
-        Self::in_folder(folder.as_ref(), Named::ByCaller)
+        Self::in_folder(folder.as_ref(), Named::ByCaller, false)
     }
 
-    fn in_folder(folder: &Path, named: Named) -> Result<Self, OpenError> {
+    fn in_folder(folder: &Path, named: Named, is_machines: bool) -> Result<Self, OpenError> {
         // A later change of the working folder makes no difference.
         let folder = std::path::absolute(folder);
         let folder = folder.map_err(|source| OpenError::Folder { source })?;
@@ -378,6 +379,11 @@ impl LockManager {
         let store = match named {
             Named::ByCaller => store,
             Named::ByNobody => store.found(),
+        };
+        let store = if is_machines {
+            store.of_machine()
+        } else {
+            store
         };
         let clock = SystemClock::new(identity.host.boot_id.as_deref());
         Ok(Self::made(Made {
@@ -392,7 +398,9 @@ impl LockManager {
     /// The locks in the default place of `tenure run`. The first of these that names a place counts:
     /// - `$TENURE_STORE`, a URL: `file:DIR` is a folder;
     /// - `$TENURE_DIR`, a folder;
-    /// - `dir`, else `store`, of the nearest `tenure.toml`, from the working folder up;
+    /// - `$TENURE_SCOPE`: `user`, `repo` or `machine`;
+    /// - `dir`, `store` or `scope` of a `tenure.toml`: the nearest one from the working folder up, the user's
+    ///   (`~/.config/tenure/tenure.toml`), the machine's (`/etc/tenure.toml`);
     /// - the user's own folder, `~/.local/state/tenure/locks`.
     ///
     /// A folder that no variable names is used as [`FileStore::found`] says.
@@ -403,8 +411,8 @@ impl LockManager {
     /// is merely found must not decide that.
     ///
     /// # Errors
-    /// - [`OpenError::Config`] if a `tenure.toml` cannot be used or belongs to another user, or no
-    ///   place is known.
+    /// - [`OpenError::Config`] if a `tenure.toml` cannot be used or belongs to another user, a variable
+    ///   cannot be a place, or no place is known.
     /// - [`OpenError::Elsewhere`] if the locks are kept on servers, or the URL is of no kind that is known.
     /// - [`OpenError::Folder`] if the working folder cannot be named.
     ///
@@ -426,8 +434,14 @@ impl LockManager {
     /// # locks().expect("a place");
     /// ```
     pub fn open() -> Result<Self, OpenError> {
-        let (folder, named) = default_place()?;
-        Self::in_folder(&folder, named)
+        let here = std::env::current_dir().map_err(|source| OpenError::Folder { source })?;
+        let (flags, variables) = (place::Flags::default(), place::Variables::read());
+        let (found, _) = place::find(&flags, &variables, &Files(here))?;
+        let folder = match found.at {
+            At::Folder(folder) => folder,
+            At::Url(url) => folder_of(&url)?,
+        };
+        Self::in_folder(&folder, found.named, found.is_machines)
     }
 
     /// The locks in an etcd, for many machines. Asks no server yet.
@@ -792,24 +806,24 @@ struct Made {
     hears_cancel: bool,
 }
 
-/// The folder of the locks if the caller names none.
-fn default_place() -> Result<(PathBuf, Named), OpenError> {
-    let told = |name| std::env::var_os(name).filter(|place| !place.is_empty());
-    if let Some(url) = told("TENURE_STORE") {
-        return Ok((folder_of(&url.to_string_lossy())?, Named::ByCaller));
+/// The files of a program that calls from its working folder.
+struct Files(PathBuf);
+
+impl place::Files for Files {
+    type Error = OpenError;
+
+    fn here(&self) -> Result<&Path, OpenError> {
+        Ok(&self.0)
     }
-    let told = told("TENURE_DIR");
-    if let Some(folder) = told {
-        return Ok((folder.into(), Named::ByCaller));
+
+    /// A run tells its command the place beside the file, and a program reads no defaults.
+    fn named(&self) -> Result<Option<(Arc<Config>, bool)>, OpenError> {
+        Ok(None)
     }
-    let here = std::env::current_dir().map_err(|source| OpenError::Folder { source })?;
-    let config = Config::nearest(&here)?.unwrap_or_default();
-    let folder = match (config.dir, config.store) {
-        (Some(folder), _) => folder,
-        (None, Some(url)) => folder_of(&url)?,
-        (None, None) => config::default_folder()?,
-    };
-    Ok((folder, Named::ByNobody))
+
+    fn found(&self) -> Result<Option<Arc<Config>>, OpenError> {
+        Ok(Config::search(&self.0)?.map(Arc::new))
+    }
 }
 
 /// The folder that the URL of a store names.

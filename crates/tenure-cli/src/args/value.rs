@@ -9,10 +9,11 @@ use crate::failure::Failure;
 use crate::signals::numbers as libc;
 use crate::supervise::OnLost;
 use clap::ValueEnum;
-use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
 use std::time::Duration;
 use tenure_core::{LockName, Queueing, RequestId};
 use tenure_engine::audit::EventName;
+use tenure_engine::config::Scope;
 use tenure_engine::duration::{self, DurationError};
 use tenure_engine::engine::Wait;
 use tenure_engine::fence::{self, TOKEN_MAX};
@@ -53,6 +54,19 @@ pub(super) fn typed<T: Clone + Send + Sync + 'static>(
     read: Reader<T>,
 ) -> impl TypedValueParser<Value = Typed<T>> {
     StringValueParser::new().map(move |text| Typed::of(text, read))
+}
+
+/// The parser of a scope.
+pub(super) fn scope() -> impl TypedValueParser<Value = Scope> {
+    let words = Scope::ALL.map(|scope| {
+        PossibleValue::new(scope.as_str()).help(match scope {
+            Scope::User => "your own processes",
+            Scope::Repo => "all work trees of this git clone",
+            Scope::Machine => "all users whom the administrator lets in",
+        })
+    });
+    PossibleValuesParser::new(words)
+        .try_map(|word| Scope::from_word(&word).ok_or("no scope of that name"))
 }
 
 /// Reads what was written elsewhere, if anything was.

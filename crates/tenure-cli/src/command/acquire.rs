@@ -63,6 +63,7 @@ fn take(acquire: Acquire, reporter: &mut Reporter) -> Result<(String, Value), Fa
     } = acquire;
     reporter.set_lock(&name);
     let mut session = Session::waiting(place, collect_signals()?)?;
+    session.tell_place(reporter);
     session.audit_writer.everything();
     let request_id = session.format.request_id(who.id)?;
     let policy = *session.store.policy();

@@ -32,6 +32,7 @@ pub(crate) fn check(check: Check, reporter: &mut Reporter) -> Result<(String, Va
         let id = shown.id(|_| false)?;
         reporter.set_request_id(id.unwrap_or_default());
         let session = Session::open(place)?;
+        session.tell_place(reporter);
         let shown = Shown {
             free: false,
             company: !short,
@@ -64,6 +65,7 @@ fn as_answer(failure: Failure, text: String) -> Failure {
 #[inline(never)]
 pub(crate) fn list(list: List, reporter: &mut Reporter) -> Result<(String, Value), Failure> {
     let session = Session::open(list.place)?;
+    session.tell_place(reporter);
     let shown = Shown {
         free: list.all,
         company: !list.short,

@@ -206,7 +206,7 @@ fn groups(common: &Common, found: &Sender<String>) {
 fn profiles(common: &Common, found: &Sender<String>) {
     // Without a usable configuration there are still the built-in profiles.
     let config = Surroundings::of(common).configuration().unwrap_or_default();
-    for name in profile::names(&config.profiles) {
+    for name in profile::names(&config.rows()) {
         let _ = found.send(name.to_owned());
     }
 }

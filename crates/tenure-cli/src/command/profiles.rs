@@ -9,15 +9,15 @@ use tenure_engine::profile::{self, RowConfig};
 #[cold]
 #[inline(never)]
 pub(super) fn profiles(only: Option<&str>, config: &Config) -> Result<(String, Value), Failure> {
+    let rows = config.rows();
     let names: Vec<&str> = match only {
         Some(name) => vec![name],
-        None => profile::names(&config.profiles).collect(),
+        None => profile::names(&rows).collect(),
     };
     let mut views = Vec::with_capacity(names.len());
     for name in names {
-        let policy =
-            profile::by_name(name, &profile::Settings::default(), &config.profiles)?.policy();
-        let row = config.profiles.get(name);
+        let policy = profile::by_name(name, &profile::Settings::default(), &rows)?.policy();
+        let row = rows.get(name);
         views.push(ProfileView::of(&policy, row.map(RowConfig::like)));
     }
     let profiles: Vec<Value> = views.iter().map(ProfileView::json).collect();

@@ -58,6 +58,7 @@ fn hold_and_run(run: Run, main: LockName, reporter: &mut Reporter) -> Result<End
     let task = &task;
     let signals = collect_signals()?;
     let session = Session::waiting(place, signals)?;
+    session.tell_place(reporter);
     let group_session = group_place.map(|place| Session::waiting(place, signals));
     let group_session = group_session.transpose()?;
     let program = program_of(task)?;

@@ -25,6 +25,7 @@ pub(super) fn wait(
 ) -> Result<(String, Value), Failure> {
     let request::Wait { place, name, limit } = wait;
     let session = Session::waiting(place, collect_signals()?)?;
+    session.tell_place(reporter);
     let policy = *session.store.policy();
     session.refuse_own_hold(&name)?;
     let began = instant();

@@ -45,7 +45,7 @@ impl Format {
             return Ok(Some(Self::named(name)));
         }
         let config = around.configuration()?;
-        let profile = profile::by_name(name, &Settings::default(), &config.profiles)?;
+        let profile = profile::by_name(name, &Settings::default(), &config.rows())?;
         Ok(Some(Self::named(profile.format())))
     }
 
@@ -91,9 +91,8 @@ impl Format {
             Self::Fleet => {
                 let mut intends = intended::meaning(asked)?;
                 let config = around.configuration()?;
-                let host_id = config.host_id.as_ref();
-                if let Some(id) = host_id.filter(|id| !id.trim().is_empty()) {
-                    intends.facts.push(("host_id".to_owned(), id.clone()));
+                if let Some(id) = config.host_id() {
+                    intends.facts.push(("host_id".to_owned(), id.to_owned()));
                 }
                 Ok(intends)
             }

@@ -10,10 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::{Host, LockName, Policy};
 use tenure_engine::audit;
-use tenure_engine::config::{self, Config};
+use tenure_engine::config::{self, Config, Source};
 use tenure_engine::engine::Wait;
+use tenure_engine::envelope::clean;
+use tenure_engine::place::{self, At, Why};
 use tenure_engine::profile::{self, Native, Profile, Rows, Settings};
 use tenure_engine::store::file::{FileStore, Sleeper};
+use tenure_engine::trust::Named;
 
 /// Where the locks are, and what a project says about them.
 #[derive(Debug)]
@@ -28,6 +31,10 @@ pub(crate) struct Place {
     /// The caller named the place: by a flag, a variable, or a configuration file that a flag or a variable
     /// names. A place from a search or a default is not named.
     is_named: bool,
+    /// Only the machine's administrator makes the folder.
+    is_machines: bool,
+    /// What says that the locks are here; `None` for a place that follows from another one.
+    why: Option<Why>,
     /// The actor of a claim that names none; `None` for the user's own name.
     pub(crate) actor: Option<String>,
     /// The configuration file that was read, absolute.
@@ -35,8 +42,9 @@ pub(crate) struct Place {
     config: Option<Arc<Config>>,
     /// The folder that a flag or a variable names for the audit, absolute.
     audit_dir: Option<PathBuf>,
-    /// The folder that the configuration names for the audit, absolute.
-    audit_of_project: Option<PathBuf>,
+    /// The folder that the configuration names for the audit, absolute, and how the file was found that
+    /// names it.
+    audit_of_project: Option<(PathBuf, Source)>,
     profile: Option<Box<dyn Profile>>,
 }
 
@@ -51,39 +59,24 @@ impl Place {
     /// Finds the place of a call.
     pub(crate) fn of(common: &Common, around: &Surroundings) -> Result<Self, Failure> {
         let profile = profile_of(common, around)?;
-        let named_config = around.named()?;
         let variables = &around.variables;
-        let of_variable = variables.store.as_ref().filter(|_| common.dir.is_none());
-        let url = common.store.as_ref().or(of_variable);
-        let dir = common.dir.as_ref().or(common.project_root.as_ref());
         if common.project_root.is_some() && !profile.place().must_exist {
             return Err(Failure::bad_arguments(
                 "--project-root is the sprint profile's; name the folder with --dir",
             ));
         }
-        let told = |dir: &PathBuf| Ok(Location::Folder(dir.clone()));
-        let of_environment = || variables.dir.as_ref().map(told);
-        let (named, config): (Option<Result<_, Failure>>, _) = match (dir, url, named_config) {
-            (Some(dir), _, config) => (Some(told(dir)), config),
-            (None, Some(url), config) => (Some(location_of("--store", url)), config),
-            (None, None, Some(config)) => {
-                let of_file = location_of_file(&config);
-                let named = if around.is_config_typed() {
-                    of_file.or_else(of_environment)
-                } else {
-                    of_environment().or(of_file)
-                };
-                (named, Some(config))
-            }
-            (None, None, None) => match of_environment() {
-                Some(dir) => (Some(dir), None),
-                None => (None, around.nearest()?),
-            },
+        let dir = common.dir.as_deref().map(|dir| (dir, "--dir"));
+        let project = || Some((common.project_root.as_deref()?, "--project-root"));
+        let flags = place::Flags {
+            dir: dir.or_else(project),
+            store: common.store.as_deref(),
+            scope: common.scope,
         };
-        let is_named = named.is_some();
-        let location = named
-            .or_else(|| config.as_deref().and_then(location_of_file))
-            .unwrap_or_else(default_location)?;
+        let (found, config) = place::find(&flags, &variables.place, around)?;
+        let location = match &found.at {
+            At::Folder(folder) => Location::Folder(folder.clone()),
+            At::Url(url) => location_of(&found.why.to_string(), url)?,
+        };
         let location = match location {
             Location::Folder(folder) if folder.as_os_str().is_empty() => {
                 return Err(Failure::bad_arguments("--dir: the folder's name is empty"));
@@ -96,19 +89,25 @@ impl Place {
             check_defaults(config)?;
         }
         let audit_dir = common.audit_dir.as_ref().or(variables.audit_dir.as_ref());
-        let of_project = config.as_ref().and_then(|config| config.audit_dir.as_ref());
+        let of_project = config.as_ref().and_then(|config| config.audit());
+        let audit_of_project = match of_project {
+            Some((dir, file)) => Some((around.absolute(dir)?, file.source)),
+            None => None,
+        };
         Ok(Self {
             folder: name_of(&location),
             location,
             beside: None,
             allow_network: common.allow_network_fs,
-            is_named,
+            is_named: found.named == Named::ByCaller,
+            is_machines: found.is_machines,
+            why: Some(found.why),
             actor: Format::named(profile.format()).actor(variables),
             config_file: config
                 .as_ref()
                 .filter(|config| !config.file.as_os_str().is_empty())
                 .and_then(|config| around.absolute(&config.file).ok()),
-            audit_of_project: of_project.map(|dir| around.absolute(dir)).transpose()?,
+            audit_of_project,
             config,
             audit_dir: audit_dir.map(|dir| around.absolute(dir)).transpose()?,
             profile: Some(profile),
@@ -143,6 +142,8 @@ impl Place {
             beside: Some(Box::new(records)),
             allow_network: self.allow_network,
             is_named: self.is_named,
+            is_machines: self.is_machines,
+            why: None,
             actor: None,
             config_file: None,
             config: None,
@@ -153,12 +154,13 @@ impl Place {
     }
 
     /// The place of the lock of a push: outside of the tree that is pushed, and the same for all clones
-    /// of this user. So a folder counts only if the call itself names it. A run around it or a project names
-    /// one for locks of its own. Servers lie in no tree.
+    /// of this user. So a folder or a scope counts only if the call itself names it. A run around it or a
+    /// project names one for locks of its own. Servers lie in no tree.
     #[cfg(unix)]
     pub(crate) fn of_push(common: &Common, around: &Surroundings) -> Result<Self, Failure> {
         let mut place = Self::of(common, around)?;
-        if place.is_folder() && common.dir.is_none() && common.store.is_none() {
+        let is_typed = common.dir.is_some() || common.store.is_some() || common.scope.is_some();
+        if place.is_folder() && !is_typed {
             let folder = config::default_folder().map_err(|_| {
                 Failure::bad_arguments(
                     "no folder is known for the lock of a push, because there is no home; name one \
@@ -167,6 +169,8 @@ impl Place {
             })?;
             place.location = Location::Folder(folder.clone());
             place.folder = folder;
+            place.is_machines = false;
+            place.why = None;
         }
         Ok(place)
     }
@@ -184,6 +188,8 @@ impl Place {
             allow_network,
             // The process that noted it was let in there.
             is_named: true,
+            is_machines: false,
+            why: None,
             actor: None,
             config_file: None,
             config: None,
@@ -245,6 +251,11 @@ impl Place {
                 };
                 let store = store.allow_network(self.allow_network);
                 let store = if self.is_named { store } else { store.found() };
+                let store = if self.is_machines {
+                    store.of_machine()
+                } else {
+                    store
+                };
                 Ok(Locks::of_files(store))
             }
             #[cfg(all(feature = "etcd", unix))]
@@ -259,14 +270,26 @@ impl Place {
     /// trusts that user with less.
     #[cfg(all(feature = "etcd", unix))]
     fn named_by_sudo_user(&self) -> Option<&Path> {
-        let config = self.config.as_ref()?;
-        let is_theirs = !self.is_named && config.source == config::Source::FoundOfSudoUser;
-        is_theirs.then_some(&*config.file)
+        match &self.why {
+            Some(Why::File { file, source, .. }) if !self.is_named => {
+                (*source == Source::FoundOfSudoUser).then_some(file.as_path())
+            }
+            _ => None,
+        }
+    }
+
+    /// Where the locks are and what says so, for people.
+    pub(crate) fn told(&self) -> String {
+        let place = clean(&self.folder.display().to_string());
+        match &self.why {
+            Some(why) => format!("the locks are in {place} ({why})"),
+            None => format!("the locks are in {place}"),
+        }
     }
 
     /// What the project says about a lock.
     pub(crate) fn defaults(&self, name: &LockName) -> Result<Defaults, Failure> {
-        let Some(config) = self.config.as_ref().filter(|it| !it.locks.is_empty()) else {
+        let Some(config) = &self.config else {
             return Ok(Defaults::default());
         };
         let said = config.defaults(name.as_str());
@@ -303,10 +326,10 @@ impl Place {
         if let Some(folder) = &self.audit_dir {
             return Ok((folder.clone().into(), true));
         }
-        if let (Some(config), Some(folder)) = (&self.config, &self.audit_of_project) {
+        if let Some((folder, source)) = &self.audit_of_project {
             let folder = audit::Place::from(folder.clone());
-            return Ok(match config.source {
-                config::Source::Named => (folder, true),
+            return Ok(match source {
+                Source::Named => (folder, true),
                 _ => (folder.found(), true),
             });
         }
@@ -351,17 +374,19 @@ pub(super) fn profile_of(
     Ok(profile::by_name(
         name,
         &settings,
-        &around.configuration()?.profiles,
+        &around.configuration()?.rows(),
     )?)
 }
 
 /// Looks at every default of a configuration, so that the first call finds a mistake, and not only the
 /// first call that needs the default.
 fn check_defaults(config: &Config) -> Result<(), Failure> {
-    for (pattern, defaults) in &config.locks {
-        let source = |key| format!("{}: [lock.{pattern:?}] {key}", config.file.display());
-        value::read(&source("wait"), defaults.wait.as_deref(), value::wait)?;
-        value::read(&source("ttl"), defaults.ttl.as_deref(), value::lease)?;
+    for file in config.files() {
+        for (pattern, defaults) in &file.locks {
+            let source = |key| format!("{}: [lock.{pattern:?}] {key}", file.file.display());
+            value::read(&source("wait"), defaults.wait.as_deref(), value::wait)?;
+            value::read(&source("ttl"), defaults.ttl.as_deref(), value::lease)?;
+        }
     }
     Ok(())
 }
@@ -378,22 +403,6 @@ fn name_of(location: &Location) -> PathBuf {
 /// Whether a URL names servers.
 fn is_servers(url: &str) -> bool {
     url.starts_with("etcd:") || url.starts_with("etcds:")
-}
-
-/// The place that a configuration names.
-fn location_of_file(config: &Config) -> Option<Result<Location, Failure>> {
-    match (&config.dir, &config.store) {
-        (Some(dir), _) => Some(Ok(Location::Folder(dir.clone()))),
-        (None, Some(url)) => {
-            let source = format!("{}: store", config.file.display());
-            Some(location_of(&source, url))
-        }
-        (None, None) => None,
-    }
-}
-
-fn default_location() -> Result<Location, Failure> {
-    Ok(Location::Folder(config::default_folder()?))
 }
 
 /// The place that a URL names.

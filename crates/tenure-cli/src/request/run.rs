@@ -637,7 +637,7 @@ mod tests {
     fn what_is_typed_counts_for_more_than_the_environment() {
         let mut around = Surroundings::bare("/here");
         around.variables.wait = Some("7s".to_owned());
-        around.variables.dir = Some("/of/the/environment".into());
+        around.variables.place.dir = Some("/of/the/environment".into());
         let run = read("tenure run a -- cmd", &around).expect("it makes sense");
         assert_eq!(run.task.wait, Wait::For(Duration::from_secs(7)));
         assert_eq!(run.place.folder.to_str(), Some("/of/the/environment"));

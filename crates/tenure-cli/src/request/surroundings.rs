@@ -11,6 +11,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tenure_engine::config::Config;
+use tenure_engine::place::{self, Files};
 
 /// Tells a command which configuration its run has read.
 pub(crate) const CONFIG: &str = "TENURE_CONFIG";
@@ -18,8 +19,8 @@ pub(crate) const CONFIG: &str = "TENURE_CONFIG";
 /// The variables that change what a call means. An empty one says nothing.
 #[derive(Debug, Default)]
 pub(crate) struct Variables {
-    pub(crate) dir: Option<PathBuf>,
-    pub(crate) store: Option<String>,
+    /// Those that name a place. An empty one of these is a mistake.
+    pub(crate) place: place::Variables,
     pub(crate) config: Option<PathBuf>,
     pub(crate) audit_dir: Option<PathBuf>,
     pub(crate) wait: Option<String>,
@@ -37,8 +38,7 @@ pub(crate) struct Variables {
 impl Variables {
     fn read() -> Self {
         Self {
-            dir: variable("TENURE_DIR").map(PathBuf::from),
-            store: text("TENURE_STORE"),
+            place: place::Variables::read(),
             config: variable(CONFIG).map(PathBuf::from),
             audit_dir: variable("TENURE_AUDIT_DIR").map(PathBuf::from),
             wait: text("TENURE_WAIT"),
@@ -121,13 +121,8 @@ impl Surroundings {
             return Ok(named.clone());
         }
         let path = self.given.as_ref().or(self.variables.config.as_ref());
-        let config = path.map(|path| Config::read(path)).transpose()?;
+        let config = path.map(|path| Config::named(path)).transpose()?;
         Ok(self.named.get_or_init(|| config.map(Arc::new)).clone())
-    }
-
-    /// Whether the call's own words name the configuration.
-    pub(super) fn is_config_typed(&self) -> bool {
-        self.given.is_some()
     }
 
     /// The configuration that is found from the folder of the call.
@@ -135,7 +130,7 @@ impl Surroundings {
         if let Some(nearest) = self.nearest.get() {
             return Ok(nearest.clone());
         }
-        let config = Config::nearest(self.folder()?)?;
+        let config = Config::search(self.folder()?)?;
         Ok(self.nearest.get_or_init(|| config.map(Arc::new)).clone())
     }
 
@@ -145,5 +140,22 @@ impl Surroundings {
             return Ok(config);
         }
         Ok(self.nearest()?.unwrap_or_default())
+    }
+}
+
+impl Files for Surroundings {
+    type Error = Failure;
+
+    fn here(&self) -> Result<&Path, Failure> {
+        self.folder()
+    }
+
+    fn named(&self) -> Result<Option<(Arc<Config>, bool)>, Failure> {
+        let named = Self::named(self)?;
+        Ok(named.map(|config| (config, self.given.is_some())))
+    }
+
+    fn found(&self) -> Result<Option<Arc<Config>>, Failure> {
+        self.nearest()
     }
 }

@@ -26,7 +26,7 @@ fn skipped(why: &str) {
 }
 
 /// Runs a line of shell as root in new namespaces. `None` where the tests are not root.
-fn in_namespaces(scene: &Scene, flags: &[&str], line: &str) -> Option<Answer> {
+pub(crate) fn in_namespaces(scene: &Scene, flags: &[&str], line: &str) -> Option<Answer> {
     if !is_root() {
         skipped(&format!(
             "skipped: needs root for namespaces ({})",

@@ -36,6 +36,7 @@ mod many;
 mod moved;
 mod orphans;
 mod passing_on;
+mod places;
 mod profiles;
 mod push;
 mod queueing;

@@ -5,8 +5,10 @@
 //! have to belong to the caller: a line that any user could have planted proves nothing.
 
 use super::{AuditError, Place};
-use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Open};
-use crate::private::{IGNORE_FILE, ignore_all, make_own_folder, make_own_folder_in};
+use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Open, Sharing};
+use crate::private::{
+    For, IGNORE_FILE, ignore_all, make_folder_in, make_own_folder, make_own_folder_in, open_or_make,
+};
 use crate::trust::{self, Named};
 use std::path::{Path, PathBuf};
 
@@ -20,6 +22,8 @@ pub(super) struct Folder {
     path: PathBuf,
     /// All users may create files in it.
     shared: bool,
+    /// For whom its files are made.
+    sharing: Sharing,
 }
 
 /// A file of the audit, opened and found good.
@@ -62,7 +66,7 @@ impl Folder {
                 if place.named == Named::ByNobody && trust::refusal_above(path).is_some() {
                     return Err(distrust(path, NOBODY_NAMED_IT));
                 }
-                make_own_folder(path)
+                make_own_folder(path, For::Around)
                     .map_err(|(path, errno)| fault(&path, "making the audit folder", errno))?;
                 open()
             }
@@ -137,7 +141,7 @@ impl Folder {
         let path = self.path.join(name);
         let open = || os::open_folder_in(&self.fd, name);
         let opened = match open() {
-            Err(Errno::NOENT) if create => match os::make_folder_in(&self.fd, name) {
+            Err(Errno::NOENT) if create => match make_folder_in(&self.fd, name) {
                 Ok(()) | Err(Errno::EXIST) => open(),
                 Err(errno) => Err(errno),
             },
@@ -174,7 +178,12 @@ impl Folder {
                  the audit; `chmod o-w` it or choose another folder",
             ));
         }
-        Ok(Some(Self { fd, path, shared }))
+        Ok(Some(Self {
+            fd,
+            path,
+            shared,
+            sharing: facts.sharing(),
+        }))
     }
 
     pub(super) fn fd(&self) -> BorrowedDescriptor<'_> {
@@ -193,15 +202,14 @@ impl Folder {
         self.path.join(file)
     }
 
-    /// Opens a file for appending and for looking at its end; makes it (0600) if need be. `None`
+    /// Opens a file for appending and for looking at its end; makes it if need be. `None`
     /// if the folder itself was removed meanwhile.
     pub(super) fn append(&self, name: &str) -> Result<Option<File>, AuditError> {
         let file = self.open_file(name, Open::Append)?;
         if let Some(file) = &file {
-            // A strict umask must not take the caller's own rights from the file; another user's file stays
-            // as it is.
-            if os::facts(&file.fd).is_ok_and(|facts| !facts.owner_may_change()) {
-                let _ = os::keep_to_owner(&file.fd);
+            // A strict umask must not take rights from the file; another user's file stays as it is.
+            if os::facts(&file.fd).is_ok_and(|facts| !facts.is_shared(self.sharing)) {
+                let _ = os::share(&file.fd, self.sharing);
             }
         }
         Ok(file)
@@ -214,7 +222,7 @@ impl Folder {
 
     fn open_file(&self, name: &str, how: Open) -> Result<Option<File>, AuditError> {
         let path = self.path_of(name);
-        let fd = match os::open_file(&self.fd, name, how) {
+        let fd = match open_or_make(&self.fd, name, how, self.sharing) {
             Err(Errno::NOENT) => return Ok(None),
             Err(Errno::LOOP) => return Err(distrust(&path, "it is a link")),
             Err(Errno::NXIO | Errno::ISDIR) => {

@@ -21,7 +21,9 @@ const UNSAFE: Entry = (Exit::Permission, "UNSAFE_PLACE");
 
 fn of_store(error: &StoreError) -> Entry {
     match error {
-        StoreError::Permission { .. } | StoreError::Denied { .. } => PERMISSION,
+        StoreError::Permission { .. } | StoreError::Denied { .. } | StoreError::Missing { .. } => {
+            PERMISSION
+        }
         StoreError::Unsafe { .. } => UNSAFE,
         StoreError::FileSystem { .. } => (Exit::StoreUnavailable, "FILE_SYSTEM_UNSUITABLE"),
         StoreError::Unreadable { .. } => (Exit::Precondition, "LOCK_UNREADABLE"),
@@ -67,7 +69,9 @@ fn of_config(error: &ConfigError) -> Entry {
         ConfigError::Read { .. }
         | ConfigError::Syntax { .. }
         | ConfigError::Profile { .. }
-        | ConfigError::NoPlace => (Exit::BadArguments, "BAD_CONFIGURATION"),
+        | ConfigError::NoPlace
+        | ConfigError::Place { .. }
+        | ConfigError::Repository { .. } => (Exit::BadArguments, "BAD_CONFIGURATION"),
     }
 }
 

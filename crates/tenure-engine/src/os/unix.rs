@@ -11,7 +11,7 @@
 )]
 pub(crate) mod darwin;
 
-use super::{Open, Told};
+use super::{Open, Sharing, Told};
 use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat};
 use std::io;
 use std::os::fd::AsFd;
@@ -151,9 +151,24 @@ impl Facts {
         self.mode().contains(Mode::SVTX)
     }
 
-    /// Whether its owner may read and write it: a strict umask takes that from the user that makes a file.
-    pub(crate) fn owner_may_change(&self) -> bool {
-        self.mode().contains(OWNER_ONLY)
+    /// For whom this folder's files are made. The setgid bit says that what is made here belongs to the
+    /// folder's group, so the group has the rights to the files that it has to the folder. In a folder that
+    /// all users may write to, each user's files are that user's alone.
+    pub(crate) fn sharing(&self) -> Sharing {
+        let mode = self.mode();
+        if !mode.contains(Mode::SGID | Mode::RGRP | Mode::XGRP) || self.all_may_write() {
+            Sharing::Owner
+        } else if mode.contains(Mode::WGRP) {
+            Sharing::Group
+        } else {
+            Sharing::GroupReads
+        }
+    }
+
+    /// Whether the users for whom this file is made have their rights to it: a strict umask takes some even
+    /// from the user that makes a file.
+    pub(crate) fn is_shared(&self, sharing: Sharing) -> bool {
+        self.mode().contains(file_mode(sharing))
     }
 }
 
@@ -238,6 +253,7 @@ pub(crate) fn open_file(
         Open::Change => OFlags::RDWR | common,
         Open::Create => OFlags::RDWR | OFlags::CREATE | common,
         Open::Append => OFlags::RDWR | OFlags::APPEND | OFlags::CREATE | common,
+        Open::Extend => OFlags::RDWR | OFlags::APPEND | common,
         Open::New => OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC,
     };
     let open = |flags| rustix::fs::openat(&folder, name.as_ref(), flags, OWNER_ONLY);
@@ -294,7 +310,27 @@ pub(crate) fn moved_above(descriptor: Descriptor, min: i32) -> Descriptor {
 
 /// Takes a file's rights from all but its owner, and gives its owner what a strict umask took.
 pub(crate) fn keep_to_owner(file: impl AsFd) -> Result<(), Errno> {
-    rustix::fs::fchmod(file, OWNER_ONLY)
+    share(file, Sharing::Owner)
+}
+
+/// The rights to a file that is made for these users.
+fn file_mode(sharing: Sharing) -> Mode {
+    match sharing {
+        Sharing::Owner => OWNER_ONLY,
+        Sharing::GroupReads => OWNER_ONLY | Mode::RGRP,
+        Sharing::Group => OWNER_ONLY | Mode::RGRP | Mode::WGRP,
+    }
+}
+
+/// Gives a file's rights to these users and takes them from all others, whatever the umask.
+pub(crate) fn share(file: impl AsFd, sharing: Sharing) -> Result<(), Errno> {
+    rustix::fs::fchmod(file, file_mode(sharing))
+}
+
+/// Gives a new folder the rights that the group has to the folder around it.
+pub(crate) fn share_folder(folder: impl AsFd, around: &Facts) -> Result<(), Errno> {
+    let group = around.mode() & (Mode::RWXG | Mode::SGID | Mode::SVTX);
+    rustix::fs::fchmod(folder, group | Mode::RWXU)
 }
 
 /// Gives a file to the users that may make files in a folder, and to no others: to the folder's owner and,
@@ -323,7 +359,7 @@ pub(crate) fn share_within(folder: &Facts, file: impl AsFd) -> Result<(), Errno>
     let wanted = if by_group {
         OWNER_ONLY | Mode::RGRP | Mode::WGRP | Mode::ROTH
     } else {
-        OWNER_ONLY
+        file_mode(folder.sharing())
     };
     if facts(&file)?.mode() == wanted {
         return Ok(());

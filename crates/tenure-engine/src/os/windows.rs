@@ -18,7 +18,7 @@ pub(crate) mod raw;
 
 pub use raw::console;
 
-use super::{Open, Told, WatchFor};
+use super::{Open, Sharing, Told, WatchFor};
 use raw::{How, Information, Removal, Target};
 use std::convert::Infallible;
 use std::fmt;
@@ -271,9 +271,15 @@ impl Facts {
         false
     }
 
+    /// Access lists are not looked at.
+    #[allow(clippy::unused_self, reason = "one surface")]
+    pub(crate) fn sharing(&self) -> Sharing {
+        Sharing::Owner
+    }
+
     /// Nothing takes rights from the user that makes a file.
     #[allow(clippy::unused_self, reason = "one surface")]
-    pub(crate) fn owner_may_change(&self) -> bool {
+    pub(crate) fn is_shared(&self, _: Sharing) -> bool {
         true
     }
 }
@@ -406,6 +412,10 @@ pub(crate) fn open_file(
             FILE_GENERIC_READ | FILE_APPEND_DATA | FILE_WRITE_ATTRIBUTES,
             FILE_OPEN_IF,
         ),
+        Open::Extend => (
+            FILE_GENERIC_READ | FILE_APPEND_DATA | FILE_WRITE_ATTRIBUTES,
+            FILE_OPEN,
+        ),
         Open::New => (change, FILE_CREATE),
     };
     let creates = matches!(how, Open::Create | Open::Append | Open::New);
@@ -448,6 +458,18 @@ pub(crate) fn moved_above(descriptor: Descriptor, _: i32) -> Descriptor {
 /// A file has the rights that its folder gives.
 #[allow(clippy::unnecessary_wraps, reason = "one surface")]
 pub(crate) fn keep_to_owner(_: impl AsHandle) -> Result<(), Errno> {
+    Ok(())
+}
+
+/// A file has the rights that its folder gives.
+#[allow(clippy::unnecessary_wraps, reason = "one surface")]
+pub(crate) fn share(_: impl AsHandle, _: Sharing) -> Result<(), Errno> {
+    Ok(())
+}
+
+/// A folder has the rights that the one around it gives.
+#[allow(clippy::unnecessary_wraps, reason = "one surface")]
+pub(crate) fn share_folder(_: impl AsHandle, _: &Facts) -> Result<(), Errno> {
     Ok(())
 }
 

@@ -47,7 +47,7 @@ use crate::os;
 use crate::process::Sights;
 use crate::profile::{LEDGER, Native, Profile, SUFFIX};
 use crate::trust::Named;
-use folder::{Folder, Latest, Opened, fault};
+use folder::{Folder, Latest, Opened, fault, is_open_to_others};
 use guarded::Names;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -67,7 +67,10 @@ const NATIVE_BESIDE: &str = "locks";
 /// Locks kept as files in one folder.
 pub struct FileStore {
     path: PathBuf,
+    /// The folder that the caller names, if the records lie in one below it.
+    around: Option<PathBuf>,
     named: Named,
+    is_machines: bool,
     allow_network: bool,
     profile: Arc<dyn Profile>,
     rules: Rules,
@@ -108,9 +111,12 @@ impl FileStore {
         here: Host,
         sleeper: Box<dyn Sleeper>,
     ) -> Self {
+        let path = profile.folder(place);
         Self {
-            path: profile.folder(place),
+            around: (path != place).then(|| place.to_owned()),
+            path,
             named: Named::ByCaller,
+            is_machines: false,
             allow_network: false,
             rules: Rules {
                 // A published record has room for one holder.
@@ -172,6 +178,14 @@ impl FileStore {
         self
     }
 
+    /// The folder is for all users whom the machine's administrator lets in. Only the administrator makes
+    /// it: as long as it is not there, every call is [`StoreError::Missing`].
+    #[must_use]
+    pub fn of_machine(mut self) -> Self {
+        self.is_machines = true;
+        self
+    }
+
     /// The folder in which other programs see the locks.
     pub fn path(&self) -> &Path {
         &self.path
@@ -194,13 +208,20 @@ impl FileStore {
         }
         let rule = self.profile.place();
         let create = create && !rule.must_exist;
-        let opened = Folder::open_named(
-            &self.path,
-            create,
-            self.allow_network,
-            rule.private,
-            self.named,
-        )?;
+        let around = self
+            .around
+            .as_ref()
+            .and_then(|place| os::facts_of(place).ok());
+        let around = around.filter(is_open_to_others);
+        // The caller names the folder around it. Another user may have made this one, or a link.
+        let named = match around {
+            Some(_) => Named::ByNobody,
+            None => self.named,
+        };
+        let opened = self.open_top(&self.path, create, rule.private, named)?;
+        if let (Some(opened), Some(around)) = (&opened, &around) {
+            opened.check_within(around)?;
+        }
         match opened {
             Some(folder) => Ok(Some(self.records.put(folder))),
             None => Ok(None),
@@ -225,9 +246,26 @@ impl FileStore {
         } else if let Some(beside) = &self.beside {
             self.open_beside(beside, create)?
         } else {
-            Folder::open_named(&self.path, create, self.allow_network, false, self.named)?
+            self.open_top(&self.path, create, false, self.named)?
         };
         Ok(opened.map(|folder| self.folder.put(folder)))
+    }
+
+    /// Opens a folder by its path.
+    fn open_top(
+        &self,
+        path: &Path,
+        create: bool,
+        private: bool,
+        named: Named,
+    ) -> Result<Option<Folder>, StoreError> {
+        let create = create && !self.is_machines;
+        let opened = Folder::open_named(path, create, self.allow_network, private, named)?;
+        if opened.is_none() && self.is_machines {
+            let place = path.display().to_string();
+            return Err(StoreError::Missing { place });
+        }
+        Ok(opened)
     }
 
     /// Whether the coordination files lie in a folder that is ours by its name.
@@ -242,8 +280,7 @@ impl FileStore {
         let place = || {
             let private = beside.rule.is_some_and(|rule| rule.private);
             let create = create_place && beside.rule.is_some();
-            let allow_network = self.allow_network;
-            Folder::open_named(&beside.place, create, allow_network, private, self.named)
+            self.open_top(&beside.place, create, private, self.named)
         };
         let opened = match place()? {
             None if create_place => {

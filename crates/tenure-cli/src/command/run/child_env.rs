@@ -7,6 +7,7 @@ use crate::request;
 use std::ffi::OsString;
 use std::process::Command;
 use tenure_core::{LockName, RequestId};
+use tenure_engine::place::SCOPE;
 
 /// Variables to set and to take away.
 pub(crate) struct ChildEnv {
@@ -62,7 +63,7 @@ impl ChildEnv {
         Self {
             set,
             // Only the place that this run uses is named, whatever named it here.
-            removed: vec![elsewhere],
+            removed: vec![elsewhere, SCOPE],
         }
     }
 
@@ -102,7 +103,7 @@ impl ChildEnv {
         }
         Self {
             set,
-            removed: vec![place.other_variable(), "TENURE_TOKEN"],
+            removed: vec![place.other_variable(), SCOPE, "TENURE_TOKEN"],
         }
     }
 
@@ -115,7 +116,7 @@ impl ChildEnv {
         }
         Self {
             set,
-            removed: vec![place.other_variable(), "TENURE_NAME", "TENURE_TOKEN"],
+            removed: vec![place.other_variable(), SCOPE, "TENURE_NAME", "TENURE_TOKEN"],
         }
     }
 

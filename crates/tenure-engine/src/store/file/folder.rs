@@ -1,15 +1,18 @@
 //! The folder that holds lock files: opens it, and refuses folders and files that cannot be trusted.
 //!
 //! Every file is opened relative to the folder's own descriptor, never through a link, and is checked
-//! after it is opened. These are refused:
+//! after it is opened. The folder's mode says for whom its files are made (`private`). These are refused:
 //! - a folder that everyone may write to and that lacks the sticky bit, because any user could replace a
 //!   lock file;
 //! - in such a folder with the sticky bit, files that are not ours;
+//! - in a sticky folder of a group, another member's folder without the sticky bit;
 //! - links and special files in place of lock files, and files with a second name;
 //! - file systems that do not promise locks that hold between all callers that see them.
 
-use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Open};
-use crate::private::{IGNORE_FILE, ignore_all, make_folder, make_own_folder};
+use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Facts, Open, Sharing};
+use crate::private::{
+    For, IGNORE_FILE, ignore_all, make_folder, make_folder_in, make_own_folder, open_or_make,
+};
 use crate::store::StoreError;
 use crate::trust::{self, Named};
 use std::path::{Path, PathBuf};
@@ -25,6 +28,8 @@ pub(super) struct Folder {
     pub(super) local: bool,
     /// Every user may create files in it.
     pub(super) shared: bool,
+    /// For whom its files are made.
+    pub(super) sharing: Sharing,
     /// Other users can read it.
     pub(super) readable: bool,
 }
@@ -109,9 +114,9 @@ impl Opened {
 }
 
 impl Folder {
-    /// Opens the folder. With `create`, makes it and its parents, with mode 0700; in a work tree, git
-    /// ignores the folder but not the parents. `None` if it is not there and is not to be made. In a
-    /// `private` one, no other user may write.
+    /// Opens the folder. With `create`, makes it and its parents, for this user or for the group of the folder
+    /// around them; in a work tree, git ignores the folder but not the parents. `None` if it is not there and
+    /// is not to be made. In a `private` one, no other user may write.
     #[cfg(test)]
     pub(super) fn open(
         path: &Path,
@@ -146,7 +151,8 @@ impl Folder {
                 {
                     return Err(distrust(above, why));
                 }
-                make_own_folder(path)
+                let whose = if private { For::Owner } else { For::Around };
+                make_own_folder(path, whose)
                     .map_err(|(path, errno)| fault(&path, "making the lock folder", errno))?;
                 open()
             }
@@ -187,16 +193,43 @@ impl Folder {
             inode: facts.inode(),
             local: remote.is_none(),
             shared,
+            sharing: if private {
+                Sharing::Owner
+            } else {
+                facts.sharing()
+            },
             readable: facts.others_may_look(),
         }))
     }
 
-    /// Makes a folder that is not for locks alone, so git does not ignore it.
-    pub(super) fn make_place(path: &Path) -> Result<(), StoreError> {
-        make_folder(path).map_err(|(path, errno)| fault(&path, "making the lock folder", errno))
+    /// Refuses a folder of records that another user may have prepared in the folder around it, which the
+    /// caller names.
+    pub(super) fn check_within(&self, around: &Facts) -> Result<(), StoreError> {
+        let failed = |errno| fault(&self.path, "looking at the lock folder", errno);
+        let facts = os::facts(&self.fd).map_err(failed)?;
+        let why = if around.all_may_write() && !facts.is_ours() && !facts.is_roots() {
+            Some("it belongs to another user, in a folder where everybody may create files")
+        } else if is_open_to_members(around) {
+            weakness(&facts)
+        } else {
+            None
+        };
+        match why {
+            Some(why) => Err(StoreError::Unsafe {
+                place: self.path.display().to_string(),
+                why: why.to_owned(),
+            }),
+            None => Ok(()),
+        }
     }
 
-    /// Opens a folder of ours inside this one. With `create`, makes it, with mode 0700 and ignored by
+    /// Makes a folder that is not for locks alone, so git does not ignore it.
+    pub(super) fn make_place(path: &Path) -> Result<(), StoreError> {
+        make_folder(path, For::Around)
+            .map_err(|(path, errno)| fault(&path, "making the lock folder", errno))
+    }
+
+    /// Opens a folder of ours inside this one. With `create`, makes it, for the same users and ignored by
     /// git. `None` if it is not there and is not to be made.
     pub(super) fn open_below(&self, name: &str, create: bool) -> Result<Option<Self>, StoreError> {
         let path = self.path_of(name);
@@ -204,7 +237,7 @@ impl Folder {
         let failed = |errno| fault(&path, "opening the folder beside the locks", errno);
         let (fd, is_new) = match open() {
             Err(Errno::NOENT) if create => {
-                match os::make_folder_in(&self.fd, name) {
+                match make_folder_in(&self.fd, name) {
                     Ok(()) | Err(Errno::EXIST) => {}
                     Err(errno) => {
                         return Err(fault(&path, "making the folder beside the locks", errno));
@@ -228,12 +261,19 @@ impl Folder {
                 "it belongs to another user, in a folder where everybody may create files",
             ));
         }
+        if self.sharing == Sharing::Group
+            && is_open_to_members(&os::facts(&self.fd).map_err(failed)?)
+            && let Some(why) = weakness(&facts)
+        {
+            return Err(self.unsafe_file(name, why));
+        }
         let folder = Self {
             fd,
             path,
             inode: facts.inode(),
             local: self.local,
             shared: false,
+            sharing: facts.sharing(),
             readable: facts.others_may_look(),
         };
         if is_new {
@@ -293,7 +333,13 @@ impl Folder {
             Access::Create => Open::Create,
         };
         let path = || self.path_of(file);
-        let fd = match os::open_file(&self.fd, file, how) {
+        let fd = match open_or_make(&self.fd, file, how, self.sharing) {
+            Err(Errno::ACCESS) if self.is_kept_from_group(file) => {
+                return Err(StoreError::Permission {
+                    place: path().display().to_string(),
+                    doing: "its owner keeps it from the group; `chmod 660` it, by its owner or root",
+                });
+            }
             Err(Errno::NOENT) if access != Access::Create => return Ok(None),
             Err(Errno::LOOP) => return Err(self.unsafe_file(file, "it is a link")),
             Err(Errno::NXIO | Errno::ISDIR) => {
@@ -314,14 +360,21 @@ impl Folder {
                 "it belongs to another user, in a folder where everybody may create files",
             ));
         }
-        if access == Access::Create && !facts.owner_may_change() && facts.is_ours() {
-            // A strict umask took our own rights to the file that we made.
-            os::keep_to_owner(&fd).map_err(|errno| fault(&path(), "opening the lock", errno))?;
+        if access == Access::Create && !facts.is_shared(self.sharing) && facts.is_ours() {
+            // A strict umask took rights to the file that we made, or it was made before it was the group's.
+            os::share(&fd, self.sharing)
+                .map_err(|errno| fault(&path(), "opening the lock", errno))?;
         }
         Ok(Some(Opened {
             fd,
             inode: facts.inode(),
         }))
+    }
+
+    /// Whether a file in a folder of a group lacks the rights that the group has to the others.
+    fn is_kept_from_group(&self, file: &str) -> bool {
+        self.sharing != Sharing::Owner
+            && os::facts_at(&self.fd, file).is_ok_and(|facts| !facts.is_shared(self.sharing))
     }
 
     /// The length of the opened file, if the name still leads to it. Asked with the guard held: from
@@ -344,6 +397,25 @@ impl Folder {
             why: why.to_owned(),
         }
     }
+}
+
+/// Whether other users may make files in a folder, and none of them may remove another one's.
+pub(super) fn is_open_to_others(folder: &Facts) -> bool {
+    folder.all_may_write() || is_open_to_members(folder)
+}
+
+fn is_open_to_members(folder: &Facts) -> bool {
+    folder.sharing() == Sharing::Group && folder.is_sticky()
+}
+
+/// What makes a folder weaker than the sticky folder of a group around it. Its owner may replace what others
+/// make in it in any case; without the sticky bit every member may.
+fn weakness(folder: &Facts) -> Option<&'static str> {
+    let is_good = folder.is_ours() || folder.is_roots() || folder.is_sticky();
+    (!is_good).then_some(
+        "it belongs to another user and lacks the sticky bit of the folder around it, so every \
+         member of the group could replace a lock; `chmod +t` it",
+    )
 }
 
 /// Refuses a file system that other machines reach as well, unless the caller says that its locks work.

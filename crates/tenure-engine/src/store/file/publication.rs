@@ -280,8 +280,8 @@ impl Publication<'_> {
             self.drop_private(&name);
             return Err(failed(errno));
         }
-        // A strict umask must not take its holder's right to the record.
-        os::keep_to_owner(&fd).map_err(failed)?;
+        // A strict umask must not take the right to the record from its users.
+        os::share(&fd, self.records.sharing).map_err(failed)?;
         Ok(name)
     }
 

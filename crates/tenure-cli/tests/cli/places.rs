@@ -1,0 +1,578 @@
+//! Which callers see the same lock: scopes, the files that say where locks are, and what is refused instead of
+//! being kept somewhere else.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "what was planted by the test is removed by it, behind the store's back"
+)]
+
+use crate::hostile::in_namespaces;
+use crate::support::{Answer, Gate, Held, Scene, Started, answer};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A call from a folder, with nothing in the environment that names a place.
+fn command(scene: &Scene, folder: &Path, words: &[&str]) -> Command {
+    let mut command = scene.tenure(words);
+    command.env_remove("TENURE_DIR").current_dir(folder);
+    command
+}
+
+fn from(scene: &Scene, folder: &Path, words: &[&str]) -> Answer {
+    answer(&mut command(scene, folder, words))
+}
+
+/// A `tenure run` from a folder, whose command lasts until the test lets it end.
+fn hold(scene: &Scene, folder: &Path, name: &str, flags: &[&str]) -> Held {
+    let gate = Gate::new(scene, name);
+    let script = gate.script("");
+    let words = [&["run", name][..], flags, &["--", "sh", "-c", &script]].concat();
+    let started = Started::piped(&mut command(scene, folder, &words));
+    Held {
+        started,
+        command: gate.entered(),
+        gate,
+    }
+}
+
+fn git(scene: &Scene, folder: &Path, words: &[&str]) -> String {
+    let mut command = scene.program("git");
+    command
+        .args([
+            "-c",
+            "user.name=t",
+            "-c",
+            "user.email=t@t",
+            "-c",
+            "protocol.file.allow=always",
+        ])
+        .args(words)
+        .current_dir(folder)
+        .env("GIT_CONFIG_NOSYSTEM", "1");
+    answer(&mut command)
+        .expect(0, &format!("git {words:?}"))
+        .stdout()
+}
+
+/// A clone with three more work trees: beside it, inside of it, and elsewhere. All have the committed file.
+fn work_trees(scene: &Scene, configuration: &str) -> (PathBuf, Vec<PathBuf>) {
+    let main = scene.path("src/main");
+    fs::create_dir_all(main.join("deep/er")).unwrap();
+    git(scene, &main, &["init", "-q", "-b", "main"]);
+    fs::write(main.join("deep/er/file"), "").unwrap();
+    fs::write(main.join("tenure.toml"), configuration).unwrap();
+    git(scene, &main, &["add", "--all"]);
+    git(scene, &main, &["commit", "-q", "-m", "first"]);
+    let mut trees = vec![main.clone()];
+    for (number, place) in ["src/beside", "src/main/.trees/inside", "elsewhere/else"]
+        .iter()
+        .enumerate()
+    {
+        let tree = scene.path(place);
+        let branch = format!("branch-{number}");
+        git(
+            scene,
+            &main,
+            &[
+                "worktree",
+                "add",
+                "-q",
+                "-b",
+                &branch,
+                tree.to_str().unwrap(),
+            ],
+        );
+        trees.push(tree);
+    }
+    (main, trees)
+}
+
+#[test]
+fn all_work_trees_of_a_clone_see_one_lock_and_git_sees_none() {
+    let scene = Scene::new();
+    let (main, trees) = work_trees(&scene, "scope = \"repo\"\n");
+    let git_folder = main.join(".git").canonicalize().unwrap();
+    for holder in &trees {
+        let held = hold(&scene, holder, "x", &[]);
+        for tree in &trees {
+            for folder in [tree.clone(), tree.join("deep/er")] {
+                let said = from(&scene, &folder, &["run", "-n", "x", "--", "true"]);
+                let said =
+                    said.expect(4, &format!("{} and {}", holder.display(), folder.display()));
+                assert!(said.stderr().contains("is held by"), "{}", said.said());
+            }
+        }
+        let _ = held.open().expect(0, "the holder");
+    }
+    assert!(git_folder.join("tenure/locks/x.tenure").is_file());
+    for tree in &trees {
+        let seen = git(&scene, tree, &["status", "--porcelain"]);
+        assert!(
+            !seen.contains("tenure"),
+            "git sees it in {}: {seen}",
+            tree.display()
+        );
+    }
+    // A flag and a variable that say the same lead to the same place, also from git's own folders.
+    let held = hold(&scene, &main, "x", &[]);
+    let _ = from(&scene, &trees[1], &["check", "x", "--scope", "repo"]).expect(4, "a flag");
+    let mut told = command(&scene, &trees[3].join("deep"), &["check", "x"]);
+    let _ = answer(told.env("TENURE_SCOPE", "repo")).expect(4, "a variable");
+    let hooks = git_folder.join("hooks");
+    fs::create_dir_all(&hooks).unwrap();
+    let _ = from(&scene, &hooks, &["check", "x", "--scope", "repo"]).expect(4, "git's folder");
+    let _ = held.open().expect(0, "the holder");
+}
+
+#[test]
+fn a_dir_beside_the_scope_lies_in_gits_own_folder() {
+    let scene = Scene::new();
+    let (main, trees) = work_trees(&scene, "scope = \"repo\"\ndir = \"ci/locks\"\n");
+    let held = hold(&scene, &trees[3], "x", &[]);
+    for flags in [&[][..], &["--scope", "repo"]] {
+        let words = [&["check", "x"][..], flags].concat();
+        let _ = from(&scene, &trees[1], &words).expect(4, "the same lock");
+    }
+    assert!(main.join(".git/ci/locks/x.tenure").is_file());
+    let _ = held.open().expect(0, "the holder");
+}
+
+#[test]
+fn bare_and_separate_repositories_and_submodules_have_a_scope_of_their_own() {
+    let scene = Scene::new();
+    let root = scene.root().to_owned();
+    let run = |folder: &Path| {
+        let words = [
+            "run",
+            "x",
+            "--scope",
+            "repo",
+            "--",
+            "sh",
+            "-c",
+            "echo $TENURE_DIR",
+        ];
+        let told = from(&scene, folder, &words).expect(0, "a run").stdout();
+        PathBuf::from(told.trim())
+    };
+    let real = |path: &str| scene.path(path).canonicalize().unwrap();
+    git(&scene, &root, &["init", "-q", "--bare", "bare.git"]);
+    assert_eq!(
+        run(&scene.path("bare.git")),
+        real("bare.git").join("tenure/locks")
+    );
+    git(
+        &scene,
+        &root,
+        &["init", "-q", "--separate-git-dir", "data.git", "separate"],
+    );
+    assert_eq!(
+        run(&scene.path("separate")),
+        real("data.git").join("tenure/locks")
+    );
+    let (main, _) = work_trees(&scene, "");
+    git(&scene, &root, &["init", "-q", "super"]);
+    let url = main.to_str().unwrap();
+    git(
+        &scene,
+        &scene.path("super"),
+        &["submodule", "--quiet", "add", url, "sub"],
+    );
+    let expected = real("super").join(".git/modules/sub/tenure/locks");
+    assert_eq!(
+        run(&scene.path("super/sub")),
+        expected,
+        "a repository of its own"
+    );
+    assert_eq!(
+        run(&scene.path("super")),
+        real("super").join(".git/tenure/locks")
+    );
+}
+
+#[test]
+fn outside_of_a_repository_nothing_is_locked_elsewhere_instead() {
+    let scene = Scene::new();
+    let folder = scene.path("plain");
+    fs::create_dir(&folder).unwrap();
+    for verb in [
+        &["run", "x", "--", "echo", "ran"][..],
+        &["check", "x"],
+        &["list"],
+        &["acquire", "x"],
+    ] {
+        let mut call = command(&scene, &folder, verb);
+        let said = answer(call.env("TENURE_SCOPE", "repo")).expect(2, "no repository");
+        assert_eq!(said.stdout(), "", "nothing ran");
+        let message = said.stderr();
+        for part in [
+            "TENURE_SCOPE=repo",
+            "is in no git repository",
+            "--scope user",
+            "--dir",
+        ] {
+            assert!(message.contains(part), "`{part}` is said: {message}");
+        }
+        assert_eq!(message.lines().count(), 1, "{message}");
+    }
+    fs::write(folder.join(".git"), "gitdir: /nowhere/at/all\n").unwrap();
+    let said = from(
+        &scene,
+        &folder,
+        &["run", "x", "--scope", "repo", "--", "echo", "ran"],
+    );
+    let said = said.expect(2, "a broken work tree");
+    assert!(
+        said.stderr().contains("git worktree repair"),
+        "{}",
+        said.said()
+    );
+    assert!(
+        !scene.path(".local").exists(),
+        "no lock was taken elsewhere"
+    );
+}
+
+#[test]
+fn a_linked_work_tree_finds_what_the_main_checkout_finds() {
+    let scene = Scene::new();
+    let (main, trees) = work_trees(&scene, "");
+    for tree in &trees {
+        git(&scene, tree, &["rm", "-q", "--cached", "tenure.toml"]);
+        fs::remove_file(tree.join("tenure.toml")).unwrap();
+    }
+    scene.write("src/tenure.toml", "dir = \"far\"\n");
+    let place = |folder: &Path| {
+        let said = from(
+            &scene,
+            folder,
+            &["run", "x", "--", "sh", "-c", "echo $TENURE_DIR"],
+        );
+        PathBuf::from(said.expect(0, "a run").stdout().trim())
+    };
+    for tree in &trees {
+        assert_eq!(
+            place(&tree.join("deep/er")),
+            scene.path("src/far"),
+            "{}",
+            tree.display()
+        );
+    }
+    // A file that is not committed stands in the main checkout alone.
+    fs::write(main.join("tenure.toml"), "dir = \"../near\"\n").unwrap();
+    for tree in &trees {
+        assert_eq!(place(tree), main.join("../near"), "{}", tree.display());
+    }
+    fs::write(trees[3].join("tenure.toml"), "dir = \"own\"\n").unwrap();
+    assert_eq!(place(&trees[3]), trees[3].join("own"), "the nearest one");
+}
+
+#[test]
+fn of_several_files_the_first_that_says_something_of_a_key_counts() {
+    let scene = Scene::new();
+    let config = scene.path("config");
+    fs::create_dir_all(config.join("tenure")).unwrap();
+    fs::create_dir_all(scene.path("project")).unwrap();
+    scene.write(
+        "config/tenure/tenure.toml",
+        "dir = \"~/of-the-user\"\n[lock.\"*\"]\nwait = \"0\"\nttl = \"7s\"\n[profile.own]\nheld = \"1m\"\n",
+    );
+    scene.write("project/tenure.toml", "[lock.\"x*\"]\nwait = \"100ms\"\n");
+    let project = scene.path("project");
+    let call = |words: &[&str], home_config: bool| {
+        let mut call = command(&scene, &project, words);
+        if home_config {
+            call.env("XDG_CONFIG_HOME", &config);
+        }
+        answer(&mut call)
+    };
+    let words = [
+        "run",
+        "x",
+        "--",
+        "sh",
+        "-c",
+        "echo $TENURE_DIR; tenure check x --output json",
+    ];
+    let said = call(&words, true).expect(0, "a run").stdout();
+    let place = scene.path("of-the-user");
+    assert_eq!(
+        said.lines().next(),
+        place.to_str(),
+        "the user's file says where"
+    );
+    assert!(said.contains("\"ttl_ms\":7000"), "and how long: {said}");
+    let waited = |name: &str| {
+        let mut holder = command(
+            &scene,
+            &project,
+            &["acquire", name, "--owner", "none", "-q"],
+        );
+        let _ = answer(holder.env("XDG_CONFIG_HOME", &config)).expect(0, "held");
+        let refused = call(&["run", name, "--output", "json", "--", "true"], true).expect(4, name);
+        refused.json()["error"]["context"]["waited_ms"].as_u64()
+    };
+    assert!(
+        waited("x1").is_some_and(|ms| ms >= 100),
+        "the project says how long to wait for it"
+    );
+    assert_eq!(waited("y"), None, "and of other locks the user does");
+    let said = call(&["profiles", "--profile", "own"], true);
+    let _ = said.expect(0, "the user's own profile");
+    let _ = call(&["profiles", "--profile", "own"], false).expect(2, "which no other file has");
+    // Where the locks are is one question: dir, store and scope are asked of one file.
+    scene.write("project/tenure.toml", "store = \"file:beside\"\n");
+    let said = call(&words, true).expect(0, "a run").stdout();
+    let beside = project.join("beside");
+    assert_eq!(
+        said.lines().next(),
+        beside.to_str(),
+        "beside the file that says so"
+    );
+    // The user's file is found without that variable, and it may be wrong.
+    fs::create_dir_all(scene.path(".config/tenure")).unwrap();
+    scene.write(".config/tenure/tenure.toml", "dri = \"x\"\n");
+    let said = call(&["run", "x", "--", "true"], false).expect(2, "not understood");
+    assert!(
+        said.stderr().contains(".config/tenure/tenure.toml"),
+        "{}",
+        said.said()
+    );
+}
+
+#[test]
+fn a_place_that_is_written_wrongly_says_what_to_write_instead() {
+    let scene = Scene::new();
+    let folder = scene.root().to_owned();
+    for (content, part) in [
+        ("dir = \"\"\n", "dir: it is empty"),
+        ("dir = \"$HOME/locks\"\n", "variables are not expanded"),
+        (
+            "audit_dir = \"${X}/log\"\n",
+            "audit_dir: ${X}/log: variables",
+        ),
+        ("scope = \"team\"\n", "scope"),
+        ("scope = \"user\"\ndir = \"x\"\n", "leave one of them out"),
+        (
+            "scope = \"machine\"\ndir = \"x\"\n",
+            "leave one of them out",
+        ),
+        (
+            "scope = \"repo\"\nstore = \"file:x\"\n",
+            "leave one of them out",
+        ),
+        ("scope = \"repo\"\ndir = \"../x\"\n", "without `..`"),
+        ("scope = \"repo\"\ndir = \"/x\"\n", "relative"),
+        ("scope = \"repo\"\ndir = \"~/x\"\n", "relative"),
+    ] {
+        scene.write("tenure.toml", content);
+        let said = from(&scene, &folder, &["run", "x", "--", "echo", "ran"]);
+        let said = said.expect(2, content);
+        let message = said.stderr();
+        assert!(message.contains(part), "`{part}` is said: {message}");
+        assert!(message.contains("tenure.toml"), "and where: {message}");
+        assert_eq!(
+            (said.stdout().as_str(), message.lines().count()),
+            ("", 1),
+            "{message}"
+        );
+    }
+    fs::remove_file(scene.path("tenure.toml")).unwrap();
+    for (variable, value, part) in [
+        ("TENURE_DIR", "", "unset it"),
+        ("TENURE_DIR", "locks", "write its whole path"),
+        ("TENURE_DIR", "$HOME/locks", "variables are not expanded"),
+        ("TENURE_STORE", "", "unset it"),
+        ("TENURE_STORE", "file:locks", "write the whole path"),
+        ("TENURE_SCOPE", "", "user, repo or machine"),
+        ("TENURE_SCOPE", "Repo", "user, repo or machine"),
+    ] {
+        for words in [&["run", "x", "--", "echo", "ran"][..], &["check", "x"]] {
+            let mut call = command(&scene, &folder, words);
+            let said = answer(call.env(variable, value)).expect(2, &format!("{variable}={value}"));
+            let message = said.stderr();
+            assert!(
+                message.contains(part) && message.contains(variable),
+                "{message}"
+            );
+            assert_eq!(
+                (said.stdout().as_str(), message.lines().count()),
+                ("", 1),
+                "{message}"
+            );
+        }
+        // A flag counts for more, so nothing depends on the variable.
+        let mut call = command(
+            &scene,
+            &folder,
+            &["run", "x", "--dir", "named", "--", "true"],
+        );
+        let _ = answer(call.env(variable, value)).expect(0, "a flag");
+    }
+    let mut call = command(&scene, &folder, &["run", "x", "--", "true"]);
+    let _ = answer(call.env("TENURE_DIR", "~/at-home")).expect(0, "the home folder");
+    assert!(scene.path("at-home/x.tenure").is_file());
+    assert!(
+        !scene.path(".local").exists(),
+        "no lock was taken elsewhere instead"
+    );
+}
+
+#[test]
+fn places_that_contradict_each_other_are_refused() {
+    let scene = Scene::new();
+    let folder = scene.root().to_owned();
+    for flags in [
+        &["--dir", "a", "--scope", "user"][..],
+        &["--scope", "machine", "--store", "file:a"],
+        &["--dir", "a", "--store", "file:b"],
+        &["--scope", "user", "--scope", "repo"],
+        &["--scope", "team"],
+    ] {
+        let words = [&["run", "x"][..], flags, &["--", "echo", "ran"]].concat();
+        let said = from(&scene, &folder, &words).expect(2, &format!("{flags:?}"));
+        assert_eq!(said.stdout(), "", "nothing ran");
+    }
+    let mut call = command(&scene, &folder, &["run", "x", "--", "echo", "ran"]);
+    call.env("TENURE_DIR", scene.path("a"))
+        .env("TENURE_SCOPE", "user");
+    let said = answer(&mut call).expect(2, "two variables");
+    let message = said.stderr();
+    for part in [
+        "TENURE_DIR and TENURE_SCOPE=user",
+        "two places",
+        "unset one",
+    ] {
+        assert!(message.contains(part), "`{part}` is said: {message}");
+    }
+    let mut call = command(&scene, &folder, &["run", "x", "--", "true"]);
+    call.env("TENURE_DIR", scene.path(".local/state/tenure/locks"))
+        .env("TENURE_SCOPE", "user");
+    let _ = answer(&mut call).expect(0, "they name one place");
+}
+
+/// A run tells its command its place. What named the place is no second word about it.
+#[test]
+fn a_nested_call_works_where_the_run_around_it_does() {
+    let scene = Scene::new();
+    let (main, trees) = work_trees(&scene, "");
+    let outside = scene.root().to_str().unwrap().to_owned();
+    let line = format!("cd '{outside}' && tenure check x --output json; env | grep ^TENURE_SCOPE");
+    let mut call = command(&scene, &trees[1], &["run", "x", "--", "sh", "-c", &line]);
+    let said = answer(call.env("TENURE_SCOPE", "repo")).expect(1, "grep finds nothing");
+    let document: serde_json::Value = serde_json::from_str(&said.stdout()).unwrap();
+    let file = main
+        .canonicalize()
+        .unwrap()
+        .join(".git/tenure/locks/x.tenure");
+    assert_eq!(document["data"]["lock_file"].as_str(), file.to_str());
+    assert_eq!(document["data"]["mine"], true);
+}
+
+#[test]
+fn what_says_where_the_locks_are_is_told_to_a_caller_that_asks_for_more() {
+    let scene = Scene::new();
+    scene.write("tenure.toml", "dir = \"locks\"\n");
+    let folder = scene.root().to_owned();
+    let place = scene.locks();
+    let place = place.to_str().unwrap();
+    let file = scene.path("tenure.toml");
+    let by_file = format!("the locks are in {place} ({}: dir)", file.display());
+    let said = from(&scene, &folder, &["list", "-v"]).expect(0, "a list");
+    assert!(said.stderr().contains(&by_file), "{}", said.said());
+    let held = hold(&scene, &folder, "x", &[]);
+    for words in [
+        &["run", "-n", "-v", "x", "--", "true"][..],
+        &["check", "x", "-v"],
+        &["acquire", "x", "-nv"],
+    ] {
+        let said = from(&scene, &folder, words).expect(4, "held");
+        assert!(
+            said.stderr().contains(&by_file),
+            "{words:?}: {}",
+            said.said()
+        );
+    }
+    let _ = held.open().expect(0, "the holder");
+    let said =
+        from(&scene, &folder, &["check", "-v", "--scope", "user"]).expect(0, "another place");
+    assert!(
+        said.stderr()
+            .contains("/.local/state/tenure/locks (--scope user)"),
+        "{}",
+        said.said()
+    );
+    let mut call = command(&scene, &folder, &["list", "-v"]);
+    let said = answer(call.env("TENURE_DIR", place)).expect(0, "a list");
+    assert!(
+        said.stderr().contains(&format!("{place} (TENURE_DIR)")),
+        "{}",
+        said.said()
+    );
+    let said = from(&scene, &folder, &["list"]).expect(0, "a list");
+    assert_eq!(said.stderr(), "", "and to no other caller");
+}
+
+/// In namespaces of its own, so that the test may say what the machine has.
+#[test]
+fn the_machines_folder_is_made_by_its_administrator_and_by_no_call() {
+    let scene = Scene::new();
+    let line = "
+        unset TENURE_DIR
+        mount -t tmpfs none /var/lib
+        cp -a /etc \"$HOME/etc\"; mount --bind \"$HOME/etc\" /etc; rm -f /etc/tenure.toml
+        cd \"$HOME\"
+        said() { rc=0; \"$@\" >out 2>err || rc=$?; echo \"$rc $(cat out err | tr '\\n' ' ')\"; }
+        said tenure run x --scope machine -- echo ran
+        said tenure check x --scope machine
+        said tenure list --scope machine
+        said env TENURE_SCOPE=machine tenure acquire x
+        ls -A /var/lib | wc -l
+        ls -d .local 2>/dev/null || echo nowhere-else
+        install -d -m 3770 -g root /var/lib/tenure/locks
+        said tenure run x --scope machine -- sh -c 'echo $TENURE_DIR'
+        stat -c %a /var/lib/tenure/locks/x.tenure
+        printf 'dir = \"/var/lib/other\"\\n' >/etc/tenure.toml
+        said tenure run x --scope machine -- echo ran
+        said tenure run x -- echo ran
+        install -d -m 3770 -g root /var/lib/other
+        said tenure run x -- sh -c 'echo $TENURE_DIR'
+        said tenure run x --scope machine -- sh -c 'echo $TENURE_DIR'
+        said tenure run x --scope user -- sh -c 'echo $TENURE_DIR'
+        printf 'scope = \"user\"\\ndir = \"/var/lib/other\"\\n' >/etc/tenure.toml
+        said tenure run x -- sh -c 'echo $TENURE_DIR'
+        said tenure run x --scope machine -- sh -c 'echo $TENURE_DIR'
+        umount /etc /var/lib
+    ";
+    let Some(answer) = in_namespaces(&scene, &["--mount"], line) else {
+        return;
+    };
+    let said = answer.expect(0, "the shell").stdout();
+    let lines: Vec<&str> = said.lines().collect();
+    let remedy = "sudo install -d -m 3770 -g GROUP /var/lib/tenure/locks";
+    for line in &lines[..4] {
+        assert!(line.starts_with("7 ") && line.contains(remedy), "{line}");
+        assert!(!line.contains("ran"), "nothing ran: {line}");
+    }
+    assert_eq!(
+        lines[4..6],
+        ["0", "nowhere-else"],
+        "nothing was made: {said}"
+    );
+    assert_eq!(lines[6..8], ["0 /var/lib/tenure/locks ", "660"], "{said}");
+    for line in &lines[8..10] {
+        assert!(
+            line.starts_with("7 ") && line.contains("-g GROUP /var/lib/other"),
+            "{line}"
+        );
+    }
+    assert_eq!(
+        lines[10..12],
+        ["0 /var/lib/other "; 2],
+        "one place for both: {said}"
+    );
+    let own = format!("0 {} ", scene.path(".local/state/tenure/locks").display());
+    assert_eq!(lines[12..14], [&*own, &*own], "the user's: {said}");
+    assert_eq!(lines[14], "0 /var/lib/other ", "the machine's: {said}");
+}

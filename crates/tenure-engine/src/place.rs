@@ -1,0 +1,586 @@
+//! Decides where the locks of a call are: which folder or which servers, and what said so.
+//!
+//! A flag counts for more than a variable, and a variable for more than a file. Of the files, the first that
+//! says anything of the place counts (`config`). If nothing says anything, it is the user's own folder. A call
+//! whose flag or variable names the folder or the URL looks for no file.
+//!
+//! Two variables that name different places are an error: of two callers, each could have meant the other one.
+//!
+//! Whether a place can be used, and which users' files are believed there, the store decides.
+
+use crate::config::{self, Config, ConfigError, Scope, Source};
+use crate::repository;
+use crate::trust::Named;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The variable that names a folder.
+pub const DIR: &str = "TENURE_DIR";
+
+/// The variable that names a store by its URL.
+pub const STORE: &str = "TENURE_STORE";
+
+/// The variable that names a scope.
+pub const SCOPE: &str = "TENURE_SCOPE";
+
+/// The folder of the locks that all users of the machine share, unless the machine's configuration names one.
+pub const MACHINE_FOLDER: &str = "/var/lib/tenure/locks";
+
+/// Where the locks of a repository lie, below git's common folder.
+const REPOSITORY_FOLDER: &str = "tenure/locks";
+
+/// What the flags of a call say. At most one of them is given.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Flags<'a> {
+    /// The folder, and the flag that names it.
+    pub dir: Option<(&'a Path, &'static str)>,
+    /// A URL.
+    pub store: Option<&'a str>,
+    /// A scope.
+    pub scope: Option<Scope>,
+}
+
+/// What the variables say, as they are written; `None` for one that is not set.
+#[derive(Debug, Clone, Default)]
+pub struct Variables {
+    /// [`DIR`].
+    pub dir: Option<PathBuf>,
+    /// [`STORE`].
+    pub store: Option<String>,
+    /// [`SCOPE`].
+    pub scope: Option<String>,
+}
+
+/// What is read only if the place depends on it.
+pub trait Files {
+    /// How that fails.
+    type Error: From<ConfigError>;
+
+    /// The folder of the call.
+    ///
+    /// # Errors
+    /// - The system does not name it.
+    fn here(&self) -> Result<&Path, Self::Error>;
+
+    /// The configuration that the caller names, and whether a flag does.
+    ///
+    /// # Errors
+    /// - It cannot be used.
+    fn named(&self) -> Result<Option<(Arc<Config>, bool)>, Self::Error>;
+
+    /// The configuration that a search finds.
+    ///
+    /// # Errors
+    /// - It cannot be used.
+    fn found(&self) -> Result<Option<Arc<Config>>, Self::Error>;
+}
+
+/// Where the locks are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum At {
+    /// In a folder. A relative path begins at the folder of the call.
+    Folder(PathBuf),
+    /// Where a URL says.
+    Url(String),
+}
+
+/// What says where the locks are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Why {
+    /// A flag.
+    Flag(&'static str),
+    /// The flag `--scope`.
+    Scope(Scope),
+    /// A variable, and its value if that is not the place itself.
+    Variable(&'static str, Option<Scope>),
+    /// A file, its key, and how it was found.
+    File {
+        /// The file.
+        file: PathBuf,
+        /// The key, and its value if that is not the place itself.
+        key: String,
+        /// How it was found.
+        source: Source,
+    },
+    /// Nothing does.
+    Default,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flag(flag) => f.write_str(flag),
+            Self::Scope(scope) => write!(f, "--scope {}", scope.as_str()),
+            Self::Variable(name, None) => f.write_str(name),
+            Self::Variable(name, Some(scope)) => write!(f, "{name}={}", scope.as_str()),
+            Self::File { file, key, .. } => {
+                let file = crate::printed::clean(&file.display().to_string());
+                write!(f, "{file}: {key}")
+            }
+            Self::Default => f.write_str("the default; nothing names another place"),
+        }
+    }
+}
+
+/// The place of a call's locks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// Where it is.
+    pub at: At,
+    /// What says so.
+    pub why: Why,
+    /// Whether the caller named it, or a search or a default led there. A scope names no folder: the caller
+    /// did not see which one it is.
+    pub named: Named,
+    /// It is the machine's: its administrator makes it, and no call does.
+    pub is_machines: bool,
+}
+
+impl Place {
+    fn folder(folder: PathBuf, why: Why, named: Named) -> Self {
+        Self {
+            at: At::Folder(folder),
+            why,
+            named,
+            is_machines: false,
+        }
+    }
+
+    fn url(url: &str, why: Why, named: Named) -> Self {
+        Self {
+            at: At::Url(url.to_owned()),
+            why,
+            named,
+            is_machines: false,
+        }
+    }
+}
+
+/// The place of a call's locks, and the configuration that was read for it.
+///
+/// # Errors
+/// - [`ConfigError::Place`] if a variable is empty, is no whole path, or contradicts another one.
+/// - [`ConfigError::Repository`] if the scope is a repository, and there is none.
+/// - [`ConfigError::NoPlace`] if nothing names a place.
+/// - As [`Files`] says.
+pub fn find<F: Files>(
+    flags: &Flags<'_>,
+    variables: &Variables,
+    files: &F,
+) -> Result<(Place, Option<Arc<Config>>), F::Error> {
+    let named = files.named()?;
+    let is_typed = named.as_ref().is_some_and(|(_, is_typed)| *is_typed);
+    let config = named.map(|(config, _)| config);
+    if let Some((dir, flag)) = flags.dir {
+        let place = Place::folder(dir.to_owned(), Why::Flag(flag), Named::ByCaller);
+        return Ok((place, config));
+    }
+    if let Some(url) = flags.store {
+        return Ok((
+            Place::url(url, Why::Flag("--store"), Named::ByCaller),
+            config,
+        ));
+    }
+    let search = |config: Option<Arc<Config>>| match config {
+        Some(config) => Ok(Some(config)),
+        None => files.found(),
+    };
+    if let Some(scope) = flags.scope {
+        let config = search(config)?;
+        let place = of_scope(scope, &Why::Scope(scope), config.as_deref(), files)?;
+        return Ok((place, config));
+    }
+    let of_file = |config: Option<&Config>, named| match config {
+        Some(config) => of_files(config, named, files),
+        None => Ok(None),
+    };
+    // A file that a flag names counts for more than a folder that a run has told its command.
+    if is_typed
+        && variables.store.is_none()
+        && let Some(place) = of_file(config.as_deref(), Named::ByCaller)?
+    {
+        return Ok((place, config));
+    }
+    let told = variables.told()?;
+    if let Some(told) = told {
+        if let Some(scope) = variables.scope()? {
+            let files_of_scope = search(config.clone())?;
+            agree(&told, scope, files_of_scope.as_deref(), files)?;
+        }
+        return Ok((told, config));
+    }
+    let is_named = config.is_some();
+    let config = search(config)?;
+    if let Some(scope) = variables.scope()? {
+        let why = Why::Variable(SCOPE, Some(scope));
+        return Ok((of_scope(scope, &why, config.as_deref(), files)?, config));
+    }
+    let named = if is_named {
+        Named::ByCaller
+    } else {
+        Named::ByNobody
+    };
+    let place = match of_file(config.as_deref(), named)? {
+        Some(place) => place,
+        None => Place::folder(config::default_folder()?, Why::Default, Named::ByNobody),
+    };
+    Ok((place, config))
+}
+
+impl Variables {
+    /// Those of this process.
+    pub fn read() -> Self {
+        let text = |name| std::env::var(name).ok();
+        Self {
+            dir: std::env::var_os(DIR).map(PathBuf::from),
+            store: text(STORE),
+            scope: text(SCOPE),
+        }
+    }
+
+    /// The place that a variable names by a folder or a URL.
+    fn told(&self) -> Result<Option<Place>, ConfigError> {
+        let bad = |said: &str, why: String| Err(place_error(said, why));
+        if let Some(url) = &self.store {
+            let why = Why::Variable(STORE, None);
+            if url.is_empty() {
+                return bad(
+                    STORE,
+                    "it is empty; unset it, or write a URL as file:DIR".to_owned(),
+                );
+            }
+            let folder = config::folder_of_url(url);
+            if let Some(folder) = folder.filter(|folder| folder.is_relative()) {
+                let folder = folder.display();
+                return bad(
+                    STORE,
+                    format!("{url}: write the whole path, as file:/…/{folder}"),
+                );
+            }
+            return Ok(Some(Place::url(url, why, Named::ByCaller)));
+        }
+        let Some(dir) = &self.dir else {
+            return Ok(None);
+        };
+        if dir.as_os_str().is_empty() {
+            return bad(
+                DIR,
+                "it is empty; unset it, or write the whole path of a folder".to_owned(),
+            );
+        }
+        let read = config::path_of(dir).map_err(|why| place_error(DIR, why))?;
+        if read.is_relative() {
+            let read = read.display();
+            let why = format!(
+                "{read} would be another folder in each working folder; write its whole path, as \
+                 /…/{read}"
+            );
+            return bad(DIR, why);
+        }
+        Ok(Some(Place::folder(
+            read,
+            Why::Variable(DIR, None),
+            Named::ByCaller,
+        )))
+    }
+
+    fn scope(&self) -> Result<Option<Scope>, ConfigError> {
+        let Some(word) = &self.scope else {
+            return Ok(None);
+        };
+        Scope::from_word(word).map(Some).ok_or_else(|| {
+            let word = crate::printed::clean(word);
+            place_error(SCOPE, format!("{word:?}: write user, repo or machine"))
+        })
+    }
+}
+
+fn place_error(said: &str, why: String) -> ConfigError {
+    ConfigError::Place {
+        said: said.to_owned(),
+        why,
+    }
+}
+
+/// Looks whether a scope is the place that another variable names.
+fn agree<F: Files>(
+    told: &Place,
+    scope: Scope,
+    config: Option<&Config>,
+    files: &F,
+) -> Result<(), F::Error> {
+    let why = Why::Variable(SCOPE, Some(scope));
+    let meant = of_scope(scope, &why, config, files)?;
+    let folder = |place: &Place| match &place.at {
+        At::Folder(folder) => Some(folder.clone()),
+        At::Url(url) => config::folder_of_url(url),
+    };
+    let (one, other) = (folder(told), folder(&meant));
+    if one.is_some() && one == other {
+        return Ok(());
+    }
+    let text = |place: &Place| match &place.at {
+        At::Folder(folder) => crate::printed::clean(&folder.display().to_string()),
+        // A URL may have a password in it.
+        At::Url(_) => "another store".to_owned(),
+    };
+    let error = place_error(
+        &format!("{} and {why}", told.why),
+        format!(
+            "they name two places ({} and {}); unset one of them, or say which with --dir, --store \
+             or --scope",
+            text(told),
+            text(&meant)
+        ),
+    );
+    Err(error.into())
+}
+
+/// The place that a configuration names.
+fn of_files<F: Files>(config: &Config, named: Named, files: &F) -> Result<Option<Place>, F::Error> {
+    let Some(file) = config.whereabouts() else {
+        return Ok(None);
+    };
+    // Only the first file is named by the caller, and the search led to those behind it.
+    let named = if std::ptr::eq(file, config) {
+        named
+    } else {
+        Named::ByNobody
+    };
+    let why = |key: String| Why::File {
+        file: file.file.clone(),
+        key,
+        source: file.source,
+    };
+    let place = match (&file.dir, &file.store, file.scope) {
+        (Some(dir), _, None) => Place {
+            is_machines: file.is_machines(),
+            ..Place::folder(dir.clone(), why("dir".to_owned()), named)
+        },
+        (_, _, Some(scope)) => {
+            let key = format!("scope = {:?}", scope.as_str());
+            of_scope(scope, &why(key), Some(config), files)?
+        }
+        (None, Some(url), None) => {
+            let url = match config::folder_of_url(url) {
+                Some(folder) if folder.is_relative() => {
+                    let above = file.file.parent().unwrap_or(Path::new(""));
+                    format!("file:{}", above.join(folder).display())
+                }
+                Some(_) | None => url.clone(),
+            };
+            Place::url(&url, why("store".to_owned()), named)
+        }
+        (None, None, None) => return Ok(None),
+    };
+    Ok(Some(place))
+}
+
+/// The folder of a scope. A file that says the same scope may say where in it.
+fn of_scope<F: Files>(
+    scope: Scope,
+    why: &Why,
+    config: Option<&Config>,
+    files: &F,
+) -> Result<Place, F::Error> {
+    let place = |folder| Place::folder(folder, why.clone(), Named::ByNobody);
+    match scope {
+        Scope::User => Ok(place(config::default_folder()?)),
+        Scope::Repo => {
+            let file = config.and_then(Config::whereabouts);
+            let file = file.filter(|file| file.scope == Some(scope) && !file.is_machines());
+            let below = file.and_then(|file| file.dir.as_deref());
+            let common = repository::common_folder(files.here()?).map_err(|source| {
+                ConfigError::Repository {
+                    said: why.to_string(),
+                    source,
+                }
+            })?;
+            Ok(place(
+                common.join(below.unwrap_or(Path::new(REPOSITORY_FOLDER))),
+            ))
+        }
+        Scope::Machine if cfg!(windows) => Err(place_error(
+            &why.to_string(),
+            "there is no such folder on Windows; name one with --dir".to_owned(),
+        )
+        .into()),
+        Scope::Machine => {
+            let machines = config.and_then(|config| config.files().find(|file| file.is_machines()));
+            let folder = machines.and_then(|file| file.dir.clone());
+            Ok(Place {
+                is_machines: true,
+                ..place(folder.unwrap_or_else(|| PathBuf::from(MACHINE_FOLDER)))
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The files of a call in a folder of a test's own.
+    struct Around {
+        here: PathBuf,
+        named: Option<(Arc<Config>, bool)>,
+        found: Option<Arc<Config>>,
+    }
+
+    impl Files for Around {
+        type Error = ConfigError;
+
+        fn here(&self) -> Result<&Path, ConfigError> {
+            Ok(&self.here)
+        }
+
+        fn named(&self) -> Result<Option<(Arc<Config>, bool)>, ConfigError> {
+            Ok(self.named.clone())
+        }
+
+        fn found(&self) -> Result<Option<Arc<Config>>, ConfigError> {
+            Ok(self.found.clone())
+        }
+    }
+
+    fn around() -> Around {
+        Around {
+            here: PathBuf::from("/nowhere/at/all"),
+            named: None,
+            found: None,
+        }
+    }
+
+    fn variables(dir: Option<&str>, store: Option<&str>, scope: Option<&str>) -> Variables {
+        Variables {
+            dir: dir.map(PathBuf::from),
+            store: store.map(str::to_owned),
+            scope: scope.map(str::to_owned),
+        }
+    }
+
+    fn at(flags: &Flags<'_>, variables: &Variables) -> Result<(At, String), String> {
+        let found = find(flags, variables, &around());
+        found
+            .map(|(place, _)| (place.at, place.why.to_string()))
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_flag_counts_for_more_than_a_variable_and_of_variables_the_store_first() {
+        let told = variables(Some("/v"), Some("file:/s"), None);
+        let dir = Flags {
+            dir: Some((Path::new("d"), "--dir")),
+            ..Flags::default()
+        };
+        assert_eq!(
+            at(&dir, &told),
+            Ok((At::Folder("d".into()), "--dir".to_owned()))
+        );
+        let machine = Flags {
+            scope: Some(Scope::Machine),
+            ..Flags::default()
+        };
+        let expected = (
+            At::Folder(MACHINE_FOLDER.into()),
+            "--scope machine".to_owned(),
+        );
+        assert_eq!(at(&machine, &told), Ok(expected));
+        let none = Flags::default();
+        let expected = (At::Url("file:/s".to_owned()), STORE.to_owned());
+        assert_eq!(at(&none, &told), Ok(expected));
+    }
+
+    #[test]
+    fn a_variable_that_cannot_be_a_place_says_what_to_write_instead() {
+        for (dir, store, scope, part) in [
+            (Some(""), None, None, "TENURE_DIR: it is empty; unset it"),
+            (Some("locks"), None, None, "write its whole path"),
+            (
+                Some("$HOME/locks"),
+                None,
+                None,
+                "variables are not expanded",
+            ),
+            (Some("${HOME}/locks"), None, None, "~/"),
+            (None, Some(""), None, "TENURE_STORE: it is empty"),
+            (None, Some("file:locks"), None, "write the whole path"),
+            (None, None, Some("project"), "write user, repo or machine"),
+            (None, None, Some(""), "write user, repo or machine"),
+            (
+                Some("/v"),
+                None,
+                Some("machine"),
+                "two places (/v and /var/lib/tenure/locks)",
+            ),
+            (
+                None,
+                Some("etcd://h:1/p"),
+                Some("machine"),
+                "two places (another store and",
+            ),
+            (
+                None,
+                None,
+                Some("repo"),
+                "TENURE_SCOPE=repo: /nowhere/at/all is in no git repository",
+            ),
+        ] {
+            let said = at(&Flags::default(), &variables(dir, store, scope));
+            let said = said.expect_err("no place");
+            assert!(said.contains(part), "`{part}` is said: {said}");
+        }
+        let same = variables(Some(MACHINE_FOLDER), None, Some("machine"));
+        let expected = (At::Folder(MACHINE_FOLDER.into()), DIR.to_owned());
+        assert_eq!(
+            at(&Flags::default(), &same),
+            Ok(expected),
+            "they name one place"
+        );
+        // A dollar that begins no name is a character as any other.
+        let odd = variables(Some("/srv/a$/5$5"), None, None);
+        assert!(at(&Flags::default(), &odd).is_ok());
+    }
+
+    #[test]
+    fn a_flag_that_says_what_the_file_says_changes_nothing() {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let here = scratch.path().canonicalize().expect("its own path");
+        let git = here.join(".git");
+        for folder in ["objects", "refs"] {
+            std::fs::create_dir_all(git.join(folder)).expect("a repository");
+        }
+        std::fs::write(git.join("HEAD"), "ref: refs/heads/main\n").expect("a head");
+        let file = here.join(config::FILE);
+        let locks = |text: &str, scope| {
+            std::fs::write(&file, text).expect("a file");
+            let around = Around {
+                here: here.clone(),
+                named: None,
+                found: Some(Arc::new(Config::read(&file).expect("a configuration"))),
+            };
+            let flags = Flags {
+                scope,
+                ..Flags::default()
+            };
+            let (place, _) = find(&flags, &Variables::default(), &around).expect("a place");
+            assert_eq!(place.named, Named::ByNobody);
+            place.at
+        };
+        let within = At::Folder(git.join("ci"));
+        let text = "scope = \"repo\"\ndir = \"ci\"\n";
+        assert_eq!(locks(text, None), within);
+        assert_eq!(locks(text, Some(Scope::Repo)), within);
+        let usual = At::Folder(git.join("tenure/locks"));
+        assert_eq!(locks("scope = \"repo\"\n", None), usual);
+        assert_eq!(
+            locks("dir = \"ci\"\n", Some(Scope::Repo)),
+            usual,
+            "dir is of another scope"
+        );
+        assert_eq!(locks("dir = \"ci\"\n", None), At::Folder(here.join("ci")));
+        let url = format!("file:{}", here.join("s").display());
+        assert_eq!(locks("store = \"file:s\"\n", None), At::Url(url));
+    }
+}
