@@ -137,7 +137,7 @@ fn a_tombstone_is_not_listed_as_a_lock() {
         names.expect("an answer");
         listed
     };
-    assert_eq!(listed(), [name.clone()], "its history is kept");
+    assert_eq!(listed(), std::slice::from_ref(&name), "its history is kept");
     let cleaned = one.clean(&name, &now(), false).expect("an answer");
     assert!(cleaned.removed, "{cleaned:?}");
     assert_eq!(listed(), [], "nothing is left of it");
