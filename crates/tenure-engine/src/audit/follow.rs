@@ -187,13 +187,9 @@ impl Follower {
                 watch.add(&self.place.dir().join(name));
             }
             if let Some(day) = self.days.get_mut(name) {
-                entries.extend(read_day(
-                    &opened,
-                    day,
-                    false,
-                    &self.filter,
-                    &mut self.trouble,
-                ));
+                let lines = read_day(&opened, day, false, &self.filter, &mut self.trouble);
+                let events = lines.iter().filter_map(|line| self.trouble.event_of(line));
+                entries.extend(events);
             }
         }
         Ok(())

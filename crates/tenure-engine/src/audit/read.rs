@@ -207,10 +207,17 @@ struct Asked<'a> {
     request_id: Option<Cow<'a, str>>,
 }
 
+/// The line of a wanted event. It is small beside the event, so a day of them is kept like this.
+#[derive(Debug)]
+pub(super) struct Line {
+    at_ms: u64,
+    bytes: Box<[u8]>,
+}
+
 /// What was found where an event was expected. An event that is not wanted is passed over.
 #[derive(Debug)]
 enum Found {
-    Event(Entry),
+    Event(Line),
     Passed,
     Garbage,
 }
@@ -332,9 +339,10 @@ fn found(line: &[u8], filter: &Filter) -> Found {
         return Found::Passed;
     }
     match Facts::of(line) {
-        Some(facts) if filter.lets_pass(&facts) => {
-            Entry::parse(line).map_or(Found::Garbage, Found::Event)
-        }
+        Some(facts) if filter.lets_pass(&facts) => Found::Event(Line {
+            at_ms: facts.at_ms,
+            bytes: line.into(),
+        }),
         Some(_) => Found::Passed,
         None => Found::Garbage,
     }
@@ -364,13 +372,30 @@ impl Trouble {
         place: &Path,
         filter: &Filter,
     ) -> Option<Entry> {
+        while let Some(line) = self.next_line(position, &fd, place, filter) {
+            let entry = self.event_of(&line);
+            if entry.is_some() {
+                return entry;
+            }
+        }
+        None
+    }
+
+    /// Its line.
+    fn next_line(
+        &mut self,
+        position: &mut Position,
+        fd: impl AsDescriptor,
+        place: &Path,
+        filter: &Filter,
+    ) -> Option<Line> {
         loop {
             position.pass(&fd, filter);
             match position.next(&fd, filter) {
                 Ok(None) => return None,
                 Ok(Some(found)) => {
-                    if let Some(entry) = self.sort(found) {
-                        return Some(entry);
+                    if let Some(line) = self.sort(found) {
+                        return Some(line);
                     }
                 }
                 Err(errno) => {
@@ -385,9 +410,16 @@ impl Trouble {
         }
     }
 
-    fn sort(&mut self, found: Found) -> Option<Entry> {
+    /// The event of a line. `None` if it is none after all, which is counted.
+    pub(super) fn event_of(&mut self, line: &Line) -> Option<Entry> {
+        let entry = Entry::parse(&line.bytes);
+        self.skipped += u64::from(entry.is_none());
+        entry
+    }
+
+    fn sort(&mut self, found: Found) -> Option<Line> {
         match found {
-            Found::Event(entry) => Some(entry),
+            Found::Event(line) => Some(line),
             Found::Garbage => {
                 self.skipped += 1;
                 None
@@ -474,8 +506,8 @@ pub(super) fn read_day(
     whole: bool,
     filter: &Filter,
     trouble: &mut Trouble,
-) -> Vec<Entry> {
-    let mut entries = Vec::new();
+) -> Vec<Line> {
+    let mut lines = Vec::new();
     let names = folder.names().unwrap_or_else(|error| {
         trouble.report(&error);
         Vec::new()
@@ -502,19 +534,19 @@ pub(super) fn read_day(
         }
         let position = &mut known.1;
         position.look_for_cut(file.size);
-        while let Some(entry) = trouble.next_of(position, &file.fd, &place, filter) {
-            entries.push(entry);
+        while let Some(line) = trouble.next_line(position, &file.fd, &place, filter) {
+            lines.push(line);
         }
-        if whole && let Some(entry) = trouble.sort(position.unfinished(&file.fd, filter)) {
-            entries.push(entry);
+        if whole && let Some(line) = trouble.sort(position.unfinished(&file.fd, filter)) {
+            lines.push(line);
         }
     }
-    entries.sort_by_key(Entry::at_ms);
-    entries
+    lines.sort_by_key(|line| line.at_ms);
+    lines
 }
 
 /// The events of a log, oldest first. It keeps one block of `audit.jsonl` in memory at a time, and of the
-/// days' folders the events of one day.
+/// days' folders the lines of one day.
 #[derive(Debug)]
 pub struct Events {
     pub(super) place: Place,
@@ -527,7 +559,7 @@ pub struct Events {
     at: usize,
     /// Those to come.
     days: VecDeque<String>,
-    day: VecDeque<Entry>,
+    day: VecDeque<Line>,
     /// What the follower goes on from.
     pub(super) read_days: BTreeMap<String, Day>,
     from_links: Option<Entry>,
@@ -603,8 +635,10 @@ impl Events {
             // No writer finishes a line of a file once there is a younger file.
             if !self.followed || self.at < count {
                 let rest = position.unfinished(&link.file.fd, &self.filter);
-                if let Some(entry) = self.trouble.sort(rest) {
-                    return Some(entry);
+                let line = self.trouble.sort(rest);
+                let entry = line.and_then(|line| self.trouble.event_of(&line));
+                if entry.is_some() {
+                    return entry;
                 }
             }
         }
@@ -650,14 +684,22 @@ impl Iterator for Events {
     type Item = Entry;
 
     fn next(&mut self) -> Option<Entry> {
-        if self.from_links.is_none() {
-            self.from_links = self.next_of_links();
-        }
-        self.fill_day();
-        match (&self.from_links, self.day.front()) {
-            (Some(link), Some(day)) if day.at_ms < link.at_ms => self.day.pop_front(),
-            (None, _) => self.day.pop_front(),
-            (Some(_), _) => self.from_links.take(),
+        loop {
+            if self.from_links.is_none() {
+                self.from_links = self.next_of_links();
+            }
+            self.fill_day();
+            let is_of_day = match (&self.from_links, self.day.front()) {
+                (Some(link), Some(day)) => day.at_ms < link.at_ms,
+                (from_links, _) => from_links.is_none(),
+            };
+            if !is_of_day {
+                return self.from_links.take();
+            }
+            let entry = self.trouble.event_of(&self.day.pop_front()?);
+            if entry.is_some() {
+                return entry;
+            }
         }
     }
 }
