@@ -292,8 +292,12 @@ pub(crate) fn moved_above(descriptor: Descriptor, min: i32) -> Descriptor {
     rustix::io::fcntl_dupfd_cloexec(&descriptor, min).unwrap_or(descriptor)
 }
 
-/// Takes a file's rights from all but its owner, and gives its owner what a strict umask took.
+/// Takes a file's rights from all but its owner, and gives its owner what a strict umask took. Mostly they
+/// are right already, and a look spares the file system a change.
 pub(crate) fn keep_to_owner(file: impl AsFd) -> Result<(), Errno> {
+    if facts(&file)?.mode() == OWNER_ONLY {
+        return Ok(());
+    }
     rustix::fs::fchmod(file, OWNER_ONLY)
 }
 
@@ -572,6 +576,11 @@ mod ranges {
         call::set(file, &range(second - 1, 2, NONE))
     }
 
+    /// Lets go of all bytes from this one on, whichever of them are held.
+    pub(crate) fn unlock_from(file: BorrowedDescriptor<'_>, first: i64) -> Result<(), Errno> {
+        call::set(file, &range(first, 0, NONE)) // to the end of all offsets
+    }
+
     /// Takes a byte, sleeping in the kernel for as long as another open file has it. `INTR` when a
     /// signal handler ran; nothing is taken then.
     pub(crate) fn lock_byte(
@@ -620,7 +629,7 @@ mod ranges {
 
 pub(crate) use ranges::{
     is_any_locked_from, is_byte_locked, is_byte_shared, lock_byte, try_lock_both, try_lock_byte,
-    unlock_both, unlock_byte,
+    unlock_both, unlock_byte, unlock_from,
 };
 
 /// Waits until one of the descriptors can be read, at most for `time`. True if one can. `INTR`
