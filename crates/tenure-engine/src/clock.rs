@@ -181,7 +181,7 @@ mod tests {
             ".wait_timeout(",
             "park_timeout(",
         ];
-        const KNOWN: [(&str, &str); 15] = [
+        const KNOWN: [(&str, &str); 16] = [
             ("tenure-engine/src/clock.rs", "`nap` itself"),
             (
                 "tenure-engine/src/conformance/terms.rs",
@@ -197,6 +197,10 @@ mod tests {
                 "a bound for an answer",
             ),
             ("tenure-engine/src/store/etcd/runtime.rs", "milliseconds"),
+            (
+                "tenure-engine/src/store/file/ends.rs",
+                "a bounded wait of the caller (decision 0040)",
+            ),
             (
                 "tenure-engine/src/store/file/sleeper.rs",
                 "a bounded wait of the caller (decision 0040)",

@@ -209,7 +209,7 @@ pub fn acquire(
         },
         ..request.clone()
     };
-    let outcome = run.drive(&request)?;
+    let outcome = run.drive(request)?;
     let paused = run.paused;
     let elapsed = || {
         let elapsed = clock.instant().saturating_duration_since(began);
@@ -245,12 +245,11 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn drive(&mut self, request: &Request) -> Result<Outcome, StoreError> {
+    fn drive(&mut self, mut request: Request) -> Result<Outcome, StoreError> {
         let (mut attempt, mut effect) = Attempt::start();
         if self.keep.is_some() {
             attempt = attempt.keeping_place();
         }
-        let mut request = request.clone();
         let mut ticket = 0;
         loop {
             let input = match effect {

@@ -95,13 +95,16 @@ impl Harness for Memory {
 struct Files {
     folder: tempfile::TempDir,
     host: Host,
+    /// Whether each caller is a program whose threads hold locks.
+    programs: bool,
     numbers: AtomicU32,
     children: Mutex<Vec<Child>>,
 }
 
 impl Files {
-    fn new() -> Self {
+    fn new(programs: bool) -> Self {
         Self {
+            programs,
             folder: tempfile::tempdir().expect("a folder"),
             host: Identity::current().host,
             numbers: AtomicU32::new(1),
@@ -115,7 +118,12 @@ impl Harness for Files {
 
     fn store(&self) -> FileStore {
         let path = self.folder.path().join("locks");
-        FileStore::new(path, self.host.clone(), Box::new(ThreadSleeper))
+        let store = FileStore::new(path, self.host.clone(), Box::new(ThreadSleeper));
+        if self.programs {
+            store.within_program()
+        } else {
+            store
+        }
     }
 
     fn name(&self) -> LockName {
@@ -175,7 +183,12 @@ fn the_memory_store_keeps_every_promise() {
 
 #[test]
 fn the_file_store_keeps_every_promise() {
-    keeps_every_promise(&Files::new());
+    keeps_every_promise(&Files::new(false));
+}
+
+#[test]
+fn the_file_store_of_a_program_keeps_every_promise() {
+    keeps_every_promise(&Files::new(true));
 }
 
 #[test]

@@ -31,6 +31,8 @@ use tenure_core::{
     Ownership, Patience, Predecessor, Released, Renewal, Request, RequestId, StaleReason, Standing,
     Takeover, TryGrant,
 };
+#[cfg(unix)]
+use tenure_engine::cancel::{self, Cancel};
 use tenure_engine::clock::{Clock, SystemClock, instant};
 use tenure_engine::engine::{self, Observer, Wait, Waiting};
 use tenure_engine::process::Identity;
@@ -1570,6 +1572,135 @@ fn a_waiter_that_looks_often_does_not_gather_threads() {
     let helpers = sleeping_helpers();
     assert!(helpers < LOOKS / 2, "{helpers} threads after {LOOKS} looks");
     drop(holder);
+}
+
+// --- A program whose threads hold locks ---------------------------------------------------------
+
+/// The store of such a program, and a claim that holds there.
+#[cfg(unix)]
+fn held_in_a_program(place: &Place) -> (FileStore, ClaimHandle) {
+    let store = place.store().within_program();
+    let entered = store.enter(&place.name, place.request("holder"), &place.now());
+    let holder = entered.expect("a grant").handle.expect("a handle");
+    (store, holder)
+}
+
+/// A claim that waits behind it in the same store.
+#[cfg(unix)]
+fn waits_in_a_program(place: &Place, store: &FileStore) -> (ClaimHandle, Predecessor) {
+    let entered = store.enter(&place.name, place.request("waiter"), &place.now());
+    let entered = entered.expect("an answer");
+    match entered.entering {
+        Entering::Queued { behind, .. } => (entered.handle.expect("a handle"), behind),
+        other => panic!("expected a place in the queue, saw {other:?}"),
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_claim_of_a_program_has_one_open_file_and_is_alive_for_every_caller() {
+    let place = Place::new();
+    let (store, holder) = held_in_a_program(&place);
+    assert!(holder.descriptor().is_none(), "no command inherits it");
+    let open = fs::read_dir("/proc/self/fd").expect("our descriptors");
+    let list = place.folder().join(format!("{}.tenure", place.name));
+    let open = open
+        .filter_map(|link| fs::read_link(link.ok()?.path()).ok())
+        .filter(|to| *to == list)
+        .count();
+    assert_eq!(open, 1);
+    let now = place.now();
+    // It cannot see its own byte, and takes itself for alive.
+    assert!(matches!(
+        store.renew(&*holder, &now),
+        Ok(Renewal::Renewed { .. })
+    ));
+    assert!(matches!(
+        store.verify(&*holder, &now),
+        Ok(Renewal::Renewed { .. })
+    ));
+    let swept = store.clean(&place.name, &now, false).expect("an answer");
+    assert!(swept.swept.is_empty() && !swept.removed, "{swept:?}");
+    // Other callers see the byte.
+    let (waiter, behind) = place.queued("other");
+    let soon = Some(instant() + Duration::from_millis(20));
+    let wake = place.store().sleep(&*waiter, &behind, &now, soon);
+    assert_eq!(wake.expect("a sleep"), Wake::Expired);
+    store.release(&*holder, &now).expect("a release");
+    let late = Some(instant() + Duration::from_secs(10));
+    let wake = place.store().sleep(&*waiter, &behind, &now, late);
+    assert_eq!(wake.expect("a sleep"), Wake::Ready, "the kernel told it");
+    let tried = place.store().try_grant(&*waiter, &now).expect("a look");
+    assert!(matches!(tried.grant, TryGrant::Granted { .. }));
+    assert!(
+        !tried
+            .events
+            .iter()
+            .any(|event| matches!(event, Event::Stolen { .. })),
+        "nothing was taken from a dead claim"
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_list_that_is_emptied_under_a_claim_of_a_program_is_damaged_and_not_free() {
+    let place = Place::new();
+    let (store, holder) = held_in_a_program(&place);
+    let list = place.folder().join(format!("{}.tenure", place.name));
+    let file = fs::File::options().write(true).open(list);
+    file.and_then(|file| file.set_len(0))
+        .expect("an empty list");
+    let renewed = store.renew(&*holder, &place.now());
+    assert!(
+        matches!(renewed, Err(StoreError::Unreadable { .. })),
+        "{renewed:?}"
+    );
+    let entered = place
+        .store()
+        .enter(&place.name, place.request("other"), &place.now());
+    assert!(
+        matches!(entered, Err(StoreError::Unreadable { .. })),
+        "a live process has a place in it"
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_thread_waits_for_another_one_of_its_program_without_a_helper() {
+    let place = Place::new();
+    for is_released in [true, false] {
+        let (store, holder) = held_in_a_program(&place);
+        let (waiter, behind) = waits_in_a_program(&place, &store);
+        let now = place.now();
+        let soon = Some(instant() + Duration::from_millis(5));
+        let wake = store.sleep(&*waiter, &behind, &now, soon);
+        assert_eq!(wake.expect("a sleep"), Wake::Expired, "its time is up");
+        let cancel = Cancel::new();
+        let late = || Some(instant() + Duration::from_secs(10));
+        thread::scope(|scope| {
+            let waits = scope.spawn(|| {
+                let sleep = || store.sleep(&*waiter, &behind, &now, late());
+                cancel::listening(Some(&cancel), sleep).expect("a sleep")
+            });
+            cancel.cancel();
+            assert_eq!(waits.join().expect("no panic"), Wake::Interrupted);
+            let waits = scope.spawn(|| store.sleep(&*waiter, &behind, &now, late()));
+            // Tests that run beside this one in the same process may have some of their own.
+            if std::env::var_os("NEXTEST").is_some() {
+                assert_eq!(sleeping_helpers(), 0, "it sleeps by itself");
+            }
+            if is_released {
+                store.release(&*holder, &now).expect("a release");
+            }
+            // A claim that is dropped dies, and that is an end as well.
+            drop(holder);
+            let wake = waits.join().expect("no panic");
+            assert_eq!(wake.expect("a sleep"), Wake::Ready);
+        });
+        let tried = store.try_grant(&*waiter, &now).expect("a look");
+        assert!(matches!(tried.grant, TryGrant::Granted { .. }), "{tried:?}");
+        store.release(&*waiter, &now).expect("a release");
+    }
 }
 
 // --- A process that was stopped in the middle of a change --------------------------------------

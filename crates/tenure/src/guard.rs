@@ -65,7 +65,7 @@
 //! - A child process that the work has started and left behind does not keep the lock (the liveness lock is
 //!   not inherited over an exec). `tenure run` is for that.
 //! - Guards leave no lines in the [`audit`](crate::audit); `tracing` has the same facts.
-//! - Each guard keeps two files open.
+//! - Each guard keeps a file open (two on Windows).
 //!
 //! # What is logged
 //! `tracing` events, all with the field `lock`. Their names stay: `tenure.lock.acquired` and
@@ -376,6 +376,7 @@ impl LockManager {
         let folder = folder.map_err(|source| OpenError::Folder { source })?;
         let identity = Identity::current();
         let store = FileStore::new(folder, identity.host.clone(), Box::new(ThreadSleeper));
+        let store = store.within_program();
         let store = match named {
             Named::ByCaller => store,
             Named::ByNobody => store.found(),

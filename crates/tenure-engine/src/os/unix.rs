@@ -322,9 +322,14 @@ fn file_mode(sharing: Sharing) -> Mode {
     }
 }
 
-/// Gives a file's rights to these users and takes them from all others, whatever the umask.
+/// Gives a file's rights to these users and takes them from all others, whatever the umask. Mostly
+/// they are right already, and a look spares the file system a change.
 pub(crate) fn share(file: impl AsFd, sharing: Sharing) -> Result<(), Errno> {
-    rustix::fs::fchmod(file, file_mode(sharing))
+    let mode = file_mode(sharing);
+    if facts(&file)?.mode() == mode {
+        return Ok(());
+    }
+    rustix::fs::fchmod(file, mode)
 }
 
 /// Gives a new folder the rights that the group has to the folder around it.
@@ -620,6 +625,11 @@ mod ranges {
         call::set(file, &range(second - 1, 2, NONE))
     }
 
+    /// Lets go of all bytes from this one on, whichever of them are held.
+    pub(crate) fn unlock_from(file: BorrowedDescriptor<'_>, first: i64) -> Result<(), Errno> {
+        call::set(file, &range(first, 0, NONE)) // to the end of all offsets
+    }
+
     /// Takes a byte, sleeping in the kernel for as long as another open file has it. `INTR` when a
     /// signal handler ran; nothing is taken then.
     pub(crate) fn lock_byte(
@@ -668,7 +678,7 @@ mod ranges {
 
 pub(crate) use ranges::{
     is_any_locked_from, is_byte_locked, is_byte_shared, lock_byte, try_lock_both, try_lock_byte,
-    unlock_both, unlock_byte,
+    unlock_both, unlock_byte, unlock_from,
 };
 
 /// Waits until one of the descriptors can be read, at most for `time`. True if one can. `INTR`

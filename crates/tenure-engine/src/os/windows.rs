@@ -757,6 +757,12 @@ pub(crate) fn unlock_both(file: BorrowedDescriptor<'_>, second: i64) -> Result<(
     unlock_byte(file, second)
 }
 
+/// Lets go of the guard, the only byte here that is on the same open file as others could be. `first` lies
+/// one before it.
+pub(crate) fn unlock_from(file: BorrowedDescriptor<'_>, first: i64) -> Result<(), Errno> {
+    unlock_both(file, first + 1)
+}
+
 /// Whether another open file has the byte in any way. Takes it for an instant.
 pub(crate) fn is_byte_shared(file: BorrowedDescriptor<'_>, byte: i64) -> Result<bool, Errno> {
     let taken = try_lock_byte(file, byte, true)?;

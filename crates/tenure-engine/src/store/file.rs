@@ -19,6 +19,7 @@
 //! signals for that, a library may not.
 
 mod bytes;
+mod ends;
 mod floor;
 mod folder;
 #[cfg(feature = "fuzzing")]
@@ -47,6 +48,7 @@ use crate::os;
 use crate::process::Sights;
 use crate::profile::{LEDGER, Native, Profile, SUFFIX};
 use crate::trust::Named;
+use ends::Ends;
 use folder::{Folder, Latest, Opened, fault, is_open_to_others};
 use guarded::Names;
 use std::path::{Path, PathBuf};
@@ -82,7 +84,13 @@ pub struct FileStore {
     folder: Latest,
     /// Set for native locks that lie beside records: where those records are.
     beside: Option<Beside>,
+    /// Set for a program whose threads hold locks: how they wait for each other.
+    ends: Option<Arc<Ends<ClaimKey>>>,
 }
+
+/// A claim, by the inode of its coordination file and its ticket. While a handle keeps the file open, no
+/// other file has that inode.
+type ClaimKey = ((u64, u64), u64);
 
 /// The folder of a format's records, with native locks beside them.
 struct Beside {
@@ -129,6 +137,7 @@ impl FileStore {
             records: Latest::default(),
             folder: Latest::default(),
             beside: None,
+            ends: None,
         }
     }
 
@@ -184,6 +193,25 @@ impl FileStore {
     pub fn of_machine(mut self) -> Self {
         self.is_machines = true;
         self
+    }
+
+    /// For a program whose threads hold locks, and whose child processes inherit none of them:
+    /// - a claim has one open file and not two, and its handle has no [`Handle::descriptor`];
+    /// - a thread that waits for a claim of this store is woken by the thread that ends it.
+    ///
+    /// Its [`Sleeper`] has to be one that a [`crate::cancel::Cancel`] ends, as [`ThreadSleeper`] is.
+    #[must_use]
+    pub fn within_program(mut self) -> Self {
+        self.ends = Some(Arc::new(Ends::new()));
+        self
+    }
+
+    /// Whether a claim's liveness lock needs an open file of its own. A command that inherits the liveness
+    /// lock must not get the guard with it. In a program no command inherits it; a fork without an exec
+    /// copies all open files, however many there are. On Windows a look at the byte takes it for an instant,
+    /// which an open file that has it already cannot do.
+    fn keeps_liveness_apart(&self) -> bool {
+        self.ends.is_none() || !cfg!(unix)
     }
 
     /// The folder in which other programs see the locks.

@@ -20,6 +20,9 @@
 
 #[path = "../../../tenure-engine/src/cancel.rs"]
 mod cancel;
+mod ends;
+#[path = "../../../tenure-engine/src/store/file/ends.rs"]
+mod files;
 mod guard;
 #[path = "../../../tenure-engine/src/offload.rs"]
 mod offload;

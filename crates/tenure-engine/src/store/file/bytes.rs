@@ -94,6 +94,11 @@ pub(super) fn unguard(file: BorrowedDescriptor<'_>) -> Result<(), Errno> {
     persistently(|| os::unlock_both(file, Byte::GUARD.0))
 }
 
+/// Releases every byte that this open file has: the guard, and those of a claim.
+pub(super) fn unlock_all(file: BorrowedDescriptor<'_>) -> Result<(), Errno> {
+    persistently(|| os::unlock_from(file, Byte::WITHIN_ANY.0))
+}
+
 /// Whether another open file has the byte, exclusively or shared. Takes nothing on Unix.
 pub(super) fn is_shared(file: BorrowedDescriptor<'_>, byte: Byte) -> Result<bool, Errno> {
     os::is_byte_shared(file, byte.0)

@@ -107,6 +107,11 @@ impl Opened {
         Self { fd, ..self }
     }
 
+    /// Device and number.
+    pub(super) fn inode(&self) -> (u64, u64) {
+        self.inode
+    }
+
     /// Whether both are the same file.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         self.inode == other.inode

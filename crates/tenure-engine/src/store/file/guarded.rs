@@ -54,14 +54,21 @@ pub(super) struct Guarded<'a> {
     /// No run works within any hold of the lock: this caller took the byte that such runs share,
     /// together with the guard.
     pub(super) is_alone: bool,
+    /// The handle whose open file it is, if it is a claim's.
+    by: Option<&'a FileHandle>,
+    /// The handle's claim has left the list: its bytes are released together with the guard.
+    pub(super) leaves: Cell<bool>,
     /// How long the coordination file is, if that is known ([`pages::read`]).
     length: Cell<u64>,
 }
 
 impl Drop for Guarded<'_> {
     fn drop(&mut self) {
-        // Against a failure that lasts we can do nothing; closing the file releases the guard.
-        let _ = bytes::unguard(fd(self.opened));
+        match self.by.filter(|_| self.leaves.get()) {
+            Some(handle) => handle.unguard_and_let_go(),
+            // Against a failure that lasts we can do nothing; closing the file releases the guard.
+            None => drop(bytes::unguard(fd(self.opened))),
+        }
     }
 }
 
@@ -96,6 +103,8 @@ impl FileStore {
             names,
             opened: opened.insert(file),
             is_alone: false,
+            by: None,
+            leaves: Cell::new(false),
             length: Cell::new(length),
         };
         if length == 0 && self.is_ledger() {
@@ -130,6 +139,8 @@ impl FileStore {
             folder,
             names,
             opened,
+            by: Some(handle),
+            leaves: Cell::new(false),
             length: Cell::new(UNKNOWN),
         };
         let length = folder.length_of(&names.list, opened)?;
@@ -254,6 +265,16 @@ impl<'a> Guarded<'a> {
         Some((publication, format))
     }
 
+    /// The ticket whose byte the open file with the guard has itself, and cannot see.
+    pub(super) fn own_ticket(&self) -> Option<u64> {
+        self.by.and_then(FileHandle::ticket_on_opened)
+    }
+
+    /// Whether any claim's liveness lock is held.
+    pub(super) fn any_is_held(&self) -> bool {
+        self.own_ticket().is_some() || any_is_held(self.opened)
+    }
+
     /// The state that stands in the coordination file.
     pub(super) fn snapshot(&self) -> Result<Snapshot, ReadError> {
         pages::read(fd(self.opened), self.length.get())
@@ -294,7 +315,7 @@ impl<'a> Guarded<'a> {
                 });
             }
         };
-        if snapshot.sequence == 0 && any_is_held(self.opened) {
+        if snapshot.sequence == 0 && self.any_is_held() {
             return Err(LoadError::List {
                 why: EMPTY_BUT_HELD.to_owned(),
                 snapshot,

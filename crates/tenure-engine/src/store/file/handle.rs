@@ -5,12 +5,13 @@
 //! `wait` says how a waiter sleeps.
 
 use super::bytes::{self, Byte};
+use super::ends::Begun;
 use super::folder::Opened;
 use super::guarded::Names;
-use super::{BorrowedDescriptor, fd};
+use super::{BorrowedDescriptor, ClaimKey, fd};
 use crate::os::{self, Watch};
 use crate::store::contract::{Handle, Within};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 use tenure_core::{Claim, LockName, Queueing};
 
@@ -23,6 +24,11 @@ pub(super) struct FileHandle {
     /// file. If the guard were taken on it too, a supervisor killed in the middle of a change would
     /// leave the guard with its command.
     pub(super) liveness_lock: Option<Opened>,
+    /// Whether `opened` itself has the liveness lock: no command inherits it. An open file does not see its
+    /// own locks, so looks by it take the claim for alive without asking.
+    pub(super) is_alive_on_opened: AtomicBool,
+    /// By which the threads of this process learn that the claim has ended.
+    pub(super) begun: Option<Begun<ClaimKey>>,
     pub(super) names: Names,
     /// Whether it keeps the byte of its turn while it waits.
     pub(super) has_turn: bool,
@@ -66,6 +72,21 @@ impl FileHandle {
         fd(self.liveness_lock.as_ref().unwrap_or(&self.opened))
     }
 
+    /// The ticket whose byte `opened` itself has.
+    pub(super) fn ticket_on_opened(&self) -> Option<u64> {
+        let is_on_opened = self.is_alive_on_opened.load(Ordering::Acquire);
+        is_on_opened.then_some(self.ticket)
+    }
+
+    /// Releases the guard and all bytes of the claim in one call: the claim has left the list.
+    pub(super) fn unguard_and_let_go(&self) {
+        if bytes::unlock_all(fd(&self.opened)).is_ok() {
+            self.is_alive_on_opened.store(false, Ordering::Release);
+        } else {
+            let _ = bytes::unguard(fd(&self.opened));
+        }
+    }
+
     /// The claim waits no longer: the waiters behind its turn go on.
     pub(super) fn give_turn(&self) {
         if self.has_turn {
@@ -86,12 +107,19 @@ impl Handle for FileHandle {
 
     fn let_go(&self) {
         self.give_turn();
-        let _ = bytes::unlock(self.liveness_lock(), Byte::of_ticket(self.ticket));
+        let was_on_opened = self.is_alive_on_opened.swap(false, Ordering::AcqRel);
+        if was_on_opened || self.liveness_lock.is_some() {
+            let _ = bytes::unlock(self.liveness_lock(), Byte::of_ticket(self.ticket));
+        }
+        if let Some(begun) = &self.begun {
+            begun.end();
+        }
     }
 
     #[cfg(unix)]
     fn descriptor(&self) -> Option<BorrowedDescriptor<'_>> {
-        Some(self.liveness_lock())
+        // A file that gets the guard is not for a command.
+        self.liveness_lock.as_ref().map(fd)
     }
 
     fn is_entered(&self) -> bool {

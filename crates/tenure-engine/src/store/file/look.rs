@@ -207,7 +207,9 @@ impl FileStore {
     /// Finds out about a claim that was read without the guard.
     pub(super) fn evidence_in(&self, look: &Look, claim: &Claim, depth: Depth) -> Evidence {
         match (self.folder.get(), &look.opened) {
-            (Some(folder), Some(opened)) => self.evidence(folder.local, fd(opened), claim, depth),
+            (Some(folder), Some(opened)) => {
+                self.evidence(folder.local, fd(opened), None, claim, depth)
+            }
             _ => self.evidence_of_processes(self.is_local(), claim, LivenessLock::None),
         }
     }
@@ -246,15 +248,21 @@ impl FileStore {
     }
 
     /// Finds out about a claim from its liveness lock and its processes. On the hot path a held liveness
-    /// lock is enough, and the processes are not asked.
+    /// lock is enough, and the processes are not asked. `own` is the ticket whose byte `file` itself has.
     pub(super) fn evidence(
         &self,
         local: bool,
         file: BorrowedDescriptor<'_>,
+        own: Option<u64>,
         claim: &Claim,
         depth: Depth,
     ) -> Evidence {
-        match (Self::liveness_lock(file, claim), depth) {
+        let liveness_lock = if own == Some(claim.ticket) {
+            LivenessLock::Held
+        } else {
+            Self::liveness_lock(file, claim)
+        };
+        match (liveness_lock, depth) {
             (LivenessLock::Held, Depth::Quick) => Evidence {
                 liveness_lock: LivenessLock::Held,
                 process: Liveness::Unknown,

@@ -376,7 +376,8 @@ pub(super) fn read_at(folder: &Folder, file: &str) -> Result<Option<Published>, 
             Ok(0) => break,
             Ok(read) => {
                 filled += read;
-                if filled > RECORD_BYTES_MAX {
+                // As long as it was a moment ago: one more read would only find the end.
+                if filled > RECORD_BYTES_MAX || filled as u64 == facts.size() {
                     break;
                 }
                 if filled == bytes.len() {

@@ -100,6 +100,9 @@ pub trait Sleeper: Send + Sync {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ThreadSleeper;
 
+/// How often the guard is tried for before the first pause: for about as long as that pause is.
+const YIELDS_MAX: u32 = 20;
+
 /// The first and the longest pause between two tries for the guard, which other callers hold for
 /// microseconds.
 const PAUSE_MIN: Duration = Duration::from_micros(20);
@@ -112,6 +115,13 @@ impl Sleeper for ThreadSleeper {
         lock: ByteLock,
         patience: Duration,
     ) -> io::Result<Wake> {
+        // Mostly the guard is free again before a nap could begin, and a nap lasts longer than it is asked to.
+        for _ in 0..YIELDS_MAX {
+            if lock.try_take(file)? {
+                return Ok(Wake::Ready);
+            }
+            std::thread::yield_now();
+        }
         let until = instant() + patience;
         let mut pause = PAUSE_MIN;
         while !lock.try_take(file)? {

@@ -42,15 +42,15 @@
 //! `guarded` says how the write keeps list and record together.
 
 use super::bytes::{self, Byte, Mode};
+use super::ends::{Begun, Ends};
 use super::folder::{Access, Opened, fault};
 use super::guarded::{BadRecord, GUARD_PATIENCE, Guarded, LoadError, Loaded, Names};
 use super::handle::{FileHandle, Part, WakeUp};
 use super::joined::{is_of, note_bytes};
-use super::look::any_is_held;
 use super::pages::{Room, Snapshot};
 use super::partial::{Rest, Want};
 use super::publication::Change;
-use super::{FileStore, fd, floor};
+use super::{ClaimKey, FileStore, fd, floor};
 use crate::clock::{instant, since};
 use crate::os;
 use crate::store::StoreError;
@@ -231,7 +231,7 @@ impl<'f> Frame<'f> {
         self.check(&write, corrupt.as_ref())?;
         // Before the write: when a claim can first be seen, it has its bytes already.
         let taken = match &write.makes {
-            Some(made) => match take_bytes(&guarded, made)? {
+            Some(made) => match take_bytes(store, &guarded, made)? {
                 Some(taken) => Some((*made, taken)),
                 // Waiters may still have the bytes of a reserved place to which its claimant comes back.
                 None if made.ticket <= last && since(self.began) < GUARD_PATIENCE => {
@@ -260,6 +260,12 @@ impl<'f> Frame<'f> {
         }
         if write.removes {
             guarded.remove_list(done.entry.last)?;
+        }
+        // The list is written without the claim, so its liveness lock says nothing any more.
+        if matches!(self.ask.about, About::Own(_))
+            && let Some(own) = guarded.own_ticket()
+        {
+            guarded.leaves.set(done.entry.claim(own).is_none());
         }
         drop(guarded);
         self.written(taken, opened, done)
@@ -375,7 +381,7 @@ impl<'f> Frame<'f> {
         if !self.is_new_claim() {
             return Ok((nothing(snapshot), None));
         }
-        if any_is_held(guarded.opened) {
+        if guarded.any_is_held() {
             let reason = "it is not replaced, because a live process has a place in it";
             return Ok((nothing(snapshot), Some(reason)));
         }
@@ -399,7 +405,7 @@ impl<'f> Frame<'f> {
         corrupt: Option<&Corrupt>,
     ) -> (Step, Entry, Vec<Event>) {
         let (store, handle, local) = (self.store, self.handle, guarded.folder.local);
-        let file = fd(guarded.opened);
+        let (file, own) = (fd(guarded.opened), guarded.own_ticket());
         let mut draft = Draft {
             entry: if store.profile.record().is_some() {
                 loaded.entry.clone()
@@ -409,7 +415,7 @@ impl<'f> Frame<'f> {
             events: Vec::new(),
             unread: loaded.rest.as_ref().map_or(0, Rest::len),
             corrupt: corrupt.cloned(),
-            evidence: &|claim, depth| store.evidence(local, file, claim, depth),
+            evidence: &|claim, depth| store.evidence(local, file, own, claim, depth),
             stopped: &|claim| store.is_stopped(local, claim),
             entered: &|| !guarded.is_alone && handle.is_some_and(Handle::is_entered),
         };
@@ -464,9 +470,12 @@ impl<'f> Frame<'f> {
         }
         if let (Some((made, taken)), Some(opened)) = (taken, opened) {
             let queueing = done.entry.claim(made.ticket).map(|claim| claim.queueing);
+            let begun = self.begin(&opened, made);
             let handle = FileHandle {
                 ticket: made.ticket,
                 opened,
+                is_alive_on_opened: AtomicBool::new(made.liveness && taken.liveness_lock.is_none()),
+                begun,
                 liveness_lock: taken.liveness_lock,
                 names: self.names.clone(),
                 has_turn: made.turn,
@@ -480,6 +489,12 @@ impl<'f> Frame<'f> {
         }
         self.tidy()?;
         Ok(Round::Over(Outcome::Done(done)))
+    }
+
+    /// Lets the threads of this process wait for the end of a claim that it has made.
+    fn begin(&self, opened: &Opened, made: NewClaim) -> Option<Begun<ClaimKey>> {
+        let ends = self.store.ends.as_ref().filter(|_| made.liveness)?;
+        Ends::begin(ends, (opened.inode(), made.ticket))
     }
 
     /// If the caller asks for it, removes the temporary file that a crash of the format's original tool
@@ -513,8 +528,13 @@ struct Taken {
 }
 
 /// Takes the bytes of a new claim: its turn on the open file that only its claimant has, and its
-/// liveness lock on an open file of its own. `None` if another process has one of them.
-fn take_bytes(guarded: &Guarded<'_>, made: &NewClaim) -> Result<Option<Taken>, StoreError> {
+/// liveness lock on an open file of its own, or on that same one
+/// ([`FileStore::keeps_liveness_apart`]). `None` if another process has one of them.
+fn take_bytes(
+    store: &FileStore,
+    guarded: &Guarded<'_>,
+    made: &NewClaim,
+) -> Result<Option<Taken>, StoreError> {
     let take = |opened: &Opened, byte| {
         let taken = bytes::try_lock(fd(opened), byte, Mode::Exclusive);
         taken.map_err(|errno| guarded.failed(TAKING, errno))
@@ -524,6 +544,12 @@ fn take_bytes(guarded: &Guarded<'_>, made: &NewClaim) -> Result<Option<Taken>, S
     }
     if !made.liveness {
         return Ok(Some(Taken {
+            liveness_lock: None,
+        }));
+    }
+    if !store.keeps_liveness_apart() {
+        let taken = take(guarded.opened, Byte::of_ticket(made.ticket))?;
+        return Ok(taken.then_some(Taken {
             liveness_lock: None,
         }));
     }

@@ -12,12 +12,14 @@ use super::guarded::Names;
 use super::handle::{FileHandle, WakeUp};
 use super::sleeper::ByteLock;
 use super::{BorrowedDescriptor, FileStore, fd};
+use crate::cancel::{self, Cancel};
 use crate::clock::instant;
 use crate::os::{self, Watch, WatchFor};
 use crate::process;
 use crate::profile::document::UNDATED;
 use crate::store::contract::{About, Ask, Depth, Notices, Step, Store, Waiting};
 use crate::store::{StoreError, Wake};
+use std::ops::ControlFlow;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -54,7 +56,12 @@ impl FileStore {
                 let wake = self.wait_behind(&waiting, handle, first)?;
                 return Ok(woken_early(wake, until));
             }
-            Predecessor::LivenessLock { ticket } => Behind::Byte(Byte::of_ticket(*ticket)),
+            Predecessor::LivenessLock { ticket } => {
+                if let Some(wake) = self.wait_for_own(*ticket, handle, until) {
+                    return Ok(wake);
+                }
+                Behind::Byte(Byte::of_ticket(*ticket))
+            }
             Predecessor::Turn { ticket } => Behind::Byte(Byte::of_turn(*ticket)),
             Predecessor::Record(claim) => Behind::Records(std::slice::from_ref(claim)),
             Predecessor::AnyOf(claims) => Behind::Records(claims),
@@ -70,6 +77,35 @@ impl FileStore {
                 self.sleep_on_records(&names, None, claims, waiting.now, until)
             }
         }
+    }
+
+    /// Sleeps until a claim of this process ends, where its threads wake each other. `None` if it is no
+    /// such claim, or the sleeper may be asked to stop: then it sleeps in the kernel.
+    fn wait_for_own(
+        &self,
+        ticket: u64,
+        handle: Option<&FileHandle>,
+        until: Option<Instant>,
+    ) -> Option<Wake> {
+        let handle = handle.filter(|handle| matches!(handle.wake_up, WakeUp::Never))?;
+        let awaited = self.ends.as_ref()?.of(&(handle.opened.inode(), ticket))?;
+        let cancel = cancel::heard();
+        let _bell = cancel.as_ref().map(|cancel| cancel.ring(awaited.bell()));
+        let mut gave_up = Wake::Expired;
+        let has_ended = awaited.wait(|| {
+            if cancel.as_ref().is_some_and(Cancel::is_cancelled) {
+                gave_up = Wake::Interrupted;
+                return ControlFlow::Break(());
+            }
+            let Some(until) = until else {
+                return ControlFlow::Continue(None);
+            };
+            match until.checked_duration_since(instant()) {
+                Some(rest) if !rest.is_zero() => ControlFlow::Continue(Some(rest)),
+                Some(_) | None => ControlFlow::Break(()),
+            }
+        });
+        Some(if has_ended { Wake::Ready } else { gave_up })
     }
 
     /// Sleeps on a byte for a caller without a claim.

@@ -1,0 +1,174 @@
+//! The ends of this process's own claims, as its threads wait for them.
+//!
+//! A thread that waits behind a claim of its own process need not ask the kernel: the thread that ends the
+//! claim wakes it. So it needs no second thread that sleeps in the kernel for it, and it is woken once
+//! instead of twice.
+//!
+//! The kernel stays the judge. A woken thread looks at the list again, as after every sleep. If the claim
+//! still stands there, it is not found here any more, and the next sleep is in the kernel.
+//!
+//! **No end is missed**: it is noted under the mutex under which a waiter looks for it before it sleeps. A
+//! claim ends here when its byte is released, or at the latest when its handle is dropped. A process that
+//! dies takes its waiting threads with it.
+//!
+//! **After a fork** the copy touches nothing of this: another thread may have had the mutex at that moment.
+
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Arc, Condvar, Mutex, Weak, locked};
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::Hash;
+use std::ops::ControlFlow;
+use std::sync::PoisonError;
+use std::time::Duration;
+
+/// The claims of one process that have not ended, by their key.
+pub(crate) struct Ends<K> {
+    /// The process whose claims they are.
+    pid: u32,
+    live: Mutex<HashMap<K, Weak<End>>>,
+}
+
+struct End {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    has_come: bool,
+    /// How many threads wait for it. Without any, the end makes no system call.
+    waiting: usize,
+}
+
+impl<K: Eq + Hash + Clone> Ends<K> {
+    pub(crate) fn new() -> Self {
+        Self {
+            pid: std::process::id(),
+            live: Mutex::new(HashMap::new()),
+        }
+    }
+
+    fn is_here(&self) -> bool {
+        self.pid == std::process::id()
+    }
+
+    /// Notes a claim that begins. `None` in a copy made by a fork.
+    pub(crate) fn begin(ends: &Arc<Self>, key: K) -> Option<Begun<K>> {
+        if !ends.is_here() {
+            return None;
+        }
+        let end = Arc::new(End {
+            state: Mutex::new(State::default()),
+            changed: Condvar::new(),
+        });
+        locked(&ends.live).insert(key.clone(), Arc::downgrade(&end));
+        Some(Begun {
+            ends: Arc::clone(ends),
+            key,
+            end,
+            has_ended: AtomicBool::new(false),
+        })
+    }
+
+    /// The end to wait for, if it is that of a claim of this process.
+    pub(crate) fn of(&self, key: &K) -> Option<Awaited> {
+        if !self.is_here() {
+            return None;
+        }
+        let end = locked(&self.live).get(key)?.upgrade()?;
+        Some(Awaited { end })
+    }
+}
+
+impl<K> fmt::Debug for Ends<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ends").finish_non_exhaustive()
+    }
+}
+
+/// A claim that has begun. Dropping it ends it.
+#[derive(Debug)]
+pub(crate) struct Begun<K: Eq + Hash + Clone> {
+    ends: Arc<Ends<K>>,
+    key: K,
+    end: Arc<End>,
+    has_ended: AtomicBool,
+}
+
+impl fmt::Debug for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("End").finish_non_exhaustive()
+    }
+}
+
+impl<K: Eq + Hash + Clone> Begun<K> {
+    /// Wakes the threads that wait for the end. Called after the claim's byte was released, so that a woken
+    /// thread finds the byte free.
+    pub(crate) fn end(&self) {
+        if self.has_ended.swap(true, Ordering::AcqRel) || !self.ends.is_here() {
+            return;
+        }
+        {
+            let mut live = locked(&self.ends.live);
+            // The claim of a place that was reserved may have begun again under the same key.
+            let known = live.get(&self.key);
+            if known.is_some_and(|known| known.as_ptr() == Arc::as_ptr(&self.end)) {
+                live.remove(&self.key);
+            }
+        }
+        let mut state = locked(&self.end.state);
+        state.has_come = true;
+        if state.waiting > 0 {
+            self.end.changed.notify_all();
+        }
+    }
+}
+
+impl<K: Eq + Hash + Clone> Drop for Begun<K> {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// The end that a thread waits for.
+pub(crate) struct Awaited {
+    end: Arc<End>,
+}
+
+impl Awaited {
+    /// What has the waiting thread ask again how long it sleeps.
+    pub(crate) fn bell(&self) -> impl Fn() + Send + Sync + 'static {
+        let end = Arc::downgrade(&self.end);
+        move || {
+            if let Some(end) = end.upgrade() {
+                // With the mutex: a thread that has just asked is asleep by then.
+                drop(locked(&end.state));
+                end.changed.notify_all();
+            }
+        }
+    }
+
+    /// Sleeps until the end has come: true. Before each sleep `nap` says how long that lasts at most, or
+    /// that the wait is over: false then.
+    pub(crate) fn wait(&self, mut nap: impl FnMut() -> ControlFlow<(), Option<Duration>>) -> bool {
+        let mut state = locked(&self.end.state);
+        state.waiting += 1;
+        while !state.has_come {
+            let changed = &self.end.changed;
+            state = match nap() {
+                ControlFlow::Break(()) => break,
+                ControlFlow::Continue(None) => {
+                    let woken = changed.wait(state);
+                    woken.unwrap_or_else(PoisonError::into_inner)
+                }
+                ControlFlow::Continue(Some(rest)) => {
+                    let woken = changed.wait_timeout(state, rest);
+                    woken.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        state.waiting -= 1;
+        state.has_come
+    }
+}
