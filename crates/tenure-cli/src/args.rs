@@ -154,7 +154,7 @@ pub(crate) struct HelpArgs {
 /// Flags that every verb takes.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Common {
-    /// The folder that holds the locks (or --scope user, repo or machine)
+    /// The folder of the locks (see --scope too)
     #[arg(long, value_name = "DIR", help_heading = GLOBAL)]
     pub(crate) dir: Option<PathBuf>,
     /// The same as a URL: file:DIR, or etcd://HOST:PORT[,HOST:PORT]/PREFIX for many machines

@@ -164,14 +164,6 @@ pub enum ConfigError {
         /// Why, and what to write instead.
         why: String,
     },
-    /// The locks are to be kept with a repository, and there is none, or it is not whole.
-    #[error("{said}: {source}")]
-    Repository {
-        /// The flag, the variable, or the file and its key.
-        said: String,
-        /// Why there is none.
-        r#source: repository::Missing,
-    },
 }
 
 impl Config {

@@ -160,8 +160,8 @@ impl Place {
 /// The place of a call's locks, and the configuration that was read for it.
 ///
 /// # Errors
-/// - [`ConfigError::Place`] if a variable is empty, is no whole path, or contradicts another one.
-/// - [`ConfigError::Repository`] if the scope is a repository, and there is none.
+/// - [`ConfigError::Place`] if a variable is empty, is no whole path, or contradicts another one, and if the
+///   scope is a repository and there is none.
 /// - [`ConfigError::NoPlace`] if nothing names a place.
 /// - As [`Files`] says.
 pub fn find<F: Files>(
@@ -391,12 +391,8 @@ fn of_scope<F: Files>(
             let file = config.and_then(Config::whereabouts);
             let file = file.filter(|file| file.scope == Some(scope) && !file.is_machines());
             let below = file.and_then(|file| file.dir.as_deref());
-            let common = repository::common_folder(files.here()?).map_err(|source| {
-                ConfigError::Repository {
-                    said: why.to_string(),
-                    source,
-                }
-            })?;
+            let common = repository::common_folder(files.here()?)
+                .map_err(|missing| place_error(&why.to_string(), missing.to_string()))?;
             Ok(place(
                 common.join(below.unwrap_or(Path::new(REPOSITORY_FOLDER))),
             ))

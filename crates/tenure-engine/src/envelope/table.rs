@@ -70,8 +70,7 @@ fn of_config(error: &ConfigError) -> Entry {
         | ConfigError::Syntax { .. }
         | ConfigError::Profile { .. }
         | ConfigError::NoPlace
-        | ConfigError::Place { .. }
-        | ConfigError::Repository { .. } => (Exit::BadArguments, "BAD_CONFIGURATION"),
+        | ConfigError::Place { .. } => (Exit::BadArguments, "BAD_CONFIGURATION"),
     }
 }
 
