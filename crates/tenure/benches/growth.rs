@@ -28,6 +28,9 @@ mod measured {
 
     pub(super) type Outcome<T> = Result<T, Box<dyn Error>>;
 
+    /// What was measured of one size: of whom, and its microseconds.
+    type Points = Vec<(&'static str, f64)>;
+
     const USAGE: &str = "\
 usage: growth [--curve NAME] [--most N] [--rounds N]
   --curve NAME  measures only this curve: waiters, locks, guards or audit
@@ -86,7 +89,7 @@ usage: growth [--curve NAME] [--most N] [--rounds N]
             &self,
             name: &str,
             sizes: &[usize],
-            point: fn(&Self, &Path, usize) -> Outcome<Vec<(&'static str, f64)>>,
+            point: fn(&Self, &Path, usize) -> Outcome<Points>,
         ) -> Outcome<()> {
             if self.curve.as_deref().is_some_and(|wanted| wanted != name) {
                 return Ok(());
@@ -110,11 +113,14 @@ usage: growth [--curve NAME] [--most N] [--rounds N]
 
         /// So many processes wait for one lock, and each holds it for as long as `true` takes. What a hold
         /// costs, from the release by the first holder to the end of the last process.
-        fn waiters(&self, folder: &Path, size: usize) -> Outcome<Vec<(&'static str, f64)>> {
+        fn waiters(&self, folder: &Path, size: usize) -> Outcome<Points> {
             let peer = folder.join("peer");
             let peer = peer.to_str().ok_or("a folder without a name")?;
             let ours: &dyn Fn(&[&str]) -> Command = &|work| {
-                self.command(folder, &[&["run", "x", "--wait", "10m", "--"], work].concat())
+                self.command(
+                    folder,
+                    &[&["run", "x", "--wait", "10m", "--"], work].concat(),
+                )
             };
             let theirs: &dyn Fn(&[&str]) -> Command = &|work| {
                 let mut command = Command::new("flock");
@@ -133,7 +139,7 @@ usage: growth [--curve NAME] [--most N] [--rounds N]
         }
 
         /// `run` and `list` in a folder with so many locks.
-        fn locks(&self, folder: &Path, size: usize) -> Outcome<Vec<(&'static str, f64)>> {
+        fn locks(&self, folder: &Path, size: usize) -> Outcome<Points> {
             silently(&mut self.command(folder, &["run", "job-0", "--", "true"]))?;
             let bytes = fs::read(folder.join("job-0.tenure"))?;
             for number in 1..size {
@@ -153,7 +159,9 @@ usage: growth [--curve NAME] [--most N] [--rounds N]
             }
             let mut lists = [Vec::new(), Vec::new()];
             for _ in 0..(self.rounds / 20).max(1) {
-                lists[0].push(timed(|| silently(&mut self.command(folder, &["list", "--all"])))?);
+                lists[0].push(timed(|| {
+                    silently(&mut self.command(folder, &["list", "--all"]))
+                })?);
                 lists[1].push(timed(|| read_all(folder))?);
             }
             let [run, flock] = times.map(median);
@@ -167,7 +175,7 @@ usage: growth [--curve NAME] [--most N] [--rounds N]
         }
 
         /// One process holds so many guards. What it costs to take and release one more.
-        fn guards(&self, folder: &Path, size: usize) -> Outcome<Vec<(&'static str, f64)>> {
+        fn guards(&self, folder: &Path, size: usize) -> Outcome<Points> {
             let mut files = getrlimit(Resource::Nofile);
             files.current = files.maximum;
             setrlimit(Resource::Nofile, files)?;
@@ -206,7 +214,7 @@ usage: growth [--curve NAME] [--most N] [--rounds N]
 
         /// `run` that appends to an audit of so many bytes. All but its last line is a hole of the file: who
         /// appends reads none of it.
-        fn audit(&self, folder: &Path, size: usize) -> Outcome<Vec<(&'static str, f64)>> {
+        fn audit(&self, folder: &Path, size: usize) -> Outcome<Points> {
             let audit = folder.join("audit");
             let call = |words: &[&str]| {
                 let mut command = self.command(folder, words);
@@ -236,7 +244,9 @@ usage: growth [--curve NAME] [--most N] [--rounds N]
                 times[1].push(timed(|| silently(&mut self.command(folder, &run)))?);
                 times[2].push(timed(|| {
                     let mut shell = Command::new("sh");
-                    shell.args(["-c", "echo \"$1\" >>\"$2\"", "sh", &line]).arg(&peer);
+                    shell
+                        .args(["-c", "echo \"$1\" >>\"$2\"", "sh", &line])
+                        .arg(&peer);
                     silently(&mut bare(shell, folder))
                 })?);
             }

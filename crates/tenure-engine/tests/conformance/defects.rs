@@ -7,8 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tenure_core::{
-    Claim, Entry, Evidence, Host, Kind, Liveness, LivenessLock, LockName, Mode, Policy,
-    Predecessor, Process, Queueing, RequestId,
+    Claim, Entry, Host, Kind, LockName, Mode, Policy, Predecessor, Process, Queueing, RequestId,
 };
 use tenure_engine::clock::instant;
 use tenure_engine::conformance::{self, Harness};
