@@ -56,7 +56,9 @@ pub(super) struct Guarded<'a> {
     pub(super) is_alone: bool,
     /// The handle whose open file it is, if it is a claim's.
     by: Option<&'a FileHandle>,
-    /// The handle's claim has left the list: its bytes are released together with the guard.
+    /// The claim of this open file is not in the list, or no longer: its bytes are released together with
+    /// the guard. If a new claim's bytes were released later, the next caller would draw the same ticket,
+    /// and find them taken.
     pub(super) leaves: Cell<bool>,
     /// How long the coordination file is, if that is known ([`pages::read`]).
     length: Cell<u64>,
@@ -64,10 +66,11 @@ pub(super) struct Guarded<'a> {
 
 impl Drop for Guarded<'_> {
     fn drop(&mut self) {
-        match self.by.filter(|_| self.leaves.get()) {
-            Some(handle) => handle.unguard_and_let_go(),
+        match (self.by, self.leaves.get()) {
+            (Some(handle), true) => handle.unguard_and_let_go(),
             // Against a failure that lasts we can do nothing; closing the file releases the guard.
-            None => drop(bytes::unguard(fd(self.opened))),
+            (None, true) => drop(bytes::unlock_all(fd(self.opened))),
+            (_, false) => drop(bytes::unguard(fd(self.opened))),
         }
     }
 }

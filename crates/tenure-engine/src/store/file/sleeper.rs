@@ -5,7 +5,7 @@
 
 use super::bytes::{self, Byte, Mode};
 use crate::cancel;
-use crate::clock::{instant, nap};
+use crate::clock::{instant, nap, since};
 use crate::os::{self, BorrowedDescriptor, Errno};
 use crate::store::Wake;
 use std::cell::RefCell;
@@ -92,16 +92,18 @@ pub trait Sleeper: Send + Sync {
 ///
 /// If the caller leaves at its deadline, the helper stays parked until the byte is released; then it
 /// gives the byte back and ends. It sleeps *shared* on another claim's byte, so it never blocks another
-/// caller. It has an open file of its own, so that it keeps no liveness lock of its caller held. A
-/// caller that sleeps again behind the same byte finds its helper there; there is never a second one for
+/// caller. Where the system can open a file once more, it has an open file of its own, so that it keeps
+/// no liveness lock of its caller held. A caller that sleeps again behind the same byte finds its helper there; there is never a second one for
 /// the same wait.
 ///
 /// A [`crate::cancel::Cancel`] that reaches a wait ends it at once.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ThreadSleeper;
 
-/// How often the guard is tried for before the first pause: for about as long as that pause is.
+/// How often, and for how long at most, the guard is tried for before the first pause. On a busy machine a
+/// single yield takes longer than that pause, and among many waiters so does a single try.
 const YIELDS_MAX: u32 = 20;
+const YIELDING_MAX: Duration = Duration::from_micros(50);
 
 /// The first and the longest pause between two tries for the guard, which other callers hold for
 /// microseconds.
@@ -116,13 +118,17 @@ impl Sleeper for ThreadSleeper {
         patience: Duration,
     ) -> io::Result<Wake> {
         // Mostly the guard is free again before a nap could begin, and a nap lasts longer than it is asked to.
+        let began = instant();
         for _ in 0..YIELDS_MAX {
             if lock.try_take(file)? {
                 return Ok(Wake::Ready);
             }
+            if since(began) >= YIELDING_MAX.min(patience) {
+                break;
+            }
             std::thread::yield_now();
         }
-        let until = instant() + patience;
+        let until = began + patience;
         let mut pause = PAUSE_MIN;
         while !lock.try_take(file)? {
             if instant() >= until {

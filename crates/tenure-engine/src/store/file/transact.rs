@@ -243,6 +243,9 @@ impl<'f> Frame<'f> {
             },
             None => None,
         };
+        // Until the list is written with it, a claim that is new to this open file is in no list.
+        let is_new = self.handle.is_none() && taken.is_some();
+        guarded.leaves.set(is_new);
         let displaces = |event: &Event| matches!(event, Event::Displaced { .. });
         if done.events.iter().any(displaces) {
             // Before the write as well: a waiter that is told looks under the guard, so after the write.
@@ -257,6 +260,9 @@ impl<'f> Frame<'f> {
             drop(guarded);
             self.tries = store.overtaken(self.tries, self.names)?;
             return Ok(Round::Again);
+        }
+        if is_new {
+            guarded.leaves.set(false);
         }
         if write.removes {
             guarded.remove_list(done.entry.last)?;
