@@ -56,6 +56,10 @@ pub(crate) enum Open {
 }
 
 /// For whom a folder's files are made, beside the user that makes them.
+#[cfg_attr(
+    windows,
+    allow(dead_code, reason = "access lists are not looked at there")
+)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sharing {
     /// For no other user.
