@@ -183,7 +183,7 @@ pub(crate) struct Common {
     /// Rules and words of another system, as sprint or fleet.
     ///
     /// By them locks are kept and judged: native, sprint, resume, session, fleet or one of
-    /// tenure.toml [default: native]
+    /// tenure.toml [default: what tenure.toml says, else native; env: TENURE_PROFILE]
     #[arg(long, value_name = "NAME", help_heading = GLOBAL)]
     pub(crate) profile: Option<String>,
     /// The project of the lock
@@ -262,7 +262,9 @@ pub(crate) struct Claiming {
     /// Never beside an exclusive one
     #[arg(short, long, conflicts_with = "slots")]
     pub(crate) shared: bool,
-    /// Hold one of N slots: so many may hold it at a time
+    /// Hold one of N slots: so many may hold it at a time.
+    ///
+    /// The number of the slot is in TENURE_SLOT, 0 to N-1
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) slots: Option<u32>,
     /// Keep the place in line for a minute when the wait is over, and come back to it: auto (the
@@ -295,12 +297,6 @@ pub(crate) struct Claiming {
     pub(crate) why: Option<String>,
 }
 
-/// The default of `--grace`.
-const GRACE: &str = "10s";
-
-/// The default of `--on-lost`.
-const ON_LOST: OnLost = OnLost::Terminate;
-
 /// `run`.
 #[derive(Debug, Clone, Args)]
 #[command(
@@ -309,15 +305,16 @@ const ON_LOST: OnLost = OnLost::Terminate;
     after_help = "Examples:
   tenure run backup -- ./backup.sh             wait up to 10 s for it, then run
   tenure run deploy --wait 15m -- make deploy  wait longer
-  tenure run -n cron-job -- ./job              do not wait: exit 4 if it is held
+  tenure run -n job -- ./job                   do not wait: exit 4 if it is held
+  tenure run --skip job -- ./job               for cron: exit 0 if it is held
   tenure run db --output json -- ./migrate     a refusal that programs can read
   tenure run gpu --slots 2 -- ./train          two at a time, the others in turn
   tenure run -l db -l cache -- ./migrate       both, or none
   tenure run --group issue-42 --cancel-in-progress -- ./agent
                                                the newest ends the one that runs
 
-The command gets TENURE_NAME, TENURE_TOKEN (the fencing token), TENURE_REQUEST_ID, TENURE_DIR and \
-TENURE_HELD. Its exit code is passed on, and if it died by a signal, so does tenure. The lock is \
+The command gets TENURE_NAME, TENURE_TOKEN (the fencing token), TENURE_REQUEST_ID, TENURE_DIR, \
+TENURE_HELD and with --slots TENURE_SLOT. Its exit code is passed on, and if it died by a signal, so does tenure. The lock is \
 released after the command has ended; if tenure itself is killed, the lock stays held until the \
 command ends. A signal sent to tenure is passed on to the command; after --grace it is killed, and \
 all that descends from it. What a command leaves behind when it ends by itself goes on, without \
@@ -335,6 +332,10 @@ pub(crate) struct RunArgs {
     /// Take this lock as well: all or none (repeatable)
     #[arg(short, long = "lock", value_name = "NAME", value_parser = typed(value::name))]
     pub(crate) lock: Vec<Typed<LockName>>,
+    /// Where the lock is held, do nothing, say nothing and exit 0 (for cron); do not wait, unless
+    /// --wait says so
+    #[arg(hide_short_help = true, long, conflicts_with_all = ["conflict_exit_code", "ticket"])]
+    pub(crate) skip: bool,
     /// Where the run around this one holds the lock already, go on under it instead of refusing
     #[arg(hide_short_help = true, long)]
     pub(crate) reentrant: bool,
@@ -374,9 +375,9 @@ pub(crate) struct RunArgs {
         help_heading = "Groups"
     )]
     pub(crate) on_supersede: Option<String>,
-    /// How long the work may take to end after it was asked to; then it is killed
-    #[arg(hide_short_help = true, long, value_name = "DURATION", default_value = GRACE, value_parser = typed(value::duration))]
-    pub(crate) grace: Typed<Duration>,
+    /// How long the work may take to end after it was asked to; then it is killed [default: 10s]
+    #[arg(hide_short_help = true, long, value_name = "DURATION", value_parser = typed(value::duration))]
+    pub(crate) grace: Option<Typed<Duration>>,
     /// When SIGTERM follows whatever asked the work to end [default: three quarters of --grace]
     #[arg(hide_short_help = true, long, value_name = "DURATION", value_parser = typed(value::duration))]
     pub(crate) term_after: Option<Typed<Duration>>,
@@ -413,9 +414,15 @@ pub(crate) struct RunArgs {
     /// What the step is called that failed, for the audit [default: command]
     #[arg(hide_short_help = true, long, value_name = "NAME")]
     pub(crate) failure_step: Option<String>,
-    /// What to do when the lock is lost while the command runs: terminate or warn
-    #[arg(hide_short_help = true, long, value_name = "ACTION", value_enum, hide_possible_values = true, default_value_t = ON_LOST)]
-    pub(crate) on_lost: OnLost,
+    /// What to do when the lock is lost while the command runs: terminate or warn [default: terminate]
+    #[arg(
+        hide_short_help = true,
+        long,
+        value_name = "ACTION",
+        value_enum,
+        hide_possible_values = true
+    )]
+    pub(crate) on_lost: Option<OnLost>,
     #[command(flatten)]
     pub(crate) common: Common,
     /// The command and its arguments
@@ -738,7 +745,7 @@ pub(crate) struct AuditArgs {
     #[arg(value_name = "NAME", value_parser = typed(value::name))]
     pub(crate) name: Option<Typed<LockName>>,
     /// Only these events: lock_acquired, lock_stolen, lock_released, lock_release_failed or
-    /// heartbeat_failed, orphan_ended; may be given more than once
+    /// heartbeat_failed, orphan_ended, lock_skipped; may be given more than once
     #[arg(long, value_name = "EVENT", value_parser = typed(value::event))]
     pub(crate) event: Vec<Typed<EventName>>,
     /// Not before this time: 2026-02-07T10:00:00Z, or 15m for that long ago

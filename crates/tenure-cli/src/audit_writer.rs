@@ -126,6 +126,19 @@ impl AuditWriter {
         }
     }
 
+    /// A run that its caller lets be skipped where the lock is held. Nothing else tells of it, so it is recorded
+    /// in any case.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn skipped(
+        &self,
+        reporter: &mut Reporter,
+        occasion: Occasion<'_>,
+        refusal: &serde_json::Map<String, serde_json::Value>,
+    ) {
+        self.write(reporter, &Record::lock_skipped(occasion, refusal));
+    }
+
     /// Work whose supervisor was dead, ended because an operator asked for that.
     #[cfg(target_os = "linux")]
     pub(crate) fn orphan_ended(

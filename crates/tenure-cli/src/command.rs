@@ -57,9 +57,9 @@ use tenure_engine::profile::{ends_without_release, known_as};
 use tenure_engine::store::file::ThreadSleeper;
 use tenure_engine::store::{Cleaned, Content, Reading, StoreError, Verbs};
 use tenure_engine::tenure_core::{
-    Claim, Entry, Event, Force, ForceOnHeld, Holder, Host, Life, LockName, Mode, Now, Ownership,
-    Policy, Process, Reason, Refusal, Released, Request, RequestId, StaleReason, Standing,
-    UnreadableRule,
+    Claim, Entry, Event, Force, ForceOnHeld, Holder, Host, Kind, Life, LockName, Mode, Now,
+    Ownership, Policy, Process, Reason, Refusal, Released, Request, RequestId, StaleReason,
+    Standing, UnreadableRule,
 };
 
 /// Turns the typed call into a request, carries it out and answers with the exit code.
@@ -530,6 +530,13 @@ impl Session {
         }
         if let Ok(Some(warning)) = self.store.warning() {
             reporter.warn(warning);
+        }
+        let looks_around = match &acquired {
+            Ok(acquired) => acquired.is_first || request.kind == Kind::Detached,
+            Err(_) => reporter.shows_waits(),
+        };
+        if looks_around {
+            near::point_out_records(self, reporter, name);
         }
         let mut acquired = acquired.map_err(|error| {
             let failure = self.explain(name, error);

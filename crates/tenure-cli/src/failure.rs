@@ -99,6 +99,13 @@ impl Deref for Failure {
     }
 }
 
+impl Failure {
+    /// Whether the lock has a live holder, or a line that takes no one more: it may be free at the next try.
+    pub(crate) fn is_of_a_held_lock(&self) -> bool {
+        matches!(self.code.as_str(), "LOCK_HELD" | "QUEUE_FULL")
+    }
+}
+
 impl DerefMut for Failure {
     fn deref_mut(&mut self) -> &mut Self::Target {
         &mut self.said

@@ -43,6 +43,7 @@ pub(crate) struct Reporter {
     conflict_exit_code: Option<u8>,
     /// Messages are sentences that a profile's users know, without tenure's name.
     plain: bool,
+    waits: Waits,
     /// Makes the document that answers a failure, if the profile wants one.
     documents: Option<Document>,
     /// The lock that the call is about, as far as it is known.
@@ -50,6 +51,13 @@ pub(crate) struct Reporter {
     began: Instant,
     warnings: Vec<String>,
     unless_heard: Option<Undo>,
+}
+
+/// Whether a call tells of its wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waits {
+    Shown,
+    Hidden,
 }
 
 /// Makes a document of a failure and the lock that the call is about.
@@ -95,6 +103,7 @@ impl Reporter {
             request_id: String::new(),
             conflict_exit_code: None,
             plain: false,
+            waits: Waits::Shown,
             documents: None,
             lock: None,
             began: tenure_engine::clock::instant(),
@@ -124,6 +133,16 @@ impl Reporter {
 
     pub(crate) fn is_verbose(&self) -> bool {
         self.verbose
+    }
+
+    /// Says no word of a wait from now on, for a call whose refusal is no news either.
+    pub(crate) fn hide_waits(&mut self) {
+        self.waits = Waits::Hidden;
+    }
+
+    /// Whether a wait is shown.
+    pub(crate) fn shows_waits(&self) -> bool {
+        !self.quiet && self.waits == Waits::Shown
     }
 
     /// The same, for a profile whose messages are printed without tenure's name.

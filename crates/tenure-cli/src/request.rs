@@ -5,6 +5,7 @@
 //! still to be read.
 
 mod acquire;
+mod defaults;
 mod format;
 mod intended;
 mod place;
@@ -15,6 +16,7 @@ mod verbs;
 
 pub(crate) use crate::args::value::{Owner, Ticket, millis};
 pub(crate) use acquire::{Acquire, Acquiring};
+pub(crate) use defaults::{Defaults, OnHeld, Pool};
 pub(crate) use format::Format;
 pub(crate) use place::Place;
 pub(crate) use run::{At, How, Program, Run, Supervised, Task, Wanted};
@@ -32,7 +34,6 @@ use crate::args::value::{self, Typed};
 use crate::args::{Claiming, Patience};
 use crate::failure::Failure;
 use crate::ids::{fresh_id, request_id_or_new};
-use place::Defaults;
 use std::time::Duration;
 use tenure_core::{Force, HeldUnforced, LockName, Mode, RequestId};
 use tenure_engine::engine;
@@ -160,23 +161,25 @@ fn no_name() -> Failure {
     Failure::bad_arguments("the following required arguments were not provided: <NAME>")
 }
 
-/// The mode of a claim. Only a native lock can have another one than exclusive.
-fn mode(claiming: &Claiming, place: &Place) -> Result<Mode, Failure> {
-    let slots = claiming.slots.and_then(std::num::NonZeroU32::new);
-    let (flag, mode) = match (claiming.shared, slots) {
-        (false, None) => return Ok(Mode::Exclusive),
-        (true, _) => ("--shared", Mode::Shared),
-        (false, Some(slots)) => ("--slots", Mode::Slots(slots)),
-    };
+/// The mode of a claim: what the project says for all callers, else the flags. Only a native lock can have
+/// another one than exclusive. `exclusive` says that `-x` was typed.
+fn mode(
+    claiming: &Claiming,
+    exclusive: bool,
+    defaults: &Defaults,
+    name: &LockName,
+    place: &Place,
+) -> Result<Mode, Failure> {
+    let (mode, said) = defaults.mode(claiming, exclusive, name)?;
     let profile = place.profile();
-    if profile.record().is_some() {
-        return Err(Failure::bad_arguments(format!(
-            "{flag}: a lock of the {} profile has one record and so one holder; only native locks \
+    match said {
+        Some(said) if profile.record().is_some() => Err(Failure::bad_arguments(format!(
+            "{said}: a lock of the {} profile has one record and so one holder; only native locks \
              can have several",
             profile.policy().name
-        )));
+        ))),
+        _ => Ok(mode),
     }
-    Ok(mode)
 }
 
 /// How long to wait by the profile's rules, if the caller says nothing about it.
@@ -201,7 +204,7 @@ fn said_wait(patience: &Patience, around: &Surroundings) -> Result<Option<engine
 /// A ttl, if one was given, by the rules of the profile.
 fn ttl_ms(
     typed: Option<Duration>,
-    defaults: Defaults,
+    defaults: &Defaults,
     format: Format,
 ) -> Result<Option<u64>, Failure> {
     let Some(ttl) = typed.or(defaults.ttl) else {

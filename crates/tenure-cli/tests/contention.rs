@@ -47,6 +47,16 @@ const WORK: &str = concat!(
     r#"echo "$TENURE_TOKEN" >>"$1"; echo "$TENURE_TOKEN $PPID $$"; sleep "$2"; :"#
 );
 
+/// Calls `SCRIPT` with a witness for each number of a slot: `WITNESS SCRIPT LOG SECONDS`. A command without a
+/// number shares one witness with all others like it.
+const IN_ITS_SLOT: &str = r#"exec bash -c "$1" "$0.${TENURE_SLOT-none}" "$2" "$3""#;
+
+/// Works for a moment and writes down its number: `WITNESS LOG SECONDS`.
+const WORK_IN_A_SLOT: &str = concat!(
+    crate::enter!(),
+    r#"echo "$TENURE_SLOT" >>"$1"; echo "$TENURE_TOKEN $PPID $$"; sleep "$2"; :"#
+);
+
 /// Works until its input ends.
 const WORK_ON: &str = concat!(
     crate::enter!(),
@@ -212,7 +222,38 @@ impl Arena {
         let (witness, log) = (self.site.witness(), self.log());
         let seconds = format!("0.00{}", random.between(1, 10));
         let command = ["bash", "-c", WORK, word(&witness), word(&log), &seconds];
-        let words = [&["run", NAME, "--wait", "30s", "--"], &command[..]].concat();
+        self.run_to_its_end(slot, &[], &command)
+    }
+
+    /// One round of `run --slots`.
+    fn run_in_a_slot(
+        &self,
+        slot: &Mutex<Slot>,
+        slots: &str,
+        random: &mut Random,
+    ) -> Result<(), Fault> {
+        let (witness, log) = (self.site.witness(), self.log());
+        let (witness, log) = (word(&witness), word(&log));
+        let seconds = format!("0.0{}", random.between(10, 40));
+        let command = [
+            "bash",
+            "-c",
+            IN_ITS_SLOT,
+            witness,
+            WORK_IN_A_SLOT,
+            log,
+            &seconds,
+        ];
+        self.run_to_its_end(slot, &["--slots", slots], &command)
+    }
+
+    fn run_to_its_end(
+        &self,
+        slot: &Mutex<Slot>,
+        flags: &[&str],
+        command: &[&str],
+    ) -> Result<(), Fault> {
+        let words = [&["run", NAME, "--wait", "30s"], flags, &["--"], command].concat();
         let mut worked = false;
         let answer = self.call(slot, &words, |output| {
             Ok(match line(output, STUCK)? {
@@ -401,8 +442,8 @@ impl Arena {
         }
     }
 
-    /// What has to hold when all have left.
-    fn verify(&self, what: &str, seed: u64, began: Instant) {
+    /// The lock is granted at once when all have left, and no claim is listed.
+    fn verify_that_all_have_left(&self) {
         let last = self
             .site
             .call(["run", NAME, "--wait", "1s", "--", "true"])
@@ -427,6 +468,11 @@ impl Arena {
                 "no contender is left, and a claim is listed: {lock}"
             );
         }
+    }
+
+    /// What has to hold when all have left.
+    fn verify(&self, what: &str, seed: u64, began: Instant) {
+        self.verify_that_all_have_left();
         let log = Log::read(&self.log());
         log.assert_in_turn(what);
         let mut starts = locked(&self.starts).clone();
@@ -621,6 +667,40 @@ mod contention {
         });
         assert!(faults.is_empty(), "TENURE_SEED={seed}: {faults:#?}");
         arena.verify("runs", seed, began);
+    }
+
+    /// No two work under one number, whatever becomes of the holders before, and every number is used. A
+    /// kernel lock for each number says so.
+    #[test]
+    fn of_thirty_two_runs_for_four_numbered_slots() {
+        witness::need();
+        let rounds = Extent::of_environment().rounds.div_ceil(6);
+        let (contenders, seed, began) = (32, seed(), instant());
+        let extent = Extent { contenders, rounds };
+        println!("TENURE_SEED={seed}, {extent:?}");
+        let arena = Arena::new(contenders);
+        let faults = contend(&arena, extent, seed, |slot, _, _, random| {
+            arena.run_in_a_slot(slot, "4", random)
+        });
+        assert!(faults.is_empty(), "TENURE_SEED={seed}: {faults:#?}");
+        arena.verify_that_all_have_left();
+        let log = std::fs::read_to_string(arena.log()).expect("a log");
+        let mut used = [0_u32; 4];
+        for line in log.lines() {
+            // `overlap`, an empty line or another number is a fault.
+            let number = line.parse().ok();
+            let count = number.and_then(|number: usize| used.get_mut(number));
+            *count.unwrap_or_else(|| panic!("TENURE_SEED={seed}: {line:?} in\n{log}")) += 1;
+        }
+        assert!(
+            used.iter().all(|times| *times > 0),
+            "each is used: {used:?}"
+        );
+        println!(
+            "slots (TENURE_SEED={seed}): {:.1} s, {}; the numbers were used {used:?} times",
+            instant().saturating_duration_since(began).as_secs_f64(),
+            locked(&arena.tally),
+        );
     }
 
     #[test]

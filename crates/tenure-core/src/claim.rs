@@ -71,6 +71,9 @@ pub struct Claim {
     pub force: Force,
     /// How it holds.
     pub mode: Mode,
+    /// Which of its slots it has, from 0, once it is granted. No other holder of the lock has this number.
+    /// `None` in another mode, and for a hold that a version without numbers granted.
+    pub slot: Option<u32>,
     /// How it waits.
     pub queueing: Queueing,
     /// How long its work takes at most to end after a request to stop, in milliseconds; 0 if its caller did
@@ -99,6 +102,7 @@ impl Claim {
             lease,
             force: Force::No,
             mode: Mode::Exclusive,
+            slot: None,
             queueing: Queueing::Fifo,
             grace_ms: 0,
             cancel: None,
@@ -108,8 +112,9 @@ impl Claim {
         }
     }
 
-    pub(crate) fn grant(&mut self, token: u64, now: &Now) {
+    pub(crate) fn grant(&mut self, token: u64, slot: Option<u32>, now: &Now) {
         self.token = Some(token);
+        self.slot = slot;
         self.since = Some(now.stamp());
         self.aside = None;
         self.lease.renewed = now.stamp();
@@ -347,6 +352,30 @@ impl Entry {
     /// The granted claims, in the order of their tickets.
     pub fn granted(&self) -> impl Iterator<Item = &Claim> {
         self.claims.iter().filter(|claim| claim.token.is_some())
+    }
+
+    /// The number that a claim of this mode gets if it is granted now: the lowest that no holder has; `None`
+    /// unless it is to have one of several slots.
+    ///
+    /// Called once nothing blocks the claim. Every other granted claim in the list then counts: a stale one was
+    /// removed, or else it blocks. So the granted claims are fewer than the claim's slots, and one of the
+    /// numbers below that is free. The claims that are read are all that hold, and the grant rests on the whole
+    /// list. So no number is given twice, whichever way the last holder of it ended. A killed supervisor whose
+    /// command goes on is still a holder, and keeps its number.
+    ///
+    /// A hold that a version without numbers granted has none. Its command was told none, so none is kept for
+    /// it.
+    pub(crate) fn free_slot(&self, mode: Mode) -> Option<u32> {
+        match mode {
+            Mode::Exclusive | Mode::Shared => return None,
+            Mode::Slots(_) => {}
+        }
+        let mut taken: Vec<u32> = self.granted().filter_map(|claim| claim.slot).collect();
+        taken.sort_unstable();
+        taken.dedup();
+        let without_gap = taken.iter().zip(0_u32..);
+        let without_gap = without_gap.take_while(|(taken, number)| *taken == number);
+        u32::try_from(without_gap.count()).ok()
     }
 
     /// The claim that others wait for: the first that holds, else the first in line.

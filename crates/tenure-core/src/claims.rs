@@ -421,11 +421,11 @@ impl Entry {
             Blocker::Live(behind, _) => TryGrant::Behind(behind),
             Blocker::Stale(refusal) => TryGrant::Blocked(refusal),
             Blocker::None => {
-                let token = self.next_number(now);
+                let (token, slot) = (self.next_number(now), self.free_slot(mode));
                 let Some(claim) = self.claim_mut(ticket) else {
                     return TryGrant::Gone;
                 };
-                claim.grant(token, now);
+                claim.grant(token, slot, now);
                 asking.events.push(Event::Acquired { token });
                 TryGrant::Granted { token }
             }
@@ -647,6 +647,7 @@ impl Entry {
             },
             force: request.force,
             mode: request.terms.mode,
+            slot: None,
             queueing: request.terms.queueing,
             grace_ms: request.terms.grace_ms,
             cancel: None,
@@ -657,8 +658,8 @@ impl Entry {
         let entering = if let Some(behind) = behind {
             Entering::Queued { ticket, behind }
         } else {
-            let token = self.next_number(now);
-            claim.grant(token, now);
+            let (token, slot) = (self.next_number(now), self.free_slot(claim.mode));
+            claim.grant(token, slot, now);
             asking.events.push(Event::Acquired { token });
             Entering::Granted { ticket, token }
         };

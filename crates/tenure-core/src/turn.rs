@@ -179,9 +179,12 @@ impl Entry {
     /// Counts the live claims before one that holds beside others, and the granted ones behind it.
     ///
     /// The claim may hold as long as the counted claims are fewer than its capacity and than the capacity
-    /// of each of them. Let `H` be the claims that hold. All of `H` is counted, so `H` with this claim in
-    /// it has no more members than the smallest capacity in it. What the modes promise holds for every
-    /// grant.
+    /// of each of them, and none of them names another number of slots. Let `H` be the claims that hold. All
+    /// of `H` is counted, so `H` with this claim in it has no more members than the smallest capacity in it,
+    /// and names one number of slots. What the modes promise holds for every grant.
+    ///
+    /// A waiter that names another number counts as well, if it stands before. So callers that agree with the
+    /// holders do not go past it for ever.
     fn among<E: FnMut(&Claim) -> Evidence>(
         &mut self,
         own: Option<u64>,
@@ -213,13 +216,14 @@ impl Entry {
         let capacities = present.iter().map(|(_, mode)| mode.capacity());
         let capacity = capacities.fold(mode.capacity(), usize::min);
         let count = present.len();
-        if count < capacity {
-            return Blocker::None;
-        }
-        // An exclusive claim has to end before anything else can change for this one.
+        // An exclusive claim, or one of another number of slots, has to end before anything else can change for
+        // this one.
         let alone = present
             .iter()
-            .rposition(|(_, mode)| *mode == Mode::Exclusive);
+            .rposition(|(_, other)| !mode.holds_beside(*other));
+        if count < capacity && alone.is_none() {
+            return Blocker::None;
+        }
         let waiting = || present.iter().rposition(|(live, _)| !live.granted);
         if let Some(index) = alone {
             let (near, _) = present.swap_remove(index);
@@ -319,6 +323,9 @@ impl Entry {
     pub(crate) fn is_held_against(&self, own: Option<u64>, mode: Mode) -> bool {
         let (mut capacity, mut count) = (mode.capacity(), 0);
         for claim in self.granted().filter(|claim| Some(claim.ticket) != own) {
+            if !mode.holds_beside(claim.mode) {
+                return true;
+            }
             capacity = capacity.min(claim.mode.capacity());
             count += 1;
         }
@@ -337,7 +344,7 @@ impl Entry {
         let mut is_full = |other: Mode| {
             capacity = capacity.min(other.capacity());
             count += 1;
-            count >= capacity
+            count >= capacity || !mode.holds_beside(other)
         };
         let others = || self.claims.iter().filter(|claim| Some(claim.ticket) != own);
         for claim in others().filter(|claim| claim.token.is_some()) {

@@ -772,6 +772,13 @@ const SEEDED_IN_TERMS: &[Seeded] = &[
         crashes: 0,
         invariant: "no more holders than each of them tolerates",
     },
+    // Of two holders the first one leaves.
+    Seeded {
+        defect: Defect::NumbersByCount,
+        scripts: &[TWO; 3],
+        crashes: 0,
+        invariant: "no two holders share the number of a slot",
+    },
     Seeded {
         defect: Defect::NeverDisplaces,
         scripts: &[RUN, SINGLE, SINGLE],

@@ -424,7 +424,13 @@ fn entry_of_terms() -> impl Strategy<Value = Entry> {
 /// Whether a list could have come about: its holders tolerate each other.
 fn tolerate_each_other(entry: &Entry) -> bool {
     let least = entry.granted().map(|claim| claim.mode.capacity()).min();
-    least.is_none_or(|least| entry.granted().count() <= least)
+    let numbers = |claim: &Claim| match claim.mode {
+        Mode::Slots(slots) => Some(slots),
+        Mode::Exclusive | Mode::Shared => None,
+    };
+    let mut slots: Vec<_> = entry.granted().filter_map(numbers).collect();
+    slots.dedup();
+    slots.len() <= 1 && least.is_none_or(|least| entry.granted().count() <= least)
 }
 
 /// Sees each claim the same way however often it is asked about: by its place in the list as it was.
@@ -446,6 +452,55 @@ proptest! {
             apply(&mut entry, &policy, step);
             prop_assert!(tolerate_each_other(&entry), "after {:?}: {entry:#?}", step.operation);
         }
+    }
+
+    /// Whatever evidence there is, and whichever claims come back, are overridden or displaced: a hold of slots
+    /// has a number below its slots, no other holder has it, and it keeps it until it ends. No other claim has
+    /// one.
+    #[test]
+    fn a_hold_of_slots_has_a_number_of_its_own(policy in policy(), steps in steps()) {
+        let mut entry = Entry::default();
+        for step in &steps {
+            let before = entry.clone();
+            apply(&mut entry, &policy, step);
+            let mut taken = Vec::new();
+            for claim in &entry.claims {
+                let number = match (claim.mode, claim.token) {
+                    (Mode::Slots(slots), Some(_)) => {
+                        let number = claim.slot.expect("a hold of slots has a number");
+                        prop_assert!(number < slots.get(), "{number} of {slots}");
+                        prop_assert!(!taken.contains(&number), "{number} twice: {entry:#?}");
+                        taken.push(number);
+                        Some(number)
+                    }
+                    _ => None,
+                };
+                prop_assert_eq!(claim.slot, number);
+                if let Some(earlier) = before.claim(claim.ticket).filter(|c| c.token.is_some()) {
+                    prop_assert_eq!(earlier.slot, claim.slot, "a hold has one number for life");
+                }
+            }
+        }
+    }
+
+    /// Holders that a version without numbers granted keep none of the numbers, and the rest are still given
+    /// once each.
+    #[test]
+    fn holders_without_a_number_keep_none(bare in proptest::collection::vec(any::<bool>(), 4)) {
+        let slots = Mode::Slots(NonZeroU32::MIN.saturating_add(4));
+        let mut scene = Story::new();
+        let terms = Terms { mode: slots, ..Terms::default() };
+        for (who, bare) in (0_u8..).zip(&bare) {
+            let ticket = scene.granted(who, Kind::Kernel, terms);
+            if *bare {
+                scene.entry.claim_mut(ticket).expect("a hold").slot = None;
+            }
+        }
+        let ticket = scene.granted(9, Kind::Kernel, terms);
+        let number = scene.entry.claim(ticket).and_then(|claim| claim.slot);
+        let with_it = scene.entry.granted().filter(|claim| claim.slot == number).count();
+        prop_assert_eq!(with_it, 1, "{:#?}", scene.entry);
+        prop_assert!(number.is_some_and(|number| number < 5));
     }
 
     /// To keep a place is to stand aside: no other claim changes, every claim that could hold still can,

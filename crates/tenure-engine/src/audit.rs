@@ -67,17 +67,20 @@ pub enum EventName {
     HeartbeatFailed,
     /// The work of a run with a dead supervisor was ended.
     OrphanEnded,
+    /// A run was skipped because the lock was held.
+    LockSkipped,
 }
 
 impl EventName {
     /// All of them, in the order of a lock's life.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::LockAcquired,
         Self::LockStolen,
         Self::LockReleased,
         Self::LockReleaseFailed,
         Self::HeartbeatFailed,
         Self::OrphanEnded,
+        Self::LockSkipped,
     ];
 
     /// The word in the log.
@@ -89,6 +92,7 @@ impl EventName {
             Self::LockReleaseFailed => "lock_release_failed",
             Self::HeartbeatFailed => "heartbeat_failed",
             Self::OrphanEnded => "orphan_ended",
+            Self::LockSkipped => "lock_skipped",
         }
     }
 

@@ -10,6 +10,12 @@
 //! A file that a search finds has to belong to the caller, to root, or to the user who became root by sudo
 //! (decision 0023). A file that the caller names is read whichever user owns it.
 
+mod lock;
+mod profiles;
+
+pub use lock::LockDefaults;
+pub use profiles::Profiles;
+
 use crate::os::{self, Errno};
 use crate::profile::{ProfileError, Rows};
 use crate::repository;
@@ -54,9 +60,11 @@ pub struct Config {
     /// Defaults by lock name. `*` stands for any characters; the longest pattern that fits wins.
     #[serde(default, rename = "lock")]
     pub locks: BTreeMap<String, LockDefaults>,
-    /// The user's own profiles, by name.
+    /// What a run of any lock does that does not get it.
+    pub on_held: Option<String>,
+    /// The user's own profiles, and the one that calls have which name none.
     #[serde(default, rename = "profile")]
-    pub profiles: Rows,
+    pub profiles: Profiles,
 }
 
 /// Which callers see the same locks.
@@ -102,16 +110,6 @@ pub enum Source {
     /// A search by root found it, and it belongs to the user who became root by sudo. The places that it
     /// names are to get no secrets of root's.
     FoundOfSudoUser,
-}
-
-/// Defaults for some locks, as written: the code that uses a duration parses it.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct LockDefaults {
-    /// How long to wait.
-    pub wait: Option<String>,
-    /// The ttl.
-    pub ttl: Option<String>,
 }
 
 /// Why a configuration could not be used.
@@ -191,16 +189,31 @@ impl Config {
             String::from_utf8(bytes)
                 .map_err(|_| Error::new(ErrorKind::InvalidData, "it is not UTF-8"))
         };
-        let text = read().map_err(|source| unread(path, source))?;
-        let mut config: Self = toml::from_str(&text).map_err(|error| ConfigError::Syntax {
+        Self::parse(&read().map_err(|source| unread(path, source))?, path)
+    }
+
+    /// Reads the text of the file at this path. Relative paths in it are made absolute.
+    ///
+    /// # Errors
+    /// - As [`Config::read`].
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigError> {
+        let mut config: Self = toml::from_str(text).map_err(|error| ConfigError::Syntax {
             path: path.display().to_string(),
-            why: located(&text, &error),
+            why: located(text, &error),
         })?;
         path.clone_into(&mut config.file);
         config.take_paths().map_err(|why| ConfigError::Syntax {
             path: path.display().to_string(),
             why,
         })?;
+        for (pattern, defaults) in &config.locks {
+            if let Some((key, why)) = defaults.mistake() {
+                return Err(ConfigError::Syntax {
+                    path: path.display().to_string(),
+                    why: format!("[lock.{pattern:?}] {key}: {why}"),
+                });
+            }
+        }
         for (name, row) in &config.profiles {
             row.policy(name).map_err(|source| ConfigError::Profile {
                 path: path.display().to_string(),
@@ -306,6 +319,15 @@ impl Config {
             return Ok(None);
         };
         let config = Self::of_file(path, file)?;
+        // With `LD_PRELOAD`, say, that user would decide what root runs; sudo itself passes no variables on.
+        if source == Source::FoundOfSudoUser && config.sets_variables() {
+            return Err(ConfigError::Untrusted {
+                path: crate::printed::clean(&path.display().to_string()),
+                why: "sets variables (env) for what root runs, and belongs to the user who \
+                      became root by sudo"
+                    .to_owned(),
+            });
+        }
         Ok(Some(Self { source, ..config }))
     }
 
@@ -374,28 +396,36 @@ impl Config {
         rows
     }
 
+    /// The profile of calls that name none: that of the first file that names one.
+    pub fn default_profile(&self) -> Option<&str> {
+        let mut said = self
+            .files()
+            .filter_map(|file| file.profiles.default.as_deref());
+        said.next()
+    }
+
+    fn sets_variables(&self) -> bool {
+        self.locks.values().any(|defaults| defaults.env.is_some())
+    }
+
     /// The defaults for one lock: of each, what the first file says that says something.
+    /// A file says it in the lock's own table, else above all tables.
     pub fn defaults(&self, name: &str) -> LockDefaults {
+        let of_all = LockDefaults {
+            on_held: self.on_held.clone(),
+            ..LockDefaults::default()
+        };
         let own = self
             .locks
             .iter()
             .filter(|(pattern, _)| fits(pattern, name))
             .max_by_key(|(pattern, _)| pattern.len())
             .map(|(_, defaults)| defaults.clone())
-            .unwrap_or_default();
+            .unwrap_or_default()
+            .or(of_all);
         match &self.farther {
             Some(farther) => own.or(farther.defaults(name)),
             None => own,
-        }
-    }
-}
-
-impl LockDefaults {
-    /// These, and of the others what these do not say.
-    fn or(self, others: Self) -> Self {
-        Self {
-            wait: self.wait.or(others.wait),
-            ttl: self.ttl.or(others.ttl),
         }
     }
 }
@@ -629,6 +659,18 @@ mod tests {
         std::fs::write(&path, &text).expect("a file");
         let said = Config::read(&path).expect_err("too large").to_string();
         assert!(said.contains("larger than 1048576 bytes"), "{said}");
+    }
+
+    #[test]
+    fn keys_that_contradict_each_other_are_named_with_their_lock() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(FILE);
+        std::fs::write(&path, "[lock.gpu]\nmembers = []\n").expect("a file");
+        let said = Config::read(&path).expect_err("no members").to_string();
+        assert!(
+            said.contains("tenure.toml: [lock.\"gpu\"] members: it is empty"),
+            "{said}"
+        );
     }
 
     #[test]

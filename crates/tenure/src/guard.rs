@@ -259,7 +259,8 @@ impl Options {
         self.holding(Holding::SHARED)
     }
 
-    /// Holds one of `slots` slots, at least one; all callers of this lock should agree on the number.
+    /// Holds one of `slots` slots, at least one. A caller that names another number than the holders waits until
+    /// all of them have ended. [`Guard::slot`] is the number of the slot.
     /// With 0 the acquire is refused ([`AcquireError::NoSlots`]).
     ///
     /// # Examples
@@ -930,10 +931,15 @@ impl Shared {
         };
         match mode {
             Mode::Exclusive => entry.granted().find(is_ours),
-            // The end of another process's hold would do.
+            // The end of another process's hold would do, unless one of ours is exclusive or of another number of
+            // slots.
             Mode::Shared | Mode::Slots(_) => {
-                let first = entry.granted().next();
-                first.filter(|_| entry.granted().all(|claim| is_ours(&claim)))
+                let blocks = |claim: &&Claim| is_ours(claim) && !mode.holds_beside(claim.mode);
+                let all_ours = || {
+                    let first = entry.granted().next();
+                    first.filter(|_| entry.granted().all(|claim| is_ours(&claim)))
+                };
+                entry.granted().find(blocks).or_else(all_ours)
             }
         }
     }

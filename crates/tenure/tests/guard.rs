@@ -695,9 +695,19 @@ fn shared_holds_and_slots_stand_beside_each_other() {
     let first = locks.acquire_with("b", &slot).expect("the first slot");
     let second = locks.acquire_with("b", &slot).expect("the second slot");
     locks.acquire_with("b", &slot).expect_err("no third");
+    assert_eq!((first.slot(), second.slot()), (Some(0), Some(1)));
     drop(first);
-    drop(locks.acquire_with("b", &slot).expect("one is free again"));
-    drop(second);
+    let three = Options::new().slots(3).wait(Wait::No);
+    let refused = locks.acquire_with("b", &three);
+    let is_own = matches!(refused, Err(AcquireError::HeldByThisProcess { .. }));
+    assert!(
+        is_own,
+        "another number waits for the hold of this process: {refused:?}"
+    );
+    let again = locks.acquire_with("b", &slot).expect("one is free again");
+    assert_eq!(again.slot(), Some(0), "the number that is free");
+    drop((again, second));
+    assert_eq!(locks.acquire("b").expect("alone").slot(), None);
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! Tests hold every call that is read here equal to what the parser makes of it.
 
 use super::value::{self, Typed};
-use super::{Claiming, Common, GRACE, ON_LOST, RunArgs};
+use super::{Claiming, Common, RunArgs};
 use crate::output::Output;
 use std::ffi::OsString;
 
@@ -17,13 +17,14 @@ pub(super) fn plain(words: &[OsString]) -> Option<RunArgs> {
         claiming: Claiming::default(),
         exclusive: false,
         lock: Vec::new(),
+        skip: false,
         reentrant: false,
         queue: None,
         group: None,
         cancel_in_progress: false,
         on_superseded: None,
         on_supersede: None,
-        grace: Typed::of(GRACE, value::duration),
+        grace: None,
         term_after: None,
         signal: None,
         max_runtime: None,
@@ -33,7 +34,7 @@ pub(super) fn plain(words: &[OsString]) -> Option<RunArgs> {
         exec: false,
         rollback: None,
         failure_step: None,
-        on_lost: ON_LOST,
+        on_lost: None,
         common: Common::default(),
         command: Vec::new(),
     };

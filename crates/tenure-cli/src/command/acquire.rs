@@ -11,12 +11,12 @@ use super::{Session, collect_signals, covers, dialect_of, ticket};
 use crate::dialect::Done;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::render::Reporter;
 use crate::render::lock::age;
+use crate::render::{Reporter, clean};
 use crate::request::{Acquire, Acquiring, Owner};
 use serde_json::{Value, json};
 use tenure_core::{
-    Claim, Kind, LockName, Ownership, Patience, Request, RequestId, Terms, UnknownLife,
+    Claim, Kind, LockName, Mode, Ownership, Patience, Request, RequestId, Terms, UnknownLife,
 };
 use tenure_engine::engine::Limits;
 use tenure_engine::intent;
@@ -54,6 +54,7 @@ fn take(acquire: Acquire, reporter: &mut Reporter) -> Result<(String, Value), Fa
         place,
         name,
         mode,
+        pool,
         ttl_ms,
         wait,
         force,
@@ -104,6 +105,7 @@ fn take(acquire: Acquire, reporter: &mut Reporter) -> Result<(String, Value), Fa
         return Err(held_otherwise(&name, claim));
     }
     let token = claim.token.unwrap_or_default();
+    let member = pool.member(claim.slot);
     // A hold from before this call has its own owner.
     let owner = owner.filter(|owner| Some(owner.process) == claim.holder.process);
     let lasts = match (&owner, claim.holder.process) {
@@ -118,6 +120,8 @@ fn take(acquire: Acquire, reporter: &mut Reporter) -> Result<(String, Value), Fa
         "already_held": acquired.already,
         "request_id": known_as(&claim.holder),
         "token": token,
+        "slot": claim.slot,
+        "member": member,
         "owner_pid": claim.holder.process.map(|process| process.pid),
         "owner_name": owner.as_ref().map(|owner| owner.name.clone()),
         "ttl_ms": claim.lease.ttl_ms,
@@ -128,9 +132,16 @@ fn take(acquire: Acquire, reporter: &mut Reporter) -> Result<(String, Value), Fa
         claim,
         lock_file: &lock_file,
     };
+    let slot = match (claim.slot, claim.mode, member) {
+        (Some(slot), Mode::Slots(slots), None) => format!("slot {slot} of {slots}, "),
+        (Some(slot), Mode::Slots(slots), Some(member)) => {
+            format!("slot {slot} of {slots} ({}), ", clean(member))
+        }
+        _ => String::new(),
+    };
     let text = session.text_of(&done, || {
         format!(
-            "{} {name}: {lasts}, fencing token {token}, request id {}",
+            "{} {name}: {slot}{lasts}, fencing token {token}, request id {}",
             if acquired.already {
                 "already held"
             } else {
@@ -152,6 +163,8 @@ fn unlocked(id: &RequestId, mode: intent::Mode) -> Value {
         "already_held": false,
         "request_id": id.as_str(),
         "token": null,
+        "slot": null,
+        "member": null,
         "owner_pid": null,
         "owner_name": null,
         "ttl_ms": null,

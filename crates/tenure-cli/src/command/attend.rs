@@ -102,13 +102,16 @@ impl Endless<'_> {
                 && host.boot_id == here.boot_id
                 && host.pid_namespace == here.pid_namespace
         };
-        match self.request.terms.mode {
-            Mode::Exclusive | Mode::Shared => {}
-            // One slot of another owner is enough: it can become free.
-            Mode::Slots(_) if waiting.entry.granted().all(|claim| is_own(&claim)) => {}
-            Mode::Slots(_) => return None,
+        let mode = self.request.terms.mode;
+        let own = || detached.iter().copied().filter(is_own);
+        match mode {
+            Mode::Exclusive | Mode::Shared => own().next(),
+            // One slot of another owner is enough, because it can become free. But it does not help while an
+            // own hold stays that no slot is free beside.
+            Mode::Slots(_) if waiting.entry.granted().all(|claim| is_own(&claim)) => own().next(),
+            Mode::Slots(_) => own().find(|claim| !mode.holds_beside(claim.mode)),
         }
-        detached.into_iter().find(is_own).cloned()
+        .cloned()
     }
 
     /// The process whose life a hold of this caller would follow. A detached request names it; for a run it

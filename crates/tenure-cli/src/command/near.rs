@@ -1,9 +1,13 @@
-//! Points out a slip in a lock's name. A caller that asks for a name that was never used may mean a lock in
-//! use with nearly the same name. This is only a hint: no call fails because of it.
+//! Points out that a caller may mean another lock. This is only a hint: no call fails because of it.
+//!
+//! - A name that was never used may be a slip, if a lock in use has nearly the same name.
+//! - A native lock may have the name of a record of another profile in the same folder. Its holder and a
+//!   native one do not exclude each other.
 
 use super::Session;
-use crate::render::Reporter;
+use crate::render::{Reporter, clean};
 use crate::spelling::is_slip;
+use tenure_engine::profile::{Fleet, Profile, Resume, Session as Sessions};
 use tenure_engine::store::Reading;
 use tenure_engine::store::contract::Which;
 use tenure_engine::tenure_core::LockName;
@@ -44,5 +48,29 @@ pub(super) fn point_out(
         reporter.warn(format!(
             "{name} was never used; {used}, which is in use, is nearly the same name: is that the one?"
         ));
+    }
+}
+
+/// Warns, if a record of another profile stands beside a native lock of this name.
+///
+/// A plain `run` must cost no more than its lock. So it looks where it has time: when it is refused, and when
+/// the name is used for the first time. `acquire`, `check` and `wait` always look.
+#[cold]
+#[inline(never)]
+pub(super) fn point_out_records(session: &Session, reporter: &mut Reporter, name: &LockName) {
+    if session.store.publishes() || !session.place.is_folder() {
+        return;
+    }
+    let folder = &session.place.folder;
+    let others: [&dyn Profile; 3] = [&Fleet, &Resume, &Sessions::default()];
+    for other in others {
+        let record = other.folder(folder).join(other.file_name(name));
+        if other.check_name(name).is_ok() && record.symlink_metadata().is_ok() {
+            let (shown, profile) = (clean(&record.display().to_string()), other.policy().name);
+            reporter.warn(format!(
+                "{shown} is the record of another lock of this name, which a native lock does not exclude; \
+                 if that one is meant, say --profile {profile}"
+            ));
+        }
     }
 }

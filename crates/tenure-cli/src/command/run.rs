@@ -18,7 +18,7 @@ use crate::dialect::Line;
 use crate::exit::{Ending, Exit, signalled};
 use crate::failure::Failure;
 use crate::render::Reporter;
-use crate::request::{self, How, Program, Run, Supervised, Task};
+use crate::request::{self, How, OnHeld, Program, Run, Supervised, Task};
 use crate::signals::{self, Signals};
 use crate::store::Part;
 use crate::supervise::locks::{Around, Driver, RunState, SpawnError};
@@ -27,6 +27,7 @@ use acquire_all::Hold;
 pub(super) use child_env::ChildEnv;
 use hooks::Hook;
 use plan::Planning;
+use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
@@ -39,14 +40,30 @@ pub(crate) fn run(run: Run, mut reporter: Reporter) -> Ending {
     if let Some(name) = &run.task.name {
         reporter.set_lock(name);
     }
+    let skips = run.task.on_held == OnHeld::Skip;
+    if skips {
+        reporter.hide_waits();
+    }
     let ran = match run.task.main().cloned() {
         Some(main) => hold_and_run(run, main, &mut reporter),
         None => run_unlocked(run, &mut reporter),
     };
     match ran {
         Ok(ending) => ending,
+        // People who let a run be skipped need no word of it; programs that ask for a document get one.
+        Err(failure) if skips && failure.is_of_a_held_lock() => {
+            reporter.succeed("", skipped(&failure)).into()
+        }
         Err(failure) => reporter.fail(&failure).into(),
     }
+}
+
+/// The answer for programs of a run that had nothing to do.
+#[cold]
+#[inline(never)]
+fn skipped(failure: &Failure) -> Value {
+    let fact = |key| failure.context.get(key).cloned().unwrap_or_default();
+    json!({ "name": fact("name"), "status": "skipped", "holder": fact("holder") })
 }
 
 fn hold_and_run(run: Run, main: LockName, reporter: &mut Reporter) -> Result<Ending, Failure> {
@@ -68,7 +85,7 @@ fn hold_and_run(run: Run, main: LockName, reporter: &mut Reporter) -> Result<End
         group_session: group_session.as_ref().unwrap_or(&session),
         request_id: session.format.request_id(task.who.id.clone())?,
     };
-    let plan = planning.plan(main)?;
+    let mut plan = planning.plan(main)?;
     reporter.set_request_id(&plan.id);
     let hooks = Hooks {
         task,
@@ -76,15 +93,23 @@ fn hold_and_run(run: Run, main: LockName, reporter: &mut Reporter) -> Result<End
         main: &plan.main,
         id: &plan.id,
     };
-    let mut holds = match acquire_all::acquire_all(plan.targets, task.wait, plan.keep, reporter) {
+    let targets = std::mem::take(&mut plan.targets);
+    let mut holds = match acquire_all::acquire_all(targets, task.wait, plan.keep, reporter) {
         Ok(holds) => holds,
         Err((mut holds, failure)) => {
             hooks.superseded_before_the_start(&failure, &mut holds, reporter);
             release_all(&holds, reporter, &RunResult::of_nothing(task));
+            if task.on_held == OnHeld::Skip && failure.is_of_a_held_lock() {
+                let (id, now) = (RequestId::as_recorded(&plan.id), session.clock.now());
+                let occasion = occasion(&plan.main, &id, &now);
+                session
+                    .audit_writer
+                    .skipped(reporter, occasion, &failure.context);
+            }
             return Err(failure);
         }
     };
-    let child_env = ChildEnv::of_holds(&holds, &plan.main, plan.outer.as_ref(), task.group());
+    let child_env = ChildEnv::of_holds(&holds, &plan, task);
     if let Err(failure) = hooks.supersedes(&child_env, &mut holds, reporter) {
         hooks.superseded_before_the_start(&failure, &mut holds, reporter);
         release_all(&holds, reporter, &RunResult::of_nothing(task));
@@ -313,7 +338,7 @@ impl Hooks<'_> {
         reporter: &mut Reporter,
     ) {
         let by = failure.context.get("superseded_by");
-        if let Some(by) = by.and_then(serde_json::Value::as_str)
+        if let Some(by) = by.and_then(Value::as_str)
             && failure.exit == Exit::Superseded
         {
             let child_env = ChildEnv::of_waiter(self.place, self.main, self.id, self.task.group());

@@ -37,6 +37,7 @@ pub(super) fn wait(
     let empty = Entry::default();
     let mut progress = Progress::new(reporter, &name, &session.identity.host, limit);
     let mut has_waited = false;
+    near::point_out_records(&session, reporter, &name);
     loop {
         let reading = session.store.read(&name)?;
         let now = session.clock.now();

@@ -46,22 +46,12 @@ fn telling(entry: &Entry) -> String {
             .collect::<Vec<_>>()
             .join(" "),
         Some(EventName::LockStolen) => {
-            let previous = entry.fields().get("previous_lock");
-            let whose = previous.filter(|value| value.is_object()).map(|previous| {
-                let word = |key: &str| {
-                    let known = |value: &&Value| !value.is_null() && value.as_str() != Some("");
-                    let value = previous.get(key).filter(known);
-                    value.map_or_else(|| "?".to_owned(), plain)
-                };
-                format!(
-                    "{} ({}, PID {} on {}, last heartbeat {})",
-                    word("request_id"),
-                    word("actor"),
-                    word("pid"),
-                    word("host_id"),
-                    word("last_heartbeat_at"),
-                )
-            });
+            let keys = ["request_id", "actor", "pid", "host_id"];
+            let whose = whose(
+                entry.fields().get("previous_lock"),
+                keys,
+                Some("last_heartbeat_at"),
+            );
             format!(
                 "{} from {}",
                 word("reason"),
@@ -102,6 +92,15 @@ fn telling(entry: &Entry) -> String {
                     .unwrap_or_else(|| "none".to_owned())
             )
         }
+        Some(EventName::LockSkipped) => {
+            let keys = ["request_id", "actor", "pid", "host"];
+            let whose = whose(entry.fields().get("held_by"), keys, None);
+            format!(
+                "{} was held by {}",
+                word("held_lock"),
+                whose.unwrap_or_else(|| "an unknown holder".to_owned())
+            )
+        }
         // An event of a later version: all of its fields.
         None => entry
             .fields()
@@ -111,6 +110,19 @@ fn telling(entry: &Entry) -> String {
             .collect::<Vec<_>>()
             .join(" "),
     }
+}
+
+/// The holder that an event names: request, actor, process and host by their keys, and its last heartbeat.
+fn whose(holder: Option<&Value>, keys: [&str; 4], heartbeat: Option<&str>) -> Option<String> {
+    let holder = holder.filter(|value| value.is_object())?;
+    let word = |key: &str| {
+        let known = |value: &&Value| !value.is_null() && value.as_str() != Some("");
+        let value = holder.get(key).filter(known);
+        value.map_or_else(|| "?".to_owned(), plain)
+    };
+    let [request, actor, pid, host] = keys.map(word);
+    let last = heartbeat.map_or_else(String::new, |key| format!(", last heartbeat {}", word(key)));
+    Some(format!("{request} ({actor}, PID {pid} on {host}{last})"))
 }
 
 /// A value without the quotes.

@@ -58,7 +58,7 @@ enum Mode {
 
 impl<'a> Progress<'a> {
     pub(crate) fn new(reporter: &Reporter, name: &'a LockName, here: &'a Host, wait: Wait) -> Self {
-        let mode = if reporter.is_quiet() {
+        let mode = if !reporter.shows_waits() {
             Mode::Nothing
         } else if reporter.is_text() {
             Mode::Unknown

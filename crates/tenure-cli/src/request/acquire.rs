@@ -1,8 +1,8 @@
 //! What `acquire` means: which lock it takes, in whose name, for how long, and whose life it follows.
 
 use super::{
-    Asked, Defaults, Place, Surroundings, Takes, Who, force, mode, named, refuse_input, said_wait,
-    ticket, ttl_ms, usual_wait,
+    Asked, Defaults, Place, Pool, Surroundings, Takes, Who, force, mode, named, refuse_input,
+    said_wait, ticket, ttl_ms, usual_wait,
 };
 use crate::args::AcquireArgs;
 use crate::args::value::{Owner, Ticket};
@@ -17,6 +17,8 @@ pub(crate) struct Acquire {
     pub(crate) place: Place,
     pub(crate) name: LockName,
     pub(crate) mode: Mode,
+    /// What its slots stand for.
+    pub(crate) pool: Pool,
     /// `None` for the usual ttl of its profile.
     pub(crate) ttl_ms: Option<u64>,
     pub(crate) wait: Wait,
@@ -59,7 +61,7 @@ impl Acquiring {
         let intends = place.format().intends(&asked, around)?;
         let who = Who::of(claiming, &place, intends.facts, around)?;
         if let Takes::Nothing { mode, warning } = intends.takes {
-            ttl_ms(intends.ttl, Defaults::default(), place.format())?;
+            ttl_ms(intends.ttl, &Defaults::default(), place.format())?;
             return Ok(Self::Nothing {
                 place,
                 id: who.id,
@@ -72,13 +74,14 @@ impl Acquiring {
         let wait = said_wait(&claiming.patience, around)?.or(defaults.wait);
         let wait = wait.unwrap_or_else(|| usual_wait(&place));
         Ok(Self::Lock(Acquire {
-            mode: mode(claiming, &place)?,
-            ttl_ms: ttl_ms(intends.ttl, defaults, place.format())?,
+            mode: mode(claiming, false, &defaults, &name, &place)?,
+            ttl_ms: ttl_ms(intends.ttl, &defaults, place.format())?,
             wait,
             force: force(claiming),
             ticket: ticket(claiming, wait)?,
             owner: typed.owner.value("--owner")?,
             who,
+            pool: defaults.pool(),
             name,
             place,
         }))

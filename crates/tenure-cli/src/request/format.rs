@@ -3,6 +3,7 @@
 //! A profile of the user's own belongs to the format that it names. How a contract is *worded* stands in
 //! `dialect`; where its *flow* differs, it is a command of its own.
 
+use super::place::profile_name;
 use super::{Asked, Intends, Place, Surroundings, Variables, fresh_id, intended, known_as};
 use crate::args::Common;
 use crate::failure::Failure;
@@ -36,16 +37,16 @@ impl Format {
         }
     }
 
-    /// The format of the profile that a call names, if it names one.
+    /// The format of a call's profile, if the call, a variable or the configuration names one.
     pub(crate) fn of(common: &Common, around: &Surroundings) -> Result<Option<Self>, Failure> {
-        let Some(name) = &common.profile else {
+        let Some(name) = profile_name(common, around)? else {
             return Ok(None);
         };
         if Policy::ALL.iter().any(|policy| policy.name == name) {
-            return Ok(Some(Self::named(name)));
+            return Ok(Some(Self::named(&name)));
         }
         let config = around.configuration()?;
-        let profile = profile::by_name(name, &Settings::default(), &config.rows())?;
+        let profile = profile::by_name(&name, &Settings::default(), &config.rows())?;
         Ok(Some(Self::named(profile.format())))
     }
 

@@ -1,17 +1,15 @@
 //! Where a call's locks are, which profile they have, and what a project says about them.
 
-use super::{Format, Surroundings};
+use super::{Defaults, Format, Surroundings, defaults};
 use crate::args::Common;
 use crate::args::value;
 use crate::failure::Failure;
 use crate::store::{Location, Locks};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 use tenure_core::{Host, LockName, Policy};
 use tenure_engine::audit;
 use tenure_engine::config::{self, Config, Source};
-use tenure_engine::engine::Wait;
 use tenure_engine::envelope::clean;
 use tenure_engine::place::{self, At, Why};
 use tenure_engine::profile::{self, Native, Profile, Rows, Settings};
@@ -46,13 +44,6 @@ pub(crate) struct Place {
     /// names it.
     audit_of_project: Option<(PathBuf, Source)>,
     profile: Option<Box<dyn Profile>>,
-}
-
-/// What a project says about one lock.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Defaults {
-    pub(crate) wait: Option<Wait>,
-    pub(crate) ttl: Option<Duration>,
 }
 
 impl Place {
@@ -158,6 +149,12 @@ impl Place {
     /// project names one for locks of its own. Servers lie in no tree.
     #[cfg(unix)]
     pub(crate) fn of_push(common: &Common, around: &Surroundings) -> Result<Self, Failure> {
+        // Whatever profile the locks of the project have.
+        let native = Some(Policy::NATIVE.name.to_owned());
+        let common = &Common {
+            profile: common.profile.clone().or(native),
+            ..common.clone()
+        };
         let mut place = Self::of(common, around)?;
         let is_typed = common.dir.is_some() || common.store.is_some() || common.scope.is_some();
         if place.is_folder() && !is_typed {
@@ -292,11 +289,11 @@ impl Place {
         let Some(config) = &self.config else {
             return Ok(Defaults::default());
         };
-        let said = config.defaults(name.as_str());
-        Ok(Defaults {
-            wait: value::read("wait", said.wait.as_deref(), value::wait)?,
-            ttl: value::read("ttl", said.ttl.as_deref(), value::lease)?,
-        })
+        if config.locks.is_empty() && config.on_held.is_none() {
+            return Ok(Defaults::default());
+        }
+        let file = config.file.display().to_string();
+        Defaults::of(config.defaults(name.as_str()), file, str::to_owned)
     }
 
     /// The rules of the locks.
@@ -350,13 +347,48 @@ impl Place {
     }
 }
 
-/// The profile that a call names.
+/// The configuration whose defaults count for a call. A call that names its place by a flag or a variable
+/// pays for no search: a file that is merely found speaks for its own place.
+pub(super) fn configuration_of(
+    common: &Common,
+    around: &Surroundings,
+) -> Result<Option<Arc<Config>>, Failure> {
+    if let Some(named) = around.named()? {
+        return Ok(Some(named));
+    }
+    let variables = &around.variables;
+    let is_typed = common.dir.is_some() || common.project_root.is_some() || common.store.is_some();
+    if is_typed || variables.place.dir.is_some() || variables.place.store.is_some() {
+        return Ok(None);
+    }
+    around.nearest()
+}
+
+/// The name of the profile of a call: what it types, else what `TENURE_PROFILE` says, else what the
+/// configuration says. `None` for the native one.
+pub(super) fn profile_name(
+    common: &Common,
+    around: &Surroundings,
+) -> Result<Option<String>, Failure> {
+    let said = common
+        .profile
+        .as_ref()
+        .or(around.variables.profile.as_ref());
+    if let Some(name) = said {
+        return Ok(Some(name.clone()));
+    }
+    let config = configuration_of(common, around)?;
+    Ok(config.and_then(|config| config.default_profile().map(str::to_owned)))
+}
+
+/// The profile of a call.
 pub(super) fn profile_of(
     common: &Common,
     around: &Surroundings,
 ) -> Result<Box<dyn Profile>, Failure> {
     let given = common.lock_file_name.is_some() || common.stale_after.is_some();
-    let name = match &common.profile {
+    let said = profile_name(common, around)?;
+    let name = match &said {
         // Nearly every call wants this profile, so nothing is looked up for it.
         None if !given => return Ok(Box::new(Native)),
         None => Policy::NATIVE.name,
@@ -381,11 +413,16 @@ pub(super) fn profile_of(
 /// Looks at every default of a configuration, so that the first call finds a mistake, and not only the
 /// first call that needs the default.
 fn check_defaults(config: &Config) -> Result<(), Failure> {
-    for file in config.files() {
-        for (pattern, defaults) in &file.locks {
-            let source = |key| format!("{}: [lock.{pattern:?}] {key}", file.file.display());
-            value::read(&source("wait"), defaults.wait.as_deref(), value::wait)?;
-            value::read(&source("ttl"), defaults.ttl.as_deref(), value::lease)?;
+    for config in config.files() {
+        let file = config.file.display().to_string();
+        value::read(
+            &format!("{file}: on_held"),
+            config.on_held.as_deref(),
+            defaults::on_held,
+        )?;
+        for (pattern, said) in &config.locks {
+            let source = |key: &str| format!("{file}: [lock.{pattern:?}] {key}");
+            Defaults::of(said.clone(), String::new(), source)?;
         }
     }
     Ok(())

@@ -5,8 +5,8 @@
 //! only the newest stays (`single`), or up to a hundred wait in turn (`max`), or any number (`fifo`).
 
 use super::{
-    Asked, Defaults, Intends, Place, Surroundings, Takes, Who, default_name, force, mode, no_name,
-    said_wait, ticket, ttl_ms, usual_wait,
+    Asked, Defaults, Intends, OnHeld, Place, Pool, Surroundings, Takes, Who, default_name, force,
+    mode, no_name, said_wait, ticket, ttl_ms, usual_wait,
 };
 use crate::args::RunArgs;
 use crate::args::value::{self, Queue, Ticket, Typed};
@@ -34,6 +34,7 @@ pub(crate) struct Task {
     /// In the one order in which every run takes them: the group, then by name. Empty if an intent takes none.
     pub(crate) locks: Vec<Wanted>,
     pub(crate) wait: Wait,
+    pub(crate) on_held: OnHeld,
     pub(crate) force: Force,
     pub(crate) ticket: Option<Ticket>,
     pub(crate) reentrant: bool,
@@ -55,6 +56,8 @@ pub(crate) struct Wanted {
     pub(crate) terms: Terms,
     /// `None` for the usual ttl of its profile.
     pub(crate) ttl_ms: Option<u64>,
+    /// What its slots stand for, and the variables of its command.
+    pub(crate) pool: Pool,
 }
 
 /// In which of the two places a lock is.
@@ -123,16 +126,10 @@ impl Run {
             claiming,
         };
         let intends = place.format().intends(&asked, around)?;
-        let grace = typed.grace.value("--grace")?;
-        let how = if typed.exec {
-            How::Exec
-        } else {
-            How::Supervised(supervised(typed, grace)?)
-        };
         let (warning, takes) = match intends.takes {
             Takes::Locks => (None, Some(taking(typed, &intends, &place, around)?)),
             Takes::Nothing { warning, .. } => {
-                ttl_ms(intends.ttl, Defaults::default(), place.format())?;
+                ttl_ms(intends.ttl, &Defaults::default(), place.format())?;
                 (warning, None)
             }
         };
@@ -141,8 +138,18 @@ impl Run {
             name,
             locks,
             wait,
+            on_held,
             ticket,
+            defaults,
         } = takes.unwrap_or_default();
+        let grace = defaults.grace(typed)?;
+        let how = if typed.exec {
+            defaults.refuse_exec()?;
+            How::Exec
+        } else {
+            How::Supervised(supervised(typed, &defaults, &grace)?)
+        };
+        let grace = grace.value("--grace")?;
         let program = program(typed, around)?;
         let mut who = Who::of(claiming, &place, intends.facts, around)?;
         if who.why.is_none() {
@@ -155,6 +162,7 @@ impl Run {
                 name,
                 locks,
                 wait,
+                on_held,
                 force: force(claiming),
                 ticket,
                 reentrant: typed.reentrant,
@@ -207,7 +215,10 @@ struct Taking {
     name: Option<LockName>,
     locks: Vec<Wanted>,
     wait: Wait,
+    on_held: OnHeld,
     ticket: Option<Ticket>,
+    /// Of the lock that gives the run its name.
+    defaults: Defaults,
 }
 
 impl Default for Taking {
@@ -218,7 +229,9 @@ impl Default for Taking {
             name: None,
             locks: Vec::new(),
             wait: Wait::No,
+            on_held: OnHeld::Refuse,
             ticket: None,
+            defaults: Defaults::default(),
         }
     }
 }
@@ -239,9 +252,12 @@ fn taking(
     let Some(main) = name.as_ref().or(names.first()).or(group.as_ref()) else {
         return Err(no_name());
     };
-    let line = in_line(typed, group.is_some())?;
-    let mode = mode(claiming, place)?;
-    if names.is_empty() && mode != Mode::Exclusive {
+    let defaults = place.defaults(main)?;
+    let of_file = || defaults.group.clone().filter(|_| !names.is_empty());
+    let group = group.or_else(of_file);
+    let said_wait = said_wait(&claiming.patience, around)?;
+    let line = in_line(typed, &defaults, group.is_some(), said_wait.is_some())?;
+    if names.is_empty() && (claiming.shared || claiming.slots.is_some()) {
         return Err(Failure::bad_arguments(
             "--shared and --slots are about a lock, and a group runs one at a time; name a lock",
         ));
@@ -256,19 +272,35 @@ fn taking(
         && group_place.is_none()
         && names.contains(group)
     {
-        return Err(Failure::bad_arguments(format!(
-            "the group {group} is kept as a lock of this very name; leave NAME out, the group \
-             holds it"
-        )));
+        return Err(Failure::bad_arguments(if typed.group.is_some() {
+            format!(
+                "the group {group} is kept as a lock of this very name; leave NAME out, the group \
+                 holds it"
+            )
+        } else {
+            format!(
+                "group = {:?} in tenure.toml is kept as a lock of the name {group}, which this run \
+                 takes as well; give the group another name",
+                group.as_str()
+            )
+        }));
     }
-    let defaults = place.defaults(main)?;
+    let on_held = if typed.skip {
+        OnHeld::Skip
+    } else if claiming.patience.conflict_exit_code.is_some() || claiming.ticket.is_some() {
+        // The caller wants to know.
+        OnHeld::Refuse
+    } else {
+        defaults.on_held.unwrap_or_default()
+    };
     let wait = match line.queue {
         Queue::None => Wait::No,
         Queue::Line(_) => {
-            let said = said_wait(&claiming.patience, around)?.or(defaults.wait);
-            said.unwrap_or_else(|| match group {
-                Some(_) => Wait::Forever,
-                None => usual_wait(place),
+            let said = said_wait.or(defaults.wait);
+            said.unwrap_or_else(|| match (&group, on_held) {
+                (Some(_), _) => Wait::Forever,
+                (None, OnHeld::Skip) => Wait::No,
+                (None, OnHeld::Refuse) => usual_wait(place),
             })
         }
     };
@@ -283,19 +315,25 @@ fn taking(
     };
     if let Some(group) = group {
         let place = group_place.as_ref().unwrap_or(place);
+        let defaults = place.defaults(&group)?;
         locks.push(Wanted {
             at: At::Group,
-            ttl_ms: ttl_ms(intends.ttl, place.defaults(&group)?, place.format())?,
+            ttl_ms: ttl_ms(intends.ttl, &defaults, place.format())?,
             name: group,
             terms: line.terms,
+            // One run has a group at a time, whatever is said about locks of such names.
+            pool: Pool::default(),
         });
     }
     for name in names {
+        let defaults = place.defaults(&name)?;
+        let mode = mode(claiming, typed.exclusive, &defaults, &name, place)?;
         locks.push(Wanted {
             at: At::Place,
-            ttl_ms: ttl_ms(intends.ttl, place.defaults(&name)?, place.format())?,
+            ttl_ms: ttl_ms(intends.ttl, &defaults, place.format())?,
             name,
             terms: Terms { mode, ..of_locks },
+            pool: defaults.pool(),
         });
     }
     Ok(Taking {
@@ -303,7 +341,9 @@ fn taking(
         name,
         locks,
         wait,
+        on_held,
         ticket: ticket(claiming, wait)?,
+        defaults,
     })
 }
 
@@ -336,15 +376,14 @@ struct Line {
     terms: Terms,
 }
 
-/// Reads the flags about the line, which may contradict each other.
-fn in_line(typed: &RunArgs, in_group: bool) -> Result<Line, Failure> {
-    let cancels = typed.cancel_in_progress;
-    let usual = if in_group || cancels {
-        Queueing::Single
-    } else {
-        Queueing::Fifo
-    };
-    let queue = typed.queue.unwrap_or(Queue::Line(usual));
+/// Reads what is said about the line. Flags may contradict each other.
+fn in_line(
+    typed: &RunArgs,
+    defaults: &Defaults,
+    in_group: bool,
+    says_wait: bool,
+) -> Result<Line, Failure> {
+    let (queue, cancels) = defaults.line(typed, in_group, says_wait);
     let contradiction = match queue {
         Queue::None if cancels => Some(
             "--queue none and --cancel-in-progress contradict each other: the one does not wait, and \
@@ -372,7 +411,7 @@ fn in_line(typed: &RunArgs, in_group: bool) -> Result<Line, Failure> {
     let grace_ms = if typed.exec {
         0
     } else {
-        value::millis(typed.grace.value("--grace")?)
+        value::millis(defaults.grace(typed)?.value("--grace")?)
     };
     Ok(Line {
         queue,
@@ -389,40 +428,32 @@ fn in_line(typed: &RunArgs, in_group: bool) -> Result<Line, Failure> {
     })
 }
 
-fn supervised(typed: &RunArgs, grace: Duration) -> Result<Supervised, Failure> {
+fn supervised(
+    typed: &RunArgs,
+    defaults: &Defaults,
+    grace: &Typed<Duration>,
+) -> Result<Supervised, Failure> {
+    let time = grace.value("--grace")?;
     let mut supervised = Supervised {
-        signal: None,
-        term_after: grace * 3 / 4,
-        max_runtime: None,
+        signal: defaults.signal(typed)?,
+        term_after: time * 3 / 4,
+        max_runtime: defaults.max_runtime(typed)?,
         wait_all: typed.wait_all,
         close: typed.close,
-        on_lost: typed.on_lost,
+        on_lost: defaults.on_lost(typed),
         rollback: typed.rollback.clone(),
         failure_step: typed.failure_step.clone(),
     };
-    if typed.signal.is_some() || typed.term_after.is_some() || typed.max_runtime.is_some() {
-        refine(&mut supervised, typed, grace)?;
-    }
-    Ok(supervised)
-}
-
-#[cold]
-#[inline(never)]
-fn refine(supervised: &mut Supervised, typed: &RunArgs, grace: Duration) -> Result<(), Failure> {
-    supervised.signal = value::given("--signal", typed.signal.as_ref())?;
     if let Some(after) = &typed.term_after {
         supervised.term_after = after.value("--term-after")?;
-        if supervised.term_after > grace {
+        if supervised.term_after > time {
             return Err(Failure::bad_arguments(format!(
                 "--term-after {}: SIGTERM would come after the end of --grace {}",
-                after.text, typed.grace.text
+                after.text, grace.text
             )));
         }
     }
-    if let Some(limit) = &typed.max_runtime {
-        supervised.max_runtime = Some((limit.value("--max-runtime")?, limit.text.clone()));
-    }
-    Ok(())
+    Ok(supervised)
 }
 
 /// Refuses `--exec` for a lock that a supervisor has to renew, withdraw or release.
@@ -631,6 +662,108 @@ mod tests {
         assert_eq!(task.wait, Wait::Forever, "as groups do");
         assert_eq!(task.who.why.as_deref(), Some("cmd x"));
         assert!(run.group_place.is_none(), "native locks are in one place");
+    }
+
+    /// What the file says about the lock `a`.
+    fn of_file(says: &str, flags: &str) -> Result<Task, Failure> {
+        let around = Surroundings::saying(&format!("[lock.a]\n{says}\n"));
+        let line = format!("tenure run a {flags} -- cmd").replace("  ", " ");
+        read(&line, &around).map(|run| run.task)
+    }
+
+    #[test]
+    fn what_the_file_says_is_as_good_as_a_flag_and_a_flag_counts_for_more() {
+        let both = |says, flags, typed| {
+            let of_file = of_file(says, "").expect(says);
+            let as_typed = of_file_text("", flags);
+            assert_eq!(shown_task(&of_file), as_typed, "{says}");
+            let over = of_file_text(says, typed);
+            assert_eq!(over, of_file_text("", typed), "{says} and {typed}");
+        };
+        both("wait = \"7s\"", "-w 7s", "-w 1s");
+        both("wait = \"7s\"", "-w 7s", "-n");
+        both("ttl = \"7s\"", "--ttl 7s", "--ttl 1s");
+        both("grace = \"7s\"", "--grace 7s", "--grace 1s");
+        both("signal = \"TERM\"", "--signal TERM", "--signal HUP");
+        both(
+            "max_runtime = \"7s\"",
+            "--max-runtime 7s",
+            "--max-runtime 1s",
+        );
+        both(
+            "on_lost = \"warn\"",
+            "--on-lost warn",
+            "--on-lost terminate",
+        );
+        both("group = \"G\"", "--group G", "--group H");
+        both("queue = \"max\"", "--queue max", "--queue fifo");
+        both("queue = \"none\"", "--queue none", "--queue fifo");
+        both("on_held = \"skip\"", "--skip", "-E 4");
+        both(
+            "cancel_in_progress = true",
+            "--cancel-in-progress",
+            "--queue fifo",
+        );
+        // A flag about the line silences a file that contradicts it.
+        both("queue = \"none\"", "--queue none", "-w 1s");
+        both("queue = \"none\"", "--queue none", "--group G");
+        both("queue = \"fifo\"", "--queue fifo", "--cancel-in-progress");
+    }
+
+    /// A task as text, without what only the file can say.
+    fn shown_task(task: &Task) -> String {
+        let locks = task.locks.iter().map(|wanted| Wanted {
+            pool: Pool::default(),
+            ..wanted.clone()
+        });
+        let locks: Vec<_> = locks.collect();
+        let Task {
+            name,
+            wait,
+            on_held,
+            grace,
+            how,
+            ..
+        } = task;
+        format!("{name:?} {locks:?} {wait:?} {on_held:?} {grace:?} {how:?}")
+    }
+
+    fn of_file_text(says: &str, flags: &str) -> String {
+        shown_task(&of_file(says, flags).expect(flags))
+    }
+
+    #[test]
+    fn what_a_lock_is_for_all_callers_is_no_flags_to_say() {
+        for says in ["slots = 2", "members = [\"x\", \"y\"]"] {
+            assert_eq!(
+                of_file_text(says, ""),
+                of_file_text("", "--slots 2"),
+                "{says}"
+            );
+            assert_eq!(
+                of_file_text(says, "--slots 2"),
+                of_file_text("", "--slots 2")
+            );
+            for flags in ["--slots 3", "--slots 1", "--shared", "-x"] {
+                let refused = of_file(says, flags).expect_err(flags);
+                assert!(
+                    refused.message.contains("a has 2 slots for all callers"),
+                    "{flags}"
+                );
+            }
+        }
+        let refused = of_file("max_runtime = \"7s\"", "--exec").expect_err("no supervisor");
+        assert!(
+            refused.message.contains("max_runtime"),
+            "{}",
+            refused.message
+        );
+        let refused = of_file("group = \"a\"", "").expect_err("one name, two locks");
+        assert!(
+            refused.message.contains("another name"),
+            "{}",
+            refused.message
+        );
     }
 
     #[test]

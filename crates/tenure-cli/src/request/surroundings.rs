@@ -23,6 +23,7 @@ pub(crate) struct Variables {
     pub(crate) place: place::Variables,
     pub(crate) config: Option<PathBuf>,
     pub(crate) audit_dir: Option<PathBuf>,
+    pub(crate) profile: Option<String>,
     pub(crate) wait: Option<String>,
     /// The actor of a fleet's claim.
     pub(crate) actor: Option<String>,
@@ -41,6 +42,7 @@ impl Variables {
             place: place::Variables::read(),
             config: variable(CONFIG).map(PathBuf::from),
             audit_dir: variable("TENURE_AUDIT_DIR").map(PathBuf::from),
+            profile: text("TENURE_PROFILE"),
             wait: text("TENURE_WAIT"),
             actor: text("ACTOR"),
             run_id: text("GITHUB_RUN_ID"),
@@ -88,6 +90,16 @@ impl Surroundings {
         let around = Self::default();
         around.folder.get_or_init(|| folder.into());
         around.nearest.get_or_init(|| None);
+        around
+    }
+
+    /// Of a call without any, where the nearest configuration says this.
+    #[cfg(test)]
+    pub(crate) fn saying(text: &str) -> Self {
+        let around = Self::default();
+        around.folder.get_or_init(|| "/here".into());
+        let config = Config::parse(text, Path::new("/here/tenure.toml")).expect(text);
+        around.nearest.get_or_init(|| Some(Arc::new(config)));
         around
     }
 

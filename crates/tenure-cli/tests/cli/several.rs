@@ -169,30 +169,151 @@ fn the_slot_of_an_orphan_is_taken_until_its_command_ends() {
     let _ = next.finish().expect(0, "free when the command has ended");
 }
 
-/// Where callers name different numbers, what the strictest of those inside was promised holds.
+/// A caller that names another number than the holders waits until all of them have ended, and callers that
+/// agree with the holders do not go past it.
 #[test]
-fn the_smallest_number_of_slots_among_those_inside_counts() {
+fn another_number_of_slots_waits_for_those_inside() {
     let scene = Scene::new();
     let two = scene.hold("x", ["-q", "--slots", "2"]);
-    let three = scene.hold("x", ["-q", "--slots", "3"]);
-    for flags in [&["--slots", "3"][..], &["--slots", "9"], &["--shared"], &[]] {
-        let words = ["run", "x", "-n"]
-            .iter()
-            .chain(flags)
-            .chain(&["--", "true"]);
-        let _ = scene
-            .run(words)
-            .expect(4, &format!("{flags:?}: two are inside"));
+    for flags in [&["--slots", "3"][..], &["--slots", "1"], &[]] {
+        let words = ["run", "x", "-n"].iter().chain(flags);
+        let words = words.chain(&["--", "true"]);
+        let _ = scene.run(words).expect(4, &format!("{flags:?}: it waits"));
     }
-    let _ = two.open().expect(0, "the strict one");
-    let again = scene.hold("x", ["-q", "--slots", "3"]);
-    let last = scene.hold("x", ["-q", "--slots", "3"]);
+    let words = ["run", "x", "-n", "--shared", "--", "true"];
+    let _ = scene.run(words).expect(0, "a shared holder names none");
+    let three = [
+        "run",
+        "-q",
+        "-w",
+        "forever",
+        "x",
+        "--slots",
+        "3",
+        "--",
+        "sh",
+        "-c",
+        "echo $TENURE_SLOT",
+    ];
+    let three = start(&scene, &three);
+    scene.until_queued("x", 1);
+    let words = ["run", "x", "-n", "--slots", "2", "--", "true"];
     let _ = scene
-        .run(["run", "x", "-n", "--slots", "3", "--", "true"])
-        .expect(4, "three are inside");
-    for one in [three, again, last] {
-        let _ = one.open().expect(0, "a holder");
+        .run(words)
+        .expect(4, "it would go past the one that waits");
+    let _ = two.open().expect(0, "the holder");
+    let three = three.finish().expect(0, "its turn came");
+    assert_eq!(three.stdout(), "0\n", "no other holder is left");
+}
+
+/// A run that holds one of 2 slots and asks for one of 3 inside waits for itself.
+#[test]
+fn runs_that_wait_for_another_number_of_slots_notice_a_circle() {
+    let scene = Scene::new();
+    let inner = "sleep .3; tenure run b --slots 3 -w 20s -- true";
+    let outer = ["run", "a", "--slots", "2", "-q", "--", "sh", "-c", inner];
+    let one = start(&scene, &outer);
+    let inner = "sleep .3; tenure run a --slots 3 -w 20s -- true";
+    let outer = ["run", "b", "--slots", "2", "-q", "--", "sh", "-c", inner];
+    let other = start(&scene, &outer);
+    let mut codes = [one.finish().code(), other.finish().code()];
+    codes.sort_unstable();
+    assert_eq!(codes, [0, 81], "the younger one gives way");
+}
+
+/// The number of the slot that a holder has, and of the slots, by what `check` says.
+fn slot_of(scene: &Scene, pid: u32) -> (u64, u64) {
+    let data = scene.check("x");
+    let others = data["other_holders"]
+        .as_array()
+        .cloned()
+        .unwrap_or_default();
+    let mut all = std::iter::once(data["holder"].clone()).chain(others);
+    let holder = all.find(|holder| holder["pid"] == pid).expect("a holder");
+    (
+        holder["slot"].as_u64().expect("a number"),
+        holder["slots"].as_u64().expect("how many"),
+    )
+}
+
+/// A hold has a number that no other has, from its grant to its end. The lowest free one is given, also that of
+/// a holder that was killed; not that of an orphan.
+#[test]
+fn each_slot_has_a_number_of_its_own() {
+    let scene = Scene::new();
+    let tell = [
+        "run",
+        "x",
+        "--slots",
+        "4",
+        "-n",
+        "--",
+        "sh",
+        "-c",
+        "echo $TENURE_SLOT",
+    ];
+    let told = |scene: &Scene| scene.run(tell).expect(0, "one is free").stdout();
+    assert_eq!(told(&scene), "0\n");
+    let [first, second, third] = [(); 3].map(|()| scene.hold("x", ["-q", "--slots", "4"]));
+    for (number, hold) in [&first, &second, &third].into_iter().enumerate() {
+        assert_eq!(slot_of(&scene, hold.pid()), (number as u64, 4));
     }
+    assert_eq!(told(&scene), "3\n");
+    let pid = second.pid();
+    let text = scene.run(["check", "x"]).expect(4, "held").stdout();
+    assert!(
+        text.contains(&format!("PID {pid} ")) && text.contains(", slot 1 of 4, since"),
+        "{text}"
+    );
+    second.signal(Signal::KILL);
+    send(second.command, Signal::KILL);
+    eventually("the number of the dead is free", || told(&scene) == "1\n");
+    // Its supervisor is dead, and its command works on under its number.
+    scene.until_named("x");
+    first.signal(Signal::KILL);
+    let again = scene.hold("x", ["-q", "--slots", "4"]);
+    assert_eq!(slot_of(&scene, again.pid()), (1, 4));
+    assert_eq!(slot_of(&scene, third.pid()), (2, 4), "it keeps its number");
+    first.gate.open();
+    eventually("the orphan's number is free", || told(&scene) == "0\n");
+    for hold in [again, third] {
+        let _ = hold.open().expect(0, "a holder");
+    }
+}
+
+/// `acquire` answers with the number, which stands in the list until the release. A hold that is exclusive has
+/// none, and neither has a command under it, whatever it inherits.
+#[test]
+fn a_detached_hold_has_a_number_and_another_lock_hides_it() {
+    let scene = Scene::new();
+    let words = [
+        "acquire", "x", "--slots", "2", "--owner", "none", "--output", "json",
+    ];
+    let first = scene.run(words).expect(0, "the first").json();
+    let second = scene.run(words).expect(0, "the second").json();
+    assert_eq!(
+        (&first["data"]["slot"], &second["data"]["slot"]),
+        (&0.into(), &1.into())
+    );
+    let id = first["data"]["request_id"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
+    let _ = scene
+        .run(["release", "x", "--request-id", &id])
+        .expect(0, "its own");
+    let words = ["acquire", "x", "--slots", "2", "--owner", "none"];
+    let said = scene.run(words).expect(0, "again").stdout();
+    assert!(said.starts_with("acquired x: slot 0 of 2, ttl "), "{said}");
+    let alone = scene.run(["acquire", "y", "--owner", "none", "--output", "json"]);
+    assert_eq!(
+        alone.expect(0, "exclusive").json()["data"]["slot"],
+        Value::Null
+    );
+    let inner = "echo ${TENURE_SLOT-none}; tenure run z -- sh -c 'echo ${TENURE_SLOT-none}'";
+    let words = ["run", "w", "--slots", "2", "--", "sh", "-c", inner];
+    let told = start(&scene, &words).finish().expect(0, "both");
+    assert_eq!(told.stdout(), "0\nnone\n");
 }
 
 /// "Several `-l` taken in one global order, all or nothing."
@@ -364,9 +485,9 @@ fn a_nested_run_of_a_lock_that_is_held_already_is_refused_with_81() {
 #[test]
 fn a_reentrant_run_goes_on_under_the_hold_around_it() {
     let scene = Scene::new();
-    let inner = "echo $TENURE_NAME $TENURE_TOKEN $TENURE_DIR >inner; exit 7";
+    let inner = "echo $TENURE_NAME $TENURE_TOKEN $TENURE_DIR $TENURE_SLOT >inner; exit 7";
     let outer = format!(
-        "echo $TENURE_NAME $TENURE_TOKEN $TENURE_DIR >outer; \
+        "echo $TENURE_NAME $TENURE_TOKEN $TENURE_DIR $TENURE_SLOT >outer; \
          tenure run --reentrant x -- sh -c '{inner}'; echo $? >code; \
          tenure check x --output json >after"
     );

@@ -380,6 +380,24 @@ fn root_by_sudo_reads_the_callers_file_and_makes_nothing_in_the_callers_folders(
     bob.env("SUDO_UID", ADA.number.to_string());
     refused(answer(&mut bob), &file, ADA, "--config FILE");
 
+    // Variables would decide what root runs.
+    let variables = "[lock.x]\nenv = { LEVEL = \"3\" }\n";
+    let file = machine.file("project/tenure.toml", ADA, variables);
+    let said = answer(&mut by_sudo(&RUN)).expect(7, "it sets variables");
+    let (said, file) = (said.stderr(), text(&file));
+    assert!(said.contains(file) && said.contains("(env)"), "{said}");
+    let named = [
+        "run",
+        "x",
+        "--config",
+        file,
+        "--",
+        "sh",
+        "-c",
+        "echo $LEVEL",
+    ];
+    let named = answer(&mut by_sudo(&named)).expect(0, "a file that is named");
+    assert_eq!(named.stdout(), "3\n");
     // A folder that root would make there could not be used by Ada.
     machine.file("project/tenure.toml", ADA, "dir = \"locks\"\n");
     let said = answer(&mut by_sudo(&RUN));

@@ -64,6 +64,13 @@ fn take(path: &Path, operation: FlockOperation) -> std::io::Result<Option<File>>
     }
 }
 
+/// The number that this command was told, of so many slots. No other command may work under it.
+fn number_of_slot(all: u32) -> std::io::Result<u32> {
+    let told = std::env::var("TENURE_SLOT").unwrap_or_default();
+    let number = told.parse().ok().filter(|number| *number < all);
+    number.ok_or_else(|| std::io::Error::other(format!("TENURE_SLOT={told:?} of {all}")))
+}
+
 /// Takes the witness of a resource without waiting. `None`: another process works.
 pub(crate) fn witness(root: &Path, resource: &Resource) -> std::io::Result<Option<Vec<File>>> {
     let file = |suffix: String| root.join(format!("witness/{}{suffix}", resource.name));
@@ -80,14 +87,8 @@ pub(crate) fn witness(root: &Path, resource: &Resource) -> std::io::Result<Optio
         Mode::Shared => take(&file(String::new()), FlockOperation::NonBlockingLockShared)?
             .map(|file| vec![file]),
         Mode::Slot(all) => {
-            let mut mine = None;
-            for number in 0..all {
-                mine = slot(number)?;
-                if mine.is_some() {
-                    break;
-                }
-            }
-            mine.map(|file| vec![file])
+            let number = number_of_slot(all)?;
+            slot(number)?.map(|file| vec![file])
         }
         Mode::AllSlots(all) => (0..all)
             .map(slot)
@@ -100,11 +101,18 @@ pub(crate) fn witness(root: &Path, resource: &Resource) -> std::io::Result<Optio
 pub(crate) fn at_work(root: &Path, resource: &Resource) -> Option<u32> {
     let file = root.join("witness").join(&resource.name);
     let file = file.to_string_lossy().into_owned();
+    // A slot has a number behind the name.
+    let own_slot = match resource.mode {
+        Mode::Slot(all) => number_of_slot(all).ok().map(|number| format!(".{number}")),
+        Mode::Exclusive | Mode::Shared | Mode::AllSlots(_) => None,
+    };
     let is_of_it = |link: &Path| {
-        // One of slots has a number behind the name.
         let link = link.to_string_lossy();
         let rest = link.strip_prefix(&file);
-        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        rest.is_some_and(|rest| match &own_slot {
+            Some(own_slot) => rest == own_slot,
+            None => rest.is_empty() || rest.starts_with('.'),
+        })
     };
     let own = std::process::id();
     let processes = std::fs::read_dir("/proc").ok()?.flatten();

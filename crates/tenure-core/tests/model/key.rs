@@ -1,15 +1,18 @@
 //! When two states are the same: a state written down as bytes, with everything taken out that no
 //! step depends on.
 //!
-//! Two things are taken out. *Numbers*: tickets and tokens are only ever compared, and a new one is
+//! Three things are taken out. *Numbers*: tickets and tokens are only ever compared, and a new one is
 //! above all others, so each is replaced by its rank among those that are still in use. *Names*:
 //! contenders with the same script are put into an order that depends on where they stand and not
 //! on which is which. Both only rename a state, so every state that is left out behaves exactly
-//! like one that is kept.
+//! like one that is kept. *Numbers of slots*, except where a defect is seeded: what is kept of them is
+//! whether they are sound. No step asks for more than which of them are free. From sound numbers, a grant
+//! by the core's rule makes sound ones, whichever they are. So a state that is left out does not lead to an
+//! unsound one unless a state that is kept does.
 
 use super::{Answer, At, Byte, Person, Plan, World, claimant};
 use crate::scenario::Scenario;
-use tenure_core::{Claim, Entering, Entry, Input, Kind, Predecessor, Stamp, TryGrant};
+use tenure_core::{Claim, Entering, Entry, Input, Kind, Mode, Predecessor, Stamp, TryGrant};
 
 impl World {
     /// The state as bytes: equal for equal states.
@@ -20,6 +23,7 @@ impl World {
             out: Vec::with_capacity(256),
             names: None,
             timed: scenario.is_timed(),
+            numbered: scenario.defect.is_some(),
         };
         let order: Vec<usize> = (0..self.people.len()).collect();
         // First every number that occurs. The clock's readings count where a draw looks at them.
@@ -67,6 +71,7 @@ struct Writer {
     /// The new name of each contender; before they are known, names are left out.
     names: Option<[u8; 8]>,
     timed: bool,
+    numbered: bool,
 }
 
 impl Writer {
@@ -272,6 +277,7 @@ impl Writer {
     fn entry(&mut self, entry: &Entry) {
         self.number(entry.last);
         self.byte(u8::try_from(entry.claims.len()).expect("a handful of claims"));
+        self.byte(u8::from(are_numbers_sound(entry)));
         for claim in &entry.claims {
             self.claim(claim);
         }
@@ -292,8 +298,26 @@ impl Writer {
         // The wall clock alone: places are kept in scenarios without ages.
         let since = claim.reservation.map_or(0, |away| away.since.wall_ms);
         self.out.extend(since.to_le_bytes());
+        if self.numbered {
+            self.out
+                .extend(claim.slot.unwrap_or(u32::MAX).to_le_bytes());
+        }
         self.stamp(claim.entered);
         self.stamp(claim.since.unwrap_or_default());
         self.stamp(claim.lease.renewed);
     }
+}
+
+/// Whether each holder of a slot has one of its numbers, and no two have the same.
+fn are_numbers_sound(entry: &Entry) -> bool {
+    let mut taken = Vec::new();
+    entry.granted().all(|claim| match (claim.mode, claim.slot) {
+        (Mode::Slots(slots), Some(number)) if number < slots.get() => {
+            let is_new = !taken.contains(&number);
+            taken.push(number);
+            is_new
+        }
+        (Mode::Slots(_), _) => false,
+        (Mode::Exclusive | Mode::Shared, number) => number.is_none(),
+    })
 }

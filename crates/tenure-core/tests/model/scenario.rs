@@ -177,6 +177,8 @@ pub(crate) enum Defect {
     ReturnsRestOnBefore,
     /// A lock is removed even if a claim came to it meanwhile.
     RemovesRestOnNothing,
+    /// A claim of slots gets as its number how many others hold.
+    NumbersByCount,
 }
 
 /// How a change comes into the list.

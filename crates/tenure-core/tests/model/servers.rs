@@ -32,6 +32,10 @@ const OVERRIDES: Script = Script {
     job: DETACHED.job,
     ..CONFIRMS
 };
+const DETACHED_SHARED: Script = Script {
+    mode: Mode::Shared,
+    ..DETACHED
+};
 const COMES_BACK_TO_SLOTS: Script = Script {
     mode: TWO.mode,
     ..COMES_BACK
@@ -43,6 +47,8 @@ const COMES_BACK_ALONE: Script = Script {
 
 /// Scripts that together come to every kind of change whose rule could be too narrow.
 const PASSED_TWICE: &[Script] = &[DETACHED, STOPS, DETACHED_TWICE];
+const OVERRIDDEN_AMONG_READERS: &[Script] =
+    &[DETACHED, DETACHED_SHARED, DETACHED_SHARED, OVERRIDES];
 const OVERRIDDEN_BESIDE: &[Script] = &[DETACHED, DETACHED_TWO, DETACHED_TWO, OVERRIDES];
 
 fn compared(name: &'static str, scripts: &[Script]) -> Scenario {
@@ -159,10 +165,18 @@ const NARROWER: &[Narrower] = &[
     // holder.
     Narrower {
         defect: Defect::LooksBesideOthersRestOnBefore,
-        scripts: OVERRIDDEN_BESIDE,
+        scripts: OVERRIDDEN_AMONG_READERS,
         clock: &[(0, 0)],
         invariant: "one holder at a time",
         changes_answers: true,
+    },
+    // Two claims that look and enter at once choose the same number. A look ahead finds that too.
+    Narrower {
+        defect: Defect::LooksBesideOthersRestOnBefore,
+        scripts: OVERRIDDEN_BESIDE,
+        clock: &[(0, 0)],
+        invariant: "no two holders share the number of a slot",
+        changes_answers: false,
     },
     // Two callers that find the list empty.
     Narrower {

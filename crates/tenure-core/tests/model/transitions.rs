@@ -257,12 +257,21 @@ impl World {
                 || (!scenario.has(Defect::WaitsForTheStopped)
                     && (goes_on || self.is_stopped(claim)))
         };
+        let count_again = |entry: &mut Entry, answer: Answer| {
+            let others = entry.granted().count().saturating_sub(1);
+            if let Some(token) = granted(&answer).filter(|_| scenario.has(Defect::NumbersByCount))
+                && let Some(own) = entry.claims.iter_mut().find(|c| c.token == Some(token))
+            {
+                own.slot = own.slot.and(u32::try_from(others).ok());
+            }
+            answer
+        };
         match purpose {
             Purpose::Enter => {
                 let request = self.request(scenario, who);
                 let entering =
                     entry.enter_seeing(policy, request, &now, evidence, is_stopped, events);
-                Answer::Entering(entering)
+                count_again(entry, Answer::Entering(entering))
             }
             Purpose::Look if scenario.has(Defect::HoldsOnWaking) => {
                 entry.last += 1;
@@ -284,7 +293,7 @@ impl World {
                 {
                     own.aside = before.aside;
                 }
-                Answer::TryGrant(grant)
+                count_again(entry, Answer::TryGrant(grant))
             }
             Purpose::Leave | Purpose::Release => {
                 let first = entry.claims.first().map_or(0, |claim| claim.ticket);

@@ -459,14 +459,15 @@ impl World {
         mut counts: impl FnMut(&Claim) -> bool,
     ) -> bool {
         let others = entry.claims.iter().filter(|claim| claim.ticket != ticket);
-        let in_the_way: Vec<usize> = others
+        let in_the_way: Vec<Mode> = others
             .filter(|claim| claim.token.is_some() || claim.ticket < ticket)
             .filter(|claim| claim.token.is_some() || !stands_aside(claim))
             .filter(|claim| counts(claim))
-            .map(|claim| claim.mode.capacity())
+            .map(|claim| claim.mode)
             .collect();
-        let least = in_the_way.iter().fold(mode.capacity(), |a, b| a.min(*b));
-        in_the_way.len() < least
+        let capacities = in_the_way.iter().map(|other| other.capacity());
+        let least = capacities.fold(mode.capacity(), usize::min);
+        in_the_way.len() < least && in_the_way.iter().all(|other| mode.holds_beside(*other))
     }
 
     /// The name of an invariant that does not hold here.
@@ -477,6 +478,7 @@ impl World {
         let mut believers = 0;
         let mut least = usize::MAX;
         let mut lost = false;
+        let mut slots: Vec<(Mode, Option<u32>)> = Vec::new();
         for (who, person) in self.people.iter().enumerate() {
             let believes = person.inside || person.command == Command::Running;
             if !believes || person.exempt {
@@ -484,11 +486,13 @@ impl World {
             }
             believers += 1;
             least = least.min(person.mode.capacity());
-            let kept =
-                self.disk.claims.iter().any(|claim| {
-                    claimant(claim) == (who, person.round) && claim.token == person.token
-                });
-            lost |= !kept;
+            let own = self.disk.claims.iter().find(|claim| {
+                claimant(claim) == (who, person.round) && claim.token == person.token
+            });
+            lost |= own.is_none();
+            if let (Mode::Slots(_), Some(own)) = (person.mode, own) {
+                slots.push((person.mode, own.slot));
+            }
         }
         if believers > least {
             return Some(match least {
@@ -498,6 +502,17 @@ impl World {
         }
         if lost {
             return Some("a holder's claim stays in the list");
+        }
+        for (index, (mode, number)) in slots.iter().enumerate() {
+            if number.is_none_or(|number| number as usize >= mode.capacity()) {
+                return Some("a holder of a slot has one of its numbers");
+            }
+            let others = slots.iter().skip(index + 1);
+            for (other_mode, other) in others {
+                if other == number || other_mode != mode {
+                    return Some("no two holders share the number of a slot");
+                }
+            }
         }
         let single = self.disk.claims.iter().filter(|claim| {
             claim.token.is_none()

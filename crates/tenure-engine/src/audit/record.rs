@@ -233,6 +233,25 @@ impl Record {
         )
     }
 
+    /// `lock_skipped`: `held_lock` (of several locks of a call, the one that was held), `held_by` (`request_id`,
+    /// `actor`, `host`, `pid`, `since`, `why` of its holder; null where it is not known). `refusal` is the
+    /// `context` of the answer that another call would have got.
+    pub fn lock_skipped(occasion: Occasion<'_>, refusal: &Map<String, Value>) -> Self {
+        let holder = refusal.get("holder").and_then(Value::as_object);
+        let held_by = holder.map(|holder| {
+            let keys = ["request_id", "actor", "host", "pid", "since", "why"];
+            let fact = |key: &str| holder.get(key).cloned().unwrap_or_default();
+            keys.map(|key| (key.to_owned(), fact(key)))
+                .into_iter()
+                .collect::<Map<_, _>>()
+        });
+        Self::new(
+            EventName::LockSkipped,
+            occasion,
+            json!({ "held_lock": refusal.get("name"), "held_by": held_by }),
+        )
+    }
+
     /// `orphan_ended`: `holder` (as `previous_lock` of `lock_stolen`), `command_pid`, `ended_pids` (all
     /// that were ended, the command among them; empty where none was).
     pub fn orphan_ended(occasion: Occasion<'_>, holder: &Claim, ended_pids: &[u32]) -> Self {

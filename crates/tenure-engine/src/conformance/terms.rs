@@ -4,7 +4,7 @@
 //!
 //! What it leaves to others: the promises about every lock, and what a promise is (`conformance`).
 
-use super::scene::{Scene, later, tickets};
+use super::scene::{Held, Scene, later, tickets};
 use super::{Broken, Harness, SHORT_WAIT};
 use crate::clock::instant;
 use crate::store::{Handle, Verbs, Wake};
@@ -134,6 +134,42 @@ pub(super) fn a_free_slot_wakes_the_first_waiter_and_nobody_else<H: Harness>(
         scene.release(&store, held)?;
     }
     scene.takes_its_turn(&store, third)
+}
+
+/// Each holder of a slot has a number that no other has, and keeps it through every change of its claim. A
+/// number is free again once its holder has left or died. A claim of another number of slots waits for all.
+pub(super) fn a_slot_has_a_number_that_no_other_has<H: Harness>(
+    scene: &Scene<'_, H>,
+) -> Result<(), Broken> {
+    let store = scene.store();
+    let two = NonZeroU32::MIN.saturating_add(1);
+    let slots = |id, slots| with(scene, id, holding_as(Mode::Slots(slots)));
+    let number = |held: &Held| -> Result<Option<u32>, Broken> {
+        let entry = scene.list(&store)?;
+        Ok(entry.claim(held.ticket).and_then(|claim| claim.slot))
+    };
+    let first = scene.granted_request(&store, slots("first", two)?)?;
+    let dies = scene.granted_request(&store, slots("dies", two)?)?;
+    scene.same("the number of the first", &number(&first)?, &Some(0))?;
+    scene.same("the number of the second", &number(&dies)?, &Some(1))?;
+    scene.renewed(&store, &*first.handle)?;
+    scene.same("the first, renewed", &number(&first)?, &Some(0))?;
+    drop(dies);
+    let second = scene.granted_request(&store, slots("second", two)?)?;
+    scene.same("the number of a dead one", &number(&second)?, &Some(1))?;
+    let three = two.saturating_add(1);
+    let other = scene.queued_request(&store, slots("other", three)?)?;
+    let waits = scene.queued_request(&store, slots("waits", two)?)?;
+    scene.release(&store, &first)?;
+    let other = scene.tries(&store, other)?;
+    scene.release(&store, &second)?;
+    let other = scene.wait(&store, other)?;
+    scene.same("the number of the other one", &number(&other)?, &Some(0))?;
+    let waits = scene.tries(&store, waits)?;
+    scene.release(&store, &other)?;
+    let last = scene.wait(&store, waits)?;
+    scene.same("the number of the last", &number(&last)?, &Some(0))?;
+    scene.release(&store, &last)
 }
 
 /// In a queue of one, a caller takes the place of the waiter there, and of no other. The displaced waiter is

@@ -141,6 +141,9 @@ pub struct HolderView {
     /// How many claims may hold at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slots: Option<u32>,
+    /// Which of them it has, from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slot: Option<u32>,
     /// Its place in the list.
     #[serde(skip)]
     pub ticket: u64,
@@ -650,7 +653,16 @@ impl HolderView {
         } else {
             String::new()
         };
-        let stopped = if self.stopped { ", stopped," } else { "" };
+        let mut apart = String::new();
+        if let (Some(slot), Some(slots)) = (self.slot, self.slots) {
+            let _ = write!(apart, ", slot {slot} of {slots}");
+        }
+        if self.stopped {
+            apart.push_str(", stopped");
+        }
+        if !apart.is_empty() {
+            apart.push(',');
+        }
         let asked = if self.cancel_requested {
             self.asked()
         } else if self.fact("future").is_some() {
@@ -659,7 +671,7 @@ impl HolderView {
             String::new()
         };
         format!(
-            "{}{orphaned}{stopped} since {} ({} ago{asked}){}",
+            "{}{orphaned}{apart} since {} ({} ago{asked}){}",
             self.who(),
             self.since,
             age(self.age_ms),
@@ -768,6 +780,7 @@ fn holder(claim: &Claim, standing: Standing, now: &Now) -> HolderView {
         cancel_requested_why: said(claim.cancel.as_ref().map(|cancel| &cancel.why)),
         mode: mode(claim.mode),
         slots: slots(claim.mode),
+        slot: claim.slot,
         ticket: claim.ticket,
         since_ms: since.wall_ms,
         renewed_ms: claim.lease.renewed.wall_ms,

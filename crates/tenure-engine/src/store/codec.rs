@@ -11,7 +11,8 @@
 //!
 //! The body is JSON lines: first the header (the rising counter, past holds), then one claim per line in
 //! queue order. A reader skips unknown keys, so an older program reads what a newer one wrote. When the
-//! older program writes, it drops those keys, except in claims that it leaves unread.
+//! older program writes, it drops those keys, except in claims that it leaves unread. It keeps `facts`, which
+//! it copies as it read them. So the number of a slot stands there: lost, it would be given to a second holder.
 //!
 //! Claims that only a published record shows ([`Kind::Foreign`], [`Kind::Sealed`]) are never written
 //! here: for them the record itself counts.
@@ -23,6 +24,9 @@ use tenure_core::{
     Cancel, Claim, Entry, Force, History, Holder, Host, Kind, Lease, Mode, Process, Queueing,
     RequestId, Reservation, Stamp, WaitingFor,
 };
+
+/// The fact that keeps the number of a slot. It is the last one of a claim that has a slot.
+const SLOT: &str = "slot";
 
 /// The largest number that every JSON reader keeps exactly.
 const NUMBER_MAX: u64 = 1 << 53;
@@ -301,6 +305,11 @@ fn line(claim: &Claim, host: usize) -> ClaimLine<'_> {
             .facts
             .iter()
             .map(|(key, value)| (Cow::Borrowed(key.as_str()), Cow::Borrowed(value.as_str())))
+            .chain(
+                claim
+                    .slot
+                    .map(|slot| (Cow::Borrowed(SLOT), Cow::Owned(slot.to_string()))),
+            )
             .collect(),
         ttl_ms: claim.lease.ttl_ms,
         force: match claim.force {
@@ -483,6 +492,7 @@ fn claim(line: ClaimLine<'_>, host: Host) -> Result<Claim, String> {
             None => Mode::Exclusive,
             Some(slots) => NonZeroU32::new(slots).map_or(Mode::Shared, Mode::Slots),
         };
+        claim.slot = slot(claim.mode, &mut claim.holder.facts);
         claim.queueing = match line.queue.as_deref() {
             Some("single") => Queueing::Single,
             Some("max") => Queueing::Max,
@@ -508,6 +518,21 @@ fn claim(line: ClaimLine<'_>, host: Host) -> Result<Claim, String> {
             .aside_ms
             .map(|wall| stamp(wall, line.aside_boot_ms.unwrap_or(Stamp::OTHER_BOOT)));
         claim
+    })
+}
+
+/// Takes the number of a claim's slot out of its facts. In another mode the fact is the caller's own.
+fn slot(mode: Mode, facts: &mut Vec<(String, String)>) -> Option<u32> {
+    match mode {
+        Mode::Exclusive | Mode::Shared => return None,
+        Mode::Slots(_) => {}
+    }
+    let (key, value) = facts.last()?;
+    // Only as it is written: another text would be read and then be lost.
+    let number: u32 = value.parse().ok().filter(|_| key == SLOT)?;
+    (number.to_string() == *value).then(|| {
+        facts.pop();
+        number
     })
 }
 
@@ -563,6 +588,7 @@ pub(super) mod tests {
                 claim.since = Some(stamp);
                 claim.force = Force::Asked;
                 claim.mode = NonZeroU32::new(3).map_or(Mode::Shared, Mode::Slots);
+                claim.slot = Some(2);
                 claim.queueing = Queueing::Single;
                 claim.cancel = Some(Cancel {
                     by: "someone".into(),
@@ -652,6 +678,10 @@ pub(super) mod tests {
             let mut entry = sample();
             for claim in &mut entry.claims {
                 (claim.mode, claim.queueing, claim.grace_ms) = (mode, queueing, 10_000);
+                claim.slot = match mode {
+                    Mode::Exclusive | Mode::Shared => None,
+                    Mode::Slots(slots) => Some(slots.get() - 1),
+                };
             }
             let body = encode(&entry).expect("a body");
             assert_eq!(decode(&body), Ok(entry), "{mode:?}, {queueing:?}");
@@ -696,6 +726,12 @@ pub(super) mod tests {
         let mut plain = entry;
         for claim in &mut plain.claims {
             (claim.mode, claim.queueing) = (Mode::Exclusive, Queueing::Fifo);
+            // It takes the number for a fact, which it keeps.
+            let number = claim.slot.take().map(|slot| slot.to_string());
+            claim
+                .holder
+                .facts
+                .extend(number.map(|number| (SLOT.to_owned(), number)));
             (claim.cancel, claim.reservation, claim.waiting_for) = (None, None, None);
         }
         assert_eq!(decode(&body), Ok(plain));
@@ -736,6 +772,7 @@ pub(super) mod tests {
         let mut entry = sample();
         for claim in &mut entry.claims {
             (claim.mode, claim.queueing) = (Mode::Exclusive, Queueing::Fifo);
+            claim.slot = None;
             (claim.cancel, claim.reservation, claim.waiting_for) = (None, None, None);
         }
         let body = String::from_utf8(encode(&entry).expect("a body")).expect("text");
@@ -749,6 +786,51 @@ pub(super) mod tests {
         ] {
             let key = format!("{later:?}:");
             assert!(!body.contains(&key), "{key} in {body}");
+        }
+    }
+
+    /// A version without numbers copies the facts of every claim that it writes. So the number of a live hold
+    /// outlives its changes, and is not given to a second holder.
+    #[test]
+    fn a_version_without_numbers_keeps_them() {
+        let entry = sample();
+        let written = encode(&entry).expect("a body");
+        let text = String::from_utf8(written.clone()).expect("text");
+        let facts = r#""facts":[["intent","deploy"],["slot","2"]]"#;
+        assert!(
+            text.contains(facts),
+            "what that version reads and writes: {text}"
+        );
+        assert_eq!(decode(&written), Ok(entry.clone()));
+        // Its own holds have no number.
+        let theirs = text.replace(r#",["slot","2"]"#, "");
+        let mut bare = entry;
+        bare.claims.iter_mut().for_each(|claim| claim.slot = None);
+        assert_eq!(decode(theirs.as_bytes()), Ok(bare));
+    }
+
+    #[test]
+    fn only_a_claim_of_slots_has_a_number_and_no_other_fact_is_taken_for_one() {
+        for (mode, fact, number) in [
+            (Mode::Slots(NonZeroU32::MIN), ("slot", "0"), Some(0)),
+            (Mode::Slots(NonZeroU32::MIN), ("slot", "00"), None),
+            (Mode::Slots(NonZeroU32::MIN), ("slot", "+1"), None),
+            (Mode::Slots(NonZeroU32::MIN), ("slot", "gpu"), None),
+            (Mode::Slots(NonZeroU32::MIN), ("seat", "1"), None),
+            (Mode::Exclusive, ("slot", "1"), None),
+            (Mode::Shared, ("slot", "1"), None),
+        ] {
+            let mut entry = sample();
+            for claim in &mut entry.claims {
+                (claim.mode, claim.slot) = (mode, None);
+                let (key, value) = fact;
+                claim.holder.facts.push((key.to_owned(), value.to_owned()));
+            }
+            let body = encode(&entry).expect("a body");
+            let read = decode(&body).expect("a list");
+            let slot = read.claims.first().expect("a claim").slot;
+            assert_eq!(slot, number, "{mode:?}, {fact:?}");
+            assert_eq!(encode(&read).expect("a body"), body, "{mode:?}, {fact:?}");
         }
     }
 

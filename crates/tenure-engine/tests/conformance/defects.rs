@@ -31,6 +31,7 @@ enum Defect {
     LosesQueueing,
     LosesRequestIds,
     LosesRequestsToStop,
+    LosesSlots,
     LosesTheLastNumber,
     MovesThoseThatComeBack,
     SpreadsRequestsToStop,
@@ -58,7 +59,7 @@ enum Defect {
 }
 
 /// Each defect, and a promise that such a store breaks.
-const DEFECTS: [(Defect, &str); 30] = [
+const DEFECTS: [(Defect, &str); 31] = [
     (
         Defect::LosesGraces,
         "a_kept_place_lapses_with_its_grace_and_its_owner",
@@ -92,6 +93,7 @@ const DEFECTS: [(Defect, &str); 30] = [
         Defect::LosesRequestsToStop,
         "asking_to_stop_reaches_every_holder_and_nobody_else",
     ),
+    (Defect::LosesSlots, "a_slot_has_a_number_that_no_other_has"),
     (
         Defect::LosesTheLastNumber,
         "tokens_rise_over_cleaning_and_a_clock_that_went_back",
@@ -251,6 +253,8 @@ impl Defective {
                     claim.holder.request_id = RequestId::new("unknown").expect("an accepted id");
                 }
                 Defect::LosesRequestsToStop => claim.cancel = None,
+                // As a store does whose codec keeps the number only as the grant is written.
+                Defect::LosesSlots if before.claim(claim.ticket).is_some() => claim.slot = None,
                 _ => {}
             }
         }

@@ -55,6 +55,24 @@ impl Guard {
         self.hold.token
     }
 
+    /// The number of its slot, from 0 to one less than the slots: no other holder of the lock has it at the same
+    /// time. `None` for a hold that is exclusive or shared.
+    ///
+    /// # Examples
+    /// ```
+    /// use tenure::guard::{Options, Wait};
+    /// # let locks = tenure::testing::locks();
+    /// let slots = Options::new().slots(2).wait(Wait::No);
+    /// let device = ["/dev/gpu0", "/dev/gpu1"];
+    /// let guard = locks.acquire_with("gpu", &slots)?;
+    /// let number = guard.slot().expect("it is one of two slots");
+    /// assert_eq!(device[number as usize], "/dev/gpu0");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn slot(&self) -> Option<u32> {
+        self.hold.slot
+    }
+
     /// Who holds it, as other callers see it.
     pub fn holder(&self) -> &Holder {
         &self.hold.holder
@@ -360,6 +378,7 @@ pub(super) struct Hold {
     name: LockName,
     token: u64,
     pub(super) mode: Mode,
+    slot: Option<u32>,
     ttl: Duration,
     holder: Holder,
     /// The process that acquired it.
@@ -401,6 +420,7 @@ impl Hold {
             name,
             token: claim.token.unwrap_or_default(),
             mode: claim.mode,
+            slot: claim.slot,
             ttl: Duration::from_millis(claim.lease.ttl_ms),
             holder: claim.holder,
             pid: std::process::id(),

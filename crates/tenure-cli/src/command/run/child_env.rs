@@ -1,31 +1,33 @@
 //! The variables that a command gets, beside those that it inherits.
 
 use super::acquire_all::Hold;
-use super::plan::Outer;
+use super::plan::Plan;
 use crate::holds;
-use crate::request;
+use crate::request::{self, At, Task};
 use std::ffi::OsString;
 use std::process::Command;
 use tenure_core::{LockName, RequestId};
 use tenure_engine::place::SCOPE;
 
+/// The number of the slot that the main lock is held by. It goes with the lock's name and token: a command
+/// under another lock does not inherit the number of the run around it.
+const SLOT: &str = "TENURE_SLOT";
+
 /// Variables to set and to take away.
 pub(crate) struct ChildEnv {
     set: Vec<(&'static str, OsString)>,
     removed: Vec<&'static str>,
+    /// What the project's file sets, of every lock that the command works under.
+    of_project: Vec<(String, String)>,
 }
 
 impl ChildEnv {
     /// For a command under locks. `main` gives name and token: it is one of `holds`, or `outer`, a hold of
     /// the run around this one. The group has a variable of its own.
-    pub(crate) fn of_holds(
-        holds: &[Hold<'_>],
-        main: &LockName,
-        outer: Option<&Outer<'_>>,
-        group: Option<&LockName>,
-    ) -> Self {
+    pub(super) fn of_holds(holds: &[Hold<'_>], plan: &Plan<'_>, task: &Task) -> Self {
+        let (main, outer, group) = (&plan.main, plan.outer.as_ref(), task.group());
         let mut set: Vec<(&'static str, OsString)> = Vec::with_capacity(7);
-        let mut elsewhere = "TENURE_STORE";
+        let (mut elsewhere, mut slot) = ("TENURE_STORE", None);
         let mut held = holds::inherited_value();
         for hold in holds {
             let token = hold.claim.token.unwrap_or_default();
@@ -42,6 +44,7 @@ impl ChildEnv {
                 outer.session.place.variable(),
             ]);
             elsewhere = outer.session.place.other_variable();
+            slot = outer.slot;
         } else if let Some(last) = own.or(holds.last()) {
             let claim = &last.claim;
             let token = claim.token.unwrap_or_default();
@@ -52,6 +55,7 @@ impl ChildEnv {
                 last.session.place.variable(),
             ]);
             elsewhere = last.session.place.other_variable();
+            slot = claim.slot;
             if let Some(file) = last.session.place.config_file.clone() {
                 set.push((request::CONFIG, file.into()));
             }
@@ -60,10 +64,26 @@ impl ChildEnv {
             set.push(("TENURE_GROUP", group.as_str().into()));
         }
         set.push((holds::VARIABLE, held.into()));
+        // Only the place that this run uses is named, whatever named it here.
+        let mut removed = vec![elsewhere, SCOPE];
+        match slot {
+            Some(slot) => set.push((SLOT, slot.to_string().into())),
+            None => removed.push(SLOT),
+        }
+        let mut of_project = Vec::new();
+        for wanted in task.locks.iter().filter(|wanted| wanted.at == At::Place) {
+            let own = holds.iter().rfind(|hold| *hold.name() == wanted.name);
+            let around = || plan.around.iter().find(|outer| outer.name == wanted.name);
+            let slot = match own {
+                Some(own) => own.claim.slot,
+                None => around().and_then(|outer| outer.slot),
+            };
+            of_project.extend(wanted.pool.env(slot));
+        }
         Self {
             set,
-            // Only the place that this run uses is named, whatever named it here.
-            removed: vec![elsewhere, SCOPE],
+            removed,
+            of_project,
         }
     }
 
@@ -82,7 +102,8 @@ impl ChildEnv {
                 ("TENURE_REQUEST_ID", id.into()),
                 (holds::VARIABLE, held.into()),
             ],
-            removed: Vec::new(),
+            removed: vec![SLOT],
+            of_project: Vec::new(),
         }
     }
 
@@ -103,7 +124,8 @@ impl ChildEnv {
         }
         Self {
             set,
-            removed: vec![place.other_variable(), SCOPE, "TENURE_TOKEN"],
+            removed: vec![place.other_variable(), "TENURE_TOKEN", SCOPE, SLOT],
+            of_project: Vec::new(),
         }
     }
 
@@ -116,7 +138,14 @@ impl ChildEnv {
         }
         Self {
             set,
-            removed: vec![place.other_variable(), SCOPE, "TENURE_NAME", "TENURE_TOKEN"],
+            removed: vec![
+                place.other_variable(),
+                "TENURE_NAME",
+                "TENURE_TOKEN",
+                SCOPE,
+                SLOT,
+            ],
+            of_project: Vec::new(),
         }
     }
 
@@ -124,6 +153,7 @@ impl ChildEnv {
         for name in &self.removed {
             command.env_remove(name);
         }
+        command.envs(self.of_project.iter().map(|(name, value)| (name, value)));
         command.envs(self.set.iter().map(|(name, value)| (name, value)));
     }
 }

@@ -32,6 +32,8 @@ pub(super) struct Plan<'a> {
 pub(crate) struct Outer<'a> {
     pub(super) name: LockName,
     pub(super) token: u64,
+    /// Its number, if it is one of several slots.
+    pub(super) slot: Option<u32>,
     pub(super) ttl: Duration,
     /// Where it is.
     pub(super) session: &'a Session,
@@ -101,6 +103,7 @@ impl<'a> Planning<'a> {
                 let outer = Outer {
                     name: name.clone(),
                     token: claim.token.unwrap_or_default(),
+                    slot: claim.slot,
                     ttl: Duration::from_millis(claim.lease.ttl_ms),
                     session,
                 };

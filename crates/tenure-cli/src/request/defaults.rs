@@ -1,0 +1,210 @@
+//! What `tenure.toml` says about one lock, read by the parsers of the flags. A flag counts for more than a
+//! variable, and a variable for more than the file.
+//!
+//! Some keys say what a lock *is* for all callers: how many slots it has. There a flag may repeat the file,
+//! and a flag that contradicts it is refused: two callers that disagree would not share one lock.
+
+use crate::args::value::{self, Queue, Typed};
+use crate::args::{Claiming, RunArgs, group};
+use crate::failure::Failure;
+use crate::supervise::OnLost;
+use clap::ValueEnum;
+use std::time::Duration;
+use tenure_core::{LockName, Mode, Queueing};
+use tenure_engine::config::LockDefaults;
+use tenure_engine::engine::Wait;
+
+/// The time that work is given to end if no one says another.
+const GRACE: &str = "10s";
+
+/// What becomes of a run that does not get its lock.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum OnHeld {
+    /// It is refused.
+    #[default]
+    Refuse,
+    /// It has nothing to do, and that is a success.
+    Skip,
+}
+
+/// Reads one.
+pub(super) fn on_held(text: &str) -> Result<OnHeld, String> {
+    match text {
+        "refuse" => Ok(OnHeld::Refuse),
+        "skip" => Ok(OnHeld::Skip),
+        _ => Err(format!("{text:?}: write skip or refuse")),
+    }
+}
+
+fn queue(text: &str) -> Result<Queue, String> {
+    Queue::from_str(text, false).map_err(|_| format!("{text:?}: write fifo, single, max or none"))
+}
+
+fn on_lost(text: &str) -> Result<OnLost, String> {
+    OnLost::from_str(text, false).map_err(|_| format!("{text:?}: write terminate or warn"))
+}
+
+/// What a project says about one lock.
+#[derive(Debug, Default)]
+pub(crate) struct Defaults {
+    pub(crate) wait: Option<Wait>,
+    pub(super) ttl: Option<Duration>,
+    /// In which mode all callers hold it.
+    mode: Option<Mode>,
+    pub(super) group: Option<LockName>,
+    queue: Option<Queue>,
+    cancel_in_progress: bool,
+    grace: Option<Typed<Duration>>,
+    signal: Option<i32>,
+    max_runtime: Option<(Duration, String)>,
+    on_lost: Option<OnLost>,
+    pub(super) on_held: Option<OnHeld>,
+    /// For what has no flag.
+    said: LockDefaults,
+    /// The file that says it, for messages.
+    file: String,
+}
+
+impl Defaults {
+    /// Reads what a file says. `source` names a key in messages.
+    pub(super) fn of(
+        said: LockDefaults,
+        file: String,
+        source: impl Fn(&str) -> String,
+    ) -> Result<Self, Failure> {
+        let text = |text: &Option<String>| text.clone();
+        let (grace, limit) = (text(&said.grace), text(&said.max_runtime));
+        let read_limit = value::read(&source("max_runtime"), limit.as_deref(), value::limit)?;
+        let grace = grace.map(|text| Typed::of(text, value::duration));
+        if let Some(grace) = &grace {
+            grace.value(&source("grace"))?;
+        }
+        Ok(Self {
+            wait: value::read(&source("wait"), said.wait.as_deref(), value::wait)?,
+            ttl: value::read(&source("ttl"), said.ttl.as_deref(), value::lease)?,
+            mode: said.slots().map(Mode::Slots),
+            group: value::read(&source("group"), said.group.as_deref(), group::group)?,
+            queue: value::read(&source("queue"), said.queue.as_deref(), queue)?,
+            cancel_in_progress: said.cancel_in_progress == Some(true),
+            grace,
+            signal: value::read(&source("signal"), said.signal.as_deref(), value::signal)?,
+            max_runtime: read_limit.zip(limit),
+            on_lost: value::read(&source("on_lost"), said.on_lost.as_deref(), on_lost)?,
+            on_held: value::read(&source("on_held"), said.on_held.as_deref(), on_held)?,
+            said,
+            file,
+        })
+    }
+
+    /// The mode of a claim: what the file says for all callers, or else the flags. `exclusive` says that `-x`
+    /// was typed.
+    pub(super) fn mode(
+        &self,
+        claiming: &Claiming,
+        exclusive: bool,
+        name: &LockName,
+    ) -> Result<(Mode, Option<String>), Failure> {
+        let slots = claiming.slots.and_then(std::num::NonZeroU32::new);
+        let (flag, typed) = match (claiming.shared, slots) {
+            (true, _) => ("--shared".to_owned(), Some(Mode::Shared)),
+            (false, Some(slots)) => (format!("--slots {slots}"), Some(Mode::Slots(slots))),
+            (false, None) if exclusive => ("--exclusive".to_owned(), Some(Mode::Exclusive)),
+            (false, None) => (String::new(), None),
+        };
+        match (self.mode, typed) {
+            (Some(said @ Mode::Slots(slots)), typed) if typed.is_none_or(|typed| typed == said) => {
+                Ok((said, Some(format!("slots = {slots} in {}", self.file))))
+            }
+            (Some(Mode::Slots(slots)), _) => Err(Failure::bad_arguments(format!(
+                "{flag}: {name} has {slots} slots for all callers, as {} says; leave the flag out",
+                self.file
+            ))),
+            (_, Some(Mode::Exclusive) | None) => Ok((Mode::Exclusive, None)),
+            (_, Some(typed)) => Ok((typed, Some(flag))),
+        }
+    }
+
+    /// The variables for a command whose hold has this number, and the member of the pool that it names.
+    pub(crate) fn pool(self) -> Pool {
+        Pool(self.said)
+    }
+
+    /// How a run waits, and whether it asks the present holder to stop. What is typed counts for more: a file
+    /// that contradicts it says nothing.
+    pub(super) fn line(&self, typed: &RunArgs, in_group: bool, says_wait: bool) -> (Queue, bool) {
+        let single = Queue::Line(Queueing::Single);
+        let cancels = typed.cancel_in_progress
+            || (self.cancel_in_progress && typed.queue.is_none_or(|queue| queue == single));
+        let usual = if in_group || cancels {
+            Queueing::Single
+        } else {
+            Queueing::Fifo
+        };
+        let fits = |queue: &Queue| match queue {
+            Queue::None => !in_group && !says_wait && !cancels,
+            Queue::Line(queueing) => !cancels || *queueing == Queueing::Single,
+        };
+        let of_file = || self.queue.filter(fits);
+        let queue = typed.queue.or_else(of_file);
+        (queue.unwrap_or(Queue::Line(usual)), cancels)
+    }
+
+    /// How long the work may take to end, with its text.
+    pub(super) fn grace(&self, typed: &RunArgs) -> Result<Typed<Duration>, Failure> {
+        let said = typed.grace.clone().or_else(|| self.grace.clone());
+        let grace = said.unwrap_or_else(|| Typed::of(GRACE, value::duration));
+        grace.value("--grace")?;
+        Ok(grace)
+    }
+
+    /// The signal that asks the work to end.
+    pub(super) fn signal(&self, typed: &RunArgs) -> Result<Option<i32>, Failure> {
+        let typed = value::given("--signal", typed.signal.as_ref())?;
+        Ok(typed.or(self.signal))
+    }
+
+    /// How long the work may take, with its text.
+    pub(super) fn max_runtime(
+        &self,
+        typed: &RunArgs,
+    ) -> Result<Option<(Duration, String)>, Failure> {
+        match &typed.max_runtime {
+            Some(limit) => Ok(Some((limit.value("--max-runtime")?, limit.text.clone()))),
+            None => Ok(self.max_runtime.clone()),
+        }
+    }
+
+    pub(super) fn on_lost(&self, typed: &RunArgs) -> OnLost {
+        let said = typed.on_lost.or(self.on_lost);
+        said.unwrap_or(OnLost::Terminate)
+    }
+
+    /// Refuses a run that leaves no supervisor to end its work, if the file sets a limit for the work.
+    pub(super) fn refuse_exec(&self) -> Result<(), Failure> {
+        match &self.max_runtime {
+            None => Ok(()),
+            Some((_, limit)) => Err(Failure::bad_arguments(format!(
+                "no supervisor stays behind with --exec to end the work after max_runtime = {limit:?}, \
+                 as {} says; leave --exec out",
+                self.file
+            ))),
+        }
+    }
+}
+
+/// What the slots of a lock stand for, and the variables that say so to a command.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Pool(LockDefaults);
+
+impl Pool {
+    /// The variables for a command under a hold of this number.
+    pub(crate) fn env(&self, slot: Option<u32>) -> Vec<(String, String)> {
+        self.0.env_of(slot)
+    }
+
+    /// The member that a number names.
+    pub(crate) fn member(&self, slot: Option<u32>) -> Option<&str> {
+        let index = usize::try_from(slot?).ok()?;
+        self.0.members.as_ref()?.get(index).map(String::as_str)
+    }
+}

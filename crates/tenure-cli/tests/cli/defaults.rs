@@ -1,0 +1,394 @@
+//! What `tenure.toml` says about locks in place of flags: what a lock is for everybody, defaults of a run, the
+//! profile, and what becomes of a run that finds its lock held.
+
+use crate::support::{Answer, Gate, Scene, Started, answer, eventually};
+use serde_json::Value;
+use std::fs;
+use std::process::{Command, Stdio};
+
+/// A call from the scene's folder, where its `tenure.toml` is the nearest one.
+fn call(scene: &Scene, words: &[&str]) -> Command {
+    let mut command = scene.tenure(words);
+    command.env_remove("TENURE_DIR").current_dir(scene.root());
+    command
+}
+
+fn run(scene: &Scene, words: &[&str]) -> Answer {
+    answer(&mut call(scene, words))
+}
+
+/// A run that holds until its gate is opened.
+fn hold(scene: &Scene, gate: &Gate, flags: &[&str]) -> Started {
+    let script = gate.script("");
+    let words = [&["run", "-q"], flags, &["--", "sh", "-c", &script]].concat();
+    let mut command = call(scene, &words);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let started = Started::new(&mut command);
+    eventually("the command begins", || gate.has_begun());
+    started
+}
+
+const POOL: &str = "dir = \"locks\"\n[lock.\"gpu\"]\nmembers = [\"a\", \"b\"]\nwait = \"0\"\n\
+                    env = { DEVICE = \"{member}\", NUMBER = \"{slot}\" }\n";
+
+/// A caller that names no slots shares the lock with one that does, and each command gets a member of its own.
+#[test]
+fn a_pool_is_the_same_for_every_caller() {
+    let scene = Scene::new();
+    scene.write("tenure.toml", POOL);
+    let told = |flags: &[&str]| {
+        let tell = ["--", "sh", "-c", "echo $DEVICE $NUMBER $TENURE_SLOT"];
+        let words = [&["run", "gpu"], flags, &tell].concat();
+        run(&scene, &words)
+    };
+    assert_eq!(told(&[]).expect(0, "the first").stdout(), "a 0 0\n");
+    let gate = Gate::new(&scene, "first");
+    let first = hold(&scene, &gate, &["gpu"]);
+    assert_eq!(
+        told(&["--slots", "2"]).expect(0, "the same").stdout(),
+        "b 1 1\n"
+    );
+    let acquired = run(
+        &scene,
+        &["acquire", "gpu", "--owner", "none", "--output", "json"],
+    );
+    let acquired = acquired.expect(0, "the second").json();
+    assert_eq!(
+        (&acquired["data"]["slot"], &acquired["data"]["member"]),
+        (&1.into(), &"b".into())
+    );
+    let _ = told(&[]).expect(4, "two hold it");
+    gate.open();
+    let _ = first.finish().expect(0, "the first");
+    assert_eq!(told(&[]).expect(0, "its number").stdout(), "a 0 0\n");
+}
+
+#[test]
+fn a_flag_that_contradicts_what_a_lock_is_is_refused_with_one_sentence() {
+    let scene = Scene::new();
+    scene.write("tenure.toml", POOL);
+    for flags in [&["--slots", "3"][..], &["--shared"], &["-x"]] {
+        let words = [&["run", "gpu"], flags, &["--", "touch", "ran"]].concat();
+        let said = run(&scene, &words)
+            .expect(2, &format!("{flags:?}"))
+            .stderr();
+        assert!(said.contains("gpu has 2 slots for all callers"), "{said}");
+        assert!(said.contains("tenure.toml"), "{said}");
+        assert_eq!(said.lines().count(), 1, "{said}");
+    }
+    let said = run(&scene, &["acquire", "gpu", "--slots", "3"])
+        .expect(2, "acquire")
+        .stderr();
+    assert!(said.contains("--slots 3: gpu has 2 slots"), "{said}");
+    assert!(
+        !scene.path("ran").exists() && !scene.path("locks").exists(),
+        "nothing was touched"
+    );
+    scene.write("tenure.toml", &format!("profile = \"fleet\"\n{POOL}"));
+    let words = [
+        "run",
+        "gpu",
+        "--intent-name",
+        "i",
+        "--intent-version",
+        "1",
+        "--",
+        "true",
+    ];
+    let said = run(&scene, &words).expect(2, "one record, one holder");
+    assert!(said.said().contains("slots = 2 in"), "{}", said.said());
+}
+
+/// The variables of the file hold for the command whatever it inherits, for hooks and for several locks.
+#[test]
+fn variables_of_every_lock_reach_the_command() {
+    let scene = Scene::new();
+    scene.write(
+        "tenure.toml",
+        &format!("{POOL}[lock.\"db\"]\nenv = {{ LEVEL = \"3\" }}\n"),
+    );
+    let mut command = call(
+        &scene,
+        &[
+            "run",
+            "db",
+            "-l",
+            "gpu",
+            "--",
+            "sh",
+            "-c",
+            "echo $LEVEL $DEVICE ${TENURE_SLOT-none}",
+        ],
+    );
+    let told = answer(command.env("DEVICE", "x").env("TENURE_SLOT", "7")).expect(0, "both");
+    assert_eq!(told.stdout(), "3 a none\n", "db has no slots");
+    let inner = "tenure run --reentrant gpu -- sh -c 'echo $DEVICE $TENURE_SLOT'";
+    let told = run(&scene, &["run", "gpu", "--", "sh", "-c", inner]).expect(0, "under it");
+    assert_eq!(told.stdout(), "a 0\n");
+    let words = [
+        "run",
+        "gpu",
+        "--rollback",
+        "echo back $DEVICE",
+        "--",
+        "false",
+    ];
+    assert_eq!(
+        run(&scene, &words).expect(1, "it fails").stdout(),
+        "back a\n"
+    );
+}
+
+/// Every flag of a run that is not about one call, in effect.
+#[test]
+fn flags_may_stand_in_the_file() {
+    let scene = Scene::new();
+    scene.write(
+        "tenure.toml",
+        "dir = \"locks\"\n[lock.\"slow\"]\nmax_runtime = \"100ms\"\nsignal = \"TERM\"\ngrace = \"5s\"\n\
+         [lock.\"none\"]\nqueue = \"none\"\n[lock.\"of-group\"]\ngroup = \"Issue-1\"\nwait = \"0\"\n",
+    );
+    let trap = "trap 'echo asked; exit 3' TERM; while :; do sleep 0.05; done";
+    let slow = run(&scene, &["run", "slow", "--", "sh", "-c", trap]).expect(10, "its time is over");
+    assert_eq!(slow.stdout(), "asked\n");
+    let words = ["run", "slow", "--max-runtime", "1m", "--", "sleep", "0.3"];
+    let _ = run(&scene, &words).expect(0, "the flag counts for more");
+    let said = run(&scene, &["run", "slow", "--exec", "--", "true"]).expect(2, "no supervisor");
+    assert!(
+        said.stderr().contains("max_runtime = \"100ms\""),
+        "{}",
+        said.said()
+    );
+    let gate = Gate::new(&scene, "none");
+    let holder = hold(&scene, &gate, &["none"]);
+    let refused = run(&scene, &["run", "none", "--output", "json", "--", "true"]);
+    let refused = refused.expect(4, "at once").json();
+    assert_eq!(
+        refused["error"]["context"]["waited_ms"],
+        Value::Null,
+        "{refused}"
+    );
+    gate.open();
+    let _ = holder.finish().expect(0, "the holder");
+    let words = [
+        "run",
+        "of-group",
+        "--",
+        "sh",
+        "-c",
+        "echo $TENURE_GROUP $TENURE_NAME",
+    ];
+    let told = run(&scene, &words).expect(0, "in its group").stdout();
+    assert_eq!(told, "issue-1 of-group\n");
+}
+
+#[test]
+fn keys_that_mean_nothing_are_named_with_their_lock() {
+    let scene = Scene::new();
+    for (content, word) in [
+        ("[lock.x]\nslot = 2\n", "slot"),
+        ("[lock.x]\nslots = 0\n", "slots"),
+        ("[lock.x]\nslots = \"2\"\n", "slots"),
+        (
+            "[lock.x]\nmembers = []\n",
+            "[lock.\"x\"] members: it is empty",
+        ),
+        (
+            "[lock.x]\nslots = 3\nmembers = [\"a\"]\n",
+            "slots = 3, and 1 are named",
+        ),
+        (
+            "[lock.x]\nenv = { A = \"{member}\" }\n",
+            "[lock.\"x\"] env: A: {member} needs members",
+        ),
+        (
+            "[lock.x]\nqueue = \"lifo\"\n",
+            "[lock.\"x\"] queue \"lifo\": write fifo, single, max or none",
+        ),
+        (
+            "[lock.x]\non_lost = \"stop\"\n",
+            "[lock.\"x\"] on_lost \"stop\": write terminate or warn",
+        ),
+        (
+            "[lock.x]\non_held = \"wait\"\n",
+            "[lock.\"x\"] on_held \"wait\": write skip or refuse",
+        ),
+        (
+            "on_held = \"wait\"\n",
+            "on_held \"wait\": write skip or refuse",
+        ),
+        (
+            "[lock.x]\nsignal = \"NONE\"\n",
+            "[lock.\"x\"] signal \"NONE\"",
+        ),
+        (
+            "[lock.x]\ngrace = \"soon\"\n",
+            "[lock.\"x\"] grace \"soon\"",
+        ),
+        (
+            "[lock.x]\nmax_runtime = \"0\"\n",
+            "[lock.\"x\"] max_runtime 0",
+        ),
+        (
+            "[lock.x]\nqueue = \"none\"\nwait = \"1s\"\n",
+            "[lock.\"x\"] queue: it contradicts wait",
+        ),
+        ("profile = \"fleed\"\n", "fleed"),
+        ("[profile]\nx = \"y\"\n", "[profile.x]"),
+    ] {
+        scene.write("tenure.toml", content);
+        let said = run(&scene, &["run", "x", "--", "true"])
+            .expect(2, content)
+            .stderr();
+        assert!(said.contains(word), "`{word}` is said: {said}");
+        assert_eq!(said.lines().count(), 1, "one sentence: {said}");
+    }
+}
+
+/// A run that may be skipped answers a held lock with success and without a word; the audit has it.
+#[test]
+fn a_run_that_is_skipped_says_nothing_and_is_recorded() {
+    let scene = Scene::new();
+    scene.write(
+        "tenure.toml",
+        "dir = \"locks\"\n[lock.\"job\"]\non_held = \"skip\"\n",
+    );
+    let gate = Gate::new(&scene, "holder");
+    let holder = hold(&scene, &gate, &["job"]);
+    for words in [
+        &["run", "job", "--", "touch", "ran"][..],
+        &["run", "job", "-q", "--", "touch", "ran"],
+        &["run", "job", "--skip", "-w", "50ms", "--", "touch", "ran"],
+        &["run", "job", "-n", "--", "touch", "ran"],
+    ] {
+        let skipped = run(&scene, words).expect(0, &format!("{words:?}"));
+        assert_eq!(
+            (skipped.stdout(), skipped.stderr()),
+            (String::new(), String::new()),
+            "{words:?}"
+        );
+    }
+    let words = [
+        "run", "--skip", "job", "--output", "json", "--", "touch", "ran",
+    ];
+    let skipped = run(&scene, &words).expect(0, "for programs").json();
+    assert_eq!(
+        (&skipped["ok"], &skipped["data"]["status"]),
+        (&true.into(), &"skipped".into())
+    );
+    assert_eq!(skipped["data"]["holder"]["pid"], holder.pid(), "{skipped}");
+    let words = ["run", "job", "-E", "9", "--", "touch", "ran"];
+    let said = run(&scene, &words).expect(9, "who asks for a code gets it");
+    assert!(said.stderr().contains("job is held by"), "{}", said.said());
+    let audit = run(
+        &scene,
+        &["audit", "--event", "lock_skipped", "--output", "json"],
+    );
+    let audit = audit.expect(0, "an audit").json();
+    let events = audit["data"]["events"].as_array().expect("events").clone();
+    assert_eq!(events.len(), 5, "{audit}");
+    assert!(
+        events
+            .iter()
+            .all(|event| event["held_by"]["pid"] == holder.pid()),
+        "{audit}"
+    );
+    let text = run(&scene, &["audit", "job"])
+        .expect(0, "for people")
+        .stdout();
+    assert!(text.contains("job was held by"), "{text}");
+    assert!(!scene.path("ran").exists());
+    gate.open();
+    let _ = holder.finish().expect(0, "the holder");
+    let _ = run(&scene, &["run", "job", "--", "touch", "ran"]).expect(0, "it is free");
+    assert!(scene.path("ran").exists());
+    // What a person has to look at is not skipped.
+    fs::write(scene.path("locks/job.tenure"), "no list").unwrap();
+    let said = run(&scene, &["run", "job", "--", "true"])
+        .expect(4, "unreadable")
+        .stderr();
+    assert!(said.contains("cannot be"), "{said}");
+}
+
+/// `TENURE_PROFILE` counts for more than the file, and the flag for more than both.
+#[test]
+fn the_profile_may_stand_in_the_file_or_in_the_environment() {
+    let scene = Scene::new();
+    scene.write("tenure.toml", "dir = \"locks\"\nprofile = \"resume\"\n");
+    let record = scene.path("locks/resume_locks/job.lock");
+    fs::create_dir(scene.path("locks")).unwrap();
+    let tell = [
+        "run",
+        "job",
+        "--",
+        "sh",
+        "-c",
+        "ls locks/resume_locks/job.lock; ls locks/job.tenure",
+    ];
+    let profile = |variable: Option<&str>, flags: &[&str]| {
+        let words = [&tell[..2], flags, &tell[2..]].concat();
+        let mut command = call(&scene, &words);
+        if let Some(variable) = variable {
+            command.env("TENURE_PROFILE", variable);
+        }
+        answer(&mut command).stdout()
+    };
+    assert_eq!(profile(None, &[]), "locks/resume_locks/job.lock\n");
+    assert_eq!(profile(Some("native"), &[]), "locks/job.tenure\n");
+    fs::rename(scene.path("locks/job.tenure"), scene.path("gone")).unwrap();
+    let typed = profile(Some("native"), &["--profile", "resume"]);
+    assert_eq!(typed, "locks/resume_locks/job.lock\n");
+    assert!(!record.exists(), "released");
+    // The other verbs look at the same lock.
+    let own = std::process::id().to_string();
+    let held = run(&scene, &["acquire", "job", "--owner", &own]);
+    let _ = held.expect(0, "it is taken");
+    assert!(record.exists());
+    let said = run(&scene, &["check", "job"]).expect(0, "it is that one");
+    assert!(
+        said.stdout().starts_with("job is held by you: "),
+        "{}",
+        said.said()
+    );
+    assert_eq!(said.stderr(), "", "and no other one");
+}
+
+/// A native lock excludes no holder of a record of the same name, and the caller is told so.
+#[test]
+fn a_native_call_beside_a_record_of_its_name_says_so() {
+    let scene = Scene::new();
+    let intent = ["--intent-name", "deploy", "--intent-version", "1"];
+    let words = [&["--profile", "fleet", "acquire", "app-prod"], &intent[..]].concat();
+    let _ = scene.run(words).expect(0, "a fleet's lock");
+    let told = |words: &[&str]| {
+        let said = scene.run(words).expect(0, &format!("{words:?}")).stderr();
+        let is_told = said.contains("app-prod.lock is the record of another lock of this name");
+        assert_eq!(is_told, said.contains("--profile fleet"), "{said}");
+        is_told
+    };
+    assert!(
+        told(&["run", "app-prod", "--", "true"]),
+        "the first use of the name"
+    );
+    assert!(told(&["check", "app-prod"]));
+    assert!(told(&["wait", "app-prod"]));
+    assert!(told(&[
+        "acquire",
+        "app-prod",
+        "--owner",
+        "none",
+        "--request-id",
+        "a"
+    ]));
+    let _ = scene
+        .run(["release", "app-prod", "--request-id", "a"])
+        .expect(0, "its own");
+    assert!(!told(&["check", "other"]), "there is no such record");
+    let holder = scene.hold("app-prod", ["-q"]);
+    let said = scene
+        .run(["run", "app-prod", "-n", "--", "true"])
+        .expect(4, "held")
+        .stderr();
+    assert!(said.contains("--profile fleet"), "{said}");
+    let _ = holder.open().expect(0, "the holder");
+}

@@ -1,0 +1,289 @@
+//! What `tenure.toml` says about some locks: defaults that save a flag, and what a lock is for everybody.
+//!
+//! A value is kept as written; the code that uses it reads it by the parser of the flag. This file looks at
+//! what has no flag (`members`, `env`), and whether the keys of one table contradict each other. What a typed
+//! flag changes, `request` decides.
+
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+
+/// Stands in a value of `env` for the member that the number of the slot names.
+const MEMBER: &str = "{member}";
+
+/// Stands there for the number itself.
+const SLOT: &str = "{slot}";
+
+/// Defaults for some locks, as written.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LockDefaults {
+    /// How long to wait.
+    pub wait: Option<String>,
+    /// The ttl.
+    pub ttl: Option<String>,
+    /// How many may hold the lock at a time.
+    pub slots: Option<NonZeroU32>,
+    /// What the slots stand for, in the order of their numbers.
+    pub members: Option<Vec<String>>,
+    /// Variables for the command.
+    pub env: Option<BTreeMap<String, String>>,
+    /// The group that a run of this lock is in.
+    pub group: Option<String>,
+    /// How a run waits.
+    pub queue: Option<String>,
+    /// Whether a run asks the present holder to stop.
+    pub cancel_in_progress: Option<bool>,
+    /// How long the work may take to end.
+    pub grace: Option<String>,
+    /// What asks the work to end.
+    pub signal: Option<String>,
+    /// How long the work may take.
+    pub max_runtime: Option<String>,
+    /// What a run does whose lock is lost.
+    pub on_lost: Option<String>,
+    /// What a run does that does not get the lock.
+    pub on_held: Option<String>,
+}
+
+impl LockDefaults {
+    /// These, and of the others what these do not say. Slots and their members are one statement.
+    #[must_use]
+    pub fn or(self, others: Self) -> Self {
+        let says_slots = self.slots.is_some() || self.members.is_some();
+        let pool = if says_slots {
+            (self.slots, self.members)
+        } else {
+            (others.slots, others.members)
+        };
+        Self {
+            wait: self.wait.or(others.wait),
+            ttl: self.ttl.or(others.ttl),
+            slots: pool.0,
+            members: pool.1,
+            env: self.env.or(others.env),
+            group: self.group.or(others.group),
+            queue: self.queue.or(others.queue),
+            cancel_in_progress: self.cancel_in_progress.or(others.cancel_in_progress),
+            grace: self.grace.or(others.grace),
+            signal: self.signal.or(others.signal),
+            max_runtime: self.max_runtime.or(others.max_runtime),
+            on_lost: self.on_lost.or(others.on_lost),
+            on_held: self.on_held.or(others.on_held),
+        }
+    }
+
+    /// How many may hold the lock at a time, if that is said.
+    pub fn slots(&self) -> Option<NonZeroU32> {
+        let members = self.members.as_ref().map(Vec::len);
+        let members = members.and_then(|count| NonZeroU32::new(u32::try_from(count).ok()?));
+        self.slots.or(members)
+    }
+
+    /// The variables for a command whose hold has this number; none if the number is not known and they
+    /// depend on it.
+    pub fn env_of(&self, slot: Option<u32>) -> Vec<(String, String)> {
+        let member = || self.members.as_ref()?.get(usize::try_from(slot?).ok()?);
+        let told = |value: &str| {
+            let value = match slot {
+                Some(slot) => value.replace(SLOT, &slot.to_string()),
+                None if value.contains(SLOT) => return None,
+                None => value.to_owned(),
+            };
+            // The text of a member is not looked at again.
+            match member() {
+                Some(member) => Some(value.replace(MEMBER, member)),
+                None => (!value.contains(MEMBER)).then_some(value),
+            }
+        };
+        let env = self.env.iter().flatten();
+        env.filter_map(|(name, value)| Some((name.clone(), told(value)?)))
+            .collect()
+    }
+
+    /// What is wrong with the keys of this table: the key, and why, as the end of a sentence.
+    pub(super) fn mistake(&self) -> Option<(&'static str, String)> {
+        let members = self.mistake_of_members().map(|why| ("members", why));
+        let env = || self.mistake_of_env().map(|why| ("env", why));
+        members.or_else(env).or_else(|| self.contradiction())
+    }
+
+    fn mistake_of_members(&self) -> Option<String> {
+        let members = self.members.as_ref()?;
+        if members.is_empty() {
+            return Some("it is empty; name what the slots stand for, or leave it out".to_owned());
+        }
+        if let Some(bad) = members.iter().find(|member| member.contains('\0')) {
+            return Some(format!(
+                "{bad:?} contains a NUL, which no variable can have"
+            ));
+        }
+        let mut seen = Vec::new();
+        for member in members {
+            if seen.contains(&member) {
+                return Some(format!(
+                    "{member:?} stands there twice; two holders would have it at a time"
+                ));
+            }
+            seen.push(member);
+        }
+        let slots = self.slots.map(NonZeroU32::get)?;
+        (usize::try_from(slots).ok() != Some(members.len())).then(|| {
+            format!(
+                "slots = {slots}, and {} are named here; leave slots out",
+                members.len()
+            )
+        })
+    }
+
+    fn mistake_of_env(&self) -> Option<String> {
+        for (name, value) in self.env.iter().flatten() {
+            if name.is_empty() || name.contains(['=', '\0']) {
+                return Some(format!("{name:?} is no name of a variable"));
+            }
+            if name.starts_with("TENURE_") {
+                return Some(format!("{name}: tenure itself sets variables of this name"));
+            }
+            if value.contains('\0') {
+                return Some(format!("{name}: its value contains a NUL"));
+            }
+            if let Some(unknown) = unknown_placeholder(value) {
+                return Some(format!(
+                    "{name}: {unknown} is unknown; write {SLOT} or {MEMBER}"
+                ));
+            }
+            if value.contains(MEMBER) && self.members.is_none() {
+                return Some(format!(
+                    "{name}: {MEMBER} needs members = […]; the number of the slot is {SLOT}"
+                ));
+            }
+            if value.contains(SLOT) && self.slots().is_none() {
+                return Some(format!("{name}: {SLOT} needs slots = N, or members = […]"));
+            }
+        }
+        None
+    }
+
+    /// As on the command line: keys that cannot be heeded together.
+    fn contradiction(&self) -> Option<(&'static str, String)> {
+        let cancels = self.cancel_in_progress == Some(true);
+        let against = |key: &str| format!("it contradicts {key}; leave one of them out");
+        match self.queue.as_deref() {
+            Some("none" | "fifo" | "max") if cancels => {
+                Some(("queue", against("cancel_in_progress")))
+            }
+            Some("none") if self.group.is_some() => Some(("queue", against("group"))),
+            Some("none") if self.wait.is_some() => Some(("queue", against("wait"))),
+            _ => None,
+        }
+    }
+}
+
+/// A word in braces that stands for nothing. Other braces are text, as in JSON.
+fn unknown_placeholder(value: &str) -> Option<&str> {
+    let mut rest = value;
+    while let Some(start) = rest.find('{') {
+        rest = rest.get(start..)?;
+        let inner = rest.get(1..).and_then(|inner| inner.split_once('}'));
+        if let Some((word, _)) = inner
+            && !word.is_empty()
+            && word
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+        {
+            let whole = rest.get(..word.len() + 2)?;
+            if whole != MEMBER && whole != SLOT {
+                return Some(whole);
+            }
+        }
+        rest = rest.get(1..)?;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(text: &str) -> LockDefaults {
+        toml::from_str(text).expect("a table")
+    }
+
+    #[test]
+    fn a_pool_names_its_members_by_the_numbers_of_its_slots() {
+        let gpu = table(
+            "members = [\"a\", \"b\"]\nenv = { DEVICE = \"{member}\", ALL = \"{slot}:{member}\", X = \"{\\\"y\\\":1}\" }",
+        );
+        assert_eq!(gpu.mistake(), None);
+        assert_eq!(gpu.slots(), NonZeroU32::new(2));
+        let told = |slot| {
+            let told = gpu.env_of(slot);
+            told.into_iter()
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(told(Some(1)), ["ALL=1:b", "DEVICE=b", "X={\"y\":1}"]);
+        assert_eq!(told(None), ["X={\"y\":1}"], "nothing is guessed");
+        assert_eq!(told(Some(2)), ["X={\"y\":1}"], "there is no such member");
+    }
+
+    #[test]
+    fn keys_that_mean_nothing_together_are_named() {
+        for (text, key, word) in [
+            ("members = []", "members", "empty"),
+            ("members = [\"a\", \"a\"]", "members", "twice"),
+            (
+                "members = [\"a\", \"b\"]\nslots = 3",
+                "members",
+                "slots = 3",
+            ),
+            ("env = { \"A=B\" = \"x\" }", "env", "no name"),
+            ("env = { \"\" = \"x\" }", "env", "no name"),
+            ("env = { TENURE_DIR = \"x\" }", "env", "itself sets"),
+            (
+                "slots = 2\nenv = { A = \"{membr}\" }",
+                "env",
+                "{membr} is unknown",
+            ),
+            (
+                "slots = 2\nenv = { A = \"{member}\" }",
+                "env",
+                "needs members",
+            ),
+            ("env = { A = \"{slot}\" }", "env", "needs slots"),
+            ("queue = \"none\"\nwait = \"1s\"", "queue", "wait"),
+            ("queue = \"none\"\ngroup = \"g\"", "queue", "group"),
+            (
+                "queue = \"max\"\ncancel_in_progress = true",
+                "queue",
+                "cancel_in_progress",
+            ),
+        ] {
+            let (found, why) = table(text).mistake().expect(text);
+            assert_eq!(found, key, "{text}: {why}");
+            assert!(why.contains(word), "{text}: {why}");
+        }
+        for fine in [
+            "slots = 2\nmembers = [\"a\", \"b\"]",
+            "queue = \"single\"\ncancel_in_progress = true",
+            "queue = \"none\"\ncancel_in_progress = false",
+            "slots = 1\nenv = { A = \"{ }{}{\", B = \"{Slot}\", C = \"{{slot}}\" }",
+        ] {
+            assert_eq!(table(fine).mistake(), None, "{fine}");
+        }
+        assert!(toml::from_str::<LockDefaults>("slots = 0").is_err());
+        assert!(toml::from_str::<LockDefaults>("slot = 2").is_err());
+    }
+
+    #[test]
+    fn what_one_file_leaves_out_another_may_say() {
+        let near = table("slots = 3\nwait = \"1s\"");
+        let far = table("members = [\"a\"]\nwait = \"2s\"\nttl = \"5s\"");
+        let both = near.clone().or(far.clone());
+        assert_eq!(both, table("slots = 3\nwait = \"1s\"\nttl = \"5s\""));
+        assert_eq!(
+            table("ttl = \"1s\"").or(far).members.map(|it| it.len()),
+            Some(1)
+        );
+    }
+}
