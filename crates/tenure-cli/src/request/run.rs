@@ -552,6 +552,8 @@ mod tests {
     use super::*;
     use crate::args::read_both;
     use std::fmt::Debug;
+    use std::path::Path;
+    use tenure_engine::config::Config;
 
     /// What may stand between `run` and the command. Most of it is plain, and some makes no sense.
     const WORDS: [&str; 28] = [
@@ -666,7 +668,9 @@ mod tests {
 
     /// What the file says about the lock `a`.
     fn of_file(says: &str, flags: &str) -> Result<Task, Failure> {
-        let around = Surroundings::saying(&format!("[lock.a]\n{says}\n"));
+        let text = format!("[lock.a]\n{says}\n");
+        let config = Config::parse(&text, Path::new("/here/tenure.toml")).expect(says);
+        let around = Surroundings::saying(config);
         let line = format!("tenure run a {flags} -- cmd").replace("  ", " ");
         read(&line, &around).map(|run| run.task)
     }

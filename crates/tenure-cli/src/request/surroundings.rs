@@ -95,10 +95,9 @@ impl Surroundings {
 
     /// Of a call without any, where the nearest configuration says this.
     #[cfg(test)]
-    pub(crate) fn saying(text: &str) -> Self {
+    pub(crate) fn saying(config: Config) -> Self {
         let around = Self::default();
         around.folder.get_or_init(|| "/here".into());
-        let config = Config::parse(text, Path::new("/here/tenure.toml")).expect(text);
         around.nearest.get_or_init(|| Some(Arc::new(config)));
         around
     }

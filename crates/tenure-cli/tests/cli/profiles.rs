@@ -222,7 +222,7 @@ fn a_row_that_means_nothing_stops_every_call_that_reads_it() {
         ("[profile.x]\nttl = \"0\"\n", "ttl"),
         ("[profile.fleet]\n", "fleet"),
         ("[profile.Nightly]\n", "Nightly"),
-        ("profile = \"fleet\"\n", "profile"),
+        ("profile = 3\n", "profile"),
     ] {
         scene.write("tenure.toml", row);
         let config = scene.path("tenure.toml");
