@@ -19,7 +19,7 @@
 //! nothing. Any other new claim has to be judged by the list, which the transaction reads for it.
 
 use super::api::{Compare, CompareOp, GetOptions, Txn, TxnOp, TxnResponse};
-use super::connection::{is_full, read_by, revision_of};
+use super::connection::{Pause, is_full, read_by, revision_of};
 use super::handle::EtcdHandle;
 use super::keys::end_of;
 use super::list::{Attachment, Change, List, Row, Writing};
@@ -88,6 +88,9 @@ impl Transaction<'_> {
                 break answer;
             }
             // The answer says that nothing was made. The lock may be free again by now.
+            if !Pause::fits(self.end) {
+                return Ok(Did::Nothing("another claim was there first".to_owned()));
+            }
             otherwise = Otherwise::Queues;
         };
         match answer {
