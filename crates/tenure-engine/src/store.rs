@@ -253,7 +253,7 @@ pub enum StoreError {
         place: String,
     },
     /// The list has no room for one more claim. A lock file keeps 1 MiB of claims: some four thousand plain
-    /// waiters of 230 bytes each.
+    /// waiters.
     #[error("{place}: the queue is full ({claims} claims)")]
     Full {
         /// The lock.

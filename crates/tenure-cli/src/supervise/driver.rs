@@ -575,11 +575,12 @@ impl Running<'_> {
                 self.unsure = true;
                 None
             }
-            Answer::Renewed(renewal) if self.state.is_asking(index) => {
-                self.on_renewed(index, renewal)
+            Answer::Renewed(renewal) => {
+                let (driver, ending) = (self.driver, self.supervision.is_ending());
+                let event = (self.state).on_answered_renewal(driver, index, renewal, ending);
+                self.follow(event)
             }
-            // It is named, or was renewed by another way meanwhile.
-            Answer::Named(Ok(true)) | Answer::Renewed(_) => None,
+            Answer::Named(Ok(true)) => None,
         }
     }
 

@@ -253,13 +253,6 @@ impl RunState {
         }
     }
 
-    /// Whether a renewal waits for its answer.
-    #[cfg(unix)]
-    pub(super) fn is_asking(&self, index: usize) -> bool {
-        let hold = self.holds.get(index);
-        hold.is_some_and(|hold| hold.schedule.is_asking())
-    }
-
     /// No answer comes any more to what an earlier driver asked.
     #[cfg(unix)]
     pub(super) fn forget_questions(&mut self) {
@@ -326,6 +319,27 @@ impl RunState {
                 let failed = hold.schedule.failed(lease_clock(driver.clock));
                 self.on_failure(driver, index, failed, &error.to_string(), is_ending)
             }
+        }
+    }
+
+    /// The same for a renewal that another thread has asked for. The hold may have been renewed by another way
+    /// meanwhile. Then the answer counts as a look: it may be the only one that tells of a request to stop. The
+    /// store reports no change of a claim that a renewal's answer has told already.
+    #[cfg(unix)]
+    pub(super) fn on_answered_renewal(
+        &mut self,
+        driver: &Driver<'_>,
+        index: usize,
+        renewal: Result<Renewal, StoreError>,
+        is_ending: bool,
+    ) -> Option<Event> {
+        let hold = self.holds.get(index)?;
+        match renewal {
+            renewal if hold.schedule.is_asking() => {
+                self.on_renewed(driver, index, renewal, is_ending)
+            }
+            Ok(renewal) => self.on_renewal(driver, index, renewal, is_ending),
+            Err(_) => None,
         }
     }
 
@@ -435,5 +449,96 @@ impl RunState {
             }
             Renewal::Lost => self.lose(driver, index, is_ending),
         }
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use tenure_engine::clock::SystemClock;
+    use tenure_engine::tenure_core::LeaseTerms;
+
+    const LEASE: LeaseTerms = LeaseTerms {
+        ttl_ms: 60_000,
+        lapse_ms: Some(60_000),
+        grace_ms: 0,
+        network: true,
+    };
+
+    fn driver(clock: &dyn Clock) -> Driver<'_> {
+        Driver {
+            held: Vec::new(),
+            around: Vec::new(),
+            clock,
+            signals: Signals,
+            terms: Terms {
+                signal: libc::SIGINT,
+                term_after: Duration::ZERO,
+                grace: Duration::ZERO,
+                patience: Duration::ZERO,
+                max_runtime: None,
+                wait_all: false,
+                on_lost: OnLost::Terminate,
+            },
+            close: false,
+            quiet: true,
+        }
+    }
+
+    fn renewed(cancel_requested: bool) -> Renewal {
+        Renewal::Renewed {
+            token: 1,
+            cancel_requested,
+        }
+    }
+
+    fn unreachable() -> StoreError {
+        StoreError::Unreachable {
+            place: "etcd://".to_owned(),
+            doing: "writing the lock",
+            why: "no answer".to_owned(),
+        }
+    }
+
+    #[test]
+    fn an_answer_that_comes_after_another_renewal_tells_of_a_request_to_stop() {
+        let clock = SystemClock::new(None);
+        let driver = driver(&clock);
+        let now = clock.now();
+        let mut state = RunState::new([Schedule::new(LEASE, now.boot_ms)]);
+        let answered =
+            |state: &mut RunState, renewal| state.on_answered_renewal(&driver, 0, renewal, false);
+        state.begin(0, &now);
+        // By another way, and then the answer to what was asked first.
+        assert_eq!(
+            state.on_renewed(&driver, 0, Ok(renewed(false)), false),
+            None
+        );
+        let next = state.next_ms();
+        assert_eq!(answered(&mut state, Err(unreachable())), None);
+        assert_eq!(answered(&mut state, Ok(renewed(false))), None);
+        assert_eq!(
+            state.next_ms(),
+            next,
+            "it is neither a failure nor a sign of life"
+        );
+        let by = "unknown".to_owned();
+        let asked = answered(&mut state, Ok(renewed(true)));
+        assert_eq!(asked, Some(Event::CancelRequested { by }));
+        let lost = answered(&mut state, Ok(Renewal::Lost));
+        assert_eq!(lost, Some(Event::Lost { within: None }));
+    }
+
+    #[test]
+    fn an_answer_that_is_waited_for_renews() {
+        let clock = SystemClock::new(None);
+        let driver = driver(&clock);
+        let now = clock.now();
+        let mut state = RunState::new([Schedule::new(LEASE, now.boot_ms - 1_000)]);
+        let next = state.next_ms();
+        state.begin(0, &now);
+        let answer = state.on_answered_renewal(&driver, 0, Ok(renewed(false)), false);
+        assert_eq!(answer, None);
+        assert_eq!(state.next_ms(), next.map(|at_ms| at_ms + 1_000));
     }
 }

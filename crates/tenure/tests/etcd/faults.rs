@@ -116,6 +116,26 @@ fn a_caller_that_finds_a_hold_waits_behind_the_claim_directly_before_its_own() {
     });
 }
 
+/// A caller whose time is up when its first request is answered asks no second one, and leaves no claim.
+#[test]
+fn a_caller_whose_time_is_up_asks_for_no_place_in_the_queue() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let one = caller(&server.address("time-up"));
+    let two = caller(&proxy.address("time-up")).patience(Duration::from_secs(1));
+    let (name, ttl) = (name("time-up"), Duration::from_secs(600));
+    take(&two, &super::name("first"), "warm", ttl);
+    let (_held, _) = take(&one, &name, "holder", ttl);
+    let late = Fault::Delay(Duration::from_millis(1_200));
+    proxy.strike(&format!("/locks/{name}"), late);
+    let gave_up = two.enter(&name, request("two", ttl), &now());
+    assert!(
+        matches!(gave_up, Err(StoreError::Unreachable { .. })),
+        "{gave_up:?}"
+    );
+    assert_eq!(claims(&one, &name).len(), 1, "only the hold");
+}
+
 /// The tombstone of an attempt outlasts its lock. It does not count as one: a caller that lists the locks would
 /// see one that no call can clean.
 #[test]

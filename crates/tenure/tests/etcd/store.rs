@@ -2,7 +2,7 @@
 //! server may go and come back, and nothing outside the prefix is touched.
 
 use super::api::{Client, GetOptions, PutOptions, Txn, TxnOp, WatchFilterType, WatchOptions};
-use super::proxy::{Proxy, Weather};
+use super::proxy::{Fault, Proxy, Weather};
 use super::server::{self, Server, Tls};
 use super::{
     ClaimHandle, caller, caller_as, claims, client, end_of, hold_twice, line_up, name, now,
@@ -887,6 +887,92 @@ fn a_death_far_back_in_a_long_queue_moves_the_next_one_up() {
     let before = before.iter().rev().nth(1).expect("a claim before the last");
     assert_eq!(ticket, before.ticket, "behind the last of the living");
     assert_eq!(claims(&two, &name).len(), 203, "the dead are gone");
+}
+
+/// Has `two`, behind a proxy, queue on a lock with more claims than a transaction reads. It reads the list once
+/// `meanwhile` is done, and so sees what came after it.
+fn queues_and_reads_late(
+    proxy: &Proxy,
+    (two, name): (&EtcdStore, &LockName),
+    meanwhile: impl FnOnce(),
+) -> (ClaimHandle, u64, Predecessor) {
+    // It asks for a free lock, then for a place in the queue. The third request reads the list; it is lost, and
+    // the next one gets through when the network is fair again.
+    proxy.strike_after(2, &format!("/locks/{name}"), Fault::Swallow);
+    let entered = std::thread::scope(|scope| {
+        let last = scope.spawn(|| two.enter(name, request("last", LONG), &now()));
+        until("it reads the list", PATIENCE, || proxy.has_struck());
+        proxy.weather(Weather::Parted);
+        meanwhile();
+        proxy.weather(Weather::Fair);
+        last.join().expect("a place in the queue")
+    });
+    let entered = entered.expect("an etcd that answers");
+    match entered.entering {
+        Entering::Queued { ticket, behind } => (entered.handle.expect("a handle"), ticket, behind),
+        other => panic!("expected a place in the queue, saw {other:?}"),
+    }
+}
+
+/// A claim never waits behind one that came after it, which waits for it too: then the end of the hold would
+/// wake neither.
+#[test]
+fn a_claim_in_a_long_queue_waits_behind_the_one_before_it_and_not_behind_a_later_one() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let one = caller(&server.address("later"));
+    let two = caller(&proxy.address("later")).patience(LONG);
+    let name = name("later");
+    let (_holder, _) = take(&one, &name, "holder", LONG);
+    let (_model, _) = line_up(&one, &name, "waiter", LONG);
+    // Two keys for each claim, and 500 are read with a transaction.
+    let _living = plant(&server, "later", &name, 260, "living");
+    let mut later = None;
+    let (last, own, behind) = queues_and_reads_late(&proxy, (&two, &name), || {
+        later = Some(line_up(&one, &name, "later", LONG));
+    });
+    let (later, later_behind) = later.expect("a later claim");
+    assert!(own < later.ticket(), "it came earlier");
+    assert_eq!(later_behind, Predecessor::LivenessLock { ticket: own });
+    let before = claims(&one, &name);
+    let before = before.iter().rev().find(|claim| claim.ticket < own);
+    let ticket = before.expect("a claim before it").ticket;
+    assert_eq!(last.ticket(), own);
+    assert_eq!(behind, Predecessor::LivenessLock { ticket });
+}
+
+/// The same where the claims before it end, and a later claim takes the hold out: it waits for that hold.
+#[test]
+fn a_claim_in_a_long_queue_sees_a_later_claim_that_overrode_the_hold() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let one = caller(&server.address("forced"));
+    let two = caller(&proxy.address("forced")).patience(LONG);
+    let name = name("forced");
+    let mut detached = request("detached", LONG);
+    detached.kind = Kind::Detached;
+    let entered = one.enter(&name, detached, &now()).expect("an answer");
+    assert!(matches!(entered.entering, Entering::Granted { .. }));
+    let (model, _) = line_up(&one, &name, "waiter", LONG);
+    let dying = plant(&server, "forced", &name, 260, "dying");
+    let mut holds = None;
+    let (last, own, behind) = queues_and_reads_late(&proxy, (&two, &name), || {
+        drop(model);
+        revoke(&server, dying);
+        let mut forced = request("forced", LONG);
+        (forced.force, forced.patience) = (Force::Confirmed, Patience::AtOnce);
+        let forced = one.enter(&name, forced, &now()).expect("an answer");
+        assert!(matches!(forced.entering, Entering::Granted { .. }));
+        holds = forced.handle;
+    });
+    let holds = holds.expect("a hold");
+    assert!(own < holds.ticket(), "it came earlier");
+    let ticket = holds.ticket();
+    assert_eq!(behind, Predecessor::LivenessLock { ticket });
+    let left = one.release(&*holds, &now()).expect("an answer");
+    assert!(matches!(left, Left::Released { .. }), "{left:?}");
+    let token = wait(&two, &last, behind, PATIENCE);
+    assert!(token > ticket, "the token rises");
 }
 
 /// All claims that hold together are asked to stop, even if they are more than etcd writes at once.

@@ -19,7 +19,7 @@
 //! nothing. Any other new claim has to be judged by the list, which the transaction reads for it.
 
 use super::api::{Compare, CompareOp, GetOptions, Txn, TxnOp, TxnResponse};
-use super::connection::{is_full, read_by, revision_of};
+use super::connection::{Pause, is_full, read_by, revision_of};
 use super::handle::EtcdHandle;
 use super::keys::end_of;
 use super::list::{Attachment, Change, List, Row, Writing};
@@ -88,6 +88,9 @@ impl Transaction<'_> {
                 break answer;
             }
             // The answer says that nothing was made. The lock may be free again by now.
+            if !Pause::fits(self.end) {
+                return Ok(Did::Nothing("another claim was there first".to_owned()));
+            }
             otherwise = Otherwise::Queues;
         };
         match answer {
@@ -109,6 +112,12 @@ impl Transaction<'_> {
 
     /// After a claim was put at the end of a list unseen, the change runs on that list. If it would only
     /// have queued, that run counts.
+    ///
+    /// A list that is read by itself is newer than the claim, and may have claims that came after it. They
+    /// wait behind this one, so it must not wait behind them: the end of what they all wait for would wake
+    /// none of them. So the change is shown only the claims before it. What blocks the claim among those
+    /// blocks it in any case. If none does, a later claim may hold that overrode a hold. Then the run would
+    /// grant, so it does not count, and the claim looks at the whole list.
     fn at_the_end(&mut self, list: Option<List>) -> Result<Did, StoreError> {
         let Some(attempt) = self.attempt.clone() else {
             return Ok(Did::Again(None));
@@ -141,8 +150,8 @@ impl Transaction<'_> {
         }
         let ticket = row.written.claim.ticket;
         let mut before = list.clone();
-        before.rows.retain(|row| row.written.claim.ticket != ticket);
-        before.entry.claims.retain(|claim| claim.ticket != ticket);
+        before.rows.retain(|row| row.written.claim.ticket < ticket);
+        before.entry.claims.retain(|claim| claim.ticket < ticket);
         let looked = self.run(&before, None);
         let write = looked.write();
         let only_queues = looked.events.is_empty()

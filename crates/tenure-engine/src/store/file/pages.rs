@@ -26,7 +26,8 @@ use twox_hash::XxHash64;
 /// The size of a page in the first pair. Two of them are one page of memory.
 const PAGE_BYTES: usize = 2048;
 
-/// How many pairs there may be: the last page has 2 MiB and the file stays below 8 MiB.
+/// How many pairs there may be: the last page has 2 MiB and the file stays below 8 MiB. A build that
+/// knows fewer takes an older page for the newest, once the list is in a later pair (decision 0054).
 const PAIRS_MAX: u32 = 11;
 
 /// The largest file that is read.
