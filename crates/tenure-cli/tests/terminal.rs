@@ -219,8 +219,10 @@ impl Drop for Terminal {
 }
 
 /// A command in `sh` that says `ready` and then waits until the file `go` is there.
+// The parentheses make dash fork. For a plain command it calls vfork: a Ctrl-Z just then stops the child before
+// its exec, and the shell, which waits for that exec in the kernel, cannot stop.
 fn until_go(prelude: &str, end: &str) -> String {
-    format!("sh -c '{prelude}; echo begun; while [ ! -e go ]; do sleep 0.02; done; {end}'")
+    format!("sh -c '{prelude}; echo begun; while [ ! -e go ]; do (exec sleep 0.02); done; {end}'")
 }
 
 impl Terminal {
