@@ -827,7 +827,7 @@ fn the_machines_file_and_folder_stay_the_machines_for_every_call() {
         printf 'dir = \"/of-the-user\"\\n' >.config/tenure/tenure.toml
         cd /etc/deep
         tenure list -v 2>&1 | grep -o 'are in /[^ ]*'
-        umount /etc /var/lib
+        cd \"$HOME\"; umount /etc /var/lib
     ";
     let Some(answer) = in_namespaces(&scene, &["--mount"], line) else {
         return;

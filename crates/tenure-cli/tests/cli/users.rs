@@ -1069,3 +1069,43 @@ fn what_root_makes_in_a_users_folder_of_locks_is_that_users() {
         .run(ADA, machine.scene.root(), &words)
         .expect(0, "Ada");
 }
+
+#[test]
+fn an_audit_folder_that_a_member_has_prepared_is_no_weaker_than_the_one_around_it() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let locks = machine.team_folder("team", 0o3770);
+    let audit = locks.join("audit");
+    fs::create_dir(&audit).unwrap();
+    chown(&audit, Some(BOB.number), Some(TEAM)).unwrap();
+    let take = |name: &str| {
+        let words = [
+            "acquire",
+            name,
+            "--owner",
+            "none",
+            "--request-id",
+            "r",
+            "--dir",
+            text(&locks),
+        ];
+        machine.run(ADA, Path::new("/"), &words)
+    };
+    mode(&audit, 0o2770);
+    let said = take("a");
+    assert!(
+        said.stderr().contains("lacks the sticky bit"),
+        "{}",
+        said.said()
+    );
+    assert_eq!(
+        fs::read_dir(&audit).unwrap().count(),
+        0,
+        "nothing is written"
+    );
+    mode(&audit, 0o3770);
+    let said = take("b").expect(0, "taken");
+    assert!(!said.stderr().contains("audit"), "{}", said.said());
+    assert_ne!(fs::read_dir(&audit).unwrap().count(), 0, "it is written");
+}
