@@ -20,7 +20,8 @@ pub(crate) use defaults::{Defaults, OnHeld, Pool};
 pub(crate) use format::Format;
 pub(crate) use place::Place;
 pub(crate) use run::{At, How, Program, Run, Supervised, Task, Wanted};
-pub(crate) use surroundings::{CONFIG, Surroundings, Variables};
+pub(crate) use surroundings::{Surroundings, Variables};
+pub(crate) use tenure_engine::place::CONFIG;
 #[cfg(target_os = "linux")]
 pub(crate) use verbs::EndOrphan;
 #[cfg(unix)]

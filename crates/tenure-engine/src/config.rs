@@ -154,6 +154,14 @@ pub enum ConfigError {
     /// No folder can be named: there is neither a configuration nor a home.
     #[error("no lock folder is known; name one with --dir or TENURE_DIR")]
     NoPlace,
+    /// What says where the locks are leads to what another user has made.
+    #[error("{said}: {why}")]
+    Unsafe {
+        /// The variable, or the file and its key.
+        said: String,
+        /// What, and which user owns it.
+        why: String,
+    },
     /// What says where the locks are cannot be used.
     #[error("{said}: {why}")]
     Place {
@@ -259,6 +267,16 @@ impl Config {
                             .to_owned(),
                     );
                 }
+                let first = read.components().find_map(|part| match part {
+                    Component::Normal(name) => Some(name),
+                    _ => None,
+                });
+                if first.is_none_or(repository::is_gits_own) {
+                    return Err(format!(
+                        "dir: {} is git's own; write a name that git does not use, as tenure/locks",
+                        read.display()
+                    ));
+                }
                 *dir = read;
             } else {
                 *dir = folder.join(read);
@@ -273,7 +291,7 @@ impl Config {
 
     /// Whether it is the machine's configuration.
     pub fn is_machines(&self) -> bool {
-        cfg!(unix) && self.file == Path::new(MACHINE_FILE)
+        is_machines(&self.file)
     }
 
     /// Reads the files that a search from `start` finds: the nearest one upwards, the user's, the machine's.
@@ -303,14 +321,12 @@ impl Config {
 
     /// The user's file, and the machine's behind it.
     fn others() -> Result<Option<Box<Self>>, ConfigError> {
-        let machines = cfg!(unix).then(|| PathBuf::from(MACHINE_FILE));
-        let mut farther = None;
-        for path in [machines, user_file()].into_iter().flatten() {
-            if let Some(config) = Self::at(&path)? {
-                farther = Some(Box::new(Self { farther, ..config }));
-            }
-        }
-        Ok(farther)
+        let farther = Self::machines()?.map(Box::new);
+        let users = user_file().map(|path| Self::at(&path)).transpose()?;
+        Ok(match users.flatten() {
+            Some(config) => Some(Box::new(Self { farther, ..config })),
+            None => farther,
+        })
     }
 
     /// The file at a path to which a search leads, if there is one.
@@ -331,19 +347,32 @@ impl Config {
         Ok(Some(Self { source, ..config }))
     }
 
-    /// The nearest file from `start` upwards. From the root of a linked work tree on, the way up is that of
+    /// The machine's file.
+    pub(crate) fn machines() -> Result<Option<Self>, ConfigError> {
+        if cfg!(unix) {
+            Self::at(Path::new(MACHINE_FILE))
+        } else {
+            Ok(None)
+        }
+    }
+
+    /// The nearest file from `start` upwards. The machine's is not one of these: below `/etc`, too, the
+    /// user's counts for more. From the root of a linked work tree on, the way up is that of
     /// the main checkout.
     fn nearest(start: &Path) -> Result<Option<Self>, ConfigError> {
         let mut next = Some(start.to_owned());
         let mut may_be_linked = true;
         while let Some(folder) = next {
-            if let Some(config) = Self::at(&folder.join(FILE))? {
+            let path = folder.join(FILE);
+            if !is_machines(&path)
+                && let Some(config) = Self::at(&path)?
+            {
                 return Ok(Some(config));
             }
             let main = if may_be_linked {
                 match repository::tree_at(&folder) {
                     repository::Tree::None => None,
-                    repository::Tree::Main => {
+                    repository::Tree::Main | repository::Tree::LinkedToUnknown => {
                         may_be_linked = false;
                         None
                     }
@@ -428,6 +457,15 @@ impl Config {
             None => own,
         }
     }
+}
+
+fn is_machines(file: &Path) -> bool {
+    cfg!(unix) && file == Path::new(MACHINE_FILE)
+}
+
+/// Whether a file says something for all folders: it is the user's or the machine's, and no project's.
+pub(crate) fn is_for_all_folders(file: &Path) -> bool {
+    is_machines(file) || user_file().is_some_and(|path| path == file)
 }
 
 fn unread(path: &Path, source: std::io::Error) -> ConfigError {
@@ -535,22 +573,32 @@ pub fn folder_of_url(url: &str) -> Option<PathBuf> {
     (!path.is_empty()).then(|| PathBuf::from(path))
 }
 
+/// Whether nothing is written, or only blanks.
+pub(crate) fn is_blank(written: &Path) -> bool {
+    written.to_str().is_some_and(|text| text.trim().is_empty())
+}
+
 /// A folder as people write it in a file or a variable, which no shell reads: `~/` is the home folder.
 ///
 /// # Errors
 /// - What to write instead of an empty text, or of a variable.
 pub fn path_of(written: &Path) -> Result<PathBuf, String> {
-    if written.as_os_str().is_empty() {
+    if is_blank(written) {
         return Err("it is empty; write a folder, or leave it out".to_owned());
     }
     let text = written.to_string_lossy();
-    let names = |rest: &str| rest.starts_with(|c: char| c == '{' || c == '_' || c.is_alphabetic());
+    let names = |rest: &str| rest.starts_with(|c: char| "{(_".contains(c) || c.is_alphabetic());
     if text.split('$').skip(1).any(names) {
         return Err(format!(
             "{text}: variables are not expanded here; write the whole path, or ~/ for the home folder"
         ));
     }
     let Ok(rest) = written.strip_prefix("~") else {
+        if text.starts_with('~') {
+            return Err(format!(
+                "{text}: only ~/ stands for a home folder, which is the caller's own; write the whole path"
+            ));
+        }
         return Ok(written.to_owned());
     };
     match absolute("HOME") {

@@ -9,8 +9,9 @@
 //! Whether a place can be used, and which users' files are believed there, the store decides.
 
 use crate::config::{self, Config, ConfigError, Scope, Source};
-use crate::repository;
+use crate::repository::{self, Missing};
 use crate::trust::Named;
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -23,6 +24,9 @@ pub const STORE: &str = "TENURE_STORE";
 
 /// The variable that names a scope.
 pub const SCOPE: &str = "TENURE_SCOPE";
+
+/// The variable that names a configuration. A run tells its command by it which one it has read.
+pub const CONFIG: &str = "TENURE_CONFIG";
 
 /// The folder of the locks that all users of the machine share, unless the machine's configuration names one.
 pub const MACHINE_FOLDER: &str = "/var/lib/tenure/locks";
@@ -47,9 +51,11 @@ pub struct Variables {
     /// [`DIR`].
     pub dir: Option<PathBuf>,
     /// [`STORE`].
-    pub store: Option<String>,
+    pub store: Option<OsString>,
     /// [`SCOPE`].
-    pub scope: Option<String>,
+    pub scope: Option<OsString>,
+    /// [`CONFIG`].
+    pub config: Option<PathBuf>,
 }
 
 /// What is read only if the place depends on it.
@@ -147,13 +153,21 @@ impl Place {
         }
     }
 
-    fn url(url: &str, why: Why, named: Named) -> Self {
-        Self {
-            at: At::Url(url.to_owned()),
+    /// Of a URL, as it is written. One of a folder is that folder.
+    fn of_url(url: &str, why: Why, named: Named) -> Result<Self, ConfigError> {
+        let at = match config::folder_of_url(url) {
+            Some(folder) => {
+                let read = config::path_of(&folder);
+                At::Folder(read.map_err(|wrong| place_error(&why.to_string(), wrong))?)
+            }
+            None => At::Url(url.to_owned()),
+        };
+        Ok(Self {
+            at,
             why,
             named,
             is_machines: false,
-        }
+        })
     }
 }
 
@@ -177,10 +191,8 @@ pub fn find<F: Files>(
         return Ok((place, config));
     }
     if let Some(url) = flags.store {
-        return Ok((
-            Place::url(url, Why::Flag("--store"), Named::ByCaller),
-            config,
-        ));
+        let place = Place::of_url(url, Why::Flag("--store"), Named::ByCaller)?;
+        return Ok((place, config));
     }
     let search = |config: Option<Arc<Config>>| match config {
         Some(config) => Ok(Some(config)),
@@ -195,15 +207,24 @@ pub fn find<F: Files>(
         Some(config) => of_files(config, named, files),
         None => Ok(None),
     };
-    // A file that a flag names counts for more than a folder that a run has told its command.
-    if is_typed
-        && variables.store.is_none()
-        && let Some(place) = of_file(config.as_deref(), Named::ByCaller)?
+    // A file that a flag names counts for more than a folder that a run has told its command. This is said of
+    // that file alone, and not of those behind it.
+    let typed = config.as_deref().filter(|_| is_typed);
+    let says_it_itself = |typed: &&Config| {
+        typed
+            .whereabouts()
+            .is_some_and(|it| std::ptr::eq(it, *typed))
+    };
+    if variables.store.is_none()
+        && let Some(place) = of_file(typed.filter(says_it_itself), Named::ByCaller)?
     {
         return Ok((place, config));
     }
-    let told = variables.told()?;
-    if let Some(told) = told {
+    if let Some(mut told) = variables.told()? {
+        told.is_machines = match &told.at {
+            At::Folder(folder) => is_for_administrator(folder)?,
+            At::Url(_) => false,
+        };
         if let Some(scope) = variables.scope()? {
             let files_of_scope = search(config.clone())?;
             agree(&told, scope, files_of_scope.as_deref(), files)?;
@@ -231,55 +252,56 @@ pub fn find<F: Files>(
 impl Variables {
     /// Those of this process.
     pub fn read() -> Self {
-        let text = |name| std::env::var(name).ok();
+        use std::env::var_os;
         Self {
-            dir: std::env::var_os(DIR).map(PathBuf::from),
-            store: text(STORE),
-            scope: text(SCOPE),
+            dir: var_os(DIR).map(PathBuf::from),
+            store: var_os(STORE),
+            scope: var_os(SCOPE),
+            config: var_os(CONFIG).map(PathBuf::from),
         }
+    }
+
+    /// The configuration that a variable names.
+    ///
+    /// # Errors
+    /// - [`ConfigError::Place`] if its value is no path.
+    pub fn config_file(&self) -> Result<Option<PathBuf>, ConfigError> {
+        let path = self.config.as_deref();
+        path.map(|path| path_in(CONFIG, path, "a file")).transpose()
     }
 
     /// The place that a variable names by a folder or a URL.
     fn told(&self) -> Result<Option<Place>, ConfigError> {
         let bad = |said: &str, why: String| Err(place_error(said, why));
         if let Some(url) = &self.store {
-            let why = Why::Variable(STORE, None);
-            if url.is_empty() {
+            let url = text_of(
+                STORE,
+                url,
+                "a folder with such a name can be named by TENURE_DIR",
+            )?;
+            if url.trim().is_empty() {
                 return bad(
                     STORE,
                     "it is empty; unset it, or write a URL as file:DIR".to_owned(),
                 );
             }
-            let folder = config::folder_of_url(url);
-            if let Some(folder) = folder.filter(|folder| folder.is_relative()) {
+            let place = Place::of_url(url, Why::Variable(STORE, None), Named::ByCaller)?;
+            if let At::Folder(folder) = &place.at
+                && folder.is_relative()
+            {
                 let folder = folder.display();
                 return bad(
                     STORE,
                     format!("{url}: write the whole path, as file:/…/{folder}"),
                 );
             }
-            return Ok(Some(Place::url(url, why, Named::ByCaller)));
+            return Ok(Some(place));
         }
         let Some(dir) = &self.dir else {
             return Ok(None);
         };
-        if dir.as_os_str().is_empty() {
-            return bad(
-                DIR,
-                "it is empty; unset it, or write the whole path of a folder".to_owned(),
-            );
-        }
-        let read = config::path_of(dir).map_err(|why| place_error(DIR, why))?;
-        if read.is_relative() {
-            let read = read.display();
-            let why = format!(
-                "{read} would be another folder in each working folder; write its whole path, as \
-                 /…/{read}"
-            );
-            return bad(DIR, why);
-        }
         Ok(Some(Place::folder(
-            read,
+            folder_in(DIR, dir)?,
             Why::Variable(DIR, None),
             Named::ByCaller,
         )))
@@ -289,11 +311,57 @@ impl Variables {
         let Some(word) = &self.scope else {
             return Ok(None);
         };
+        let word = text_of(SCOPE, word, "write user, repo or machine")?;
         Scope::from_word(word).map(Some).ok_or_else(|| {
             let word = crate::printed::clean(word);
             place_error(SCOPE, format!("{word:?}: write user, repo or machine"))
         })
     }
+}
+
+/// The folder that a variable names by its whole path.
+///
+/// # Errors
+/// - [`ConfigError::Place`] if its value is no whole path.
+pub fn folder_in(variable: &str, written: &Path) -> Result<PathBuf, ConfigError> {
+    let read = path_in(variable, written, "the whole path of a folder")?;
+    if read.is_relative() {
+        let read = read.display();
+        let why = format!(
+            "{read} would be another folder in each working folder; write its whole path, as \
+             /…/{read}"
+        );
+        return Err(place_error(variable, why));
+    }
+    Ok(read)
+}
+
+/// The path that a variable names.
+fn path_in(variable: &str, written: &Path, what: &str) -> Result<PathBuf, ConfigError> {
+    if config::is_blank(written) {
+        let why = format!("it is empty; unset it, or write {what}");
+        return Err(place_error(variable, why));
+    }
+    config::path_of(written).map_err(|why| place_error(variable, why))
+}
+
+/// The value of a variable that has to be text.
+fn text_of<'a>(variable: &str, value: &'a OsStr, instead: &str) -> Result<&'a str, ConfigError> {
+    let wrong = || place_error(variable, format!("it is not UTF-8; {instead}"));
+    value.to_str().ok_or_else(wrong)
+}
+
+/// Whether a folder that a variable names is the machine's, which only its administrator makes. A run with
+/// that scope tells its command the folder, and not the scope. For a folder that is there it does not matter.
+fn is_for_administrator(folder: &Path) -> Result<bool, ConfigError> {
+    if cfg!(windows) || folder == Path::new(MACHINE_FOLDER) {
+        return Ok(cfg!(unix));
+    }
+    if folder.try_exists().unwrap_or(true) {
+        return Ok(false);
+    }
+    let machines = Config::machines()?;
+    Ok(machines.is_some_and(|file| file.dir.as_deref() == Some(folder)))
 }
 
 fn place_error(said: &str, why: String) -> ConfigError {
@@ -363,14 +431,12 @@ fn of_files<F: Files>(config: &Config, named: Named, files: &F) -> Result<Option
             of_scope(scope, &why(key), Some(config), files)?
         }
         (None, Some(url), None) => {
-            let url = match config::folder_of_url(url) {
-                Some(folder) if folder.is_relative() => {
-                    let above = file.file.parent().unwrap_or(Path::new(""));
-                    format!("file:{}", above.join(folder).display())
-                }
-                Some(_) | None => url.clone(),
-            };
-            Place::url(&url, why("store".to_owned()), named)
+            let mut place = Place::of_url(url, why("store".to_owned()), named)?;
+            if let At::Folder(folder) = &mut place.at {
+                let above = file.file.parent().unwrap_or(Path::new(""));
+                *folder = above.join(&folder);
+            }
+            place
         }
         (None, None, None) => return Ok(None),
     };
@@ -391,8 +457,7 @@ fn of_scope<F: Files>(
             let file = config.and_then(Config::whereabouts);
             let file = file.filter(|file| file.scope == Some(scope) && !file.is_machines());
             let below = file.and_then(|file| file.dir.as_deref());
-            let common = repository::common_folder(files.here()?)
-                .map_err(|missing| place_error(&why.to_string(), missing.to_string()))?;
+            let common = repository_of(why, files)?;
             Ok(place(
                 common.join(below.unwrap_or(Path::new(REPOSITORY_FOLDER))),
             ))
@@ -411,6 +476,30 @@ fn of_scope<F: Files>(
             })
         }
     }
+}
+
+/// The common folder of the repository that the scope means. The words of a call and the files of a user and of
+/// the machine mean the one around the call. A project's file means its own repository, wherever the call is
+/// made: cron calls from the home folder. In a folder above several clones it is in none, and means each.
+fn repository_of<F: Files>(why: &Why, files: &F) -> Result<PathBuf, F::Error> {
+    let failed = |missing: Missing| {
+        let (said, text) = (why.to_string(), missing.to_string());
+        F::Error::from(match missing {
+            Missing::Untrusted { .. } => ConfigError::Unsafe { said, why: text },
+            _ => place_error(&said, text),
+        })
+    };
+    let here = files.here()?;
+    if let Why::File { file, .. } = why
+        && !config::is_for_all_folders(file)
+    {
+        let above = here.join(file.parent().unwrap_or(Path::new("")));
+        match repository::common_folder(&above.canonicalize().unwrap_or(above)) {
+            Err(Missing::None { .. }) => {}
+            found => return found.map_err(failed),
+        }
+    }
+    repository::common_folder(here).map_err(failed)
 }
 
 #[cfg(test)]
@@ -451,8 +540,9 @@ mod tests {
     fn variables(dir: Option<&str>, store: Option<&str>, scope: Option<&str>) -> Variables {
         Variables {
             dir: dir.map(PathBuf::from),
-            store: store.map(str::to_owned),
-            scope: scope.map(str::to_owned),
+            store: store.map(OsString::from),
+            scope: scope.map(OsString::from),
+            config: None,
         }
     }
 
@@ -484,7 +574,7 @@ mod tests {
         );
         assert_eq!(at(&machine, &told), Ok(expected));
         let none = Flags::default();
-        let expected = (At::Url("file:/s".to_owned()), STORE.to_owned());
+        let expected = (At::Folder("/s".into()), STORE.to_owned());
         assert_eq!(at(&none, &told), Ok(expected));
     }
 
@@ -576,7 +666,7 @@ mod tests {
             "dir is of another scope"
         );
         assert_eq!(locks("dir = \"ci\"\n", None), At::Folder(here.join("ci")));
-        let url = format!("file:{}", here.join("s").display());
-        assert_eq!(locks("store = \"file:s\"\n", None), At::Url(url));
+        let beside = At::Folder(here.join("s"));
+        assert_eq!(locks("store = \"file:s\"\n", None), beside);
     }
 }

@@ -7,10 +7,13 @@
 //! The variables that git passes to its hooks (`GIT_DIR` and others) are not asked. They outlive a `cd` into
 //! another repository, and a hook would use another place than a terminal in the same folder.
 //!
-//! Nothing here decides whether the repository's owner is believed: the code that uses a place does.
+//! A repository counts if it is the caller's or root's, or its owner shares it with a group (`git init --shared`):
+//! its folder then is setgid, and the group may write to it. A folder that all users may write to proves nothing
+//! of that kind: any of them can have made a repository there.
 
-use crate::os::{self, Errno};
+use crate::os::{self, Descriptor, Errno, Facts, Sharing};
 use crate::trust::{self, Whose};
+use std::ffi::OsStr;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -26,6 +29,44 @@ const COMMON: &str = "commondir";
 /// The longest file of one path that is read.
 const PATH_BYTES_MAX: u64 = 8 << 10;
 
+/// The longest configuration of git's that is read.
+const SETTINGS_BYTES_MAX: u64 = 1 << 20;
+
+/// What git itself keeps in its folder: names that no folder of locks may have. A name in capitals only
+/// (`HEAD`, `FETCH_HEAD`) is git's, too.
+const GITS_OWN: [&str; 23] = [
+    "annex",
+    "branches",
+    "commondir",
+    "config",
+    "config.worktree",
+    "description",
+    "gitdir",
+    "gitk.cache",
+    "hooks",
+    "index",
+    "info",
+    "lfs",
+    "logs",
+    "modules",
+    "objects",
+    "packed-refs",
+    "rebase-apply",
+    "rebase-merge",
+    "refs",
+    "reftable",
+    "sequencer",
+    "shallow",
+    "worktrees",
+];
+
+/// Whether a name in git's folder is one of git's own. Some file systems do not tell `refs` from `Refs`.
+pub(crate) fn is_gits_own(name: &OsStr) -> bool {
+    let is_capital = |byte: &u8| byte.is_ascii_uppercase() || *byte == b'_';
+    GITS_OWN.iter().any(|own| name.eq_ignore_ascii_case(own))
+        || name.as_encoded_bytes().iter().all(is_capital)
+}
+
 /// Why no repository is found.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -38,6 +79,17 @@ pub enum Missing {
     None {
         /// The folder of the call.
         place: String,
+    },
+    /// It is another user's.
+    #[error(
+        "{path} belongs to {owner}, who does not share it with a group (as `git init --shared` does), so no lock \
+         is taken there; name a lock folder with --dir if it is to be used"
+    )]
+    Untrusted {
+        /// `.git`, or git's common folder.
+        path: String,
+        /// Its owner.
+        owner: String,
     },
     /// A work tree's repository is not where the work tree says.
     #[error("{file} leads to no repository ({target}); mend it with `git worktree repair`")]
@@ -58,40 +110,150 @@ pub(crate) enum Tree {
     Main,
     /// It is a linked work tree. This is the root of the main checkout.
     LinkedTo(PathBuf),
+    /// It is a linked work tree, and the repository does not say where the main checkout is.
+    LinkedToUnknown,
 }
 
 /// Looks whether a folder is the root of a work tree. A folder that is none costs one call.
 pub(crate) fn tree_at(folder: &Path) -> Tree {
-    let git = folder.join(GIT);
     // What cannot be opened says nothing.
-    let Ok(opened) = os::open_by_path(&git, true) else {
+    let Some(git) = Opened::at(&folder.join(GIT)) else {
         return Tree::None;
     };
-    let Ok(facts) = os::facts(&opened) else {
+    // Another user's file or link must not lead this user's calls to a configuration elsewhere.
+    let is_strangers = |facts: &Facts| trust::whose(facts) == Whose::Stranger;
+    if git.link.as_ref().is_some_and(is_strangers) {
         return Tree::None;
-    };
-    if !facts.is_regular() {
+    }
+    if !git.facts.is_regular() {
         return Tree::Main;
     }
-    // Another user's file must not lead this user's calls to a configuration elsewhere.
-    if trust::whose(&facts) == Whose::Stranger {
+    if is_strangers(&git.facts) {
         return Tree::None;
     }
-    let Some(target) = target_of(opened.into(), folder) else {
+    let Some(target) = target_of(git.fd.into(), folder) else {
         return Tree::None;
     };
     match common_of(&target) {
         // A submodule, or a repository with its git folder elsewhere.
         Some(common) if common == target => Tree::Main,
         Some(common) => match common.canonicalize() {
-            // The main checkout of a bare repository is nowhere.
             Ok(common) if common.file_name().is_some_and(|name| name == GIT) => common
                 .parent()
                 .map_or(Tree::Main, |main| Tree::LinkedTo(main.to_owned())),
-            Ok(_) | Err(_) => Tree::Main,
+            Ok(common) => main_of(&common),
+            Err(_) => Tree::Main,
         },
         None => Tree::None,
     }
+}
+
+/// The main checkout of a repository whose common folder is not the `.git` of one: a submodule's, or one that
+/// git was told to keep elsewhere. Only `core.worktree` says where it is, and git does not write it always.
+fn main_of(common: &Path) -> Tree {
+    let text = |file: &str| {
+        let file = os::open_by_path(&common.join(file), true).ok()?;
+        let mut text = String::new();
+        let mut file = std::fs::File::from(file).take(SETTINGS_BYTES_MAX);
+        file.read_to_string(&mut text).ok()?;
+        Some(text)
+    };
+    let of_all = text("config").unwrap_or_default();
+    // With `extensions.worktreeConfig`, git keeps both settings there.
+    let of_main = text("config.worktree").unwrap_or_default();
+    let said = |key| core_setting(&of_main, key).or_else(|| core_setting(&of_all, key));
+    if let Some(main) = said("worktree").and_then(|main| common.join(main).canonicalize().ok()) {
+        return Tree::LinkedTo(main);
+    }
+    match said("bare").as_deref() {
+        // The main checkout of a bare repository is nowhere.
+        Some("true" | "yes" | "on" | "1" | "") => Tree::Main,
+        _ => Tree::LinkedToUnknown,
+    }
+}
+
+/// The value of a key below `[core]` in a configuration of git's; the last one counts. A key without a value
+/// is the empty text.
+fn core_setting(text: &str, key: &str) -> Option<String> {
+    let mut is_core = false;
+    let mut found = None;
+    for line in text.lines().map(str::trim) {
+        if let Some(header) = line.strip_prefix('[') {
+            is_core = header
+                .split_once(']')
+                .is_some_and(|(name, _)| name.trim().eq_ignore_ascii_case("core"));
+            continue;
+        }
+        let (name, value) = line.split_once('=').unwrap_or((line, ""));
+        if is_core && name.trim().eq_ignore_ascii_case(key) {
+            found = Some(unquoted(value.trim()));
+        }
+    }
+    found
+}
+
+/// A value as git means it: without quotes, escapes and a comment behind it.
+fn unquoted(value: &str) -> String {
+    let (mut is_quoted, mut plain) = (false, String::new());
+    let mut rest = value.chars();
+    while let Some(next) = rest.next() {
+        match next {
+            '"' => is_quoted = !is_quoted,
+            '\\' => plain.extend(rest.next()),
+            '#' | ';' if !is_quoted => break,
+            other => plain.push(other),
+        }
+    }
+    plain.trim_end().to_owned()
+}
+
+/// The linked work tree around a folder, if its repository does not say where the main checkout is. Then no
+/// configuration there is found.
+pub fn tree_without_main(start: &Path) -> Option<&Path> {
+    let mut trees = start.ancestors().map(|folder| (folder, tree_at(folder)));
+    let (folder, tree) = trees.find(|(_, tree)| *tree != Tree::None)?;
+    (tree == Tree::LinkedToUnknown).then_some(folder)
+}
+
+/// What stands at the name `.git`.
+struct Opened {
+    fd: Descriptor,
+    facts: Facts,
+    /// The link that leads there. Its owner decides where to.
+    link: Option<Facts>,
+}
+
+impl Opened {
+    fn at(path: &Path) -> Option<Self> {
+        let (fd, link) = match os::open_by_path(path, false) {
+            Err(Errno::LOOP) => {
+                let link = os::link_at(path).ok()??;
+                (os::open_by_path(path, true).ok()?, Some(link))
+            }
+            opened => (opened.ok()?, None),
+        };
+        let facts = os::facts(&fd).ok()?;
+        Some(Self { fd, facts, link })
+    }
+
+    /// Looks at the owners.
+    fn believed(&self, path: &Path) -> Result<(), Missing> {
+        let link = self.link.as_ref().filter(|link| !is_own(link));
+        let is_shared = self.facts.sharing() == Sharing::Group;
+        let thing = (!is_own(&self.facts) && !is_shared).then_some(&self.facts);
+        match link.or(thing) {
+            Some(facts) => Err(Missing::Untrusted {
+                path: crate::printed::clean(&path.display().to_string()),
+                owner: facts.owner_text(),
+            }),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Whether it is the caller's or root's.
+fn is_own(facts: &Facts) -> bool {
+    facts.is_ours() || facts.is_roots()
 }
 
 /// The common folder of the repository around `start`: the same path, without links, from all its work trees.
@@ -99,6 +261,7 @@ pub(crate) fn tree_at(folder: &Path) -> Tree {
 /// # Errors
 /// - [`Missing::None`] if there is no repository.
 /// - [`Missing::Broken`] if a `.git` file on the way up leads to none.
+/// - [`Missing::Untrusted`] if `.git` or the common folder is another user's who does not share it.
 pub fn common_folder(start: &Path) -> Result<PathBuf, Missing> {
     let found = start
         .ancestors()
@@ -108,18 +271,25 @@ pub fn common_folder(start: &Path) -> Result<PathBuf, Missing> {
     };
     let git = found.transpose()?.ok_or_else(none)?;
     let common = common_of(&git).unwrap_or(git);
-    common.canonicalize().map_err(|_| none())
+    let common = common.canonicalize().map_err(|_| none())?;
+    Opened::at(&common).ok_or_else(none)?.believed(&common)?;
+    Ok(common)
 }
 
 /// The git folder that belongs to this folder, if it is the root of a work tree, or a git folder itself.
 fn git_folder(folder: &Path) -> Result<Option<PathBuf>, Missing> {
     let git = folder.join(GIT);
+    let opened = Opened::at(&git);
     if is_repository(&git) {
+        if let Some(opened) = &opened {
+            opened.believed(&git)?;
+        }
         return Ok(Some(git));
     }
-    match os::open_by_path(&git, true) {
-        Ok(opened) if os::facts(&opened).is_ok_and(|facts| facts.is_regular()) => {
-            let target = target_of(opened.into(), folder);
+    match opened {
+        Some(opened) if opened.facts.is_regular() => {
+            opened.believed(&git)?;
+            let target = target_of(opened.fd.into(), folder);
             let broken = || Missing::Broken {
                 file: crate::printed::clean(&git.display().to_string()),
                 target: target.as_ref().map_or_else(
@@ -132,7 +302,7 @@ fn git_folder(folder: &Path) -> Result<Option<PathBuf>, Missing> {
                 Some(_) | None => Err(broken()),
             }
         }
-        Ok(_) | Err(_) => Ok(is_repository(folder).then(|| folder.to_owned())),
+        Some(_) | None => Ok(is_repository(folder).then(|| folder.to_owned())),
     }
 }
 

@@ -9,7 +9,7 @@
 //!
 //! On Windows owners are not looked at, as with lock files.
 
-use crate::os::{self, Descriptor, Errno, Facts};
+use crate::os::{self, Descriptor, Errno, Facts, Sharing};
 use std::path::Path;
 
 /// Whether the caller said where something is.
@@ -85,4 +85,19 @@ pub(crate) fn refusal_above(path: &Path) -> Option<(String, String)> {
     // What cannot be opened cannot be written in either.
     let facts = os::open_folder(above).and_then(|fd| os::facts(&fd)).ok()?;
     Some((above.display().to_string(), refusal(&facts)?))
+}
+
+/// Whether the members of a group may make files in a folder, and none may remove another one's.
+pub(crate) fn is_open_to_members(folder: &Facts) -> bool {
+    folder.sharing() == Sharing::Group && folder.is_sticky()
+}
+
+/// What makes a folder weaker than the sticky folder of a group around it. Its owner may replace what others
+/// make in it in any case; without the sticky bit every member may.
+pub(crate) fn weakness(folder: &Facts) -> Option<&'static str> {
+    let is_good = folder.is_ours() || folder.is_roots() || folder.is_sticky();
+    (!is_good).then_some(
+        "it belongs to another user and lacks the sticky bit of the folder around it, so every \
+         member of the group could replace a file in it; `chmod +t` it",
+    )
 }

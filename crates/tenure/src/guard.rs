@@ -401,8 +401,9 @@ impl LockManager {
     /// - `$TENURE_STORE`, a URL: `file:DIR` is a folder;
     /// - `$TENURE_DIR`, a folder;
     /// - `$TENURE_SCOPE`: `user`, `repo` or `machine`;
-    /// - `dir`, `store` or `scope` of a `tenure.toml`: the nearest one from the working folder up, the user's
-    ///   (`~/.config/tenure/tenure.toml`), the machine's (`/etc/tenure.toml`);
+    /// - `dir`, `store` or `scope` of a `tenure.toml`: the one that `$TENURE_CONFIG` names, else the nearest
+    ///   one from the working folder up; the user's (`~/.config/tenure/tenure.toml`), the machine's
+    ///   (`/etc/tenure.toml`);
     /// - the user's own folder, `~/.local/state/tenure/locks`.
     ///
     /// A folder that no variable names is used as [`FileStore::found`] says.
@@ -438,7 +439,10 @@ impl LockManager {
     pub fn open() -> Result<Self, OpenError> {
         let here = std::env::current_dir().map_err(|source| OpenError::Folder { source })?;
         let (flags, variables) = (place::Flags::default(), place::Variables::read());
-        let (found, _) = place::find(&flags, &variables, &Files(here))?;
+        let config = variables.config_file()?;
+        let config = config.map(|path| Config::named(&path)).transpose()?;
+        let config = config.map(Arc::new);
+        let (found, _) = place::find(&flags, &variables, &Files { here, config })?;
         let folder = match found.at {
             At::Folder(folder) => folder,
             At::Url(url) => folder_of(&url)?,
@@ -809,22 +813,25 @@ struct Made {
 }
 
 /// The files of a program that calls from its working folder.
-struct Files(PathBuf);
+struct Files {
+    here: PathBuf,
+    /// The one that `TENURE_CONFIG` names.
+    config: Option<Arc<Config>>,
+}
 
 impl place::Files for Files {
     type Error = OpenError;
 
     fn here(&self) -> Result<&Path, OpenError> {
-        Ok(&self.0)
+        Ok(&self.here)
     }
 
-    /// A run tells its command the place beside the file, and a program reads no defaults.
     fn named(&self) -> Result<Option<(Arc<Config>, bool)>, OpenError> {
-        Ok(None)
+        Ok(self.config.clone().map(|config| (config, false)))
     }
 
     fn found(&self) -> Result<Option<Arc<Config>>, OpenError> {
-        Ok(Config::search(&self.0)?.map(Arc::new))
+        Ok(Config::search(&self.here)?.map(Arc::new))
     }
 }
 

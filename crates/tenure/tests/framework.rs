@@ -500,6 +500,7 @@ fn help_describes_the_tool_in_its_own_words() {
 fn the_place_that_tenure_store_names_is_used_and_servers_are_never_passed_over() {
     let scene = Scene::new();
     let folder = scene.0.path().join("named by a URL");
+    let answer_fn = answer;
     let with_store = |url: &str| {
         let mut tool = scene.tool(&["deploy", "--env", "prod", "--step-ms", "0"]);
         answer(tool.env("TENURE_STORE", url))
@@ -512,6 +513,25 @@ fn the_place_that_tenure_store_names_is_used_and_servers_are_never_passed_over()
     );
     let in_dir = scene.0.path().join("deploy-prod.tenure");
     assert!(!in_dir.exists(), "and not in TENURE_DIR");
+    // A file that a variable names says where, too, as for `tenure`.
+    let file = scene.0.path().join("named.toml");
+    std::fs::write(&file, "dir = \"of the file\"\n").expect("a file");
+    let with_file = |file: &Path| {
+        let mut tool = scene.tool(&["deploy", "--env", "prod", "--step-ms", "0"]);
+        tool.env_remove("TENURE_DIR").env("TENURE_CONFIG", file);
+        answer_fn(&mut tool)
+    };
+    with_file(&file).document(0);
+    let in_file = scene.0.path().join("of the file/deploy-prod.tenure");
+    assert!(in_file.exists(), "where the named file says");
+    with_file("".as_ref()).error(2, "BAD_CONFIGURATION");
+    #[cfg(unix)]
+    {
+        use std::os::unix::ffi::OsStrExt;
+        let mut tool = scene.tool(&["deploy", "--env", "prod", "--step-ms", "0"]);
+        tool.env("TENURE_STORE", std::ffi::OsStr::from_bytes(b"file:/l\xff"));
+        answer_fn(&mut tool).error(2, "BAD_CONFIGURATION");
+    }
     for url in ["etcd://127.0.0.1:1/ci", "redis://x"] {
         let error = with_store(url).error(2, "BAD_CONFIGURATION");
         let message = error["message"].as_str().expect("a sentence");

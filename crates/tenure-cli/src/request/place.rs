@@ -13,6 +13,7 @@ use tenure_engine::config::{self, Config, Source};
 use tenure_engine::envelope::clean;
 use tenure_engine::place::{self, At, Why};
 use tenure_engine::profile::{self, Native, Profile, Rows, Settings};
+use tenure_engine::repository;
 use tenure_engine::store::file::{FileStore, Sleeper};
 use tenure_engine::trust::Named;
 
@@ -79,7 +80,10 @@ impl Place {
         if let Some(config) = &config {
             check_defaults(config)?;
         }
-        let audit_dir = common.audit_dir.as_ref().or(variables.audit_dir.as_ref());
+        let audit_dir = match &common.audit_dir {
+            Some(typed) => Some(around.absolute(typed)?),
+            None => variables.audit_folder()?,
+        };
         let of_project = config.as_ref().and_then(|config| config.audit());
         let audit_of_project = match of_project {
             Some((dir, file)) => Some((around.absolute(dir)?, file.source)),
@@ -100,7 +104,7 @@ impl Place {
                 .and_then(|config| around.absolute(&config.file).ok()),
             audit_of_project,
             config,
-            audit_dir: audit_dir.map(|dir| around.absolute(dir)).transpose()?,
+            audit_dir,
             profile: Some(profile),
         })
     }
@@ -278,9 +282,29 @@ impl Place {
     /// Where the locks are and what says so, for people.
     pub(crate) fn told(&self) -> String {
         let place = clean(&self.folder.display().to_string());
-        match &self.why {
+        let told = match &self.why {
             Some(why) => format!("the locks are in {place} ({why})"),
             None => format!("the locks are in {place}"),
+        };
+        // A file that was named, and words of the call, need no search.
+        let is_searched = matches!(
+            &self.why,
+            Some(
+                Why::Default
+                    | Why::File {
+                        source: Source::Found | Source::FoundOfSudoUser,
+                        ..
+                    }
+            )
+        );
+        let here = std::env::current_dir().ok().filter(|_| is_searched);
+        match here.as_deref().and_then(repository::tree_without_main) {
+            Some(tree) => format!(
+                "{told}; no tenure.toml of the main checkout counts, because {} is linked to a repository that \
+                 does not say where that is (core.worktree)",
+                clean(&tree.display().to_string())
+            ),
+            None => told,
         }
     }
 

@@ -13,16 +13,16 @@ use std::sync::Arc;
 use tenure_engine::config::Config;
 use tenure_engine::place::{self, Files};
 
-/// Tells a command which configuration its run has read.
-pub(crate) const CONFIG: &str = "TENURE_CONFIG";
+/// The folder of the audit.
+const AUDIT_DIR: &str = "TENURE_AUDIT_DIR";
 
-/// The variables that change what a call means. An empty one says nothing.
+/// The variables that change what a call means. An empty one says nothing, unless it names a place.
 #[derive(Debug, Default)]
 pub(crate) struct Variables {
     /// Those that name a place. An empty one of these is a mistake.
     pub(crate) place: place::Variables,
-    pub(crate) config: Option<PathBuf>,
-    pub(crate) audit_dir: Option<PathBuf>,
+    /// As it is written. An empty one is a mistake, too.
+    audit_dir: Option<PathBuf>,
     pub(crate) profile: Option<String>,
     pub(crate) wait: Option<String>,
     /// The actor of a fleet's claim.
@@ -40,8 +40,7 @@ impl Variables {
     fn read() -> Self {
         Self {
             place: place::Variables::read(),
-            config: variable(CONFIG).map(PathBuf::from),
-            audit_dir: variable("TENURE_AUDIT_DIR").map(PathBuf::from),
+            audit_dir: std::env::var_os(AUDIT_DIR).map(PathBuf::from),
             profile: text("TENURE_PROFILE"),
             wait: text("TENURE_WAIT"),
             actor: text("ACTOR"),
@@ -50,6 +49,13 @@ impl Variables {
             token: text("TENURE_TOKEN"),
             shell: variable(if cfg!(windows) { "ComSpec" } else { "SHELL" }),
         }
+    }
+
+    /// The folder that a variable names for the audit.
+    pub(super) fn audit_folder(&self) -> Result<Option<PathBuf>, Failure> {
+        let written = self.audit_dir.as_deref();
+        let folder = written.map(|folder| place::folder_in(AUDIT_DIR, folder));
+        Ok(folder.transpose()?)
     }
 }
 
@@ -131,8 +137,11 @@ impl Surroundings {
         if let Some(named) = self.named.get() {
             return Ok(named.clone());
         }
-        let path = self.given.as_ref().or(self.variables.config.as_ref());
-        let config = path.map(|path| Config::named(path)).transpose()?;
+        let path = match &self.given {
+            Some(given) => Some(given.clone()),
+            None => self.variables.place.config_file()?,
+        };
+        let config = path.map(|path| Config::named(&path)).transpose()?;
         Ok(self.named.get_or_init(|| config.map(Arc::new)).clone())
     }
 

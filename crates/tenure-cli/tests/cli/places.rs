@@ -576,3 +576,271 @@ fn the_machines_folder_is_made_by_its_administrator_and_by_no_call() {
     assert_eq!(lines[12..14], [&*own, &*own], "the user's: {said}");
     assert_eq!(lines[14], "0 /var/lib/other ", "the machine's: {said}");
 }
+
+/// Where `tenure list -v` says that the locks are.
+fn place_of(call: &mut Command) -> String {
+    let said = answer(call).expect(0, "a list").stderr();
+    let place = said
+        .lines()
+        .find_map(|line| line.split_once("the locks are in "));
+    let place = place.and_then(|(_, rest)| rest.split_once(" ("));
+    place.expect("a place").0.to_owned()
+}
+
+/// A typed file counts for more than a variable by what it says itself, and not by the files behind it.
+#[test]
+fn a_named_file_without_a_place_lets_no_other_file_count_for_more_than_a_variable() {
+    let scene = Scene::new();
+    fs::create_dir_all(scene.path("config/tenure")).unwrap();
+    scene.write("config/tenure/tenure.toml", "dir = \"/of-the-user\"\n");
+    scene.write("e.toml", "[lock.x]\nwait = \"0\"\n");
+    scene.write("place.toml", "dir = \"/of-the-file\"\n");
+    let place = |file: &str, told: bool| {
+        let mut call = command(&scene, scene.root(), &["list", "-v", "--config", file]);
+        call.env("XDG_CONFIG_HOME", scene.path("config"));
+        if told {
+            call.env("TENURE_DIR", "/told");
+        }
+        place_of(&mut call)
+    };
+    assert_eq!(place("e.toml", true), "/told");
+    assert_eq!(place("e.toml", false), "/of-the-user");
+    assert_eq!(place("place.toml", true), "/of-the-file");
+}
+
+/// As cron calls it: from the home folder, with a variable that names the project's file.
+#[test]
+fn the_scope_of_a_projects_file_is_the_files_own_repository() {
+    let scene = Scene::new();
+    let (main, trees) = work_trees(&scene, "scope = \"repo\"\n");
+    let own = main.canonicalize().unwrap().join(".git/tenure/locks");
+    let other = scene.path("other");
+    git(&scene, scene.root(), &["init", "-q", "other"]);
+    for from in [scene.root(), &other, &trees[1]] {
+        let mut call = command(&scene, from, &["list", "-v"]);
+        call.env("TENURE_CONFIG", main.join("tenure.toml"));
+        assert_eq!(place_of(&mut call), own.to_str().unwrap());
+        let file = main.join("tenure.toml");
+        let words = ["list", "-v", "--config", file.to_str().unwrap()];
+        let said = place_of(&mut command(&scene, from, &words));
+        assert_eq!(said, own.to_str().unwrap());
+    }
+    // A file that is named by a relative path is looked at from the same folder.
+    let words = ["list", "-v", "--config", "tenure.toml"];
+    let said = place_of(&mut command(&scene, &main, &words));
+    assert_eq!(said, own.to_str().unwrap());
+    // The repository around the file and not the inner one, where the call is made.
+    git(&scene, &main, &["init", "-q", "inner"]);
+    let said = place_of(&mut command(&scene, &main.join("inner"), &["list", "-v"]));
+    assert_eq!(said, own.to_str().unwrap(), "the nearest file's");
+    // A file in no repository speaks for those below it, and the user's file for all.
+    let others = other.canonicalize().unwrap().join(".git/tenure/locks");
+    scene.write("tenure.toml", "scope = \"repo\"\n");
+    let said = place_of(&mut command(&scene, &other, &["list", "-v"]));
+    assert_eq!(said, others.to_str().unwrap(), "a file above the clones");
+    fs::remove_file(scene.path("tenure.toml")).unwrap();
+    fs::create_dir_all(scene.path("config/tenure")).unwrap();
+    git(&scene, &scene.path("config"), &["init", "-q"]);
+    scene.write("config/tenure/tenure.toml", "scope = \"repo\"\n");
+    let mut call = command(&scene, &other, &["list", "-v"]);
+    call.env("XDG_CONFIG_HOME", scene.path("config"));
+    assert_eq!(place_of(&mut call), others.to_str().unwrap(), "the user's");
+}
+
+/// A value that is no text is a value, and not the same as none.
+#[cfg(unix)]
+#[test]
+fn a_variable_that_is_no_text_is_refused() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let scene = Scene::new();
+    for (variable, value) in [
+        ("TENURE_STORE", &b"file:/l\xff"[..]),
+        ("TENURE_SCOPE", b"repo\xff"),
+    ] {
+        let mut call = command(&scene, scene.root(), &["run", "x", "--", "echo", "ran"]);
+        let said = answer(call.env(variable, OsStr::from_bytes(value))).expect(2, variable);
+        let message = said.stderr();
+        assert!(
+            message.contains(variable) && message.contains("UTF-8"),
+            "{message}"
+        );
+        assert_eq!(said.stdout(), "", "nothing ran");
+    }
+}
+
+/// What a shell would have expanded is expanded or refused, and never the name of a folder.
+#[test]
+fn no_folder_gets_the_name_of_what_a_shell_would_have_expanded() {
+    let scene = Scene::new();
+    let folder = scene.path("here");
+    fs::create_dir(&folder).unwrap();
+    let run = ["run", "x", "--", "echo", "ran"];
+    for (content, part) in [
+        ("store = \"file:$HOME/l\"\n", "variables are not expanded"),
+        ("dir = \"~bob/x\"\n", "only ~/"),
+        ("audit_dir = \"~bob/x\"\n", "only ~/"),
+        ("dir = \"$(pwd)/x\"\n", "not expanded"),
+        ("dir = \"  \"\n", "it is empty"),
+        ("scope = \"repo\"\ndir = \"refs/heads\"\n", "git's own"),
+        ("scope = \"repo\"\ndir = \".\"\n", "git's own"),
+        ("scope = \"repo\"\ndir = \"./Hooks\"\n", "git's own"),
+        ("scope = \"repo\"\ndir = \"objects\"\n", "git's own"),
+    ] {
+        scene.write("here/tenure.toml", content);
+        let said = from(&scene, &folder, &run).expect(2, content);
+        let message = said.stderr();
+        assert!(message.contains(part), "{content}: {message}");
+        assert!(message.contains("tenure.toml"), "{content}: {message}");
+        assert_eq!(said.stdout(), "", "nothing ran");
+    }
+    fs::remove_file(folder.join("tenure.toml")).unwrap();
+    for (variable, value, part) in [
+        ("TENURE_STORE", "file:$HOME/x", "variables are not expanded"),
+        ("TENURE_STORE", "file:~bob/x", "only ~/"),
+        ("TENURE_DIR", "~bob/x", "only ~/"),
+        ("TENURE_DIR", "  ", "it is empty"),
+        ("TENURE_AUDIT_DIR", "", "it is empty"),
+        (
+            "TENURE_AUDIT_DIR",
+            "$HOME/aud",
+            "variables are not expanded",
+        ),
+        ("TENURE_AUDIT_DIR", "aud", "write its whole path"),
+        ("TENURE_CONFIG", "", "it is empty"),
+        (
+            "TENURE_CONFIG",
+            "$HOME/c.toml",
+            "variables are not expanded",
+        ),
+    ] {
+        let mut call = command(&scene, &folder, &run);
+        let said = answer(call.env(variable, value)).expect(2, &format!("{variable}={value}"));
+        let message = said.stderr();
+        assert!(
+            message.contains(part) && message.contains(variable),
+            "{variable}={value}: {message}"
+        );
+        assert_eq!(said.stdout(), "", "nothing ran");
+    }
+    let words = ["run", "x", "--store", "file:$HOME/x", "--", "echo", "ran"];
+    let said = from(&scene, &folder, &words).expect(2, "a flag that no shell has read");
+    assert!(said.stderr().contains("--store"), "{}", said.said());
+    // A flag counts for more than the variable, so nothing depends on that.
+    let mut call = command(
+        &scene,
+        &folder,
+        &["run", "x", "--audit-dir", "log", "--", "true"],
+    );
+    let _ = answer(call.env("TENURE_AUDIT_DIR", "")).expect(0, "a flag");
+    fs::remove_dir_all(folder.join("log")).unwrap();
+
+    scene.write("here/tenure.toml", "store = \"file:~/of-a-file\"\n");
+    let _ = from(&scene, &folder, &run).expect(0, "the home folder");
+    fs::remove_file(folder.join("tenure.toml")).unwrap();
+    let mut call = command(&scene, &folder, &run);
+    let _ = answer(call.env("TENURE_STORE", "file:~/of-a-variable")).expect(0, "the home folder");
+    let mut call = command(&scene, &folder, &run);
+    let _ = answer(call.env("TENURE_AUDIT_DIR", "~/audit")).expect(0, "the home folder");
+    scene.write("c.toml", "dir = \"of-a-named-file\"\n");
+    let mut call = command(&scene, &folder, &run);
+    let _ = answer(call.env("TENURE_CONFIG", "~/c.toml")).expect(0, "the home folder");
+    for name in [
+        "of-a-file/x.tenure",
+        "of-a-variable/x.tenure",
+        "of-a-named-file/x.tenure",
+        "audit",
+    ] {
+        assert!(scene.path(name).exists(), "{name}");
+    }
+    let left: Vec<_> = fs::read_dir(&folder).unwrap().collect();
+    assert!(left.is_empty(), "nothing was made here: {left:?}");
+}
+
+/// A repository whose git folder lies elsewhere names its main checkout only by `core.worktree`.
+#[test]
+fn a_linked_work_tree_finds_a_main_checkout_that_the_repository_names() {
+    let scene = Scene::new();
+    let (root, config) = (scene.root().to_owned(), "user.name=t");
+    let words = ["init", "-q", "--separate-git-dir", "data.git", "separate"];
+    git(&scene, &root, &words);
+    let main = scene.path("separate");
+    let words = ["commit", "-q", "--allow-empty", "-m", "first"];
+    git(&scene, &main, &[&["-c", config][..], &words].concat());
+    let words = ["worktree", "add", "-q", "-b", "b", "../linked"];
+    git(&scene, &main, &words);
+    fs::write(main.join("tenure.toml"), "dir = \"/of-the-main\"\n").unwrap();
+    let linked = scene.path("linked");
+    let said = from(&scene, &linked, &["list", "-v"]).expect(0, "a list");
+    let said = said.stderr();
+    assert!(said.contains("/.local/state/tenure/locks ("), "{said}");
+    for part in ["main checkout", "core.worktree"] {
+        assert!(said.contains(part), "it is unknown: {said}");
+    }
+    let said = from(&scene, &main, &["list", "-v"]).expect(0, "the main one");
+    assert!(!said.stderr().contains("core.worktree"), "{}", said.said());
+    let words = ["config", "core.worktree", main.to_str().unwrap()];
+    git(&scene, &main, &words);
+    let words = ["list", "-v"];
+    let said = from(&scene, &linked, &words).expect(0, "a list").stderr();
+    assert!(said.contains("/of-the-main ("), "{said}");
+    assert!(!said.contains("core.worktree"), "{said}");
+    // A submodule's is relative to its git folder.
+    let (source, _) = work_trees(&scene, "");
+    git(&scene, &root, &["init", "-q", "super"]);
+    let url = source.to_str().unwrap();
+    let words = ["submodule", "--quiet", "add", url, "sub"];
+    git(&scene, &scene.path("super"), &words);
+    let sub = scene.path("super/sub");
+    let words = ["worktree", "add", "-q", "-b", "c", "../../sub-linked"];
+    git(&scene, &sub, &words);
+    fs::remove_file(scene.path("sub-linked/tenure.toml")).unwrap();
+    fs::write(sub.join("tenure.toml"), "dir = \"/of-the-submodule\"\n").unwrap();
+    let said = place_of(&mut command(
+        &scene,
+        &scene.path("sub-linked"),
+        &words_list(),
+    ));
+    assert_eq!(said, "/of-the-submodule");
+}
+
+fn words_list() -> [&'static str; 2] {
+    ["list", "-v"]
+}
+
+/// In namespaces of its own, as above. A run tells its command the folder, and the command's calls are as strict.
+#[test]
+fn the_machines_file_and_folder_stay_the_machines_for_every_call() {
+    let scene = Scene::new();
+    let line = "
+        unset TENURE_DIR
+        mount -t tmpfs none /var/lib
+        cp -a /etc \"$HOME/etc\"; mount --bind \"$HOME/etc\" /etc
+        cd \"$HOME\"; mkdir -p .config/tenure /etc/deep
+        said() { rc=0; \"$@\" >out 2>err || rc=$?; echo \"$rc $(cat out err | tr '\\n' ' ')\"; }
+        printf 'dir = \"/var/lib/my locks\"\\n' >/etc/tenure.toml
+        said env TENURE_DIR=/var/lib/tenure/locks tenure run x -- echo ran
+        said env TENURE_DIR='/var/lib/my locks' tenure run x -- echo ran
+        touch '/var/lib/my locks'
+        said tenure run x --scope machine -- echo ran
+        ls /var/lib
+        printf 'dir = \"/of-the-user\"\\n' >.config/tenure/tenure.toml
+        cd /etc/deep
+        tenure list -v 2>&1 | grep -o 'are in /[^ ]*'
+        cd \"$HOME\"; umount /etc /var/lib
+    ";
+    let Some(answer) = in_namespaces(&scene, &["--mount"], line) else {
+        return;
+    };
+    let said = answer.expect(0, "the shell").stdout();
+    let lines: Vec<&str> = said.lines().collect();
+    for (line, part) in [
+        (lines[0], "-g GROUP /var/lib/tenure/locks"),
+        (lines[1], "-g GROUP '/var/lib/my locks'"),
+        (lines[2], "/var/lib/my locks"),
+    ] {
+        assert!(line.starts_with("7 ") && line.contains(part), "{said}");
+        assert!(!line.contains("ran"), "nothing ran: {said}");
+    }
+    assert_eq!(lines[3..], ["my locks", "are in /of-the-user"], "{said}");
+}

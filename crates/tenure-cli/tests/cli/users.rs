@@ -999,3 +999,131 @@ fn a_member_who_is_killed_while_a_lock_is_made_locks_no_other_one_out() {
         assert_eq!((file.mode() & 0o777, file.gid()), (0o660, TEAM));
     }
 }
+
+/// Git's own folder, as far as it is looked at.
+fn repository(machine: &Machine, git: &str, of: User, bits: u32) -> PathBuf {
+    for folder in ["", "/objects", "/refs"] {
+        machine.folder(&format!("{git}{folder}"), of, bits);
+    }
+    machine.file(&format!("{git}/HEAD"), of, "ref: refs/heads/main\n");
+    machine.path(git)
+}
+
+#[test]
+fn a_strangers_repository_is_used_only_if_it_is_shared_with_a_group() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let top = machine.folder("shared", ROOT, 0o1777);
+    let words = ["run", "x", "--scope", "repo", "--", "echo", "ran"];
+    // All may write to the lock folder in it, so only the repository's owner tells.
+    let git = repository(&machine, "shared/.git", EVE, 0o755);
+    machine.folder("shared/.git/tenure", EVE, 0o755);
+    machine.folder("shared/.git/tenure/locks", EVE, 0o1777);
+    for bits in [0o755, 0o1777] {
+        mode(&git, bits);
+        refused(machine.run(ADA, &top, &words), &git, EVE, "--dir");
+    }
+    let _ = machine.run(EVE, &top, &words).expect(0, "it is her own");
+    // A folder, a file or a link of hers that leads to a repository of the caller's own.
+    fs::rename(&git, machine.path("hers.git")).unwrap();
+    let own = repository(&machine, "own.git", ADA, 0o755);
+    machine.file("shared/.git", EVE, &format!("gitdir: {}\n", text(&own)));
+    refused(machine.run(ADA, &top, &words), &git, EVE, "--dir");
+    fs::remove_file(&git).unwrap();
+    std::os::unix::fs::symlink(&own, &git).unwrap();
+    std::os::unix::fs::lchown(&git, Some(EVE.number), None).unwrap();
+    refused(machine.run(ADA, &top, &words), &git, EVE, "--dir");
+    fs::remove_file(&git).unwrap();
+    // One that a group shares is the group's.
+    let git = repository(&machine, "shared/.git", BOB, 0o755);
+    chown(&git, None, Some(TEAM)).unwrap();
+    mode(&git, 0o2775);
+    let _ = machine
+        .run(ADA, &top, &words)
+        .expect(0, "git init --shared");
+    assert!(git.join("tenure/locks/x.tenure").exists());
+}
+
+/// A link decides where `gitdir:` is read, so it is no better than a file.
+#[test]
+fn a_strangers_link_leads_to_no_main_checkout() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let top = machine.folder("shared", ROOT, 0o1777);
+    machine.folder("main", ADA, 0o755);
+    let git = repository(&machine, "main/.git", ADA, 0o755);
+    machine.file("main/tenure.toml", ADA, "dir = \"/of-the-main\"\n");
+    let own = git.join("worktrees/one");
+    machine.folder("main/.git/worktrees/one", ADA, 0o755);
+    machine.file("main/.git/worktrees/one/commondir", ADA, "../..\n");
+    machine.folder("tree", ADA, 0o755);
+    let file = machine.file("tree/.git", ADA, &format!("gitdir: {}\n", text(&own)));
+    let list = ["list", "-v"];
+    let said = machine.run(ADA, &machine.path("tree"), &list);
+    let said = said.expect(0, "her own work tree").stderr();
+    assert!(said.contains("/of-the-main"), "{said}");
+    let link = top.join(".git");
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    std::os::unix::fs::lchown(&link, Some(EVE.number), None).unwrap();
+    let said = machine.run(ADA, &top, &list).expect(0, "a list").stderr();
+    assert!(said.contains("the default"), "{said}");
+}
+
+#[test]
+fn what_root_makes_in_a_users_folder_of_locks_is_that_users() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let locks = machine.folder("locks", ADA, 0o700);
+    let words = ["run", "x", "--dir", text(&locks), "--", "true"];
+    let _ = machine
+        .run(ROOT, machine.scene.root(), &words)
+        .expect(0, "root");
+    let left = fs::metadata(locks.join("x.tenure")).unwrap();
+    assert_eq!(left.uid(), ADA.number, "the folder's owner");
+    let _ = machine
+        .run(ADA, machine.scene.root(), &words)
+        .expect(0, "Ada");
+}
+
+#[test]
+fn an_audit_folder_that_a_member_has_prepared_is_no_weaker_than_the_one_around_it() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let locks = machine.team_folder("team", 0o3770);
+    let audit = locks.join("audit");
+    fs::create_dir(&audit).unwrap();
+    chown(&audit, Some(BOB.number), Some(TEAM)).unwrap();
+    let take = |name: &str| {
+        let words = [
+            "acquire",
+            name,
+            "--owner",
+            "none",
+            "--request-id",
+            "r",
+            "--dir",
+            text(&locks),
+        ];
+        machine.run(ADA, Path::new("/"), &words)
+    };
+    mode(&audit, 0o2770);
+    let said = take("a");
+    assert!(
+        said.stderr().contains("lacks the sticky bit"),
+        "{}",
+        said.said()
+    );
+    assert_eq!(
+        fs::read_dir(&audit).unwrap().count(),
+        0,
+        "nothing is written"
+    );
+    mode(&audit, 0o3770);
+    let said = take("b").expect(0, "taken");
+    assert!(!said.stderr().contains("audit"), "{}", said.said());
+    assert_ne!(fs::read_dir(&audit).unwrap().count(), 0, "it is written");
+}

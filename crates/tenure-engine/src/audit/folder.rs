@@ -148,10 +148,18 @@ impl Folder {
             other => other,
         };
         let folder = Self::of(opened, path, create)?;
-        if let Some(folder) = &folder
-            && self.shared
-        {
-            owned(&folder.fd, &folder.path)?;
+        if let Some(folder) = &folder {
+            if self.shared {
+                owned(&folder.fd, &folder.path)?;
+            }
+            let looking = |errno| fault(&folder.path, "opening the audit folder", errno);
+            let around = os::facts(&self.fd).map_err(looking)?;
+            let facts = os::facts(&folder.fd).map_err(looking)?;
+            if trust::is_open_to_members(&around)
+                && let Some(why) = trust::weakness(&facts)
+            {
+                return Err(distrust(&folder.path, why));
+            }
         }
         Ok(folder)
     }

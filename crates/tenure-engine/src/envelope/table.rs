@@ -65,7 +65,7 @@ fn of_config(error: &ConfigError) -> Entry {
         ConfigError::Read { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
             PERMISSION
         }
-        ConfigError::Untrusted { .. } => UNSAFE,
+        ConfigError::Untrusted { .. } | ConfigError::Unsafe { .. } => UNSAFE,
         ConfigError::Read { .. }
         | ConfigError::Syntax { .. }
         | ConfigError::Profile { .. }

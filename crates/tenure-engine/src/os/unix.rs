@@ -372,6 +372,15 @@ pub(crate) fn share_within(folder: &Facts, file: impl AsFd) -> Result<(), Errno>
     rustix::fs::fchmod(file, wanted)
 }
 
+/// Gives a file to the owner of the folder that it is in.
+pub(crate) fn give(folder: &Facts, file: impl AsFd) -> Result<(), Errno> {
+    if folder.is_roots() {
+        return Ok(());
+    }
+    let owner = rustix::fs::Uid::from_raw(folder.0.st_uid);
+    rustix::fs::fchown(file, Some(owner), None)
+}
+
 /// Reads from an offset on.
 pub(crate) fn read_at(file: impl AsFd, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
     rustix::io::pread(file, buffer, offset)

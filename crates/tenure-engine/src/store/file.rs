@@ -288,7 +288,17 @@ impl FileStore {
         named: Named,
     ) -> Result<Option<Folder>, StoreError> {
         let create = create && !self.is_machines;
-        let opened = Folder::open_named(path, create, self.allow_network, private, named)?;
+        let opened = Folder::open_named(path, create, self.allow_network, private, named);
+        let opened = opened.map_err(|error| match error {
+            // A change that only an administrator can make, as where it is not there.
+            StoreError::Io { place, source, .. }
+                if self.is_machines && source.kind() == std::io::ErrorKind::NotADirectory =>
+            {
+                let why = "it is no folder; an administrator has to remove it".to_owned();
+                StoreError::Unsafe { place, why }
+            }
+            error => error,
+        })?;
         if opened.is_none() && self.is_machines {
             let place = path.display().to_string();
             return Err(StoreError::Missing { place });

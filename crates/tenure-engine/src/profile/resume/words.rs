@@ -1,5 +1,6 @@
 //! What people are told of a resume lock.
 
+use crate::printed::{is_plain, quoted_for_unix};
 use std::path::Path;
 use tenure_core::{LockName, Process, Takeover};
 
@@ -32,18 +33,6 @@ fn quoted(word: &str) -> String {
     } else {
         quoted_for_unix(word)
     }
-}
-
-fn is_plain(word: &str, more: &str) -> bool {
-    let plain = |c: char| c.is_ascii_alphanumeric() || more.contains(c);
-    !word.is_empty() && word.chars().all(plain)
-}
-
-fn quoted_for_unix(word: &str) -> String {
-    if is_plain(word, "/._-+=@:,") {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 /// As `cmd` and PowerShell take it. No path can have a quote in it there.

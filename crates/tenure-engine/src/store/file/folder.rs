@@ -214,8 +214,8 @@ impl Folder {
         let facts = os::facts(&self.fd).map_err(failed)?;
         let why = if around.all_may_write() && !facts.is_ours() && !facts.is_roots() {
             Some("it belongs to another user, in a folder where everybody may create files")
-        } else if is_open_to_members(around) {
-            weakness(&facts)
+        } else if trust::is_open_to_members(around) {
+            trust::weakness(&facts)
         } else {
             None
         };
@@ -267,8 +267,8 @@ impl Folder {
             ));
         }
         if self.sharing == Sharing::Group
-            && is_open_to_members(&os::facts(&self.fd).map_err(failed)?)
-            && let Some(why) = weakness(&facts)
+            && trust::is_open_to_members(&os::facts(&self.fd).map_err(failed)?)
+            && let Some(why) = trust::weakness(&facts)
         {
             return Err(self.unsafe_file(name, why));
         }
@@ -370,6 +370,15 @@ impl Folder {
             os::share(&fd, self.sharing)
                 .map_err(|errno| fault(&path(), "opening the lock", errno))?;
         }
+        if access == Access::Create && self.sharing == Sharing::Owner && !self.shared {
+            // Root made it in a user's folder, and 0600 of root's would lock the folder's owner out for ever. Only an
+            // empty one is given away, so no content of root's is. If root is killed before that, its next call
+            // does it. A file system without owners refuses, and needs it not.
+            let is_roots_new = facts.size() == 0 && facts.is_roots() && facts.is_ours();
+            if is_roots_new && let Ok(folder) = os::facts(&self.fd) {
+                let _ = os::give(&folder, &fd);
+            }
+        }
         Ok(Some(Opened {
             fd,
             inode: facts.inode(),
@@ -406,21 +415,7 @@ impl Folder {
 
 /// Whether other users may make files in a folder, and none of them may remove another one's.
 pub(super) fn is_open_to_others(folder: &Facts) -> bool {
-    folder.all_may_write() || is_open_to_members(folder)
-}
-
-fn is_open_to_members(folder: &Facts) -> bool {
-    folder.sharing() == Sharing::Group && folder.is_sticky()
-}
-
-/// What makes a folder weaker than the sticky folder of a group around it. Its owner may replace what others
-/// make in it in any case; without the sticky bit every member may.
-fn weakness(folder: &Facts) -> Option<&'static str> {
-    let is_good = folder.is_ours() || folder.is_roots() || folder.is_sticky();
-    (!is_good).then_some(
-        "it belongs to another user and lacks the sticky bit of the folder around it, so every \
-         member of the group could replace a lock; `chmod +t` it",
-    )
+    folder.all_may_write() || trust::is_open_to_members(folder)
 }
 
 /// Refuses a file system that other machines reach as well, unless the caller says that its locks work.
