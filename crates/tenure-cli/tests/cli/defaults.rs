@@ -233,7 +233,7 @@ fn keys_that_mean_nothing_are_named_with_their_lock() {
             "[lock.x]\nqueue = \"none\"\nwait = \"1s\"\n",
             "[lock.\"x\"] queue: it contradicts wait",
         ),
-        ("profile = \"fleed\"\n", "fleed"),
+        ("profile = \"flee\"\n", "flee"),
         ("[profile]\nx = \"y\"\n", "[profile.x]"),
     ] {
         scene.write("tenure.toml", content);

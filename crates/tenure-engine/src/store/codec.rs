@@ -816,7 +816,7 @@ pub(super) mod tests {
             (Mode::Slots(NonZeroU32::MIN), ("slot", "00"), None),
             (Mode::Slots(NonZeroU32::MIN), ("slot", "+1"), None),
             (Mode::Slots(NonZeroU32::MIN), ("slot", "gpu"), None),
-            (Mode::Slots(NonZeroU32::MIN), ("seat", "1"), None),
+            (Mode::Slots(NonZeroU32::MIN), ("number", "1"), None),
             (Mode::Exclusive, ("slot", "1"), None),
             (Mode::Shared, ("slot", "1"), None),
         ] {
