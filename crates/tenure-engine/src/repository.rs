@@ -407,6 +407,7 @@ mod tests {
     fn bare_repositories_git_folders_elsewhere_and_submodules_are_found() {
         let (_scratch, top) = scratch();
         repository(&top.join("bare.git"));
+        fs::write(top.join("bare.git/config"), "[core]\n\tbare = true\n").expect("as git does");
         linked(&top.join("bare.git"), "tree", &top.join("tree"));
         repository(&top.join("elsewhere"));
         fs::create_dir(top.join("separate")).expect("a work tree");
@@ -435,6 +436,24 @@ mod tests {
                 Tree::Main,
                 "{tree} has no main checkout elsewhere"
             );
+        }
+    }
+
+    #[test]
+    fn what_git_says_of_its_core_is_read_as_git_reads_it() {
+        let text = "[core]\n\tbare = false\n[other]\nworktree = /no\n[Core]\n\tWorkTree = \"/a b;c\\\\d\" ; so\n\
+                    [core \"sub\"]\nworktree = /no\n[core]\nbare\n";
+        assert_eq!(core_setting(text, "worktree").as_deref(), Some("/a b;c\\d"));
+        assert_eq!(core_setting(text, "bare").as_deref(), Some(""));
+        assert_eq!(core_setting("[other]\nbare = true\n", "bare"), None);
+        for (name, is_gits) in [
+            ("refs", true),
+            ("Refs", true),
+            ("FETCH_HEAD", true),
+            ("ci", false),
+            ("tenure", false),
+        ] {
+            assert_eq!(is_gits_own(name.as_ref()), is_gits, "{name}");
         }
     }
 

@@ -796,16 +796,9 @@ fn a_linked_work_tree_finds_a_main_checkout_that_the_repository_names() {
     git(&scene, &sub, &words);
     fs::remove_file(scene.path("sub-linked/tenure.toml")).unwrap();
     fs::write(sub.join("tenure.toml"), "dir = \"/of-the-submodule\"\n").unwrap();
-    let said = place_of(&mut command(
-        &scene,
-        &scene.path("sub-linked"),
-        &words_list(),
-    ));
+    let words = ["list", "-v"];
+    let said = place_of(&mut command(&scene, &scene.path("sub-linked"), &words));
     assert_eq!(said, "/of-the-submodule");
-}
-
-fn words_list() -> [&'static str; 2] {
-    ["list", "-v"]
 }
 
 /// In namespaces of its own, as above. A run tells its command the folder, and the command's calls are as strict.
