@@ -348,7 +348,7 @@ impl Config {
     }
 
     /// The machine's file.
-    pub(crate) fn machines() -> Result<Option<Self>, ConfigError> {
+    fn machines() -> Result<Option<Self>, ConfigError> {
         if cfg!(unix) {
             Self::at(Path::new(MACHINE_FILE))
         } else {
@@ -457,6 +457,13 @@ impl Config {
             None => own,
         }
     }
+}
+
+/// Whether the machine's file names this folder: its administrator makes it, and no call does. A file that
+/// cannot be read names none.
+pub(crate) fn is_machines_folder(folder: &Path) -> bool {
+    let machines = Config::machines().ok().flatten();
+    machines.is_some_and(|file| file.dir.as_deref() == Some(folder))
 }
 
 fn is_machines(file: &Path) -> bool {

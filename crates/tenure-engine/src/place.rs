@@ -222,7 +222,7 @@ pub fn find<F: Files>(
     }
     if let Some(mut told) = variables.told()? {
         told.is_machines = match &told.at {
-            At::Folder(folder) => is_for_administrator(folder)?,
+            At::Folder(folder) => cfg!(unix) && folder == Path::new(MACHINE_FOLDER),
             At::Url(_) => false,
         };
         if let Some(scope) = variables.scope()? {
@@ -349,19 +349,6 @@ fn path_in(variable: &str, written: &Path, what: &str) -> Result<PathBuf, Config
 fn text_of<'a>(variable: &str, value: &'a OsStr, instead: &str) -> Result<&'a str, ConfigError> {
     let wrong = || place_error(variable, format!("it is not UTF-8; {instead}"));
     value.to_str().ok_or_else(wrong)
-}
-
-/// Whether a folder that a variable names is the machine's, which only its administrator makes. A run with
-/// that scope tells its command the folder, and not the scope. For a folder that is there it does not matter.
-fn is_for_administrator(folder: &Path) -> Result<bool, ConfigError> {
-    if cfg!(windows) || folder == Path::new(MACHINE_FOLDER) {
-        return Ok(cfg!(unix));
-    }
-    if folder.try_exists().unwrap_or(true) {
-        return Ok(false);
-    }
-    let machines = Config::machines()?;
-    Ok(machines.is_some_and(|file| file.dir.as_deref() == Some(folder)))
 }
 
 fn place_error(said: &str, why: String) -> ConfigError {

@@ -44,6 +44,7 @@ use super::contract::{
 };
 use super::{Reading, StoreError, Wake};
 use crate::clock::{Clock, SystemClock};
+use crate::config;
 use crate::os;
 use crate::process::Sights;
 use crate::profile::{LEDGER, Native, Profile, SUFFIX};
@@ -279,7 +280,8 @@ impl FileStore {
         Ok(opened.map(|folder| self.folder.put(folder)))
     }
 
-    /// Opens a folder by its path.
+    /// Opens a folder by its path. The machine's is made by no call, also if the caller does not say that it is
+    /// the machine's: a run tells its command the folder alone.
     fn open_top(
         &self,
         path: &Path,
@@ -287,8 +289,19 @@ impl FileStore {
         private: bool,
         named: Named,
     ) -> Result<Option<Folder>, StoreError> {
-        let create = create && !self.is_machines;
-        let opened = Folder::open_named(path, create, self.allow_network, private, named);
+        let open = |create| Folder::open_named(path, create, self.allow_network, private, named);
+        let missing = || StoreError::Missing {
+            place: path.display().to_string(),
+        };
+        let opened = match open(false) {
+            Ok(None) if create && !self.is_machines => {
+                if config::is_machines_folder(path) {
+                    return Err(missing());
+                }
+                open(true)
+            }
+            opened => opened,
+        };
         let opened = opened.map_err(|error| match error {
             // A change that only an administrator can make, as where it is not there.
             StoreError::Io { place, source, .. }
@@ -300,8 +313,7 @@ impl FileStore {
             error => error,
         })?;
         if opened.is_none() && self.is_machines {
-            let place = path.display().to_string();
-            return Err(StoreError::Missing { place });
+            return Err(missing());
         }
         Ok(opened)
     }
