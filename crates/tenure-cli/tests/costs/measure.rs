@@ -250,7 +250,8 @@ fn ended(child: std::io::Result<Child>, words: &[&str]) -> Result<(), String> {
     Err(format!("{words:?}: it does not end"))
 }
 
-/// Reads until these words were said. What is said afterwards is read by nobody, and stops no writer.
+/// Reads until the process has said these words. It drops what the process says afterwards, so that no full pipe
+/// stops the process.
 fn said(from: Option<impl Read + Send + 'static>, words: &str) -> Result<(), String> {
     let mut from = from.ok_or("there is no pipe")?;
     let (mut text, mut byte) = (String::new(), [0]);

@@ -11,7 +11,7 @@ use tenure_engine::store::contract::{
 };
 use tenure_engine::store::{Handle, Reading, Store, StoreError, Wake};
 
-/// What a claim lives by that nobody looks at.
+/// The evidence for every claim here: its liveness lock is held, and the caller looks at no process.
 pub(crate) const ALIVE: Evidence = Evidence {
     liveness_lock: LivenessLock::Held,
     process: Liveness::Unknown,
