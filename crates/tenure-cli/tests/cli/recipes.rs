@@ -56,6 +56,8 @@ fn each_line_of_the_page_runs_as_it_stands() {
         scene.script(&format!("app/{program}"), &format!("#!/bin/sh\n{does}\n"));
     }
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/recipes.md");
+    let unit = page.with_file_name("../examples/systemd/backup.service");
+    let unit = fs::read_to_string(unit).expect("the unit");
     let page = fs::read_to_string(page).expect("the page");
     let (mut language, mut config, mut script) = (None, String::new(), String::new());
     let mut ran = 0;
@@ -84,7 +86,8 @@ fn each_line_of_the_page_runs_as_it_stands() {
                         try_it("./script");
                     }
                     "sh" => script.lines().for_each(&mut try_it),
-                    "crontab" => {}
+                    // `services.rs` tries the unit; here is a part of it.
+                    "crontab" | "ini" => {}
                     other => panic!("a block of an unknown kind: {other}"),
                 }
                 script.clear();
@@ -92,6 +95,7 @@ fn each_line_of_the_page_runs_as_it_stands() {
             }
             (None, Some("toml")) => config.extend([line, "\n"]),
             (None, Some("sh")) => script.extend([line, "\n"]),
+            (None, Some("ini")) => assert!(unit.lines().any(|other| other == line), "{line}"),
             (None, Some("crontab")) => {
                 if let Some((minute, _)) = line.split_once(' ') {
                     assert!(minute.starts_with(['*', '0', '3']), "{line}");
