@@ -71,7 +71,8 @@ fn run(scene: &Scene, inputs: &[(&str, &str)]) -> Answer {
 /// A step whose script lasts until its gate is opened.
 fn working(scene: &Scene, inputs: &[(&str, &str)], prelude: &str) -> Held {
     let gate = Gate::new(scene, "step");
-    let script = gate.script(prelude);
+    // Without a trap a shell goes on where SIGINT comes in the instant in which a program of it has just ended.
+    let script = format!("trap 'exit 1' INT TERM\n{}", gate.script(prelude));
     let mut inputs = inputs.to_vec();
     inputs.push(("run", &script));
     let started = Started::piped(&mut step_with(scene, &inputs));
@@ -171,7 +172,9 @@ fn the_lock_of_another_is_neither_taken_nor_given_back() {
 fn a_step_whose_lock_is_lost_fails() {
     let scene = Scene::new();
     let mut step = working(&scene, &[("name", "a")], "");
-    fs::remove_file(scene.locks().join("a.tenure")).expect("the lock's file");
+    let _ = scene
+        .shell("rm \"$TENURE_DIR/a.tenure\"")
+        .expect(0, "removed");
     eventually("the end of the step", || step.started.has_ended());
     let _ = step.finish().expect(80, "the lock was lost");
 }
@@ -230,9 +233,12 @@ fn no_input_is_read_as_a_flag_or_as_shell() {
     ] {
         for text in hostile {
             let mut inputs = vec![("run", "touch ran"), (input, text)];
-            if input != "name" {
-                inputs.push(("name", "a"));
-            }
+            // What is still needed is there, so nothing but the text itself is refused.
+            inputs.push(if input == "name" {
+                ("group", "g")
+            } else {
+                ("name", "a")
+            });
             let answer = run(&scene, &inputs).expect(2, &format!("{input}: {text}"));
             assert_eq!(
                 answer.stdout().matches("ran").count(),

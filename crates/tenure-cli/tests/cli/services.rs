@@ -88,6 +88,7 @@ fn by_cron(scene: &Scene) -> Command {
 #[test]
 fn systemd_accepts_the_units() {
     let scene = scene();
+    // It looks at the units of this machine as well, which are not ours to judge.
     let verify = |service: &str| {
         scene.write("backup.service", service);
         scene.write("backup.timer", &here(&scene, "systemd/backup.timer"));
@@ -96,7 +97,14 @@ fn systemd_accepts_the_units() {
             .args(["verify", "--man=no", "./backup.service", "./backup.timer"])
             .current_dir(scene.root());
         let answer = answer(&mut command);
-        (answer.status().success(), answer.stderr())
+        let about_ours = |line: &&str| line.contains("backup");
+        let said: Vec<_> = answer
+            .stderr()
+            .lines()
+            .filter(about_ours)
+            .map(str::to_owned)
+            .collect();
+        (answer.status().success(), said.join("\n"))
     };
     let unit = here(&scene, "systemd/backup.service");
     assert_eq!(verify(&unit), (true, String::new()));
