@@ -9,7 +9,7 @@ use std::path::Path;
 const FOLDER: &str = "/srv/app";
 
 /// What the programs of the page do here.
-const PROGRAMS: [(&str, &str); 8] = [
+const PROGRAMS: [(&str, &str); 10] = [
     ("sync", "exit 0"),
     ("report", "exit 0"),
     ("train", "[ -n \"$CUDA_VISIBLE_DEVICES\" ]"),
@@ -25,9 +25,22 @@ const PROGRAMS: [(&str, &str); 8] = [
     ),
     (
         "make",
-        "[ \"$*\" = '-s BUILD_DIR=build/0' ] && [ \"$MAKEFLAGS\" = -j2 ]",
+        "case $* in *BUILD_DIR*) [ \"$* $MAKEFLAGS\" = '-s BUILD_DIR=build/0 -j2' ] ;; *) exec /usr/bin/make \"$@\" ;; esac",
     ),
+    ("deploy", "[ \"$TENURE_NAME\" = deploy ]"),
+    // A container as far as tenure sees one: other process numbers, hardly any variable.
+    ("docker", DOCKER),
 ];
+
+const DOCKER: &str = "
+    [ \"$1 $2 $3 $5\" = 'run --rm -v -w' ] || exit 9
+    cd \"$6\" && shift 7
+    own='unshare --pid --fork --mount-proc'
+    if $own true 2>/dev/null; then set -- $own \"$@\"; fi
+    exec env -i PATH=\"$PATH\" \"$@\"";
+
+/// What a line of a unit begins with that systemd runs.
+const UNIT: &str = "ExecStart=/usr/local/bin/";
 
 /// Runs a line by `sh` in the folder of the programs.
 fn by_shell(scene: &Scene, line: &str) -> Answer {
@@ -58,6 +71,12 @@ fn each_line_of_the_page_runs_as_it_stands() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/recipes.md");
     let page = fs::read_to_string(page).expect("the page");
     let (mut language, mut config, mut script) = (None, String::new(), String::new());
+    let mut makefile = String::new();
+    fs::create_dir(scene.path("app/sub")).expect("a folder");
+    scene.write(
+        "app/sub/Makefile",
+        "all:\n\t@[ \"$$TENURE_NAME\" = build ]\n",
+    );
     let mut ran = 0;
     let mut try_it = |line: &str| {
         let line = line.replace(FOLDER, &scene.path("app").display().to_string());
@@ -84,7 +103,10 @@ fn each_line_of_the_page_runs_as_it_stands() {
                         try_it("./script");
                     }
                     "sh" => script.lines().for_each(&mut try_it),
-                    "crontab" => {}
+                    "make" => {
+                        scene.write("app/Makefile", &makefile);
+                    }
+                    "crontab" | "ini" => {}
                     other => panic!("a block of an unknown kind: {other}"),
                 }
                 script.clear();
@@ -92,6 +114,13 @@ fn each_line_of_the_page_runs_as_it_stands() {
             }
             (None, Some("toml")) => config.extend([line, "\n"]),
             (None, Some("sh")) => script.extend([line, "\n"]),
+            (None, Some("make")) => makefile.extend([line, "\n"]),
+            (None, Some("ini")) => {
+                // As systemd calls it: without a home.
+                if let Some(words) = line.strip_prefix(UNIT) {
+                    try_it(&format!("unset HOME; {words}"));
+                }
+            }
             (None, Some("crontab")) => {
                 if let Some((minute, _)) = line.split_once(' ') {
                     assert!(minute.starts_with(['*', '0', '3']), "{line}");
@@ -103,7 +132,7 @@ fn each_line_of_the_page_runs_as_it_stands() {
         }
     }
     assert_eq!(
-        ran, 13,
+        ran, 17,
         "commands that were run: a number to change with the page"
     );
 }
