@@ -206,7 +206,7 @@ pub fn find<F: Files>(
         None => files.beside(),
     };
     if let Some((dir, flag)) = flags.dir {
-        let place = Place::folder(dir.to_owned(), Why::Flag(flag), Named::ByCaller);
+        let place = Place::folder(path_typed(flag, dir)?, Why::Flag(flag), Named::ByCaller);
         return Ok((place, beside(config)?));
     }
     if let Some(url) = flags.store {
@@ -353,6 +353,19 @@ pub fn folder_in(variable: &str, written: &Path) -> Result<PathBuf, ConfigError>
         return Err(place_error(variable, why));
     }
     Ok(read)
+}
+
+/// The path that a flag names. A shell leaves `~/` as it is behind `--dir=`, and `$HOME` in single quotes; a unit
+/// or a crontab has no shell that would read them. A folder of such a name would be another one in each working
+/// folder.
+///
+/// # Errors
+/// - [`ConfigError::Place`] if its value is no path.
+pub fn path_typed(flag: &str, written: &Path) -> Result<PathBuf, ConfigError> {
+    if written.as_os_str().is_empty() {
+        return Err(place_error(flag, "the folder's name is empty".to_owned()));
+    }
+    config::path_of(written).map_err(|why| place_error(flag, why))
 }
 
 /// The path that a variable names.

@@ -66,9 +66,6 @@ impl Place {
             At::Url(url) => location_of(&found.why.to_string(), url)?,
         };
         let location = match location {
-            Location::Folder(folder) if folder.as_os_str().is_empty() => {
-                return Err(Failure::bad_arguments("--dir: the folder's name is empty"));
-            }
             Location::Folder(folder) => Location::Folder(around.absolute(&folder)?),
             #[cfg(all(feature = "etcd", unix))]
             servers @ Location::Etcd(_) => servers,
@@ -77,7 +74,7 @@ impl Place {
             check_defaults(config)?;
         }
         let audit_dir = match &common.audit_dir {
-            Some(typed) => Some(around.absolute(typed)?),
+            Some(typed) => Some(around.absolute(&place::path_typed("--audit-dir", typed)?)?),
             None => variables.audit_folder()?,
         };
         let of_project = config.as_ref().and_then(|config| config.audit());

@@ -144,7 +144,7 @@ impl Surroundings {
             return Ok(named.clone());
         }
         let path = match &self.given {
-            Some(given) => Some(given.clone()),
+            Some(given) => Some(place::path_typed("--config", given)?),
             None => self.variables.place.config_file()?,
         };
         let config = match path {

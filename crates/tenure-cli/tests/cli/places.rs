@@ -723,9 +723,25 @@ fn no_folder_gets_the_name_of_what_a_shell_would_have_expanded() {
         );
         assert_eq!(said.stdout(), "", "nothing ran");
     }
-    let words = ["run", "x", "--store", "file:$HOME/x", "--", "echo", "ran"];
-    let said = from(&scene, &folder, &words).expect(2, "a flag that no shell has read");
-    assert!(said.stderr().contains("--store"), "{}", said.said());
+    // What no shell has read: in single quotes, behind `=`, in a unit.
+    for (flag, value, part) in [
+        ("--store", "file:$HOME/x", "variables are not expanded"),
+        ("--dir", "$HOME/x", "variables are not expanded"),
+        ("--dir", "~bob/x", "only ~/"),
+        ("--dir", "", "name is empty"),
+        ("--audit-dir", "${HOME}/x", "variables are not expanded"),
+        ("--audit-dir", "", "name is empty"),
+        ("--config", "$HOME/c.toml", "variables are not expanded"),
+    ] {
+        let words = ["run", "x", flag, value, "--", "echo", "ran"];
+        let said = from(&scene, &folder, &words).expect(2, &format!("{flag} {value}"));
+        let message = said.stderr();
+        assert!(
+            message.contains(flag) && message.contains(part),
+            "{message}"
+        );
+        assert_eq!((said.stdout().as_str(), message.lines().count()), ("", 1));
+    }
     // A flag counts for more than the variable, so nothing depends on that.
     let mut call = command(
         &scene,
@@ -745,7 +761,16 @@ fn no_folder_gets_the_name_of_what_a_shell_would_have_expanded() {
     scene.write("c.toml", "dir = \"of-a-named-file\"\n");
     let mut call = command(&scene, &folder, &run);
     let _ = answer(call.env("TENURE_CONFIG", "~/c.toml")).expect(0, "the home folder");
+    for flag in [
+        "--dir=~/of-a-flag",
+        "--audit-dir=~/audit-of-a-flag",
+        "--config=~/c.toml",
+    ] {
+        let _ = from(&scene, &folder, &["run", "x", flag, "--", "true"]).expect(0, flag);
+    }
     for name in [
+        "of-a-flag/x.tenure",
+        "audit-of-a-flag",
         "of-a-file/x.tenure",
         "of-a-variable/x.tenure",
         "of-a-named-file/x.tenure",

@@ -788,29 +788,35 @@ fn a_member_who_may_only_look_checks_and_takes_nothing() {
     let _ = call(BOB, &["check", "x", "--dir", dir]).expect(0, "free");
 }
 
-/// As the guard that a member of a shared folder keeps: the owner's calls take the lock later, and never beside
+/// A member that may open the file of a lock may keep its bytes: other calls take the lock later, and never beside
 /// another holder.
 #[test]
-fn a_member_who_may_only_look_can_make_the_owners_calls_wait() {
+fn a_member_who_keeps_the_guard_of_a_lock_lets_no_other_caller_in() {
     let Some(machine) = Machine::new() else {
         return;
     };
-    let locks = machine.folder("locks", ADA, 0o700);
-    chown(&locks, None, Some(TEAM)).unwrap();
-    mode(&locks, 0o2750);
-    use_lock(&machine, ADA, &locks, "x");
-    machine.folder("own", BOB, 0o755);
-    let line = "exec $T flock --fcntl -s $D/x.tenure sh -c 'touch $D/../own/has; exec sleep 60'";
-    let mut reader = user_command(&machine, BOB, &locks, line);
-    let reader = Started::new(&mut reader);
-    eventually("bob has it", || machine.path("own/has").exists());
-    let words = ["run", "-n", "x", "--dir", text(&locks), "--", "echo", "ran"];
-    let (said, took) = timed(|| machine.run(ADA, Path::new("/"), &words));
-    assert!([4, 12].contains(&said.code()), "{}", said.said());
-    assert_eq!(said.stdout(), "", "nothing ran");
-    assert!(took < Duration::from_secs(10), "{took:?}");
-    reader.kill_with_children();
-    use_lock(&machine, ADA, &locks, "x");
+    for (bits, kept) in [(0o2750, "-s"), (0o3770, "-x"), (0o2770, "-s")] {
+        let locks = machine.team_folder(&format!("team-{bits:o}"), bits);
+        chown(&locks, Some(ADA.number), None).unwrap();
+        mode(&locks, bits);
+        use_lock(&machine, ADA, &locks, "x");
+        let has = format!("has-{bits:o}");
+        machine.folder(&has, BOB, 0o755);
+        let line = format!(
+            "exec $T flock --fcntl {kept} $D/x.tenure sh -c 'touch $D/../{has}/it; exec sleep 60'"
+        );
+        let mut member = user_command(&machine, BOB, &locks, &line);
+        let member = Started::new(&mut member);
+        let it = machine.path(&has).join("it");
+        eventually("bob has it", || it.exists());
+        let words = ["run", "-n", "x", "--dir", text(&locks), "--", "echo", "ran"];
+        let (said, took) = timed(|| machine.run(ADA, Path::new("/"), &words));
+        assert!([4, 12].contains(&said.code()), "{bits:o}: {}", said.said());
+        assert_eq!(said.stdout(), "", "nothing ran");
+        assert!(took < Duration::from_secs(10), "{bits:o}: {took:?}");
+        member.kill_with_children();
+        use_lock(&machine, ADA, &locks, "x");
+    }
 }
 
 /// In `2775` all users may see the names, and the files are the group's.
