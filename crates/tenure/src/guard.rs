@@ -406,6 +406,8 @@ impl LockManager {
     ///   (`/etc/tenure.toml`);
     /// - the user's own folder, `~/.local/state/tenure/locks`.
     ///
+    /// The files are asked for the place alone: no key of `[lock."…"]` changes what a guard asks for.
+    ///
     /// A folder that no variable names is used as [`FileStore::found`] says.
     ///
     /// **A URL of servers** (`etcd://…`, `etcds://…`) is never passed over for a folder, which would

@@ -723,25 +723,6 @@ fn no_folder_gets_the_name_of_what_a_shell_would_have_expanded() {
         );
         assert_eq!(said.stdout(), "", "nothing ran");
     }
-    // What no shell has read: in single quotes, behind `=`, in a unit.
-    for (flag, value, part) in [
-        ("--store", "file:$HOME/x", "variables are not expanded"),
-        ("--dir", "$HOME/x", "variables are not expanded"),
-        ("--dir", "~bob/x", "only ~/"),
-        ("--dir", "", "name is empty"),
-        ("--audit-dir", "${HOME}/x", "variables are not expanded"),
-        ("--audit-dir", "", "name is empty"),
-        ("--config", "$HOME/c.toml", "variables are not expanded"),
-    ] {
-        let words = ["run", "x", flag, value, "--", "echo", "ran"];
-        let said = from(&scene, &folder, &words).expect(2, &format!("{flag} {value}"));
-        let message = said.stderr();
-        assert!(
-            message.contains(flag) && message.contains(part),
-            "{message}"
-        );
-        assert_eq!((said.stdout().as_str(), message.lines().count()), ("", 1));
-    }
     // A flag counts for more than the variable, so nothing depends on that.
     let mut call = command(
         &scene,
@@ -761,6 +742,43 @@ fn no_folder_gets_the_name_of_what_a_shell_would_have_expanded() {
     scene.write("c.toml", "dir = \"of-a-named-file\"\n");
     let mut call = command(&scene, &folder, &run);
     let _ = answer(call.env("TENURE_CONFIG", "~/c.toml")).expect(0, "the home folder");
+    for name in [
+        "of-a-file/x.tenure",
+        "of-a-variable/x.tenure",
+        "of-a-named-file/x.tenure",
+        "audit",
+    ] {
+        assert!(scene.path(name).exists(), "{name}");
+    }
+    let left: Vec<_> = fs::read_dir(&folder).unwrap().collect();
+    assert!(left.is_empty(), "nothing was made here: {left:?}");
+}
+
+/// Flags that no shell has read: in single quotes, behind `=`, in a unit.
+#[test]
+fn no_folder_gets_the_name_of_what_a_flag_leaves_to_a_shell() {
+    let scene = Scene::new();
+    let folder = scene.path("here");
+    fs::create_dir(&folder).unwrap();
+    for (flag, value, part) in [
+        ("--store", "file:$HOME/x", "variables are not expanded"),
+        ("--dir", "$HOME/x", "variables are not expanded"),
+        ("--dir", "~bob/x", "only ~/"),
+        ("--dir", "", "name is empty"),
+        ("--audit-dir", "${HOME}/x", "variables are not expanded"),
+        ("--audit-dir", "", "name is empty"),
+        ("--config", "$HOME/c.toml", "variables are not expanded"),
+    ] {
+        let words = ["run", "x", flag, value, "--", "echo", "ran"];
+        let said = from(&scene, &folder, &words).expect(2, &format!("{flag} {value}"));
+        let message = said.stderr();
+        assert!(
+            message.contains(flag) && message.contains(part),
+            "{message}"
+        );
+        assert_eq!((said.stdout().as_str(), message.lines().count()), ("", 1));
+    }
+    scene.write("c.toml", "dir = \"of-a-named-file\"\n");
     for flag in [
         "--dir=~/of-a-flag",
         "--audit-dir=~/audit-of-a-flag",
@@ -771,10 +789,7 @@ fn no_folder_gets_the_name_of_what_a_shell_would_have_expanded() {
     for name in [
         "of-a-flag/x.tenure",
         "audit-of-a-flag",
-        "of-a-file/x.tenure",
-        "of-a-variable/x.tenure",
         "of-a-named-file/x.tenure",
-        "audit",
     ] {
         assert!(scene.path(name).exists(), "{name}");
     }
