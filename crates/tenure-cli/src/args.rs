@@ -154,7 +154,7 @@ pub(crate) struct HelpArgs {
 /// Flags that every verb takes.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Common {
-    /// The folder of the locks (see --scope too)
+    /// The folder of the locks
     #[arg(long, value_name = "DIR", help_heading = GLOBAL)]
     pub(crate) dir: Option<PathBuf>,
     /// The same as a URL: file:DIR, or etcd://HOST:PORT[,HOST:PORT]/PREFIX for many machines
@@ -166,14 +166,13 @@ pub(crate) struct Common {
         conflicts_with = "dir"
     )]
     pub(crate) store: Option<String>,
-    /// Which callers see the same locks: user, repo or machine [env: TENURE_SCOPE]
+    /// Which callers see the same locks: user, repo or machine
     ///
-    /// user: your own processes; repo: all work trees of this git clone; machine: all users whom the
+    /// [env: TENURE_SCOPE]; user: your own processes; repo: all work trees of this git clone; machine: all users whom the
     /// administrator lets in (/var/lib/tenure/locks, or the `dir` of /etc/tenure.toml)
     #[arg(
         long,
         value_name = "SCOPE",
-        hide_short_help = true,
         hide_possible_values = true,
         help_heading = GLOBAL,
         value_parser = value::scope(),
@@ -212,7 +211,7 @@ pub(crate) struct Common {
     /// Trust the locks of a network file system
     #[arg(long, help_heading = GLOBAL, hide_short_help = true)]
     pub(crate) allow_network_fs: bool,
-    /// Print errors only
+    /// Print errors only, and nothing where a lock is held
     #[arg(short, long, help_heading = GLOBAL, conflicts_with = "verbose")]
     pub(crate) quiet: bool,
     /// Say more about what happens

@@ -341,7 +341,10 @@ impl Session {
     }
 
     /// Tells a person who asked for more where the locks are.
-    pub(crate) fn tell_place(&self, reporter: &Reporter) {
+    pub(crate) fn tell_place(&self, reporter: &mut Reporter) {
+        if self.place.is_default() {
+            reporter.is_at_default();
+        }
         if reporter.is_verbose() {
             reporter.explain(&self.place.told());
         }

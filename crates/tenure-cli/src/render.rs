@@ -43,6 +43,8 @@ pub(crate) struct Reporter {
     conflict_exit_code: Option<u8>,
     /// Messages are sentences that a profile's users know, without tenure's name.
     plain: bool,
+    /// Said to a person who has no right to the place.
+    advice: Option<&'static str>,
     waits: Waits,
     /// Makes the document that answers a failure, if the profile wants one.
     documents: Option<Document>,
@@ -83,6 +85,13 @@ impl fmt::Debug for Undo {
     }
 }
 
+/// Said where the caller has no right to the default folder.
+const DEFAULT_FOLDER: &str = if cfg!(windows) {
+    "the default folder is below LOCALAPPDATA; --dir or TENURE_DIR names another one"
+} else {
+    "the default folder is below HOME (or XDG_STATE_HOME); --dir or TENURE_DIR names another one"
+};
+
 /// The verbs whose change stays when their answer is lost.
 const CHANGES: [&str; 6] = [
     "release",
@@ -103,6 +112,7 @@ impl Reporter {
             request_id: String::new(),
             conflict_exit_code: None,
             plain: false,
+            advice: None,
             waits: Waits::Shown,
             documents: None,
             lock: None,
@@ -143,6 +153,11 @@ impl Reporter {
     /// Whether a wait is shown.
     pub(crate) fn shows_waits(&self) -> bool {
         !self.quiet && self.waits == Waits::Shown
+    }
+
+    /// The call is about the default folder, which its caller may not know.
+    pub(crate) fn is_at_default(&mut self) {
+        self.advice = Some(DEFAULT_FOLDER);
     }
 
     /// The same, for a profile whose messages are printed without tenure's name.
@@ -278,9 +293,18 @@ impl Reporter {
             Output::Text => {
                 if let Some(document) = self.documents {
                     print_out(&document(self.lock.as_deref(), failure))
+                } else if self.quiet && failure.is_of_a_held_lock() {
+                    // The exit code says it. In a crontab a line is a mail, and nothing is wrong.
+                    Ok(())
                 } else {
                     // `--quiet` is about talk; the reason of a failure is not talk.
-                    self.say(failure.text.as_deref().unwrap_or(&failure.message));
+                    let said = failure.text.as_deref().unwrap_or(&failure.message);
+                    match self.advice {
+                        Some(advice) if failure.code == "PERMISSION_DENIED" => {
+                            self.say(&format!("{said}; {advice}"));
+                        }
+                        _ => self.say(said),
+                    }
                     Ok(())
                 }
             }

@@ -8,7 +8,8 @@
 //! clone find the same files.
 //!
 //! A file that a search finds has to belong to the caller, to root, or to the user who became root by sudo
-//! (decision 0023). A file that the caller names is read whichever user owns it.
+//! (decision 0023). Another file ends a call that it could lead to another place. A call that names its place
+//! goes on without it. A file that the caller names is read whichever user owns it.
 
 mod lock;
 mod profiles;
@@ -152,7 +153,10 @@ pub enum ConfigError {
         why: String,
     },
     /// No folder can be named: there is neither a configuration nor a home.
-    #[error("no lock folder is known; name one with --dir or TENURE_DIR")]
+    #[error(
+        "no lock folder is known, because {home} is not set to a whole path; name one with --dir or TENURE_DIR",
+        home = if cfg!(windows) { "LOCALAPPDATA" } else { "HOME" }
+    )]
     NoPlace,
     /// What says where the locks are leads to what another user has made.
     #[error("{said}: {why}")]
@@ -170,6 +174,17 @@ pub enum ConfigError {
         /// Why, and what to write instead.
         why: String,
     },
+}
+
+impl ConfigError {
+    /// Whether a file was found that this process may not read or must not believe.
+    fn is_about_rights(&self) -> bool {
+        match self {
+            Self::Untrusted { .. } => true,
+            Self::Read { source, .. } => source.kind() == std::io::ErrorKind::PermissionDenied,
+            _ => false,
+        }
+    }
 }
 
 impl Config {
@@ -295,38 +310,32 @@ impl Config {
     }
 
     /// Reads the files that a search from `start` finds: the nearest one upwards, the user's, the machine's.
-    /// The first of them asks the others for what it does not say.
+    /// The first of them asks the others for what it does not say. Without a start there is no nearest one.
+    ///
+    /// The way up ends at a file that does not count: the user who planted it could hide the next one.
     ///
     /// # Errors
-    /// - As [`Config::read`].
-    /// - [`ConfigError::Untrusted`] if one belongs to neither the caller nor root (nor, if root asks, to the
-    ///   user of `SUDO_UID`), or if all users may write it. The search does not go on behind such a file:
-    ///   the user who planted it could hide the next one.
-    pub fn search(start: &Path) -> Result<Option<Self>, ConfigError> {
-        let (nearest, farther) = (Self::nearest(start)?, Self::others()?);
-        Ok(match nearest {
+    /// - As [`Config::read`], except that a file which this process may not read does not count.
+    pub fn search(start: Option<&Path>) -> Result<Found, ConfigError> {
+        let mut found = Found::default();
+        let nearest = found.counting(start.map_or(Ok(None), Self::nearest))?;
+        let farther = found.others()?;
+        found.config = match nearest {
             Some(nearest) => Some(Self { farther, ..nearest }),
             None => farther.map(|farther| *farther),
-        })
+        };
+        Ok(found)
     }
 
     /// Reads the file that the caller names, and the user's and the machine's behind it.
     ///
     /// # Errors
-    /// - As [`Config::read`] and [`Config::search`].
-    pub fn named(path: &Path) -> Result<Self, ConfigError> {
-        let (named, farther) = (Self::read(path)?, Self::others()?);
-        Ok(Self { farther, ..named })
-    }
-
-    /// The user's file, and the machine's behind it.
-    fn others() -> Result<Option<Box<Self>>, ConfigError> {
-        let farther = Self::machines()?.map(Box::new);
-        let users = user_file().map(|path| Self::at(&path)).transpose()?;
-        Ok(match users.flatten() {
-            Some(config) => Some(Box::new(Self { farther, ..config })),
-            None => farther,
-        })
+    /// - As [`Config::read`] for the file, and as [`Config::search`] for the others.
+    pub fn named(path: &Path) -> Result<Found, ConfigError> {
+        let mut found = Found::default();
+        let (named, farther) = (Self::read(path)?, found.others()?);
+        found.config = Some(Self { farther, ..named });
+        Ok(found)
     }
 
     /// The file at a path to which a search leads, if there is one.
@@ -455,6 +464,56 @@ impl Config {
         match &self.farther {
             Some(farther) => own.or(farther.defaults(name)),
             None => own,
+        }
+    }
+}
+
+/// What a search has found.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The first file, with the others behind it.
+    pub config: Option<Config>,
+    /// Why the first of the other files does not count: another user could have written it, or this process may
+    /// not read it.
+    pub passed_over: Option<ConfigError>,
+}
+
+impl Found {
+    /// What was found, for a call whose place may depend on it.
+    ///
+    /// # Errors
+    /// - [`ConfigError::Untrusted`] if a file belongs to neither the caller nor root (nor, if root asks, to the
+    ///   user of `SUDO_UID`), or if all users may write it.
+    /// - [`ConfigError::Read`] if this process may not read one.
+    pub fn all(self) -> Result<Option<Config>, ConfigError> {
+        match self.passed_over {
+            Some(error) => Err(error),
+            None => Ok(self.config),
+        }
+    }
+
+    /// The user's file, and the machine's behind it.
+    fn others(&mut self) -> Result<Option<Box<Config>>, ConfigError> {
+        let users = user_file().map_or(Ok(None), |path| Config::at(&path));
+        let users = self.counting(users)?;
+        let farther = self.counting(Config::machines())?.map(Box::new);
+        Ok(match users {
+            Some(config) => Some(Box::new(Config { farther, ..config })),
+            None => farther,
+        })
+    }
+
+    /// A file, if it counts.
+    fn counting(
+        &mut self,
+        file: Result<Option<Config>, ConfigError>,
+    ) -> Result<Option<Config>, ConfigError> {
+        match file {
+            Err(error) if error.is_about_rights() => {
+                self.passed_over.get_or_insert(error);
+                Ok(None)
+            }
+            read => read,
         }
     }
 }
@@ -773,7 +832,8 @@ mod tests {
             "dir = \"locks\"\naudit_dir = \"log\"",
         )
         .expect("a file");
-        let config = Config::search(&deep).expect("a search").expect("found");
+        let found = Config::search(Some(&deep)).expect("a search");
+        let config = found.all().expect("all count").expect("found");
         assert_eq!(config.dir, Some(top.path().join("locks")));
         assert_eq!(config.audit_dir, Some(top.path().join("log")));
     }

@@ -1,8 +1,9 @@
 //! Decides where the locks of a call are: which folder or which servers, and what said so.
 //!
 //! A flag counts for more than a variable, and a variable for more than a file. Of the files, the first that
-//! says anything of the place counts (`config`). If nothing says anything, it is the user's own folder. A call
-//! whose flag or variable names the folder or the URL looks for no file.
+//! says anything of the place counts (`config`). If nothing says anything, it is the user's own folder. Where a
+//! flag or a variable names the folder or the URL, files say nothing of the place. What else they say counts all
+//! the same, so that callers of one lock agree about it, however each of them names its place.
 //!
 //! Two variables that name different places are an error: of two callers, each could have meant the other one.
 //!
@@ -58,7 +59,14 @@ pub struct Variables {
     pub config: Option<PathBuf>,
 }
 
-/// What is read only if the place depends on it.
+/// Whether a flag or a variable of the call names the folder or the URL of its locks. A scope names neither.
+pub fn is_named(flags: &Flags<'_>, variables: &Variables) -> bool {
+    let by_variable =
+        flags.scope.is_none() && (variables.dir.is_some() || variables.store.is_some());
+    flags.dir.is_some() || flags.store.is_some() || by_variable
+}
+
+/// What is read only if the call depends on it.
 pub trait Files {
     /// How that fails.
     type Error: From<ConfigError>;
@@ -80,6 +88,13 @@ pub trait Files {
     /// # Errors
     /// - It cannot be used.
     fn found(&self) -> Result<Option<Arc<Config>>, Self::Error>;
+
+    /// The same for a call that names its place, so that only its other keys count. `None` for a caller that
+    /// reads no other key.
+    ///
+    /// # Errors
+    /// - It cannot be used.
+    fn beside(&self) -> Result<Option<Arc<Config>>, Self::Error>;
 }
 
 /// Where the locks are.
@@ -186,13 +201,17 @@ pub fn find<F: Files>(
     let named = files.named()?;
     let is_typed = named.as_ref().is_some_and(|(_, is_typed)| *is_typed);
     let config = named.map(|(config, _)| config);
+    let beside = |config: Option<Arc<Config>>| match config {
+        Some(config) => Ok(Some(config)),
+        None => files.beside(),
+    };
     if let Some((dir, flag)) = flags.dir {
-        let place = Place::folder(dir.to_owned(), Why::Flag(flag), Named::ByCaller);
-        return Ok((place, config));
+        let place = Place::folder(path_typed(flag, dir)?, Why::Flag(flag), Named::ByCaller);
+        return Ok((place, beside(config)?));
     }
     if let Some(url) = flags.store {
         let place = Place::of_url(url, Why::Flag("--store"), Named::ByCaller)?;
-        return Ok((place, config));
+        return Ok((place, beside(config)?));
     }
     let search = |config: Option<Arc<Config>>| match config {
         Some(config) => Ok(Some(config)),
@@ -229,7 +248,7 @@ pub fn find<F: Files>(
             let files_of_scope = search(config.clone())?;
             agree(&told, scope, files_of_scope.as_deref(), files)?;
         }
-        return Ok((told, config));
+        return Ok((told, beside(config)?));
     }
     let is_named = config.is_some();
     let config = search(config)?;
@@ -334,6 +353,19 @@ pub fn folder_in(variable: &str, written: &Path) -> Result<PathBuf, ConfigError>
         return Err(place_error(variable, why));
     }
     Ok(read)
+}
+
+/// The path that a flag names. A shell leaves `~/` as it is behind `--dir=`, and `$HOME` in single quotes; a unit
+/// or a crontab has no shell that would read them. A folder of such a name would be another one in each working
+/// folder.
+///
+/// # Errors
+/// - [`ConfigError::Place`] if its value is no path.
+pub fn path_typed(flag: &str, written: &Path) -> Result<PathBuf, ConfigError> {
+    if written.as_os_str().is_empty() {
+        return Err(place_error(flag, "the folder's name is empty".to_owned()));
+    }
+    config::path_of(written).map_err(|why| place_error(flag, why))
 }
 
 /// The path that a variable names.
@@ -513,6 +545,10 @@ mod tests {
 
         fn found(&self) -> Result<Option<Arc<Config>>, ConfigError> {
             Ok(self.found.clone())
+        }
+
+        fn beside(&self) -> Result<Option<Arc<Config>>, ConfigError> {
+            self.found()
         }
     }
 

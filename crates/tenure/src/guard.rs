@@ -406,6 +406,8 @@ impl LockManager {
     ///   (`/etc/tenure.toml`);
     /// - the user's own folder, `~/.local/state/tenure/locks`.
     ///
+    /// The files are asked for the place alone: no key of `[lock."…"]` changes what a guard asks for.
+    ///
     /// A folder that no variable names is used as [`FileStore::found`] says.
     ///
     /// **A URL of servers** (`etcd://…`, `etcds://…`) is never passed over for a folder, which would
@@ -440,8 +442,10 @@ impl LockManager {
         let here = std::env::current_dir().map_err(|source| OpenError::Folder { source })?;
         let (flags, variables) = (place::Flags::default(), place::Variables::read());
         let config = variables.config_file()?;
-        let config = config.map(|path| Config::named(&path)).transpose()?;
-        let config = config.map(Arc::new);
+        let config = match config {
+            Some(path) => Config::named(&path)?.all()?.map(Arc::new),
+            None => None,
+        };
         let (found, _) = place::find(&flags, &variables, &Files { here, config })?;
         let folder = match found.at {
             At::Folder(folder) => folder,
@@ -831,7 +835,12 @@ impl place::Files for Files {
     }
 
     fn found(&self) -> Result<Option<Arc<Config>>, OpenError> {
-        Ok(Config::search(&self.here)?.map(Arc::new))
+        Ok(Config::search(Some(&self.here))?.all()?.map(Arc::new))
+    }
+
+    fn beside(&self) -> Result<Option<Arc<Config>>, OpenError> {
+        // A manager asks files for the place alone.
+        Ok(None)
     }
 }
 

@@ -12,6 +12,7 @@ use super::{Common, Tree, flock};
 use clap::{Arg, ArgAction, Args as _, Command, CommandFactory as _};
 use std::ffi::OsString;
 use std::fmt::Write as _;
+use tenure_core::Policy;
 
 /// How much is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +40,9 @@ pub(super) const GLOBAL: &str = "Global";
 pub(super) const SPRINT: &str = "Sprint profile";
 pub(super) const SESSION: &str = "Session profile";
 pub(super) const FLEET: &str = "Fleet profile";
+
+/// What only native locks can have: a record of another format names one holder.
+const NATIVE_ONLY: [&str; 2] = ["shared", "slots"];
 
 /// The widest line of a brief page, however wide the terminal is.
 const BRIEF_COLUMNS: usize = 80;
@@ -165,7 +169,10 @@ fn shown(arg: Arg, size: Size, chosen: Option<&str>) -> Arg {
     };
     // A caller who has chosen a profile knows the flag for that.
     let is_chosen_already = chosen.is_some() && arg.get_id() == "profile";
-    let is_left_out = size == Size::Brief && (arg.is_hide_short_help_set() || is_chosen_already);
+    let is_refused = chosen.is_some_and(|chosen| chosen != Policy::NATIVE.name)
+        && NATIVE_ONLY.contains(&arg.get_id().as_str());
+    let is_left_out =
+        size == Size::Brief && (arg.is_hide_short_help_set() || is_chosen_already || is_refused);
     match (profile_of(&arg), chosen) {
         (None, _) => arg.hide_short_help(is_left_out),
         (Some(_), None) => arg.hide_short_help(size == Size::Brief),

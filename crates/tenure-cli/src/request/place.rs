@@ -1,6 +1,6 @@
 //! Where a call's locks are, which profile they have, and what a project says about them.
 
-use super::{Defaults, Format, Surroundings, defaults};
+use super::{Defaults, Format, Surroundings, defaults, surroundings};
 use crate::args::Common;
 use crate::args::value;
 use crate::failure::Failure;
@@ -34,6 +34,8 @@ pub(crate) struct Place {
     is_machines: bool,
     /// What says that the locks are here; `None` for a place that follows from another one.
     why: Option<Why>,
+    /// Why a `tenure.toml` that was found does not count.
+    passed_over: Option<String>,
     /// The actor of a claim that names none; `None` for the user's own name.
     pub(crate) actor: Option<String>,
     /// The configuration file that was read, absolute.
@@ -57,22 +59,13 @@ impl Place {
                 "--project-root is the sprint profile's; name the folder with --dir",
             ));
         }
-        let dir = common.dir.as_deref().map(|dir| (dir, "--dir"));
-        let project = || Some((common.project_root.as_deref()?, "--project-root"));
-        let flags = place::Flags {
-            dir: dir.or_else(project),
-            store: common.store.as_deref(),
-            scope: common.scope,
-        };
+        let flags = surroundings::flags(common);
         let (found, config) = place::find(&flags, &variables.place, around)?;
         let location = match &found.at {
             At::Folder(folder) => Location::Folder(folder.clone()),
             At::Url(url) => location_of(&found.why.to_string(), url)?,
         };
         let location = match location {
-            Location::Folder(folder) if folder.as_os_str().is_empty() => {
-                return Err(Failure::bad_arguments("--dir: the folder's name is empty"));
-            }
             Location::Folder(folder) => Location::Folder(around.absolute(&folder)?),
             #[cfg(all(feature = "etcd", unix))]
             servers @ Location::Etcd(_) => servers,
@@ -81,7 +74,7 @@ impl Place {
             check_defaults(config)?;
         }
         let audit_dir = match &common.audit_dir {
-            Some(typed) => Some(around.absolute(typed)?),
+            Some(typed) => Some(around.absolute(&place::path_typed("--audit-dir", typed)?)?),
             None => variables.audit_folder()?,
         };
         let of_project = config.as_ref().and_then(|config| config.audit());
@@ -97,6 +90,7 @@ impl Place {
             is_named: found.named == Named::ByCaller,
             is_machines: found.is_machines,
             why: Some(found.why),
+            passed_over: around.passed_over(),
             actor: Format::named(profile.format()).actor(variables),
             config_file: config
                 .as_ref()
@@ -139,6 +133,7 @@ impl Place {
             is_named: self.is_named,
             is_machines: self.is_machines,
             why: None,
+            passed_over: None,
             actor: None,
             config_file: None,
             config: None,
@@ -191,6 +186,7 @@ impl Place {
             is_named: true,
             is_machines: false,
             why: None,
+            passed_over: None,
             actor: None,
             config_file: None,
             config: None,
@@ -198,6 +194,11 @@ impl Place {
             audit_of_project: None,
             profile: None,
         })
+    }
+
+    /// Whether nothing says where the locks are.
+    pub(crate) fn is_default(&self) -> bool {
+        self.why == Some(Why::Default)
     }
 
     /// Whether the locks are files on this machine.
@@ -282,21 +283,16 @@ impl Place {
     /// Where the locks are and what says so, for people.
     pub(crate) fn told(&self) -> String {
         let place = clean(&self.folder.display().to_string());
-        let told = match &self.why {
-            Some(why) => format!("the locks are in {place} ({why})"),
-            None => format!("the locks are in {place}"),
+        let Some(why) = &self.why else {
+            return format!("the locks are in {place}");
         };
-        // A file that was named, and words of the call, need no search.
-        let is_searched = matches!(
-            &self.why,
-            Some(
-                Why::Default
-                    | Why::File {
-                        source: Source::Found | Source::FoundOfSudoUser,
-                        ..
-                    }
-            )
-        );
+        let mut told = format!("the locks are in {place} ({why})");
+        if let Some(passed_over) = &self.passed_over {
+            told = format!("{told}; not read: {passed_over}");
+        }
+        // A file that was named needs no search.
+        let first = self.config.as_ref().map(|config| config.source);
+        let is_searched = first != Some(Source::Named);
         let here = std::env::current_dir().ok().filter(|_| is_searched);
         match here.as_deref().and_then(repository::tree_without_main) {
             Some(tree) => format!(
@@ -371,23 +367,6 @@ impl Place {
     }
 }
 
-/// The configuration whose defaults count for a call. A call that names its place by a flag or a variable
-/// pays for no search: a file that is merely found speaks for its own place.
-pub(super) fn configuration_of(
-    common: &Common,
-    around: &Surroundings,
-) -> Result<Option<Arc<Config>>, Failure> {
-    if let Some(named) = around.named()? {
-        return Ok(Some(named));
-    }
-    let variables = &around.variables;
-    let is_typed = common.dir.is_some() || common.project_root.is_some() || common.store.is_some();
-    if is_typed || variables.place.dir.is_some() || variables.place.store.is_some() {
-        return Ok(None);
-    }
-    around.nearest()
-}
-
 /// The name of the profile of a call: what it types, else what `TENURE_PROFILE` says, else what the
 /// configuration says. `None` for the native one.
 pub(super) fn profile_name(
@@ -401,7 +380,7 @@ pub(super) fn profile_name(
     if let Some(name) = said {
         return Ok(Some(name.clone()));
     }
-    let config = configuration_of(common, around)?;
+    let config = around.config()?;
     Ok(config.and_then(|config| config.default_profile().map(str::to_owned)))
 }
 
@@ -476,6 +455,9 @@ fn location_of(source: &str, url: &str) -> Result<Location, Failure> {
             ))),
         },
         Some(("etcd" | "etcds", _)) => servers(source, url),
+        _ if url.trim().is_empty() => Err(Failure::bad_arguments(format!(
+            "{source}: it is empty; write file:DIR, or etcd://HOST:PORT[,HOST:PORT]/PREFIX"
+        ))),
         _ => Err(Failure::bad_arguments(format!(
             "{source} {url}: write file:DIR, or etcd://HOST:PORT[,HOST:PORT]/PREFIX"
         ))),

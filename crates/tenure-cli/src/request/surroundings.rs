@@ -10,7 +10,7 @@ use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tenure_engine::config::Config;
+use tenure_engine::config::{Config, Found};
 use tenure_engine::place::{self, Files};
 
 /// The folder of the audit.
@@ -75,6 +75,10 @@ pub(crate) struct Surroundings {
     pub(crate) variables: Variables,
     /// The configuration that the call names.
     given: Option<PathBuf>,
+    /// A flag or a variable names the folder or the URL of the locks, so no file does.
+    names_place: bool,
+    /// Why a file that was found does not count.
+    passed_over: OnceCell<String>,
     folder: OnceCell<PathBuf>,
     named: OnceCell<Option<Arc<Config>>>,
     nearest: OnceCell<Option<Arc<Config>>>,
@@ -83,8 +87,10 @@ pub(crate) struct Surroundings {
 impl Surroundings {
     /// Of a call with these flags.
     pub(crate) fn of(common: &Common) -> Self {
+        let variables = Variables::read();
         Self {
-            variables: Variables::read(),
+            names_place: place::is_named(&flags(common), &variables.place),
+            variables,
             given: common.config.clone(),
             ..Self::default()
         }
@@ -133,33 +139,74 @@ impl Surroundings {
 
     /// The configuration that the caller names, or that a run has passed to its command. The run passes the
     /// folder as well, which counts for more than the file.
-    pub(super) fn named(&self) -> Result<Option<Arc<Config>>, Failure> {
+    fn named(&self) -> Result<Option<Arc<Config>>, Failure> {
         if let Some(named) = self.named.get() {
             return Ok(named.clone());
         }
         let path = match &self.given {
-            Some(given) => Some(given.clone()),
+            Some(given) => Some(place::path_typed("--config", given)?),
             None => self.variables.place.config_file()?,
         };
-        let config = path.map(|path| Config::named(&path)).transpose()?;
-        Ok(self.named.get_or_init(|| config.map(Arc::new)).clone())
+        let config = match path {
+            Some(path) => self.counting(Config::named(&path)?)?,
+            None => None,
+        };
+        Ok(self.named.get_or_init(|| config).clone())
     }
 
     /// The configuration that is found from the folder of the call.
-    pub(super) fn nearest(&self) -> Result<Option<Arc<Config>>, Failure> {
+    fn nearest(&self) -> Result<Option<Arc<Config>>, Failure> {
         if let Some(nearest) = self.nearest.get() {
             return Ok(nearest.clone());
         }
-        let config = Config::search(self.folder()?)?;
-        Ok(self.nearest.get_or_init(|| config.map(Arc::new)).clone())
+        let start = match self.folder() {
+            // The folder was removed. Only a call that names its place can do without it.
+            Err(_) if self.names_place => None,
+            folder => Some(folder?),
+        };
+        let config = self.counting(Config::search(start)?)?;
+        Ok(self.nearest.get_or_init(|| config).clone())
     }
 
-    /// The configuration that is named, else the nearest one; for settings that do not depend on a place.
-    pub(crate) fn configuration(&self) -> Result<Arc<Config>, Failure> {
-        if let Some(config) = self.named()? {
-            return Ok(config);
+    /// What was found. A file of another user ends a call that it could lead to another place. A call that
+    /// names its place goes on without that file: otherwise any user could stop it by a file on its way up.
+    fn counting(&self, found: Found) -> Result<Option<Arc<Config>>, Failure> {
+        if !self.names_place {
+            return Ok(found.all()?.map(Arc::new));
         }
-        Ok(self.nearest()?.unwrap_or_default())
+        if let Some(error) = found.passed_over {
+            self.passed_over.get_or_init(|| error.to_string());
+        }
+        Ok(found.config.map(Arc::new))
+    }
+
+    /// Why a file that was found does not count for this call.
+    pub(super) fn passed_over(&self) -> Option<String> {
+        self.passed_over.get().cloned()
+    }
+
+    /// The configuration that is named, else the nearest one.
+    pub(super) fn config(&self) -> Result<Option<Arc<Config>>, Failure> {
+        match self.named()? {
+            Some(config) => Ok(Some(config)),
+            None => self.nearest(),
+        }
+    }
+
+    /// The same, or one that says nothing.
+    pub(crate) fn configuration(&self) -> Result<Arc<Config>, Failure> {
+        Ok(self.config()?.unwrap_or_default())
+    }
+}
+
+/// What the flags of a call say of its place.
+pub(super) fn flags(common: &Common) -> place::Flags<'_> {
+    let dir = common.dir.as_deref().map(|dir| (dir, "--dir"));
+    let project = || Some((common.project_root.as_deref()?, "--project-root"));
+    place::Flags {
+        dir: dir.or_else(project),
+        store: common.store.as_deref(),
+        scope: common.scope,
     }
 }
 
@@ -176,6 +223,10 @@ impl Files for Surroundings {
     }
 
     fn found(&self) -> Result<Option<Arc<Config>>, Failure> {
+        self.nearest()
+    }
+
+    fn beside(&self) -> Result<Option<Arc<Config>>, Failure> {
         self.nearest()
     }
 }

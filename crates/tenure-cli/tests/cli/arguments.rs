@@ -588,9 +588,17 @@ fn quiet_and_verbose_change_the_talk_and_not_the_work() {
     let refused = scene
         .run(["run", "-q", "-n", "x", "--", "true"])
         .expect(4, "held");
-    assert!(
-        refused.stderr().contains("is held by"),
-        "why a call failed is not talk"
+    assert_eq!(
+        (refused.stdout(), refused.stderr()),
+        (String::new(), String::new()),
+        "the exit code says that it is held"
     );
     let _ = holder.open().expect(0, "the holder");
+    let failed = scene
+        .run(["run", "-q", "y", "--", "/no/such/program"])
+        .expect(127, "no program");
+    assert!(
+        failed.stderr().contains("/no/such/program"),
+        "why a call failed is not talk"
+    );
 }

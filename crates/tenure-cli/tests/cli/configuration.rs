@@ -1,6 +1,6 @@
 //! Where the locks are, and what a project's `tenure.toml` says about them.
 
-use crate::support::{Answer, Scene, answer, timed};
+use crate::support::{Answer, Scene, TENURE, answer, is_root, timed};
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
@@ -90,6 +90,80 @@ fn without_any_configuration_locks_are_kept_in_the_users_state() {
         "what to do is said: {}",
         answer.said()
     );
+}
+
+/// As cron, a service or a container calls: hardly any variable, a user of whom the system knows no name, a
+/// home that is not there, not the caller's, or not to be written.
+#[test]
+fn a_call_with_hardly_any_surroundings_says_in_one_sentence_what_is_missing() {
+    let scene = Scene::new();
+    let own = Path::new(TENURE).parent().expect("a folder");
+    let path = format!("{}:/usr/bin:/bin", own.display());
+    let bare = |home: Option<&str>, line: &str| {
+        let mut shell = scene.program("sh");
+        shell.args(["-c", line]).env_clear().env("PATH", &path);
+        shell.current_dir("/");
+        if let Some(home) = home {
+            shell.env("HOME", home);
+        }
+        answer(&mut shell)
+    };
+    let home = scene.root().to_str().expect("a path");
+    let said = bare(Some(home), "tenure run x -- echo ran").expect(0, "as cron calls it");
+    assert_eq!(
+        (said.stdout().as_str(), said.stderr().as_str()),
+        ("ran\n", "")
+    );
+    for verb in [
+        "run x -- echo ran",
+        "acquire x",
+        "check x",
+        "wait x",
+        "list",
+        "release x",
+        "cancel x",
+        "clean",
+        "audit",
+    ] {
+        for home in [None, Some(""), Some("home")] {
+            let said = bare(home, &format!("tenure {verb}")).expect(2, verb);
+            let expected = "tenure: no lock folder is known, because HOME is not set to a whole path; name one \
+                            with --dir or TENURE_DIR\n";
+            assert_eq!(said.stderr(), expected, "{verb} {home:?}");
+            assert_eq!(said.stdout(), "", "{verb}");
+        }
+    }
+    // A file where a folder would be made is in the way of every user, root too.
+    fs::write(scene.path("file"), "").expect("a file");
+    let no_folder = scene.path("file");
+    let said = bare(no_folder.to_str(), "tenure run x -- echo ran").expect(12, "no folder");
+    assert_eq!(said.stdout(), "", "nothing ran");
+    assert_eq!(said.stderr().lines().count(), 1, "{}", said.said());
+    if !is_root() {
+        return;
+    }
+    // A user without a name, at home nowhere and at root's.
+    let user = "setpriv --reuid 70001 --regid 70001 --clear-groups";
+    let copy = scene.path("tenure");
+    fs::copy(TENURE, &copy).expect("a copy");
+    for path in [scene.root(), &copy] {
+        use std::os::unix::fs::PermissionsExt;
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("its rights");
+    }
+    for home in ["/", "/nowhere", home] {
+        for verb in ["run x -- echo ran", "acquire x"] {
+            let line = format!("{user} {} {verb}", copy.display());
+            let said = bare(Some(home), &line).expect(7, &format!("{home}: {verb}"));
+            assert_eq!(said.stdout(), "", "nothing ran");
+            let message = said.stderr();
+            let is_said = message.contains("--dir");
+            assert!(
+                is_said && message.starts_with(&format!("tenure: {home}")),
+                "{message}"
+            );
+            assert_eq!(message.lines().count(), 1, "{message}");
+        }
+    }
 }
 
 #[test]

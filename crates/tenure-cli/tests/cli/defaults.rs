@@ -63,6 +63,218 @@ fn a_pool_is_the_same_for_every_caller() {
     assert_eq!(told(&[]).expect(0, "its number").stdout(), "a 0 0\n");
 }
 
+/// However a call names the folder: what the lock is stands in the file.
+#[test]
+fn a_call_that_names_the_folder_gets_the_same_lock() {
+    let scene = Scene::new();
+    scene.write("tenure.toml", POOL);
+    let folder = scene.locks();
+    let folder = folder.to_str().expect("a path");
+    let gate = Gate::new(&scene, "first");
+    let first = hold(&scene, &gate, &["gpu"]);
+    let tell = ["--", "sh", "-c", "echo $DEVICE $TENURE_SLOT $TENURE_DIR"];
+    let expected = format!("b 1 {folder}\n");
+    let url = format!("file:{folder}");
+    for flags in [
+        &["--dir", "locks"][..],
+        &["--dir", folder],
+        &["--store", "file:locks"],
+        &["--store", &url],
+        &["--dir", folder, "--slots", "2"],
+        &["--dir", folder, "--profile", "native"],
+    ] {
+        let words = [&["run", "gpu"], flags, &tell].concat();
+        let told = run(&scene, &words).expect(0, &format!("{flags:?}"));
+        assert_eq!(told.stdout(), expected, "{flags:?}");
+    }
+    for (variable, value) in [("TENURE_DIR", folder), ("TENURE_STORE", &*url)] {
+        let mut command = call(&scene, &[&["run", "gpu"][..], &tell].concat());
+        let told = answer(command.env(variable, value)).expect(0, variable);
+        assert_eq!(told.stdout(), expected, "{variable}");
+    }
+    let words = [
+        "acquire", "gpu", "--owner", "none", "--dir", folder, "--output", "json",
+    ];
+    let acquired = run(&scene, &words).expect(0, "the second").json();
+    assert_eq!(acquired["data"]["member"], "b", "{acquired}");
+    let refused = run(
+        &scene,
+        &[&["run", "gpu", "--dir", folder][..], &tell].concat(),
+    );
+    let _ = refused.expect(4, "two hold it, and the file says that none waits");
+    for flags in [&["--slots", "3"][..], &["-s"], &["-x"]] {
+        let words = [&["run", "gpu", "--dir", folder], flags, &tell].concat();
+        let said = run(&scene, &words).expect(2, "a contradiction").stderr();
+        assert!(said.contains("gpu has 2 slots for all callers"), "{said}");
+    }
+    gate.open();
+    let _ = first.finish().expect(0, "the first");
+}
+
+/// A run names the folder to its command, and the file that it has read. Where there was no file, the command's
+/// calls look for their own.
+#[test]
+fn the_command_of_a_run_gets_the_same_lock_too() {
+    let scene = Scene::new();
+    scene.write("tenure.toml", &format!("on_held = \"skip\"\n{POOL}"));
+    let folder = scene.locks();
+    let folder = folder.to_str().expect("a path");
+    let inner = "cd / && tenure run gpu -- sh -c 'echo $DEVICE $TENURE_SLOT'";
+    for flags in [&["--dir", folder][..], &[]] {
+        let words = [&["run", "other"], flags, &["--", "sh", "-c", inner]].concat();
+        let told = run(&scene, &words).expect(0, &format!("{flags:?}"));
+        assert_eq!(told.stdout(), "a 0\n", "{flags:?}");
+    }
+    let outside = scene.path("outside");
+    fs::create_dir(&outside).expect("a folder");
+    fs::rename(scene.path("tenure.toml"), outside.join("tenure.toml")).expect("a file");
+    let inner = "cd outside && tenure run gpu -- sh -c 'echo $DEVICE $TENURE_SLOT'";
+    let words = ["run", "other", "--dir", folder, "--", "sh", "-c", inner];
+    assert_eq!(run(&scene, &words).expect(0, "nested").stdout(), "a 0\n");
+}
+
+/// All keys but those of the place count, and a file that is not understood ends the call as it ends any other.
+#[test]
+fn of_a_file_only_the_place_gives_way_to_a_flag() {
+    let scene = Scene::new();
+    let folder = scene.path("named");
+    let folder = folder.to_str().expect("a path");
+    let file = "dir = \"locks\"\naudit_dir = \"log\"\nprofile = \"resume\"\non_held = \"skip\"\n\
+                [lock.\"*\"]\nttl = \"7s\"\n";
+    scene.write("tenure.toml", file);
+    fs::create_dir(scene.path("named")).expect("a folder");
+    let own = std::process::id().to_string();
+    let held = run(
+        &scene,
+        &["acquire", "job", "--owner", &own, "--dir", folder],
+    );
+    let _ = held.expect(0, "it is taken");
+    assert!(
+        scene.path("named/resume_locks/job.lock").exists(),
+        "by the file's profile"
+    );
+    let said = run(
+        &scene,
+        &["run", "job", "--dir", folder, "--", "touch", "ran"],
+    );
+    let _ = said.expect(0, "it is skipped");
+    let told = run(
+        &scene,
+        &["check", "job", "--dir", folder, "--output", "json"],
+    );
+    assert_eq!(
+        told.json()["data"]["holder"]["ttl_ms"],
+        7_000,
+        "{}",
+        told.said()
+    );
+    assert!(!scene.path("ran").exists() && !scene.path("locks").exists());
+    let audit = run(
+        &scene,
+        &["audit", "job", "--event", "lock_skipped", "--dir", folder],
+    );
+    assert!(audit.expect(0, "the file's audit").stdout().contains("job"));
+    assert!(scene.path("log").exists(), "which lies where the file says");
+
+    for (content, part) in [
+        ("slots = 2\n", "slots"),
+        ("[lock.x]\nslots = 0\n", "slots"),
+        ("profile = \"flee\"\n", "flee"),
+        ("dir = \"$X\"\n", "not expanded"),
+    ] {
+        scene.write("tenure.toml", content);
+        let said = run(&scene, &["run", "x", "--dir", folder, "--", "touch", "ran"]);
+        let said = said.expect(2, content).stderr();
+        assert!(said.contains(part), "{content}: {said}");
+        assert_eq!(said.lines().count(), 1, "one sentence: {said}");
+    }
+    assert!(!scene.path("ran").exists(), "nothing ran");
+}
+
+/// The folder of the call was removed, or the call has no home: no file is there to be read.
+#[test]
+fn a_call_that_names_the_folder_works_where_no_file_can_be_looked_for() {
+    let scene = Scene::new();
+    let folder = scene.locks();
+    let folder = folder.to_str().expect("a path");
+    let line = format!(
+        "mkdir gone && cd gone && rmdir ../gone && unset HOME TENURE_DIR && \
+         tenure run x --dir '{folder}' -- echo ran && TENURE_DIR='{folder}' tenure check x"
+    );
+    let mut shell = scene.program("sh");
+    let said = answer(shell.args(["-c", &line]).current_dir(scene.root()));
+    assert_eq!(said.expect(0, "both").stdout(), "ran\nx is free\n");
+}
+
+/// In a crontab a line is a mail. The exit code says that another caller has the lock.
+#[test]
+fn a_quiet_call_says_nothing_where_the_lock_is_held() {
+    let scene = Scene::new();
+    scene.write("tenure.toml", "dir = \"locks\"\n");
+    let gate = Gate::new(&scene, "holder");
+    let holder = hold(&scene, &gate, &["x"]);
+    for (words, code) in [
+        (&["run", "-q", "-n", "x", "--", "touch", "ran"][..], 4),
+        (&["run", "x", "-w", "50ms", "-q", "--", "touch", "ran"], 4),
+        (
+            &["run", "x", "-n", "-q", "-E", "9", "--", "touch", "ran"],
+            9,
+        ),
+        (&["run", "-n", "-q", "--exec", "x", "--", "touch", "ran"], 4),
+        (
+            &[
+                "run", "-n", "-q", "-l", "x", "-l", "y", "--", "touch", "ran",
+            ],
+            4,
+        ),
+        (
+            &["run", "-q", "--queue", "none", "x", "--", "touch", "ran"],
+            4,
+        ),
+        (&["acquire", "-qn", "x"], 4),
+        (&["acquire", "x", "-q", "-w", "50ms"], 4),
+        (&["wait", "x", "-q", "-w", "50ms"], 4),
+    ] {
+        let said = run(&scene, words).expect(code, &format!("{words:?}"));
+        assert_eq!(
+            (said.stdout(), said.stderr()),
+            (String::new(), String::new()),
+            "{words:?}"
+        );
+        // Without the flag, one line says who has it.
+        let loud: Vec<&str> = words.iter().copied().filter(|word| *word != "-q").collect();
+        let loud: Vec<&str> = loud
+            .iter()
+            .map(|word| if *word == "-qn" { "-n" } else { word })
+            .collect();
+        let said = run(&scene, &loud).expect(code, &format!("{loud:?}"));
+        assert!(said.stderr().contains("x is held by"), "{}", said.said());
+    }
+    // What the call was asked for is its answer, and goes to stdout.
+    let said = run(&scene, &["check", "-q", "x"]).expect(4, "held");
+    assert!(said.stdout().starts_with("x is held by"), "{}", said.said());
+    assert_eq!(said.stderr(), "");
+    let said = run(
+        &scene,
+        &["run", "-qn", "x", "--output", "json", "--", "true"],
+    );
+    assert_eq!(said.expect(4, "held").json()["error"]["code"], "LOCK_HELD");
+    gate.open();
+    let _ = holder.finish().expect(0, "the holder");
+    // What is wrong is said all the same.
+    fs::write(scene.path("locks/x.tenure"), "no list").expect("a file");
+    for (words, code) in [
+        (&["run", "-q", "x", "--", "touch", "ran"][..], 4),
+        (&["run", "-q", "x", "-w", "soon", "--", "touch", "ran"], 2),
+        (&["run", "-q", "y", "--", "/no/such/program"], 127),
+        (&["cancel", "-q", "y"], 5),
+    ] {
+        let said = run(&scene, words).expect(code, &format!("{words:?}"));
+        assert_ne!(said.stderr(), "", "{words:?}");
+    }
+    assert!(!scene.path("ran").exists(), "nothing ran");
+}
+
 #[test]
 fn a_flag_that_contradicts_what_a_lock_is_is_refused_with_one_sentence() {
     let scene = Scene::new();

@@ -723,9 +723,6 @@ fn no_folder_gets_the_name_of_what_a_shell_would_have_expanded() {
         );
         assert_eq!(said.stdout(), "", "nothing ran");
     }
-    let words = ["run", "x", "--store", "file:$HOME/x", "--", "echo", "ran"];
-    let said = from(&scene, &folder, &words).expect(2, "a flag that no shell has read");
-    assert!(said.stderr().contains("--store"), "{}", said.said());
     // A flag counts for more than the variable, so nothing depends on that.
     let mut call = command(
         &scene,
@@ -750,6 +747,49 @@ fn no_folder_gets_the_name_of_what_a_shell_would_have_expanded() {
         "of-a-variable/x.tenure",
         "of-a-named-file/x.tenure",
         "audit",
+    ] {
+        assert!(scene.path(name).exists(), "{name}");
+    }
+    let left: Vec<_> = fs::read_dir(&folder).unwrap().collect();
+    assert!(left.is_empty(), "nothing was made here: {left:?}");
+}
+
+/// Flags that no shell has read: in single quotes, behind `=`, in a unit.
+#[test]
+fn no_folder_gets_the_name_of_what_a_flag_leaves_to_a_shell() {
+    let scene = Scene::new();
+    let folder = scene.path("here");
+    fs::create_dir(&folder).unwrap();
+    for (flag, value, part) in [
+        ("--store", "file:$HOME/x", "variables are not expanded"),
+        ("--dir", "$HOME/x", "variables are not expanded"),
+        ("--dir", "~bob/x", "only ~/"),
+        ("--dir", "", "name is empty"),
+        ("--audit-dir", "${HOME}/x", "variables are not expanded"),
+        ("--audit-dir", "", "name is empty"),
+        ("--config", "$HOME/c.toml", "variables are not expanded"),
+    ] {
+        let words = ["run", "x", flag, value, "--", "echo", "ran"];
+        let said = from(&scene, &folder, &words).expect(2, &format!("{flag} {value}"));
+        let message = said.stderr();
+        assert!(
+            message.contains(flag) && message.contains(part),
+            "{message}"
+        );
+        assert_eq!((said.stdout().as_str(), message.lines().count()), ("", 1));
+    }
+    scene.write("c.toml", "dir = \"of-a-named-file\"\n");
+    for flag in [
+        "--dir=~/of-a-flag",
+        "--audit-dir=~/audit-of-a-flag",
+        "--config=~/c.toml",
+    ] {
+        let _ = from(&scene, &folder, &["run", "x", flag, "--", "true"]).expect(0, flag);
+    }
+    for name in [
+        "of-a-flag/x.tenure",
+        "audit-of-a-flag",
+        "of-a-named-file/x.tenure",
     ] {
         assert!(scene.path(name).exists(), "{name}");
     }

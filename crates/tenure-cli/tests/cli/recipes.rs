@@ -9,7 +9,7 @@ use std::path::Path;
 const FOLDER: &str = "/srv/app";
 
 /// What the programs of the page do here.
-const PROGRAMS: [(&str, &str); 8] = [
+const PROGRAMS: [(&str, &str); 10] = [
     ("sync", "exit 0"),
     ("report", "exit 0"),
     ("train", "[ -n \"$CUDA_VISIBLE_DEVICES\" ]"),
@@ -25,9 +25,19 @@ const PROGRAMS: [(&str, &str); 8] = [
     ),
     (
         "make",
-        "[ \"$*\" = '-s BUILD_DIR=build/0' ] && [ \"$MAKEFLAGS\" = -j2 ]",
+        "case $* in *BUILD_DIR*) [ \"$* $MAKEFLAGS\" = '-s BUILD_DIR=build/0 -j2' ] ;; *) exec /usr/bin/make \"$@\" ;; esac",
     ),
+    ("deploy", "[ \"$TENURE_NAME\" = deploy ]"),
+    // A container as far as tenure sees one: other process numbers, hardly any variable.
+    ("docker", DOCKER),
 ];
+
+const DOCKER: &str = "
+    [ \"$1 $2 $3 $5\" = 'run --rm -v -w' ] || exit 9
+    cd \"$6\" && shift 7
+    own='unshare --pid --fork --mount-proc'
+    if $own true 2>/dev/null; then set -- $own \"$@\"; fi
+    exec env -i PATH=\"$PATH\" \"$@\"";
 
 /// Runs a line by `sh` in the folder of the programs.
 fn by_shell(scene: &Scene, line: &str) -> Answer {
@@ -60,6 +70,12 @@ fn each_line_of_the_page_runs_as_it_stands() {
     let unit = fs::read_to_string(unit).expect("the unit");
     let page = fs::read_to_string(page).expect("the page");
     let (mut language, mut config, mut script) = (None, String::new(), String::new());
+    let mut makefile = String::new();
+    fs::create_dir(scene.path("app/sub")).expect("a folder");
+    scene.write(
+        "app/sub/Makefile",
+        "all:\n\t@[ \"$$TENURE_NAME\" = build ]\n",
+    );
     let mut ran = 0;
     let mut try_it = |line: &str| {
         let line = line.replace(FOLDER, &scene.path("app").display().to_string());
@@ -86,6 +102,9 @@ fn each_line_of_the_page_runs_as_it_stands() {
                         try_it("./script");
                     }
                     "sh" => script.lines().for_each(&mut try_it),
+                    "make" => {
+                        scene.write("app/Makefile", &makefile);
+                    }
                     // `services.rs` tries the unit; here is a part of it.
                     "crontab" | "ini" => {}
                     other => panic!("a block of an unknown kind: {other}"),
@@ -96,6 +115,7 @@ fn each_line_of_the_page_runs_as_it_stands() {
             (None, Some("toml")) => config.extend([line, "\n"]),
             (None, Some("sh")) => script.extend([line, "\n"]),
             (None, Some("ini")) => assert!(unit.lines().any(|other| other == line), "{line}"),
+            (None, Some("make")) => makefile.extend([line, "\n"]),
             (None, Some("crontab")) => {
                 if let Some((minute, _)) = line.split_once(' ') {
                     assert!(minute.starts_with(['*', '0', '3']), "{line}");
@@ -107,7 +127,7 @@ fn each_line_of_the_page_runs_as_it_stands() {
         }
     }
     assert_eq!(
-        ran, 13,
+        ran, 16,
         "commands that were run: a number to change with the page"
     );
 }

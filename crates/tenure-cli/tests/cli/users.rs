@@ -318,6 +318,77 @@ fn a_strangers_configuration_is_refused_wherever_it_is_found() {
     let _ = machine.run(ADA, &deep, &RUN).expect(0, "root's file");
 }
 
+/// A call that names its place is stopped by no file that another user has put on its way up, and reads nothing
+/// of it.
+#[test]
+fn a_strangers_configuration_does_not_count_where_the_call_names_its_place() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let shared = machine.folder("shared", ROOT, 0o1777);
+    let deep = machine.folder("shared/deep", ADA, 0o755);
+    let bait = "profile = \"resume\"\n[lock.\"*\"]\nenv = { LEVEL = \"bait\" }\n";
+    let bait = machine.file("shared/tenure.toml", BOB, bait);
+    let locks = machine.folder("locks", ADA, 0o700);
+    let tell = [
+        "run",
+        "x",
+        "--dir",
+        text(&locks),
+        "-v",
+        "--",
+        "sh",
+        "-c",
+        "echo ${LEVEL-none}",
+    ];
+    for (bits, why) in [
+        (0o644, "belongs to user 64002"),
+        (0o600, "ermission denied"),
+    ] {
+        mode(&bait, bits);
+        for from in [&shared, &deep] {
+            let said = machine.run(ADA, from, &tell).expect(0, why);
+            assert_eq!(said.stdout(), "none\n", "{}", said.said());
+            let part = format!("(--dir); not read: {}", text(&bait));
+            assert!(said.stderr().contains(&part), "{part}: {}", said.said());
+            assert!(said.stderr().contains(why), "{why}: {}", said.said());
+            let quiet: Vec<&str> = tell.iter().copied().filter(|word| *word != "-v").collect();
+            let said = machine.run(ADA, from, &quiet).expect(0, why);
+            assert_eq!(said.stderr(), "", "{why}");
+        }
+    }
+    let mut told = machine.call(ADA, &shared, &["check", "x"]);
+    let _ = answer(told.env("TENURE_DIR", &locks)).expect(0, "a variable");
+    // Her own file behind it is hidden by nothing: it is not on that way.
+    let config = machine.folder(&format!("home/{}/.config/tenure", ADA.number), ADA, 0o755);
+    let own = format!("home/{}/.config/tenure/tenure.toml", ADA.number);
+    machine.file(&own, ADA, "[lock.\"*\"]\nenv = { LEVEL = \"own\" }\n");
+    let said = machine.run(ADA, &shared, &tell).expect(0, "her own file");
+    assert_eq!(said.stdout(), "own\n", "{}", said.said());
+    // With another user's home, too. A call in the run has what the run has.
+    chown(config.join("tenure.toml"), Some(BOB.number), None).unwrap();
+    let near = machine.file(
+        "shared/deep/tenure.toml",
+        ADA,
+        "[lock.x]\nenv = { LEVEL = \"near\" }\n",
+    );
+    let inner = format!(
+        "cd /; {} run x -- sh -c 'echo $LEVEL'",
+        text(&machine.path("tenure"))
+    );
+    let words = ["run", "y", "--dir", text(&locks), "--", "sh", "-c", &inner];
+    let said = machine.run(ADA, &deep, &words).expect(0, "nested");
+    assert_eq!(said.stdout(), "near\n", "{}", said.said());
+    // A file that sets variables, of the user who became root by sudo.
+    let mut by_sudo = machine.call(ROOT, &deep, &tell);
+    let said = answer(by_sudo.env("SUDO_UID", ADA.number.to_string())).expect(0, "root");
+    assert_eq!(said.stdout(), "none\n", "{}", said.said());
+    assert!(said.stderr().contains("(env)"), "{}", said.said());
+    // What is the caller's own and not understood ends the call.
+    fs::write(near, "slot = 2\n").unwrap();
+    let _ = machine.run(ADA, &deep, &tell).expect(2, "her own mistake");
+}
+
 #[test]
 fn a_file_that_all_may_write_and_a_strangers_link_are_as_bad() {
     let Some(machine) = Machine::new() else {
@@ -518,8 +589,8 @@ fn an_audit_goes_to_no_folder_that_another_user_has_prepared() {
 
 // --- A folder that a group shares --------------------------------------------------------------
 
-/// A line of shell as a user, with `tenure` as `$T` and the folder as `$D`; answers with what it printed.
-fn as_user(machine: &Machine, user: User, locks: &Path, line: &str) -> Answer {
+/// A line of shell as a user, with `tenure` as `$T` and the folder as `$D`.
+fn user_command(machine: &Machine, user: User, locks: &Path, line: &str) -> Command {
     let number = user.number.to_string();
     let groups = if user.number == EVE.number {
         number.clone()
@@ -534,7 +605,12 @@ fn as_user(machine: &Machine, user: User, locks: &Path, line: &str) -> Answer {
         .env("D", locks)
         .env("TENURE_DIR", locks)
         .current_dir("/");
-    answer(&mut command)
+    command
+}
+
+/// Runs one and answers with what it printed.
+fn as_user(machine: &Machine, user: User, locks: &Path, line: &str) -> Answer {
+    answer(&mut user_command(machine, user, locks, line))
 }
 
 #[test]
@@ -712,6 +788,138 @@ fn a_member_who_may_only_look_checks_and_takes_nothing() {
     let _ = call(BOB, &["check", "x", "--dir", dir]).expect(0, "free");
 }
 
+/// A member that may open the file of a lock may keep its bytes: other calls take the lock later, and never beside
+/// another holder.
+#[test]
+fn a_member_who_keeps_the_guard_of_a_lock_lets_no_other_caller_in() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    for (bits, kept) in [(0o2750, "-s"), (0o3770, "-x"), (0o2770, "-s")] {
+        let locks = machine.team_folder(&format!("team-{bits:o}"), bits);
+        chown(&locks, Some(ADA.number), None).unwrap();
+        mode(&locks, bits);
+        use_lock(&machine, ADA, &locks, "x");
+        let has = format!("has-{bits:o}");
+        machine.folder(&has, BOB, 0o755);
+        let line = format!(
+            "exec $T flock --fcntl {kept} $D/x.tenure sh -c 'touch $D/../{has}/it; exec sleep 60'"
+        );
+        let mut member = user_command(&machine, BOB, &locks, &line);
+        let member = Started::new(&mut member);
+        let it = machine.path(&has).join("it");
+        eventually("bob has it", || it.exists());
+        let words = ["run", "-n", "x", "--dir", text(&locks), "--", "echo", "ran"];
+        let (said, took) = timed(|| machine.run(ADA, Path::new("/"), &words));
+        assert!([4, 12].contains(&said.code()), "{bits:o}: {}", said.said());
+        assert_eq!(said.stdout(), "", "nothing ran");
+        assert!(took < Duration::from_secs(10), "{bits:o}: {took:?}");
+        member.kill_with_children();
+        use_lock(&machine, ADA, &locks, "x");
+    }
+}
+
+/// In `2775` all users may see the names, and the files are the group's.
+#[test]
+fn who_is_no_member_reads_names_and_no_lock() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let locks = machine.team_folder("team", 0o2775);
+    let held = machine.hold(ADA, &locks, "x", "022");
+    let file = fs::metadata(locks.join("x.tenure")).unwrap();
+    assert_eq!((file.mode() & 0o777, file.gid()), (0o660, TEAM));
+    let seen = as_user(&machine, EVE, &locks, "ls $D; cat $D/x.tenure");
+    assert_eq!(seen.stdout(), "x.tenure\n", "{}", seen.said());
+    assert_ne!(seen.code(), 0, "she may not read it");
+    let dir = text(&locks);
+    for words in [
+        &["check", "x", "--dir", dir][..],
+        &["run", "-n", "x", "--dir", dir, "--", "echo", "ran"],
+        &["run", "new", "--dir", dir, "--", "echo", "ran"],
+        &["acquire", "x", "-n", "--dir", dir],
+        &["wait", "x", "-n", "--dir", dir],
+        &["cancel", "x", "--dir", dir],
+    ] {
+        let said = machine.run(EVE, Path::new("/"), words);
+        let said = said.expect(7, &format!("{words:?}"));
+        assert!(!said.stdout().contains("ran"), "{}", said.said());
+    }
+    let said = machine.run(EVE, Path::new("/"), &["check", "--dir", dir]);
+    let said = said.expect(12, "how they stand cannot be known");
+    assert!(said.stdout().contains("unknown"), "{}", said.said());
+    let words = ["run", "-n", "x", "--dir", dir, "--", "true"];
+    let said = machine.run(BOB, Path::new("/"), &words);
+    let _ = said.expect(4, "a member sees it held");
+    let _ = held.open().expect(0, "undisturbed");
+}
+
+/// An access list as the kernel keeps it, of a user, a group, the mask and entries for users.
+fn access_list(path: &Path, name: &str, group: u16, users: &[(User, u16)]) {
+    const UNNAMED: u32 = u32::MAX;
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    let mut entry = |tag: u16, rights: u16, whose: u32| {
+        list.extend(tag.to_le_bytes());
+        list.extend(rights.to_le_bytes());
+        list.extend(whose.to_le_bytes());
+    };
+    entry(0x01, 7, UNNAMED);
+    for (user, rights) in users {
+        entry(0x02, *rights, user.number);
+    }
+    entry(0x04, group, UNNAMED);
+    entry(0x10, 7, UNNAMED);
+    entry(0x20, 0, UNNAMED);
+    let flags = rustix::fs::XattrFlags::empty();
+    rustix::fs::setxattr(path, name, &list, flags).expect("a file system with access lists");
+}
+
+const OF_THE_FOLDER: &str = "system.posix_acl_access";
+const OF_WHAT_IS_MADE_IN_IT: &str = "system.posix_acl_default";
+
+/// Where there is an access list, the group's bits of the mode are its mask. They say more than the group has.
+#[test]
+fn where_an_access_list_gives_the_group_less_the_kernel_refuses_its_calls() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let locks = machine.team_folder("less", 0o3770);
+    use_lock(&machine, ADA, &locks, "x");
+    access_list(&locks, OF_THE_FOLDER, 5, &[(ADA, 7)]);
+    let bits = fs::metadata(&locks).unwrap().mode() & 0o7777;
+    assert_eq!(bits, 0o3770, "the mode says nothing of it");
+    let words = ["run", "new", "--dir", text(&locks), "--", "echo", "ran"];
+    let said = machine.run(BOB, Path::new("/"), &words);
+    assert_eq!(said.expect(7, "no right to write").stdout(), "");
+    use_lock(&machine, ADA, &locks, "new");
+    use_lock(&machine, BOB, &locks, "new");
+}
+
+/// What is made in the folder has its default list, and the mode that tenure sets is the mask of that list.
+#[test]
+fn a_default_access_list_lets_in_whom_it_names() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let locks = machine.team_folder("more", 0o3770);
+    for name in [OF_THE_FOLDER, OF_WHAT_IS_MADE_IN_IT] {
+        access_list(&locks, name, 7, &[(EVE, 7)]);
+    }
+    let mut last = 0;
+    for user in [ADA, EVE, BOB, EVE, ADA] {
+        let token = use_lock(&machine, user, &locks, "x");
+        assert!(token > last, "tokens rise: {last}, {token}");
+        last = token;
+    }
+    let held = machine.hold(ADA, &locks, "x", "077");
+    let words = ["run", "-n", "x", "--dir", text(&locks), "--", "true"];
+    for user in [BOB, EVE] {
+        let said = machine.run(user, Path::new("/"), &words);
+        let _ = said.expect(4, "the holder is seen");
+    }
+    let _ = held.open().expect(0, "undisturbed");
+}
+
 /// What a member can put there before others come. Nothing of it is followed, waited for or believed.
 #[test]
 fn what_a_member_has_prepared_in_a_shared_folder_is_refused() {
@@ -842,7 +1050,11 @@ fn a_member_who_takes_the_file_of_a_lock_away_is_refused_or_noticed() {
     let Some(machine) = Machine::new() else {
         return;
     };
+    // A list that was valid once, written over the one of today.
+    let older = "dd if=$D/../older of=$D/x.tenure conv=notrunc status=none";
     for (bits, attack, is_refused) in [
+        (0o3770, older, false),
+        (0o2770, older, false),
         (0o3770, "rm -f $D/x.tenure", true),
         (0o3770, "cp $D/x.tenure $D/y; mv -f $D/y $D/x.tenure", true),
         (0o3770, "mv $D/x.tenure $D/z.tenure", true),
@@ -854,6 +1066,9 @@ fn a_member_who_takes_the_file_of_a_lock_away_is_refused_or_noticed() {
     ] {
         let name = format!("team-{bits:o}-{}", attack.len());
         let locks = machine.team_folder(&name, bits);
+        use_lock(&machine, ADA, &locks, "x");
+        fs::copy(locks.join("x.tenure"), machine.path("older")).unwrap();
+        mode(&machine.path("older"), 0o644);
         let held = machine.hold(ADA, &locks, "x", "022");
         // The command is named once the supervisor watches over its lock.
         eventually("it is supervised", || {
