@@ -23,6 +23,7 @@ use crate::turn::{Blocker, Live, Predecessor, Refusal};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::borrow::Borrow;
 
 /// What entering did.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -122,7 +123,7 @@ impl Entry {
     pub fn enter(
         &mut self,
         policy: &Policy,
-        request: Request,
+        request: impl Borrow<Request>,
         now: &Now,
         evidence: impl FnMut(&Claim) -> Evidence,
         events: &mut Vec<Event>,
@@ -136,19 +137,20 @@ impl Entry {
     pub fn enter_seeing(
         &mut self,
         policy: &Policy,
-        request: Request,
+        request: impl Borrow<Request>,
         now: &Now,
         mut evidence: impl FnMut(&Claim) -> Evidence,
         mut is_stopped: impl FnMut(&Claim) -> bool,
         events: &mut Vec<Event>,
     ) -> Entering {
+        let request = request.borrow();
         if request.kind == Kind::Detached
             && let Some((ticket, token)) =
                 self.own_hold(policy, &request.holder.request_id, now, &mut evidence)
         {
             return Entering::Yours { ticket, token };
         }
-        let own = match self.kept_place(policy, &request, now, &mut evidence) {
+        let own = match self.kept_place(policy, request, now, &mut evidence) {
             Place::New => None,
             Place::Kept(ticket) => Some(ticket),
             Place::NotKept => return Entering::NotKept,
@@ -206,7 +208,7 @@ impl Entry {
         }) {
             // Force may be unable to end another hold. A caller that would not wait for that hold must not
             // end any hold either.
-            Decision::Override if !waits && !self.is_cleared_by(own, &request, &mut asking) => {
+            Decision::Override if !waits && !self.is_cleared_by(own, request, &mut asking) => {
                 Decision::Refuse(Reason::Held)
             }
             other => other,
@@ -222,7 +224,7 @@ impl Entry {
                 self.refuse(Reason::Held, &holder)
             }
             Decision::Override | Decision::AskToStop => {
-                match self.take_by_force(own, &request, decision, &mut asking) {
+                match self.take_by_force(own, request, decision, &mut asking) {
                     Blocker::None => self.admit(own, request, None, &mut asking),
                     Blocker::Stale(refusal) => Entering::Refused(refusal),
                     Blocker::Live(..) if !waits => self.refuse(Reason::Held, &holder),
@@ -272,7 +274,7 @@ impl Entry {
     fn admit_at_once<E: FnMut(&Claim) -> Evidence>(
         &mut self,
         own: Option<u64>,
-        request: Request,
+        request: &Request,
         asking: &mut Asking<'_, E>,
     ) -> Entering {
         if request.terms.queueing == Queueing::Single {
@@ -286,7 +288,7 @@ impl Entry {
     fn line_up<E: FnMut(&Claim) -> Evidence>(
         &mut self,
         own: Option<u64>,
-        request: Request,
+        request: &Request,
         mut behind: Predecessor,
         asks: AsksHolders,
         asking: &mut Asking<'_, E>,
@@ -626,7 +628,7 @@ impl Entry {
     fn admit<E: FnMut(&Claim) -> Evidence>(
         &mut self,
         own: Option<u64>,
-        request: Request,
+        request: &Request,
         behind: Option<Predecessor>,
         asking: &mut Asking<'_, E>,
     ) -> Entering {
@@ -637,7 +639,7 @@ impl Entry {
             ticket,
             token: None,
             kind: request.kind,
-            holder: request.holder,
+            holder: request.holder.clone(),
             entered,
             since: None,
             lease: Lease {

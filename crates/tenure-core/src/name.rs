@@ -79,9 +79,10 @@ impl RequestId {
         if id.len() > NAME_BYTES_MAX {
             return Err(NameError::TooLong { bytes: id.len() });
         }
-        if let Some(bad) = id
-            .chars()
-            .find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-')))
+        let is_good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        // By bytes first: each byte of any other character is a bad one.
+        if !id.bytes().all(|byte| is_good(byte.into()))
+            && let Some(bad) = id.chars().find(|c| !is_good(*c))
         {
             return Err(NameError::Character { character: bad });
         }

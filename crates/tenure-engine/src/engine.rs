@@ -258,7 +258,7 @@ impl Run<'_> {
                 Effect::Finish(outcome) => return Ok(outcome),
                 Effect::Enter => {
                     let now = self.clock.now();
-                    let entered = self.store.enter(self.name, request.clone(), &now)?;
+                    let entered = self.store.enter(self.name, &request, &now)?;
                     // A place that was kept is found once.
                     request.terms.kept = None;
                     self.handle = entered.handle;
@@ -380,7 +380,7 @@ impl Run<'_> {
     }
 
     fn answer(
-        self,
+        mut self,
         outcome: Outcome,
         waited: Option<Duration>,
         counted: Duration,
@@ -404,7 +404,9 @@ impl Run<'_> {
         };
         match outcome {
             Outcome::Granted { ticket, .. } | Outcome::Yours { ticket, .. } => {
-                match self.entry.claim(ticket).cloned() {
+                // The rest of the list is of no use to a caller that has the lock.
+                let claims = std::mem::take(&mut self.entry.claims);
+                match claims.into_iter().find(|claim| claim.ticket == ticket) {
                     Some(claim) => Ok(Acquired {
                         already: self.handle.is_none(),
                         is_first: self.entry.history.holds == 0,

@@ -102,10 +102,11 @@ pub fn actor_name(actor: &str) -> String {
 pub fn new_request_id() -> std::io::Result<RequestId> {
     let mut bytes = [0_u8; 12];
     os::random(&mut bytes)?;
-    let mut id = "req_".to_owned();
+    let mut id = String::with_capacity("req_".len() + 2 * bytes.len());
+    id.push_str("req_");
     for byte in bytes {
         for digit in [byte >> 4, byte & 15] {
-            id.extend(char::from_digit(digit.into(), 16));
+            id.push(char::from_digit(digit.into(), 16).unwrap_or('0'));
         }
     }
     RequestId::new(id).map_err(std::io::Error::other)

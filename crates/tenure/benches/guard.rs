@@ -135,10 +135,14 @@ usage: guard [--rounds N] [--holds N] [--hold-us N] [--only TEXT]
             rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
             Ok(())
         });
+        let same = place.join("same");
+        fs::create_dir(&same)?;
+        let same = calls::of_an_acquire_and_a_release(same)?;
         let locks = LockManager::new(place.join("guard"))?;
         let guard: Once = Box::new(move || Ok(locks.acquire("lock")?.release()?));
         let mut all = vec![
             ("open, flock and close of a file", floor, Vec::new()),
+            ("the file's system calls of a guard alone", same, Vec::new()),
             ("guard, native", guard, Vec::new()),
         ];
         for (name, profile, lock) in profiles() {
@@ -163,6 +167,73 @@ usage: guard [--rounds N] [--holds N] [--hold-us N] [--only TEXT]
         }
         println!();
         Ok(())
+    }
+
+    /// The system calls that an acquire and a release of a guard make, without anything between them: what is
+    /// left if the program itself takes no time.
+    #[cfg(target_os = "linux")]
+    mod calls {
+        use super::{Once, Outcome};
+        use nix::fcntl::{FcntlArg, fcntl};
+        use nix::libc;
+        use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags, openat, statx};
+        use std::os::fd::BorrowedFd;
+        use std::path::PathBuf;
+
+        const GUARD: i64 = 1 << 60;
+        const PAGE_BYTES: usize = 2048;
+
+        fn lock(file: BorrowedFd<'_>, kind: i32, first: i64, length: i64) -> Outcome<()> {
+            let range = libc::flock {
+                l_type: i16::try_from(kind)?,
+                l_whence: 0,
+                l_start: first,
+                l_len: length,
+                l_pid: 0,
+            };
+            fcntl(file, FcntlArg::F_OFD_SETLK(&range))?;
+            Ok(())
+        }
+
+        pub(super) fn of_an_acquire_and_a_release(place: PathBuf) -> Outcome<Once> {
+            let look = StatxFlags::TYPE | StatxFlags::MODE | StatxFlags::NLINK | StatxFlags::INO;
+            let asked = look | StatxFlags::UID | StatxFlags::GID | StatxFlags::SIZE;
+            let folder = openat(CWD, &place, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+            let flags = OFlags::RDWR | OFlags::CREATE | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+            let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOATIME;
+            let mut ticket = 0;
+            let (mut pages, page) = (vec![0; 2 * PAGE_BYTES], vec![b'x'; PAGE_BYTES]);
+            Ok(Box::new(move || {
+                ticket += 1;
+                let named = || statx(&folder, "lock", AtFlags::SYMLINK_NOFOLLOW, asked);
+                statx(CWD, &place, AtFlags::empty(), asked)?;
+                let file = openat(&folder, "lock", flags, Mode::RUSR | Mode::WUSR)?;
+                statx(&file, "", AtFlags::EMPTY_PATH, asked)?;
+                let fd = std::os::fd::AsFd::as_fd(&file);
+                lock(fd, libc::F_WRLCK, GUARD, 1)?;
+                named()?;
+                rustix::io::pread(fd, &mut pages[..], 0)?;
+                lock(fd, libc::F_WRLCK, GUARD + ticket, 1)?;
+                rustix::io::pwrite(fd, &page, 0)?;
+                lock(fd, libc::F_UNLCK, GUARD - 1, 2)?;
+                lock(fd, libc::F_WRLCK, GUARD - 1, 2)?;
+                named()?;
+                rustix::io::pread(fd, &mut pages[..], 0)?;
+                rustix::io::pwrite(fd, &page, PAGE_BYTES as u64)?;
+                lock(fd, libc::F_UNLCK, GUARD - 1, 0)
+            }))
+        }
+    }
+
+    /// On other systems they are others.
+    #[cfg(not(target_os = "linux"))]
+    mod calls {
+        use super::{Once, Outcome};
+        use std::path::PathBuf;
+
+        pub(super) fn of_an_acquire_and_a_release(_: PathBuf) -> Outcome<Once> {
+            Ok(Box::new(|| Ok(())))
+        }
     }
 
     fn open(path: &Path) -> Outcome<OwnedFd> {

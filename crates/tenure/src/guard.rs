@@ -138,7 +138,7 @@ use renewer::Watching;
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use tenure_core::{
     Claim, Entry, Force, HeldUnforced, Kind, Mode, Patience, Policy, Reason, Request, RequestId,
@@ -348,6 +348,8 @@ struct Shared {
     identity: Identity,
     /// The process that made the manager.
     pid: u32,
+    /// The name of the program, for holds without another reason. It stays what it was at the start.
+    program: OnceLock<String>,
     watching: Watching,
     /// Whether a [`Cancel`] ends the store's own sleep.
     hears_cancel: bool,
@@ -517,6 +519,7 @@ impl LockManager {
                 clock: made.clock,
                 identity: made.identity,
                 pid: std::process::id(),
+                program: OnceLock::new(),
                 watching: made.watching,
                 hears_cancel: made.hears_cancel,
                 pending: Pending::default(),
@@ -903,10 +906,12 @@ impl Shared {
 
     fn holder(&self, options: &Options, request_id: RequestId) -> Holder {
         let actor = options.actor.as_ref().unwrap_or(&self.identity.actor);
-        let why = options.why.clone().unwrap_or_else(|| {
-            let program = std::env::args_os().next();
-            let program = program.as_deref().map(Path::new).and_then(Path::file_name);
-            program.map_or_else(String::new, |name| why(&name.to_string_lossy()))
+        let why = options.why.as_ref().unwrap_or_else(|| {
+            self.program.get_or_init(|| {
+                let program = std::env::args_os().next();
+                let program = program.as_deref().map(Path::new).and_then(Path::file_name);
+                program.map_or_else(String::new, |name| why(&name.to_string_lossy()))
+            })
         });
         Holder {
             request_id,
@@ -914,7 +919,7 @@ impl Shared {
             process: Some(self.identity.process),
             command: None,
             host: self.identity.host.clone(),
-            why,
+            why: why.clone(),
             facts: Vec::new(),
         }
     }

@@ -12,7 +12,9 @@
 pub(crate) mod darwin;
 
 use super::{Open, Sharing, Told};
-use rustix::fs::{AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat};
+use rustix::fs::{
+    AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RawMode, RenameFlags, Stat,
+};
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -48,39 +50,58 @@ pub fn borrow(descriptor: &impl AsFd) -> BorrowedDescriptor<'_> {
 
 const OWNER_ONLY: Mode = Mode::RUSR.union(Mode::WUSR);
 
-/// What the system says of an open file or folder.
+/// What the system says of an open file or folder, without its times: [`facts_and_time`] asks for one.
 #[derive(Debug)]
-pub(crate) struct Facts(Stat);
+pub(crate) struct Facts {
+    device: u64,
+    number: u64,
+    /// With the kind of the file, as the system has both in one number.
+    mode: RawMode,
+    names: u64,
+    user: u32,
+    group: u32,
+    size: u64,
+}
 
-impl Facts {
-    /// Device and number: the same as long as a file lives, whatever its name.
+impl From<&Stat> for Facts {
     #[allow(
         clippy::useless_conversion,
         clippy::unnecessary_cast,
         clippy::cast_sign_loss,
         reason = "the fields' widths and signs differ between platforms"
     )]
+    fn from(stat: &Stat) -> Self {
+        Self {
+            device: stat.st_dev as u64,
+            number: stat.st_ino as u64,
+            mode: stat.st_mode as RawMode,
+            names: u64::from(stat.st_nlink),
+            user: stat.st_uid,
+            group: stat.st_gid,
+            size: u64::try_from(stat.st_size).unwrap_or(0),
+        }
+    }
+}
+
+impl Facts {
+    /// Device and number: the same as long as a file lives, whatever its name.
     pub(crate) fn inode(&self) -> (u64, u64) {
-        (self.0.st_dev as u64, self.0.st_ino as u64)
+        (self.device, self.number)
     }
 
     /// Whether it is a file with content of its own.
     pub(crate) fn is_regular(&self) -> bool {
-        FileType::from_raw_mode(self.0.st_mode) == FileType::RegularFile
+        self.kind() == FileType::RegularFile
     }
 
     /// How many names it has; 0 once it was removed.
     pub(crate) fn names(&self) -> u64 {
-        #[allow(
-            clippy::useless_conversion,
-            reason = "the field's width differs between platforms"
-        )]
-        u64::from(self.0.st_nlink)
+        self.names
     }
 
     /// Whether it belongs to this process's user.
     pub(crate) fn is_ours(&self) -> bool {
-        self.0.st_uid == rustix::process::geteuid().as_raw()
+        self.user == rustix::process::geteuid().as_raw()
     }
 
     /// Whether it belongs to root.
@@ -90,12 +111,12 @@ impl Facts {
 
     /// Whether it belongs to the user of this number.
     pub(crate) fn is_of(&self, user: u32) -> bool {
-        self.0.st_uid == user
+        self.user == user
     }
 
     /// Its owner, for people: by name where the machine knows one.
     pub(crate) fn owner_text(&self) -> String {
-        let number = self.0.st_uid;
+        let number = self.user;
         match user_name(number) {
             Some(name) => format!("{name} (user {number})"),
             None => format!("user {number}"),
@@ -112,22 +133,15 @@ impl Facts {
 
     /// How many bytes it has.
     pub(crate) fn size(&self) -> u64 {
-        u64::try_from(self.0.st_size).unwrap_or(0)
+        self.size
     }
 
-    /// When it was written last, in milliseconds since the epoch.
-    pub(crate) fn modified_ms(&self) -> u64 {
-        let seconds = u64::try_from(self.0.st_mtime).unwrap_or(0);
-        #[allow(
-            clippy::useless_conversion,
-            reason = "the field's width differs between platforms"
-        )]
-        let nanos = u64::try_from(self.0.st_mtime_nsec).unwrap_or(0);
-        seconds.saturating_mul(1_000) + nanos / 1_000_000
+    fn kind(&self) -> FileType {
+        FileType::from_raw_mode(self.mode)
     }
 
     fn mode(&self) -> Mode {
-        Mode::from_raw_mode(self.0.st_mode)
+        Mode::from_raw_mode(self.mode)
     }
 
     /// Whether all users may write.
@@ -174,17 +188,74 @@ impl Facts {
 
 /// Looks at what is open.
 pub(crate) fn facts(file: impl AsFd) -> Result<Facts, Errno> {
-    rustix::fs::fstat(file).map(Facts)
+    look(file, Path::new(""), AtFlags::EMPTY_PATH)
 }
 
 /// Looks at what a path leads to, through links.
 pub(crate) fn facts_of(path: &Path) -> Result<Facts, Errno> {
-    rustix::fs::stat(path).map(Facts)
+    look(CWD, path, AtFlags::empty())
 }
 
 /// Looks at what a name leads to, itself and not what a link points at.
 pub(crate) fn facts_at(folder: impl AsFd, name: impl AsRef<Path>) -> Result<Facts, Errno> {
-    rustix::fs::statat(folder, name.as_ref(), AtFlags::SYMLINK_NOFOLLOW).map(Facts)
+    look(folder, name.as_ref(), AtFlags::SYMLINK_NOFOLLOW)
+}
+
+/// Asks for everything but the times. A kernel whose file systems have fine times (Linux 6.13) notes that a
+/// caller was told one, and gives the next write a time of its own. Noting that in the file system costs such
+/// a write as much again as the rest of it.
+#[cfg(target_os = "linux")]
+fn look(folder: impl AsFd, path: &Path, flags: AtFlags) -> Result<Facts, Errno> {
+    use rustix::fs::{StatxFlags, makedev, statx};
+    const ASKED: StatxFlags = StatxFlags::TYPE
+        .union(StatxFlags::MODE)
+        .union(StatxFlags::NLINK)
+        .union(StatxFlags::UID)
+        .union(StatxFlags::GID)
+        .union(StatxFlags::INO)
+        .union(StatxFlags::SIZE);
+    match statx(&folder, path, flags, ASKED) {
+        Ok(found) if StatxFlags::from_bits_retain(found.stx_mask).contains(ASKED) => Ok(Facts {
+            device: makedev(found.stx_dev_major, found.stx_dev_minor),
+            number: found.stx_ino,
+            mode: found.stx_mode.into(),
+            names: found.stx_nlink.into(),
+            user: found.stx_uid,
+            group: found.stx_gid,
+            size: found.stx_size,
+        }),
+        // An old kernel, a filter that knows no such call, or a file system that does not say all of it.
+        Ok(_) | Err(Errno::NOSYS | Errno::PERM | Errno::INVAL | Errno::OPNOTSUPP) => {
+            look_with_times(folder, path, flags).map(|stat| Facts::from(&stat))
+        }
+        Err(errno) => Err(errno),
+    }
+}
+
+/// There is no call that leaves the times out.
+#[cfg(not(target_os = "linux"))]
+fn look(folder: impl AsFd, path: &Path, flags: AtFlags) -> Result<Facts, Errno> {
+    look_with_times(folder, path, flags).map(|stat| Facts::from(&stat))
+}
+
+fn look_with_times(folder: impl AsFd, path: &Path, flags: AtFlags) -> Result<Stat, Errno> {
+    if path.as_os_str().is_empty() {
+        return rustix::fs::fstat(folder);
+    }
+    rustix::fs::statat(folder, path, flags)
+}
+
+/// Looks at what is open, and when it was written last, in milliseconds since the epoch.
+pub(crate) fn facts_and_time(file: impl AsFd) -> Result<(Facts, u64), Errno> {
+    let stat = rustix::fs::fstat(file)?;
+    let seconds = u64::try_from(stat.st_mtime).unwrap_or(0);
+    #[allow(
+        clippy::useless_conversion,
+        reason = "the field's width differs between platforms"
+    )]
+    let nanos = u64::try_from(stat.st_mtime_nsec).unwrap_or(0);
+    let modified_ms = seconds.saturating_mul(1_000) + nanos / 1_000_000;
+    Ok((Facts::from(&stat), modified_ms))
 }
 
 const FOLDER: OFlags = OFlags::RDONLY
@@ -204,7 +275,7 @@ pub(crate) fn open_folder_itself(path: &Path) -> Result<Descriptor, Errno> {
 /// Looks at a link itself. `None` if the name leads to something else.
 pub(crate) fn link_at(path: &Path) -> Result<Option<Facts>, Errno> {
     let facts = facts_at(CWD, path)?;
-    let is_link = FileType::from_raw_mode(facts.0.st_mode) == FileType::Symlink;
+    let is_link = facts.kind() == FileType::Symlink;
     Ok(is_link.then_some(facts))
 }
 
@@ -343,14 +414,14 @@ pub(crate) fn share_folder(folder: impl AsFd, around: &Facts) -> Result<(), Errn
 /// folder may read the file. Rights that an access list gives cannot be told from those of the group. A
 /// file of another user stays as it is, unless this process is root.
 pub(crate) fn share_within(folder: &Facts, file: impl AsFd) -> Result<(), Errno> {
-    let (there, here) = (&folder.0, facts(&file)?);
+    let (there, here) = (folder, facts(&file)?);
     let is_root = rustix::process::geteuid().is_root();
     if !is_root && !here.is_ours() {
         return Ok(());
     }
     let by_group = folder.mode().contains(Mode::WGRP);
-    let owner = (is_root && here.0.st_uid != there.st_uid).then_some(there.st_uid);
-    let group = (by_group && here.0.st_gid != there.st_gid).then_some(there.st_gid);
+    let owner = (is_root && here.user != there.user).then_some(there.user);
+    let group = (by_group && here.group != there.group).then_some(there.group);
     if owner.is_some() || group.is_some() {
         let owner = owner.map(rustix::fs::Uid::from_raw);
         let group = group.map(rustix::fs::Gid::from_raw);
@@ -377,7 +448,7 @@ pub(crate) fn give(folder: &Facts, file: impl AsFd) -> Result<(), Errno> {
     if folder.is_roots() {
         return Ok(());
     }
-    let owner = rustix::fs::Uid::from_raw(folder.0.st_uid);
+    let owner = rustix::fs::Uid::from_raw(folder.user);
     rustix::fs::fchown(file, Some(owner), None)
 }
 
@@ -995,7 +1066,7 @@ mod tests {
         let there = open_folder(folder.path()).expect("a folder");
         let file = open_file(&there, "a", Open::Create).expect("a file");
         write_at(&file, b"text", 0).expect("a write");
-        let before = facts(&file).expect("its facts").0.st_atime;
+        let before = rustix::fs::fstat(&file).expect("its facts").st_atime;
         let long_ago = rustix::fs::Timespec {
             tv_sec: 1,
             tv_nsec: 0,
@@ -1009,8 +1080,38 @@ mod tests {
             let file = open_file(&there, "a", how).expect("the same file");
             rustix::fs::futimens(&file, &times).expect("its own file");
             assert_eq!(read_at(&file, &mut [0; 8], 0), Ok(4));
-            assert_eq!(facts(&file).expect("its facts").0.st_atime, 1, "{how:?}");
+            assert_eq!(
+                rustix::fs::fstat(&file).expect("its facts").st_atime,
+                1,
+                "{how:?}"
+            );
         }
+    }
+
+    #[test]
+    fn what_is_asked_without_the_times_is_what_the_older_call_says() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let there = open_folder(folder.path()).expect("a folder");
+        let file = open_file(&there, "a", Open::Create).expect("a file");
+        write_at(&file, b"text", 0).expect("a write");
+        link(&there, "a", &there, "b").expect("a second name");
+        let told = |facts: &Facts| format!("{facts:?}");
+        for (asked, older) in [
+            (facts(&file), rustix::fs::fstat(&file)),
+            (facts(&there), rustix::fs::fstat(&there)),
+            (facts_of(folder.path()), rustix::fs::stat(folder.path())),
+            (
+                facts_of(Path::new("/dev/null")),
+                rustix::fs::stat("/dev/null"),
+            ),
+            (facts_at(&there, "b"), rustix::fs::fstat(&file)),
+        ] {
+            let (asked, older) = (asked.expect("facts"), older.expect("facts"));
+            assert_eq!(told(&asked), told(&Facts::from(&older)));
+        }
+        let (facts, _) = facts_and_time(&file).expect("facts");
+        assert!((facts.size(), facts.names()) == (4, 2) && facts.is_regular());
+        assert_eq!(facts_at(&there, "c").map(|_| ()), Err(Errno::NOENT));
     }
 
     #[test]

@@ -242,11 +242,6 @@ impl Facts {
         self.0.size
     }
 
-    /// When it was written last, in milliseconds since the epoch.
-    pub(crate) fn modified_ms(&self) -> u64 {
-        self.0.written.saturating_sub(EPOCH) / 10_000
-    }
-
     /// Access lists are not looked at.
     #[allow(clippy::unused_self, reason = "one surface")]
     pub(crate) fn all_may_write(&self) -> bool {
@@ -287,6 +282,13 @@ impl Facts {
 /// Looks at what is open.
 pub(crate) fn facts(file: impl AsHandle) -> Result<Facts, Errno> {
     raw::information(file.as_handle()).map(Facts)
+}
+
+/// Looks at what is open, and when it was written last, in milliseconds since the epoch.
+pub(crate) fn facts_and_time(file: impl AsHandle) -> Result<(Facts, u64), Errno> {
+    let facts = facts(file)?;
+    let modified_ms = facts.0.written.saturating_sub(EPOCH) / 10_000;
+    Ok((facts, modified_ms))
 }
 
 /// Looks at what a path leads to, through links.

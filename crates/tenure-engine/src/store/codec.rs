@@ -17,6 +17,11 @@
 //! Claims that only a published record shows ([`Kind::Foreign`], [`Kind::Sealed`]) are never written
 //! here: for them the record itself counts.
 
+mod plain;
+
+pub(in crate::store) use plain::push_number;
+
+use memchr::memchr;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::num::NonZeroU32;
@@ -93,7 +98,7 @@ struct WaitingLine<'a> {
     ticket: u64,
 }
 
-/// A claim. `partial` relies on the order of its keys: a new one belongs at the end.
+/// A claim. `partial` relies on the order of its keys: a new one belongs at the end. `plain` writes them too.
 #[derive(Serialize, Deserialize)]
 struct ClaimLine<'a> {
     ticket: u64,
@@ -239,7 +244,7 @@ pub(in crate::store) fn write_head(
         ended_boot_ms: boot_ms_of(ended),
         hosts: hosts.iter().map(|host| host_line(host)).collect(),
     };
-    serde_json::to_writer(&mut *body, &header).map_err(|error| CodecError::unwritten(&error))?;
+    plain::write_header(body, &header).map_err(|error| CodecError::unwritten(&error))?;
     body.push(b'\n');
     Ok(())
 }
@@ -255,8 +260,14 @@ pub(in crate::store) fn write_claim(
 ) -> Result<(), CodecError> {
     if is_kept(claim) {
         let host = hosts.iter().position(|host| **host == claim.holder.host);
-        serde_json::to_writer(&mut *body, &line(claim, host.unwrap_or(0)))
-            .map_err(|error| CodecError::unwritten(&error))?;
+        let line = line(claim, host.unwrap_or(0));
+        let written = plain::write_claim(body, &line).and_then(|written| {
+            if written {
+                return Ok(());
+            }
+            serde_json::to_writer(&mut *body, &line)
+        });
+        written.map_err(|error| CodecError::unwritten(&error))?;
         body.push(b'\n');
     }
     Ok(())
@@ -365,9 +376,7 @@ pub fn decode(body: &[u8]) -> Result<Entry, CodecError> {
     if body.is_empty() {
         return Ok(Entry::default());
     }
-    let mut lines = body
-        .split(|byte| *byte == b'\n')
-        .filter(|line| !line.is_empty());
+    let mut lines = lines_of(body).filter(|line| !line.is_empty());
     let first = lines.next().ok_or("it has no header")?;
     let Head { mut entry, hosts } = read_head(first)?;
     for line in lines {
@@ -384,6 +393,20 @@ pub fn decode(body: &[u8]) -> Result<Entry, CodecError> {
     Ok(entry)
 }
 
+/// The lines of a body, without their ends.
+fn lines_of(body: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = Some(body);
+    std::iter::from_fn(move || {
+        let text = rest?;
+        let (line, others) = match memchr(b'\n', text) {
+            Some(end) => (text.get(..end)?, text.get(end + 1..)),
+            None => (text, None),
+        };
+        rest = others;
+        Some(line)
+    })
+}
+
 /// A list without its claims, and the hosts that they name by number.
 pub(in crate::store) struct Head {
     pub(in crate::store) entry: Entry,
@@ -395,8 +418,10 @@ pub(in crate::store) struct Head {
 /// # Errors
 /// - A sentence that says what cannot be understood.
 pub(in crate::store) fn read_head(line: &[u8]) -> Result<Head, String> {
-    let header: Header<'_> =
-        serde_json::from_slice(line).map_err(|error| format!("its header: {error}"))?;
+    let header = match plain::header(line) {
+        Some(header) => header,
+        None => serde_json::from_slice(line).map_err(|error| format!("its header: {error}"))?,
+    };
     if header.last > NUMBER_MAX {
         return Err("its counter is out of range".to_owned());
     }
@@ -422,8 +447,10 @@ pub(in crate::store) fn read_head(line: &[u8]) -> Result<Head, String> {
 /// # Errors
 /// - A sentence that says what cannot be understood.
 pub(in crate::store) fn read_claim(line: &[u8], hosts: &[Host]) -> Result<Claim, String> {
-    let line: ClaimLine<'_> =
-        serde_json::from_slice(line).map_err(|error| format!("a claim: {error}"))?;
+    let line = match plain::claim(line) {
+        Some(claim) => claim,
+        None => serde_json::from_slice(line).map_err(|error| format!("a claim: {error}"))?,
+    };
     let host = hosts.get(line.host).ok_or("a claim names no host")?;
     claim(line, host.clone())
 }

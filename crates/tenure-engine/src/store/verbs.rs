@@ -12,6 +12,7 @@ use super::contract::{
     Store, Waiting, Write,
 };
 use super::{Cleaned, Content, ForcedRelease, Reading, RenewedOwned, StoreError, Wake};
+use std::borrow::Borrow;
 use std::time::{Duration, Instant};
 use tenure_core::{
     Claim, Entering, Entry, Event, Evidence, Force, Forced, Left, Liveness, LivenessLock, LockName,
@@ -55,8 +56,13 @@ pub trait Verbs: Store {
     /// - [`StoreError::Unreadable`] if the lock cannot be understood and the caller may not replace it.
     /// - [`StoreError::Record`] if the claim would hold beside others where the record has room for one.
     /// - [`StoreError`] if the transaction failed. The caller has no claim then.
-    fn enter(&self, name: &LockName, request: Request, now: &Now) -> Result<Entered, StoreError> {
-        let rules = self.rules();
+    fn enter(
+        &self,
+        name: &LockName,
+        request: impl Borrow<Request>,
+        now: &Now,
+    ) -> Result<Entered, StoreError> {
+        let (rules, request) = (self.rules(), request.borrow());
         if !rules.beside && request.terms.mode != Mode::Exclusive {
             return Err(StoreError::Record {
                 place: self.location(name).shown,
@@ -74,7 +80,7 @@ pub trait Verbs: Store {
                 && rules.policy.stale_unforced == StaleUnforced::TakeOver,
         };
         let ask = Ask::new(name, about, now);
-        let entered = run(self, &ask, |draft| entering(rules, &request, now, draft))?;
+        let entered = run(self, &ask, |draft| entering(rules, request, now, draft))?;
         let Some((answer, done)) = entered else {
             return Err(self.misused(name, "the call that makes a claim makes its lock"));
         };
@@ -697,7 +703,7 @@ fn entering(
     let last = draft.entry.claims.last().map(|last| last.ticket);
     let entering = draft.entry.enter_seeing(
         policy,
-        request.clone(),
+        request,
         now,
         |claim| (draft.evidence)(claim, depth),
         draft.stopped,

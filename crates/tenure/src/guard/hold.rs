@@ -215,8 +215,8 @@ impl fmt::Debug for Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // First: this check touches nothing that another thread may have held at the moment of a fork.
-        if !self.hold.is_here() {
+        // First: these touch nothing that another thread may have held at the moment of a fork.
+        if self.hold.term.is_over() || !self.hold.is_here() {
             return;
         }
         if !self.hold.term.go() {
@@ -415,7 +415,6 @@ impl Hold {
         Self {
             lapses_ms,
             renewed_ms: AtomicU64::new(claim.lease.renewed.boot_ms),
-            shared,
             handle,
             name,
             token: claim.token.unwrap_or_default(),
@@ -423,7 +422,9 @@ impl Hold {
             slot: claim.slot,
             ttl: Duration::from_millis(claim.lease.ttl_ms),
             holder: claim.holder,
-            pid: std::process::id(),
+            // Callers in a copy of that process are refused before they come here.
+            pid: shared.pid,
+            shared,
             term: Term::new(state),
             asked_by,
         }

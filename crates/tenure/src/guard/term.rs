@@ -6,7 +6,7 @@
 //!
 //! `hold` has the questions to the store, and the log.
 
-use crate::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use crate::sync::{Mutex, locked};
 use std::task::{Poll, Waker};
 
@@ -31,6 +31,8 @@ pub(super) struct Term {
     /// Set once there is nothing left to release: whether the hold was still ours then. Locked during
     /// every call to the store.
     ended: Mutex<Option<bool>>,
+    /// The same as a flag, for a guard that is dropped after its release.
+    is_over: AtomicBool,
 }
 
 /// The end of a hold.
@@ -50,6 +52,7 @@ impl Term {
             wakers: Mutex::new(Vec::new()),
             guards: AtomicUsize::new(1),
             ended: Mutex::new(None),
+            is_over: AtomicBool::new(false),
         }
     }
 
@@ -119,6 +122,11 @@ impl Term {
             .is_ok()
     }
 
+    /// Whether the hold has ended: then there is nothing left to release, in whichever process.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Acquire)
+    }
+
     /// Whether there is something to share with one more guard.
     pub(super) fn stands(&self) -> bool {
         locked(&self.ended).is_none() && self.known() != GuardState::Lost
@@ -164,6 +172,7 @@ impl Term {
             }
             let left = leave();
             *ended = left.as_ref().ok().copied();
+            self.is_over.store(ended.is_some(), Ordering::Release);
             left
         };
         if !matches!(left, Ok(true)) {

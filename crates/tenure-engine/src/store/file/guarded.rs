@@ -8,7 +8,7 @@
 //! the list does not know, which is judged by what it says, as every foreign record is.
 
 use super::folder::{Access, Folder, Opened, fault, io_fault};
-use super::handle::FileHandle;
+use super::handle::{FileHandle, Granted};
 use super::joined::join;
 use super::look::any_is_held;
 use super::pages::{self, ReadError, Room, Snapshot, UNKNOWN};
@@ -60,6 +60,10 @@ pub(super) struct Guarded<'a> {
     /// the guard. If a new claim's bytes were released later, the next caller would draw the same ticket,
     /// and find them taken.
     pub(super) leaves: Cell<bool>,
+    /// The record that a grant has published.
+    pub(super) granted: Cell<Option<Vec<u8>>>,
+    /// What the claim that changes was granted with, for a change to it alone.
+    pub(super) knows: Option<&'a Granted>,
     /// How long the coordination file is, if that is known ([`pages::read`]).
     length: Cell<u64>,
 }
@@ -108,6 +112,8 @@ impl FileStore {
             is_alone: false,
             by: None,
             leaves: Cell::new(false),
+            granted: Cell::new(None),
+            knows: None,
             length: Cell::new(length),
         };
         if length == 0 && self.is_ledger() {
@@ -144,6 +150,8 @@ impl FileStore {
             opened,
             by: Some(handle),
             leaves: Cell::new(false),
+            granted: Cell::new(None),
+            knows: None,
             length: Cell::new(UNKNOWN),
         };
         let length = folder.length_of(&names.list, opened)?;
@@ -171,7 +179,7 @@ impl FileStore {
         let errno = |errno: os::Errno| failed(errno.into());
         let is_alone = may_be_alone && bytes::try_guard_alone(file).map_err(errno)?;
         if !is_alone && !lock.try_take(file).map_err(failed)? {
-            let modified_ms = || os::facts(file).map(|facts| facts.modified_ms());
+            let modified_ms = || os::facts_and_time(file).map(|(_, modified_ms)| modified_ms);
             let before_ms = modified_ms().map_err(errno)?;
             if self.sleeper.lock(file, lock, patience).map_err(failed)? != Wake::Ready {
                 let place = path().display().to_string();
@@ -343,6 +351,16 @@ impl<'a> Guarded<'a> {
             });
         };
         let published = publication.read().map_err(LoadError::Store)?;
+        if let Some(granted) = self.knows
+            && published.as_ref().is_some_and(|it| granted.is(it, &entry))
+        {
+            return Ok(Loaded {
+                entry,
+                snapshot,
+                published,
+                rest: None,
+            });
+        }
         let here = &self.store.here;
         match join(
             &mut entry,
@@ -445,7 +463,9 @@ impl<'a> Guarded<'a> {
                     None => publication.create(&bytes),
                     Some(published) => publication.replace(published, &bytes),
                 };
-                if !matches!(change, Ok(Change::Done)) {
+                if matches!(change, Ok(Change::Done)) {
+                    self.granted.set(Some(bytes));
+                } else {
                     // Nothing was granted. If this write fails as well, the list has a granted claim
                     // that no record confirms.
                     self.write_list_back(before)?;

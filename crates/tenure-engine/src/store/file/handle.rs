@@ -8,12 +8,13 @@ use super::bytes::{self, Byte};
 use super::ends::Begun;
 use super::folder::Opened;
 use super::guarded::Names;
+use super::publication::Published;
 use super::{BorrowedDescriptor, ClaimKey, fd};
 use crate::os::{self, Watch};
 use crate::store::contract::{Handle, Within};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
-use tenure_core::{Claim, LockName, Queueing};
+use tenure_core::{Claim, Entry, LockName, Queueing};
 
 /// A claim of this process. Its descriptor carries the liveness lock: dropping it is dying.
 #[derive(Debug)]
@@ -38,10 +39,41 @@ pub(super) struct FileHandle {
     /// whether the folder was renamed.
     pub(super) lasts: AtomicBool,
     /// The claim as it was granted, if a record of it is published.
-    pub(super) granted: OnceLock<Box<Claim>>,
+    pub(super) granted: OnceLock<Box<Granted>>,
     /// Locked during a change. The guard byte belongs to the open file. So it excludes every other
     /// caller, but not a second thread with this same handle.
     pub(super) changing: Mutex<()>,
+}
+
+/// A claim of which a record is published.
+#[derive(Debug)]
+pub(super) struct Granted {
+    pub(super) claim: Claim,
+    /// The record as it was published with the grant, if this call published it.
+    pub(super) record: Option<Vec<u8>>,
+}
+
+impl Granted {
+    /// Whether the record that stands is the one that was published with the grant, byte for byte, and the
+    /// list has this claim as its only holder. Then record and list say the same, and neither has to be read
+    /// for what the other says.
+    ///
+    /// A record says a little more than the list (what its format derives), and a little less (what it cuts
+    /// off). So this is for a change that looks at the claim alone and takes it out or names its command.
+    /// Whatever it leaves in the list, the next reader brings together with the record again. Equal bytes in
+    /// another file are as good: only the file that was looked at is removed.
+    pub(super) fn is(&self, published: &Published, entry: &Entry) -> bool {
+        let mut held = entry.granted();
+        let is_listed = held.next().is_some_and(|held| {
+            held.ticket == self.claim.ticket
+                && held.token == self.claim.token
+                && held.holder.request_id == self.claim.holder.request_id
+        });
+        is_listed
+            && held.next().is_none()
+            && !published.is_too_long
+            && Some(&published.bytes) == self.record.as_ref()
+    }
 }
 
 /// How a waiter that sleeps on another claim's byte learns that it was asked to stop.

@@ -17,7 +17,8 @@
 
 use super::folder::fault;
 use crate::os::{self, BorrowedDescriptor, Errno};
-use crate::store::StoreError;
+use crate::store::{StoreError, codec};
+use memchr::memchr;
 use std::hash::Hasher;
 use std::io::IoSlice;
 use std::path::Path;
@@ -235,7 +236,7 @@ pub(crate) fn write(
             .page
             .is_some_and(|page| page.pair == pair && !page.second),
     };
-    let parts = [frame.as_bytes()].into_iter().chain(body.iter().copied());
+    let parts = [frame.as_slice()].into_iter().chain(body.iter().copied());
     if pair == 0 {
         // The padding overwrites all of an older, longer body, which would confuse a reader of `cat`; a
         // terminal shows nothing for a NUL.
@@ -324,35 +325,33 @@ fn read_until(file: BorrowedDescriptor<'_>, end: bool) -> Result<Vec<u8>, Errno>
 
 /// Finds the whole page with the highest sequence.
 fn newest(bytes: &[u8]) -> Result<Snapshot, String> {
-    let long = bytes.len() > 2 * PAGE_BYTES;
-    let mut best: Option<Snapshot> = None;
+    let mut best: Option<(u64, Page, &[u8])> = None;
     let mut torn = Vec::new();
-    for pair in 0..PAIRS_MAX {
+    'pairs: for pair in 0..PAIRS_MAX {
         for second in [false, true] {
             let page = Page { pair, second };
-            let start = page.offset().min(bytes.len());
             let end = (page.offset() + page.bytes()).min(bytes.len());
-            let content = bytes.get(start..end).unwrap_or_default();
+            let Some(content) = bytes.get(page.offset()..end) else {
+                break 'pairs;
+            };
             if content.iter().all(|byte| *byte == 0) {
                 continue;
             }
-            match parse(content) {
-                Ok((sequence, body)) => {
-                    if best.as_ref().is_none_or(|best| best.sequence < sequence) {
-                        best = Some(Snapshot {
-                            sequence,
-                            page: Some(page),
-                            long,
-                            body: body.to_vec(),
-                        });
-                    }
-                }
+            let above = best.map_or(0, |(sequence, ..)| sequence);
+            match parse(content, above) {
+                Ok(Some((sequence, body))) => best = Some((sequence, page, body)),
+                Ok(None) => {}
                 Err(why) => torn.push((page, looks_like_ours(content), why)),
             }
         }
     }
-    if let Some(best) = best {
-        return Ok(best);
+    if let Some((sequence, page, body)) = best {
+        return Ok(Snapshot {
+            sequence,
+            page: Some(page),
+            long: bytes.len() > 2 * PAGE_BYTES,
+            body: body.to_vec(),
+        });
     }
     // While no page is whole, a write goes to the first page of some pair: the very first write, and
     // each later one as long as all are torn. Then no caller was ever told that a write succeeded, and
@@ -408,14 +407,36 @@ fn checksum(sequence: u64, body: &[&[u8]]) -> u64 {
     hasher.finish()
 }
 
-pub(super) fn frame(sequence: u64, body: &[&[u8]]) -> String {
+pub(super) fn frame(sequence: u64, body: &[&[u8]]) -> Vec<u8> {
     let length: usize = body.iter().map(|part| part.len()).sum();
     let sum = checksum(sequence, body);
-    format!("{MAGIC}{sequence} {length} {sum:016x}\n")
+    let mut frame = Vec::with_capacity(FRAME_BYTES_MAX);
+    frame.extend_from_slice(MAGIC.as_bytes());
+    codec::push_number(&mut frame, sequence);
+    frame.push(b' ');
+    codec::push_number(&mut frame, length as u64);
+    frame.push(b' ');
+    for shift in (0..u64::BITS).step_by(4).rev() {
+        // Four bits of it are one digit.
+        let digit = u32::try_from((sum >> shift) & 15).unwrap_or(0);
+        let digit = char::from_digit(digit, 16).unwrap_or('0');
+        frame.extend(u8::try_from(digit));
+    }
+    frame.push(b'\n');
+    frame
 }
 
 /// The longest frame line that a reader looks for.
 const FRAME_BYTES_MAX: usize = 96;
+
+/// A number of a frame line.
+fn number(digits: &[u8], base: u32) -> Option<u64> {
+    let digit = |byte: &u8| char::from(*byte).to_digit(base).map(u64::from);
+    let number = digits.iter().try_fold(0_u64, |number, byte| {
+        number.checked_mul(base.into())?.checked_add(digit(byte)?)
+    });
+    number.filter(|_| !digits.is_empty())
+}
 
 /// What a frame line says of its page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -429,32 +450,23 @@ struct Frame {
 
 impl Frame {
     fn of(content: &[u8]) -> Result<Self, String> {
-        let line_end = content
-            .iter()
-            .take(FRAME_BYTES_MAX)
-            .position(|byte| *byte == b'\n')
-            .ok_or("it has no frame line")?;
-        let line = content
-            .get(..line_end)
-            .and_then(|line| std::str::from_utf8(line).ok())
-            .ok_or("its frame line is not text")?;
+        let start = content.get(..FRAME_BYTES_MAX).unwrap_or(content);
+        let line_end = memchr(b'\n', start).ok_or("it has no frame line")?;
+        let line = content.get(..line_end).unwrap_or_default();
         let mut words = line
-            .strip_prefix(MAGIC)
+            .strip_prefix(MAGIC.as_bytes())
             .ok_or("it does not begin with `tenure 1`")?
-            .split(' ');
-        let mut number = || words.next().and_then(|word| word.parse::<u64>().ok());
+            .split(|byte| *byte == b' ');
+        let mut number = |base| words.next().and_then(|word| number(word, base));
         // No write could follow the last number, and 0 stands for a file without any state.
-        let sequence = number()
+        let sequence = number(10)
             .filter(|sequence| (1..u64::MAX).contains(sequence))
             .ok_or("its sequence is no number that a write can have")?;
-        let length = number()
+        let length = number(10)
             .and_then(|length| usize::try_from(length).ok())
             .filter(|length| *length <= FILE_BYTES_MAX)
             .ok_or("its length is not a number")?;
-        let sum = words
-            .next()
-            .and_then(|word| u64::from_str_radix(word, 16).ok())
-            .ok_or("its checksum is not a number")?;
+        let sum = number(16).ok_or("its checksum is not a number")?;
         Ok(Self {
             sequence,
             length,
@@ -464,14 +476,18 @@ impl Frame {
     }
 }
 
-fn parse(content: &[u8]) -> Result<(u64, &[u8]), String> {
+/// The sequence and the body of a page. `None` for one that is no newer than `above`, whole or not.
+fn parse(content: &[u8], above: u64) -> Result<Option<(u64, &[u8])>, String> {
     let frame = Frame::of(content)?;
+    if frame.sequence <= above {
+        return Ok(None);
+    }
     let body = content
         .get(frame.start..)
         .and_then(|rest| rest.get(..frame.length))
         .ok_or("it ends before its length")?;
     if checksum(frame.sequence, &[body]) == frame.sum {
-        Ok((frame.sequence, body))
+        Ok(Some((frame.sequence, body)))
     } else {
         Err("its checksum does not fit".to_owned())
     }
@@ -502,7 +518,35 @@ mod tests {
     }
 
     fn frame(sequence: u64, body: &[u8]) -> String {
-        super::frame(sequence, &[body])
+        String::from_utf8(super::frame(sequence, &[body])).expect("text")
+    }
+
+    #[test]
+    fn a_frame_is_a_line_of_numbers_and_comes_back() {
+        for (sequence, body) in [
+            (1, b"".as_slice()),
+            (u64::MAX - 1, b"one"),
+            (10, &[b'x'; 2000]),
+        ] {
+            let sum = checksum(sequence, &[body]);
+            let line = frame(sequence, body);
+            let length = body.len();
+            assert_eq!(line, format!("{MAGIC}{sequence} {length} {sum:016x}\n"));
+            let start = line.len();
+            let expected = Frame {
+                sequence,
+                length,
+                sum,
+                start,
+            };
+            assert_eq!(Frame::of(line.as_bytes()), Ok(expected));
+        }
+        for line in ["", "x 1 ", "1  0", "1 1 ", "1 1 1g", "1x 1 0", "0 1 0"] {
+            let line = format!("{MAGIC}{line}\n");
+            assert!(Frame::of(line.as_bytes()).is_err(), "{line:?}");
+        }
+        let beyond = format!("{MAGIC}1 1 10000000000000000\n");
+        assert!(Frame::of(beyond.as_bytes()).is_err(), "more than 64 bits");
     }
 
     fn put(file: &std::fs::File, body: &[u8]) -> Snapshot {

@@ -359,7 +359,7 @@ pub(super) fn read_at(folder: &Folder, file: &str) -> Result<Option<Published>, 
         Err(Errno::NXIO) => return Err(unsafe_record("it is not a regular file")),
         Err(errno) => return Err(failed(errno)),
     };
-    let facts = os::facts(&fd).map_err(failed)?;
+    let (facts, modified_ms) = os::facts_and_time(&fd).map_err(failed)?;
     if !facts.is_regular() {
         return Err(unsafe_record("it is not a regular file"));
     }
@@ -393,7 +393,7 @@ pub(super) fn read_at(folder: &Folder, file: &str) -> Result<Option<Published>, 
         is_too_long: filled > RECORD_BYTES_MAX,
         bytes,
         inode: facts.inode(),
-        modified_ms: crate::clock::written_ms(facts.modified_ms()),
+        modified_ms: crate::clock::written_ms(modified_ms),
     }))
 }
 

@@ -45,7 +45,7 @@ use super::bytes::{self, Byte, Mode};
 use super::ends::{Begun, Ends};
 use super::folder::{Access, Opened, fault};
 use super::guarded::{BadRecord, GUARD_PATIENCE, Guarded, LoadError, Loaded, Names};
-use super::handle::{FileHandle, Part, WakeUp};
+use super::handle::{FileHandle, Granted, Part, WakeUp};
 use super::joined::{is_of, note_bytes};
 use super::pages::{Room, Snapshot};
 use super::partial::{Rest, Want};
@@ -273,8 +273,9 @@ impl<'f> Frame<'f> {
         {
             guarded.leaves.set(done.entry.claim(own).is_none());
         }
+        let record = guarded.granted.take();
         drop(guarded);
-        self.written(taken, opened, done)
+        self.written(taken, opened, record, done)
     }
 
     /// Opens the file, takes the guard and makes sure that the name still leads to the file. `None` if
@@ -286,7 +287,11 @@ impl<'f> Frame<'f> {
         let within = self.ask.within.unwrap_or(GUARD_PATIENCE);
         let patience = within.min(GUARD_PATIENCE);
         if let Some(handle) = self.handle {
-            return self.store.guard_handle(handle, patience);
+            let mut guarded = self.store.guard_handle(handle, patience)?;
+            if let (Some(guarded), About::Own(_)) = (&mut guarded, self.ask.about) {
+                guarded.knows = handle.granted.get().map(AsRef::as_ref);
+            }
+            return Ok(guarded);
         }
         // A lock for which only another program's record stands has no coordination file yet. A change
         // to it makes the file.
@@ -447,12 +452,18 @@ impl<'f> Frame<'f> {
         &self,
         taken: Option<(NewClaim, Taken)>,
         opened: Option<Opened>,
+        mut record: Option<Vec<u8>>,
         mut done: Committed,
     ) -> Result<Round, StoreError> {
-        let published = |ticket| {
+        let mut published = |ticket| {
             let claim = done.entry.claim(ticket)?;
             let is_published = claim.token.is_some() && self.store.profile.record().is_some();
-            is_published.then(|| Box::new(claim.clone()))
+            is_published.then(|| {
+                Box::new(Granted {
+                    claim: claim.clone(),
+                    record: record.take(),
+                })
+            })
         };
         let is_granted = |ticket| {
             let claim = done.entry.claim(ticket);
@@ -669,7 +680,7 @@ impl FileStore {
         now: &Now,
     ) -> Result<Option<Left>, StoreError> {
         // A claim whose record stands holds, so removing the record is a release.
-        let Some(held) = handle.granted.get() else {
+        let Some(Granted { claim: held, .. }) = handle.granted.get().map(AsRef::as_ref) else {
             return Ok(None);
         };
         if !self.record_stands(&handle.names)? {
