@@ -315,7 +315,7 @@ impl Run<'_> {
                     Some(handle) => {
                         let tried = self.store.try_grant(&**handle, &self.clock.now())?;
                         self.entry = tried.entry;
-                        self.unread = 0;
+                        self.unread = tried.unread;
                         self.events.extend(tried.events);
                         Input::Tried(tried.grant)
                     }

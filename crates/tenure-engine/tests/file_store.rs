@@ -767,6 +767,34 @@ fn dead_ends_of_a_long_queue_give_nobody_the_turn_of_those_between() {
 }
 
 #[test]
+fn a_waiter_far_from_its_turn_sleeps_behind_the_live_claim_before_it_and_counts_the_others() {
+    let place = Place::new();
+    let mut crowd = crowd(&place);
+    crowd.extend((8..14).map(|number| place.queued(&format!("w{number}")).0));
+    let own = crowd.pop().expect("the last waiter");
+    let looks = |crowd: &[ClaimHandle]| {
+        let tried = place.store().try_grant(&*own, &place.now());
+        let tried = tried.expect("a look");
+        let behind = Predecessor::LivenessLock {
+            ticket: crowd[crowd.len() - 1].ticket(),
+        };
+        assert_eq!(tried.grant, TryGrant::Behind(behind));
+        tried
+    };
+    let tried = looks(&crowd);
+    let front = tried.entry.claims.first().map(|claim| claim.ticket);
+    assert_eq!(front, Some(crowd[0].ticket()), "it sees who holds");
+    assert_eq!(
+        tried.unread,
+        crowd.len() - 6,
+        "it reads the first five and the one before its own"
+    );
+    drop(crowd.pop());
+    let tried = looks(&crowd);
+    assert_eq!(tried.unread, 0, "behind a dead claim it reads all of them");
+}
+
+#[test]
 fn a_queue_that_is_full_refuses_the_next_and_keeps_the_rest() {
     let place = Place::new();
     let (holder, _) = place.granted("holder");

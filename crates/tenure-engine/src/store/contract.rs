@@ -367,7 +367,8 @@ pub struct Committed {
     pub entry: Entry,
     /// What happened, with the final numbers and the bytes of a record that was replaced.
     pub events: Vec<Event>,
-    /// How many waiting claims before the end were left out of the list above.
+    /// How many waiting claims before the end were left out of the list above. After a look of a waiter
+    /// ([`About::Turn`]): how many before its own.
     pub unread: usize,
     /// The bytes that other programs saw before the change; empty where there were none.
     pub record: Vec<u8>,

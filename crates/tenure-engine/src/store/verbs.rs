@@ -42,8 +42,10 @@ pub struct Entered {
 pub struct Tried {
     /// What happened.
     pub grant: TryGrant,
-    /// The list afterwards.
+    /// The list afterwards. Of a long one, perhaps not all.
     pub entry: Entry,
+    /// How many waiting claims before the caller's were left out of it.
+    pub unread: usize,
     /// What an audit would record.
     pub events: Vec<Event>,
 }
@@ -136,8 +138,8 @@ pub trait Verbs: Store {
         let (mut grant, done) = settled(self, &ask, Ok(TryGrant::Gone), |draft| {
             whole(draft, |draft| advancing(rules, ticket, now, draft))
         })?;
-        let (entry, events) = match done {
-            Some(done) => (done.entry, done.events),
+        let (entry, unread, events) = match done {
+            Some(done) => (done.entry, done.unread, done.events),
             None => Default::default(),
         };
         if let Ok(TryGrant::Granted { token }) = &mut grant
@@ -148,6 +150,7 @@ pub trait Verbs: Store {
         Ok(Tried {
             grant: grant?,
             entry,
+            unread,
             events,
         })
     }
@@ -821,6 +824,7 @@ fn look_again<S: Store + ?Sized>(
 ) -> Result<Entered, StoreError> {
     let tried = store.try_grant(&*handle, now)?;
     entered.entry = tried.entry;
+    entered.unread = tried.unread;
     entered.events.extend(tried.events);
     match tried.grant {
         TryGrant::Granted { token } => entered.entering = Entering::Granted { ticket, token },

@@ -16,7 +16,7 @@ use tenure_core::{Entry, Host};
 /// With fewer claims than this, reading all of them costs no more.
 const SHORT: usize = 6;
 
-/// How many claims are read before an own one. A waiter with more claims before it is far from its turn.
+/// How many waiters are read before an own one. A waiter with more of them before it is far from its turn.
 const BEFORE_MAX: usize = 4;
 
 /// Which claims of a list to read for a change.
@@ -26,7 +26,8 @@ pub(super) enum Want {
     All,
     /// The claim with this ticket.
     Own(u64),
-    /// That claim, all before it, and every granted one.
+    /// That claim, all before it, and every granted one. Of a plain waiter far from its turn: that claim, the
+    /// one directly before it, the first ones, and every granted one ([`Rest::before`]).
     UpTo(u64),
     /// The first, the last, and every granted one; only where all others are plain waiters.
     Ends,
@@ -44,6 +45,8 @@ pub(super) struct Rest {
     count: usize,
     /// The highest ticket in it.
     known: u64,
+    /// How many claims before the own one were not read.
+    before: usize,
 }
 
 /// The line of a claim that was read.
@@ -58,6 +61,13 @@ impl Rest {
     /// How many claims were not read.
     pub(super) fn len(&self) -> usize {
         self.count.saturating_sub(self.read.len())
+    }
+
+    /// How many claims were not read that stand before the own one. [`Want::UpTo`] leaves out plain waiters there,
+    /// and then only one finding holds for the whole list: a live claim stands directly before the own one. An
+    /// exclusive claim sleeps behind that one, whatever stands before it. Any other finding needs the whole list.
+    pub(super) fn before(&self) -> usize {
+        self.before
     }
 
     /// The body after a change to the claims that were read, in parts. `before` is the body from which they
@@ -113,7 +123,12 @@ pub(super) fn decode(body: &[u8], want: Want) -> Option<(Entry, Rest)> {
     }
     let head_end = memchr(b'\n', body)?;
     let start = head_end + 1;
-    let (read, count, known) = choose(body, start, want)?;
+    let Chosen {
+        read,
+        count,
+        known,
+        before,
+    } = choose(body, start, want)?;
     if count < SHORT {
         return None;
     }
@@ -134,13 +149,21 @@ pub(super) fn decode(body: &[u8], want: Want) -> Option<(Entry, Rest)> {
         read,
         count,
         known,
+        before,
     };
     Some((entry, rest))
 }
 
-/// Goes once over the lines of all claims, and keeps only the wanted ones: their lines, the number of all,
-/// and the highest ticket.
-fn choose(body: &[u8], mut start: usize, want: Want) -> Option<(Vec<Line>, usize, u64)> {
+/// The lines of the wanted claims, and what has to be known of the others.
+struct Chosen {
+    read: Vec<Line>,
+    count: usize,
+    known: u64,
+    before: usize,
+}
+
+/// Goes once over the lines of all claims, and keeps only the wanted ones.
+fn choose(body: &[u8], mut start: usize, want: Want) -> Option<Chosen> {
     let own = match want {
         Want::Own(ticket) | Want::UpTo(ticket) => ticket.to_string(),
         Want::All | Want::Ends => String::new(),
@@ -148,8 +171,10 @@ fn choose(body: &[u8], mut start: usize, want: Want) -> Option<(Vec<Line>, usize
     let mut read: Vec<Line> = Vec::new();
     let mut has_own = false;
     let (mut count, mut known): (usize, &[u8]) = (0, b"");
-    // Of `Want::Ends`: the line that was seen last and was not read. It may be the last of all.
+    // The line that was seen last, if it was not read: it may be the last of all (`Want::Ends`), or the one
+    // directly before the own one (`Want::UpTo`).
     let mut seen: Option<Range<usize>> = None;
+    let mut before = 0;
     while start < body.len() {
         let length = memchr(b'\n', body.get(start..)?)?;
         let range = start..start + length;
@@ -162,12 +187,23 @@ fn choose(body: &[u8], mut start: usize, want: Want) -> Option<(Vec<Line>, usize
         let is_read = match want {
             Want::All => return None,
             Want::Own(_) => is_own,
-            Want::UpTo(_) => {
-                if !has_own && count > BEFORE_MAX {
+            Want::UpTo(_) if is_own => {
+                if let Some(directly_before) = seen.take() {
+                    if !is_plain(body.get(directly_before.clone())?) {
+                        return None;
+                    }
+                    read.push(Line {
+                        ticket: number(known)?,
+                        range: directly_before,
+                    });
+                }
+                before = count.saturating_sub(read.len());
+                if before > 0 && !is_plain(text) {
                     return None;
                 }
-                !has_own || is_granted
+                true
             }
+            Want::UpTo(_) => is_granted || (!has_own && count <= BEFORE_MAX),
             Want::Ends => {
                 if let Some(between) = seen.take()
                     && !is_plain(body.get(between)?)
@@ -179,9 +215,10 @@ fn choose(body: &[u8], mut start: usize, want: Want) -> Option<(Vec<Line>, usize
         };
         has_own |= is_own;
         if is_read {
+            seen = None;
             let ticket = number(ticket)?;
             read.push(Line { ticket, range });
-        } else if want == Want::Ends {
+        } else if want == Want::Ends || !has_own {
             seen = Some(range);
         }
         known = ticket;
@@ -189,13 +226,19 @@ fn choose(body: &[u8], mut start: usize, want: Want) -> Option<(Vec<Line>, usize
         start += length + 1;
     }
     let known = number(known)?;
-    if let Some(range) = seen {
+    if let Some(range) = seen.filter(|_| want == Want::Ends) {
+        before = count.saturating_sub(read.len() + 1);
         read.push(Line {
             ticket: known,
             range,
         });
     }
-    (has_own || want == Want::Ends).then_some((read, count, known))
+    (has_own || want == Want::Ends).then_some(Chosen {
+        read,
+        count,
+        known,
+        before,
+    })
 }
 
 /// The digits of a claim's ticket, with which its line begins, and whether its token follows.
@@ -360,6 +403,33 @@ mod tests {
     }
 
     #[test]
+    fn whoever_is_far_from_its_turn_reads_the_claim_directly_before_its_own() {
+        let entry = list_of(12);
+        let now = Now::default();
+        let own = ticket(&entry, 9);
+        same_either_way(&entry, Want::UpTo(own), |entry| {
+            let behind = entry.try_grant(&Policy::NATIVE, own, &now, lives, &mut Vec::new());
+            assert!(matches!(behind, tenure_core::TryGrant::Behind(_)));
+            behind
+        });
+        let (part, rest) = decode(&body(&entry), Want::UpTo(own)).expect("a part");
+        let read: Vec<usize> = (0..12)
+            .filter(|index| part.claim(ticket(&entry, *index)).is_some())
+            .collect();
+        assert_eq!(read, [0, 1, 2, 3, 4, 8, 9]);
+        assert_eq!((rest.before(), rest.len()), (3, 5));
+        let (_, rest) = decode(&body(&entry), Want::UpTo(ticket(&entry, 6))).expect("a part");
+        assert_eq!(rest.before(), 0, "all of them are read");
+        // One that holds directly before it is read in any case.
+        let mut entry = entry;
+        entry.claims[8].token = Some(entry.last + 1);
+        entry.raise(entry.last + 2);
+        let (part, rest) = decode(&body(&entry), Want::UpTo(own)).expect("a part");
+        assert_eq!(part.granted().count(), 2);
+        assert_eq!(rest.before(), 3);
+    }
+
+    #[test]
     fn whoever_comes_last_queues_without_a_look_at_those_between() {
         same_either_way(&list_of(12), Want::Ends, |entry| {
             let entered = enter(entry, 99);
@@ -420,10 +490,15 @@ mod tests {
         assert!(decode(&body(&plain), Want::Ends).is_some());
         assert!(decode(&body(&plain), Want::All).is_none());
         let own = ticket(&plain, 11);
-        assert!(
-            decode(&body(&plain), Want::UpTo(own)).is_none(),
-            "too far back"
-        );
+        assert!(decode(&body(&plain), Want::UpTo(own)).is_some());
+        for index in [10, 11] {
+            let mut entry = plain.clone();
+            entry.claims[index].queueing = tenure_core::Queueing::Single;
+            assert!(
+                decode(&body(&entry), Want::UpTo(own)).is_none(),
+                "far back, and claim {index} is no plain waiter"
+            );
+        }
         assert!(
             decode(&body(&plain), Want::Own(own + 1)).is_none(),
             "not there"

@@ -200,8 +200,18 @@ impl<'f> Frame<'f> {
         } = self.found(&guarded, loaded)?;
         let last = loaded.entry.last;
         let had_claims = !loaded.entry.claims.is_empty();
-        let unread = loaded.rest.as_ref().map_or(0, Rest::len);
+        let unread = loaded.rest.as_ref().map_or(0, Rest::before);
+        let claims = loaded.entry.claims.len();
         let (step, entry, mut events) = self.run(change, &guarded, &mut loaded, corrupt.as_ref());
+        if unread > 0 && matches!(self.ask.about, About::Turn(_)) {
+            // A waiter that finds the claim directly before its own alive writes nothing and sweeps nothing. Any other
+            // finding may be wrong for the whole list ([`Rest::before`]).
+            let is_behind = matches!(step, Step::Keep) && events.is_empty();
+            if !is_behind || entry.claims.len() != claims {
+                self.want = Want::All;
+                return Ok(Round::Again);
+            }
+        }
         let published = loaded.published.as_ref();
         note_bytes(&mut events, published);
         let record = || published.map_or_else(Vec::new, |published| published.bytes.clone());
@@ -424,7 +434,7 @@ impl<'f> Frame<'f> {
                 std::mem::take(&mut loaded.entry)
             },
             events: Vec::new(),
-            unread: loaded.rest.as_ref().map_or(0, Rest::len),
+            unread: loaded.rest.as_ref().map_or(0, Rest::before),
             corrupt: corrupt.cloned(),
             evidence: &|claim, depth| store.evidence(local, file, own, claim, depth),
             stopped: &|claim| store.is_stopped(local, claim),
