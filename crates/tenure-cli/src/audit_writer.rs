@@ -37,6 +37,12 @@ impl AuditWriter {
         }
     }
 
+    /// Where it records, and whether ordinary events too.
+    #[cfg(unix)]
+    pub(crate) fn kept(&self) -> (&AuditLog, bool) {
+        (&self.log, self.everything)
+    }
+
     /// From now on records ordinary events too, whatever the profile: for a hold without a supervisor.
     pub(crate) fn everything(&mut self) {
         self.everything = true;

@@ -7,6 +7,8 @@ mod cancel;
 mod check;
 mod clean;
 mod completions;
+#[cfg(unix)]
+mod doctor;
 mod fence;
 #[cfg(unix)]
 mod flock;
@@ -31,7 +33,7 @@ mod wait;
 use self::attend::{Attendance, Tend};
 use self::result::RunResult;
 use crate::args::value::Typed;
-use crate::args::{self, Common, Verb};
+use crate::args::{self, Common, DoctorArgs, Verb};
 use crate::audit_writer::{self, AuditWriter, occasion};
 use crate::dialect::{self, Dialect, Done, Line, Refused};
 use crate::exit::{Ending, Exit, signalled};
@@ -131,6 +133,7 @@ pub(crate) fn carry_out(verb: Verb) -> Ending {
         Verb::Clean(args) => {
             Call::of("clean", &args.common).answer(|around| Clean::of(&args, around), clean::clean)
         }
+        Verb::Doctor(args) => examine(&args),
         Verb::Profiles(args) => {
             let of = args.common.profile.as_deref();
             Call::of("profiles", &args.common).answer(Surroundings::configuration, |config, _| {
@@ -167,6 +170,24 @@ pub(crate) fn carry_out(verb: Verb) -> Ending {
         Verb::Man(args) => man::man(&args),
     };
     exit.into()
+}
+
+/// Carries out `doctor`, or the part that a second process takes in it.
+#[cfg(unix)]
+fn examine(args: &DoctorArgs) -> Exit {
+    if args.in_trial {
+        return doctor::take_part();
+    }
+    Call::of("doctor", &args.common)
+        .answer(|around| request::Doctor::of(args, around), doctor::doctor)
+}
+
+#[cfg(windows)]
+fn examine(_: &DoctorArgs) -> Exit {
+    report(&Failure::not_here(
+        "doctor",
+        "it has not been ported; `tenure list -v` says where the locks are, and why",
+    ))
 }
 
 /// A call of one verb, and where its answer goes.

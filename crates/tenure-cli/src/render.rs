@@ -10,6 +10,8 @@
 
 pub(crate) mod audit;
 pub(crate) mod colour;
+#[cfg(unix)]
+pub(crate) mod doctor;
 pub(crate) mod lock;
 pub(crate) mod profile;
 pub(crate) mod stream;

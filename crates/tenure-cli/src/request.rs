@@ -6,6 +6,8 @@
 
 mod acquire;
 mod defaults;
+#[cfg(unix)]
+mod doctor;
 mod format;
 mod intended;
 mod place;
@@ -17,6 +19,8 @@ mod verbs;
 pub(crate) use crate::args::value::{Owner, Ticket, millis};
 pub(crate) use acquire::{Acquire, Acquiring};
 pub(crate) use defaults::{Defaults, OnHeld, Pool};
+#[cfg(unix)]
+pub(crate) use doctor::{Doctor, Fix};
 pub(crate) use format::Format;
 pub(crate) use place::Place;
 pub(crate) use run::{At, How, Program, Run, Supervised, Task, Wanted};

@@ -6,10 +6,16 @@
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
+#[cfg(unix)]
+use std::time::Duration;
 use tenure_core::{LockName, Policy};
 use tenure_engine::profile::Profile;
 use tenure_engine::store::contract::Within;
+#[cfg(all(feature = "etcd", unix))]
+use tenure_engine::store::etcd::EtcdStore;
 use tenure_engine::store::file::FileStore;
+#[cfg(unix)]
+use tenure_engine::store::file::survey::Survey;
 use tenure_engine::store::{Reading, Store, StoreError};
 
 /// What kind of place the locks are in.
@@ -27,17 +33,28 @@ pub(crate) type Part = Box<dyn Within>;
 
 /// The locks of a call.
 pub(crate) struct Locks {
-    store: Box<dyn Store>,
+    store: Kept,
     profile: Arc<dyn Profile>,
     /// Whether records are published that other programs read.
     publishes: bool,
+}
+
+/// In which store they are kept.
+enum Kept {
+    Files(Box<FileStore>),
+    #[cfg(all(feature = "etcd", unix))]
+    Servers(Box<EtcdStore>),
 }
 
 impl Deref for Locks {
     type Target = dyn Store;
 
     fn deref(&self) -> &Self::Target {
-        &*self.store
+        match &self.store {
+            Kept::Files(store) => &**store,
+            #[cfg(all(feature = "etcd", unix))]
+            Kept::Servers(store) => &**store,
+        }
     }
 }
 
@@ -48,7 +65,35 @@ impl Locks {
         Self {
             publishes: profile.record().is_some(),
             profile,
-            store: Box::new(store),
+            store: Kept::Files(Box::new(store)),
+        }
+    }
+
+    /// The same locks; servers that do not answer within this time cannot be reached.
+    #[cfg(unix)]
+    pub(crate) fn patience(self, limit: Duration) -> Self {
+        let store = match self.store {
+            #[cfg(feature = "etcd")]
+            Kept::Servers(store) => Kept::Servers(Box::new(store.patience(limit))),
+            files @ Kept::Files(_) => {
+                let _ = limit;
+                files
+            }
+        };
+        Self { store, ..self }
+    }
+
+    /// What the folder of the locks is like; `None` for locks on servers.
+    #[cfg(unix)]
+    #[cfg_attr(
+        not(feature = "etcd"),
+        allow(clippy::unnecessary_wraps, reason = "only servers have no folder")
+    )]
+    pub(crate) fn survey(&self) -> Option<Survey> {
+        match &self.store {
+            Kept::Files(store) => Some(store.survey()),
+            #[cfg(feature = "etcd")]
+            Kept::Servers(_) => None,
         }
     }
 
@@ -78,13 +123,13 @@ impl Locks {
 
     /// Reads a lock.
     pub(crate) fn read(&self, name: &LockName) -> Result<Reading, StoreError> {
-        self.store.read(name, None)
+        (**self).read(name, None)
     }
 }
 
 #[cfg(all(feature = "etcd", unix))]
 mod servers {
-    use super::Locks;
+    use super::{Kept, Locks};
     use crate::failure::Failure;
     use std::path::Path;
     use tenure_core::Host;
@@ -114,7 +159,7 @@ mod servers {
             Ok(Self {
                 publishes: false,
                 profile: profile.into(),
-                store: Box::new(store),
+                store: Kept::Servers(Box::new(store)),
             })
         }
     }

@@ -20,7 +20,7 @@ use std::process::Stdio;
 use support::{Answer, Gate, Scene, Started, answer, eventually};
 use support_schemas::{satisfies, schemas};
 
-const VERBS: [&str; 15] = [
+const VERBS: [&str; 16] = [
     "run",
     "acquire",
     "release",
@@ -32,6 +32,7 @@ const VERBS: [&str; 15] = [
     "wait",
     "fence",
     "clean",
+    "doctor",
     "profiles",
     "audit",
     "push",
@@ -188,6 +189,8 @@ fn success_of_every_verb() {
         profiles["data"]["profiles"][0]["name"], "native",
         "{profiles}"
     );
+    let doctor = document(&scene, &["doctor"], 0);
+    assert_eq!(doctor["data"]["place"]["because"], "TENURE_DIR", "{doctor}");
     let audit = document(&scene, &["audit", "x"], 0);
     assert_eq!(audit["data"], serde_json::json!({ "events": [] }));
     let waited = document(&scene, &["wait", "x"], 0);
@@ -769,6 +772,39 @@ fn bad_arguments_are_answered_with_one_document() {
         has_code(&document, "BAD_ARGUMENTS");
     }
     assert!(!scene.locks().exists(), "nothing was created");
+}
+
+/// Each check is there with its code, and what is wrong has a line that mends it.
+#[test]
+fn a_doctor_that_finds_something_wrong_says_all_that_it_found() {
+    let scene = Scene::new();
+    let status = |document: &Value, check: &str| {
+        let report = [&document["data"], &document["error"]["context"]];
+        let report = report.into_iter().find(|it| !it.is_null()).unwrap();
+        let checks = report["checks"].as_array().unwrap();
+        let found = checks.iter().find(|it| it["check"] == check);
+        found.map(|it| it["status"].as_str().unwrap().to_owned())
+    };
+    scene.write("tenure.toml", "dri = 1\n");
+    let from = |dir: Option<&str>, code: i32| {
+        let mut call = scene.tenure(["doctor", "--output", "json"]);
+        call.current_dir(scene.root()).env_remove("TENURE_DIR");
+        if let Some(dir) = dir {
+            call.env("TENURE_DIR", dir);
+        }
+        judged("doctor", answer(&mut call), code)
+    };
+    let relative = from(Some("locks"), 1);
+    has_code(&relative, "SOMETHING_WRONG");
+    assert_eq!(status(&relative, "folder"), None, "it is not known");
+    let broken = from(None, 1);
+    assert_eq!(status(&broken, "configuration").unwrap(), "wrong");
+    let unread = from(Some(scene.locks().to_str().unwrap()), 0);
+    assert_eq!(status(&unread, "configuration").unwrap(), "note");
+    std::fs::create_dir(scene.locks()).unwrap();
+    std::os::unix::fs::symlink("elsewhere", scene.locks().join("x.tenure")).unwrap();
+    let link = document(&scene, &["doctor"], 1);
+    assert_eq!(status(&link, "lock_files").unwrap(), "wrong");
 }
 
 #[test]

@@ -254,6 +254,19 @@ impl AuditLog {
         }
     }
 
+    /// Looks whether the folder is there and can be used. Makes nothing.
+    ///
+    /// # Errors
+    /// - [`AuditError`] as a writer gets it.
+    #[cfg(unix)]
+    pub fn look(&self) -> Result<bool, AuditError> {
+        let Some(folder) = folder::Folder::open(&self.place, false)? else {
+            return Ok(false);
+        };
+        folder.may_write()?;
+        Ok(true)
+    }
+
     /// The folder.
     pub fn dir(&self) -> &Path {
         self.place.dir()

@@ -357,7 +357,7 @@ impl Config {
     }
 
     /// The machine's file.
-    fn machines() -> Result<Option<Self>, ConfigError> {
+    pub(crate) fn machines() -> Result<Option<Self>, ConfigError> {
         if cfg!(unix) {
             Self::at(Path::new(MACHINE_FILE))
         } else {

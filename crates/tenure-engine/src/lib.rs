@@ -16,6 +16,8 @@ pub mod fence;
 pub mod herald;
 #[cfg(feature = "yaml")]
 pub mod intent;
+#[cfg(unix)]
+pub mod machine;
 pub mod offload;
 pub mod os;
 pub mod place;

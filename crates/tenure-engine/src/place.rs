@@ -32,6 +32,19 @@ pub const CONFIG: &str = "TENURE_CONFIG";
 /// The folder of the locks that all users of the machine share, unless the machine's configuration names one.
 pub const MACHINE_FOLDER: &str = "/var/lib/tenure/locks";
 
+/// The rights of that folder: its group uses the locks, and no member removes another one's.
+pub const MACHINE_RIGHTS: u32 = 0o3770;
+
+/// The line by which an administrator makes that folder.
+pub fn line_that_makes(folder: &str, group: &str) -> String {
+    let quoted = crate::printed::quoted_for_unix;
+    format!(
+        "sudo install -d -m {MACHINE_RIGHTS:o} -g {} {}",
+        quoted(group),
+        quoted(folder)
+    )
+}
+
 /// Where the locks of a repository lie, below git's common folder.
 const REPOSITORY_FOLDER: &str = "tenure/locks";
 
@@ -488,13 +501,26 @@ fn of_scope<F: Files>(
         .into()),
         Scope::Machine => {
             let machines = config.and_then(|config| config.files().find(|file| file.is_machines()));
-            let folder = machines.and_then(|file| file.dir.clone());
             Ok(Place {
                 is_machines: true,
-                ..place(folder.unwrap_or_else(|| PathBuf::from(MACHINE_FOLDER)))
+                ..place(folder_of_machine(machines))
             })
         }
     }
+}
+
+/// The machine's folder, by what its configuration says.
+fn folder_of_machine(machines: Option<&Config>) -> PathBuf {
+    let named = machines.and_then(|file| file.dir.clone());
+    named.unwrap_or_else(|| PathBuf::from(MACHINE_FOLDER))
+}
+
+/// The machine's folder, for its administrator, whose own configuration says nothing about it.
+///
+/// # Errors
+/// - As [`Config::read`], of the machine's configuration.
+pub fn machines_folder() -> Result<PathBuf, ConfigError> {
+    Ok(folder_of_machine(Config::machines()?.as_ref()))
 }
 
 /// The common folder of the repository that the scope means. The words of a call and the files of a user and of

@@ -119,7 +119,7 @@ pub(crate) fn is_plain(word: &str, more: &str) -> bool {
 }
 
 /// A word, quoted for a shell where it has to be.
-pub(crate) fn quoted_for_unix(word: &str) -> String {
+pub fn quoted_for_unix(word: &str) -> String {
     if is_plain(word, "/._-+=@:,") {
         return word.to_owned();
     }

@@ -12,11 +12,8 @@
 //! files that its user wants to commit, and those would silently stay out of every commit.
 
 use crate::os::{self, AsDescriptor, Descriptor, Errno, Facts, Open, Sharing};
-use crate::repository::GIT;
+use crate::repository::{IGNORE_FILE, work_tree};
 use std::path::{Path, PathBuf};
-
-/// The file by which git is told to leave a folder alone.
-pub(crate) const IGNORE_FILE: &str = ".gitignore";
 
 /// How often a file is looked for and made by turns, before that is an error. Another process would have to
 /// remove it each time in between.
@@ -88,7 +85,7 @@ fn make_file(folder: impl AsDescriptor, name: &str, sharing: Sharing) -> Result<
 }
 
 /// A private name for what will get this one.
-fn new_name(name: &str) -> String {
+pub(crate) fn new_name(name: &str) -> String {
     let mut bytes = [0; 8];
     // Without randomness the name may be taken, which is an error as any other.
     let _ = os::random(&mut bytes);
@@ -177,19 +174,7 @@ pub(crate) fn make_own_folder_in(folder: &Descriptor, at: &Path, name: &str) -> 
 
 /// Whether git looks at what lies in this folder, which exists.
 fn is_in_work_tree(folder: &Path) -> bool {
-    let Ok(folder) = folder.canonicalize() else {
-        return false;
-    };
-    for folder in folder.ancestors() {
-        // Git commits nothing of its own folder.
-        if folder.file_name().is_some_and(|name| name == GIT) {
-            return false;
-        }
-        if folder.join(GIT).symlink_metadata().is_ok() {
-            return true;
-        }
-    }
-    false
+    work_tree(folder).is_some()
 }
 
 fn make_ignored(parent: &Descriptor, name: &str, whose: For) -> Result<(), Errno> {
@@ -210,7 +195,7 @@ fn make_whole(parent: &Descriptor, name: &str, around: &Facts, ignored: bool) ->
 }
 
 /// Makes a folder that gets its name when it is finished.
-fn make_under_private_name(
+pub(crate) fn make_under_private_name(
     parent: &Descriptor,
     name: &str,
     finish: &dyn Fn(&Descriptor) -> Result<(), Errno>,

@@ -11,6 +11,13 @@
 //! its folder then is setgid, and the group may write to it. A folder that all users may write to proves nothing
 //! of that kind: any of them can have made a repository there.
 
+mod ignore;
+
+#[cfg(unix)]
+pub(crate) use ignore::is_tenures;
+pub use ignore::{Fate, fate_of};
+pub(crate) use ignore::{IGNORE_FILE, work_tree};
+
 use crate::os::{self, Descriptor, Errno, Facts, Sharing};
 use crate::trust::{self, Whose};
 use std::ffi::OsStr;

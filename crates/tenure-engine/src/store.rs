@@ -205,9 +205,8 @@ pub enum StoreError {
     },
     /// The machine's lock folder is not there, and only an administrator makes it.
     #[error(
-        "{place} is not there; an administrator makes it once for the members of a group: \
-         sudo install -d -m 3770 -g GROUP {}",
-        crate::printed::quoted_for_unix(place)
+        "{place} is not there; an administrator makes it once for the members of a group: {}",
+        crate::place::line_that_makes(place, "GROUP")
     )]
     Missing {
         /// The path.

@@ -399,7 +399,7 @@ fn known_value(arg: &Arg) -> Option<Expected> {
         | "metadata" | "why" | "on_superseded" | "on_supersede" | "grace" | "term_after"
         | "signal" | "max_runtime" | "param" | "rollback" | "failure_step" | "token" | "since"
         | "until" | "remote" | "branch" | "attempts" | "backoff" | "number" | "run_id"
-        | "prefix" => Expected::Nothing,
+        | "prefix" | "group_of_users" => Expected::Nothing,
         _ => return None,
     })
 }

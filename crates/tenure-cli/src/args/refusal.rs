@@ -12,7 +12,7 @@ use clap::{Arg, Args as _, Command, CommandFactory as _};
 use std::ffi::{OsStr, OsString};
 
 /// Words of other tools for a verb of ours, and what to type here for it.
-const VERBS: [(&[&str], &str); 15] = [
+const VERBS: [(&[&str], &str); 16] = [
     (
         &[
             "status", "stat", "show", "info", "get", "who", "holder", "inspect", "state", "query",
@@ -87,6 +87,10 @@ const VERBS: [(&[&str], &str); 15] = [
         "`tenure audit`",
     ),
     (&["token", "verify", "validate"], "`tenure fence check`"),
+    (
+        &["env", "where", "whereami", "diagnose", "debug", "fsck"],
+        "`tenure doctor`",
+    ),
     (
         &["config", "rules", "policy", "policies"],
         "`tenure profiles`",

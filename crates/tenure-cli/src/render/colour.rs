@@ -30,12 +30,12 @@ pub(crate) fn cleared(stream: &impl IsTerminal, columns: usize) -> String {
     }
 }
 
-/// A word in the colour of the standing that it names: free is green, held is red, and a standing that needs
-/// attention is yellow.
+/// A word in the colour of the standing, or of the finding, that it names: free is green, held is red, and what
+/// needs attention is yellow.
 pub(crate) fn paint(padded: &str, standing: &str) -> String {
     let colour = match standing {
-        "free" => 32,
-        "held" => 31,
+        "free" | "ok" => 32,
+        "held" | "wrong" => 31,
         _ => 33,
     };
     format!("\x1b[{colour}m{padded}\x1b[0m")

@@ -280,6 +280,12 @@ impl Place {
         }
     }
 
+    /// What says that the locks are here, if anything does.
+    #[cfg(unix)]
+    pub(crate) fn why(&self) -> Option<&Why> {
+        self.why.as_ref()
+    }
+
     /// Where the locks are and what says so, for people.
     pub(crate) fn told(&self) -> String {
         let place = clean(&self.folder.display().to_string());
@@ -411,6 +417,21 @@ pub(super) fn profile_of(
         &settings,
         &around.configuration()?.rows(),
     )?)
+}
+
+/// The files that a call made here would read, in the order in which they are asked. Each of them is looked at
+/// as a call does.
+#[cfg(unix)]
+pub(super) fn files_of(around: &Surroundings) -> Result<Vec<PathBuf>, Failure> {
+    let config = match around.named()? {
+        Some(named) => Some(named),
+        None => around.nearest()?,
+    };
+    let Some(config) = config else {
+        return Ok(Vec::new());
+    };
+    check_defaults(&config)?;
+    Ok(config.files().map(|file| file.file.clone()).collect())
 }
 
 /// Looks at every default of a configuration, so that the first call finds a mistake, and not only the

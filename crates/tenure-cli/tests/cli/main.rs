@@ -21,6 +21,7 @@ mod contract;
 mod control_group;
 mod defaults;
 mod detached;
+mod doctor;
 mod environment;
 mod exec;
 mod fence;

@@ -43,6 +43,9 @@ pub(crate) fn unmade(verb: &str, code: &str) -> Option<Unmade> {
             | "SUPERSEDED"
             | "UNSAFE_PLACE",
         ) => Never("its own lock is a native one, and these are the answers of `run` about it"),
+        ("doctor", "BAD_CONFIGURATION" | "PERMISSION_DENIED" | "UNSAFE_PLACE") => {
+            Elsewhere("cli/doctor.rs")
+        }
         ("cancel", "ORPHAN_REMAINS" | "ORPHAN_UNPROVEN") => Elsewhere("cli/orphans.rs"),
         ("acquire", "SUPERSEDED") => {
             Never("it has no --queue, so it is asked to stop only while it is stopped itself")
@@ -52,7 +55,9 @@ pub(crate) fn unmade(verb: &str, code: &str) -> Option<Unmade> {
         (_, "QUEUE_FULL") => Elsewhere("cli/groups.rs"),
         (_, "STORE_UNREACHABLE" | "PERMISSION_DENIED") => Elsewhere("etcd.rs"),
         (_, "FILE_SYSTEM_UNSUITABLE") => Never("it needs a network file system"),
-        (_, "AUDIT_UNAVAILABLE") => Never("it needs a broken disk"),
+        (_, "AUDIT_UNAVAILABLE") | ("doctor", "STORE_UNAVAILABLE") => {
+            Never("it needs a broken disk")
+        }
         (_, "STORE_STUCK" | "ACQUIRE_FAILED") => Never("it takes a fault of tenure's own"),
         (_, "NO_CURRENT_FOLDER") => Never("every call here names its folder"),
         (_, "NO_RANDOMNESS" | "NO_SIGNALS" | "NO_SEAT" | "CANNOT_SUPERVISE") => kernel,

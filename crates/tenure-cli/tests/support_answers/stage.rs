@@ -392,6 +392,7 @@ impl<'a> Stage<'a> {
             | Verb::Wait
             | Verb::Fence
             | Verb::Clean
+            | Verb::Doctor
             | Verb::Profiles
             | Verb::Audit
             | Verb::Flock => {}

@@ -91,6 +91,7 @@ pub(crate) enum Verb {
     Wait,
     Fence,
     Clean,
+    Doctor,
     Profiles,
     Audit,
     Push,
@@ -98,7 +99,7 @@ pub(crate) enum Verb {
     Flock,
 }
 
-pub(crate) const VERBS: [Verb; 17] = [
+pub(crate) const VERBS: [Verb; 18] = [
     Verb::Run,
     Verb::Acquire,
     Verb::Release,
@@ -111,6 +112,7 @@ pub(crate) const VERBS: [Verb; 17] = [
     Verb::Wait,
     Verb::Fence,
     Verb::Clean,
+    Verb::Doctor,
     Verb::Profiles,
     Verb::Audit,
     Verb::Push,
@@ -133,6 +135,7 @@ impl Verb {
             Self::Wait => "wait",
             Self::Fence => "fence",
             Self::Clean => "clean",
+            Self::Doctor => "doctor",
             Self::Profiles => "profiles",
             Self::Audit => "audit",
             Self::Push => "push",
@@ -164,6 +167,7 @@ impl Verb {
             Self::CheckAll
             | Self::List
             | Self::Clean
+            | Self::Doctor
             | Self::Profiles
             | Self::Audit
             | Self::Push
@@ -359,6 +363,19 @@ fn by_verb(verb: Verb, situation: Situation) -> Option<&'static str> {
                 S::Free | S::BadFlag => None,
                 S::BadConfig if verb != Verb::GroupName => None,
                 _ => Some("it looks at no lock that the caller names"),
+            };
+        }
+        Verb::Doctor => {
+            return match situation {
+                S::Free
+                | S::Held
+                | S::Stale
+                | S::Unreadable
+                | S::BadFlag
+                | S::BadConfig
+                | S::Unsafe
+                | S::NoPlace => None,
+                _ => Some("it looks at all locks alike, and takes none"),
             };
         }
         Verb::Audit => {

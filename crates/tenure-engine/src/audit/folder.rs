@@ -7,8 +7,9 @@
 use super::{AuditError, Place};
 use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Open, Sharing};
 use crate::private::{
-    For, IGNORE_FILE, ignore_all, make_folder_in, make_own_folder, make_own_folder_in, open_or_make,
+    For, ignore_all, make_folder_in, make_own_folder, make_own_folder_in, open_or_make,
 };
+use crate::repository::IGNORE_FILE;
 use crate::trust::{self, Named};
 use std::path::{Path, PathBuf};
 
@@ -196,6 +197,13 @@ impl Folder {
 
     pub(super) fn fd(&self) -> BorrowedDescriptor<'_> {
         os::borrow(&self.fd)
+    }
+
+    /// Whether this process may make files in it.
+    #[cfg(unix)]
+    pub(super) fn may_write(&self) -> Result<(), AuditError> {
+        os::may_write_in(&self.fd)
+            .map_err(|errno| fault(&self.path, "opening the audit folder", errno))
     }
 
     /// Tells git to leave everything in it alone.

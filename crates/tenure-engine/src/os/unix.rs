@@ -11,6 +11,13 @@
 )]
 pub(crate) mod darwin;
 
+#[cfg(target_os = "linux")]
+#[allow(unsafe_code, reason = "a call that no crate wraps")]
+mod linux;
+
+#[cfg(target_os = "linux")]
+pub(crate) use linux::clock_is_in_step;
+
 use super::{Open, Sharing, Told};
 use rustix::fs::{
     AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RawMode, RenameFlags, Stat,
@@ -121,6 +128,33 @@ impl Facts {
             Some(name) => format!("{name} (user {number})"),
             None => format!("user {number}"),
         }
+    }
+
+    /// Its owner's name, or number.
+    pub(crate) fn owner_name(&self) -> String {
+        let number = self.0.st_uid;
+        user_name(number).unwrap_or_else(|| number.to_string())
+    }
+
+    /// The number of its group.
+    pub(crate) fn group(&self) -> u32 {
+        self.0.st_gid
+    }
+
+    /// Its group's name, or number.
+    pub(crate) fn group_name(&self) -> String {
+        let number = self.0.st_gid;
+        name_in(GROUPS, number).unwrap_or_else(|| number.to_string())
+    }
+
+    /// Its rights as `chmod` takes them: `3770`.
+    pub(crate) fn mode_text(&self) -> String {
+        format!("{:o}", self.mode().as_raw_mode() & 0o7777)
+    }
+
+    /// Whether it is a link.
+    pub(crate) fn is_link(&self) -> bool {
+        FileType::from_raw_mode(self.0.st_mode) == FileType::Symlink
     }
 
     /// Whether it is a folder that several users are meant to write in: all users, each their own files, or
@@ -343,15 +377,22 @@ pub(crate) fn open_file(
 /// The same file under an open file of its own, for reading or for changing. A copy of the
 /// descriptor would share its locks.
 pub(crate) fn reopen(file: BorrowedDescriptor<'_>, changes: bool) -> io::Result<Descriptor> {
+    // If that fails, a copy has to do. The caller can wait; if it dies without leaving, its claim counts
+    // until the byte that it waited for is let go.
+    reopened(file, changes).or_else(|_| file.try_clone_to_owned())
+}
+
+/// The same, and never a copy.
+pub(crate) fn reopened(file: BorrowedDescriptor<'_>, changes: bool) -> Result<Descriptor, Errno> {
     let access = if changes {
         OFlags::RDWR
     } else {
         OFlags::RDONLY
     };
-    let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    // If that fails, a copy has to do. The caller can wait; if it dies without leaving, its claim counts
-    // until the byte that it waited for is let go.
-    open_again(file, flags).or_else(|_| file.try_clone_to_owned())
+    open_again(
+        file,
+        access | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY,
+    )
 }
 
 #[cfg(target_os = "linux")]
@@ -984,17 +1025,118 @@ pub(crate) fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// The machine's own lists of users and groups.
+const USERS: &str = "/etc/passwd";
+const GROUPS: &str = "/etc/group";
+
 /// The name of a user, as the machine's own list has it.
 fn user_name(number: u32) -> Option<String> {
+    name_in(USERS, number)
+}
+
+/// The name that a list has for a number.
+fn name_in(list: &str, number: u32) -> Option<String> {
+    in_list(list, |name, known| {
+        (known == number).then(|| name.to_owned())
+    })
+}
+
+/// The number of a group that is written as a name of the machine's own list, or as a number.
+pub(crate) fn group_number(written: &str) -> Option<u32> {
+    in_list(GROUPS, |name, number| (name == written).then_some(number))
+        .or_else(|| written.parse().ok())
+}
+
+/// The first answer about a line of a list: its name and its number.
+fn in_list<T>(list: &str, asked: impl Fn(&str, u32) -> Option<T>) -> Option<T> {
     use std::io::Read;
-    let mut list = String::new();
-    let file = std::fs::File::open("/etc/passwd").ok()?;
-    file.take(1 << 20).read_to_string(&mut list).ok()?;
-    list.lines().find_map(|line| {
+    let mut text = String::new();
+    let file = std::fs::File::open(list).ok()?;
+    file.take(1 << 20).read_to_string(&mut text).ok()?;
+    text.lines().find_map(|line| {
         let mut fields = line.split(':');
         let name = fields.next()?;
-        (fields.nth(1)?.parse() == Ok(number)).then(|| name.to_owned())
+        asked(name, fields.nth(1)?.parse().ok()?)
     })
+}
+
+/// Whether this process may make files in a folder.
+pub(crate) fn may_write_in(folder: impl AsFd) -> Result<(), Errno> {
+    use rustix::fs::Access;
+    let rights = Access::WRITE_OK | Access::EXEC_OK;
+    rustix::fs::accessat(folder, ".", rights, AtFlags::empty())
+}
+
+/// A new file in a folder that has no name and gets none, so nothing is left of it in any case. `None` where the
+/// file system has no such files.
+#[cfg(target_os = "linux")]
+pub(crate) fn nameless_file(folder: impl AsFd) -> Result<Option<Descriptor>, Errno> {
+    let flags = OFlags::RDWR | OFlags::TMPFILE | OFlags::CLOEXEC;
+    match rustix::fs::openat(folder, ".", flags, OWNER_ONLY) {
+        Ok(file) => Ok(Some(file)),
+        // Kernels that do not know the flag see a folder that is to be written.
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOSYS) => Ok(None),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// There are none.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn nameless_file(_: impl AsFd) -> Result<Option<Descriptor>, Errno> {
+    Ok(None)
+}
+
+/// The name of the file system that a file is on, as the system mounts it. `None` where the system does not tell.
+#[cfg(target_os = "linux")]
+pub(crate) fn file_system_of(file: impl AsFd) -> Option<String> {
+    use std::os::fd::AsRawFd;
+    let number = file.as_fd().as_raw_fd();
+    // By the mount itself: two mounts may have one device, and one mount several (btrfs).
+    let facts = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).ok()?;
+    let mount = facts
+        .lines()
+        .find_map(|line| line.strip_prefix("mnt_id:"))?
+        .trim();
+    let mounts = std::fs::read("/proc/self/mountinfo").ok()?;
+    let mounts = String::from_utf8_lossy(&mounts);
+    let line = mounts
+        .lines()
+        .find(|line| line.split(' ').next() == Some(mount))?;
+    let (_, behind) = line.split_once(" - ")?;
+    behind.split(' ').next().map(str::to_owned)
+}
+
+/// It is not asked for.
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn file_system_of(_: impl AsFd) -> Option<String> {
+    None
+}
+
+/// Gives a new folder a group and these rights, in this order: a change of the group may take rights away.
+pub(crate) fn give_to_group(folder: impl AsFd, group: Option<u32>, mode: u32) -> Result<(), Errno> {
+    if let Some(group) = group {
+        let group = rustix::fs::Gid::from_raw(group);
+        rustix::fs::fchown(&folder, None, Some(group))?;
+    }
+    #[allow(
+        clippy::useless_conversion,
+        reason = "the width differs between platforms"
+    )]
+    let mode = Mode::from_raw_mode(mode.try_into().map_err(|_| Errno::INVAL)?);
+    rustix::fs::fchmod(folder, mode)
+}
+
+/// Takes the right to write in a folder from all users but its owner and its group.
+pub(crate) fn keep_all_from_writing(folder: impl AsFd) -> Result<(), Errno> {
+    let mode = facts(&folder)?.mode() - Mode::WOTH;
+    rustix::fs::fchmod(folder, mode)
+}
+
+/// Where a link in a folder leads.
+pub(crate) fn target_of(folder: impl AsFd, name: &str) -> Result<std::path::PathBuf, Errno> {
+    use std::os::unix::ffi::OsStringExt;
+    let target = rustix::fs::readlinkat(folder, name, Vec::new())?;
+    Ok(std::ffi::OsString::from_vec(target.into_bytes()).into())
 }
 
 /// The kind of file system if other machines, or another program, stand behind it.

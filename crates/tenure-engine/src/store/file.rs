@@ -12,6 +12,7 @@
 //! | what keeps a claim alive | `handle` |
 //! | which folders and files are refused | `folder` |
 //! | why numbers go on rising when a file is removed | `floor` |
+//! | what a folder is like, and whether its locks hold, for a caller that only looks | `survey`, `trial` |
 //!
 //! # What it leaves to others
 //! Which change is right (the core, by way of the [verbs](super::verbs)), and how a record looks (the
@@ -33,7 +34,13 @@ mod pages;
 mod partial;
 mod publication;
 mod sleeper;
+#[cfg(unix)]
+#[doc(hidden)]
+pub mod survey;
 mod transact;
+#[cfg(unix)]
+#[doc(hidden)]
+pub mod trial;
 mod wait;
 
 pub use bytes::{Byte, Mode};

@@ -40,6 +40,12 @@ impl Byte {
     /// The byte beside the guard. All runs that work within any hold of the lock share it.
     pub(super) const WITHIN_ANY: Self = Self(BASE - 1);
 
+    /// Bytes of no lock, for a trial.
+    #[cfg(unix)]
+    pub(super) const TRIED: Self = Self(BASE - 3);
+    #[cfg(unix)]
+    pub(super) const KEPT: Self = Self(BASE - 2);
+
     /// The byte that the runs within the hold of this ticket share.
     pub(super) fn of_within(ticket: u64) -> Self {
         let Self(ticket) = Self::of_ticket(ticket);

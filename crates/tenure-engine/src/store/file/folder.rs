@@ -10,9 +10,8 @@
 //! - file systems that do not promise locks that hold between all callers that see them.
 
 use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Facts, Open, Sharing};
-use crate::private::{
-    For, IGNORE_FILE, ignore_all, make_folder, make_folder_in, make_own_folder, open_or_make,
-};
+use crate::private::{For, ignore_all, make_folder, make_folder_in, make_own_folder, open_or_make};
+use crate::repository::IGNORE_FILE;
 use crate::store::StoreError;
 use crate::trust::{self, Named};
 use std::path::{Path, PathBuf};
@@ -140,22 +139,14 @@ impl Folder {
         private: bool,
         named: Named,
     ) -> Result<Option<Self>, StoreError> {
-        let distrust = |place: String, why: String| {
-            let why = format!("{why}; name the lock folder with --dir if it is to be used");
-            StoreError::Unsafe { place, why }
-        };
-        let refused = |why| distrust(path.display().to_string(), why);
+        let refused = |why: String| distrust(path.display().to_string(), &why);
         let open = || match named {
             Named::ByCaller => os::open_folder(path).map(Ok),
             Named::ByNobody => trust::open_folder(path).map(|opened| opened.map_err(refused)),
         };
         let fd = match open() {
             Err(Errno::NOENT) if create => {
-                if named == Named::ByNobody
-                    && let Some((above, why)) = trust::refusal_above(path)
-                {
-                    return Err(distrust(above, why));
-                }
+                refuse_above(path, named)?;
                 let whose = if private { For::Owner } else { For::Around };
                 make_own_folder(path, whose)
                     .map_err(|(path, errno)| fault(&path, "making the lock folder", errno))?;
@@ -411,6 +402,21 @@ impl Folder {
             why: why.to_owned(),
         }
     }
+}
+
+fn distrust(place: String, why: &str) -> StoreError {
+    let why = format!("{why}; name the lock folder with --dir if it is to be used");
+    StoreError::Unsafe { place, why }
+}
+
+/// Refuses to make a folder that no caller named, where the folder around it is another user's.
+pub(super) fn refuse_above(path: &Path, named: Named) -> Result<(), StoreError> {
+    if named == Named::ByNobody
+        && let Some((above, why)) = trust::refusal_above(path)
+    {
+        return Err(distrust(above, &why));
+    }
+    Ok(())
 }
 
 /// Whether other users may make files in a folder, and none of them may remove another one's.

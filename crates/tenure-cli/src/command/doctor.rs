@@ -1,0 +1,204 @@
+//! `doctor`: says where the locks of a call are and what says so, looks at what they rest on, and with `--fix` mends
+//! what can be mended.
+//!
+//! Every answer comes from the function that a call asks (`request/place`, the store's `survey`, the audit's
+//! `look`). Nothing that is found ends the verb: each check stands for itself.
+//!
+//! | what is looked at | module |
+//! |---|---|
+//! | the folder, whether its locks hold, what git would do | `folder`, `trial` |
+//! | what stands in the locks: leftovers, unreadable files, clocks | `locks` |
+//! | which programs are called `tenure` | `path` |
+//! | what the kernel gives | `kernel` |
+
+mod folder;
+mod kernel;
+mod locks;
+mod path;
+mod trial;
+
+pub(super) use trial::take_part;
+
+use super::Session;
+use crate::args;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render::doctor::{Audit, Check, Finding, Report, Status, Users, Where};
+use crate::render::{Reporter, clean};
+use crate::request::{Doctor, Fix, Place};
+use serde_json::Value;
+use std::path::PathBuf;
+use std::time::Duration;
+use tenure_engine::machine::{self, Made};
+use tenure_engine::place::Why;
+use tenure_engine::store::file::survey;
+
+/// How long servers may take to answer.
+const SERVERS_WITHIN: Duration = Duration::from_secs(5);
+
+#[cold]
+#[inline(never)]
+pub(super) fn doctor(doctor: Doctor, reporter: &mut Reporter) -> Result<(String, Value), Failure> {
+    let Doctor {
+        place,
+        files,
+        fix,
+        flags,
+    } = doctor;
+    let mut report = Report::of(args::version().trim().to_owned(), kernel::name());
+    if let Fix::MachinesFolder {
+        folder,
+        group,
+        name,
+    } = &fix
+    {
+        let (made, shown) = (machine::make(folder, *group)?, folder.display());
+        match made {
+            Made::New => report.fixed(&format!("made {shown} for the group {name}")),
+            Made::Changed => report.fixed(&format!("gave {shown} to the group {name}")),
+            Made::Unchanged => {}
+        }
+    }
+    let mends = fix != Fix::Nothing;
+    let why = place.as_ref().ok().and_then(Place::why);
+    let is_default = matches!(why, None | Some(Why::Default));
+    let opened = place.and_then(|place| {
+        let shown = clean(&place.folder.display().to_string());
+        let why = place.why().map(ToString::to_string);
+        report.place = Some(Where::named(shown, why, place.is_folder()));
+        report.profile = Some(place.profile().policy().name.to_owned());
+        Session::open(place)
+    });
+    match &opened {
+        // Why not is said of the configuration.
+        Err(_) if files.is_err() => {}
+        Err(failure) => report.add(
+            Finding::Place,
+            Status::Wrong,
+            &failure.message,
+            Some(
+                "say which place with --dir, --store or --scope, or set the variable anew"
+                    .to_owned(),
+            ),
+        ),
+        Ok(_) => {
+            let said = match (&report.place, is_default) {
+                (Some(Where { why: Some(why), .. }), false) => format!("{why} names it"),
+                _ => "nothing names another one".to_owned(),
+            };
+            report.ok(Finding::Place, &said);
+        }
+    }
+    configuration(&mut report, &files, opened.is_err());
+    if let Ok(mut session) = opened {
+        session.store = session.store.patience(SERVERS_WITHIN);
+        of_place(&session, mends, &flags, reporter, &mut report)?;
+    }
+    path::look(&mut report);
+    kernel::look(&mut report);
+    answer(&report, reporter)
+}
+
+/// What is known of the place itself.
+fn of_place(
+    session: &Session,
+    mends: bool,
+    flags: &str,
+    reporter: &mut Reporter,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    if session.place.is_folder() {
+        folder::look(session, mends, report);
+    }
+    locks::look(session, mends, flags, reporter, report)?;
+    let (log, everything) = session.audit_writer.kept();
+    let dir = clean(&log.dir().display().to_string());
+    match log.look() {
+        Ok(_) if everything => report.ok(Finding::Audit, "on: every event is recorded"),
+        Ok(_) => report.ok(
+            Finding::Audit,
+            "off: only takeovers, forced ends and skips are recorded",
+        ),
+        Err(error) => report.add(
+            Finding::Audit,
+            Status::Wrong,
+            &error.to_string(),
+            Some(
+                "give yourself the right to write there, or name another folder (--audit-dir)"
+                    .to_owned(),
+            ),
+        ),
+    }
+    report.audit = Some(Audit {
+        folder: dir,
+        everything,
+    });
+    Ok(())
+}
+
+/// Whether the configurations can be used. One that the call does not read is no harm to it.
+fn configuration(report: &mut Report, files: &Result<Vec<PathBuf>, Failure>, ends_calls: bool) {
+    match files {
+        Ok(files) if files.is_empty() => {
+            report.ok(Finding::Configuration, "no tenure.toml speaks here");
+        }
+        Ok(files) => {
+            let shown = files.iter().map(|file| clean(&file.display().to_string()));
+            let shown: Vec<_> = shown.collect();
+            report.ok(
+                Finding::Configuration,
+                &format!("{} can be read", shown.join(", ")),
+            );
+        }
+        Err(failure) => {
+            let (status, more) = if ends_calls {
+                (Status::Wrong, "")
+            } else {
+                (
+                    Status::Note,
+                    " (calls that name their place do not read it)",
+                )
+            };
+            report.add(
+                Finding::Configuration,
+                status,
+                &format!("{}{more}", failure.message),
+                Some("correct that file; until then no call that reads it takes a lock".to_owned()),
+            );
+        }
+    }
+}
+
+/// Which users the locks are for.
+fn users_of(users: survey::Users) -> Users {
+    match users {
+        survey::Users::Owner(owner) => Users::owner(owner),
+        survey::Users::OwnerAndReaders { owner, group } => Users::readers(owner, group),
+        survey::Users::Group(group) => Users::group(group),
+        survey::Users::Each => Users::each(),
+    }
+}
+
+/// The answer: a success, unless something is wrong.
+fn answer(report: &Report, reporter: &Reporter) -> Result<(String, Value), Failure> {
+    let text = report.text(reporter.is_quiet());
+    let wrong: Vec<&Check> = report.wrong().collect();
+    if wrong.is_empty() {
+        return Ok((text, report.json()));
+    }
+    let names: Vec<_> = wrong.iter().map(|check| check.finding.word()).collect();
+    let mut failure = Failure::new(
+        Exit::General,
+        "SOMETHING_WRONG",
+        format!(
+            "{} of {} checks found something wrong: {}",
+            wrong.len(),
+            report.checks.len(),
+            names.join(", ")
+        ),
+    )
+    .with_text(text)
+    .with_context(report.json());
+    failure.is_answer = true;
+    Err(failure)
+}

@@ -1,0 +1,237 @@
+//! The folder of the locks: whether calls can use it, whether its locks hold, and what git would do with them.
+
+use super::super::Session;
+use super::{trial, users_of};
+use crate::render::clean;
+use crate::render::doctor::{Finding, Report, Status};
+use tenure_engine::place::line_that_makes;
+use tenure_engine::printed::quoted_for_unix;
+use tenure_engine::repository::{Fate, fate_of};
+use tenure_engine::store::StoreError;
+use tenure_engine::store::file::survey::{Nearest, Survey, Users};
+
+/// A file as the store makes them.
+const LOCK_FILE: &str = "x.tenure";
+
+/// What is advised where the locks of other machines may not count.
+const ELSEWHERE: &str = "keep the locks in a folder of this machine, or for several machines in etcd (--store etcd://HOST:PORT/PREFIX)";
+
+pub(super) fn look(session: &Session, mends: bool, report: &mut Report) {
+    let Some(mut survey) = session.store.survey() else {
+        return;
+    };
+    if mends
+        && let Some(nearest) = &survey.nearest
+        && is_itself(nearest, &survey)
+        && matches!(survey.is_there, Err(StoreError::Unsafe { .. }))
+    {
+        let shown = clean(&nearest.path.display().to_string());
+        // What is still wrong is said below.
+        if matches!(nearest.mend(), Ok(true)) {
+            report.fixed(&format!(
+                "took the right to write in {shown} from all other users"
+            ));
+        }
+        if let Some(again) = session.store.survey() {
+            survey = again;
+        }
+    }
+    describe(&survey, report);
+    usable(&survey, report);
+    locks(&survey, report);
+    git(&survey, mends, report);
+}
+
+/// Whether it is the folder itself that was found, and not one above it.
+fn is_itself(nearest: &Nearest, survey: &Survey) -> bool {
+    nearest.path == survey.path
+}
+
+/// What is said of the folder before the checks.
+fn describe(survey: &Survey, report: &mut Report) {
+    let Some(place) = &mut report.place else {
+        return;
+    };
+    place.shown = clean(&survey.path.display().to_string());
+    place.exists = Some(survey.whose.is_some());
+    // A folder that is refused for what it is, is for no user.
+    if matches!(
+        survey.is_there,
+        Ok(true) | Err(StoreError::Permission { .. })
+    ) {
+        place.users = survey.whose.clone().map(|(_, users)| users_of(users));
+    }
+    let Some(nearest) = &survey.nearest else {
+        return;
+    };
+    if place.users.is_some() && is_itself(nearest, survey) {
+        place.mode = Some(nearest.mode());
+    }
+    place.file_system = nearest
+        .file_system
+        .clone()
+        .or_else(|| nearest.remote.map(str::to_owned));
+    place.network = Some(nearest.remote.is_some());
+}
+
+/// Whether calls can use the folder.
+fn usable(survey: &Survey, report: &mut Report) {
+    let shown = quoted_for_unix(&survey.path.display().to_string());
+    let error = match &survey.is_there {
+        Ok(true) => {
+            if let Some(kind) = survey.nearest.as_ref().and_then(|nearest| nearest.remote) {
+                report.add(
+                    Finding::Folder,
+                    Status::Note,
+                    &format!(
+                        "{kind} is a network file system: locks of other machines may not count"
+                    ),
+                    Some(ELSEWHERE.to_owned()),
+                );
+            } else {
+                report.ok(Finding::Folder, "you may use it");
+            }
+            return;
+        }
+        Ok(false) => {
+            report.ok(
+                Finding::Folder,
+                "not there yet; the first call that takes a lock makes it",
+            );
+            return;
+        }
+        Err(error) => error,
+    };
+    let is_all_writable = survey
+        .nearest
+        .as_ref()
+        .is_some_and(|nearest| is_itself(nearest, survey) && nearest.users() == Users::Each);
+    let fix = match error {
+        StoreError::Missing { place } => format!(
+            "{}  (or, as root: tenure doctor --fix --group GROUP)",
+            line_that_makes(place, "GROUP")
+        ),
+        StoreError::FileSystem { .. } => ELSEWHERE.to_owned(),
+        StoreError::Unsafe { .. } if is_all_writable => format!("chmod o-w {shown}"),
+        StoreError::Permission { .. } => rights_of(survey),
+        _ => "mend that, or name another folder with --dir".to_owned(),
+    };
+    let said = match error {
+        // The line that makes it stands below.
+        StoreError::Missing { place } => {
+            format!(
+                "{place} is not there; an administrator makes it once for the members of a group"
+            )
+        }
+        error => error.to_string(),
+    };
+    report.add(Finding::Folder, Status::Wrong, &said, Some(fix));
+}
+
+/// Where the right comes from that is missing.
+fn rights_of(survey: &Survey) -> String {
+    let right = match &survey.whose {
+        Some((_, Users::Group(group) | Users::OwnerAndReaders { group, .. })) => {
+            format!("become a member of the group {group} (sudo usermod -aG {group} $USER)")
+        }
+        Some((owner, _)) => format!("ask {owner} for the right to use it"),
+        None => match &survey.nearest {
+            Some(above) => format!(
+                "ask {} for the right to write in {}",
+                above.owner(),
+                above.path.display()
+            ),
+            None => "get the right to write there".to_owned(),
+        },
+    };
+    format!("{right}, or name another folder with --dir")
+}
+
+/// Whether a lock can be written, and whether locks hold.
+fn locks(survey: &Survey, report: &mut Report) {
+    let Some(nearest) = &survey.nearest else {
+        return;
+    };
+    let is_there = is_itself(nearest, survey);
+    // Where calls are refused, the folder above says nothing about the one that is meant.
+    if !is_there && survey.is_there.is_err() {
+        return;
+    }
+    let trial = match nearest.trial(is_there) {
+        Ok(Some(trial)) => trial,
+        Ok(None) => {
+            let said =
+                "not tried: a trial would leave a file above the folder that is not there yet";
+            report.ok(Finding::Locks, said);
+            return;
+        }
+        Err(error) => {
+            // Members who may only read are meant to look.
+            let only_looks = matches!(nearest.users(), Users::OwnerAndReaders { .. })
+                && matches!(error, StoreError::Permission { .. });
+            if only_looks {
+                let said = format!(
+                    "you may look at the locks, and {} may take them",
+                    nearest.owner()
+                );
+                report.add(Finding::Locks, Status::Note, &said, None);
+            } else if survey.is_there.is_ok() {
+                cannot_write(nearest, &error, report);
+            }
+            return;
+        }
+    };
+    if let Err(error) = trial.write(&nearest.path) {
+        cannot_write(nearest, &error, report);
+        return;
+    }
+    let (status, said) = trial::tried(trial);
+    let fix = (status == Status::Wrong).then(|| ELSEWHERE.to_owned());
+    report.add(Finding::Locks, status, &said, fix);
+}
+
+fn cannot_write(nearest: &Nearest, error: &StoreError, report: &mut Report) {
+    let fix = match error {
+        StoreError::Permission { .. } => format!(
+            "ask {} for the right to write there, or name another folder with --dir",
+            nearest.owner()
+        ),
+        _ => "make room there, or name another folder with --dir".to_owned(),
+    };
+    let said = format!("no lock can be written: {error}");
+    report.add(Finding::Locks, Status::Wrong, &said, Some(fix));
+}
+
+/// Whether git would commit what lies in the folder.
+fn git(survey: &Survey, mends: bool, report: &mut Report) {
+    let Some(nearest) = &survey.nearest else {
+        return;
+    };
+    if !is_itself(nearest, survey) {
+        return;
+    }
+    let mut fate = fate_of(&nearest.path, LOCK_FILE);
+    if mends && matches!(fate, Fate::Committed(_)) && matches!(nearest.ignore(), Ok(true)) {
+        report.fixed(&format!(
+            "told git to ignore {}",
+            clean(&nearest.path.display().to_string())
+        ));
+        fate = fate_of(&nearest.path, LOCK_FILE);
+    }
+    match fate {
+        Fate::Unseen => report.ok(Finding::Git, "no work tree has the folder in it"),
+        Fate::Ignored => report.ok(Finding::Git, "git ignores the folder"),
+        Fate::Committed(tree) => {
+            let ignore = nearest.path.join(".gitignore").display().to_string();
+            report.add(
+                Finding::Git,
+                Status::Wrong,
+                &format!(
+                    "`git add` in {} would commit the lock files",
+                    clean(&tree.display().to_string())
+                ),
+                Some(format!("echo '*.tenure' >> {}", quoted_for_unix(&ignore))),
+            );
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! What stands in the locks: whether each can be read, what dead holders left behind, and what the times of the
+//! claims say of the clock. For locks on servers, first whether they answer.
+
+use super::super::Session;
+use super::super::readings::{self, Read, Readings};
+use crate::failure::Failure;
+use crate::render::Reporter;
+use crate::render::doctor::{Finding, Report, Status};
+use tenure_engine::clock::{self, Clock};
+use tenure_engine::profile::ends_without_release;
+use tenure_engine::store::contract::Which;
+use tenure_engine::store::verbs::would_clean;
+use tenure_engine::store::{Content, Reading, StoreError, Verbs};
+use tenure_engine::tenure_core::{Claim, LockName, Now, StaleUnforced, Stamp};
+
+/// How many locks are named in a line.
+const NAMED_MAX: usize = 3;
+
+/// A clock is set in steps that are larger than this, and drifts by less, in milliseconds.
+const STEP_MS: u64 = 2_000;
+
+/// What all locks together show.
+#[derive(Default)]
+struct Seen {
+    all: usize,
+    left: Vec<LockName>,
+    unreadable: Vec<(LockName, String)>,
+    stepped: Option<Step>,
+    ahead: Option<LockName>,
+}
+
+/// How far the wall clock was set since a claim was written.
+struct Step {
+    name: LockName,
+    ms: i64,
+}
+
+pub(super) fn look(
+    session: &Session,
+    mends: bool,
+    flags: &str,
+    reporter: &mut Reporter,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let is_remote = session.store.is_remote();
+    let began = clock::instant();
+    let names = match readings::names(&session.store, Which::Locks) {
+        Ok(names) => names,
+        Err(error) => {
+            // That the folder cannot be used was said before.
+            if is_remote {
+                unreachable(&error, report);
+            }
+            return Ok(());
+        }
+    };
+    if is_remote {
+        let took = clock::since(began).as_millis();
+        let said = format!("they answered within {} ms", took.max(1));
+        report.ok(Finding::Servers, &said);
+    }
+    let mut seen = seen_in(session, names);
+    if mends {
+        for name in std::mem::take(&mut seen.left) {
+            match session.store.clean(&name, &session.clock.now(), false) {
+                Ok(cleaned) => {
+                    session.record_cleaned(reporter, &name, &cleaned)?;
+                    report.fixed(&format!("removed what a dead holder had left of {name}"));
+                }
+                Err(error) => seen.unreadable.push((name, error.to_string())),
+            }
+        }
+    }
+    leftovers(session, &seen, flags, report);
+    unreadable(&seen, flags, report);
+    clocks(&seen, is_remote, report);
+    Ok(())
+}
+
+fn unreachable(error: &StoreError, report: &mut Report) {
+    report.add(Finding::Servers, Status::Wrong, &error.to_string(), Some("see that etcd runs and can be reached from here, and that the URL and the password are right".to_owned()));
+}
+
+fn seen_in(session: &Session, names: Vec<LockName>) -> Seen {
+    let policy = session.store.policy();
+    let mut seen = Seen {
+        all: names.len(),
+        ..Seen::default()
+    };
+    for Read { name, reading, now } in Readings::of(&session.store, &session.clock, names) {
+        let reading = match reading {
+            Ok(reading) => reading,
+            Err(error) => {
+                seen.unreadable.push((name, error.to_string()));
+                continue;
+            }
+        };
+        if !session.store.is_remote() {
+            seen.times(&name, &reading, &now);
+        }
+        match &reading.content {
+            Content::Unreadable { why, .. } => {
+                let said = format!("{} cannot be read as a lock: {why}", reading.place);
+                seen.unreadable.push((name, said));
+            }
+            Content::Whole { .. } => {
+                let is_left = |claim: &Claim| claim.token.is_some() && !ends_without_release(claim);
+                let swept = would_clean(policy, reading, &now).map(|cleaned| cleaned.swept);
+                if swept.is_ok_and(|swept| swept.iter().any(is_left)) {
+                    seen.left.push(name);
+                }
+            }
+        }
+    }
+    seen
+}
+
+impl Seen {
+    /// Compares the two clocks of each claim with those of now.
+    fn times(&mut self, name: &LockName, reading: &Reading, now: &Now) {
+        let claims = reading.entry().into_iter().flat_map(|entry| &entry.claims);
+        for claim in claims {
+            let stamps = [Some(claim.entered), claim.since, Some(claim.lease.renewed)];
+            let boot = claim.holder.host.boot_id.as_deref();
+            for stamp in stamps.into_iter().flatten() {
+                let is_ours = boot == Some(now.boot_id.as_str()) && !now.boot_id.is_empty();
+                if is_ours && stamp.boot_ms != Stamp::OTHER_BOOT {
+                    let step = offset_ms(now.stamp()) - offset_ms(stamp);
+                    let is_larger = |known: &Step| step.abs() > known.ms.abs();
+                    if step.unsigned_abs() > STEP_MS && self.stepped.as_ref().is_none_or(is_larger)
+                    {
+                        let name = name.clone();
+                        self.stepped = Some(Step { name, ms: step });
+                    }
+                } else if stamp.wall_ms > now.stamp().wall_ms.saturating_add(STEP_MS) {
+                    self.ahead.get_or_insert_with(|| name.clone());
+                }
+            }
+        }
+    }
+}
+
+/// How far the wall clock is ahead of the boot clock.
+fn offset_ms(stamp: Stamp) -> i64 {
+    let of = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
+    of(stamp.wall_ms).saturating_sub(of(stamp.boot_ms))
+}
+
+/// A few names, and how many more there are.
+fn named(names: &[&LockName]) -> String {
+    let shown: Vec<_> = names
+        .iter()
+        .take(NAMED_MAX)
+        .map(|name| name.as_str())
+        .collect();
+    match names.len().checked_sub(NAMED_MAX) {
+        None | Some(0) => shown.join(", "),
+        Some(more) => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+fn leftovers(session: &Session, seen: &Seen, flags: &str, report: &mut Report) {
+    let names: Vec<_> = seen.left.iter().collect();
+    if names.is_empty() {
+        let said = match seen.all {
+            0 => "there are no locks yet".to_owned(),
+            1 => "none: 1 lock looked at".to_owned(),
+            all => format!("none: {all} locks looked at"),
+        };
+        report.ok(Finding::Leftovers, &said);
+        return;
+    }
+    let (status, then) = match session.store.policy().stale_unforced {
+        StaleUnforced::TakeOver => (Status::Note, "the next call takes it over"),
+        StaleUnforced::Refuse => (Status::Wrong, "this profile takes it over by force only"),
+    };
+    report.add(
+        Finding::Leftovers,
+        status,
+        &format!("left behind by dead holders: {}; {then}", named(&names)),
+        Some(format!("tenure clean{flags}")),
+    );
+}
+
+fn unreadable(seen: &Seen, flags: &str, report: &mut Report) {
+    let Some((name, why)) = seen.unreadable.first() else {
+        report.ok(Finding::LockFiles, "each of them can be read");
+        return;
+    };
+    let more = match seen.unreadable.len() {
+        1 => String::new(),
+        all => format!(" (and {} more)", all - 1),
+    };
+    report.add(
+        Finding::LockFiles,
+        Status::Wrong,
+        &format!("{why}{more}"),
+        Some(format!("tenure check {name}{flags}")),
+    );
+}
+
+fn clocks(seen: &Seen, is_remote: bool, report: &mut Report) {
+    let (status, said, fix) = if let Some(step) = &seen.stepped {
+        let (far, way) = match u64::try_from(step.ms) {
+            Ok(ms) => (ms, "forward"),
+            Err(_) => (step.ms.unsigned_abs(), "back"),
+        };
+        let far = crate::render::lock::age(far);
+        let said = format!(
+            "the wall clock was set {way} by {far} since {} was written; ages of this boot are not taken from it",
+            step.name
+        );
+        (Status::Note, said, Some("timedatectl status"))
+    } else if let Some(name) = &seen.ahead {
+        let said = format!(
+            "{name} was written at a time that is still to come here; its age counts as 0 until then"
+        );
+        (Status::Note, said, Some("timedatectl status"))
+    } else {
+        match clock::is_in_step() {
+            Some(false) if is_remote => (
+                Status::Note,
+                "no service keeps this clock in step with others".to_owned(),
+                Some("sudo timedatectl set-ntp true"),
+            ),
+            // Those of one machine need none.
+            Some(false) => (
+                Status::Ok,
+                "no step was seen; no service keeps it in step (NTP)".to_owned(),
+                None,
+            ),
+            Some(true) => (Status::Ok, "in step, and no step was seen".to_owned(), None),
+            None => (Status::Ok, "no step was seen".to_owned(), None),
+        }
+    };
+    report.add(Finding::Clock, status, &said, fix.map(str::to_owned));
+}

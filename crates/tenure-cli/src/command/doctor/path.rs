@@ -1,0 +1,130 @@
+//! Which programs a shell finds under the name `tenure`.
+//!
+//! **None of them is run.** What stands in a folder of the `PATH` may be another user's, and asking it for its
+//! version would run it. A build of tenure has its version as a mark in its bytes, which are read; a program
+//! without the mark is another one, or an older one.
+
+use crate::render::clean;
+use crate::render::doctor::{Finding, Report, Status};
+use std::fs::{self, File, Metadata};
+use std::io::Read;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// What a build is known by. Only this place has the whole text, so no other bytes of the program look like it.
+#[used]
+static MARK: &[u8] = concat!(
+    "\x02tenure: this build is ",
+    env!("CARGO_PKG_VERSION"),
+    "\x03"
+)
+.as_bytes();
+
+/// How many bytes of the mark are the same in all versions.
+const SAME: usize = "\x02tenure: this build is ".len();
+
+/// The longest version that is believed, and the largest program that is read.
+const VERSION_BYTES_MAX: usize = 40;
+const PROGRAM_BYTES_MAX: u64 = 64 << 20;
+
+/// A program that a shell could find.
+struct Program {
+    path: PathBuf,
+    facts: Metadata,
+}
+
+pub(super) fn look(report: &mut Report) {
+    let own = std::env::current_exe().ok();
+    report.program = own.as_ref().map(|own| clean(&own.display().to_string()));
+    let own = own.and_then(|path| Some((fs::metadata(&path).ok()?, path)));
+    let found = programs();
+    let Some(first) = found.first() else {
+        let folder = own.as_ref().and_then(|(_, path)| path.parent());
+        let fix = folder.map(|folder| format!("export PATH=\"$PATH:{}\"", folder.display()));
+        let said =
+            "no folder of the PATH has tenure; completions, hooks and scripts do not find it";
+        report.add(Finding::Path, Status::Note, said, fix);
+        return;
+    };
+    let is_this = |program: &Program| {
+        own.as_ref().is_some_and(|(facts, path)| {
+            (facts.dev(), facts.ino()) == (program.facts.dev(), program.facts.ino())
+                || is_same(facts, path, program)
+        })
+    };
+    let others: Vec<&Program> = found.iter().filter(|program| !is_this(program)).collect();
+    let Some(other) = others.first() else {
+        let said = format!("a shell finds {}", clean(&first.path.display().to_string()));
+        report.ok(Finding::Path, &said);
+        return;
+    };
+    let version = match version_of(&other.path) {
+        Some(version) => format!("version {version}"),
+        None => "of unknown version".to_owned(),
+    };
+    let shown = clean(&other.path.display().to_string());
+    let said = if is_this(first) {
+        format!("{shown} is another tenure, {version}, behind this one")
+    } else {
+        format!("a shell finds {shown} first, {version}, and not this one")
+    };
+    let fix = "keep one of them: remove the other one, or change the order of the PATH";
+    report.add(Finding::Path, Status::Note, &said, Some(fix.to_owned()));
+}
+
+/// The programs of that name, in the order of the `PATH`; one of several names for a file counts once.
+fn programs() -> Vec<Program> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut found: Vec<Program> = Vec::new();
+    for folder in std::env::split_paths(&path).filter(|folder| folder.is_absolute()) {
+        let path = folder.join("tenure");
+        let Ok(facts) = fs::metadata(&path) else {
+            continue;
+        };
+        let is_program = facts.is_file() && facts.permissions().mode() & 0o111 != 0;
+        let same =
+            |known: &Program| (known.facts.dev(), known.facts.ino()) == (facts.dev(), facts.ino());
+        if is_program && !found.iter().any(same) {
+            found.push(Program { path, facts });
+        }
+    }
+    found
+}
+
+/// Whether a program has the bytes of this one: a copy.
+fn is_same(facts: &Metadata, path: &Path, program: &Program) -> bool {
+    facts.len() == program.facts.len()
+        && matches!((bytes_of(path), bytes_of(&program.path)), (Some(one), Some(other)) if one == other)
+}
+
+fn bytes_of(path: &Path) -> Option<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let file = File::open(path).ok()?;
+    file.take(PROGRAM_BYTES_MAX).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// The version in the mark of a program.
+fn version_of(path: &Path) -> Option<String> {
+    let bytes = bytes_of(path)?;
+    let begins = MARK.get(..SAME)?;
+    let mut rest = bytes.as_slice();
+    loop {
+        let at = rest.windows(SAME).position(|window| window == begins)?;
+        rest = rest.get(at + SAME..)?;
+        let end = rest
+            .iter()
+            .take(VERSION_BYTES_MAX)
+            .position(|byte| *byte == 3);
+        let version = end.and_then(|end| std::str::from_utf8(rest.get(..end)?).ok());
+        let is_version = |text: &&str| {
+            !text.is_empty()
+                && text
+                    .chars()
+                    .all(|c| c.is_ascii_alphanumeric() || ".-+".contains(c))
+        };
+        if let Some(version) = version.filter(is_version) {
+            return Some(version.to_owned());
+        }
+    }
+}

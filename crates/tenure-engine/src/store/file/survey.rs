@@ -1,0 +1,191 @@
+//! What the folder of a store is like, for a caller that only looks: whether calls can use it and, if it is not
+//! there, whether they can make it; which users it is for; what it is on.
+//!
+//! Each answer comes from the function that a call asks. Nothing is made, changed or locked here.
+
+use super::folder::{fault, refuse_above};
+use super::trial::Trial;
+use super::{FileStore, NATIVE_BESIDE};
+use crate::config;
+use crate::os::{self, Descriptor, Errno, Facts, Sharing};
+use crate::private::ignore_all;
+use crate::profile::LEDGER;
+use crate::repository;
+use crate::store::StoreError;
+use std::path::{Path, PathBuf};
+
+/// A folder as it was found.
+#[derive(Debug)]
+pub struct Survey {
+    /// The folder of the coordination files.
+    pub path: PathBuf,
+    /// Whether it is there; an error if calls cannot use it, as they would get it.
+    pub is_there: Result<bool, StoreError>,
+    /// Its owner and its users, as far as it is there; also where this process may not open it.
+    pub whose: Option<(String, Users)>,
+    /// The folder, or the nearest one above it that is there and that this process may open.
+    pub nearest: Option<Nearest>,
+}
+
+/// The folder of the locks, or the nearest one above it.
+#[derive(Debug)]
+pub struct Nearest {
+    fd: Descriptor,
+    facts: Facts,
+    /// Where it is.
+    pub path: PathBuf,
+    /// The file system that it is on; `None` where the system does not tell.
+    pub file_system: Option<String>,
+    /// The kind of that, if other machines or another program stand behind it.
+    pub remote: Option<&'static str>,
+}
+
+/// Which users the locks of a folder are for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Users {
+    /// The folder's owner.
+    Owner(String),
+    /// The owner; the members of the group may look.
+    OwnerAndReaders {
+        /// The owner.
+        owner: String,
+        /// The group.
+        group: String,
+    },
+    /// The members of the group.
+    Group(String),
+    /// Each user has locks of their own there.
+    Each,
+}
+
+impl FileStore {
+    /// Looks at the folder of the locks.
+    #[doc(hidden)]
+    pub fn survey(&self) -> Survey {
+        let path = self.lists_path();
+        let is_there = match self.folder(false) {
+            Ok(Some(_)) => Ok(true),
+            Ok(None) => self.could_make(&path).map(|()| false),
+            Err(error) => Err(error),
+        };
+        let facts = os::facts_of(&path).ok();
+        Survey {
+            whose: facts.map(|facts| (facts.owner_name(), users_of(&facts))),
+            nearest: Nearest::to(&path).ok(),
+            path,
+            is_there,
+        }
+    }
+
+    /// The folder of the coordination files, whether it is there or not.
+    fn lists_path(&self) -> PathBuf {
+        match (&self.beside, self.profile.record()) {
+            (Some(beside), _) => beside.place.join(LEDGER).join(NATIVE_BESIDE),
+            (None, Some(_)) => self.path.join(LEDGER),
+            (None, None) => self.path.clone(),
+        }
+    }
+
+    /// Whether the first call that takes a lock could make the folder.
+    fn could_make(&self, path: &Path) -> Result<(), StoreError> {
+        if config::is_machines_folder(path) {
+            return Err(StoreError::Missing {
+                place: path.display().to_string(),
+            });
+        }
+        refuse_above(path, self.named)?;
+        let making = |at: &Path, errno| fault(at, "making the lock folder", errno);
+        if self.profile.place().must_exist && !self.path.is_dir() {
+            return Err(making(&self.path, Errno::NOENT));
+        }
+        let above = Nearest::to(path).map_err(|errno| making(path, errno))?;
+        os::may_write_in(&above.fd).map_err(|errno| making(&above.path, errno))
+    }
+}
+
+impl Nearest {
+    fn to(path: &Path) -> Result<Self, Errno> {
+        let mut folders = path.ancestors().filter(|it| !it.as_os_str().is_empty());
+        let path = folders.find(|it| it.is_dir()).ok_or(Errno::NOENT)?;
+        let fd = os::open_folder(path)?;
+        Ok(Self {
+            facts: os::facts(&fd)?,
+            file_system: os::file_system_of(&fd),
+            remote: os::remote_kind_of(&fd)?,
+            path: path.to_owned(),
+            fd,
+        })
+    }
+
+    /// Its rights, as `chmod` takes them.
+    pub fn mode(&self) -> String {
+        self.facts.mode_text()
+    }
+
+    /// Its owner.
+    pub fn owner(&self) -> String {
+        self.facts.owner_name()
+    }
+
+    /// Which users its locks are for.
+    pub fn users(&self) -> Users {
+        users_of(&self.facts)
+    }
+
+    /// Whether this process may make files in it.
+    ///
+    /// # Errors
+    /// - [`StoreError`] as a call would get it.
+    pub fn may_write(&self) -> Result<(), StoreError> {
+        os::may_write_in(&self.fd).map_err(|errno| fault(&self.path, "opening the lock", errno))
+    }
+
+    /// The file of a trial in it. `None` if it would need a name there, and may have none.
+    ///
+    /// # Errors
+    /// - [`StoreError`] if no file can be made there.
+    pub fn trial(&self, may_have_name: bool) -> Result<Option<Trial>, StoreError> {
+        Trial::make(&self.fd, &self.path, may_have_name)
+    }
+
+    /// Has git ignore all that is in the folder, if nothing but files of tenure is in it. True if that was done.
+    ///
+    /// # Errors
+    /// - [`StoreError`] if the system refuses.
+    pub fn ignore(&self) -> Result<bool, StoreError> {
+        let failed = |errno| fault(&self.path, "keeping the locks out of git", errno);
+        let mut is_tenures = true;
+        os::each_name(&self.fd, &mut |name| {
+            is_tenures &= matches!(name, "." | "..") || repository::is_tenures(name.as_ref());
+        })
+        .map_err(failed)?;
+        if is_tenures {
+            ignore_all(&self.fd).map_err(failed)?;
+        }
+        Ok(is_tenures)
+    }
+
+    /// Takes the right to write from all users but owner and group, if that is what keeps calls from using the
+    /// folder and this process owns it. True if that was done.
+    ///
+    /// # Errors
+    /// - [`StoreError`] if the system refuses.
+    pub fn mend(&self) -> Result<bool, StoreError> {
+        if !self.facts.all_may_write() || self.facts.is_sticky() || !self.facts.is_ours() {
+            return Ok(false);
+        }
+        os::keep_all_from_writing(&self.fd)
+            .map_err(|errno| fault(&self.path, "changing its rights", errno))?;
+        Ok(true)
+    }
+}
+
+fn users_of(facts: &Facts) -> Users {
+    let (owner, group) = (facts.owner_name(), facts.group_name());
+    match facts.sharing() {
+        Sharing::Group => Users::Group(group),
+        Sharing::GroupReads => Users::OwnerAndReaders { owner, group },
+        Sharing::Owner if facts.all_may_write() => Users::Each,
+        Sharing::Owner => Users::Owner(owner),
+    }
+}
