@@ -492,6 +492,22 @@ impl Found {
         }
     }
 
+    /// What was found, for a call that names its place: why a file does not count is kept apart. Of the files of
+    /// the user who became root by sudo none counts. Rules of sudo may let a user call tenure for one place alone.
+    pub fn beside(mut self) -> (Option<Config>, Option<String>) {
+        let mut why = self.passed_over.as_ref().map(ToString::to_string);
+        while let Some(config) = &mut self.config
+            && config.source == Source::FoundOfSudoUser
+        {
+            let file = crate::printed::clean(&config.file.display().to_string());
+            why.get_or_insert(format!(
+                "{file} belongs to the user who became root by sudo"
+            ));
+            self.config = config.farther.take().map(|farther| *farther);
+        }
+        (self.config, why)
+    }
+
     /// The user's file, and the machine's behind it.
     fn others(&mut self) -> Result<Option<Box<Config>>, ConfigError> {
         let users = user_file().map_or(Ok(None), |path| Config::at(&path));

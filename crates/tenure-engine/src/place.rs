@@ -101,13 +101,6 @@ pub trait Files {
     /// # Errors
     /// - It cannot be used.
     fn found(&self) -> Result<Option<Arc<Config>>, Self::Error>;
-
-    /// The same for a call that names its place, so that only its other keys count. `None` for a caller that
-    /// reads no other key.
-    ///
-    /// # Errors
-    /// - It cannot be used.
-    fn beside(&self) -> Result<Option<Arc<Config>>, Self::Error>;
 }
 
 /// Where the locks are.
@@ -199,7 +192,8 @@ impl Place {
     }
 }
 
-/// The place of a call's locks, and the configuration that was read for it.
+/// The place of a call's locks, and the configuration that was read for it. For a call that names the folder or the
+/// URL, that is the one that it names; nothing is searched.
 ///
 /// # Errors
 /// - [`ConfigError::Place`] if a variable is empty, is no whole path, or contradicts another one, and if the
@@ -214,17 +208,13 @@ pub fn find<F: Files>(
     let named = files.named()?;
     let is_typed = named.as_ref().is_some_and(|(_, is_typed)| *is_typed);
     let config = named.map(|(config, _)| config);
-    let beside = |config: Option<Arc<Config>>| match config {
-        Some(config) => Ok(Some(config)),
-        None => files.beside(),
-    };
     if let Some((dir, flag)) = flags.dir {
         let place = Place::folder(path_typed(flag, dir)?, Why::Flag(flag), Named::ByCaller);
-        return Ok((place, beside(config)?));
+        return Ok((place, config));
     }
     if let Some(url) = flags.store {
         let place = Place::of_url(url, Why::Flag("--store"), Named::ByCaller)?;
-        return Ok((place, beside(config)?));
+        return Ok((place, config));
     }
     let search = |config: Option<Arc<Config>>| match config {
         Some(config) => Ok(Some(config)),
@@ -261,7 +251,7 @@ pub fn find<F: Files>(
             let files_of_scope = search(config.clone())?;
             agree(&told, scope, files_of_scope.as_deref(), files)?;
         }
-        return Ok((told, beside(config)?));
+        return Ok((told, config));
     }
     let is_named = config.is_some();
     let config = search(config)?;
@@ -571,10 +561,6 @@ mod tests {
 
         fn found(&self) -> Result<Option<Arc<Config>>, ConfigError> {
             Ok(self.found.clone())
-        }
-
-        fn beside(&self) -> Result<Option<Arc<Config>>, ConfigError> {
-            self.found()
         }
     }
 

@@ -840,11 +840,6 @@ impl place::Files for Files {
     fn found(&self) -> Result<Option<Arc<Config>>, OpenError> {
         Ok(Config::search(Some(&self.here))?.all()?.map(Arc::new))
     }
-
-    fn beside(&self) -> Result<Option<Arc<Config>>, OpenError> {
-        // A manager asks files for the place alone.
-        Ok(None)
-    }
 }
 
 /// The folder that the URL of a store names.

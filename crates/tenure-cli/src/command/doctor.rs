@@ -89,7 +89,9 @@ pub(super) fn doctor(doctor: Doctor, reporter: &mut Reporter) -> Result<(String,
             report.ok(Finding::Place, &said);
         }
     }
-    configuration(&mut report, &files, opened.is_err());
+    let passed_over = opened.as_ref().ok();
+    let passed_over = passed_over.and_then(|session| session.place.passed_over());
+    configuration(&mut report, &files, passed_over);
     if let Ok(mut session) = opened {
         session.store = session.store.patience(SERVERS_WITHIN);
         of_place(&session, mends, &flags, reporter, &mut report)?;
@@ -136,36 +138,32 @@ fn of_place(
     Ok(())
 }
 
-/// Whether the configurations can be used. One that the call does not read is no harm to it.
-fn configuration(report: &mut Report, files: &Result<Vec<PathBuf>, Failure>, ends_calls: bool) {
-    match files {
-        Ok(files) if files.is_empty() => {
-            report.ok(Finding::Configuration, "no tenure.toml speaks here");
-        }
-        Ok(files) => {
+/// Whether the configurations can be used. One of another user counts for no call that names its place.
+fn configuration(
+    report: &mut Report,
+    files: &Result<Vec<PathBuf>, Failure>,
+    passed_over: Option<&str>,
+) {
+    let what = Finding::Configuration;
+    match (files, passed_over) {
+        (Ok(_), Some(why)) => report.add(
+            what,
+            Status::Note,
+            &format!("not read: {why}"),
+            Some("name the file with --config if it is meant for you".to_owned()),
+        ),
+        (Ok(files), None) if files.is_empty() => report.ok(what, "no tenure.toml speaks here"),
+        (Ok(files), None) => {
             let shown = files.iter().map(|file| clean(&file.display().to_string()));
             let shown: Vec<_> = shown.collect();
-            report.ok(
-                Finding::Configuration,
-                &format!("{} can be read", shown.join(", ")),
-            );
+            report.ok(what, &format!("{} can be read", shown.join(", ")));
         }
-        Err(failure) => {
-            let (status, more) = if ends_calls {
-                (Status::Wrong, "")
-            } else {
-                (
-                    Status::Note,
-                    " (calls that name their place do not read it)",
-                )
-            };
-            report.add(
-                Finding::Configuration,
-                status,
-                &format!("{}{more}", failure.message),
-                Some("correct that file; until then no call that reads it takes a lock".to_owned()),
-            );
-        }
+        (Err(failure), _) => report.add(
+            what,
+            Status::Wrong,
+            &failure.message,
+            Some("correct that file; until then no call that reads it takes a lock".to_owned()),
+        ),
     }
 }
 

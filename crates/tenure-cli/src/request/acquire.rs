@@ -51,7 +51,7 @@ impl Acquiring {
     pub(crate) fn of(typed: &AcquireArgs, around: &Surroundings) -> Result<Self, Failure> {
         refuse_input(typed.input.as_deref())?;
         let claiming = &typed.claiming;
-        let place = Place::of(&typed.common, around)?;
+        let place = Place::of_taker(&typed.common, around)?;
         let asked = Asked {
             name: typed.name.as_ref(),
             locks: false,

@@ -50,8 +50,22 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Finds the place of a call.
+    /// Finds the place of a call that needs nothing else of a file.
     pub(crate) fn of(common: &Common, around: &Surroundings) -> Result<Self, Failure> {
+        Self::found(common, around, None)
+    }
+
+    /// The same for a call that takes locks or waits for them: what the files say of a lock counts, whatever names
+    /// the place.
+    pub(crate) fn of_taker(common: &Common, around: &Surroundings) -> Result<Self, Failure> {
+        Self::found(common, around, around.beside()?)
+    }
+
+    fn found(
+        common: &Common,
+        around: &Surroundings,
+        beside: Option<Arc<Config>>,
+    ) -> Result<Self, Failure> {
         let profile = profile_of(common, around)?;
         let variables = &around.variables;
         if common.project_root.is_some() && !profile.place().must_exist {
@@ -70,14 +84,16 @@ impl Place {
             #[cfg(all(feature = "etcd", unix))]
             servers @ Location::Etcd(_) => servers,
         };
+        let config = config.or(beside);
         if let Some(config) = &config {
             check_defaults(config)?;
         }
+        let whole = config.as_ref().filter(|file| around.counts_whole(file));
         let audit_dir = match &common.audit_dir {
             Some(typed) => Some(around.absolute(&place::path_typed("--audit-dir", typed)?)?),
             None => variables.audit_folder()?,
         };
-        let of_project = config.as_ref().and_then(|config| config.audit());
+        let of_project = whole.and_then(|config| config.audit());
         let audit_of_project = match of_project {
             Some((dir, file)) => Some((around.absolute(dir)?, file.source)),
             None => None,
@@ -92,8 +108,7 @@ impl Place {
             why: Some(found.why),
             passed_over: around.passed_over(),
             actor: Format::named(profile.format()).actor(variables),
-            config_file: config
-                .as_ref()
+            config_file: whole
                 .filter(|config| !config.file.as_os_str().is_empty())
                 .and_then(|config| around.absolute(&config.file).ok()),
             audit_of_project,
@@ -154,7 +169,7 @@ impl Place {
             profile: common.profile.clone().or(native),
             ..common.clone()
         };
-        let mut place = Self::of(common, around)?;
+        let mut place = Self::of_taker(common, around)?;
         let is_typed = common.dir.is_some() || common.store.is_some() || common.scope.is_some();
         if place.is_folder() && !is_typed {
             let folder = config::default_folder().map_err(|_| {
@@ -280,6 +295,12 @@ impl Place {
         }
     }
 
+    /// Why a file that was found does not count.
+    #[cfg(unix)]
+    pub(crate) fn passed_over(&self) -> Option<&str> {
+        self.passed_over.as_deref()
+    }
+
     /// What says that the locks are here, if anything does.
     #[cfg(unix)]
     pub(crate) fn why(&self) -> Option<&Why> {
@@ -386,7 +407,7 @@ pub(super) fn profile_name(
     if let Some(name) = said {
         return Ok(Some(name.clone()));
     }
-    let config = around.config()?;
+    let config = around.whole()?;
     Ok(config.and_then(|config| config.default_profile().map(str::to_owned)))
 }
 

@@ -10,7 +10,7 @@ use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tenure_engine::config::{Config, Found};
+use tenure_engine::config::{Config, Found, Source};
 use tenure_engine::place::{self, Files};
 
 /// The folder of the audit.
@@ -139,7 +139,7 @@ impl Surroundings {
 
     /// The configuration that the caller names, or that a run has passed to its command. The run passes the
     /// folder as well, which counts for more than the file.
-    fn named(&self) -> Result<Option<Arc<Config>>, Failure> {
+    pub(super) fn named(&self) -> Result<Option<Arc<Config>>, Failure> {
         if let Some(named) = self.named.get() {
             return Ok(named.clone());
         }
@@ -148,14 +148,26 @@ impl Surroundings {
             None => self.variables.place.config_file()?,
         };
         let config = match path {
-            Some(path) => self.counting(Config::named(&path)?)?,
+            Some(path) => {
+                let found = Config::named(&path)?;
+                let itself = |config: &Config| {
+                    let says = config.whereabouts();
+                    says.is_some_and(|says| std::ptr::eq(says, config))
+                };
+                // Such a file counts before the folder that a run has told its command (`place::find`).
+                if self.given.is_some() && found.config.as_ref().is_some_and(itself) {
+                    found.all()?.map(Arc::new)
+                } else {
+                    self.counting(found)?
+                }
+            }
             None => None,
         };
         Ok(self.named.get_or_init(|| config).clone())
     }
 
     /// The configuration that is found from the folder of the call.
-    fn nearest(&self) -> Result<Option<Arc<Config>>, Failure> {
+    pub(super) fn nearest(&self) -> Result<Option<Arc<Config>>, Failure> {
         if let Some(nearest) = self.nearest.get() {
             return Ok(nearest.clone());
         }
@@ -174,10 +186,26 @@ impl Surroundings {
         if !self.names_place {
             return Ok(found.all()?.map(Arc::new));
         }
-        if let Some(error) = found.passed_over {
-            self.passed_over.get_or_init(|| error.to_string());
+        let (config, why) = found.beside();
+        if let Some(why) = why {
+            self.passed_over.get_or_init(|| why);
         }
-        Ok(found.config.map(Arc::new))
+        Ok(config.map(Arc::new))
+    }
+
+    /// What the files say of a lock whose place the call names: the configuration that is found, and nothing for
+    /// a call whose place a file may name. That one has read it.
+    pub(super) fn beside(&self) -> Result<Option<Arc<Config>>, Failure> {
+        if self.names_place {
+            return self.nearest();
+        }
+        Ok(None)
+    }
+
+    /// Whether a file counts whole. Where the call names its place, a file that was merely found does not: it says
+    /// nothing of which lock this is, so neither its profile nor the folder of its audit counts.
+    pub(super) fn counts_whole(&self, file: &Config) -> bool {
+        !self.names_place || file.source == Source::Named
     }
 
     /// Why a file that was found does not count for this call.
@@ -193,7 +221,15 @@ impl Surroundings {
         }
     }
 
-    /// The same, or one that says nothing.
+    /// The same, where it counts whole.
+    pub(super) fn whole(&self) -> Result<Option<Arc<Config>>, Failure> {
+        if self.names_place {
+            return self.named();
+        }
+        self.config()
+    }
+
+    /// The configuration that is named, else the nearest one, or one that says nothing.
     pub(crate) fn configuration(&self) -> Result<Arc<Config>, Failure> {
         Ok(self.config()?.unwrap_or_default())
     }
@@ -223,10 +259,6 @@ impl Files for Surroundings {
     }
 
     fn found(&self) -> Result<Option<Arc<Config>>, Failure> {
-        self.nearest()
-    }
-
-    fn beside(&self) -> Result<Option<Arc<Config>>, Failure> {
         self.nearest()
     }
 }

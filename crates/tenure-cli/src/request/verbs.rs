@@ -201,7 +201,7 @@ pub(crate) struct Wait {
 
 impl Wait {
     pub(crate) fn of(typed: &WaitArgs, around: &Surroundings) -> Result<Self, Failure> {
-        let place = Place::of(&typed.common, around)?;
+        let place = Place::of_taker(&typed.common, around)?;
         let name = lock(&place, typed.name.as_ref())?;
         let said = said_wait(&typed.patience, around)?.or(place.defaults(&name)?.wait);
         Ok(Self {

@@ -111,16 +111,21 @@ fn a_call_that_names_the_folder_gets_the_same_lock() {
     let _ = first.finish().expect(0, "the first");
 }
 
-/// A run names the folder to its command, and the file that it has read. Where there was no file, the command's
-/// calls look for their own.
+/// A run names the folder to its command, and the file that named it. Where the caller named the folder, the
+/// command's calls look for a file as that caller did.
 #[test]
 fn the_command_of_a_run_gets_the_same_lock_too() {
     let scene = Scene::new();
     scene.write("tenure.toml", &format!("on_held = \"skip\"\n{POOL}"));
     let folder = scene.locks();
     let folder = folder.to_str().expect("a path");
-    let inner = "cd / && tenure run gpu -- sh -c 'echo $DEVICE $TENURE_SLOT'";
-    for flags in [&["--dir", folder][..], &[]] {
+    let inner = "tenure run gpu -- sh -c 'echo $DEVICE $TENURE_SLOT'";
+    let elsewhere = format!("cd / && {inner}");
+    for (flags, inner) in [
+        (&["--dir", folder][..], inner),
+        (&["--config", "tenure.toml"], &elsewhere),
+        (&[], &elsewhere),
+    ] {
         let words = [&["run", "other"], flags, &["--", "sh", "-c", inner]].concat();
         let told = run(&scene, &words).expect(0, &format!("{flags:?}"));
         assert_eq!(told.stdout(), "a 0\n", "{flags:?}");
@@ -133,9 +138,10 @@ fn the_command_of_a_run_gets_the_same_lock_too() {
     assert_eq!(run(&scene, &words).expect(0, "nested").stdout(), "a 0\n");
 }
 
-/// All keys but those of the place count, and a file that is not understood ends the call as it ends any other.
+/// Which lock a call means, its words say or a file that it names: callers in another folder find no file, and mean
+/// the same lock.
 #[test]
-fn of_a_file_only_the_place_gives_way_to_a_flag() {
+fn a_file_that_is_found_changes_no_lock_that_the_call_has_named() {
     let scene = Scene::new();
     let folder = scene.path("named");
     let folder = folder.to_str().expect("a path");
@@ -144,42 +150,54 @@ fn of_a_file_only_the_place_gives_way_to_a_flag() {
     scene.write("tenure.toml", file);
     fs::create_dir(scene.path("named")).expect("a folder");
     let own = std::process::id().to_string();
-    let held = run(
-        &scene,
-        &["acquire", "job", "--owner", &own, "--dir", folder],
-    );
-    let _ = held.expect(0, "it is taken");
-    assert!(
-        scene.path("named/resume_locks/job.lock").exists(),
-        "by the file's profile"
-    );
-    let said = run(
-        &scene,
-        &["run", "job", "--dir", folder, "--", "touch", "ran"],
-    );
-    let _ = said.expect(0, "it is skipped");
-    let told = run(
+    let acquire = ["acquire", "job", "--owner", &own, "--dir", folder];
+    let held = run(&scene, &[&acquire[..], &["--output", "json"]].concat());
+    let held = held.expect(0, "it is taken").json();
+    assert!(scene.path("named/job.tenure").exists(), "a native lock");
+    let mut elsewhere = call(
         &scene,
         &["check", "job", "--dir", folder, "--output", "json"],
     );
-    assert_eq!(
-        told.json()["data"]["holder"]["ttl_ms"],
-        7_000,
-        "{}",
-        told.said()
-    );
+    let told = answer(elsewhere.current_dir("/")).expect(4, "held, from everywhere");
+    let holder = &told.json()["data"]["holder"];
+    assert_eq!(holder["ttl_ms"], 7_000, "{}", told.said());
+    let words = ["run", "job", "--dir", folder, "--", "touch", "ran"];
+    let _ = run(&scene, &words).expect(0, "it is skipped");
     assert!(!scene.path("ran").exists() && !scene.path("locks").exists());
     let audit = run(
         &scene,
         &["audit", "job", "--event", "lock_skipped", "--dir", folder],
     );
-    assert!(audit.expect(0, "the file's audit").stdout().contains("job"));
-    assert!(scene.path("log").exists(), "which lies where the file says");
+    assert!(
+        audit
+            .expect(0, "the folder's audit")
+            .stdout()
+            .contains("job")
+    );
+    assert!(!scene.path("log").exists(), "the file names another one");
+
+    // What takes nothing needs nothing of the file, so a mistake there keeps no hold.
+    scene.write("tenure.toml", "mistake = 1\n");
+    let id = held["request_id"].as_str().expect("an id");
+    for words in [
+        &["check", "other"][..],
+        &["list"],
+        &["heartbeat", "job", "--request-id", id],
+        &["release", "job", "--request-id", id],
+    ] {
+        let words = [words, &["--dir", folder]].concat();
+        let _ = run(&scene, &words).expect(0, &format!("{words:?}"));
+    }
+    // A file that the call names counts whole.
+    scene.write("tenure.toml", file);
+    let words = [&acquire[..], &["--config", "tenure.toml"]].concat();
+    let _ = run(&scene, &words).expect(0, "it is taken");
+    let record = "named/resume_locks/job.lock";
+    assert!(scene.path(record).exists(), "by that file's profile");
 
     for (content, part) in [
         ("slots = 2\n", "slots"),
         ("[lock.x]\nslots = 0\n", "slots"),
-        ("profile = \"flee\"\n", "flee"),
         ("dir = \"$X\"\n", "not expanded"),
     ] {
         scene.write("tenure.toml", content);

@@ -168,8 +168,8 @@ fn a_place_that_cannot_be_known_is_found_and_a_mistyped_call_is_refused() {
         said.said()
     );
     let dir = scene.locks().display().to_string();
-    let said = from(&scene, root, &["doctor", "--dir", &dir]).expect(0, "it is not read");
-    found(&said, "note", "configuration", "do not read it");
+    let said = from(&scene, root, &["doctor", "--dir", &dir]).expect(1, "each run fails");
+    found(&said, "wrong", "configuration", "wait");
     for words in [
         &["doctor", "--nonsense"][..],
         &["doctor", "x"],

@@ -365,7 +365,7 @@ fn a_strangers_configuration_does_not_count_where_the_call_names_its_place() {
     machine.file(&own, ADA, "[lock.\"*\"]\nenv = { LEVEL = \"own\" }\n");
     let said = machine.run(ADA, &shared, &tell).expect(0, "her own file");
     assert_eq!(said.stdout(), "own\n", "{}", said.said());
-    // With another user's home, too. A call in the run has what the run has.
+    // With another user's home, too. A call in the run finds what the run found.
     chown(config.join("tenure.toml"), Some(BOB.number), None).unwrap();
     let near = machine.file(
         "shared/deep/tenure.toml",
@@ -373,7 +373,7 @@ fn a_strangers_configuration_does_not_count_where_the_call_names_its_place() {
         "[lock.x]\nenv = { LEVEL = \"near\" }\n",
     );
     let inner = format!(
-        "cd /; {} run x -- sh -c 'echo $LEVEL'",
+        "{} run x -- sh -c 'echo $LEVEL'",
         text(&machine.path("tenure"))
     );
     let words = ["run", "y", "--dir", text(&locks), "--", "sh", "-c", &inner];
@@ -384,6 +384,14 @@ fn a_strangers_configuration_does_not_count_where_the_call_names_its_place() {
     let said = answer(by_sudo.env("SUDO_UID", ADA.number.to_string())).expect(0, "root");
     assert_eq!(said.stdout(), "none\n", "{}", said.said());
     assert!(said.stderr().contains("(env)"), "{}", said.said());
+    // Nor any other file of that user: a rule of sudo may be for one place alone.
+    fs::write(&near, "[lock.\"*\"]\nmax_runtime = \"1s\"\n").unwrap();
+    let said = answer(by_sudo.env("SUDO_UID", ADA.number.to_string())).expect(0, "root");
+    assert!(
+        said.stderr().contains("became root by sudo"),
+        "{}",
+        said.said()
+    );
     // What is the caller's own and not understood ends the call.
     fs::write(near, "slot = 2\n").unwrap();
     let _ = machine.run(ADA, &deep, &tell).expect(2, "her own mistake");

@@ -132,18 +132,18 @@ impl Facts {
 
     /// Its owner's name, or number.
     pub(crate) fn owner_name(&self) -> String {
-        let number = self.0.st_uid;
+        let number = self.user;
         user_name(number).unwrap_or_else(|| number.to_string())
     }
 
     /// The number of its group.
     pub(crate) fn group(&self) -> u32 {
-        self.0.st_gid
+        self.group
     }
 
     /// Its group's name, or number.
     pub(crate) fn group_name(&self) -> String {
-        let number = self.0.st_gid;
+        let number = self.group;
         name_in(GROUPS, number).unwrap_or_else(|| number.to_string())
     }
 
@@ -154,7 +154,7 @@ impl Facts {
 
     /// Whether it is a link.
     pub(crate) fn is_link(&self) -> bool {
-        FileType::from_raw_mode(self.0.st_mode) == FileType::Symlink
+        self.kind() == FileType::Symlink
     }
 
     /// Whether it is a folder that several users are meant to write in: all users, each their own files, or
