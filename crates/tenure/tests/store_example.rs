@@ -89,8 +89,6 @@ fn the_example_of_a_store_keeps_every_promise() {
 
 #[test]
 fn the_example_of_a_store_stays_under_300_lines() {
-    let lines = include_str!("../examples/store/folder.rs")
-        .lines()
-        .count();
+    let lines = include_str!("../examples/store/folder.rs").lines().count();
     assert!(lines < 300, "{lines} lines");
 }
