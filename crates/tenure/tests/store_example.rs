@@ -4,7 +4,7 @@
 #![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
 #![cfg(target_os = "linux")]
 
-#[path = "../../../examples/store/folder.rs"]
+#[path = "../examples/store/folder.rs"]
 #[allow(clippy::pedantic, reason = "an example says what it does, and no more")]
 mod folder;
 
@@ -89,8 +89,6 @@ fn the_example_of_a_store_keeps_every_promise() {
 
 #[test]
 fn the_example_of_a_store_stays_under_300_lines() {
-    let lines = include_str!("../../../examples/store/folder.rs")
-        .lines()
-        .count();
+    let lines = include_str!("../examples/store/folder.rs").lines().count();
     assert!(lines < 300, "{lines} lines");
 }

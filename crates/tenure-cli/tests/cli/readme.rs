@@ -225,6 +225,20 @@ fn set_up(page: &str, line: &str) -> bool {
             let script = fs::metadata(repository().join("scripts/test")).expect("scripts/test");
             assert_ne!(script.permissions().mode() & 0o111, 0, "{page}: {line}");
         }
+        // What it makes is installed and used by scripts/try-release, in a fresh Debian.
+        ["scripts/release", rest @ ..] => {
+            use std::os::unix::fs::PermissionsExt;
+            let script = fs::metadata(repository().join("scripts/release"));
+            let mode = script.expect("scripts/release").permissions().mode();
+            assert_ne!(mode & 0o111, 0, "{page}: {line}");
+            match rest {
+                [] => {}
+                ["--host"] | ["--host", "&&", "apt", "install", "./dist/*.deb"] => {
+                    assert!(read("scripts/release").contains("--host"), "{line}");
+                }
+                _ => return false,
+            }
+        }
         ["rustup", "target", "add", target] => {
             assert!(
                 read("scripts/install-tools").contains("-unknown-linux-musl"),
@@ -393,6 +407,36 @@ const RUN: [&str; 5] = ["tenure ", "( tenure ", "mkdir -p ~/", "man ", "ln -s "]
 fn the_commands_of_the_readme_run_as_they_stand() {
     let scene = Scene::new();
     assert_eq!(run_page(&scene, "README.md"), 38, "commands that were run");
+}
+
+/// Lines of the page on installing that are run where there is something to install: by `scripts/try-release`
+/// the package, by `scripts/check-packages` the archive, line by line as they stand.
+const INSTALLED: [&str; 7] = [
+    "sha256sum --check ",
+    "apt install ./tenure_",
+    "apt purge tenure",
+    "tar -xzf tenure-",
+    "cd tenure-",
+    "install -D -m ",
+    "cargo install tenure-cli",
+];
+
+#[test]
+fn the_commands_of_the_page_on_installing_are_run_elsewhere_or_could_be() {
+    let page = "docs/install.md";
+    let mut count = 0;
+    for block in blocks(page) {
+        for line in &block.lines {
+            let known = INSTALLED.iter().any(|begins| line.starts_with(begins));
+            assert!(
+                known || set_up(page, line),
+                "{page}:{}: what is to be done with: {line}",
+                block.line
+            );
+            count += 1;
+        }
+    }
+    assert_eq!(count, 16, "commands");
 }
 
 #[test]
