@@ -24,6 +24,8 @@ mod readings;
 mod release;
 mod result;
 pub(crate) mod run;
+#[cfg(unix)]
+mod serve;
 mod sprint;
 mod ticket;
 mod wait;
@@ -151,6 +153,13 @@ pub(crate) fn carry_out(verb: Verb) -> Ending {
         Verb::Push(_) => report(&Failure::not_here(
             "push",
             "it has not been ported; use `tenure run NAME -- git push`",
+        )),
+        #[cfg(unix)]
+        Verb::Serve(args) => serve::serve(&args),
+        #[cfg(windows)]
+        Verb::Serve(_) => report(&Failure::not_here(
+            "serve",
+            "it has not been ported; use `tenure acquire --owner PID` and `tenure release`",
         )),
         #[cfg(unix)]
         Verb::Flock(args) => flock::flock(&args),
