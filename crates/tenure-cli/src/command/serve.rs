@@ -533,7 +533,8 @@ impl Serve {
                 let name = meant
                     .name
                     .ok_or_else(|| Failure::bad_arguments("name: name a lock"))?;
-                self.done(id, move || calls::check(session, &name))?;
+                let own = self.tokens_of(session, &name);
+                self.done(id, move || calls::check(session, &name, &own))?;
             }
             Method::List(list) => {
                 let meant = self.usual.list(&list.place(), list.all)?;
@@ -604,6 +605,15 @@ impl Serve {
         let session: &'static Session = Box::leak(Box::new(Session::open(place)?));
         self.sessions.insert(key, session);
         Ok(session)
+    }
+
+    /// The tokens of the program's own holds of a lock.
+    fn tokens_of(&self, session: &Session, name: &LockName) -> Vec<u64> {
+        let parts = self.holds.values().flat_map(|kept| &kept.parts);
+        let own = parts
+            .map(|(part, _)| part)
+            .filter(|part| part.name() == name && is_same_place(part.session, session));
+        own.filter_map(|part| part.claim.token).collect()
     }
 
     /// Has a thread do it.

@@ -73,9 +73,8 @@ pub(crate) struct AcquireParams {
     pub(crate) request_id: Option<String>,
 }
 
-/// A lock of a hold that is adopted.
+/// A lock of a hold that is adopted, as the answer to `acquire` had it.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct KnownLock {
     pub(crate) name: String,
     /// Unknown to a client that got no answer to its `acquire`.

@@ -298,9 +298,12 @@ fn take_over(
     }
 }
 
-/// How one lock stands.
-pub(super) fn check(session: &Session, name: &LockName) -> Result<Value, Failure> {
-    Ok(session.view(name, None)?.json().into())
+/// How one lock stands. `own` are the tokens of the program's own holds of it.
+pub(super) fn check(session: &Session, name: &LockName, own: &[u64]) -> Result<Value, Failure> {
+    let mut view = session.view(name, None)?;
+    let token = view.holder.as_ref().and_then(|holder| holder.token);
+    view.mine |= token.is_some_and(|token| own.contains(&token));
+    Ok(view.json().into())
 }
 
 /// How all locks stand.
