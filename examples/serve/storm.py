@@ -25,11 +25,15 @@ LOCKS = ["one", "two", "three"]
 
 
 def started(pid):
-    """When a process that lives was started; None if it does not."""
+    """When a process that lives was started; None if it does not.
+
+    A process that is killed closes its files before it becomes a zombie. It runs no more code by then, and its serve
+    has seen the end of the pipe: PF_EXITING (4) tells.
+    """
     try:
         with open(f"/proc/{pid}/stat") as file:
             words = file.read().rpartition(")")[2].split()
-        return None if words[0] in "ZX" else words[19]
+        return None if words[0] in "ZX" or int(words[6]) & 4 else words[19]
     except (OSError, IndexError):
         return None
 
@@ -51,7 +55,8 @@ def witness(folder, name, token):
             with open(path) as other:
                 pid, _, since = other.read().partition(" ")
             if pid and started(pid) == since:
-                tell(folder, "DOUBLE", f"{name} beside {pid}")
+                time.sleep(0.5)
+                tell(folder, "DOUBLE", f"{name} beside {pid}, half a second later {started(pid) == since}")
             os.unlink(path)
     os.write(file, me.encode())
     os.close(file)

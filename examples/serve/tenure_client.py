@@ -3,7 +3,6 @@
     with tenure_client.lock("deploy", timeout=10, why="release 4.2") as hold:
         push(hold.token)
         hold.verify()  # raises Lost once the lock cannot be relied on
-
 One serve for the whole process, which owns the holds. If serve dies, the next call starts one that adopts them."""
 import contextlib, json, os, subprocess, threading, time, uuid
 
@@ -59,8 +58,8 @@ class _Serve:
             answer = self.answers.pop(number)
         if "error" not in answer:
             return answer["result"]
-        kind = {"LOCK_HELD": Held, "LOCK_LOST": Lost}.get(answer["error"]["data"]["code"], TenureError)
-        raise kind(answer["error"]["data"]["code"], answer["error"]["message"], answer["error"]["data"])
+        data = answer["error"]["data"]
+        raise {"LOCK_HELD": Held, "LOCK_LOST": Lost}.get(data["code"], TenureError)(data["code"], data["message"], data)
 
 
 class Hold(contextlib.AbstractContextManager):
@@ -98,20 +97,21 @@ class Hold(contextlib.AbstractContextManager):
 
 def lock(name, timeout=10, shared=False, slots=None, dir=None, **options):
     """Waits for a lock, at most `timeout` seconds (None: without end), and holds it."""
-    hold, end = Hold({"dir": dir} if dir else {}), time.monotonic() + (timeout or 0)
-    asked = {"locks": [{"name": name, "shared": shared, "slots": slots}], "request_id": hold.request_id}
-    asked |= {"caller": str(threading.get_ident())} | hold.where | options
-    while True:
-        rest = None if timeout is None else max(0, end - time.monotonic())
-        serve, wait = _serve_now(), "forever" if rest is None else int(rest * 1000)
+    hold, end, dead = Hold({"dir": dir} if dir else {}), time.monotonic() + (timeout or 0), None
+    locks, caller = [{"name": name, "shared": shared, "slots": slots}], str(threading.get_ident())
+    asked = {"locks": locks, "request_id": hold.request_id, "caller": caller} | hold.where | options
+    while hold.id is None:
+        serve, rest = _serve_now(instead_of=dead), None if timeout is None else max(0, end - time.monotonic())
+        asked["wait_ms"] = "forever" if rest is None else int(rest * 1000)
         try:
-            hold.fill(serve.call("acquire", None if rest is None else rest + PATIENCE, wait_ms=wait, **asked))
+            with contextlib.suppress(Lost):  # another serve may have died between the grant and the answer
+                dead and hold.adopt(serve, locks)
+            if hold.id is None:
+                hold.fill(serve.call("acquire", None if rest is None else rest + PATIENCE, **asked))
         except _Dead:
-            with contextlib.suppress(Lost, _Dead):  # it may have died between the grant and the answer
-                hold.adopt(_serve_now(instead_of=serve), [{"name": name}])
-        if hold.id is not None:
-            _holds.append(hold)
-            return hold
+            dead = serve
+    _holds.append(hold)
+    return hold
 
 
 _serve, _holds, _mutex = None, [], threading.RLock()
@@ -120,10 +120,10 @@ _serve, _holds, _mutex = None, [], threading.RLock()
 def _serve_now(instead_of=None, tries=5):
     global _serve
     with _mutex:
-        if _serve is not None and _serve is not instead_of and not _serve.is_dead:
+        if _serve not in (None, instead_of) and not _serve.is_dead:
             return _serve
-        if _serve is not None:  # for good; to close its stdin would give the holds back
-            _serve.process.kill()
+        if _serve is not None:
+            _serve.process.kill()  # to close its stdin would give the holds back
             _serve.process.wait()
         try:
             _serve = _Serve()
@@ -145,7 +145,7 @@ def _in_child():  # it has no part in its parent's serve; a new lock starts its 
         pipe.close()
     for hold in _holds:
         hold.inherited = True
-    _serve = _holds.clear()
+    _serve = _holds.clear()  # None
     _mutex.release()
 
 

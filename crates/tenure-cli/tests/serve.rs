@@ -630,7 +630,8 @@ fn a_holder_is_told_of_requests_to_stop_and_of_loss() {
         (&asked["hold"], &asked["by"]),
         (&hold["hold"], &json!("me"))
     );
-    std::fs::remove_file(scene.locks().join("deploy.tenure")).expect("the lock's file");
+    let file = scene.locks().join("deploy.tenure");
+    std::fs::rename(&file, scene.path("elsewhere")).expect("the lock's file");
     let lost = client.notification("lost");
     assert_eq!(lost["hold"], hold["hold"]);
     assert_eq!(client.refused("verify", &of_hold(&hold)), "LOCK_LOST");

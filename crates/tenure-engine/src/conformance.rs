@@ -669,9 +669,12 @@ fn a_hold_is_adopted_once_and_only_from_the_dead<H: Harness>(
     request.holder.command = Some(owner);
     let first = scene.granted_request(&one, request)?;
     let (ticket, token) = (first.ticket, first.token);
-    let owns = |claim: &Claim| match claim.holder.process == Some(owner) {
-        true => Ownership::Shown,
-        false => Ownership::Missing,
+    let owns = |claim: &Claim| {
+        if claim.holder.process == Some(owner) {
+            Ownership::Shown
+        } else {
+            Ownership::Missing
+        }
     };
     let adopt = |store: &H::Store, owns: &dyn Fn(&Claim) -> Ownership| {
         let adopted = store.adopt(&scene.name, owns, &scene.now());

@@ -407,7 +407,7 @@ impl Serve {
                 Ok(true)
             }
             Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => Ok(true),
-            Err(_) => Ok(false),
+            Err(errno) => Err(End::Broken(format!("stdin cannot be read: {errno}"))),
         }
     }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 use tenure_core::{Claim, LockName, Ownership, Process, Renewal, RequestId, Schedule};
 use tenure_engine::audit::Ending;
 use tenure_engine::cancel::{Cancel, listening};
-use tenure_engine::clock::Clock;
+use tenure_engine::clock::{Clock, instant, nap};
 use tenure_engine::engine::Wait;
 use tenure_engine::profile::known_as;
 use tenure_engine::store::contract::Which;
@@ -98,6 +98,10 @@ pub(super) struct Asked {
 /// What an `acquire` came to: its locks, or why it has none. Locks that it had taken before it failed are given
 /// back; those that could not be are left.
 pub(super) type Taken = Result<Vec<(Part, Schedule)>, (Failure, Vec<Part>)>;
+
+/// How long a hold that is to be adopted may look as if another process kept it, and how often that is looked at.
+const KEPT_PATIENCE: Duration = Duration::from_secs(1);
+const KEPT_LOOK: Duration = Duration::from_millis(5);
 
 /// Speaks to no person: stdout is the client's, and stderr is for faults.
 fn reporter() -> Reporter {
@@ -264,7 +268,16 @@ fn take_over(
             Ownership::Missing
         }
     };
-    let adopted = session.store.adopt(name, &owns, &session.clock.now());
+    // A waiter that sleeps on the liveness lock has it for a moment once its keeper is dead, and for longer if it is
+    // stopped right then.
+    let patience = instant() + KEPT_PATIENCE;
+    let adopted = loop {
+        let adopted = session.store.adopt(name, &owns, &session.clock.now());
+        if !matches!(adopted, Ok(Adopted::Kept)) || instant() >= patience {
+            break adopted;
+        }
+        nap(KEPT_LOOK);
+    };
     match adopted.map_err(|error| session.store_failed(name, error))? {
         Adopted::Done { claim, handle } => Ok((*claim, handle)),
         Adopted::Kept => {
