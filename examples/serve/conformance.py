@@ -141,6 +141,7 @@ def keeps_holds_from_children(client):
 
 def dies_without_locks(client):
     client("lock a 1000")
+    assert not client.can_be_taken("a"), "another process has taken the lock"
     client.process.kill()
     client.process.wait()
     until("the lock of a program that was killed is free", lambda: client.can_be_taken("a"))
@@ -148,6 +149,7 @@ def dies_without_locks(client):
 
 def ends_without_locks(client):
     client("lock a 1000")
+    assert not client.can_be_taken("a"), "another process has taken the lock"
     client.process.stdin.close()
     client.process.wait(30)
     until("the lock of a program that has ended is free", lambda: client.can_be_taken("a"))
@@ -172,7 +174,8 @@ TESTS = [
 def fake(how):
     """A serve that is of no use."""
     request = json.loads(sys.stdin.readline())
-    error = {"code": -32000, "message": "protocol 2", "data": {"code": "PROTOCOL_UNKNOWN"}}
+    data = {"code": "PROTOCOL_UNKNOWN", "message": "protocol 2", "retryable": False}
+    error = {"code": -32000, "message": data["message"], "data": data}
     answer = json.dumps({"jsonrpc": "2.0", "id": request["id"], "error": error})
     said = {"other-protocol": answer + "\n", "garbage": "hello\n", "not-an-object": "[1]\n", "half-a-line": answer[:20]}
     sys.stdout.write(said.get(how, ""))

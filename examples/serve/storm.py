@@ -191,7 +191,8 @@ def main(seconds, count):
                 print(line.strip(), file=sys.stderr)
     disorder = 0
     for name in LOCKS:
-        with open(os.path.join(folder, f"{name}.tokens")) as file:
+        with open(os.path.join(folder, f"{name}.tokens"), "a+") as file:
+            file.seek(0)
             tokens = [int(line) for line in file]
         disorder += sum(before >= after for before, after in zip(tokens, tokens[1:]))
         free = subprocess.run([TENURE, "run", "--dir", os.path.join(folder, "locks"), "-w", "5s", name, "--", "true"])

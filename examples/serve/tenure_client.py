@@ -1,11 +1,10 @@
 """Locks of tenure for a Python program, by `tenure serve`: an example, and a beginning for your own client.
 
-    with tenure_client.lock("deploy", timeout=10, why="release 4.2") as hold:
+    with tenure_client.lock("deploy", timeout=10, why="release 4.2") as hold:  # None: waits without end
         push(hold.token)
         hold.verify()  # raises Lost once the lock cannot be relied on
-One serve for the whole process, which owns the holds. If serve dies, the next call starts one that adopts them."""
+"""
 import contextlib, json, os, subprocess, threading, time, uuid
-
 PATIENCE = 10  # seconds that serve may take for what need not wait
 
 
@@ -21,7 +20,7 @@ class Inherited(TenureError): ...  # the hold belongs to the process that was fo
 class _Dead(Exception): ...  # serve has ended, or does not answer
 
 
-class _Serve:
+class _Serve:  # one for the whole process; if it dies, the next call starts one that adopts the holds
     def __init__(self):
         command, pipe = [os.environ.get("TENURE_BIN", "tenure"), "serve"], subprocess.PIPE
         self.process = subprocess.Popen(command, bufsize=0, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
@@ -40,8 +39,8 @@ class _Serve:
                             self.answers[message["id"]] = message
                             self.changed.notify_all()
                         elif message["method"] in ("lost", "stop_requested"):
-                            for hold in _holds:
-                                vars(hold)[message["method"]] |= hold.id == message["params"]["hold"]
+                            for hold in [hold for hold in _holds if hold.id == message["params"]["hold"]]:
+                                setattr(hold, message["method"], True)
         with self.changed:
             self.is_dead = True
             self.changed.notify_all()
@@ -53,13 +52,13 @@ class _Serve:
             with contextlib.suppress(OSError):  # it has ended, which the reader sees
                 self.process.stdin.write(line.encode() + b"\n")
             self.changed.wait_for(lambda: number in self.answers or self.is_dead, patience)
-            if number not in self.answers:
+            answer = self.answers.pop(number, None)
+            if answer is None:
                 raise _Dead(self.is_dead)
-            answer = self.answers.pop(number)
         if "error" not in answer:
             return answer["result"]
-        data = answer["error"]["data"]
-        raise {"LOCK_HELD": Held, "LOCK_LOST": Lost}.get(data["code"], TenureError)(data["code"], data["message"], data)
+        code, data = answer["error"]["data"]["code"], answer["error"]["data"]
+        raise {"LOCK_HELD": Held, "LOCK_LOST": Lost}.get(code, TenureError)(code, answer["error"]["message"], data)
 
 
 class Hold(contextlib.AbstractContextManager):
@@ -96,7 +95,6 @@ class Hold(contextlib.AbstractContextManager):
 
 
 def lock(name, timeout=10, shared=False, slots=None, dir=None, **options):
-    """Waits for a lock, at most `timeout` seconds (None: without end), and holds it."""
     hold, end, dead = Hold({"dir": dir} if dir else {}), time.monotonic() + (timeout or 0), None
     locks, caller = [{"name": name, "shared": shared, "slots": slots}], str(threading.get_ident())
     asked = {"locks": locks, "request_id": hold.request_id, "caller": caller} | hold.where | options
