@@ -97,8 +97,8 @@ def program(folder):
             os.unlink(path)
             hold.release()
             tell(folder, "held")
-        except client.Lost:
-            tell(folder, "LOST", name)
+        except client.Lost as error:
+            tell(folder, "LOST", f"{name}: {error}")
     tell(folder, "done")
 
 

@@ -88,7 +88,7 @@ class Hold(contextlib.AbstractContextManager):
             except _Dead:
                 serve = _serve_now(instead_of=serve)
         if method == "verify":  # it could not be adopted; what serve was about to release is released
-            raise Lost("LOCK_LOST", "the lock could not be adopted")
+            raise Lost("LOCK_LOST", f"the lock could not be adopted: {self.lost}")
 
     verify = lambda self: self.ask("verify")
     __exit__ = lambda self, *_: self.release()
@@ -128,8 +128,8 @@ def _serve_now(instead_of=None, tries=5):
             for hold in [hold for hold in _holds if hold.id is not None]:
                 try:
                     hold.adopt(_serve, hold.locks)
-                except TenureError:
-                    hold.id, hold.lost = None, True
+                except TenureError as error:
+                    hold.id, hold.lost = None, error
         except (_Dead, OSError) as error:
             if not tries or error.args != (True,):
                 raise TenureError("NO_SERVE", f"tenure serve cannot be used: {error!r}") from None

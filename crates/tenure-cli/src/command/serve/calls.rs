@@ -100,7 +100,7 @@ pub(super) struct Asked {
 pub(super) type Taken = Result<Vec<(Part, Schedule)>, (Failure, Vec<Part>)>;
 
 /// How long a hold that is to be adopted may look as if another process kept it, and how often that is looked at.
-const KEPT_PATIENCE: Duration = Duration::from_secs(1);
+const KEPT_PATIENCE: Duration = Duration::from_secs(3);
 const KEPT_LOOK: Duration = Duration::from_millis(5);
 
 /// Speaks to no person: stdout is the client's, and stderr is for faults.
