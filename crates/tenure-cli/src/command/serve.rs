@@ -1105,7 +1105,8 @@ impl Serve {
         let Some(kept) = self.holds.get_mut(&hold) else {
             return;
         };
-        if std::mem::replace(&mut kept.is_lost, true) || kept.releasing.is_some() {
+        // While it is given back, a look may find it gone because of that very release, whose own answer counts.
+        if kept.releasing.is_some() || std::mem::replace(&mut kept.is_lost, true) {
             return;
         }
         kept.watches.clear();
