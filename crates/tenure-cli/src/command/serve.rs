@@ -12,60 +12,43 @@
 
 mod calls;
 mod frames;
+mod holds;
 mod output;
 mod parent;
+mod waits;
 mod work;
 
 use super::Session;
 use crate::args::ServeArgs;
 use crate::exit::Exit;
-use crate::failure::{Failure, Retry};
-use crate::holds;
-use crate::render::{Listener, say};
+use crate::failure::Failure;
+use crate::render::say;
 use crate::request::serve::Usual;
-use crate::request::{Place, Run, Surroundings};
+use crate::request::{Place, Surroundings};
 use crate::signals;
-use calls::{Adopting, Asked, Part, Seen, Taken};
+use calls::{Adopting, Part, Seen, Taken};
 use frames::{Id, LINE_MAX, Line, Method, PROTOCOL};
+use holds::{Kept, SETTLE, lost, no_hold};
 use output::{About, Output};
 use parent::Parent;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
-use tenure_core::{LockName, Renewal, Schedule};
-use tenure_engine::cancel::Cancel;
+use tenure_core::{LockName, Schedule};
 use tenure_engine::clock::{Clock, instant};
-use tenure_engine::engine::{Wait, Waiting};
-use tenure_engine::envelope::LockView;
-use tenure_engine::os::{self, Bell, Descriptor, Ringer};
+use tenure_engine::os::{self, Bell, Ringer};
+use waits::{LineKey, Pending, Queue, no_thread};
 use work::Crew;
-
-/// How many requests for locks may wait.
-const WAITS_MAX: usize = 10_000;
-
-/// How many of them may wait in a store at a time: each has a thread.
-const WAITERS_MAX: usize = 1_000;
 
 /// How many other requests are carried out at a time, before no further one is read.
 const CALLS_MAX: usize = 1_000;
 
 /// How many places one program may have locks in.
 const PLACES_MAX: usize = 1_000;
-
-/// How long a hold lasts before its file is watched, and how many are watched by one watch each.
-const SETTLE: Duration = Duration::from_millis(20);
-const WATCHES_MAX: usize = 16;
-
-/// How often a hold is looked at, and with N holds at most once in N times the share.
-const LOOK: Duration = Duration::from_secs(1);
-const LOOK_SHARE: Duration = Duration::from_millis(2);
-
-/// How often a release that failed is tried again.
-const AGAIN: Duration = Duration::from_secs(1);
 
 /// How often the parent is looked at where the system does not tell of its end.
 const PARENT_LOOK: Duration = Duration::from_millis(250);
@@ -156,68 +139,6 @@ impl Teller {
         if self.events.send(event).is_ok() {
             self.bell.ring();
         }
-    }
-}
-
-/// A request for locks that has no answer yet.
-struct Pending {
-    cancel: Cancel,
-    /// It is not wanted any more.
-    is_abandoned: bool,
-    /// The requests that said so.
-    abandons: Vec<Id>,
-    caller: Option<String>,
-    /// Set while it stands behind another request of this program.
-    start: Option<Box<Start>>,
-    /// The lock for which it waits in line or at the head of the line.
-    line: Option<LineKey>,
-}
-
-/// A line of requests for one lock: where, and its name.
-type LineKey = (String, LockName);
-
-/// A request that has not begun to wait in its store.
-struct Start {
-    asked: Asked,
-    began: Instant,
-    deadline: Option<Instant>,
-}
-
-/// The requests of this program for one lock. The first one waits in the store; the others stand here.
-#[derive(Default)]
-struct Queue {
-    behind: VecDeque<Id>,
-    /// What the first one saw last.
-    place: usize,
-    holder: Value,
-}
-
-/// A hold of the program.
-struct Kept {
-    caller: Option<String>,
-    parts: Vec<(Arc<Part>, Schedule)>,
-    began: Instant,
-    watches: Vec<Descriptor>,
-    /// When it is looked at next.
-    look: Instant,
-    /// It may be watched, and was not yet.
-    settles: bool,
-    /// A thread looks at it.
-    is_asked: bool,
-    is_lost: bool,
-    was_asked_to_stop: bool,
-    /// It is being given back; these requests want to know.
-    releasing: Option<Vec<Id>>,
-}
-
-impl Kept {
-    /// How long others leave it alone, if no renewal succeeds before; `None` for as long as the program lives.
-    fn good_for_ms(&self) -> Option<u64> {
-        let left = self
-            .parts
-            .iter()
-            .filter_map(|(part, schedule)| schedule.left_ms(part.session.clock.now().boot_ms));
-        left.min()
     }
 }
 
@@ -632,574 +553,6 @@ impl Serve {
         self.run(move || Event::Done { id, result: work() })
     }
 
-    fn acquire(&mut self, id: &Id, run: Run, caller: Option<String>) -> Result<(), Failure> {
-        let Run {
-            place,
-            group_place,
-            task,
-        } = run;
-        let session = self.session(place, false)?;
-        let group_session = match group_place {
-            Some(place) => self.session(place, true)?,
-            None => session,
-        };
-        for wanted in &task.locks {
-            self.refuse_own(caller.as_deref(), session, &wanted.name)?;
-        }
-        if self.pending.len() >= WAITS_MAX {
-            return Err(too_many(&format!(
-                "{WAITS_MAX} requests for locks wait already"
-            )));
-        }
-        let line = match task.locks.as_slice() {
-            [only]
-                if task.group().is_none()
-                    && task.ticket.is_none()
-                    && task.wait != Wait::No
-                    && !only.terms.cancel_in_progress
-                    && !only.terms.queueing.yields() =>
-            {
-                Some((
-                    session.place.folder.display().to_string(),
-                    only.name.clone(),
-                ))
-            }
-            _ => None,
-        };
-        let began = instant();
-        let deadline = match task.wait {
-            Wait::For(limit) => began.checked_add(limit),
-            Wait::No | Wait::Forever => None,
-        };
-        let asked = Asked {
-            wait: task.wait,
-            task,
-            session,
-            group_session,
-            owner: self.parent.process,
-        };
-        let start = Box::new(Start {
-            asked,
-            began,
-            deadline,
-        });
-        let mut pending = Pending {
-            cancel: Cancel::new(),
-            is_abandoned: false,
-            abandons: Vec::new(),
-            caller,
-            start: None,
-            line: line.clone(),
-        };
-        if let Some(line) = line {
-            if let Some(queue) = self.lines.get_mut(&line) {
-                queue.behind.push_back(id.clone());
-                let place = queue.place + queue.behind.len();
-                let holder = queue.holder.clone();
-                pending.start = Some(start);
-                self.pending.insert(id.clone(), pending);
-                self.calls.retain(|call| call != id);
-                self.tell_wait(id, place, &holder);
-                return Ok(());
-            }
-            self.lines.insert(line, Queue::default());
-        }
-        self.pending.insert(id.clone(), pending);
-        self.calls.retain(|call| call != id);
-        self.start(id, *start);
-        Ok(())
-    }
-
-    /// The lock that the caller itself has. A wait for it would never end.
-    fn refuse_own(
-        &self,
-        caller: Option<&str>,
-        session: &Session,
-        name: &LockName,
-    ) -> Result<(), Failure> {
-        let Some(caller) = caller else {
-            return Ok(());
-        };
-        let mut own = self
-            .holds
-            .values()
-            .filter(|kept| kept.caller.as_deref() == Some(caller) && kept.releasing.is_none());
-        let found = own.find_map(|kept| {
-            let mut parts = kept.parts.iter().map(|(part, _)| part);
-            parts.find(|part| part.name() == name && is_same_place(part.session, session))
-        });
-        match found {
-            None => Ok(()),
-            Some(part) => Err(already_held(
-                part,
-                "this caller holds it; the wait would never end",
-            )),
-        }
-    }
-
-    /// The hold that this process keeps already.
-    fn refuse_known(&self, adopting: &Adopting) -> Result<(), Failure> {
-        let parts = self.holds.values().flat_map(|kept| &kept.parts);
-        let known = parts.map(|(part, _)| part).find(|part| {
-            let is_named = adopting.locks.iter().any(|(_, name)| name == part.name());
-            is_named
-                && is_same_place(part.session, adopting.session)
-                && part.session.format.shows(&part.claim, &adopting.request_id)
-        });
-        match known {
-            None => Ok(()),
-            Some(part) => Err(already_held(
-                part,
-                "this serve keeps it for the program already",
-            )),
-        }
-    }
-
-    /// Has a request wait in its store.
-    fn start(&mut self, id: &Id, start: Start) {
-        let Start {
-            mut asked, began, ..
-        } = start;
-        asked.wait = calls::rest(asked.wait, instant().saturating_duration_since(began));
-        let Some(pending) = self.pending.get(id) else {
-            return;
-        };
-        let (cancel, teller, own) = (pending.cancel.clone(), self.teller.clone(), id.clone());
-        let listener = {
-            let (id, teller) = (id.clone(), self.teller.clone());
-            Listener(Arc::new(move |_: &LockName, waiting: &Waiting<'_>| {
-                let holder = waiting.front().filter(|front| front.token.is_some());
-                let holder = holder.map(|claim| LockView::holder_of(claim, waiting.now));
-                teller.tell(Event::Waiting {
-                    id: id.clone(),
-                    place: waiting.before() + 1,
-                    holder: serde_json::to_value(holder).unwrap_or_default(),
-                });
-            }))
-        };
-        let waits = asked.wait != Wait::No;
-        let work = move || {
-            let taken = calls::take(&asked, &cancel, listener);
-            teller.tell(Event::Taken { id: own, taken });
-        };
-        let begun = if !waits {
-            self.crew.run(Box::new(work))
-        } else if self.waiters >= WAITERS_MAX {
-            Err(std::io::ErrorKind::WouldBlock.into())
-        } else {
-            Crew::run_apart(Box::new(work))
-        };
-        self.waiters += 1;
-        if let Err(error) = begun {
-            let failure = no_thread(&error);
-            self.taken(id, Err((failure, Vec::new())));
-        }
-    }
-
-    /// What an `acquire` came to.
-    fn taken(&mut self, id: &Id, taken: Taken) {
-        self.waiters = self.waiters.saturating_sub(1);
-        let Some(pending) = self.pending.remove(id) else {
-            return;
-        };
-        if let Some(line) = &pending.line {
-            self.call_next(line);
-        }
-        match taken {
-            // The grant and the word that it is not wanted have crossed. It is given back before the answer.
-            Ok(parts) if pending.is_abandoned => {
-                let parts = parts.into_iter().map(|(part, _)| Arc::new(part));
-                self.give(Whose::Unwanted(id.clone(), pending), parts.collect());
-            }
-            Ok(parts) => {
-                let granted = self.keep(pending.caller, parts);
-                self.answer(id, Ok(granted));
-            }
-            Err((failure, left)) => {
-                self.left.extend(left.into_iter().map(Arc::new));
-                let failure = if pending.is_abandoned {
-                    abandoned()
-                } else {
-                    failure
-                };
-                self.refuse(id, &pending.abandons, failure);
-            }
-        }
-    }
-
-    /// Answers a request that got nothing, and those that did not want it any more.
-    fn refuse(&mut self, id: &Id, abandons: &[Id], failure: Failure) {
-        self.answer(id, Err(failure));
-        for abandon in abandons {
-            self.answer(abandon, Ok(json!({ "abandoned": true })));
-        }
-    }
-
-    /// Lets the next request for a lock wait in the store.
-    fn call_next(&mut self, line: &LineKey) {
-        let Some(queue) = self.lines.get_mut(line) else {
-            return;
-        };
-        let next = queue.behind.pop_front();
-        match next.and_then(|id| Some((id.clone(), self.pending.get_mut(&id)?.start.take()?))) {
-            Some((id, start)) => self.start(&id, *start),
-            None => {
-                self.lines.remove(line);
-            }
-        }
-    }
-
-    /// Takes a request out of the line of this program; `None` if it does not stand there.
-    fn leave_line(&mut self, id: &Id) -> Option<Box<Start>> {
-        let pending = self.pending.get_mut(id)?;
-        let start = pending.start.take()?;
-        if let Some(queue) = pending
-            .line
-            .take()
-            .and_then(|line| self.lines.get_mut(&line))
-        {
-            queue.behind.retain(|behind| behind != id);
-        }
-        Some(start)
-    }
-
-    fn abandon(&mut self, id: &Id, of: &Id) {
-        let Some(pending) = self.pending.get_mut(of) else {
-            // Its answer has been written, or it never was: whatever was granted is the client's.
-            return self.answer(id, Ok(json!({ "abandoned": false })));
-        };
-        pending.is_abandoned = true;
-        pending.abandons.push(id.clone());
-        pending.cancel.cancel();
-        if self.leave_line(of).is_some()
-            && let Some(pending) = self.pending.remove(of)
-        {
-            self.refuse(of, &pending.abandons, abandoned());
-        }
-    }
-
-    /// Keeps a hold; answers with what the client is told of it.
-    fn keep(&mut self, caller: Option<String>, parts: Vec<(Part, Schedule)>) -> Value {
-        let (hold, now) = (self.next_hold, instant());
-        self.next_hold += 1;
-        let parts = parts.into_iter();
-        let parts: Vec<_> = parts
-            .map(|(part, schedule)| (Arc::new(part), schedule))
-            .collect();
-        let mut env = serde_json::Map::new();
-        let mut held = holds::inherited_value();
-        for (part, _) in &parts {
-            let (token, folder) = (
-                part.claim.token.unwrap_or_default(),
-                &part.session.place.folder,
-            );
-            holds::extend(&mut held, token, folder, part.name());
-            let (variable, place) = part.session.place.variable();
-            env.insert(variable.to_owned(), place.to_string_lossy().into());
-        }
-        env.insert(holds::VARIABLE.to_owned(), held.into());
-        let first = parts.first().map(|(part, _)| part);
-        let request_id = first.map(|part| part.claim.holder.request_id.as_str().to_owned());
-        let locks: Vec<Value> = parts.iter().map(|(part, _)| part.json()).collect();
-        let kept = Kept {
-            caller,
-            parts,
-            began: now,
-            watches: Vec::new(),
-            look: now + LOOK,
-            settles: true,
-            is_asked: false,
-            is_lost: false,
-            was_asked_to_stop: false,
-            releasing: None,
-        };
-        let good_for_ms = kept.good_for_ms();
-        self.holds.insert(hold, kept);
-        json!({
-            "hold": hold,
-            "request_id": request_id,
-            "locks": locks,
-            "good_for_ms": good_for_ms,
-            "env": env,
-        })
-    }
-
-    /// Gives the locks of a hold back.
-    fn give_back(&mut self, hold: u64) {
-        if let Some(kept) = self.holds.get(&hold) {
-            let parts = kept.parts.iter().map(|(part, _)| Arc::clone(part));
-            let parts = parts.collect();
-            self.give(Whose::Hold(hold), parts);
-        }
-    }
-
-    /// Has a thread give locks back, the last one first.
-    fn give(&mut self, whose: Whose, mut parts: Vec<Arc<Part>>) {
-        parts.reverse();
-        self.giving += 1;
-        let teller = self.teller.clone();
-        let given = parts.clone();
-        let job = self.crew.run(Box::new(move || {
-            let results = parts
-                .iter()
-                .map(|part| calls::give_back(part))
-                .collect::<Vec<_>>();
-            let all = parts.into_iter().zip(&results);
-            let left = all
-                .filter(|(_, result)| result.is_err())
-                .map(|(part, _)| part);
-            let left = left.collect();
-            teller.tell(Event::GivenBack {
-                whose,
-                results,
-                left,
-            });
-        }));
-        if job.is_err() {
-            // No thread can be made, for lack of memory say: it is tried again.
-            self.giving -= 1;
-            self.left.extend(given);
-            self.again = instant() + AGAIN;
-        }
-    }
-
-    fn given_back(
-        &mut self,
-        whose: Whose,
-        results: Vec<Result<bool, Failure>>,
-        left: Vec<Arc<Part>>,
-    ) {
-        self.giving = self.giving.saturating_sub(1);
-        if !left.is_empty() {
-            self.left.extend(left);
-            self.again = instant() + AGAIN;
-        }
-        match whose {
-            Whose::Left => {}
-            Whose::Unwanted(id, pending) => self.refuse(&id, &pending.abandons, abandoned()),
-            Whose::Hold(hold) => {
-                let Some(kept) = self.holds.remove(&hold) else {
-                    return;
-                };
-                self.output.forget(&About::Hold(hold));
-                let were_ours = results.iter().all(|result| !matches!(result, Ok(false)));
-                let failure = results.into_iter().find_map(Result::err);
-                let result = match failure {
-                    Some(failure) => Err(failure),
-                    None if kept.is_lost || !were_ours => Err(lost(&kept)),
-                    None => Ok(json!({ "released": true })),
-                };
-                for id in kept.releasing.into_iter().flatten() {
-                    self.answer(&id, result.clone());
-                }
-            }
-        }
-    }
-
-    /// Has a thread look at a hold, or renew what is due of it.
-    fn look(&mut self, hold: u64, renews: bool, asked: Option<Id>) -> Result<(), Failure> {
-        let Some(kept) = self.holds.get_mut(&hold) else {
-            return Ok(());
-        };
-        let mut parts = Vec::with_capacity(kept.parts.len());
-        for (index, (part, schedule)) in kept.parts.iter_mut().enumerate() {
-            if renews {
-                schedule.begin(part.session.clock.now().boot_ms);
-            }
-            parts.push((index, Arc::clone(part)));
-        }
-        kept.is_asked = true;
-        self.run(move || Event::Seen {
-            hold,
-            seen: (parts.iter())
-                .map(|(index, part)| (*index, calls::look(part, renews)))
-                .collect(),
-            renewed: renews,
-            asked,
-        })
-    }
-
-    /// What follows from a look at a hold.
-    fn seen(&mut self, hold: u64, seen: Vec<(usize, Seen)>, renewed: bool, asked: Option<Id>) {
-        let share = LOOK_SHARE * u32::try_from(self.holds.len()).unwrap_or(u32::MAX);
-        let Some(kept) = self.holds.get_mut(&hold) else {
-            // It was given back meanwhile.
-            if let Some(id) = asked {
-                self.answer(&id, Err(no_hold(hold)));
-            }
-            return;
-        };
-        kept.is_asked = false;
-        kept.look = instant() + LOOK.max(share);
-        let (mut why, mut by, mut failure, mut notes) = (None, None, None, Vec::new());
-        for (index, seen) in seen {
-            let Some((part, schedule)) = kept.parts.get_mut(index) else {
-                continue;
-            };
-            by = by.or(seen.asked_by);
-            match seen.renewal {
-                Ok(Renewal::Lost) => {
-                    schedule.lost();
-                    why = why.or(Some("gone"));
-                }
-                Ok(Renewal::Renewed { .. }) if renewed => {
-                    schedule.renewed();
-                }
-                Ok(Renewal::Renewed { .. }) => {}
-                Err(error) => {
-                    if renewed {
-                        let failed = schedule.failed(part.session.clock.now().boot_ms);
-                        if failed.is_event {
-                            notes.push((Arc::clone(part), failed.consecutive, error.to_string()));
-                        }
-                        if failed.runs_out_ms.is_some() {
-                            why = why.or(Some("no renewal has succeeded in time"));
-                        }
-                    }
-                    failure = Some(part.session.store_failed(part.name(), error));
-                }
-            }
-        }
-        let was_lost = kept.is_lost;
-        let is_releasing = kept.releasing.is_some();
-        if let Some(why) = why {
-            self.lose(hold, why);
-        }
-        let Some(kept) = self.holds.get_mut(&hold) else {
-            return;
-        };
-        if let Some(by) = by
-            && !kept.is_lost
-            && !is_releasing
-            && !std::mem::replace(&mut kept.was_asked_to_stop, true)
-        {
-            let params = json!({ "hold": hold, "by": by });
-            self.output
-                .say(&frames::notification("stop_requested", &params));
-        }
-        let Some(kept) = self.holds.get(&hold) else {
-            return;
-        };
-        let good_for_ms = kept.good_for_ms();
-        if let Some(id) = asked {
-            let result = match failure {
-                _ if kept.is_lost => Err(lost(kept)),
-                Some(failure) => Err(failure),
-                None => Ok(json!({ "hold": hold, "good_for_ms": good_for_ms })),
-            };
-            self.answer(&id, result);
-        } else if renewed && failure.is_none() && !was_lost && !is_releasing && why.is_none() {
-            let params = json!({ "hold": hold, "good_for_ms": good_for_ms });
-            let frame = frames::notification("renewed", &params);
-            self.output.update(About::Hold(hold), frame);
-        }
-        for (part, consecutive, error) in notes {
-            let noting = Box::new(move || calls::note_failure(&part, consecutive, &error));
-            let _ = self.crew.run(noting);
-        }
-    }
-
-    /// Tells the client that it cannot rely on a hold any more, once. The claim stays until the client gives it
-    /// back: while its work goes on, it keeps others out as well as it still can.
-    fn lose(&mut self, hold: u64, reason: &str) {
-        let Some(kept) = self.holds.get_mut(&hold) else {
-            return;
-        };
-        // While it is given back, a look may find it gone because of that very release, whose own answer counts.
-        if kept.releasing.is_some() || std::mem::replace(&mut kept.is_lost, true) {
-            return;
-        }
-        kept.watches.clear();
-        self.output.forget(&About::Hold(hold));
-        let params = json!({ "hold": hold, "reason": reason });
-        self.output.say(&frames::notification("lost", &params));
-    }
-
-    /// Does what is due.
-    fn keep_time(&mut self) {
-        let now = instant();
-        let watched = self.holds.values().filter(|kept| !kept.watches.is_empty());
-        let mut room = WATCHES_MAX.saturating_sub(watched.count());
-        let (mut late, mut looks) = (Vec::new(), Vec::new());
-        for (hold, kept) in &mut self.holds {
-            if kept.releasing.is_some() {
-                continue;
-            }
-            let mut renews = false;
-            let mut is_late = false;
-            for (part, schedule) in &mut kept.parts {
-                let now_ms = part.session.clock.now().boot_ms;
-                // Also after this process was stopped: before anything else is said of the hold.
-                is_late |= !kept.is_lost && schedule.has_lapsed(now_ms);
-                match schedule.due(now_ms) {
-                    tenure_core::Due::Nothing => {}
-                    tenure_core::Due::Renew => renews = true,
-                    tenure_core::Due::Tell => {
-                        is_late |= schedule.unanswered(now_ms).runs_out_ms.is_some();
-                    }
-                }
-            }
-            if is_late {
-                late.push(*hold);
-            }
-            let mut was_touched = false;
-            for watch in &kept.watches {
-                was_touched |= os::read_all(watch) != os::Told::Nothing;
-            }
-            if kept.settles && now >= kept.began + SETTLE {
-                kept.settles = false;
-                if room > 0 && !kept.is_lost {
-                    room -= 1;
-                    kept.watch();
-                    was_touched = true;
-                }
-            }
-            let is_due = (now >= kept.look || was_touched) && !kept.is_lost;
-            if !kept.is_asked && (renews || is_due) {
-                looks.push((*hold, renews));
-            } else if was_touched {
-                kept.look = now;
-            }
-        }
-        for hold in late {
-            self.lose(hold, "no renewal has succeeded in time");
-        }
-        for (hold, renews) in looks {
-            if self.look(hold, renews, None).is_err()
-                && let Some(kept) = self.holds.get_mut(&hold)
-            {
-                kept.is_asked = false;
-                kept.look = now + LOOK;
-            }
-        }
-        if !self.left.is_empty() && now >= self.again {
-            let left = std::mem::take(&mut self.left);
-            self.give(Whose::Left, left);
-        }
-        self.end_waits(now);
-    }
-
-    /// Ends the waits in lines of this program whose time is over: they look at the lock once, and are refused with
-    /// what they see.
-    fn end_waits(&mut self, now: Instant) {
-        let waiting = self.lines.values().flat_map(|queue| &queue.behind);
-        let over: Vec<Id> = waiting
-            .filter(|id| {
-                let start = self
-                    .pending
-                    .get(*id)
-                    .and_then(|pending| pending.start.as_ref());
-                start.is_some_and(|start| start.deadline.is_some_and(|deadline| deadline <= now))
-            })
-            .cloned()
-            .collect();
-        for id in over {
-            if let Some(start) = self.leave_line(&id) {
-                self.start(&id, *start);
-            }
-        }
-    }
-
     /// Takes in what threads have answered.
     fn hear(&mut self) {
         self.bell.hear();
@@ -1229,30 +582,6 @@ impl Serve {
                 Event::Done { id, result } => self.answer(&id, result),
             }
         }
-    }
-
-    /// How the wait of a request stands, and of those behind it.
-    fn waiting(&mut self, id: &Id, place: usize, holder: Value) {
-        let Some(pending) = self.pending.get(id) else {
-            return;
-        };
-        let line = pending.line.clone();
-        self.tell_wait(id, place, &holder);
-        let Some(queue) = line.and_then(|line| self.lines.get_mut(&line)) else {
-            return;
-        };
-        (queue.place, queue.holder) = (place, holder.clone());
-        let behind: Vec<Id> = queue.behind.iter().cloned().collect();
-        for (index, id) in behind.iter().enumerate() {
-            self.tell_wait(id, place + index + 1, &holder);
-        }
-    }
-
-    fn tell_wait(&mut self, id: &Id, place: usize, holder: &Value) {
-        let own: Value = serde_json::from_str(id).unwrap_or_default();
-        let params = json!({ "id": own, "place": place, "holder": holder });
-        let frame = frames::notification("waiting", &params);
-        self.output.update(About::Request(id.clone()), frame);
     }
 
     /// Ends all waits. Gives all holds back, unless they are to stay the program's.
@@ -1308,22 +637,6 @@ impl Serve {
     }
 }
 
-impl Kept {
-    /// Watches its files, where the store tells of changes. A record that is renewed is another file, so it is
-    /// looked at from time to time instead.
-    fn watch(&mut self) {
-        for (part, _) in &self.parts {
-            let store = &part.session.store;
-            if store.is_remote() || store.publishes() {
-                continue;
-            }
-            let notices = store.notices(&*part.handle);
-            self.watches
-                .extend(notices.map(|notices| notices.descriptor));
-        }
-    }
-}
-
 struct Woken {
     /// There is something to read, or the end.
     reads: bool,
@@ -1335,24 +648,12 @@ fn is_same_place(one: &Session, other: &Session) -> bool {
     one.place.folder == other.place.folder
 }
 
-fn no_hold(hold: u64) -> Failure {
+fn abandoned() -> Failure {
     Failure::new(
-        Exit::NotFound,
-        "NO_SUCH_HOLD",
-        format!("this serve has no hold {hold}; it was given back, or another serve granted it"),
+        Exit::General,
+        "ABANDONED",
+        "the request was abandoned, and nothing is held for it",
     )
-}
-
-fn lost(kept: &Kept) -> Failure {
-    let names = kept.parts.iter().map(|(part, _)| part.name().as_str());
-    let names: Vec<_> = names.collect();
-    let name = names.first().copied().unwrap_or_default();
-    Failure::new(
-        Exit::LockLost,
-        "LOCK_LOST",
-        format!("{} was lost while the work went on", names.join(", ")),
-    )
-    .with_context(json!({ "name": name }))
 }
 
 fn already_held(part: &Part, why: &str) -> Failure {
@@ -1363,30 +664,4 @@ fn already_held(part: &Part, why: &str) -> Failure {
         format!("{name} is held already: {why}"),
     )
     .with_context(json!({ "name": name.as_str(), "token": part.claim.token }))
-}
-
-fn abandoned() -> Failure {
-    Failure::new(
-        Exit::General,
-        "ABANDONED",
-        "the request was abandoned, and nothing is held for it",
-    )
-}
-
-fn too_many(why: &str) -> Failure {
-    let mut failure = Failure::new(Exit::General, "TOO_MANY_REQUESTS", why);
-    failure.retry = Some(Retry {
-        after_ms: 1_000,
-        strategy: "exponential_backoff",
-    });
-    failure
-}
-
-fn no_thread(error: &std::io::Error) -> Failure {
-    match error.kind() {
-        std::io::ErrorKind::WouldBlock => {
-            too_many(&format!("requests wait for {WAITERS_MAX} locks already"))
-        }
-        _ => too_many(&format!("no thread could be started: {error}")),
-    }
 }
