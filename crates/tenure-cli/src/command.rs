@@ -68,6 +68,10 @@ use tenure_engine::tenure_core::{
 ///
 /// Typed arguments become a request only here: no code below sees the arguments, and no code above sees the
 /// request. A sprint's calls have a flow of their own, with a document on stdin, and take this step there.
+#[allow(
+    clippy::too_many_lines,
+    reason = "one arm for each verb, and nothing else"
+)]
 pub(crate) fn carry_out(verb: Verb) -> Ending {
     let exit = match verb {
         Verb::Run(args) => {

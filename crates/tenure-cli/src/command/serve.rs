@@ -275,10 +275,7 @@ impl Serve {
         };
         // A failure is a signal, or a lack of memory for a moment.
         let _ = poll(&mut fds, Some(&nap));
-        let seen = fds
-            .first()
-            .map(PollFd::revents)
-            .unwrap_or(PollFlags::empty());
+        let seen = fds.first().map_or(PollFlags::empty(), PollFd::revents);
         let closed = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
         Woken {
             reads: may_read && !seen.is_empty(),
@@ -319,7 +316,7 @@ impl Serve {
 
     /// Reads what there is. False at the end of stdin.
     fn read(&mut self) -> Result<bool, End> {
-        let mut buffer = [0; 1 << 16];
+        let mut buffer = [0; 1 << 14];
         match rustix::io::read(rustix::stdio::stdin(), &mut buffer) {
             // What has no end of a line was cut, and is no request.
             Ok(0) => Ok(false),
@@ -351,7 +348,7 @@ impl Serve {
                 break;
             }
             match frames::read(line) {
-                Line::Request(request) => self.carry_out(request.id, request.method),
+                Line::Request(request) => self.carry_out(&request.id, request.method),
                 Line::Refused(answer) => self.output.say(&answer),
                 Line::Ignored => {}
                 garbage @ Line::Garbage(_) => {
@@ -379,20 +376,20 @@ impl Serve {
         self.output.say(&frames::answer(id, result));
     }
 
-    fn carry_out(&mut self, id: Id, method: Method) {
-        if self.pending.contains_key(&id) || self.calls.contains(&id) {
+    fn carry_out(&mut self, id: &Id, method: Method) {
+        if self.pending.contains_key(id) || self.calls.contains(id) {
             let why = "id: a request with this id has no answer yet";
             return self
                 .output
-                .say(&frames::answer(&id, Err(Failure::bad_arguments(why))));
+                .say(&frames::answer(id, Err(Failure::bad_arguments(why))));
         }
         if !self.is_greeted && !matches!(method, Method::Hello(_)) {
             let why = "begin with hello, which says the protocol";
-            return self.answer(&id, Err(Failure::bad_arguments(why)));
+            return self.answer(id, Err(Failure::bad_arguments(why)));
         }
         self.calls.push(id.clone());
-        if let Err(failure) = self.begin_call(&id, method) {
-            self.answer(&id, Err(failure));
+        if let Err(failure) = self.begin_call(id, method) {
+            self.answer(id, Err(failure));
         }
     }
 
@@ -432,12 +429,11 @@ impl Serve {
                     .holds
                     .get_mut(&of.hold)
                     .ok_or_else(|| no_hold(of.hold))?;
-                match &mut kept.releasing {
-                    Some(asking) => asking.push(id.clone()),
-                    None => {
-                        kept.releasing = Some(vec![id.clone()]);
-                        self.give_back(of.hold);
-                    }
+                if let Some(asking) = &mut kept.releasing {
+                    asking.push(id.clone());
+                } else {
+                    kept.releasing = Some(vec![id.clone()]);
+                    self.give_back(of.hold);
                 }
             }
             Method::Verify(of) => {
@@ -558,7 +554,7 @@ impl Serve {
         self.bell.hear();
         while let Ok(event) = self.events.try_recv() {
             match event {
-                Event::Waiting { id, place, holder } => self.waiting(&id, place, holder),
+                Event::Waiting { id, place, holder } => self.waiting(&id, place, &holder),
                 Event::Taken { id, taken } => self.taken(&id, taken),
                 Event::Seen {
                     hold,

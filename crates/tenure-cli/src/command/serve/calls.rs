@@ -11,7 +11,7 @@ use crate::failure::{Failure, Retry};
 use crate::output::Output;
 use crate::render::{Listener, Reporter};
 use crate::request::serve::KnownLock;
-use crate::request::{Pool, Task};
+use crate::request::{Defaults, Pool, Task};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tenure_core::{Claim, LockName, Ownership, Process, Renewal, RequestId, Schedule};
@@ -230,7 +230,7 @@ pub(super) fn adopt(adopting: &Adopting) -> Result<Vec<(Part, Schedule)>, Failur
             };
             let (claim, handle) = take_over(adopting, known, name, session)?;
             let schedule = schedule_of(session, &claim);
-            let pool = session.place.defaults(name).ok().map(|said| said.pool());
+            let pool = session.place.defaults(name).ok().map(Defaults::pool);
             let part = Part {
                 session,
                 handle,

@@ -216,10 +216,10 @@ fn method_of(method: &str, params: Value) -> Option<Result<Method, serde_json::E
     fn of<P: DeserializeOwned>(
         params: Value,
         make: impl FnOnce(P) -> Method,
-    ) -> Option<Result<Method, serde_json::Error>> {
-        Some(serde_json::from_value(params).map(make))
+    ) -> Result<Method, serde_json::Error> {
+        serde_json::from_value(params).map(make)
     }
-    match method {
+    Some(match method {
         "hello" => of(params, Method::Hello),
         "acquire" => of(params, |acquire| Method::Acquire(Box::new(acquire))),
         "adopt" => of(params, Method::Adopt),
@@ -231,8 +231,8 @@ fn method_of(method: &str, params: Value) -> Option<Result<Method, serde_json::E
         "check" => of(params, Method::Check),
         "list" => of(params, Method::List),
         "cancel" => of(params, Method::Cancel),
-        _ => None,
-    }
+        _ => return None,
+    })
 }
 
 /// The last answer to what is no message.

@@ -24,6 +24,10 @@ const LOOK_SHARE: Duration = Duration::from_millis(2);
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// A hold of the program.
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "facts of a hold that have nothing to do with each other"
+)]
 pub(super) struct Kept {
     pub(super) caller: Option<String>,
     pub(super) parts: Vec<(Arc<Part>, Schedule)>,

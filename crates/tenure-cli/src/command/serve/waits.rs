@@ -316,19 +316,19 @@ impl Serve {
     }
 
     /// How the wait of a request stands, and of those behind it.
-    pub(super) fn waiting(&mut self, id: &Id, place: usize, holder: Value) {
+    pub(super) fn waiting(&mut self, id: &Id, place: usize, holder: &Value) {
         let Some(pending) = self.pending.get(id) else {
             return;
         };
         let line = pending.line.clone();
-        self.tell_wait(id, place, &holder);
+        self.tell_wait(id, place, holder);
         let Some(queue) = line.and_then(|line| self.lines.get_mut(&line)) else {
             return;
         };
         (queue.place, queue.holder) = (place, holder.clone());
         let behind: Vec<Id> = queue.behind.iter().cloned().collect();
         for (index, id) in behind.iter().enumerate() {
-            self.tell_wait(id, place + index + 1, &holder);
+            self.tell_wait(id, place + index + 1, holder);
         }
     }
 
