@@ -128,12 +128,16 @@ impl Serve {
         if let Some(line) = line {
             if let Some(queue) = self.lines.get_mut(&line) {
                 queue.behind.push_back(id.clone());
-                let place = queue.place + queue.behind.len();
+                let behind = queue.behind.len();
+                let place = queue.place + behind;
                 let holder = queue.holder.clone();
                 pending.start = Some(start);
                 self.pending.insert(id.clone(), pending);
                 self.calls.retain(|call| call != id);
-                self.tell_wait(id, place, &holder);
+                // Before the first of them has seen the lock, nothing is known of it.
+                if place > behind {
+                    self.tell_wait(id, place, &holder);
+                }
                 return Ok(());
             }
             self.lines.insert(line, Queue::default());
