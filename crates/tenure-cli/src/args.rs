@@ -116,6 +116,8 @@ pub(crate) enum Verb {
     Flock(FlockArgs),
     /// Push to a branch that others push to as well
     Push(PushArgs),
+    /// Hold locks for the program that starts this
+    Serve(ServeArgs),
     /// Name the concurrency group of a CI event
     GroupName(GroupNameArgs),
     /// Print what completes tenure's words in a shell
@@ -859,6 +861,24 @@ pub(crate) struct PushArgs {
     pub(crate) common: Common,
 }
 
+/// `serve`.
+#[derive(Debug, Clone, Args)]
+#[command(
+    after_help = "For the authors of clients. A program starts this as its child, writes requests to its \
+stdin and reads answers from its stdout: JSON-RPC 2.0, one message a line. The holds belong to that \
+program. They end when it releases them, closes the stdin of this process, or ends; not when this process is \
+killed: a new one adopts them. The page docs/clients.md has the messages, \
+examples/serve a client in Python and a check for clients in any language.
+
+Examples:
+  tenure serve
+  tenure serve --scope machine"
+)]
+pub(crate) struct ServeArgs {
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
 /// `group-name`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
@@ -1098,6 +1118,7 @@ fn parse_quick(words: &[OsString]) -> Option<Result<Verb, clap::Error>> {
         "profiles" => one::<ProfilesArgs>("tenure profiles", words).map(Verb::Profiles),
         "audit" => one::<AuditArgs>("tenure audit", words).map(Verb::Audit),
         "push" => one::<PushArgs>("tenure push", words).map(Verb::Push),
+        "serve" => one::<ServeArgs>("tenure serve", words).map(Verb::Serve),
         "group-name" => one::<GroupNameArgs>("tenure group-name", words).map(Verb::GroupName),
         "completions" => one::<CompletionsArgs>("tenure completions", words).map(Verb::Completions),
         "man" => one::<ManArgs>("tenure man", words).map(Verb::Man),

@@ -26,6 +26,8 @@ mod readings;
 mod release;
 mod result;
 pub(crate) mod run;
+#[cfg(unix)]
+mod serve;
 mod sprint;
 mod ticket;
 mod wait;
@@ -68,6 +70,10 @@ use tenure_engine::tenure_core::{
 ///
 /// Typed arguments become a request only here: no code below sees the arguments, and no code above sees the
 /// request. A sprint's calls have a flow of their own, with a document on stdin, and take this step there.
+#[allow(
+    clippy::too_many_lines,
+    reason = "one arm for each verb, and nothing else"
+)]
 pub(crate) fn carry_out(verb: Verb) -> Ending {
     let exit = match verb {
         Verb::Run(args) => {
@@ -154,6 +160,13 @@ pub(crate) fn carry_out(verb: Verb) -> Ending {
         Verb::Push(_) => report(&Failure::not_here(
             "push",
             "it has not been ported; use `tenure run NAME -- git push`",
+        )),
+        #[cfg(unix)]
+        Verb::Serve(args) => serve::serve(&args),
+        #[cfg(windows)]
+        Verb::Serve(_) => report(&Failure::not_here(
+            "serve",
+            "it has not been ported; use `tenure acquire --owner PID` and `tenure release`",
         )),
         #[cfg(unix)]
         Verb::Flock(args) => flock::flock(&args),

@@ -28,7 +28,9 @@ pub(crate) use crate::speech::say;
 use serde_json::Value;
 use std::fmt;
 use std::io::ErrorKind;
+use std::sync::Arc;
 use std::time::Instant;
+use tenure_engine::engine::Waiting;
 pub(crate) use tenure_engine::envelope::clean;
 use tenure_engine::envelope::{self, Envelope, Meta};
 use tenure_engine::tenure_core::{LockName, RequestId};
@@ -55,6 +57,19 @@ pub(crate) struct Reporter {
     began: Instant,
     warnings: Vec<String>,
     unless_heard: Option<Undo>,
+    listener: Option<Listener>,
+}
+
+/// Is told of a wait whenever the waiter has looked at its lock.
+#[derive(Clone)]
+pub(crate) struct Listener(pub(crate) Arc<Listen>);
+
+type Listen = dyn Fn(&LockName, &Waiting<'_>) + Send + Sync;
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Listener")
+    }
 }
 
 /// Whether a call tells of its wait.
@@ -121,7 +136,21 @@ impl Reporter {
             began: tenure_engine::clock::instant(),
             warnings: Vec::new(),
             unless_heard: None,
+            listener: None,
         }
+    }
+
+    /// The same, for a call whose waits a program is told of.
+    #[must_use]
+    #[cfg(unix)]
+    pub(crate) fn listened(mut self, listener: Listener) -> Self {
+        self.listener = Some(listener);
+        self
+    }
+
+    /// The program that is told of a wait.
+    pub(crate) fn listener(&self) -> Option<Listener> {
+        self.listener.clone()
     }
 
     /// Runs `undo` if the answer of a success does not reach a reader. `undo` answers with the end of a sentence:

@@ -12,6 +12,8 @@ mod format;
 mod intended;
 mod place;
 mod run;
+#[cfg(unix)]
+pub(crate) mod serve;
 pub(crate) mod sprint;
 mod surroundings;
 mod verbs;

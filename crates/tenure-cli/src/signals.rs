@@ -216,6 +216,22 @@ fn ignore(number: c_int) {
     }
 }
 
+/// Ignores all that asks a process to end or to stop, for the rest of its life.
+pub(crate) fn ignore_requests() {
+    for number in [
+        libc::SIGINT,
+        libc::SIGTERM,
+        libc::SIGHUP,
+        libc::SIGQUIT,
+        libc::SIGTSTP,
+        libc::SIGTTIN,
+        libc::SIGTTOU,
+        libc::SIGPIPE,
+    ] {
+        ignore(number);
+    }
+}
+
 /// Installs handlers, but leaves alone the signals that were ignored. Called with all signals blocked,
 /// so that none of these arrives between the two steps: the kernel forgets a signal that is ignored
 /// again.

@@ -257,7 +257,9 @@ impl Schedule {
         (self.tell_after_ms).map(|after| self.sign_ms.saturating_add(after))
     }
 
-    fn left_ms(&self, now_ms: u64) -> Option<u64> {
+    /// How long it is until others may have the lock, if no renewal succeeds before. `None` for a hold that no
+    /// silence ends.
+    pub fn left_ms(&self, now_ms: u64) -> Option<u64> {
         let end_ms = |lapse: u64| self.sign_ms.saturating_add(lapse);
         self.lapse_ms
             .map(|lapse| end_ms(lapse).saturating_sub(now_ms))

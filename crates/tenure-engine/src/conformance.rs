@@ -62,6 +62,7 @@ mod terms;
 use crate::clock::instant;
 use crate::engine::{self, Silent, Wait};
 use crate::store::contract::Which;
+use crate::store::verbs::Adopted;
 use crate::store::{Handle, Reading, RenewedOwned, Store, Verbs, Wake};
 use scene::{Countdown, Scene, later, locked, owned_by, tickets};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -158,6 +159,7 @@ pub fn promises<H: Harness>() -> Vec<(&'static str, Promise<H>)> {
         a_waiter_that_dies_blocks_nobody,
         a_hold_outlives_its_supervisor_while_its_command_runs,
         a_named_command_shows,
+        a_hold_is_adopted_once_and_only_from_the_dead,
         a_hold_is_renewed_by_its_handle_and_never_created_by_it,
         a_hold_is_renewed_by_its_owner_and_by_nobody_else,
         a_release_wants_ownership,
@@ -653,6 +655,69 @@ fn a_named_command_shows<H: Harness>(scene: &Scene<'_, H>) -> Result<(), Broken>
     let late = store.name_command(&*held.handle, command, &scene.now());
     let late = scene.done("naming the command of a hold that ended", late)?;
     scene.same("whether a hold that ended was named", &late, &false)
+}
+
+/// Another process of the same owner takes over a hold whose keeper has died. The hold keeps its token; a waiter that
+/// came in between waits until it ends.
+fn a_hold_is_adopted_once_and_only_from_the_dead<H: Harness>(
+    scene: &Scene<'_, H>,
+) -> Result<(), Broken> {
+    let (one, two, three) = (scene.store(), scene.store(), scene.store());
+    let owner = scene.harness.start_process();
+    let mut request = scene.request("holder")?;
+    request.holder.process = Some(owner);
+    request.holder.command = Some(owner);
+    let first = scene.granted_request(&one, request)?;
+    let (ticket, token) = (first.ticket, first.token);
+    let owns = |claim: &Claim| {
+        if claim.holder.process == Some(owner) {
+            Ownership::Shown
+        } else {
+            Ownership::Missing
+        }
+    };
+    let adopt = |store: &H::Store, owns: &dyn Fn(&Claim) -> Ownership| {
+        let adopted = store.adopt(&scene.name, owns, &scene.now());
+        scene.done("adopting", adopted)
+    };
+    let kept = adopt(&two, &owns)?;
+    scene.holds(matches!(kept, Adopted::Kept), || {
+        format!("a hold was adopted from a keeper that lives: {kept:?}")
+    })?;
+    drop(first);
+    let waiting = scene.queued(&three, "next")?;
+    scene.stands_behind_record(&waiting, ticket)?;
+    let foreign = adopt(&two, &|_| Ownership::Missing)?;
+    scene.holds(matches!(foreign, Adopted::Absent), || {
+        format!("a hold of another owner was adopted: {foreign:?}")
+    })?;
+    let Adopted::Done { claim, handle } = adopt(&two, &owns)? else {
+        return scene.holds(false, || "the hold was not adopted".to_owned());
+    };
+    scene.same(
+        "ticket and token",
+        &(claim.ticket, claim.token),
+        &(ticket, Some(token)),
+    )?;
+    let again = adopt(&one, &owns)?;
+    scene.holds(matches!(again, Adopted::Kept), || {
+        format!("a hold was adopted twice: {again:?}")
+    })?;
+    let (standing, _) = scene.standing(&one, &scene.now())?;
+    scene.same("the standing", &standing, &Standing::Held(Life::Supervised))?;
+    let renewed = scene.done("renewing", two.renew(&*handle, &scene.now()))?;
+    let is_renewed = matches!(renewed, Renewal::Renewed { token: seen, .. } if seen == token);
+    scene.holds(is_renewed, || {
+        format!("an adopted hold was not renewed: {renewed:?}")
+    })?;
+    let waiting = scene.tries(&three, waiting)?;
+    let left = scene.done("releasing", two.release(&*handle, &scene.now()))?;
+    scene.holds(matches!(left, Left::Released { .. }), || {
+        format!("an adopted hold was not released: {left:?}")
+    })?;
+    let next = scene.wait(&three, waiting)?;
+    scene.harness.end_process(owner);
+    scene.release(&three, &next)
 }
 
 /// A handle renews its hold while that stands. A lost or released one is told so, and nothing

@@ -9,35 +9,42 @@ use super::{Claiming, Common, RunArgs};
 use crate::output::Output;
 use std::ffi::OsString;
 
+impl RunArgs {
+    /// Those of a call that says nothing.
+    pub(crate) fn bare() -> Self {
+        Self {
+            name: None,
+            claiming: Claiming::default(),
+            exclusive: false,
+            lock: Vec::new(),
+            skip: false,
+            reentrant: false,
+            queue: None,
+            group: None,
+            cancel_in_progress: false,
+            on_superseded: None,
+            on_supersede: None,
+            grace: None,
+            term_after: None,
+            signal: None,
+            max_runtime: None,
+            wait_all: false,
+            close: false,
+            shell: false,
+            exec: false,
+            rollback: None,
+            failure_step: None,
+            on_lost: None,
+            common: Common::default(),
+            command: Vec::new(),
+        }
+    }
+}
+
 /// The arguments, if the call is a plain one.
 pub(super) fn plain(words: &[OsString]) -> Option<RunArgs> {
     let mut words = words.iter().skip(1);
-    let mut args = RunArgs {
-        name: None,
-        claiming: Claiming::default(),
-        exclusive: false,
-        lock: Vec::new(),
-        skip: false,
-        reentrant: false,
-        queue: None,
-        group: None,
-        cancel_in_progress: false,
-        on_superseded: None,
-        on_supersede: None,
-        grace: None,
-        term_after: None,
-        signal: None,
-        max_runtime: None,
-        wait_all: false,
-        close: false,
-        shell: false,
-        exec: false,
-        rollback: None,
-        failure_step: None,
-        on_lost: None,
-        common: Common::default(),
-        command: Vec::new(),
-    };
+    let mut args = RunArgs::bare();
     if words.next()? != "run" {
         return None;
     }

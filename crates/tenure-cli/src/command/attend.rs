@@ -5,8 +5,8 @@ use super::{Session, lost_before_the_start, superseded};
 use crate::deadlock::{NestedWait, Scene};
 use crate::failure::Failure;
 use crate::holds::{self, Hold};
-use crate::render::Reporter;
 use crate::render::waiting::Progress;
+use crate::render::{Listener, Reporter};
 use std::time::{Duration, Instant};
 use tenure_core::{Claim, Kind, LockName, Mode, Process, Request};
 use tenure_engine::clock::instant;
@@ -59,7 +59,10 @@ impl Tend for NoLocks {
 
 /// One wait.
 pub(crate) struct Attendance<'a> {
+    name: &'a LockName,
     progress: Progress<'a>,
+    /// A program that is told of the wait, in place of a person.
+    listener: Option<Listener>,
     deadlock: Option<NestedWait<'a>>,
     tend: &'a mut dyn Tend,
     /// There are locks to look after.
@@ -149,6 +152,8 @@ impl<'a> Attendance<'a> {
             clock: &session.clock,
         };
         Self {
+            name,
+            listener: reporter.listener(),
             progress: Progress::new(reporter, name, &session.identity.host, wait),
             deadlock: NestedWait::of(scene, name, all),
             tend,
@@ -170,6 +175,9 @@ impl Observer for Attendance<'_> {
             .map(Box::new);
         if self.own.is_some() {
             return None;
+        }
+        if let Some(Listener(listen)) = &self.listener {
+            listen(self.name, waiting);
         }
         let next = self.progress.waiting(waiting);
         if !self.tends && self.deadlock.is_none() {

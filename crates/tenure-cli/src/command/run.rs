@@ -84,6 +84,7 @@ fn hold_and_run(run: Run, main: LockName, reporter: &mut Reporter) -> Result<End
         session: &session,
         group_session: group_session.as_ref().unwrap_or(&session),
         request_id: session.format.request_id(task.who.id.clone())?,
+        owner: None,
     };
     let mut plan = planning.plan(main)?;
     reporter.set_request_id(&plan.id);

@@ -488,6 +488,7 @@ fn help_is_an_answer_and_not_a_failure() {
         "audit",
         "push",
         "group-name",
+        "serve",
     ] {
         let help = scene.run([verb, "--help"]).stdout();
         let first = help.lines().next().unwrap_or_default();

@@ -647,6 +647,10 @@ impl HolderView {
     pub fn sentence(&self) -> String {
         let orphaned = if self.orphaned {
             match self.command_pid {
+                // A program that holds by `tenure serve` is its own command.
+                Some(_) if self.command_pid == self.pid => {
+                    " (its tenure serve died; it goes on)".to_owned()
+                }
                 Some(pid) => format!(" (it died; its command, PID {pid}, goes on)"),
                 None => " (it died; its command goes on)".to_owned(),
             }

@@ -15,9 +15,9 @@ use super::{Cleaned, Content, ForcedRelease, Reading, RenewedOwned, StoreError, 
 use std::borrow::Borrow;
 use std::time::{Duration, Instant};
 use tenure_core::{
-    Claim, Entering, Entry, Event, Evidence, Force, Forced, Left, Liveness, LivenessLock, LockName,
-    Mode, Now, Ownership, Patience, Policy, Predecessor, Process, ReleaseByOther, Released,
-    Renewal, Request, RestsOn, StaleUnforced, Standing, StopRequest, Takeover, TryGrant,
+    Claim, Entering, Entry, Event, Evidence, Force, Forced, Kind, Left, Liveness, LivenessLock,
+    LockName, Mode, Now, Ownership, Patience, Policy, Predecessor, Process, ReleaseByOther,
+    Released, Renewal, Request, RestsOn, StaleUnforced, Standing, StopRequest, Takeover, TryGrant,
     UnreadableRule, WaitingFor, unreadable,
 };
 
@@ -48,6 +48,22 @@ pub struct Tried {
     pub unread: usize,
     /// What an audit would record.
     pub events: Vec<Event>,
+}
+
+/// The answer to [`Verbs::adopt`].
+#[derive(Debug)]
+pub enum Adopted {
+    /// The caller keeps the hold alive now.
+    Done {
+        /// The claim.
+        claim: Box<Claim>,
+        /// Its new handle.
+        handle: Box<dyn Handle>,
+    },
+    /// Another process still keeps its liveness lock.
+    Kept,
+    /// There is no such hold.
+    Absent,
 }
 
 /// What callers do with a store. Every [`Store`] has these.
@@ -273,6 +289,42 @@ pub trait Verbs: Store {
     /// - As for [`Verbs::release`].
     fn release_if_alone(&self, handle: &dyn Handle, now: &Now) -> Result<Option<Left>, StoreError> {
         leave(self, handle, now, true)
+    }
+
+    /// Takes the liveness lock of a hold whose keeper has died, and renews the hold. `owns` says which hold is
+    /// meant. It has to recognise the process that the hold belongs to: the store cannot tell one caller from
+    /// another.
+    ///
+    /// # Crash safety
+    /// The store takes the liveness lock before it writes. A process that dies in between leaves the hold as it
+    /// found it. Of two callers that adopt one hold, the second finds the liveness lock held.
+    ///
+    /// # Errors
+    /// - As for [`Verbs::cancel`].
+    fn adopt(
+        &self,
+        name: &LockName,
+        owns: &dyn Fn(&Claim) -> Ownership,
+        now: &Now,
+    ) -> Result<Adopted, StoreError> {
+        let ask = Ask::new(name, About::All, now);
+        let (found, done) = settled(self, &ask, Ok(None), |draft| {
+            whole(draft, |draft| adopting(draft, owns, now))
+        })?;
+        match (found?, done) {
+            (None, _) => Ok(Adopted::Absent),
+            (Some(false), _) => Ok(Adopted::Kept),
+            (Some(true), done) => {
+                let (handle, entry) =
+                    done.map_or((None, Entry::default()), |done| (done.handle, done.entry));
+                let claim = handle.as_ref().and_then(|own| entry.claim(own.ticket()));
+                let claim = claim.cloned().map(Box::new);
+                match (claim, handle) {
+                    (Some(claim), Some(handle)) => Ok(Adopted::Done { claim, handle }),
+                    _ => Err(self.misused(name, "a claim that was taken over has a handle")),
+                }
+            }
+        }
     }
 
     /// Reserves a waiting claim's place while its caller is away, and releases its liveness lock, in
@@ -839,6 +891,35 @@ fn look_again<S: Store + ?Sized>(
     }
     entered.handle = Some(handle);
     Ok(entered)
+}
+
+/// The change of [`Verbs::adopt`]: `None` for no such hold, else whether its keeper is gone.
+fn adopting(
+    draft: &mut Draft<'_>,
+    owns: &dyn Fn(&Claim) -> Ownership,
+    now: &Now,
+) -> (Option<bool>, Step) {
+    let is_meant = |claim: &&Claim| claim.kind == Kind::Kernel && owns(claim) == Ownership::Shown;
+    let found = draft.entry.granted().find(is_meant).cloned();
+    let Some(claim) = found else {
+        return (None, Step::Keep);
+    };
+    if (draft.evidence)(&claim, Depth::Quick).liveness_lock == LivenessLock::Held {
+        return (Some(false), Step::Keep);
+    }
+    draft.entry.renew(claim.ticket, now);
+    let makes = NewClaim {
+        ticket: claim.ticket,
+        kind: claim.kind,
+        liveness: true,
+        turn: false,
+    };
+    // The change alters the claim itself, and depends on no other.
+    let write = Write {
+        makes: Some(makes),
+        ..Write::PLAIN
+    };
+    (Some(true), Step::Write(write))
 }
 
 /// Leaves the list. With `heeds`, and while other runs work within the hold: `None`, and nothing

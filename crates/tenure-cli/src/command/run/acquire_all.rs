@@ -134,7 +134,7 @@ impl Hold<'_> {
 }
 
 /// The schedule of a granted claim.
-fn schedule_of(session: &Session, claim: &Claim) -> Schedule {
+pub(crate) fn schedule_of(session: &Session, claim: &Claim) -> Schedule {
     let ttl = Duration::from_millis(claim.lease.ttl_ms);
     let lapse = session.store.rules().lapse(ttl);
     let lapse_ms = lapse.map(|lapse| u64::try_from(lapse.as_millis()).unwrap_or(u64::MAX));

@@ -8,15 +8,15 @@ use crate::failure::Failure;
 use crate::request::{At, How, Task, Wanted};
 use serde_json::json;
 use std::time::Duration;
-use tenure_core::{Claim, Kind, LockName, Patience, Request, RequestId};
+use tenure_core::{Claim, Kind, LockName, Patience, Process, Request, RequestId};
 use tenure_engine::engine::Keep;
 use tenure_engine::profile::known_as;
 
 /// The locks that a run is going to take.
-pub(super) struct Plan<'a> {
+pub(crate) struct Plan<'a> {
     /// The locks in the order in which the run takes them, without those that the run around it has.
-    pub(super) targets: Vec<Target<'a>>,
-    pub(super) keep: Option<Keep>,
+    pub(crate) targets: Vec<Target<'a>>,
+    pub(crate) keep: Option<Keep>,
     /// The lock that gives the run its name.
     pub(super) main: LockName,
     /// The main lock, where the run around this one holds it.
@@ -24,7 +24,7 @@ pub(super) struct Plan<'a> {
     /// All locks that the run around this one holds, and under which this one goes on.
     pub(super) around: Vec<Outer<'a>>,
     /// The id by which the run is known.
-    pub(super) id: String,
+    pub(crate) id: String,
 }
 
 /// A hold of the run around this one.
@@ -40,17 +40,19 @@ pub(crate) struct Outer<'a> {
 }
 
 /// What a plan is made from.
-pub(super) struct Planning<'a> {
-    pub(super) task: &'a Task,
-    pub(super) session: &'a Session,
+pub(crate) struct Planning<'t, 'a> {
+    pub(crate) task: &'t Task,
+    pub(crate) session: &'a Session,
     /// Where the group's lock is.
-    pub(super) group_session: &'a Session,
-    pub(super) request_id: RequestId,
+    pub(crate) group_session: &'a Session,
+    pub(crate) request_id: RequestId,
+    /// The process to which the holds belong, if that is another one than this.
+    pub(crate) owner: Option<Process>,
 }
 
-impl<'a> Planning<'a> {
+impl<'a> Planning<'_, 'a> {
     /// Makes the plan. It looks at locks and changes nothing.
-    pub(super) fn plan(&self, main: LockName) -> Result<Plan<'a>, Failure> {
+    pub(crate) fn plan(&self, main: LockName) -> Result<Plan<'a>, Failure> {
         let task = self.task;
         let ticket = ticket::of(task.ticket)?;
         let mut plan = Plan {
@@ -135,7 +137,7 @@ impl<'a> Planning<'a> {
             Vec::new()
         };
         let why = who.why.clone().unwrap_or_default();
-        let process = Some(session.identity.process);
+        let process = self.owner.or(Some(session.identity.process));
         let id = self.id_in(session);
         let mut request = Request {
             holder: session.holder(id, who.actor.clone(), process, why, facts),
@@ -145,6 +147,9 @@ impl<'a> Planning<'a> {
             patience: Patience::Default,
             terms: wanted.terms,
         };
+        // Its owner is to the hold what the command is to the hold of a run: whatever becomes of the process that
+        // keeps the liveness lock, the hold lasts while its owner lives.
+        request.holder.command = self.owner;
         if task.how == How::Exec {
             exec::mark(&mut request.holder);
         }

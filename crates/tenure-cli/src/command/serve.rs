@@ -1,0 +1,663 @@
+//! `serve`: holds locks for the program that started it, which speaks to it by JSON-RPC on stdin and stdout.
+//!
+//! **The holds belong to the program.** Each claim names it as its process and as its command, and this process keeps
+//! the claim's liveness lock beside that. The claim counts while either lives. So the end of this process, however it
+//! comes, frees nothing: the program goes on working under its holds, and a new `serve` adopts them. Holds end when the
+//! program says so, when it closes our stdin, or with its own end.
+//!
+//! One thread reads, writes, keeps time and has all state. What may block is done by others (`work`), which answer
+//! with events. So a parent that does not read, a slow store and a long wait delay nothing else.
+//!
+//! `docs/clients.md` is the protocol, for people who write clients.
+
+mod calls;
+mod frames;
+mod holds;
+mod output;
+mod parent;
+mod waits;
+mod work;
+
+use super::Session;
+use crate::args::ServeArgs;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render::say;
+use crate::request::serve::Usual;
+use crate::request::{Place, Surroundings};
+use crate::signals;
+use calls::{Adopting, Part, Seen, Taken};
+use frames::{Id, LINE_MAX, Line, Method, PROTOCOL};
+use holds::{Kept, SETTLE, lost, no_hold};
+use output::{About, Output};
+use parent::Parent;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::time::{Duration, Instant};
+use tenure_core::{LockName, Schedule};
+use tenure_engine::clock::{Clock, instant};
+use tenure_engine::os::{self, Bell, Ringer};
+use waits::{LineKey, Pending, Queue, no_thread};
+use work::Crew;
+
+/// How many other requests are carried out at a time, before no further one is read.
+const CALLS_MAX: usize = 1_000;
+
+/// How many places one program may have locks in.
+const PLACES_MAX: usize = 1_000;
+
+/// How often the parent is looked at where the system does not tell of its end.
+const PARENT_LOOK: Duration = Duration::from_millis(250);
+
+/// How long the end of this process may take.
+const END_MAX: Duration = Duration::from_secs(30);
+
+/// How long one sleep lasts at most.
+const NAP_MAX: Duration = Duration::from_secs(60);
+
+/// Carries it out.
+pub(super) fn serve(args: &ServeArgs) -> Exit {
+    let served = Serve::begin(args).and_then(|mut serve| {
+        let end = serve.attend();
+        serve.finish(&end);
+        match end {
+            End::Over => Ok(()),
+            End::Broken(why) => Err(Failure::new(Exit::BadArguments, "NO_MESSAGE", why)),
+        }
+    });
+    match served {
+        Ok(()) => Exit::Success,
+        Err(failure) => {
+            say(&failure.message);
+            failure.exit
+        }
+    }
+}
+
+/// Why this process ends.
+enum End {
+    /// The program has closed our stdin, or has ended.
+    Over,
+    /// What came was no message. The program did not say that it is done with its holds, so they stay.
+    Broken(String),
+}
+
+/// What a thread answers with.
+enum Event {
+    /// How a wait stands.
+    Waiting { id: Id, place: usize, holder: Value },
+    /// What an `acquire` came to.
+    Taken { id: Id, taken: Taken },
+    /// What a look at a hold showed. `asked` is the request that it answers, if it does.
+    Seen {
+        hold: u64,
+        seen: Vec<(usize, Seen)>,
+        renewed: bool,
+        asked: Option<Id>,
+    },
+    /// Locks were given back, or could not be.
+    GivenBack {
+        whose: Whose,
+        results: Vec<Result<bool, Failure>>,
+        left: Vec<Arc<Part>>,
+    },
+    /// A hold was taken over, or not.
+    Adopted {
+        id: Id,
+        caller: Option<String>,
+        adopted: Result<Vec<(Part, Schedule)>, Failure>,
+    },
+    /// A request was carried out.
+    Done {
+        id: Id,
+        result: Result<Value, Failure>,
+    },
+}
+
+/// Which locks were given back.
+enum Whose {
+    Hold(u64),
+    /// Those of a grant that was not wanted any more; its request is answered now.
+    Unwanted(Id, Pending),
+    /// Those that could not be given back before.
+    Left,
+}
+
+/// Where threads answer.
+#[derive(Clone)]
+struct Teller {
+    events: Sender<Event>,
+    bell: Arc<Ringer>,
+}
+
+impl Teller {
+    fn tell(&self, event: Event) {
+        if self.events.send(event).is_ok() {
+            self.bell.ring();
+        }
+    }
+}
+
+struct Serve {
+    usual: Usual,
+    parent: Parent,
+    output: Output,
+    input: Vec<u8>,
+    crew: Crew,
+    teller: Teller,
+    events: Receiver<Event>,
+    bell: Bell,
+    sessions: BTreeMap<(String, bool), &'static Session>,
+    pending: BTreeMap<Id, Pending>,
+    lines: BTreeMap<LineKey, Queue>,
+    waiters: usize,
+    /// The other requests without an answer.
+    calls: Vec<Id>,
+    holds: BTreeMap<u64, Kept>,
+    next_hold: u64,
+    /// Locks that could not be given back, and when that is tried again.
+    left: Vec<Arc<Part>>,
+    again: Instant,
+    /// How many threads give locks back.
+    giving: usize,
+    is_greeted: bool,
+}
+
+impl Serve {
+    fn begin(args: &ServeArgs) -> Result<Self, Failure> {
+        let parent = Parent::find()?;
+        // Ctrl-C and the stop of a service must reach the program first; it decides what becomes of its holds. A
+        // leader of a group cannot have a session of its own, and hears no request either.
+        signals::ignore_requests();
+        let _ = rustix::process::setsid();
+        let (sender, events) = mpsc::channel();
+        let (bell, ringer) = os::bell().map_err(|error| {
+            Failure::new(
+                Exit::General,
+                "NO_BELL",
+                format!("no pipe could be made: {error}"),
+            )
+        })?;
+        Ok(Self {
+            usual: Usual {
+                around: Surroundings::of(&args.common),
+                common: args.common.clone(),
+            },
+            parent,
+            output: Output::default(),
+            input: Vec::new(),
+            crew: Crew::default(),
+            teller: Teller {
+                events: sender,
+                bell: Arc::new(ringer),
+            },
+            events,
+            bell,
+            sessions: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            lines: BTreeMap::new(),
+            waiters: 0,
+            calls: Vec::new(),
+            holds: BTreeMap::new(),
+            next_hold: 1,
+            left: Vec::new(),
+            again: instant(),
+            giving: 0,
+            is_greeted: false,
+        })
+    }
+
+    /// Answers requests until the end.
+    fn attend(&mut self) -> End {
+        loop {
+            let may_read = !self.output.is_full() && self.calls.len() < CALLS_MAX;
+            let woken = self.sleep(may_read);
+            self.hear();
+            if self.parent.is_gone() {
+                return End::Over;
+            }
+            if woken.reads {
+                match self.read() {
+                    Ok(true) => {}
+                    Ok(false) => return End::Over,
+                    Err(end) => return end,
+                }
+            }
+            if let Err(end) = self.carry_out_lines() {
+                return end;
+            }
+            if woken.is_closed && !woken.reads {
+                return End::Over;
+            }
+            self.keep_time();
+            self.output.flush();
+        }
+    }
+
+    /// Sleeps until there is something to do.
+    fn sleep(&self, may_read: bool) -> Woken {
+        let has_line = may_read && self.input.contains(&b'\n');
+        let nap = if has_line { Duration::ZERO } else { self.nap() };
+        let (stdin, stdout) = (rustix::stdio::stdin(), rustix::stdio::stdout());
+        let bell = self.bell.descriptor();
+        let reading = if may_read {
+            PollFlags::IN
+        } else {
+            PollFlags::empty()
+        };
+        let mut fds = vec![
+            PollFd::new(&stdin, reading),
+            PollFd::new(&bell, PollFlags::IN),
+        ];
+        let handle = self.parent.handle();
+        fds.extend(
+            handle
+                .as_ref()
+                .map(|handle| PollFd::new(handle, PollFlags::IN)),
+        );
+        if !self.output.is_empty() {
+            fds.push(PollFd::new(&stdout, PollFlags::OUT));
+        }
+        let watches = self.holds.values().flat_map(|kept| &kept.watches);
+        let watches: Vec<_> = watches.map(os::borrow).collect();
+        fds.extend(
+            watches
+                .iter()
+                .map(|watch| PollFd::new(watch, PollFlags::IN)),
+        );
+        let nap = Timespec {
+            tv_sec: i64::try_from(nap.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: nap.subsec_nanos().into(),
+        };
+        // A failure is a signal, or a lack of memory for a moment.
+        let _ = poll(&mut fds, Some(&nap));
+        let seen = fds.first().map_or(PollFlags::empty(), PollFd::revents);
+        let closed = PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL;
+        Woken {
+            reads: may_read && !seen.is_empty(),
+            is_closed: seen.intersects(closed),
+        }
+    }
+
+    /// How long there is nothing to do.
+    fn nap(&self) -> Duration {
+        let now = instant();
+        let mut nap = NAP_MAX;
+        if self.parent.handle().is_none() {
+            nap = nap.min(PARENT_LOOK);
+        }
+        let until = |at: Instant| at.saturating_duration_since(now);
+        for kept in self.holds.values().filter(|kept| kept.releasing.is_none()) {
+            for (part, schedule) in &kept.parts {
+                let now_ms = part.session.clock.now().boot_ms;
+                if let Some(next) = schedule.next() {
+                    let rest = next.at_ms.saturating_sub(now_ms).saturating_add(1);
+                    nap = nap.min(Duration::from_millis(rest));
+                }
+            }
+            if kept.settles {
+                nap = nap.min(until(kept.began + SETTLE));
+            }
+            if !kept.is_asked && !kept.is_lost {
+                nap = nap.min(until(kept.look));
+            }
+        }
+        if !self.left.is_empty() {
+            nap = nap.min(until(self.again));
+        }
+        let starts = self.lines.values().flat_map(|queue| &queue.behind);
+        let starts = starts.filter_map(|id| self.pending.get(id)?.start.as_ref()?.deadline);
+        starts.map(until).min().map_or(nap, |rest| nap.min(rest))
+    }
+
+    /// Reads what there is. False at the end of stdin.
+    fn read(&mut self) -> Result<bool, End> {
+        let mut buffer = [0; 1 << 14];
+        match rustix::io::read(rustix::stdio::stdin(), &mut buffer) {
+            // What has no end of a line was cut, and is no request.
+            Ok(0) => Ok(false),
+            Ok(count) => {
+                self.input.extend(buffer.get(..count).unwrap_or_default());
+                Ok(true)
+            }
+            Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => Ok(true),
+            Err(errno) => Err(End::Broken(format!("stdin cannot be read: {errno}"))),
+        }
+    }
+
+    /// Carries out the whole lines that were read.
+    fn carry_out_lines(&mut self) -> Result<(), End> {
+        let input = std::mem::take(&mut self.input);
+        let mut rest = input.as_slice();
+        let mut broken = None;
+        while !self.output.is_full() && self.calls.len() < CALLS_MAX {
+            let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
+                if rest.len() >= LINE_MAX {
+                    broken = Some(frames::garbage("the line is longer than 1 MiB"));
+                }
+                break;
+            };
+            let (line, after) = rest.split_at(end);
+            rest = after.get(1..).unwrap_or_default();
+            if line.len() >= LINE_MAX {
+                broken = Some(frames::garbage("the line is longer than 1 MiB"));
+                break;
+            }
+            match frames::read(line) {
+                Line::Request(request) => self.carry_out(&request.id, request.method),
+                Line::Refused(answer) => self.output.say(&answer),
+                Line::Ignored => {}
+                garbage @ Line::Garbage(_) => {
+                    broken = Some(garbage);
+                    break;
+                }
+            }
+        }
+        self.input = rest.to_vec();
+        match broken {
+            Some(Line::Garbage(answer)) => {
+                self.output.say(&answer);
+                Err(End::Broken(
+                    "what came on stdin is no message of the protocol; the program's holds stay its own"
+                        .to_owned(),
+                ))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn answer(&mut self, id: &Id, result: Result<Value, Failure>) {
+        self.calls.retain(|call| call != id);
+        self.output.forget(&About::Request(id.clone()));
+        self.output.say(&frames::answer(id, result));
+    }
+
+    fn carry_out(&mut self, id: &Id, method: Method) {
+        if self.pending.contains_key(id) || self.calls.contains(id) {
+            let why = "id: a request with this id has no answer yet";
+            return self
+                .output
+                .say(&frames::answer(id, Err(Failure::bad_arguments(why))));
+        }
+        if !self.is_greeted && !matches!(method, Method::Hello(_)) {
+            let why = "begin with hello, which says the protocol";
+            return self.answer(id, Err(Failure::bad_arguments(why)));
+        }
+        self.calls.push(id.clone());
+        if let Err(failure) = self.begin_call(id, method) {
+            self.answer(id, Err(failure));
+        }
+    }
+
+    /// Begins what a request asks for. What is done at once is answered at once.
+    fn begin_call(&mut self, id: &Id, method: Method) -> Result<(), Failure> {
+        match method {
+            Method::Hello(hello) => {
+                let greeting = self.greet(&hello)?;
+                self.answer(id, Ok(greeting));
+            }
+            Method::Acquire(params) => {
+                let run = self.usual.acquire(&params, &self.parent.command)?;
+                self.acquire(id, run, params.caller)?;
+            }
+            Method::Adopt(adopt) => {
+                let (place, groups, names) = self.usual.known(&adopt.place(), &adopt.locks)?;
+                if names.is_empty() {
+                    return Err(Failure::bad_arguments("locks: name the locks of the hold"));
+                }
+                let adopting = Adopting {
+                    session: self.session(place, false)?,
+                    group_session: self.session(groups, true)?,
+                    request_id: adopt.request_id,
+                    locks: adopt.locks.into_iter().zip(names).collect(),
+                    owner: self.parent.process,
+                };
+                self.refuse_known(&adopting)?;
+                let (id, caller) = (id.clone(), adopt.caller);
+                self.run(move || Event::Adopted {
+                    id,
+                    caller,
+                    adopted: calls::adopt(&adopting),
+                })?;
+            }
+            Method::Release(of) => {
+                let kept = self
+                    .holds
+                    .get_mut(&of.hold)
+                    .ok_or_else(|| no_hold(of.hold))?;
+                if let Some(asking) = &mut kept.releasing {
+                    asking.push(id.clone());
+                } else {
+                    kept.releasing = Some(vec![id.clone()]);
+                    self.give_back(of.hold);
+                }
+            }
+            Method::Verify(of) => {
+                let kept = self.holds.get(&of.hold).ok_or_else(|| no_hold(of.hold))?;
+                if kept.is_lost {
+                    return Err(lost(kept));
+                }
+                self.look(of.hold, false, Some(id.clone()))?;
+            }
+            Method::Abandon(of) => self.abandon(id, &of),
+            Method::Check(check) => {
+                let meant = self.usual.check(&check.place(), &check.name)?;
+                let session = self.session(meant.place, false)?;
+                let name = meant
+                    .name
+                    .ok_or_else(|| Failure::bad_arguments("name: name a lock"))?;
+                let own = self.tokens_of(session, &name);
+                self.done(id, move || calls::check(session, &name, &own))?;
+            }
+            Method::List(list) => {
+                let meant = self.usual.list(&list.place(), list.all)?;
+                let (session, all) = (self.session(meant.place, false)?, meant.all);
+                self.done(id, move || calls::list(session, all))?;
+            }
+            Method::Cancel(cancel) => {
+                let meant = self.usual.cancel(
+                    &cancel.place(),
+                    cancel.name.as_deref(),
+                    cancel.group.as_deref(),
+                    cancel.request_id.as_deref(),
+                    cancel.why.clone(),
+                )?;
+                self.done(id, move || calls::cancel(meant))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn greet(&mut self, hello: &frames::Hello) -> Result<Value, Failure> {
+        let version = env!("CARGO_PKG_VERSION");
+        if hello.protocol != PROTOCOL {
+            return Err(Failure::new(
+                Exit::BadArguments,
+                "PROTOCOL_UNKNOWN",
+                format!(
+                    "the client speaks protocol {}, and tenure {version} speaks protocol {PROTOCOL}",
+                    hello.protocol
+                ),
+            )
+            .with_context(json!({ "client": hello.protocol, "serve": PROTOCOL, "version": version })));
+        }
+        let parent = self.parent.process.pid;
+        if let Some(pid) = hello.pid.filter(|pid| *pid != parent) {
+            return Err(Failure::new(
+                Exit::Conflict,
+                "NOT_THE_PARENT",
+                format!(
+                    "the client is PID {pid}, and PID {parent} ({}) has started serve; holds would end with \
+                     that process, so start serve without a program in between",
+                    self.parent.command
+                ),
+            )
+            .with_context(json!({ "client": pid, "parent": parent })));
+        }
+        self.is_greeted = true;
+        Ok(json!({
+            "protocol": PROTOCOL,
+            "version": version,
+            "pid": std::process::id(),
+            "parent": { "pid": parent, "command": self.parent.command },
+        }))
+    }
+
+    /// The locks of a place, opened once.
+    fn session(&mut self, place: Place, of_groups: bool) -> Result<&'static Session, Failure> {
+        let key = (place.folder.display().to_string(), of_groups);
+        if let Some(session) = self.sessions.get(&key) {
+            return Ok(session);
+        }
+        if self.sessions.len() >= PLACES_MAX {
+            return Err(Failure::bad_arguments(format!(
+                "one serve has locks in at most {PLACES_MAX} places; start another one"
+            )));
+        }
+        // Holds name it, and it is of use for as long as this process lives.
+        let session: &'static Session = Box::leak(Box::new(Session::open(place)?));
+        self.sessions.insert(key, session);
+        Ok(session)
+    }
+
+    /// The tokens of the program's own holds of a lock.
+    fn tokens_of(&self, session: &Session, name: &LockName) -> Vec<u64> {
+        let parts = self.holds.values().flat_map(|kept| &kept.parts);
+        let own = parts
+            .map(|(part, _)| part)
+            .filter(|part| part.name() == name && is_same_place(part.session, session));
+        own.filter_map(|part| part.claim.token).collect()
+    }
+
+    /// Has a thread do it.
+    fn run(&self, work: impl FnOnce() -> Event + Send + 'static) -> Result<(), Failure> {
+        let teller = self.teller.clone();
+        let job = self.crew.run(Box::new(move || teller.tell(work())));
+        job.map_err(|error| no_thread(&error))
+    }
+
+    fn done(
+        &self,
+        id: &Id,
+        work: impl FnOnce() -> Result<Value, Failure> + Send + 'static,
+    ) -> Result<(), Failure> {
+        let id = id.clone();
+        self.run(move || Event::Done { id, result: work() })
+    }
+
+    /// Takes in what threads have answered.
+    fn hear(&mut self) {
+        self.bell.hear();
+        while let Ok(event) = self.events.try_recv() {
+            match event {
+                Event::Waiting { id, place, holder } => self.waiting(&id, place, &holder),
+                Event::Taken { id, taken } => self.taken(&id, taken),
+                Event::Seen {
+                    hold,
+                    seen,
+                    renewed,
+                    asked,
+                } => self.seen(hold, seen, renewed, asked),
+                Event::GivenBack {
+                    whose,
+                    results,
+                    left,
+                } => self.given_back(whose, results, left),
+                Event::Adopted {
+                    id,
+                    caller,
+                    adopted,
+                } => {
+                    let adopted = adopted.map(|parts| self.keep(caller, parts));
+                    self.answer(&id, adopted);
+                }
+                Event::Done { id, result } => self.answer(&id, result),
+            }
+        }
+    }
+
+    /// Ends all waits. Gives all holds back, unless they are to stay the program's.
+    fn finish(&mut self, end: &End) {
+        let ids: Vec<Id> = self.pending.keys().cloned().collect();
+        for id in ids {
+            if self.leave_line(&id).is_some() {
+                self.pending.remove(&id);
+            } else if let Some(pending) = self.pending.get_mut(&id) {
+                pending.is_abandoned = true;
+                pending.cancel.cancel();
+            }
+        }
+        if matches!(end, End::Over) {
+            let holds: Vec<u64> = self.holds.keys().copied().collect();
+            for hold in holds {
+                let Some(kept) = self.holds.get_mut(&hold) else {
+                    continue;
+                };
+                if kept.releasing.is_none() {
+                    kept.releasing = Some(Vec::new());
+                    self.give_back(hold);
+                }
+            }
+        }
+        let deadline = instant() + END_MAX;
+        while (!self.pending.is_empty() || self.giving > 0 || !self.left.is_empty())
+            && instant() < deadline
+        {
+            let fd = self.bell.descriptor();
+            let fd = fd.as_fd();
+            let nap = Timespec {
+                tv_sec: 0,
+                tv_nsec: 100_000_000,
+            };
+            let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&nap));
+            self.hear();
+            if !self.left.is_empty() && instant() >= self.again {
+                let left = std::mem::take(&mut self.left);
+                self.give(Whose::Left, left);
+            }
+        }
+        self.output.flush();
+        let stay = self.left.iter().map(|part| part.name().to_string());
+        let stay: Vec<_> = stay.collect();
+        if !stay.is_empty() {
+            say(&format!(
+                "{} could not be given back, and stays held until PID {} ends",
+                stay.join(", "),
+                self.parent.process.pid
+            ));
+        }
+    }
+}
+
+struct Woken {
+    /// There is something to read, or the end.
+    reads: bool,
+    /// The other end of stdin is closed.
+    is_closed: bool,
+}
+
+fn is_same_place(one: &Session, other: &Session) -> bool {
+    one.place.folder == other.place.folder
+}
+
+fn abandoned() -> Failure {
+    Failure::new(
+        Exit::General,
+        "ABANDONED",
+        "the request was abandoned, and nothing is held for it",
+    )
+}
+
+fn already_held(part: &Part, why: &str) -> Failure {
+    let name = part.name();
+    Failure::new(
+        Exit::Deadlock,
+        "ALREADY_HELD",
+        format!("{name} is held already: {why}"),
+    )
+    .with_context(json!({ "name": name.as_str(), "token": part.claim.token }))
+}

@@ -1,0 +1,351 @@
+//! What a thread does for a request that may block: it takes, looks after, gives back and takes over locks.
+//!
+//! When that is done, and what a client is told of it, is decided elsewhere.
+
+use crate::audit_writer::occasion;
+use crate::command::run::acquire_all::{self, Hold, schedule_of};
+use crate::command::run::plan::Planning;
+use crate::command::{Session, readings};
+use crate::exit::Exit;
+use crate::failure::{Failure, Retry};
+use crate::output::Output;
+use crate::render::{Listener, Reporter};
+use crate::request::serve::KnownLock;
+use crate::request::{Defaults, Pool, Task};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tenure_core::{Claim, LockName, Ownership, Process, Renewal, RequestId, Schedule};
+use tenure_engine::audit::Ending;
+use tenure_engine::cancel::{Cancel, listening};
+use tenure_engine::clock::{Clock, instant, nap};
+use tenure_engine::engine::Wait;
+use tenure_engine::profile::known_as;
+use tenure_engine::store::contract::Which;
+use tenure_engine::store::verbs::Adopted;
+use tenure_engine::store::{Handle, StoreError, Verbs};
+use tenure_engine::tenure_core::Left;
+
+/// One lock of a hold.
+pub(super) struct Part {
+    pub(super) session: &'static Session,
+    pub(super) handle: Box<dyn Handle>,
+    pub(super) claim: Claim,
+    /// The id under which the audit knows it.
+    id: RequestId,
+    pub(super) is_group: bool,
+    /// What its slot stands for.
+    member: Option<String>,
+}
+
+impl Part {
+    fn of(hold: Hold<'static>, group: &'static Session, task: &Task) -> (Self, Schedule) {
+        let Hold {
+            session,
+            claim,
+            handle,
+            id,
+            schedule,
+            ..
+        } = hold;
+        let is_group =
+            task.group().is_some_and(|name| name == handle.name()) && std::ptr::eq(session, group);
+        let wanted = task
+            .locks
+            .iter()
+            .find(|wanted| wanted.name == *handle.name());
+        let pool = wanted.map(|wanted| wanted.pool.clone());
+        let member = member(pool.as_ref(), &claim);
+        let part = Self {
+            session,
+            handle,
+            claim,
+            id,
+            is_group,
+            member,
+        };
+        (part, schedule)
+    }
+
+    pub(super) fn name(&self) -> &LockName {
+        self.handle.name()
+    }
+
+    /// What a client is told of it.
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "name": self.name().as_str(),
+            "token": self.claim.token,
+            "slot": self.claim.slot,
+            "member": self.member,
+            "group": self.is_group,
+        })
+    }
+}
+
+fn member(pool: Option<&Pool>, claim: &Claim) -> Option<String> {
+    pool?.member(claim.slot).map(str::to_owned)
+}
+
+/// What an `acquire` takes, and where.
+pub(super) struct Asked {
+    pub(super) task: Task,
+    pub(super) session: &'static Session,
+    pub(super) group_session: &'static Session,
+    pub(super) owner: Process,
+    pub(super) wait: Wait,
+}
+
+/// What an `acquire` came to: its locks, or why it has none. Locks that it had taken before it failed are given
+/// back; those that could not be are left.
+pub(super) type Taken = Result<Vec<(Part, Schedule)>, (Failure, Vec<Part>)>;
+
+/// How long a hold that is to be adopted may look as if another process kept it, and how often that is looked at.
+const KEPT_PATIENCE: Duration = Duration::from_secs(3);
+const KEPT_LOOK: Duration = Duration::from_millis(5);
+
+/// Speaks to no person: stdout is the client's, and stderr is for faults.
+fn reporter() -> Reporter {
+    Reporter::new(Output::Json, true, false, "serve".to_owned())
+}
+
+/// Takes all locks or none, as `run` does.
+pub(super) fn take(asked: &Asked, cancel: &Cancel, listener: Listener) -> Taken {
+    let task = &asked.task;
+    let mut reporter = reporter().listened(listener);
+    let none = |failure| (failure, Vec::new());
+    let plan = || {
+        let planning = Planning {
+            task,
+            session: asked.session,
+            group_session: asked.group_session,
+            request_id: asked.session.format.request_id(task.who.id.clone())?,
+            owner: Some(asked.owner),
+        };
+        let main = task.main().cloned();
+        let main = main.ok_or_else(|| Failure::bad_arguments("locks: name a lock"))?;
+        planning.plan(main)
+    };
+    let plan = plan().map_err(none)?;
+    let taken = listening(Some(cancel), || {
+        acquire_all::acquire_all(plan.targets, asked.wait, plan.keep, &mut reporter)
+    });
+    let parts = |holds: Vec<Hold<'static>>| {
+        let holds = holds.into_iter();
+        holds.map(|hold| Part::of(hold, asked.group_session, task))
+    };
+    match taken {
+        Ok(holds) => Ok(parts(holds).collect()),
+        Err((holds, failure)) => {
+            let parts = parts(holds).map(|(part, _)| part);
+            let left = parts.filter(|part| give_back(part).is_err());
+            Err((failure, left.collect()))
+        }
+    }
+}
+
+/// Gives a lock back. False if it was not the program's any more.
+///
+/// After an error its claim stands in the list without a liveness lock, and counts for as long as the program
+/// lives. So the caller tries again.
+pub(super) fn give_back(part: &Part) -> Result<bool, Failure> {
+    let (session, mut reporter) = (part.session, reporter());
+    let left = session.store.release(&*part.handle, &session.clock.now());
+    let now = session.clock.now();
+    let occasion = occasion(part.name(), &part.id, &now);
+    match left {
+        Ok(Left::Released { held_ms }) => {
+            let writer = &session.audit_writer;
+            writer.released(&mut reporter, occasion, held_ms, Ending::Success, false);
+            Ok(true)
+        }
+        Ok(Left::Withdrawn) => Ok(true),
+        Ok(Left::Absent) => Ok(false),
+        Err(error) => {
+            let place = session.store.place(part.name());
+            let writer = &session.audit_writer;
+            writer.release_failed(&mut reporter, occasion, &place, &error);
+            Err(session.store_failed(part.name(), error))
+        }
+    }
+}
+
+/// What a look at a lock showed.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) renewal: Result<Renewal, StoreError>,
+    /// The request that asks the program to stop.
+    pub(super) asked_by: Option<String>,
+}
+
+/// Looks whether a lock is still the program's; renews it, if it is to.
+pub(super) fn look(part: &Part, renews: bool) -> Seen {
+    let (store, now) = (&part.session.store, part.session.clock.now());
+    let renewal = if renews {
+        store.renew(&*part.handle, &now)
+    } else {
+        store.verify(&*part.handle, &now)
+    };
+    let asked_by = match &renewal {
+        Ok(Renewal::Renewed {
+            cancel_requested: true,
+            ..
+        }) => {
+            let reading = store.read(part.name()).ok();
+            let entry = reading.as_ref().and_then(|reading| reading.entry());
+            let claim = entry.and_then(|entry| entry.claim(part.handle.ticket()));
+            let by = claim.and_then(|claim| claim.cancel.as_ref().map(|cancel| cancel.by.clone()));
+            Some(by.unwrap_or_else(|| "unknown".to_owned()))
+        }
+        Ok(_) | Err(_) => None,
+    };
+    Seen { renewal, asked_by }
+}
+
+/// Notes in the audit that several renewals in a row have failed.
+pub(super) fn note_failure(part: &Part, consecutive: u32, error: &str) {
+    let now = part.session.clock.now();
+    let occasion = occasion(part.name(), &part.id, &now);
+    (part.session.audit_writer).heartbeat_failed(occasion, consecutive, error);
+}
+
+/// What is adopted.
+pub(super) struct Adopting {
+    pub(super) request_id: String,
+    pub(super) locks: Vec<(KnownLock, LockName)>,
+    pub(super) session: &'static Session,
+    pub(super) group_session: &'static Session,
+    pub(super) owner: Process,
+}
+
+/// Takes over the locks of a hold of this very program whose `serve` has died. If one of them cannot be taken over,
+/// the others stay as they were: closed for as long as the program lives.
+pub(super) fn adopt(adopting: &Adopting) -> Result<Vec<(Part, Schedule)>, Failure> {
+    let locks = adopting.locks.iter();
+    locks
+        .map(|(known, name)| {
+            let session = if known.group {
+                adopting.group_session
+            } else {
+                adopting.session
+            };
+            let (claim, handle) = take_over(adopting, known, name, session)?;
+            let schedule = schedule_of(session, &claim);
+            let pool = session.place.defaults(name).ok().map(Defaults::pool);
+            let part = Part {
+                session,
+                handle,
+                id: RequestId::as_recorded(known_as(&claim.holder)),
+                is_group: known.group,
+                member: member(pool.as_ref(), &claim),
+                claim,
+            };
+            Ok((part, schedule))
+        })
+        .collect()
+}
+
+fn take_over(
+    adopting: &Adopting,
+    known: &KnownLock,
+    name: &LockName,
+    session: &'static Session,
+) -> Result<(Claim, Box<dyn Handle>), Failure> {
+    let here = &session.identity.host;
+    let is_named = |claim: &Claim| session.format.shows(claim, &adopting.request_id);
+    let owns = |claim: &Claim| {
+        let host = &claim.holder.host;
+        // A number alone, or a number of another boot or namespace, may be another process.
+        let is_owner = claim.holder.process == Some(adopting.owner)
+            && claim.holder.command == Some(adopting.owner)
+            && adopting.owner.started.is_some()
+            && host.boot_id == here.boot_id
+            && host.pid_namespace == here.pid_namespace;
+        let is_meant =
+            is_named(claim) && known.token.is_none_or(|token| claim.token == Some(token));
+        if is_owner && is_meant {
+            Ownership::Shown
+        } else {
+            Ownership::Missing
+        }
+    };
+    // A waiter that sleeps on the liveness lock has it for a moment once its keeper is dead, and for longer if it is
+    // stopped right then.
+    let patience = instant() + KEPT_PATIENCE;
+    let adopted = loop {
+        let adopted = session.store.adopt(name, &owns, &session.clock.now());
+        if !matches!(adopted, Ok(Adopted::Kept)) || instant() >= patience {
+            break adopted;
+        }
+        nap(KEPT_LOOK);
+    };
+    match adopted.map_err(|error| session.store_failed(name, error))? {
+        Adopted::Done { claim, handle } => Ok((*claim, handle)),
+        Adopted::Kept => {
+            let mut failure = Failure::new(
+                Exit::Conflict,
+                "HOLD_KEPT",
+                format!("another serve keeps {name} for this program; end that one first"),
+            )
+            .with_context(json!({ "name": name.as_str() }));
+            failure.retry = Some(Retry {
+                after_ms: 100,
+                strategy: "linear_backoff",
+            });
+            Err(failure)
+        }
+        Adopted::Absent => {
+            let reading = session.reading(name).ok();
+            let entry = reading.as_ref().and_then(|reading| reading.entry());
+            let another = entry.is_some_and(|entry| entry.granted().any(is_named));
+            if another {
+                let message = format!("{name} is held under that request id for another program");
+                let view = session.view(name, None)?;
+                return Err(
+                    Failure::new(Exit::Conflict, "NOT_OWNER", message).with_context(view.json())
+                );
+            }
+            let message = format!("{name} is not held under that request id and token any more");
+            Err(Failure::new(Exit::LockLost, "LOCK_LOST", message)
+                .with_context(json!({ "name": name.as_str() })))
+        }
+    }
+}
+
+/// How one lock stands. `own` are the tokens of the program's own holds of it.
+pub(super) fn check(session: &Session, name: &LockName, own: &[u64]) -> Result<Value, Failure> {
+    let mut view = session.view(name, None)?;
+    let token = view.holder.as_ref().and_then(|holder| holder.token);
+    view.mine |= token.is_some_and(|token| own.contains(&token));
+    Ok(view.json().into())
+}
+
+/// How all locks stand.
+pub(super) fn list(session: &Session, all: bool) -> Result<Value, Failure> {
+    let names = readings::names(&session.store, Which::Locks)?;
+    let readings = readings::Readings::of(&session.store, &session.clock, names);
+    let mut locks = Vec::new();
+    for read in readings {
+        let view = session.view_of(&read.name, &read.reading?, None);
+        if all || view.standing != "free" || !view.queue.is_empty() {
+            locks.push(Value::from(view.json()));
+        }
+    }
+    Ok(json!({ "locks": locks }))
+}
+
+/// Asks a holder to stop.
+pub(super) fn cancel(cancel: crate::request::Cancel) -> Result<Value, Failure> {
+    let (_, asked) = crate::command::cancel::cancel(cancel, &mut reporter())?;
+    Ok(asked)
+}
+
+/// What is left of a wait.
+pub(super) fn rest(wait: Wait, waited: Duration) -> Wait {
+    match wait {
+        Wait::For(limit) => match limit.saturating_sub(waited) {
+            Duration::ZERO => Wait::No,
+            rest => Wait::For(rest),
+        },
+        Wait::No | Wait::Forever => wait,
+    }
+}

@@ -1,0 +1,425 @@
+//! The holds of the program: how they are looked after, what it is told of them, and how they are given back.
+
+use super::calls::{self, Adopting, Part, Seen};
+use super::frames::{self, Id};
+use super::output::About;
+use super::{Event, Serve, Whose, abandoned, already_held, is_same_place};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::holds;
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tenure_core::{Due, Renewal, Schedule};
+use tenure_engine::clock::{Clock, instant};
+use tenure_engine::os::{self, Descriptor};
+
+/// How long a hold lasts before its file is watched, and how many are watched by one watch each.
+pub(super) const SETTLE: Duration = Duration::from_millis(20);
+const WATCHES_MAX: usize = 16;
+/// How often a hold is looked at, and with N holds at most once in N times the share.
+const LOOK: Duration = Duration::from_secs(1);
+const LOOK_SHARE: Duration = Duration::from_millis(2);
+/// How often a release that failed is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// A hold of the program.
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "facts of a hold that have nothing to do with each other"
+)]
+pub(super) struct Kept {
+    pub(super) caller: Option<String>,
+    pub(super) parts: Vec<(Arc<Part>, Schedule)>,
+    pub(super) began: Instant,
+    pub(super) watches: Vec<Descriptor>,
+    /// When it is looked at next.
+    pub(super) look: Instant,
+    /// It may be watched, and was not yet.
+    pub(super) settles: bool,
+    /// A thread looks at it.
+    pub(super) is_asked: bool,
+    pub(super) is_lost: bool,
+    pub(super) was_asked_to_stop: bool,
+    /// It is being given back; these requests want to know.
+    pub(super) releasing: Option<Vec<Id>>,
+}
+
+impl Kept {
+    /// How long others leave it alone, if no renewal succeeds before; `None` for as long as the program lives.
+    pub(super) fn good_for_ms(&self) -> Option<u64> {
+        let left = self
+            .parts
+            .iter()
+            .filter_map(|(part, schedule)| schedule.left_ms(part.session.clock.now().boot_ms));
+        left.min()
+    }
+}
+
+impl Kept {
+    /// Watches its files, where the store tells of changes. A record that is renewed is another file, so it is
+    /// looked at from time to time instead.
+    fn watch(&mut self) {
+        for (part, _) in &self.parts {
+            let store = &part.session.store;
+            if store.is_remote() || store.publishes() {
+                continue;
+            }
+            let notices = store.notices(&*part.handle);
+            self.watches
+                .extend(notices.map(|notices| notices.descriptor));
+        }
+    }
+}
+
+impl Serve {
+    /// The hold that this process keeps already.
+    pub(super) fn refuse_known(&self, adopting: &Adopting) -> Result<(), Failure> {
+        let parts = self.holds.values().flat_map(|kept| &kept.parts);
+        let known = parts.map(|(part, _)| part).find(|part| {
+            let is_named = adopting.locks.iter().any(|(_, name)| name == part.name());
+            is_named
+                && is_same_place(part.session, adopting.session)
+                && part.session.format.shows(&part.claim, &adopting.request_id)
+        });
+        match known {
+            None => Ok(()),
+            Some(part) => Err(already_held(
+                part,
+                "this serve keeps it for the program already",
+            )),
+        }
+    }
+
+    /// Keeps a hold; answers with what the client is told of it.
+    pub(super) fn keep(&mut self, caller: Option<String>, parts: Vec<(Part, Schedule)>) -> Value {
+        let (hold, now) = (self.next_hold, instant());
+        self.next_hold += 1;
+        let parts = parts.into_iter();
+        let parts: Vec<_> = parts
+            .map(|(part, schedule)| (Arc::new(part), schedule))
+            .collect();
+        let mut env = serde_json::Map::new();
+        let mut held = holds::inherited_value();
+        for (part, _) in &parts {
+            let (token, folder) = (
+                part.claim.token.unwrap_or_default(),
+                &part.session.place.folder,
+            );
+            holds::extend(&mut held, token, folder, part.name());
+            let (variable, place) = part.session.place.variable();
+            env.insert(variable.to_owned(), place.to_string_lossy().into());
+        }
+        env.insert(holds::VARIABLE.to_owned(), held.into());
+        let first = parts.first().map(|(part, _)| part);
+        let request_id = first.map(|part| part.claim.holder.request_id.as_str().to_owned());
+        let locks: Vec<Value> = parts.iter().map(|(part, _)| part.json()).collect();
+        let kept = Kept {
+            caller,
+            parts,
+            began: now,
+            watches: Vec::new(),
+            look: now + LOOK,
+            settles: true,
+            is_asked: false,
+            is_lost: false,
+            was_asked_to_stop: false,
+            releasing: None,
+        };
+        let good_for_ms = kept.good_for_ms();
+        self.holds.insert(hold, kept);
+        json!({
+            "hold": hold,
+            "request_id": request_id,
+            "locks": locks,
+            "good_for_ms": good_for_ms,
+            "env": env,
+        })
+    }
+
+    /// Gives the locks of a hold back.
+    pub(super) fn give_back(&mut self, hold: u64) {
+        if let Some(kept) = self.holds.get(&hold) {
+            let parts = kept.parts.iter().map(|(part, _)| Arc::clone(part));
+            let parts = parts.collect();
+            self.give(Whose::Hold(hold), parts);
+        }
+    }
+
+    /// Has a thread give locks back, the last one first.
+    pub(super) fn give(&mut self, whose: Whose, mut parts: Vec<Arc<Part>>) {
+        parts.reverse();
+        self.giving += 1;
+        let teller = self.teller.clone();
+        let given = parts.clone();
+        let job = self.crew.run(Box::new(move || {
+            let results = parts
+                .iter()
+                .map(|part| calls::give_back(part))
+                .collect::<Vec<_>>();
+            let all = parts.into_iter().zip(&results);
+            let left = all
+                .filter(|(_, result)| result.is_err())
+                .map(|(part, _)| part);
+            let left = left.collect();
+            teller.tell(Event::GivenBack {
+                whose,
+                results,
+                left,
+            });
+        }));
+        if job.is_err() {
+            // No thread can be made, for lack of memory say: it is tried again.
+            self.giving -= 1;
+            self.left.extend(given);
+            self.again = instant() + AGAIN;
+        }
+    }
+
+    pub(super) fn given_back(
+        &mut self,
+        whose: Whose,
+        results: Vec<Result<bool, Failure>>,
+        left: Vec<Arc<Part>>,
+    ) {
+        self.giving = self.giving.saturating_sub(1);
+        if !left.is_empty() {
+            self.left.extend(left);
+            self.again = instant() + AGAIN;
+        }
+        match whose {
+            Whose::Left => {}
+            Whose::Unwanted(id, pending) => self.refuse(&id, &pending.abandons, abandoned()),
+            Whose::Hold(hold) => {
+                let Some(kept) = self.holds.remove(&hold) else {
+                    return;
+                };
+                self.output.forget(&About::Hold(hold));
+                let were_ours = results.iter().all(|result| !matches!(result, Ok(false)));
+                let failure = results.into_iter().find_map(Result::err);
+                let result = match failure {
+                    Some(failure) => Err(failure),
+                    None if kept.is_lost || !were_ours => Err(lost(&kept)),
+                    None => Ok(json!({ "released": true })),
+                };
+                for id in kept.releasing.into_iter().flatten() {
+                    self.answer(&id, result.clone());
+                }
+            }
+        }
+    }
+
+    /// Has a thread look at a hold, or renew what is due of it.
+    pub(super) fn look(
+        &mut self,
+        hold: u64,
+        renews: bool,
+        asked: Option<Id>,
+    ) -> Result<(), Failure> {
+        let Some(kept) = self.holds.get_mut(&hold) else {
+            return Ok(());
+        };
+        let mut parts = Vec::with_capacity(kept.parts.len());
+        for (index, (part, schedule)) in kept.parts.iter_mut().enumerate() {
+            if renews {
+                schedule.begin(part.session.clock.now().boot_ms);
+            }
+            parts.push((index, Arc::clone(part)));
+        }
+        kept.is_asked = true;
+        self.run(move || Event::Seen {
+            hold,
+            seen: (parts.iter())
+                .map(|(index, part)| (*index, calls::look(part, renews)))
+                .collect(),
+            renewed: renews,
+            asked,
+        })
+    }
+
+    /// What follows from a look at a hold.
+    pub(super) fn seen(
+        &mut self,
+        hold: u64,
+        seen: Vec<(usize, Seen)>,
+        renewed: bool,
+        asked: Option<Id>,
+    ) {
+        let share = LOOK_SHARE * u32::try_from(self.holds.len()).unwrap_or(u32::MAX);
+        let Some(kept) = self.holds.get_mut(&hold) else {
+            // It was given back meanwhile.
+            if let Some(id) = asked {
+                self.answer(&id, Err(no_hold(hold)));
+            }
+            return;
+        };
+        kept.is_asked = false;
+        kept.look = instant() + LOOK.max(share);
+        let (mut why, mut by, mut failure, mut notes) = (None, None, None, Vec::new());
+        for (index, seen) in seen {
+            let Some((part, schedule)) = kept.parts.get_mut(index) else {
+                continue;
+            };
+            by = by.or(seen.asked_by);
+            match seen.renewal {
+                Ok(Renewal::Lost) => {
+                    schedule.lost();
+                    why = why.or(Some("gone"));
+                }
+                Ok(Renewal::Renewed { .. }) if renewed => {
+                    schedule.renewed();
+                }
+                Ok(Renewal::Renewed { .. }) => {}
+                Err(error) => {
+                    if renewed {
+                        let failed = schedule.failed(part.session.clock.now().boot_ms);
+                        if failed.is_event {
+                            notes.push((Arc::clone(part), failed.consecutive, error.to_string()));
+                        }
+                        if failed.runs_out_ms.is_some() {
+                            why = why.or(Some("no renewal has succeeded in time"));
+                        }
+                    }
+                    failure = Some(part.session.store_failed(part.name(), error));
+                }
+            }
+        }
+        let was_lost = kept.is_lost;
+        let is_releasing = kept.releasing.is_some();
+        if let Some(why) = why {
+            self.lose(hold, why);
+        }
+        let Some(kept) = self.holds.get_mut(&hold) else {
+            return;
+        };
+        if let Some(by) = by
+            && !kept.is_lost
+            && !is_releasing
+            && !std::mem::replace(&mut kept.was_asked_to_stop, true)
+        {
+            let params = json!({ "hold": hold, "by": by });
+            self.output
+                .say(&frames::notification("stop_requested", &params));
+        }
+        let Some(kept) = self.holds.get(&hold) else {
+            return;
+        };
+        let good_for_ms = kept.good_for_ms();
+        if let Some(id) = asked {
+            let result = match failure {
+                _ if kept.is_lost => Err(lost(kept)),
+                Some(failure) => Err(failure),
+                None => Ok(json!({ "hold": hold, "good_for_ms": good_for_ms })),
+            };
+            self.answer(&id, result);
+        } else if renewed && failure.is_none() && !was_lost && !is_releasing && why.is_none() {
+            let params = json!({ "hold": hold, "good_for_ms": good_for_ms });
+            let frame = frames::notification("renewed", &params);
+            self.output.update(About::Hold(hold), frame);
+        }
+        for (part, consecutive, error) in notes {
+            let noting = Box::new(move || calls::note_failure(&part, consecutive, &error));
+            let _ = self.crew.run(noting);
+        }
+    }
+
+    /// Tells the client that it cannot rely on a hold any more, once. The claim stays until the client gives it
+    /// back: while its work goes on, it keeps others out as well as it still can.
+    pub(super) fn lose(&mut self, hold: u64, reason: &str) {
+        let Some(kept) = self.holds.get_mut(&hold) else {
+            return;
+        };
+        // While it is given back, a look may find it gone because of that very release, whose own answer counts.
+        if kept.releasing.is_some() || std::mem::replace(&mut kept.is_lost, true) {
+            return;
+        }
+        kept.watches.clear();
+        self.output.forget(&About::Hold(hold));
+        let params = json!({ "hold": hold, "reason": reason });
+        self.output.say(&frames::notification("lost", &params));
+    }
+
+    /// Does what is due.
+    pub(super) fn keep_time(&mut self) {
+        let now = instant();
+        let watched = self.holds.values().filter(|kept| !kept.watches.is_empty());
+        let mut room = WATCHES_MAX.saturating_sub(watched.count());
+        let (mut late, mut looks) = (Vec::new(), Vec::new());
+        for (hold, kept) in &mut self.holds {
+            if kept.releasing.is_some() {
+                continue;
+            }
+            let mut renews = false;
+            let mut is_late = false;
+            for (part, schedule) in &mut kept.parts {
+                let now_ms = part.session.clock.now().boot_ms;
+                // Also after this process was stopped: before anything else is said of the hold.
+                is_late |= !kept.is_lost && schedule.has_lapsed(now_ms);
+                match schedule.due(now_ms) {
+                    Due::Nothing => {}
+                    Due::Renew => renews = true,
+                    Due::Tell => {
+                        is_late |= schedule.unanswered(now_ms).runs_out_ms.is_some();
+                    }
+                }
+            }
+            if is_late {
+                late.push(*hold);
+            }
+            let mut was_touched = false;
+            for watch in &kept.watches {
+                was_touched |= os::read_all(watch) != os::Told::Nothing;
+            }
+            if kept.settles && now >= kept.began + SETTLE {
+                kept.settles = false;
+                if room > 0 && !kept.is_lost {
+                    room -= 1;
+                    kept.watch();
+                    was_touched = true;
+                }
+            }
+            let is_due = (now >= kept.look || was_touched) && !kept.is_lost;
+            if !kept.is_asked && (renews || is_due) {
+                looks.push((*hold, renews));
+            } else if was_touched {
+                kept.look = now;
+            }
+        }
+        for hold in late {
+            self.lose(hold, "no renewal has succeeded in time");
+        }
+        for (hold, renews) in looks {
+            if self.look(hold, renews, None).is_err()
+                && let Some(kept) = self.holds.get_mut(&hold)
+            {
+                kept.is_asked = false;
+                kept.look = now + LOOK;
+            }
+        }
+        if !self.left.is_empty() && now >= self.again {
+            let left = std::mem::take(&mut self.left);
+            self.give(Whose::Left, left);
+        }
+        self.end_waits(now);
+    }
+}
+
+pub(super) fn no_hold(hold: u64) -> Failure {
+    Failure::new(
+        Exit::NotFound,
+        "NO_SUCH_HOLD",
+        format!("this serve has no hold {hold}; it was given back, or another serve granted it"),
+    )
+}
+
+pub(super) fn lost(kept: &Kept) -> Failure {
+    let names = kept.parts.iter().map(|(part, _)| part.name().as_str());
+    let names: Vec<_> = names.collect();
+    let name = names.first().copied().unwrap_or_default();
+    Failure::new(
+        Exit::LockLost,
+        "LOCK_LOST",
+        format!("{} was lost while the work went on", names.join(", ")),
+    )
+    .with_context(json!({ "name": name }))
+}

@@ -1,0 +1,246 @@
+//! What a request of a client of `serve` means. The parameters of a request become the typed words of the verb that
+//! does the same on a command line, so that both mean the same, by one code.
+
+use super::{Cancel, Check, List, Place, Run, Surroundings, mode};
+use crate::args::value::{self, Typed};
+use crate::args::{CancelArgs, CheckArgs, Claiming, Common, ListArgs, RunArgs, group};
+use crate::failure::Failure;
+use serde::Deserialize;
+use std::path::PathBuf;
+use tenure_core::{LockName, RequestId};
+
+/// The folder or the servers of a request; without either, those of `serve` itself.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Where {
+    pub(crate) dir: Option<PathBuf>,
+    pub(crate) store: Option<String>,
+}
+
+/// How long to wait.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum WaitMs {
+    Millis(u64),
+    /// `forever`.
+    Word(String),
+}
+
+/// A place in line that is kept.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum TicketParam {
+    Number(u64),
+    /// `auto`.
+    Word(String),
+}
+
+/// A lock that is asked for.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct LockParam {
+    pub(crate) name: String,
+    #[serde(default)]
+    pub(crate) shared: bool,
+    #[serde(default)]
+    pub(crate) slots: Option<u32>,
+}
+
+/// The parameters of `acquire`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AcquireParams {
+    #[serde(default)]
+    pub(crate) locks: Vec<LockParam>,
+    #[serde(default)]
+    pub(crate) wait_ms: Option<WaitMs>,
+    #[serde(default)]
+    pub(crate) group: Option<String>,
+    #[serde(default)]
+    pub(crate) cancel_in_progress: bool,
+    #[serde(default)]
+    pub(crate) ticket: Option<TicketParam>,
+    #[serde(default)]
+    pub(crate) why: Option<String>,
+    #[serde(default)]
+    pub(crate) ttl_ms: Option<u64>,
+    #[serde(default)]
+    pub(crate) dir: Option<PathBuf>,
+    #[serde(default)]
+    pub(crate) store: Option<String>,
+    #[serde(default)]
+    pub(crate) caller: Option<String>,
+    #[serde(default)]
+    pub(crate) request_id: Option<String>,
+}
+
+/// A lock of a hold that is adopted, as the answer to `acquire` had it.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct KnownLock {
+    pub(crate) name: String,
+    /// Unknown to a client that got no answer to its `acquire`.
+    #[serde(default)]
+    pub(crate) token: Option<u64>,
+    /// It is the lock of a group.
+    #[serde(default)]
+    pub(crate) group: bool,
+}
+
+/// What `serve` itself was told, for requests that do not say it.
+#[derive(Debug)]
+pub(crate) struct Usual {
+    pub(crate) common: Common,
+    pub(crate) around: Surroundings,
+}
+
+impl Usual {
+    /// The flags of a call that says what the request says.
+    pub(crate) fn common(&self, place: &Where) -> Result<Common, Failure> {
+        let mut common = self.common.clone();
+        if place.dir.is_none() && place.store.is_none() {
+            return Ok(common);
+        }
+        if place.dir.is_some() && place.store.is_some() {
+            return Err(Failure::bad_arguments("dir and store: name one of them"));
+        }
+        if let Some(dir) = place.dir.as_ref().filter(|dir| !dir.is_absolute()) {
+            let dir = tenure_engine::envelope::clean(&dir.display().to_string());
+            return Err(Failure::bad_arguments(format!(
+                "dir: {dir:?} is not absolute; the program and serve may have different folders"
+            )));
+        }
+        (common.dir, common.store, common.scope) = (place.dir.clone(), place.store.clone(), None);
+        Ok(common)
+    }
+
+    /// What an `acquire` takes, as `run` would. `why` is for a request that gives no reason.
+    pub(crate) fn acquire(&self, params: &AcquireParams, why: &str) -> Result<Run, Failure> {
+        let mut typed = RunArgs::bare();
+        typed.common = self.common(&Where {
+            dir: params.dir.clone(),
+            store: params.store.clone(),
+        })?;
+        let mut names = params.locks.iter().map(|lock| name(&lock.name));
+        typed.name = names.next();
+        typed.lock = names.collect();
+        typed.group = (params.group.as_deref()).map(|name| Typed::of(name, group::group));
+        typed.cancel_in_progress = params.cancel_in_progress;
+        typed.command = vec!["serve".into()];
+        let claiming = &mut typed.claiming;
+        claiming.patience.wait = params.wait_ms.as_ref().map(|wait| match wait {
+            WaitMs::Millis(millis) => Typed::of(format!("{millis}ms"), value::wait),
+            WaitMs::Word(word) => Typed::of(word, value::wait),
+        });
+        // The client wants to know of a refusal, whatever a project says of its cron jobs.
+        claiming.patience.conflict_exit_code = Some(4);
+        claiming.ttl = (params.ttl_ms).map(|ttl| Typed::of(format!("{ttl}ms"), value::lease));
+        claiming.request_id = (params.request_id.as_deref()).map(id);
+        claiming.ticket = params.ticket.as_ref().map(|ticket| match ticket {
+            TicketParam::Number(number) => Typed::of(number.to_string(), value::ticket),
+            TicketParam::Word(word) => Typed::of(word, value::ticket),
+        });
+        claiming.why = Some(params.why.clone().unwrap_or_else(|| why.to_owned()));
+        let mut run = Run::of(&typed, &self.around)?;
+        for lock in params.locks.iter().filter(|lock| lock.is_special()) {
+            let said = lock.claiming()?;
+            for wanted in &mut run.task.locks {
+                if wanted.name.as_str() == lock.name && wanted.at == super::At::Place {
+                    let defaults = run.place.defaults(&wanted.name)?;
+                    wanted.terms.mode = mode(&said, false, &defaults, &wanted.name, &run.place)?;
+                }
+            }
+        }
+        if run.task.locks.is_empty() {
+            return Err(Failure::bad_arguments(
+                "locks: name a lock, for no lock follows from the rest of the request",
+            ));
+        }
+        Ok(run)
+    }
+
+    /// Where the locks of a hold are, and their names.
+    pub(crate) fn known(
+        &self,
+        place: &Where,
+        locks: &[KnownLock],
+    ) -> Result<(Place, Place, Vec<LockName>), Failure> {
+        let common = self.common(place)?;
+        let names = locks
+            .iter()
+            .map(|lock| name(&lock.name).value(value::LOCK_NAME));
+        Ok((
+            Place::of(&common, &self.around)?,
+            Place::of_groups(&common, &self.around)?,
+            names.collect::<Result<_, _>>()?,
+        ))
+    }
+
+    /// Which lock a `check` looks at.
+    pub(crate) fn check(&self, place: &Where, lock: &str) -> Result<Check, Failure> {
+        let typed = CheckArgs {
+            name: Some(name(lock)),
+            request_id: None,
+            health: false,
+            input: None,
+            common: self.common(place)?,
+        };
+        Check::of(&typed, &self.around)
+    }
+
+    /// Which locks a `list` shows.
+    pub(crate) fn list(&self, place: &Where, all: bool) -> Result<List, Failure> {
+        let common = self.common(place)?;
+        List::of(&ListArgs { all, common }, &self.around)
+    }
+
+    /// Whom a `cancel` asks to stop.
+    pub(crate) fn cancel(
+        &self,
+        place: &Where,
+        lock: Option<&str>,
+        of_group: Option<&str>,
+        request_id: Option<&str>,
+        why: Option<String>,
+    ) -> Result<Cancel, Failure> {
+        let typed = CancelArgs {
+            name: lock.map(name),
+            group: of_group.map(|name| Typed::of(name, group::group)),
+            request_id: request_id.map(id),
+            why,
+            actor: None,
+            orphan: false,
+            grace: None,
+            signal: None,
+            common: self.common(place)?,
+        };
+        Cancel::of(&typed, &self.around)
+    }
+}
+
+impl LockParam {
+    fn is_special(&self) -> bool {
+        self.shared || self.slots.is_some()
+    }
+
+    /// The flags that say the same.
+    fn claiming(&self) -> Result<Claiming, Failure> {
+        match (self.shared, self.slots) {
+            (true, Some(_)) => Err(Failure::bad_arguments(
+                "shared and slots contradict each other",
+            )),
+            (_, Some(0)) => Err(Failure::bad_arguments("slots: there is at least one")),
+            (shared, slots) => Ok(Claiming {
+                shared,
+                slots,
+                ..Claiming::default()
+            }),
+        }
+    }
+}
+
+fn name(text: &str) -> Typed<LockName> {
+    Typed::of(text, value::name)
+}
+
+fn id(text: &str) -> Typed<RequestId> {
+    Typed::of(text, value::request_id)
+}

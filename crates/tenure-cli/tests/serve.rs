@@ -1,0 +1,809 @@
+//! `tenure serve` as its parent meets it: a test for each rule of the protocol, the schema of every line, the example
+//! client under the check that strangers' clients get, and a storm.
+//!
+//! The holds belong to the process of the test, which starts serve. Where a parent has to die, it is a program of its
+//! own.
+#![cfg(unix)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what it expects by failing"
+)]
+
+mod support;
+mod support_schemas;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+use support::{Answer, Scene, TENURE, answer, eventually, send};
+use support_schemas::satisfies;
+
+/// A client that writes what the test says, and holds every line to the schema.
+struct Client {
+    process: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+    number: u64,
+    /// What came while another message was waited for.
+    unread: Vec<Value>,
+}
+
+impl Client {
+    fn new(scene: &Scene) -> Self {
+        let mut client = Self::start(&mut scene.tenure(["serve"]));
+        let pid = std::process::id();
+        client.call(
+            "hello",
+            &json!({ "protocol": 1, "client": "test", "pid": pid }),
+        );
+        client
+    }
+
+    fn start(command: &mut Command) -> Self {
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().expect("serve starts");
+        Self {
+            stdin: process.stdin.take(),
+            stdout: BufReader::new(process.stdout.take().expect("its stdout")),
+            process,
+            number: 0,
+            unread: Vec::new(),
+        }
+    }
+
+    fn say(&mut self, bytes: &[u8]) {
+        let stdin = self.stdin.as_mut().expect("an open stdin");
+        stdin.write_all(bytes).expect("serve reads");
+    }
+
+    fn ask(&mut self, method: &str, params: &Value) -> u64 {
+        self.number += 1;
+        let id = self.number;
+        let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        self.say(format!("{request}\n").as_bytes());
+        id
+    }
+
+    /// The next line; `None` at the end.
+    fn line(&mut self) -> Option<Value> {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).expect("serve writes text");
+        if line.is_empty() {
+            return None;
+        }
+        let message = serde_json::from_str(&line).expect("a line is JSON");
+        satisfies("serve", &message);
+        Some(message)
+    }
+
+    /// The first message that is meant.
+    fn first(&mut self, what: &str, is_meant: impl Fn(&Value) -> bool) -> Value {
+        if let Some(index) = self.unread.iter().position(&is_meant) {
+            return self.unread.remove(index);
+        }
+        loop {
+            let message = self.line();
+            let message = message.unwrap_or_else(|| panic!("serve ended without {what}"));
+            if is_meant(&message) {
+                return message;
+            }
+            self.unread.push(message);
+        }
+    }
+
+    fn answer(&mut self, id: u64) -> Value {
+        self.first("an answer", |message| message["id"] == id)
+    }
+
+    fn notification(&mut self, method: &str) -> Value {
+        let message = self.first(method, |message| message["method"] == method);
+        message["params"].clone()
+    }
+
+    #[track_caller]
+    fn call(&mut self, method: &str, params: &Value) -> Value {
+        let id = self.ask(method, params);
+        let answer = self.answer(id);
+        assert!(answer["error"].is_null(), "{method} {params}: {answer:#}");
+        answer["result"].clone()
+    }
+
+    /// The word of the refusal.
+    #[track_caller]
+    fn refused(&mut self, method: &str, params: &Value) -> String {
+        let id = self.ask(method, params);
+        code(&self.answer(id))
+    }
+
+    /// Takes a lock, and answers with its hold.
+    #[track_caller]
+    fn acquire(&mut self, name: &str) -> Value {
+        self.call("acquire", &json!({ "locks": [{ "name": name }] }))
+    }
+
+    fn kill(mut self) {
+        self.process.kill().expect("serve is killed");
+        self.process.wait().expect("serve has ended");
+    }
+
+    /// Ends stdin, and answers with the exit code.
+    fn end(mut self) -> i32 {
+        self.stdin = None;
+        while self.line().is_some() {}
+        let status = self.process.wait().expect("serve has ended");
+        status.code().expect("an exit code")
+    }
+}
+
+#[track_caller]
+fn code(answer: &Value) -> String {
+    let code = answer["error"]["data"]["code"].as_str();
+    code.unwrap_or_else(|| panic!("no refusal: {answer:#}"))
+        .to_owned()
+}
+
+fn adopting(hold: &Value) -> Value {
+    json!({ "request_id": hold["request_id"], "locks": hold["locks"] })
+}
+
+fn is_refused(scene: &Scene, name: &str) -> bool {
+    scene.run(["run", "-q", "-n", name, "--", "true"]).code() == 4
+}
+
+fn of_hold(hold: &Value) -> Value {
+    json!({ "hold": hold["hold"] })
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The answer of a program that takes its time.
+fn patient_answer(command: &mut Command) -> Answer {
+    Answer(command.output().expect("it starts"))
+}
+
+/// A program in Python, with tenure on its path and the example's client at hand.
+fn python(scene: &Scene, program: &str) -> Answer {
+    let mut command = scene.program("python3");
+    command.env("PYTHONPATH", root().join("examples/serve"));
+    answer(command.args(["-c", program]))
+}
+
+#[test]
+fn the_parent_owns_the_hold_and_the_death_of_serve_frees_nothing() {
+    let scene = Scene::new();
+    let mut client = Client::new(&scene);
+    let hold = client.acquire("deploy");
+    let held = scene.check("deploy");
+    let holder = &held["holder"];
+    assert_eq!(holder["pid"], std::process::id(), "{held:#}");
+    assert_eq!(holder["orphaned"], false);
+    client.kill();
+    assert!(is_refused(&scene, "deploy"), "the program lives");
+    let seen = scene.check("deploy");
+    assert_eq!(seen["holder"]["orphaned"], true, "{seen:#}");
+
+    let mut client = Client::new(&scene);
+    let adopted = client.call("adopt", &adopting(&hold));
+    assert_eq!(adopted["locks"], hold["locks"], "the same tokens");
+    assert!(is_refused(&scene, "deploy"));
+    client.call("verify", &of_hold(&adopted));
+    client.call("release", &of_hold(&adopted));
+    assert!(scene.is_free("deploy"));
+    assert_eq!(
+        client.refused("adopt", &adopting(&hold)),
+        "LOCK_LOST",
+        "it is over"
+    );
+    assert_eq!(client.end(), 0);
+}
+
+#[test]
+fn a_hold_is_adopted_once_and_by_its_own_program() {
+    let scene = Scene::new();
+    let mut first = Client::new(&scene);
+    let hold = first.acquire("deploy");
+    assert_eq!(first.refused("adopt", &adopting(&hold)), "ALREADY_HELD");
+    let mut second = Client::new(&scene);
+    assert_eq!(
+        second.refused("adopt", &adopting(&hold)),
+        "HOLD_KEPT",
+        "its serve lives"
+    );
+    // A serve of another program: the shell in between stays.
+    let mut other = scene.program("sh");
+    other.args(["-c", "tenure serve; true"]);
+    let mut other = Client::start(&mut other);
+    other.call("hello", &json!({ "protocol": 1 }));
+    assert_eq!(other.refused("adopt", &adopting(&hold)), "NOT_OWNER");
+    first.kill();
+    assert_eq!(other.refused("adopt", &adopting(&hold)), "NOT_OWNER");
+    // A client that got no answer to its acquire knows no token.
+    let names = json!({ "request_id": hold["request_id"], "locks": [{ "name": "deploy" }] });
+    let wrong =
+        json!({ "request_id": hold["request_id"], "locks": [{ "name": "deploy", "token": 1 }] });
+    assert_eq!(second.refused("adopt", &wrong), "NOT_OWNER");
+    let adopted = second.call("adopt", &names);
+    assert_eq!(adopted["locks"], hold["locks"]);
+    let mut third = Client::new(&scene);
+    assert_eq!(third.refused("adopt", &names), "HOLD_KEPT");
+    assert_eq!(second.end(), 0);
+    assert!(scene.is_free("deploy"));
+}
+
+#[test]
+fn the_end_of_stdin_gives_all_back_and_a_half_line_is_no_request() {
+    let scene = Scene::new();
+    let mut client = Client::new(&scene);
+    client.acquire("one");
+    client.call(
+        "acquire",
+        &json!({ "locks": [{ "name": "two" }, { "name": "three" }] }),
+    );
+    let half = json!({ "jsonrpc": "2.0", "id": 9, "method": "acquire", "params": { "locks": [{ "name": "four" }] } });
+    client.say(half.to_string().as_bytes());
+    assert_eq!(client.end(), 0);
+    for name in ["one", "two", "three", "four"] {
+        assert!(scene.is_free(name), "{name}");
+    }
+    assert!(
+        !scene.locks().join("four.tenure").exists(),
+        "the half line was not carried out"
+    );
+}
+
+#[test]
+fn the_death_of_the_parent_ends_serve_though_a_child_keeps_the_pipe() {
+    let scene = Scene::new();
+    let program = "
+import ctypes, os, signal, tenure_client, time
+hold = tenure_client.lock('deploy')
+if ctypes.PyDLL(None).fork() == 0:  # without the client's hooks
+    time.sleep(20)
+    os._exit(0)
+print(tenure_client._serve.process.pid, flush=True)
+os.close(1)
+os.kill(os.getpid(), signal.SIGKILL)
+";
+    let mut command = scene.program("python3");
+    command.env("PYTHONPATH", root().join("examples/serve"));
+    command.args(["-c", program]).stdout(Stdio::piped());
+    let mut parent = command.spawn().expect("python");
+    let mut line = String::new();
+    let stdout = parent.stdout.take().expect("its stdout");
+    BufReader::new(stdout).read_line(&mut line).expect("a line");
+    let serve: u32 = line.trim().parse().expect("a number");
+    parent.wait().expect("it has ended");
+    eventually("the lock of the program that was killed is free", || {
+        scene.is_free("deploy")
+    });
+    eventually("its serve has ended", || !support::is_alive(serve));
+}
+
+#[test]
+fn signals_of_the_terminal_and_of_a_service_do_not_end_it() {
+    let scene = Scene::new();
+    let mut client = Client::new(&scene);
+    let hold = client.acquire("deploy");
+    let pid = client.process.id();
+    for signal in [
+        Signal::INT,
+        Signal::TERM,
+        Signal::HUP,
+        Signal::QUIT,
+        Signal::TSTP,
+    ] {
+        send(pid, signal);
+    }
+    client.call("verify", &of_hold(&hold));
+    let pid = i32::try_from(pid)
+        .ok()
+        .and_then(rustix::process::Pid::from_raw);
+    assert_eq!(
+        rustix::process::getsid(pid).ok(),
+        pid,
+        "a session of its own"
+    );
+    assert_eq!(client.end(), 0);
+}
+
+#[test]
+fn an_abandoned_wait_holds_nothing_whichever_comes_first() {
+    let scene = Scene::new();
+    let mut client = Client::new(&scene);
+    let held = client.acquire("deploy");
+    let wait = json!({ "locks": [{ "name": "deploy" }], "wait_ms": "forever" });
+    // In the store, and in the line behind it.
+    let (first, second) = (client.ask("acquire", &wait), client.ask("acquire", &wait));
+    let seen = client.notification("waiting");
+    assert_eq!(seen["holder"]["pid"], std::process::id(), "{seen:#}");
+    for waiting in [second, first] {
+        let abandon = client.ask("abandon", &json!({ "id": waiting }));
+        assert_eq!(code(&client.answer(waiting)), "ABANDONED");
+        assert_eq!(
+            client.answer(abandon)["result"],
+            json!({ "abandoned": true })
+        );
+    }
+    client.call("release", &of_hold(&held));
+    // What was answered is the client's. Where both cross, the answers agree on who won.
+    let mut granted = 0;
+    for _ in 0..40 {
+        let asked = client.ask("acquire", &wait);
+        let abandon = client.ask("abandon", &json!({ "id": asked }));
+        let (asked, abandon) = (client.answer(asked), client.answer(abandon));
+        let was_abandoned = abandon["result"]["abandoned"].as_bool().expect("yes or no");
+        assert_eq!(asked["error"].is_null(), !was_abandoned, "{asked:#}");
+        if was_abandoned {
+            assert!(scene.is_free("deploy"), "nothing is held at the answer");
+        } else {
+            granted += 1;
+            client.call("release", &of_hold(&asked["result"]));
+        }
+    }
+    assert!(granted < 40, "some were abandoned in time");
+    assert_eq!(client.end(), 0);
+}
+
+#[test]
+fn hello_comes_first_and_names_both_versions() {
+    let scene = Scene::new();
+    let mut client = Client::start(&mut scene.tenure(["serve"]));
+    assert_eq!(
+        client.refused("list", &json!({})),
+        "BAD_ARGUMENTS",
+        "before hello"
+    );
+    let id = client.ask("hello", &json!({ "protocol": 7, "client": "later" }));
+    let refused = client.answer(id);
+    assert_eq!(code(&refused), "PROTOCOL_UNKNOWN");
+    let said = refused["error"]["message"].as_str().expect("a message");
+    assert!(
+        said.contains("protocol 7") && said.contains("protocol 1"),
+        "{said}"
+    );
+    let stranger = json!({ "protocol": 1, "pid": 1 });
+    assert_eq!(client.refused("hello", &stranger), "NOT_THE_PARENT");
+    let greeted = client.call("hello", &json!({ "protocol": 1 }));
+    assert_eq!(greeted["parent"]["pid"], std::process::id());
+    assert_eq!(client.end(), 0);
+}
+
+#[test]
+fn what_is_no_message_ends_the_connection_and_leaves_holds_to_their_program() {
+    let long = vec![b'x'; 1 << 20];
+    let garbage: [&[u8]; 4] = [b"garbage\n", b"\xff\0\n", b"{\"jsonrpc\":\n", &long];
+    for garbage in garbage {
+        let scene = Scene::new();
+        let mut command = scene.tenure(["serve"]);
+        let mut client = Client::start(command.stderr(Stdio::null()));
+        client.call("hello", &json!({ "protocol": 1 }));
+        let hold = client.acquire("deploy");
+        client.say(garbage);
+        let last = client.first("a word about it", |message| message["id"].is_null());
+        assert_eq!(last["error"]["code"], -32_700, "{last:#}");
+        assert_eq!(client.line(), None, "and the end");
+        assert_eq!(client.process.wait().expect("it has ended").code(), Some(2));
+        assert!(
+            is_refused(&scene, "deploy"),
+            "the program did not say that it is done"
+        );
+        let mut client = Client::new(&scene);
+        client.call("adopt", &adopting(&hold));
+        assert_eq!(client.end(), 0);
+        assert!(scene.is_free("deploy"));
+    }
+}
+
+#[test]
+fn what_is_no_request_is_refused_and_the_connection_stays() {
+    let scene = Scene::new();
+    let mut client = Client::new(&scene);
+    for (line, code) in [
+        (
+            "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"nothing\"}\n",
+            -32_601,
+        ),
+        (
+            "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"acquire\",\"params\":{\"name\":\"x\"}}\n",
+            -32_602,
+        ),
+        (
+            "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"release\"}\n",
+            -32_602,
+        ),
+        ("{\"id\":1,\"method\":\"list\"}\n", -32_600),
+        (
+            "{\"jsonrpc\":\"2.0\",\"id\":[1],\"method\":\"list\"}\n",
+            -32_600,
+        ),
+        ("[1]\n", -32_600),
+    ] {
+        client.say(line.as_bytes());
+        let refused = client.first("a refusal", |message| !message["error"].is_null());
+        assert_eq!(refused["error"]["code"], code, "{line}");
+    }
+    // Without an id there is no answer.
+    client.say(b"{\"jsonrpc\":\"2.0\",\"method\":\"list\"}\n");
+    for (method, params, code) in [
+        ("acquire", json!({}), "BAD_ARGUMENTS"),
+        (
+            "acquire",
+            json!({ "locks": [{ "name": "a b" }] }),
+            "BAD_ARGUMENTS",
+        ),
+        (
+            "acquire",
+            json!({ "locks": [{ "name": "a" }], "dir": "here" }),
+            "BAD_ARGUMENTS",
+        ),
+        (
+            "acquire",
+            json!({ "locks": [{ "name": "a", "slots": 0 }] }),
+            "BAD_ARGUMENTS",
+        ),
+        ("release", json!({ "hold": 7 }), "NO_SUCH_HOLD"),
+        ("verify", json!({ "hold": 7 }), "NO_SUCH_HOLD"),
+        ("cancel", json!({ "name": "a" }), "NO_HOLDER"),
+        (
+            "adopt",
+            json!({ "request_id": "a", "locks": [{ "name": "a" }] }),
+            "LOCK_LOST",
+        ),
+    ] {
+        assert_eq!(client.refused(method, &params), code, "{method} {params}");
+    }
+    let nothing = json!({ "id": "who" });
+    assert_eq!(
+        client.call("abandon", &nothing),
+        json!({ "abandoned": false })
+    );
+    assert_eq!(client.end(), 0);
+}
+
+#[test]
+fn a_parent_that_does_not_read_blocks_itself_alone() {
+    const REQUESTS: u64 = 10_000;
+    let scene = Scene::new();
+    let mut client = Client::new(&scene);
+    client.acquire("deploy");
+    let mut stdin = client.stdin.take().expect("an open stdin");
+    let first = client.number + 1;
+    let writer = std::thread::spawn(move || {
+        for id in first..first + REQUESTS {
+            let request = json!({ "jsonrpc": "2.0", "id": id, "method": "check", "params": { "name": "deploy" } });
+            stdin
+                .write_all(format!("{request}\n").as_bytes())
+                .expect("serve reads in the end");
+        }
+        stdin
+    });
+    // It has answered until nothing more fits, and reads no further; nobody else is kept waiting.
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(is_refused(&scene, "deploy"));
+    let asked = scene.run(["cancel", "deploy"]);
+    asked.expect(0, "the holder can be asked");
+    let (mut answers, mut asked) = (0, 0);
+    while answers < REQUESTS || asked == 0 {
+        let message = client.line().expect("all answers come");
+        answers += u64::from(!message["result"].is_null());
+        asked += u64::from(message["method"] == "stop_requested");
+    }
+    client.stdin = Some(writer.join().expect("all was written"));
+    assert_eq!(client.end(), 0);
+    assert!(scene.is_free("deploy"));
+}
+
+#[test]
+fn the_same_caller_is_refused_and_others_take_turns_in_order() {
+    let scene = Scene::new();
+    let mut client = Client::new(&scene);
+    let of = |caller: &str, wait: Value| json!({ "locks": [{ "name": "a" }], "caller": caller, "wait_ms": wait });
+    let mut hold = client.call("acquire", &of("main", json!(0)));
+    assert_eq!(
+        client.refused("acquire", &of("main", json!("forever"))),
+        "ALREADY_HELD"
+    );
+    assert_eq!(
+        client.refused("acquire", &of("other", json!(0))),
+        "LOCK_HELD"
+    );
+    let late = client.ask("acquire", &of("late", json!(300)));
+    let waiting: Vec<u64> = (0..5)
+        .map(|number| client.ask("acquire", &of(&format!("task {number}"), json!("forever"))))
+        .collect();
+    let refused = client.answer(late);
+    assert_eq!(code(&refused), "LOCK_HELD", "its time is over");
+    let holder = &refused["error"]["data"]["context"]["holder"];
+    assert_eq!(holder["pid"], std::process::id());
+    for id in waiting {
+        client.call("release", &of_hold(&hold));
+        let next = client.answer(id)["result"].clone();
+        assert!(next["locks"][0]["token"].as_u64() > hold["locks"][0]["token"].as_u64());
+        hold = next;
+    }
+    assert_eq!(client.end(), 0);
+}
+
+#[test]
+fn a_wait_in_the_line_of_the_program_ends_in_time() {
+    let scene = Scene::new();
+    let mut client = Client::new(&scene);
+    client.acquire("a");
+    let forever = json!({ "locks": [{ "name": "a" }], "wait_ms": "forever" });
+    client.ask("acquire", &forever);
+    let (refused, took) = support::timed(|| {
+        client.refused(
+            "acquire",
+            &json!({ "locks": [{ "name": "a" }], "wait_ms": 300 }),
+        )
+    });
+    assert_eq!(refused, "LOCK_HELD");
+    assert!(took >= Duration::from_millis(300), "{took:?}");
+    assert_eq!(client.end(), 0);
+}
+
+#[test]
+fn several_locks_are_taken_all_or_none() {
+    let scene = Scene::new();
+    let mut client = Client::new(&scene);
+    let held = client.acquire("b");
+    let both =
+        json!({ "locks": [{ "name": "c" }, { "name": "a" }, { "name": "b" }], "wait_ms": 100 });
+    assert_eq!(client.refused("acquire", &both), "LOCK_HELD");
+    assert!(scene.is_free("a") && scene.is_free("c"), "none is kept");
+    client.call("release", &of_hold(&held));
+    let all = client.call("acquire", &both);
+    let names: Vec<_> = all["locks"]
+        .as_array()
+        .expect("locks")
+        .iter()
+        .map(|lock| &lock["name"])
+        .collect();
+    assert_eq!(names, ["a", "b", "c"]);
+    let value = all["env"]["TENURE_HELD"].as_str().expect("a text");
+    assert_eq!(value.split(';').count(), 3, "{value}");
+    client.call("release", &of_hold(&all));
+    assert!(scene.is_free("a") && scene.is_free("b") && scene.is_free("c"));
+    assert_eq!(client.end(), 0);
+}
+
+#[test]
+fn modes_groups_and_the_defaults_of_a_project_are_those_of_the_command_line() {
+    let scene = Scene::new();
+    scene.write(
+        "tenure.toml",
+        "dir = \"locks\"\n[lock.gpu]\nmembers = [\"left\", \"right\"]\n",
+    );
+    let mut command = scene.tenure(["serve"]);
+    command.env_remove("TENURE_DIR").current_dir(scene.root());
+    let mut client = Client::start(&mut command);
+    client.call("hello", &json!({ "protocol": 1 }));
+    let slots: Vec<_> = ["left", "right"].map(|_| client.acquire("gpu")).into();
+    for (index, (hold, member)) in slots.iter().zip(["left", "right"]).enumerate() {
+        assert_eq!(hold["locks"][0]["slot"], index, "{hold:#}");
+        assert_eq!(hold["locks"][0]["member"], member);
+    }
+    let shared = json!({ "locks": [{ "name": "db", "shared": true }], "wait_ms": 0 });
+    client.call("acquire", &shared);
+    client.call("acquire", &shared);
+    assert_eq!(
+        client.refused(
+            "acquire",
+            &json!({ "locks": [{ "name": "db" }], "wait_ms": 0 })
+        ),
+        "LOCK_HELD"
+    );
+    let group = client.call("acquire", &json!({ "group": "PR 7", "wait_ms": 0 }));
+    assert_eq!(group["locks"][0]["group"], true, "{group:#}");
+    let newer = client.ask(
+        "acquire",
+        &json!({ "group": "PR 7", "cancel_in_progress": true }),
+    );
+    let asked = client.notification("stop_requested");
+    assert_eq!(asked["hold"], group["hold"]);
+    client.call("release", &of_hold(&group));
+    assert!(client.answer(newer)["error"].is_null());
+    let list = client.call("list", &json!({}));
+    assert_eq!(list["locks"].as_array().map(Vec::len), Some(3), "{list:#}");
+    let gpu = client.call("check", &json!({ "name": "gpu" }));
+    assert_eq!(gpu["mine"], true, "{gpu:#}");
+    assert_eq!(client.end(), 0);
+}
+
+#[test]
+fn a_holder_is_told_of_requests_to_stop_and_of_loss() {
+    let scene = Scene::new();
+    let mut client = Client::new(&scene);
+    let hold = client.acquire("deploy");
+    scene
+        .run(["cancel", "deploy", "--request-id", "me"])
+        .expect(0, "it is asked");
+    let asked = client.notification("stop_requested");
+    assert_eq!(
+        (&asked["hold"], &asked["by"]),
+        (&hold["hold"], &json!("me"))
+    );
+    let file = scene.locks().join("deploy.tenure");
+    std::fs::rename(&file, scene.path("elsewhere")).expect("the lock's file");
+    let lost = client.notification("lost");
+    assert_eq!(lost["hold"], hold["hold"]);
+    assert_eq!(client.refused("verify", &of_hold(&hold)), "LOCK_LOST");
+    assert_eq!(client.refused("release", &of_hold(&hold)), "LOCK_LOST");
+    assert_eq!(client.refused("release", &of_hold(&hold)), "NO_SUCH_HOLD");
+    assert_eq!(client.end(), 0);
+}
+
+#[test]
+fn what_a_hold_is_good_for_is_renewed() {
+    let scene = Scene::new();
+    let mut client = Client::new(&scene);
+    let short = json!({ "locks": [{ "name": "a" }], "ttl_ms": 300 });
+    let hold = client.call("acquire", &short);
+    let renewed = client.notification("renewed");
+    assert_eq!(renewed["hold"], hold["hold"]);
+    assert_eq!(
+        renewed["good_for_ms"],
+        Value::Null,
+        "its program is proof enough here"
+    );
+    // A session's lease ends by silence, whoever lives.
+    let mut command = scene.tenure(["--profile", "session", "--stale-after", "2s", "serve"]);
+    let mut client = Client::start(&mut command);
+    client.call("hello", &json!({ "protocol": 1 }));
+    let hold = client.acquire("42");
+    let good_for_ms = hold["good_for_ms"].as_u64().expect("a number");
+    assert!((1_000..=2_000).contains(&good_for_ms), "{hold:#}");
+    assert!(client.notification("renewed")["good_for_ms"].as_u64() > Some(1_000));
+    // A serve that was stopped for longer says so before anything else.
+    send(client.process.id(), Signal::STOP);
+    std::thread::sleep(Duration::from_millis(2_500));
+    send(client.process.id(), Signal::CONT);
+    let lost = client.notification("lost");
+    assert_eq!(lost["hold"], hold["hold"]);
+    assert_eq!(client.end(), 0);
+}
+
+#[test]
+fn a_run_around_the_program_is_not_waited_for() {
+    let scene = Scene::new();
+    let program = "
+import tenure_client
+try:
+    tenure_client.lock('deploy', timeout=None)
+except tenure_client.TenureError as error:
+    print(error.code)
+";
+    let mut command = scene.tenure(["run", "deploy", "--", "python3", "-c", program]);
+    let said = answer(command.env("PYTHONPATH", root().join("examples/serve")));
+    assert_eq!(said.stdout().trim(), "ALREADY_HELD", "{}", said.stderr());
+}
+
+#[test]
+fn the_example_passes_what_every_client_has_to_pass() {
+    let scene = Scene::new();
+    let example = |name: &str| root().join("examples/serve").join(name);
+    let mut command = scene.program("python3");
+    command.args([
+        example("conformance.py"),
+        "python3".into(),
+        example("under_test.py"),
+    ]);
+    let checked = patient_answer(command.env("TENURE", TENURE)).expect(0, "the example passes");
+    let passed = checked
+        .stdout()
+        .lines()
+        .filter(|line| line.starts_with("ok "))
+        .count();
+    assert!(passed >= 12, "{}", checked.stdout());
+    let lines = std::fs::read_to_string(example("tenure_client.py"))
+        .expect("the client")
+        .lines()
+        .count();
+    assert!(
+        lines <= 150,
+        "the client is an example, and has {lines} lines"
+    );
+}
+
+#[test]
+fn the_check_of_clients_finds_a_client_that_is_wrong() {
+    let scene = Scene::new();
+    let mut command = scene.program("python3");
+    let liar = "import sys\nfor line in sys.stdin: print('held 1' if line[0] == 'l' else 'released', flush=True)";
+    let conformance = root().join("examples/serve/conformance.py");
+    command.arg(conformance).args(["python3", "-c", liar]);
+    let checked = patient_answer(command.env("TENURE", TENURE)).expect(1, "it fails");
+    let failed = checked
+        .stdout()
+        .lines()
+        .filter(|line| line.starts_with("FAILED"))
+        .count();
+    assert!(failed >= 11, "{}", checked.stdout());
+}
+
+/// The long form: `TENURE_CONTENTION=long`, as of the other storms.
+#[test]
+fn contention_of_programs_and_serves_that_are_killed_and_stopped() {
+    let is_long = std::env::var("TENURE_CONTENTION").as_deref() == Ok("long");
+    let scene = Scene::new();
+    let mut command = scene.program("python3");
+    command.arg(root().join("examples/serve/storm.py"));
+    command.args(if is_long { ["180", "32"] } else { ["8", "4"] });
+    command
+        .env("TENURE_BIN", TENURE)
+        .env("TMPDIR", scene.root());
+    let said = patient_answer(&mut command);
+    said.expect(0, "no second holder, no disorder, nothing stuck");
+}
+
+#[test]
+fn what_the_client_says_of_a_holder() {
+    let scene = Scene::new();
+    let held = scene.hold("deploy", ["--why", "release 4.2"]);
+    let said = python(
+        &scene,
+        "
+import tenure_client
+try:
+    tenure_client.lock('deploy', timeout=0)
+except tenure_client.Held as error:
+    print(error.holder['pid'], error.holder['why'])
+",
+    );
+    assert_eq!(
+        said.stdout().trim(),
+        format!("{} release 4.2", held.pid()),
+        "{}",
+        said.stderr()
+    );
+    held.open();
+}
+
+/// Whether a line is what the page shows; `[..]` is any text.
+fn is_shown(line: &str, shown: &str) -> bool {
+    let Some((first, shown)) = shown.split_once("[..]") else {
+        return line == shown;
+    };
+    let Some(mut rest) = line.strip_prefix(first) else {
+        return false;
+    };
+    let (middle, last) = shown.rsplit_once("[..]").unwrap_or(("", shown));
+    for piece in middle.split("[..]") {
+        let Some(at) = rest.find(piece) else {
+            return false;
+        };
+        rest = rest.get(at + piece.len()..).unwrap_or_default();
+    }
+    rest.ends_with(last)
+}
+
+#[test]
+fn the_conversation_of_the_page_happens_as_it_stands_there() {
+    let page = std::fs::read_to_string(root().join("docs/clients.md")).expect("the page");
+    let scene = Scene::new();
+    let mut client = Client::start(&mut scene.tenure(["serve"]));
+    let mut said = 0;
+    for line in page.lines() {
+        if let Some(request) = line.strip_prefix("> ") {
+            let message = serde_json::from_str(request).expect("a request is JSON");
+            satisfies("serve", &message);
+            client.say(format!("{request}\n").as_bytes());
+        } else if let Some(shown) = line.strip_prefix("< ") {
+            let answer = client.line().expect("an answer").to_string();
+            assert!(
+                is_shown(&answer, shown),
+                "the page shows\n{shown}\nand serve says\n{answer}"
+            );
+            said += 1;
+        }
+    }
+    assert!(said >= 6, "the page has a conversation");
+    assert_eq!(client.end(), 0);
+}
