@@ -856,9 +856,10 @@ fn terminal_jobs_that_are_stopped_as_they_start_leave_no_lock_stuck() {
 #[test]
 fn terminal_ctrl_z_without_a_shell_leaves_the_command_at_work() {
     let terminal = Terminal::new();
+    // In parentheses, as above: a child that Ctrl-Z stops before its exec keeps dash from being stopped and continued.
     let script = terminal.scene.script(
         "work",
-        "#!/bin/sh\necho begun\nwhile [ ! -e go ]; do sleep 0.02; done\necho over\nread line\n",
+        "#!/bin/sh\necho begun\nwhile [ ! -e go ]; do (exec sleep 0.02); done\necho over\nread line\n",
     );
     let mut window = terminal.tmux(["new-window"]);
     window.arg("-c").arg(terminal.scene.root());

@@ -258,8 +258,10 @@ fn look(folder: impl AsFd, path: &Path, flags: AtFlags) -> Result<Facts, Errno> 
             group: found.stx_gid,
             size: found.stx_size,
         }),
-        // An old kernel, a filter that knows no such call, or a file system that does not say all of it.
-        Ok(_) | Err(Errno::NOSYS | Errno::PERM | Errno::INVAL | Errno::OPNOTSUPP) => {
+        // An old kernel, a filter that knows no such call and answers as it likes, or a file system that does not say
+        // all of it. A right that is really missing is missing for the other call as well.
+        Ok(_)
+        | Err(Errno::NOSYS | Errno::PERM | Errno::ACCESS | Errno::INVAL | Errno::OPNOTSUPP) => {
             look_with_times(folder, path, flags).map(|stat| Facts::from(&stat))
         }
         Err(errno) => Err(errno),
@@ -273,7 +275,7 @@ fn look(folder: impl AsFd, path: &Path, flags: AtFlags) -> Result<Facts, Errno> 
 }
 
 fn look_with_times(folder: impl AsFd, path: &Path, flags: AtFlags) -> Result<Stat, Errno> {
-    if path.as_os_str().is_empty() {
+    if flags.contains(AtFlags::EMPTY_PATH) {
         return rustix::fs::fstat(folder);
     }
     rustix::fs::statat(folder, path, flags)
