@@ -799,8 +799,9 @@ fn a_doctor_that_finds_something_wrong_says_all_that_it_found() {
     assert_eq!(status(&relative, "folder"), None, "it is not known");
     let broken = from(None, 1);
     assert_eq!(status(&broken, "configuration").unwrap(), "wrong");
-    let unread = from(Some(scene.locks().to_str().unwrap()), 0);
-    assert_eq!(status(&unread, "configuration").unwrap(), "note");
+    let named = from(Some(scene.locks().to_str().unwrap()), 1);
+    assert_eq!(status(&named, "configuration").unwrap(), "wrong");
+    std::fs::remove_file(scene.path("tenure.toml")).unwrap();
     std::fs::create_dir(scene.locks()).unwrap();
     std::os::unix::fs::symlink("elsewhere", scene.locks().join("x.tenure")).unwrap();
     let link = document(&scene, &["doctor"], 1);

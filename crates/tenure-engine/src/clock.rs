@@ -239,6 +239,10 @@ mod tests {
                 "a bound for an answer",
             ),
             (
+                "tenure-cli/src/command/serve/work.rs",
+                "a thread without work ends a little later",
+            ),
+            (
                 "tenure-cli/src/signals/windows.rs",
                 "the process is ended meanwhile",
             ),

@@ -33,7 +33,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn expect(&mut self, text: &str) -> Option<()> {
+    fn passes(&mut self, text: &str) -> Option<()> {
         self.skip(text).then_some(())
     }
 
@@ -77,7 +77,7 @@ impl<'a> Cursor<'a> {
 
     /// A text in quotes in which nothing is escaped.
     fn text(&mut self) -> Option<Cow<'a, str>> {
-        self.expect("\"")?;
+        self.passes("\"")?;
         let ends = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
         let length = self.rest.iter().position(ends)?;
         let (text, rest) = self.rest.split_at_checked(length)?;
@@ -103,7 +103,7 @@ impl<'a> Cursor<'a> {
         while self.skip(",") {
             items.push(item(self)?);
         }
-        self.expect("]")?;
+        self.passes("]")?;
         Some(items)
     }
 
@@ -115,7 +115,7 @@ impl<'a> Cursor<'a> {
 /// Reads a header's line, if it is in the plain form.
 pub(super) fn header(line: &[u8]) -> Option<Header<'_>> {
     let mut at = Cursor::new(line);
-    at.expect("{\"last\":")?;
+    at.passes("{\"last\":")?;
     let header = Header {
         last: at.number()?,
         holds: at.numbered(",\"holds\":").unwrap_or_default(),
@@ -128,27 +128,27 @@ pub(super) fn header(line: &[u8]) -> Option<Header<'_>> {
             Vec::new()
         },
     };
-    at.expect("}")?;
+    at.passes("}")?;
     at.end()?;
     Some(header)
 }
 
 fn host<'a>(at: &mut Cursor<'a>) -> Option<HostLine<'a>> {
-    at.expect("{\"name\":")?;
+    at.passes("{\"name\":")?;
     let host = HostLine {
         name: at.text()?,
         machine_id: at.named(",\"machine_id\":"),
         boot_id: at.named(",\"boot_id\":"),
         pid_namespace: at.numbered(",\"pid_namespace\":"),
     };
-    at.expect("}")?;
+    at.passes("}")?;
     Some(host)
 }
 
 /// Reads a claim's line, if it is in the plain form.
 pub(super) fn claim(line: &[u8]) -> Option<ClaimLine<'_>> {
     let mut at = Cursor::new(line);
-    at.expect("{\"ticket\":")?;
+    at.passes("{\"ticket\":")?;
     let claim = ClaimLine {
         ticket: at.number()?,
         token: at.numbered(",\"token\":"),
@@ -170,11 +170,11 @@ pub(super) fn claim(line: &[u8]) -> Option<ClaimLine<'_>> {
         renewals: at.numbered(",\"renewals\":").unwrap_or_default(),
         facts: if at.skip(",\"facts\":[") {
             at.items(|at| {
-                at.expect("[")?;
+                at.passes("[")?;
                 let key = at.text()?;
-                at.expect(",")?;
+                at.passes(",")?;
                 let value = at.text()?;
-                at.expect("]")?;
+                at.passes("]")?;
                 Some((key, value))
             })?
         } else {
@@ -191,7 +191,7 @@ pub(super) fn claim(line: &[u8]) -> Option<ClaimLine<'_>> {
         aside_ms: None,
         aside_boot_ms: None,
     };
-    at.expect("}")?;
+    at.passes("}")?;
     at.end()?;
     Some(claim)
 }
