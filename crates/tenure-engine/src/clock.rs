@@ -190,7 +190,7 @@ mod tests {
             ".wait_timeout(",
             "park_timeout(",
         ];
-        const KNOWN: [(&str, &str); 16] = [
+        const KNOWN: [(&str, &str); 17] = [
             ("tenure-engine/src/clock.rs", "`nap` itself"),
             (
                 "tenure-engine/src/conformance/terms.rs",
