@@ -73,11 +73,12 @@ class Hold(contextlib.AbstractContextManager):
                 return  # a serve has released it, and died before it could say so
             if self.failed:
                 raise Lost("LOCK_LOST", f"the lock could not be adopted: {self.failed}")
-            keeper, number = self.key
-            if keeper is not serve:
+            if self.key[0] is not serve:
                 raise Dead(True)
+            request = Request(method, {"hold": self.key[1]})
+        serve.send(request)
         self.is_releasing |= method == "release"
-        serve.call(method, hold=number)
+        serve.answer(request)
 
     def release(self):
         try:
@@ -90,7 +91,6 @@ class Hold(contextlib.AbstractContextManager):
             if not isinstance(error, TenureError):
                 finish(self.release)
             raise
-
     verify = lambda self: self.use("verify")
     __exit__ = lambda self, *_: self.release()
 

@@ -74,7 +74,8 @@ class Serve:  # one for the whole process; if it dies, the next call starts one 
                     if written is None and not room.poll(PATIENCE * 1000):
                         raise Dead(False)
                     rest = rest[written or 0:]
-            except OSError: ...  # it has ended, which the reader sees
+            except OSError:  # it has ended, and has no whole line
+                raise Dead(True) from None
             except BaseException:  # perhaps half a line is written, to which nothing may be added
                 self.is_dead = True
                 self.process.kill()
