@@ -129,6 +129,28 @@ def survives_the_death_of_serve(client):
     assert client.can_be_taken("a"), "the lock is not free after unlock"
 
 
+def takes_no_hold_for_another(client):
+    for name in ("a", "b"):
+        same("lock", client(f"lock {name} 1000").split()[0], "held")
+        for pid in client.serves():
+            os.kill(pid, signal.SIGKILL)
+    same("lock", client("lock c 1000").split()[0], "held")
+    for name, others in (("c", "ab"), ("b", "a"), ("a", "")):
+        same("unlock", client("unlock"), "released")
+        assert client.can_be_taken(name), f"{name} is not free after unlock"
+        for other in others:
+            assert not client.can_be_taken(other), f"the unlock of {name} has given {other} back"
+
+
+def refuses_what_is_too_long(client):
+    client("lock a 1000")
+    answer = client(f"lock {'x' * (1 << 20)} 0")
+    assert answer.startswith("error "), f"a name of 1 MiB: {answer[:100]!r}"
+    same("verify", client("verify"), "ok")
+    assert not client.can_be_taken("a"), "a request that is no message has given a lock back"
+    same("unlock", client("unlock"), "released")
+
+
 def keeps_holds_from_children(client):
     client("lock a 1000")
     answer = client("fork")
@@ -165,6 +187,8 @@ TESTS = [
     tells_who_holds,
     tokens_rise,
     survives_the_death_of_serve,
+    takes_no_hold_for_another,
+    refuses_what_is_too_long,
     keeps_holds_from_children,
     dies_without_locks,
     ends_without_locks,

@@ -4,147 +4,147 @@
         push(hold.token)
         hold.verify()  # raises Lost once the lock cannot be relied on
 """
-import contextlib, json, os, subprocess, threading, time, uuid
-PATIENCE = 10  # seconds that serve may take for what need not wait
-
-
-class TenureError(Exception):
-    def __init__(self, code, message, data={}):
-        super().__init__(message)
-        self.code, self.holder = code, data.get("context", {}).get("holder") or {}
-
-
-class Held(TenureError, TimeoutError): ...  # `holder` says who has it, since when and why
-class Lost(TenureError): ...  # the lock cannot be relied on any more
-class Inherited(TenureError): ...  # the hold belongs to the process that was forked
-class _Dead(Exception): ...  # serve has ended, or does not answer
-
-
-class _Serve:  # one for the whole process; if it dies, the next call starts one that adopts the holds
-    def __init__(self):
-        command, pipe = [os.environ.get("TENURE_BIN", "tenure"), "serve"], subprocess.PIPE
-        self.process = subprocess.Popen(command, bufsize=0, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
-        self.number, self.answers, self.is_dead, self.changed = 0, {}, False, threading.Condition()
-        threading.Thread(target=self.read, daemon=True).start()
-        self.call("hello", protocol=1, client="tenure_client.py", pid=os.getpid())
-
-    def read(self):
-        rest = b""
-        with contextlib.suppress(OSError, ValueError, AttributeError, TypeError, KeyError):  # what is no message
-            while piece := os.read(self.process.stdout.fileno(), 65536):
-                *lines, rest = (rest + piece).split(b"\n")
-                for message in map(json.loads, lines):
-                    with self.changed:
-                        if "id" in message:
-                            self.answers[message["id"]] = message
-                            self.changed.notify_all()
-                        elif message["method"] in ("lost", "stop_requested"):
-                            for hold in [hold for hold in _holds if hold.id == message["params"]["hold"]]:
-                                setattr(hold, message["method"], True)
-        with self.changed:
-            self.is_dead = True
-            self.changed.notify_all()
-
-    def call(self, method, patience=PATIENCE, **params):
-        with self.changed:
-            self.number = number = self.number + 1
-            line = json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
-            with contextlib.suppress(OSError):  # it has ended, which the reader sees
-                self.process.stdin.write(line.encode() + b"\n")
-            self.changed.wait_for(lambda: number in self.answers or self.is_dead, patience)
-            answer = self.answers.pop(number, None)
-            if answer is None:
-                raise _Dead(self.is_dead)
-        if "error" not in answer:
-            return answer["result"]
-        code, data = answer["error"]["data"]["code"], answer["error"]["data"]
-        raise {"LOCK_HELD": Held, "LOCK_LOST": Lost}.get(code, TenureError)(code, answer["error"]["message"], data)
+import contextlib, math, os, threading, time, uuid
+from tenure_serve import PATIENCE, Dead, Held, Inherited, Lost, Request, Serve, TenureError, finish, thread
+TRIES = 5  # how many serves one call may use up, and as many more in each second that it waits
 
 
 class Hold(contextlib.AbstractContextManager):
-    def __init__(self, where):
-        self.request_id, self.where, self.id, self.locks = uuid.uuid4().hex, where, None, []
-        self.lost = self.stop_requested = self.inherited = False
+    was_told = lambda self, what: self.key is not None and (what, self.key[1]) in self.key[0].told
+    inherited = property(lambda self: self.pid != os.getpid())
+    lost = property(lambda self: self.failed or self.was_told("lost"))
+    stop_requested = property(lambda self: self.was_told("stop_requested"))
 
-    def fill(self, result):
-        self.id, self.locks, self.env = result["hold"], result["locks"], result["env"]
-        self.token, self.slot = self.locks[0]["token"], self.locks[0]["slot"]
+    def __init__(self, name, group, where):
+        self.name, self.locks = name, [{"name": name}] + ([{"name": group, "group": True}] if group else [])
+        self.whose = where | {"request_id": uuid.uuid4().hex, "caller": str(thread.number)}
+        self.pid, self.failed, self.request, self.is_releasing = os.getpid(), None, None, False
+        self.serve = self.key = None  # whom it was asked for last; the serve whose hold it is, with the id there
 
-    def adopt(self, serve, locks):
-        self.fill(serve.call("adopt", request_id=self.request_id, locks=locks, **self.where))
+    def ask(self, serve, method, patience=PATIENCE, **params):
+        self.serve, self.request = serve, Request(method, self.whose | params)
+        serve.send(self.request)
+        self.register(patience)
 
-    def release(self):
-        if self in _holds:  # else it is released, or its parent's
-            self.ask("release")
-            _holds.remove(self)
+    def register(self, patience=PATIENCE):  # an id means this hold only to the serve that gave it
+        result = self.serve.answer(self.request, patience)
+        with _mutex:
+            if self.serve is not _serve:
+                raise Dead(True)  # the one that is used now must adopt it first
+            self.key, self.locks, self.env = (self.serve, result["hold"]), result["locks"], result["env"]
+            own = [lock for lock in self.locks if lock["name"] == self.name and not lock["group"]]
+            self.token, self.slot = own[0]["token"], own[0]["slot"]
+            _holds.add(self)
 
-    def ask(self, method):
+    def adopt(self, serve):
+        self.key = None
+        try:
+            self.ask(serve, "adopt", locks=self.locks)
+        except Lost as error:
+            self.failed = error
+
+    def take(self, serve, options, end):
+        if self.serve:  # it has died, perhaps between the grant and the answer
+            with contextlib.suppress(Lost):
+                return self.ask(serve, "adopt", locks=self.locks)
+        rest = max(0, end - time.monotonic())
+        wait_ms, patience = ("forever", None) if rest == math.inf else (int(rest * 1000), rest + PATIENCE)
+        self.ask(serve, "acquire", patience, wait_ms=wait_ms, **options)
+
+    def give_up(self):
+        def settle(serve):  # raises if nothing is held
+            if self.serve is not serve:
+                return self.ask(serve, "adopt", locks=self.locks)
+            serve.call("abandon", id=self.request.number)
+            self.register()
+        if self not in _holds and self.serve:
+            _answered(settle)
+        self.release()
+
+    def use(self, method, serve=None):
         if self.inherited:
             raise Inherited("INHERITED", "the hold belongs to the process that was forked")
-        serve = _serve_now()
-        while self.id is not None:
-            try:
-                return serve.call(method, hold=self.id)
-            except _Dead:
-                serve = _serve_now(instead_of=serve)
-        if method == "verify":  # it could not be adopted; what serve was about to release is released
-            raise Lost("LOCK_LOST", f"the lock could not be adopted: {self.lost}")
+        if not serve:
+            return _answered(lambda serve: self.use(method, serve))
+        with _mutex:
+            if not self.key and not self.failed:
+                self.adopt(serve)
+            if self.failed and self.is_releasing and method == "release":
+                return  # a serve has released it, and died before it could say so
+            if self.failed:
+                raise Lost("LOCK_LOST", f"the lock could not be adopted: {self.failed}")
+            if self.key[0] is not serve:
+                raise Dead(True)
+            request = Request(method, {"hold": self.key[1]})
+        serve.send(request)
+        self.is_releasing |= method == "release"
+        serve.answer(request)
 
-    verify = lambda self: self.ask("verify")
+    def release(self):
+        try:
+            if self in _holds and not self.inherited:
+                self.use("release")
+                _holds.discard(self)
+        except BaseException as error:
+            if getattr(error, "code", None) in ("LOCK_LOST", "NO_SUCH_HOLD"):
+                _holds.discard(self)
+            if not isinstance(error, TenureError):
+                finish(self.release)
+            raise
+    verify = lambda self: self.use("verify")
     __exit__ = lambda self, *_: self.release()
 
 
-def lock(name, timeout=10, shared=False, slots=None, dir=None, **options):
-    hold, end, dead = Hold({"dir": dir} if dir else {}), time.monotonic() + (timeout or 0), None
-    locks, caller = [{"name": name, "shared": shared, "slots": slots}], str(threading.get_ident())
-    asked = {"locks": locks, "request_id": hold.request_id, "caller": caller} | hold.where | options
-    while hold.id is None:
-        serve, rest = _serve_now(instead_of=dead), None if timeout is None else max(0, end - time.monotonic())
-        asked["wait_ms"] = "forever" if rest is None else int(rest * 1000)
-        try:
-            with contextlib.suppress(Lost):  # another serve may have died between the grant and the answer
-                dead and hold.adopt(serve, locks)
-            if hold.id is None:
-                hold.fill(serve.call("acquire", None if rest is None else rest + PATIENCE, **asked))
-        except _Dead:
-            dead = serve
-    _holds.append(hold)
+def lock(name, timeout=10, shared=False, slots=None, dir=None, store=None, **options):
+    if _pid != os.getpid():  # a fork that ran no hook
+        _in_child()
+    where, end = {"dir": dir, "store": store}, math.inf if timeout is None else time.monotonic() + timeout
+    hold, locks = Hold(name, options.get("group"), where), [{"name": name, "shared": shared, "slots": slots}]
+    try:
+        _answered(lambda serve: hold.take(serve, options | {"locks": locks}, end), end)
+    except BaseException as error:  # Ctrl-C, say: what is granted, or will be, is given back
+        if getattr(error, "code", "NO_SERVE") == "NO_SERVE":
+            finish(hold.give_up)
+        raise
     return hold
 
 
-_serve, _holds, _mutex = None, [], threading.RLock()
+def _answered(work, end=math.inf):  # bounded: the request itself may be what ends each serve
+    dead, deaths, began = None, 0, time.monotonic()
+    while True:
+        try:
+            return work(serve := _serve_now(dead))
+        except Dead as death:
+            dead, deaths = serve, deaths + 1
+            if deaths > TRIES + (TRIES * (min(time.monotonic(), end) - began) if death.args[0] else 0):
+                raise TenureError("NO_SERVE", "tenure serve ends again and again, or does not answer") from None
 
 
-def _serve_now(instead_of=None, tries=5):
+def _serve_now(instead_of=None):
     global _serve
     with _mutex:
-        if _serve not in (None, instead_of) and not _serve.is_dead:
-            return _serve
-        if _serve is not None:
-            _serve.process.kill()  # to close its stdin would give the holds back
-            _serve.process.wait()
-        try:
-            _serve = _Serve()
-            for hold in [hold for hold in _holds if hold.id is not None]:
-                try:
-                    hold.adopt(_serve, hold.locks)
-                except TenureError as error:
-                    hold.id, hold.lost = None, error
-        except (_Dead, OSError) as error:
-            if not tries or error.args != (True,):
-                raise TenureError("NO_SERVE", f"tenure serve cannot be used: {error!r}") from None
-            return _serve_now(_serve, tries - 1)
-        return _serve
+        for rest in reversed(range(TRIES)):
+            if _serve not in (None, instead_of) and _serve.is_ready and not _serve.is_dead:
+                return _serve
+            try:
+                _serve = Serve(instead_of=_serve)
+                _serve.call("hello", protocol=1, client="tenure_client.py", pid=os.getpid())
+                for hold in list(_holds):
+                    with contextlib.suppress(TenureError):  # its next use tries again
+                        hold.adopt(_serve)
+                _serve.is_ready = True
+                return _serve
+            except (Dead, OSError) as error:
+                if not rest or error.args != (True,):
+                    raise TenureError("NO_SERVE", f"tenure serve cannot be used: {error!r}") from None
 
 
 def _in_child():  # it has no part in its parent's serve; a new lock starts its own
-    global _serve
-    for pipe in [_serve.process.stdin, _serve.process.stdout] if _serve else []:
-        pipe.close()
-    for hold in _holds:
-        hold.inherited = True
-    _serve = _holds.clear()  # None
-    _mutex.release()
+    global _serve, _mutex, _pid
+    _serve and _serve.close()
+    _holds.clear()
+    _serve, _mutex, _pid = None, threading.RLock(), os.getpid()
 
 
-os.register_at_fork(before=_mutex.acquire, after_in_parent=_mutex.release, after_in_child=_in_child)
+_serve, _holds, _mutex, _pid = None, set(), threading.RLock(), os.getpid()
+os.register_at_fork(before=lambda: _mutex.acquire(), after_in_parent=lambda: _mutex.release(), after_in_child=_in_child)

@@ -46,4 +46,6 @@ for line in sys.stdin:
         answer = "lost"
     except tenure_client.TenureError as error:
         answer = f"error {error.code}"
+    except ValueError:  # what cannot be a message
+        answer = "error VALUE"
     print(answer, flush=True)
