@@ -54,7 +54,7 @@ impl Unread {
 }
 
 /// Whether the file of a lock belongs to another user.
-fn is_anothers(session: &Session, name: &LockName) -> bool {
+fn is_of_other_user(session: &Session, name: &LockName) -> bool {
     let file = session.store.location(name).file;
     let facts = file.and_then(|file| file.symlink_metadata().ok());
     facts.is_some_and(|facts| facts.is_file() && facts.uid() != rustix::process::geteuid().as_raw())
@@ -123,7 +123,7 @@ fn seen_in(session: &Session, names: Vec<LockName>, is_each_users: bool) -> Seen
         let reading = match reading {
             Ok(reading) => reading,
             // Where each user has locks of their own, those of others are refused, and that is meant.
-            Err(_) if is_each_users && is_anothers(session, &name) => {
+            Err(_) if is_each_users && is_of_other_user(session, &name) => {
                 seen.all = seen.all.saturating_sub(1);
                 continue;
             }
