@@ -27,8 +27,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// The folder of an audit, below that of the locks.
+pub(crate) const FOLDER: &str = "audit";
+
 /// The file of [`Layout::OneFile`].
 pub const FILE: &str = "audit.jsonl";
+
+/// Whether a name is that of [`FILE`], or of one that was rotated.
+#[cfg(unix)]
+pub(crate) fn is_name_of_file(name: &str) -> bool {
+    name.strip_prefix(FILE).is_some_and(|rest| {
+        let number = rest.strip_prefix('.');
+        rest.is_empty() || number.is_some_and(|number| number.parse::<u32>().is_ok())
+    })
+}
 
 /// What the files of [`Layout::PerRequest`] end with.
 const SUFFIX: &str = ".jsonl";
@@ -254,13 +266,14 @@ impl AuditLog {
         }
     }
 
-    /// Looks whether the folder is there and can be used. Makes nothing.
+    /// Looks whether the folder is there and can be used, or can be made by the first event. Makes nothing.
     ///
     /// # Errors
     /// - [`AuditError`] as a writer gets it.
     #[cfg(unix)]
     pub fn look(&self) -> Result<bool, AuditError> {
         let Some(folder) = folder::Folder::open(&self.place, false)? else {
+            folder::could_make(&self.place)?;
             return Ok(false);
         };
         folder.may_write()?;

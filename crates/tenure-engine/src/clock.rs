@@ -96,15 +96,6 @@ pub(crate) fn written_ms(real_ms: u64) -> u64 {
     real_ms
 }
 
-/// Whether a service keeps the wall clock in step with those of other machines, as far as the kernel knows.
-/// `None` where it does not tell.
-pub fn is_in_step() -> Option<bool> {
-    #[cfg(target_os = "linux")]
-    return crate::os::clock_is_in_step();
-    #[cfg(not(target_os = "linux"))]
-    None
-}
-
 /// The wall clock, in microseconds, as a test has set it; otherwise the machine's own.
 fn as_set(real_us: u64) -> u64 {
     #[cfg(feature = "testing-clock")]

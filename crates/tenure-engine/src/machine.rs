@@ -79,7 +79,17 @@ pub fn make(path: &Path, group: Group) -> Result<Made, StoreError> {
     if is_its && facts.sharing() == Sharing::Group {
         return Ok(if made { Made::New } else { Made::Unchanged });
     }
-    if !is_its && !is_empty(&folder).map_err(|errno| failed(&own, errno))? {
+    // What is in it has the rights that it was made with, and the group would not get at it.
+    let is_empty = is_empty(&folder).map_err(|errno| failed(&own, errno))?;
+    if !is_empty && facts.sharing() != Sharing::Group {
+        let why = format!(
+            "it is there with mode {}, which is not that of a group's folder, and files are in it; move them \
+             away while no call uses them, and ask again",
+            facts.mode_text()
+        );
+        return Err(refused(&own, why));
+    }
+    if !is_its && !is_empty {
         let of = facts.group_name();
         let why = format!(
             "it is there for the group {of}, and files of that group are in it; give it away with \
@@ -89,6 +99,11 @@ pub fn make(path: &Path, group: Group) -> Result<Made, StoreError> {
     }
     os::give_to_group(&folder, Some(number), MACHINE_RIGHTS)
         .map_err(|errno| failed(&own, errno))?;
+    let facts = os::facts(&folder).map_err(|errno| failed(&own, errno))?;
+    if facts.group() != number || facts.sharing() != Sharing::Group {
+        let why = "its file system does not keep the group and its rights".to_owned();
+        return Err(refused(&own, why));
+    }
     Ok(Made::Changed)
 }
 
@@ -162,8 +177,8 @@ fn queue(names: &mut VecDeque<String>, path: &Path) -> Result<(), StoreError> {
 
 fn is_empty(folder: &Descriptor) -> Result<bool, Errno> {
     let mut count = 0_usize;
-    os::each_name(folder, &mut |name| {
-        count += usize::from(!matches!(name, "." | ".."));
+    os::each_entry(folder, &mut |name| {
+        count += usize::from(!matches!(name, Some("." | "..")));
     })?;
     Ok(count == 0)
 }

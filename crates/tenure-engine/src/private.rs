@@ -13,6 +13,8 @@
 
 use crate::os::{self, AsDescriptor, Descriptor, Errno, Facts, Open, Sharing};
 use crate::repository::{IGNORE_FILE, work_tree};
+#[cfg(unix)]
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// How often a file is looked for and made by turns, before that is an error. Another process would have to
@@ -106,6 +108,31 @@ pub(crate) fn make_folder(path: &Path, whose: For) -> Result<(), (PathBuf, Errno
         }
     }
     Ok(())
+}
+
+/// Whether [`make_folder`] could make a folder that is not there, with those above it. The error names what
+/// prevents that. Nothing is made.
+#[cfg(unix)]
+pub(crate) fn could_make_folder(path: &Path) -> Result<(), (PathBuf, io::Error)> {
+    for folder in path.ancestors() {
+        let folder = if folder.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            folder
+        };
+        if folder.is_dir() {
+            return os::open_folder(folder)
+                .and_then(|fd| os::may_write_in(&fd))
+                .map_err(|errno| (folder.to_owned(), errno.into()));
+        }
+        // A name that leads to no folder keeps one from being made: a file, or a link that leads nowhere.
+        if folder.symlink_metadata().is_ok() {
+            let why = "a file, or a link that leads to no folder, is in the way";
+            let kind = io::ErrorKind::NotADirectory;
+            return Err((folder.to_owned(), io::Error::new(kind, why)));
+        }
+    }
+    Err((path.to_owned(), io::ErrorKind::NotFound.into()))
 }
 
 fn make_one(path: &Path, whose: For) -> Result<(), Errno> {

@@ -211,7 +211,7 @@ pub trait Profile: Debug + Send + Sync {
 
     /// The audit's place below the place that the caller names, if no other was named.
     fn audit_folder(&self, place: &Path) -> PathBuf {
-        place.join("audit")
+        place.join(crate::audit::FOLDER)
     }
 
     /// How the audit is laid out.

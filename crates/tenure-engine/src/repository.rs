@@ -13,8 +13,6 @@
 
 mod ignore;
 
-#[cfg(unix)]
-pub(crate) use ignore::is_tenures;
 pub use ignore::{Fate, fate_of};
 pub(crate) use ignore::{IGNORE_FILE, work_tree};
 

@@ -109,18 +109,28 @@ fn of_place(
     reporter: &mut Reporter,
     report: &mut Report,
 ) -> Result<(), Failure> {
-    if session.place.is_folder() {
-        folder::look(session, mends, report);
-    }
+    let only_looks = session.place.is_folder() && folder::look(session, mends, report);
     locks::look(session, mends, flags, reporter, report)?;
     let (log, everything) = session.audit_writer.kept();
     let dir = clean(&log.dir().display().to_string());
     match log.look() {
-        Ok(_) if everything => report.ok(Finding::Audit, "on: every event is recorded"),
-        Ok(_) => report.ok(
-            Finding::Audit,
-            "off: only takeovers, forced ends and skips are recorded",
-        ),
+        Ok(is_there) => {
+            let said = if everything {
+                "on: every event is recorded"
+            } else {
+                "off: only takeovers, forced ends and skips are recorded"
+            };
+            let yet = if is_there {
+                ""
+            } else {
+                "; its folder is not there yet"
+            };
+            report.ok(Finding::Audit, &format!("{said}{yet}"));
+        }
+        // A user who takes no lock has nothing to record.
+        Err(error) if only_looks => {
+            report.add(Finding::Audit, Status::Note, &error.to_string(), None);
+        }
         Err(error) => report.add(
             Finding::Audit,
             Status::Wrong,

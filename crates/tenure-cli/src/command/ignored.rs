@@ -36,11 +36,17 @@ pub(super) fn tell(reporter: &Reporter, session: &Session, name: &LockName) {
     if !is_in_work_tree(root) || !would_be_committed(root, &record) {
         return;
     }
-    let ignore = clean(&root.join(".gitignore").display().to_string());
     let record = clean(&record);
     reporter.inform(&format!(
-        "git does not ignore {record} and would commit it; `echo '{record}' >>'{ignore}'` tells it to"
+        "git does not ignore {record} and would commit it; `{}` tells it to",
+        line_that_ignores(root, &record)
     ));
+}
+
+/// The line by which git is told to ignore records.
+pub(super) fn line_that_ignores(root: &Path, record: &str) -> String {
+    let ignore = clean(&root.join(".gitignore").display().to_string());
+    format!("echo '{record}' >>'{ignore}'")
 }
 
 /// Whether git has to be asked at all.

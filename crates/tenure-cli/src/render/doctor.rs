@@ -58,6 +58,8 @@ impl Finding {
     }
 }
 
+const EACH_USER: &str = "each_user";
+
 /// How a check ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Status {
@@ -122,7 +124,7 @@ impl Users {
 
     pub(crate) fn each() -> Self {
         Self {
-            word: "each_user",
+            word: EACH_USER,
             owner: None,
             group: None,
         }
@@ -245,6 +247,12 @@ impl Report {
         self.fixed.push(super::clean(what));
     }
 
+    /// Whether each user has locks of their own in the folder.
+    pub(crate) fn is_for_each_user(&self) -> bool {
+        let users = self.place.as_ref().and_then(|place| place.users.as_ref());
+        users.is_some_and(|users| users.word == EACH_USER)
+    }
+
     pub(crate) fn wrong(&self) -> impl Iterator<Item = &Check> {
         let checks = self.checks.iter();
         checks.filter(|check| check.status == Status::Wrong)
@@ -275,7 +283,7 @@ impl Report {
         })
     }
 
-    /// For people; a quiet one names only what is wrong.
+    /// For people; a quiet one names only what is wrong and what was changed.
     pub(crate) fn text(&self, is_quiet: bool) -> String {
         let room = room_on_stdout();
         let mut text = String::new();
@@ -288,11 +296,12 @@ impl Report {
                 check.line(&mut text, room);
             }
         }
-        if is_quiet {
-            return text.trim_end().to_owned();
-        }
+        // A change is said in any case.
         for fixed in &self.fixed {
             line(&mut text, "", "fixed", fixed, room);
+        }
+        if is_quiet {
+            return text.trim_end().to_owned();
         }
         let count = |status| {
             self.checks

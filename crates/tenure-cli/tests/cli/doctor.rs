@@ -16,6 +16,12 @@ fn from(scene: &Scene, folder: &Path, words: &[&str]) -> Answer {
     answer(command.env_remove("TENURE_DIR").current_dir(folder))
 }
 
+fn remove(scene: &Scene, path: &Path) {
+    let _ = scene
+        .shell(&format!("rm '{}'", path.display()))
+        .expect(0, "its removal");
+}
+
 /// Fails unless a check ended like this and its line has this part.
 #[track_caller]
 fn found(said: &Answer, status: &str, check: &str, part: &str) {
@@ -69,7 +75,7 @@ fn a_newcomer_reads_where_the_locks_are_and_that_all_is_well() {
         ok     leftovers      there are no locks yet
         ok     lock files     each of them can be read
         ok     clock          [..]
-        ok     audit          off: only takeovers, forced ends and skips are recorded
+        ok     audit          off: only takeovers, forced ends and skips are recorded; its folder is not there yet
         ok     PATH           a shell finds [TENURE]
         ...
         $ ls
@@ -178,6 +184,7 @@ fn a_place_that_cannot_be_known_is_found_and_a_mistyped_call_is_refused() {
         &["doctor", "--store", "ftp:x"],
         &["doctor", "--profile", "nobodys"],
         &["doctor", "--fix", "--group", "no-such-group"],
+        &["doctor", "--fix", "--group", "4294967295"],
         &["doctor", "--fix", "--group", "root", "--scope", "user"],
         &["doctor", "--fix", "--group", "root", "--dir", "d"],
     ] {
@@ -204,6 +211,21 @@ fn a_work_tree_that_would_commit_lock_files_is_found_and_mended() {
     let said = doctor("state", &["--fix"]).expect(1, "not by itself");
     found(&said, "wrong", "git", "would commit");
     assert!(!tree.join("state/.gitignore").exists());
+    // An empty folder may be meant for work, and a name proves nothing.
+    let mixed = tree.join("state/mixed");
+    let _ = doctor("state/mixed", &["--fix"]).expect(1, "an empty folder");
+    fs::write(mixed.join("work.tenure"), "work").unwrap();
+    let _ = doctor("state/mixed", &["--fix"]).expect(1, "work");
+    remove(&scene, &mixed.join("work.tenure"));
+    assert_eq!(
+        fs::read_dir(&mixed).unwrap().count(),
+        0,
+        "nothing was told to git"
+    );
+    let dir = mixed.display().to_string();
+    let _ = scene
+        .run(["run", "--dir", &dir, "x", "--", "true"])
+        .expect(0, "a lock");
     let said = doctor("state/mixed", &["--fix"]).expect(0, "nothing but locks is there");
     found(&said, "ok", "git", "ignores");
     fs::write(tree.join(".gitignore"), "*.tenure\n").unwrap();
@@ -226,6 +248,106 @@ fn a_folder_that_all_may_write_to_is_found_and_mended() {
     found(&said, "ok", "folder", "you may use it");
     let mode = fs::metadata(scene.locks()).unwrap().mode() & 0o7777;
     assert_eq!(mode, 0o775, "and no more than that");
+}
+
+#[test]
+fn a_fix_changes_no_folder_with_other_files_and_says_each_change() {
+    let scene = Scene::new();
+    let open = fs::Permissions::from_mode(0o777);
+    fs::create_dir(scene.locks()).unwrap();
+    fs::set_permissions(scene.locks(), open.clone()).unwrap();
+    let mode = || fs::metadata(scene.locks()).unwrap().mode() & 0o7777;
+    fs::write(scene.locks().join("work"), "").unwrap();
+    let said = scene
+        .run(["doctor", "--fix"])
+        .expect(1, "no folder of locks");
+    assert!(said.stdout().contains("-> chmod o-w "), "{}", said.said());
+    assert_eq!(mode(), 0o777);
+    remove(&scene, &scene.locks().join("work"));
+    let said = scene.run(["doctor", "--fix", "-q"]).expect(0, "mended");
+    assert!(said.stdout().starts_with("fixed "), "{}", said.said());
+    assert_eq!(mode(), 0o775);
+}
+
+#[test]
+fn what_keeps_the_first_call_from_making_a_folder_is_found() {
+    let scene = Scene::new();
+    std::os::unix::fs::symlink(scene.path("nowhere"), scene.locks()).unwrap();
+    let said = scene.run(["doctor"]).expect(1, "no call makes it");
+    found(&said, "wrong", "folder", "a link that leads to no folder");
+    let _ = scene
+        .run(["run", "x", "--", "true"])
+        .expect(12, "as a call");
+    remove(&scene, &scene.locks());
+    fs::write(scene.path("file"), "").unwrap();
+    let audit = scene.path("file/audit").display().to_string();
+    let said = scene.run(["doctor", "--audit-dir", &audit]);
+    found(
+        &said.expect(1, "no event is kept"),
+        "wrong",
+        "audit",
+        "audit",
+    );
+    let audit = scene.path("new/audit").display().to_string();
+    let said = scene.run(["doctor", "--audit-dir", &audit]);
+    found(
+        &said.expect(0, "it can be made"),
+        "ok",
+        "audit",
+        "not there yet",
+    );
+}
+
+#[test]
+fn a_record_that_git_would_commit_is_found() {
+    let scene = Scene::new();
+    let tree = scene.path("tree");
+    fs::create_dir_all(&tree).unwrap();
+    let init = scene.shell(&format!("git init -q '{}'", tree.display()));
+    let _ = init.expect(0, "a work tree");
+    let dir = tree.display().to_string();
+    let doctor = || scene.run(["doctor", "--profile", "fleet", "--dir", &dir]);
+    let said = doctor().expect(1, "its records");
+    found(&said, "wrong", "git", "would commit the record *.lock");
+    let text = said.stdout();
+    let (_, line) = text.split_once("-> echo").expect("the line that mends it");
+    let line = line.lines().next().unwrap_or_default();
+    let _ = scene.shell(&format!("echo{line}")).expect(0, "the line");
+    let _ = doctor().expect(0, "git ignores them");
+}
+
+/// What other users own: a link, and locks beside one's own.
+#[test]
+fn a_link_and_locks_of_other_users_are_left_alone() {
+    let scene = Scene::new();
+    let line = "
+        chmod 755 .; cp \"$(command -v tenure)\" copy; chmod 755 copy
+        mkdir -m 1777 all victim; chown 64001 victim; chmod 777 victim
+        setpriv --reuid 64003 --regid 64003 --clear-groups ln -s \"$PWD/victim\" all/link
+        said() { rc=0; \"$@\" >out 2>&1 || rc=$?; echo \"$rc $(tr '\\n' ' ' <out)\"; }
+        as() { user=$1; shift; setpriv --reuid $user --regid $user --clear-groups env -u TENURE_DIR HOME=/nonexistent ./copy \"$@\"; }
+        said as 64001 doctor --fix --dir \"$PWD/all/link\"
+        stat -c %a victim
+        mkdir -m 1777 each
+        said as 64003 run --dir \"$PWD/each\" x -- true
+        said as 64001 doctor --dir \"$PWD/each\"
+    ";
+    let line = format!("cd '{}'\n{line}", scene.root().display());
+    let Some(answer) = in_namespaces(&scene, &["--mount"], &line) else {
+        return;
+    };
+    let said = answer.expect(0, "the shell").stdout();
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(lines[0].starts_with("1 "), "{said}");
+    assert_eq!(
+        lines[1], "777",
+        "it was reached through another user's link: {said}"
+    );
+    assert!(lines[2].starts_with("0 "), "{said}");
+    assert!(
+        lines[3].starts_with("0 ") && lines[3].contains("ok     lock files"),
+        "{said}"
+    );
 }
 
 #[test]

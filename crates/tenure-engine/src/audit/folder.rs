@@ -6,6 +6,8 @@
 
 use super::{AuditError, Place};
 use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Open, Sharing};
+#[cfg(unix)]
+use crate::private::could_make_folder;
 use crate::private::{
     For, ignore_all, make_folder_in, make_own_folder, make_own_folder_in, open_or_make,
 };
@@ -293,6 +295,20 @@ impl File {
     pub(super) fn size_now(&self) -> Result<u64, Errno> {
         os::facts(&self.fd).map(|facts| facts.size())
     }
+}
+
+/// Whether a writer could make the folder, which is not there.
+#[cfg(unix)]
+pub(super) fn could_make(place: &Place) -> Result<(), AuditError> {
+    let path = place.dir();
+    if place.named == Named::ByNobody && trust::refusal_above(path).is_some() {
+        return Err(distrust(path, NOBODY_NAMED_IT));
+    }
+    could_make_folder(path).map_err(|(at, source)| AuditError::Io {
+        place: at.display().to_string(),
+        doing: "making the audit folder",
+        source,
+    })
 }
 
 fn owned(fd: &Descriptor, path: &Path) -> Result<(), AuditError> {

@@ -11,13 +11,6 @@
 )]
 pub(crate) mod darwin;
 
-#[cfg(target_os = "linux")]
-#[allow(unsafe_code, reason = "a call that no crate wraps")]
-mod linux;
-
-#[cfg(target_os = "linux")]
-pub(crate) use linux::clock_is_in_step;
-
 use super::{Open, Sharing, Told};
 use rustix::fs::{
     AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RawMode, RenameFlags, Stat,
@@ -616,10 +609,20 @@ pub(crate) fn link(
 
 /// Shows every name in a folder that is UTF-8; tenure gives no other names.
 pub(crate) fn each_name(folder: impl AsFd, each: &mut dyn FnMut(&str)) -> Result<(), Errno> {
-    for item in rustix::fs::Dir::read_from(folder)? {
-        if let Ok(name) = item?.file_name().to_str() {
+    each_entry(folder, &mut |name| {
+        if let Some(name) = name {
             each(name);
         }
+    })
+}
+
+/// Shows every name in a folder; `None` for one that is not UTF-8.
+pub(crate) fn each_entry(
+    folder: impl AsFd,
+    each: &mut dyn FnMut(Option<&str>),
+) -> Result<(), Errno> {
+    for item in rustix::fs::Dir::read_from(folder)? {
+        each(item?.file_name().to_str().ok());
     }
     Ok(())
 }
@@ -1047,6 +1050,8 @@ fn name_in(list: &str, number: u32) -> Option<String> {
 pub(crate) fn group_number(written: &str) -> Option<u32> {
     in_list(GROUPS, |name, number| (name == written).then_some(number))
         .or_else(|| written.parse().ok())
+        // For the system this number means "leave the group as it is".
+        .filter(|number| *number != u32::MAX)
 }
 
 /// The first answer about a line of a list: its name and its number.

@@ -4,10 +4,8 @@
 //! of the repository, and the user's own file of rules. It starts no git. What git tracks already, by an earlier
 //! `git add`, is not looked at.
 
-use super::{GIT, SETTINGS_BYTES_MAX, common_folder, core_setting};
+use super::{GIT, common_folder, core_setting};
 use crate::os;
-#[cfg(unix)]
-use std::ffi::OsStr;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -16,6 +14,9 @@ pub(crate) const IGNORE_FILE: &str = ".gitignore";
 
 /// The rules of one repository that no work tree has, below the common folder.
 const EXCLUDE: &str = "info/exclude";
+
+/// How many bytes of rules and settings are read in all.
+const RULES_BYTES_MAX: u64 = 1 << 20;
 
 /// What git would do with a new file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +27,8 @@ pub enum Fate {
     Ignored,
     /// `git add --all` takes it into the work tree at this path.
     Committed(PathBuf),
+    /// The rules are too long to be read.
+    Unknown,
 }
 
 /// The root of the work tree in which a folder lies, by its path without links. `None` for git's own folder, of
@@ -59,13 +62,20 @@ pub fn fate_of(folder: &Path, file: &str) -> Fate {
         .components()
         .map(|part| part.as_os_str().to_string_lossy().into_owned())
         .collect();
-    let mut sources = outer_rules(&tree);
-    let mut at = tree.clone();
+    let mut budget = Budget(RULES_BYTES_MAX);
+    fate_by(&mut budget, &tree, &names).unwrap_or(Fate::Unknown)
+}
+
+/// The same by the names on the way from the root of the work tree. `None` if the rules are too long.
+fn fate_by(budget: &mut Budget, tree: &Path, names: &[String]) -> Option<Fate> {
+    let mut sources = outer_rules(budget, tree)?;
+    let mut at = tree.to_owned();
     for (depth, name) in names.iter().enumerate() {
         // The rules beside a name count for more than those further up.
         sources.push(Source {
             depth,
-            rules: rules_in(&at.join(IGNORE_FILE)),
+            // Git follows no link of this name, and no other one in the tree.
+            rules: rules_in(budget, &at.join(IGNORE_FILE), false)?,
         });
         let is_folder = depth + 1 < names.len();
         let path = names.get(..=depth).unwrap_or_default();
@@ -75,15 +85,15 @@ pub fn fate_of(folder: &Path, file: &str) -> Fate {
             .filter_map(|source| source.says(path, is_folder));
         // What is in an ignored folder is ignored, whatever other rules say.
         if said.next() == Some(true) {
-            return Fate::Ignored;
+            return Some(Fate::Ignored);
         }
         at.push(name);
     }
-    Fate::Committed(tree)
+    Some(Fate::Committed(tree.to_owned()))
 }
 
 /// The rules that stand in no folder of the work tree; those of the repository count for more.
-fn outer_rules(tree: &Path) -> Vec<Source> {
+fn outer_rules(budget: &mut Budget, tree: &Path) -> Option<Vec<Source>> {
     let home = std::env::var_os("HOME").map(PathBuf::from);
     let settings = std::env::var_os("XDG_CONFIG_HOME")
         .map(PathBuf::from)
@@ -95,21 +105,25 @@ fn outer_rules(tree: &Path) -> Vec<Source> {
         home.as_ref().map(|home| home.join(".gitconfig")),
         settings.as_ref().map(|folder| folder.join("config")),
     ];
-    let named = files.into_iter().flatten().find_map(|file| {
-        let named = core_setting(&text_of(&file)?, "excludesfile")?;
-        match (named.strip_prefix("~/"), &home) {
-            (Some(rest), Some(home)) => Some(home.join(rest)),
-            _ => Some(PathBuf::from(named)),
+    let mut named = None;
+    for file in files.into_iter().flatten() {
+        let text = budget.text_of(&file, true)?;
+        if let Some(setting) = core_setting(&text, "excludesfile") {
+            named = Some(match (setting.strip_prefix("~/"), &home) {
+                (Some(rest), Some(home)) => home.join(rest),
+                _ => PathBuf::from(setting),
+            });
+            break;
         }
-    });
+    }
     let users = named.or_else(|| settings.map(|folder| folder.join("ignore")));
     let of_repository = common.map(|common| common.join(EXCLUDE));
     [users, of_repository]
         .into_iter()
         .flatten()
-        .map(|file| Source {
-            depth: 0,
-            rules: rules_in(&file),
+        .map(|file| {
+            let rules = rules_in(budget, &file, true)?;
+            Some(Source { depth: 0, rules })
         })
         .collect()
 }
@@ -161,17 +175,33 @@ enum Piece {
     },
 }
 
-fn text_of(file: &Path) -> Option<String> {
-    let file = os::open_by_path(file, true).ok()?;
-    let mut bytes = Vec::new();
-    let mut file = std::fs::File::from(file).take(SETTINGS_BYTES_MAX);
-    file.read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+/// How many bytes may still be read.
+struct Budget(u64);
+
+impl Budget {
+    /// The text of a regular file; nothing where there is none. `None` if there is more of it than may be read.
+    fn text_of(&mut self, file: &Path, through_links: bool) -> Option<String> {
+        let Ok(file) = os::open_by_path(file, through_links) else {
+            return Some(String::new());
+        };
+        if !os::facts(&file).is_ok_and(|facts| facts.is_regular()) {
+            return Some(String::new());
+        }
+        let mut bytes = Vec::new();
+        let file = std::fs::File::from(file);
+        if file.take(self.0 + 1).read_to_end(&mut bytes).is_err() {
+            return Some(String::new());
+        }
+        let read = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
+        self.0 = self.0.checked_sub(read)?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
 }
 
-fn rules_in(file: &Path) -> Vec<Rule> {
-    let text = text_of(file).unwrap_or_default();
-    text.lines().filter_map(Rule::of).collect()
+/// The rules of one file. `None` if they are too long.
+fn rules_in(budget: &mut Budget, file: &Path, through_links: bool) -> Option<Vec<Rule>> {
+    let text = budget.text_of(file, through_links)?;
+    Some(text.lines().filter_map(Rule::of).collect())
 }
 
 impl Rule {
@@ -344,14 +374,6 @@ fn fit<P, T>(
     pattern.get(at..).unwrap_or_default().iter().all(is_any)
 }
 
-/// Whether a name is one that tenure gives to what it keeps in a folder of locks.
-#[cfg(unix)]
-pub(crate) fn is_tenures(name: &OsStr) -> bool {
-    let name = name.as_encoded_bytes();
-    let is_own = |end: &[u8]| name.ends_with(end);
-    is_own(b".tenure") || name == b"audit" || (name.starts_with(b".") && is_own(b".new"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -406,11 +428,27 @@ mod tests {
                     assert_eq!(root, &tree);
                     false
                 }
-                Fate::Unseen => panic!("it lies in a work tree"),
+                Fate::Unseen | Fate::Unknown => panic!("it lies in a work tree"),
             };
             assert_eq!(found, expected, "{folder} {rules:?} {exclude}");
             fs::write(&file, "").expect("no rules");
         }
         assert_eq!(fate_of(&tree.join(".git"), "x.tenure"), Fate::Unseen);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn rules_are_read_through_no_link_and_up_to_a_limit() {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let tree = scratch.path().canonicalize().expect("its own path");
+        fs::create_dir_all(tree.join(".git")).expect("a work tree");
+        fs::create_dir_all(tree.join("a/b/locks")).expect("folders");
+        let (rules, link) = (tree.join("rules"), tree.join("a/b").join(IGNORE_FILE));
+        fs::write(&rules, "*").expect("rules");
+        std::os::unix::fs::symlink(&rules, &link).expect("a link");
+        let locks = tree.join("a/b/locks");
+        assert_eq!(fate_of(&locks, "x.tenure"), Fate::Committed(tree.clone()));
+        fs::write(tree.join(IGNORE_FILE), vec![b'#'; 2 << 20]).expect("a long file");
+        assert_eq!(fate_of(&locks, "x.tenure"), Fate::Unknown);
     }
 }

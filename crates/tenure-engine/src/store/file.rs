@@ -12,6 +12,7 @@
 //! | what keeps a claim alive | `handle` |
 //! | which folders and files are refused | `folder` |
 //! | why numbers go on rising when a file is removed | `floor` |
+//! | whether a folder holds nothing but files of tenure | `tenures` |
 //! | what a folder is like, and whether its locks hold, for a caller that only looks | `survey`, `trial` |
 //!
 //! # What it leaves to others
@@ -37,6 +38,8 @@ mod sleeper;
 #[cfg(unix)]
 #[doc(hidden)]
 pub mod survey;
+#[cfg(unix)]
+mod tenures;
 mod transact;
 #[cfg(unix)]
 #[doc(hidden)]

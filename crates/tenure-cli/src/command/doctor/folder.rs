@@ -1,33 +1,36 @@
 //! The folder of the locks: whether calls can use it, whether its locks hold, and what git would do with them.
 
 use super::super::Session;
+use super::super::ignored::line_that_ignores;
 use super::{trial, users_of};
 use crate::render::clean;
 use crate::render::doctor::{Finding, Report, Status};
+use std::path::Path;
 use tenure_engine::place::line_that_makes;
 use tenure_engine::printed::quoted_for_unix;
 use tenure_engine::repository::{Fate, fate_of};
 use tenure_engine::store::StoreError;
 use tenure_engine::store::file::survey::{Nearest, Survey, Users};
+use tenure_engine::tenure_core::LockName;
 
 /// A file as the store makes them.
 const LOCK_FILE: &str = "x.tenure";
 
+/// A lock, for the name of its record.
+const LOCK: &str = "x";
+
 /// What is advised where the locks of other machines may not count.
 const ELSEWHERE: &str = "keep the locks in a folder of this machine, or for several machines in etcd (--store etcd://HOST:PORT/PREFIX)";
 
-pub(super) fn look(session: &Session, mends: bool, report: &mut Report) {
+/// Says whether this user is one who may only look at the locks.
+pub(super) fn look(session: &Session, mends: bool, report: &mut Report) -> bool {
     let Some(mut survey) = session.store.survey() else {
-        return;
+        return false;
     };
-    if mends
-        && let Some(nearest) = &survey.nearest
-        && is_itself(nearest, &survey)
-        && matches!(survey.is_there, Err(StoreError::Unsafe { .. }))
-    {
-        let shown = clean(&nearest.path.display().to_string());
+    if mends {
         // What is still wrong is said below.
-        if matches!(nearest.mend(), Ok(true)) {
+        if matches!(survey.mend(), Ok(true)) {
+            let shown = clean(&survey.path.display().to_string());
             report.fixed(&format!(
                 "took the right to write in {shown} from all other users"
             ));
@@ -38,8 +41,9 @@ pub(super) fn look(session: &Session, mends: bool, report: &mut Report) {
     }
     describe(&survey, report);
     usable(&survey, report);
-    locks(&survey, report);
-    git(&survey, mends, report);
+    let only_looks = locks(&survey, report);
+    git(session, &survey, mends, report);
+    only_looks
 }
 
 /// Whether it is the folder itself that was found, and not one above it.
@@ -102,17 +106,10 @@ fn usable(survey: &Survey, report: &mut Report) {
         }
         Err(error) => error,
     };
-    let is_all_writable = survey
-        .nearest
-        .as_ref()
-        .is_some_and(|nearest| is_itself(nearest, survey) && nearest.users() == Users::Each);
     let fix = match error {
-        StoreError::Missing { place } => format!(
-            "{}  (or, as root: tenure doctor --fix --group GROUP)",
-            line_that_makes(place, "GROUP")
-        ),
+        StoreError::Missing { place } => line_that_makes(place, "GROUP"),
         StoreError::FileSystem { .. } => ELSEWHERE.to_owned(),
-        StoreError::Unsafe { .. } if is_all_writable => format!("chmod o-w {shown}"),
+        StoreError::Unsafe { .. } if survey.is_open_to_all() => format!("chmod o-w {shown}"),
         StoreError::Permission { .. } => rights_of(survey),
         _ => "mend that, or name another folder with --dir".to_owned(),
     };
@@ -120,7 +117,8 @@ fn usable(survey: &Survey, report: &mut Report) {
         // The line that makes it stands below.
         StoreError::Missing { place } => {
             format!(
-                "{place} is not there; an administrator makes it once for the members of a group"
+                "{place} is not there; an administrator makes it once for the members of a group, by the line below or by \
+                 tenure doctor --fix --group GROUP"
             )
         }
         error => error.to_string(),
@@ -147,23 +145,20 @@ fn rights_of(survey: &Survey) -> String {
     format!("{right}, or name another folder with --dir")
 }
 
-/// Whether a lock can be written, and whether locks hold.
-fn locks(survey: &Survey, report: &mut Report) {
-    let Some(nearest) = &survey.nearest else {
-        return;
+/// Whether a lock can be written, and whether locks hold. True if this user is one who may only look.
+fn locks(survey: &Survey, report: &mut Report) -> bool {
+    // A folder that calls refuse is not written in.
+    let (Some(nearest), Ok(is_there)) = (&survey.nearest, &survey.is_there) else {
+        return false;
     };
-    let is_there = is_itself(nearest, survey);
-    // Where calls are refused, the folder above says nothing about the one that is meant.
-    if !is_there && survey.is_there.is_err() {
-        return;
-    }
+    let is_there = *is_there;
     let trial = match nearest.trial(is_there) {
         Ok(Some(trial)) => trial,
         Ok(None) => {
             let said =
                 "not tried: a trial would leave a file above the folder that is not there yet";
             report.ok(Finding::Locks, said);
-            return;
+            return false;
         }
         Err(error) => {
             // Members who may only read are meant to look.
@@ -175,19 +170,20 @@ fn locks(survey: &Survey, report: &mut Report) {
                     nearest.owner()
                 );
                 report.add(Finding::Locks, Status::Note, &said, None);
-            } else if survey.is_there.is_ok() {
+            } else {
                 cannot_write(nearest, &error, report);
             }
-            return;
+            return only_looks;
         }
     };
     if let Err(error) = trial.write(&nearest.path) {
         cannot_write(nearest, &error, report);
-        return;
+        return false;
     }
     let (status, said) = trial::tried(trial);
     let fix = (status == Status::Wrong).then(|| ELSEWHERE.to_owned());
     report.add(Finding::Locks, status, &said, fix);
+    false
 }
 
 fn cannot_write(nearest: &Nearest, error: &StoreError, report: &mut Report) {
@@ -203,13 +199,15 @@ fn cannot_write(nearest: &Nearest, error: &StoreError, report: &mut Report) {
 }
 
 /// Whether git would commit what lies in the folder.
-fn git(survey: &Survey, mends: bool, report: &mut Report) {
-    let Some(nearest) = &survey.nearest else {
-        return;
-    };
-    if !is_itself(nearest, survey) {
+fn git(session: &Session, survey: &Survey, mends: bool, report: &mut Report) {
+    if let Some(records) = &survey.records
+        && record_is_committed(session, records, report)
+    {
         return;
     }
+    let (Some(nearest), Ok(true)) = (&survey.nearest, &survey.is_there) else {
+        return;
+    };
     let mut fate = fate_of(&nearest.path, LOCK_FILE);
     if mends && matches!(fate, Fate::Committed(_)) && matches!(nearest.ignore(), Ok(true)) {
         report.fixed(&format!(
@@ -221,6 +219,7 @@ fn git(survey: &Survey, mends: bool, report: &mut Report) {
     match fate {
         Fate::Unseen => report.ok(Finding::Git, "no work tree has the folder in it"),
         Fate::Ignored => report.ok(Finding::Git, "git ignores the folder"),
+        Fate::Unknown => rules_are_long(report),
         Fate::Committed(tree) => {
             let ignore = nearest.path.join(".gitignore").display().to_string();
             report.add(
@@ -233,5 +232,43 @@ fn git(survey: &Survey, mends: bool, report: &mut Report) {
                 Some(format!("echo '*.tenure' >> {}", quoted_for_unix(&ignore))),
             );
         }
+    }
+}
+
+fn rules_are_long(report: &mut Report) {
+    let said = "not looked at: the rules of git are larger than 1 MiB here";
+    report.add(Finding::Git, Status::Note, said, None);
+}
+
+/// Whether git would commit the records, which other programs read; then that is said.
+fn record_is_committed(session: &Session, records: &Path, report: &mut Report) -> bool {
+    let profile = session.store.profile();
+    let Ok(name) = LockName::new(LOCK) else {
+        return false;
+    };
+    // The first call that takes a lock has git ignore such a folder.
+    if profile.place().ignored {
+        return false;
+    }
+    let file = profile.file_name(&name);
+    match fate_of(records, &file) {
+        Fate::Committed(tree) => {
+            // Where each lock has a record of its own, all of them are meant.
+            let meant = match file.strip_prefix(LOCK) {
+                Some(rest) => format!("*{rest}"),
+                None => file,
+            };
+            report.add(
+                Finding::Git,
+                Status::Wrong,
+                &format!(
+                    "`git add` in {} would commit the record {meant}",
+                    clean(&tree.display().to_string())
+                ),
+                Some(line_that_ignores(records, &meant)),
+            );
+            true
+        }
+        Fate::Unseen | Fate::Ignored | Fate::Unknown => false,
     }
 }

@@ -6,7 +6,9 @@ use super::super::readings::{self, Read, Readings};
 use crate::failure::Failure;
 use crate::render::Reporter;
 use crate::render::doctor::{Finding, Report, Status};
+use std::os::unix::fs::MetadataExt;
 use tenure_engine::clock::{self, Clock};
+use tenure_engine::printed::quoted_for_unix;
 use tenure_engine::profile::ends_without_release;
 use tenure_engine::store::contract::Which;
 use tenure_engine::store::verbs::would_clean;
@@ -24,9 +26,38 @@ const STEP_MS: u64 = 2_000;
 struct Seen {
     all: usize,
     left: Vec<LockName>,
-    unreadable: Vec<(LockName, String)>,
+    unreadable: Vec<Unread>,
     stepped: Option<Step>,
     ahead: Option<LockName>,
+}
+
+/// A lock that cannot be read.
+struct Unread {
+    name: LockName,
+    said: String,
+    /// The line that mends it, if there is one.
+    fix: Option<String>,
+}
+
+impl Unread {
+    fn by(name: LockName, error: &StoreError) -> Self {
+        // The one refusal of a lock that names its remedy.
+        let fix = match error {
+            StoreError::Permission { place, doing } if doing.contains("chmod 660") => {
+                Some(format!("chmod 660 {}", quoted_for_unix(place)))
+            }
+            _ => None,
+        };
+        let said = error.to_string();
+        Self { name, said, fix }
+    }
+}
+
+/// Whether the file of a lock belongs to another user.
+fn is_of_other_user(session: &Session, name: &LockName) -> bool {
+    let file = session.store.location(name).file;
+    let facts = file.and_then(|file| file.symlink_metadata().ok());
+    facts.is_some_and(|facts| facts.is_file() && facts.uid() != rustix::process::geteuid().as_raw())
 }
 
 /// How far the wall clock was set since a claim was written.
@@ -59,7 +90,8 @@ pub(super) fn look(
         let said = format!("they answered within {} ms", took.max(1));
         report.ok(Finding::Servers, &said);
     }
-    let mut seen = seen_in(session, names);
+    let is_each_users = report.is_for_each_user();
+    let mut seen = seen_in(session, names, is_each_users);
     if mends {
         for name in std::mem::take(&mut seen.left) {
             match session.store.clean(&name, &session.clock.now(), false) {
@@ -67,13 +99,13 @@ pub(super) fn look(
                     session.record_cleaned(reporter, &name, &cleaned)?;
                     report.fixed(&format!("removed what a dead holder had left of {name}"));
                 }
-                Err(error) => seen.unreadable.push((name, error.to_string())),
+                Err(error) => seen.unreadable.push(Unread::by(name, &error)),
             }
         }
     }
     leftovers(session, &seen, flags, report);
     unreadable(&seen, flags, report);
-    clocks(&seen, is_remote, report);
+    clocks(&seen, report);
     Ok(())
 }
 
@@ -81,7 +113,7 @@ fn unreachable(error: &StoreError, report: &mut Report) {
     report.add(Finding::Servers, Status::Wrong, &error.to_string(), Some("see that etcd runs and can be reached from here, and that the URL and the password are right".to_owned()));
 }
 
-fn seen_in(session: &Session, names: Vec<LockName>) -> Seen {
+fn seen_in(session: &Session, names: Vec<LockName>, is_each_users: bool) -> Seen {
     let policy = session.store.policy();
     let mut seen = Seen {
         all: names.len(),
@@ -90,8 +122,13 @@ fn seen_in(session: &Session, names: Vec<LockName>) -> Seen {
     for Read { name, reading, now } in Readings::of(&session.store, &session.clock, names) {
         let reading = match reading {
             Ok(reading) => reading,
+            // Where each user has locks of their own, those of others are refused, and that is meant.
+            Err(_) if is_each_users && is_of_other_user(session, &name) => {
+                seen.all = seen.all.saturating_sub(1);
+                continue;
+            }
             Err(error) => {
-                seen.unreadable.push((name, error.to_string()));
+                seen.unreadable.push(Unread::by(name, &error));
                 continue;
             }
         };
@@ -101,7 +138,8 @@ fn seen_in(session: &Session, names: Vec<LockName>) -> Seen {
         match &reading.content {
             Content::Unreadable { why, .. } => {
                 let said = format!("{} cannot be read as a lock: {why}", reading.place);
-                seen.unreadable.push((name, said));
+                let fix = None;
+                seen.unreadable.push(Unread { name, said, fix });
             }
             Content::Whole { .. } => {
                 let is_left = |claim: &Claim| claim.token.is_some() && !ends_without_release(claim);
@@ -183,7 +221,7 @@ fn leftovers(session: &Session, seen: &Seen, flags: &str, report: &mut Report) {
 }
 
 fn unreadable(seen: &Seen, flags: &str, report: &mut Report) {
-    let Some((name, why)) = seen.unreadable.first() else {
+    let Some(Unread { name, said, fix }) = seen.unreadable.first() else {
         report.ok(Finding::LockFiles, "each of them can be read");
         return;
     };
@@ -194,12 +232,14 @@ fn unreadable(seen: &Seen, flags: &str, report: &mut Report) {
     report.add(
         Finding::LockFiles,
         Status::Wrong,
-        &format!("{why}{more}"),
-        Some(format!("tenure check {name}{flags}")),
+        &format!("{said}{more}"),
+        Some(fix.clone().unwrap_or_else(|| {
+            format!("see what it is (tenure check {name}{flags}), and remove the file when no caller has the lock")
+        })),
     );
 }
 
-fn clocks(seen: &Seen, is_remote: bool, report: &mut Report) {
+fn clocks(seen: &Seen, report: &mut Report) {
     let (status, said, fix) = if let Some(step) = &seen.stepped {
         let (far, way) = match u64::try_from(step.ms) {
             Ok(ms) => (ms, "forward"),
@@ -217,21 +257,7 @@ fn clocks(seen: &Seen, is_remote: bool, report: &mut Report) {
         );
         (Status::Note, said, Some("timedatectl status"))
     } else {
-        match clock::is_in_step() {
-            Some(false) if is_remote => (
-                Status::Note,
-                "no service keeps this clock in step with others".to_owned(),
-                Some("sudo timedatectl set-ntp true"),
-            ),
-            // Those of one machine need none.
-            Some(false) => (
-                Status::Ok,
-                "no step was seen; no service keeps it in step (NTP)".to_owned(),
-                None,
-            ),
-            Some(true) => (Status::Ok, "in step, and no step was seen".to_owned(), None),
-            None => (Status::Ok, "no step was seen".to_owned(), None),
-        }
+        (Status::Ok, "no step was seen".to_owned(), None)
     };
     report.add(Finding::Clock, status, &said, fix.map(str::to_owned));
 }

@@ -54,8 +54,11 @@ pub(super) fn tried(mut trial: Trial) -> (Status, String) {
             format!("there are no locks on this file system: {error}"),
         );
     }
-    let (shown, how) = match start(&mut trial) {
-        Some(Ok(mut partner)) => (trial.with(&mut partner), "tried by two processes"),
+    let (shown, how) = match start(&trial) {
+        Some(Ok(mut partner)) => {
+            trial.hand_over();
+            (trial.with(&mut partner), "tried by two processes")
+        }
         Some(Err(_)) | None => (
             trial.alone(),
             "tried within one process, as no other one could be started",
@@ -71,12 +74,12 @@ pub(super) fn tried(mut trial: Trial) -> (Status, String) {
     }
 }
 
-fn start(trial: &mut Trial) -> Option<io::Result<Partner>> {
+fn start(trial: &Trial) -> Option<io::Result<Partner>> {
     #[cfg(target_os = "linux")]
     let program = THIS;
     #[cfg(not(target_os = "linux"))]
     let program = std::env::current_exe().ok()?;
-    let file = trial.take_other()?;
+    let file = trial.other()?;
     let spawned = Command::new(program)
         .args(["doctor", "--in-trial"])
         .env_clear()

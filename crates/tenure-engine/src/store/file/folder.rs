@@ -164,7 +164,7 @@ impl Folder {
             return Err(refused(why));
         }
         let shared = facts.all_may_write();
-        if shared && !facts.is_sticky() {
+        if lets_anybody_replace(&facts) {
             return Err(StoreError::Unsafe {
                 place: path.display().to_string(),
                 why: "everybody may write in it and it has no sticky bit, so anybody could \
@@ -402,6 +402,11 @@ impl Folder {
             why: why.to_owned(),
         }
     }
+}
+
+/// Whether every user may replace what another one has made in a folder.
+pub(super) fn lets_anybody_replace(facts: &Facts) -> bool {
+    facts.all_may_write() && !facts.is_sticky()
 }
 
 fn distrust(place: String, why: &str) -> StoreError {

@@ -389,7 +389,7 @@ impl Snapshot {
 const MAGIC: &str = "tenure 1 ";
 
 /// Whether a page begins as our writes do, as far as the write got.
-fn looks_like_ours(bytes: &[u8]) -> bool {
+pub(super) fn looks_like_ours(bytes: &[u8]) -> bool {
     let head = bytes.get(..bytes.len().min(MAGIC.len())).unwrap_or(bytes);
     // A write further back lengthens the file and leaves NULs in between.
     let written = head.iter().position(|byte| *byte == 0);

@@ -1,17 +1,19 @@
 //! What the folder of a store is like, for a caller that only looks: whether calls can use it and, if it is not
 //! there, whether they can make it; which users it is for; what it is on.
 //!
-//! Each answer comes from the function that a call asks. Nothing is made, changed or locked here.
+//! Each answer comes from the function that a call asks. Nothing is made or locked here. Only [`Survey::mend`] and
+//! [`Nearest::ignore`] change something: in the very folder that was judged, by its descriptor.
 
-use super::folder::{fault, refuse_above};
+use super::folder::{Folder, fault, io_fault, lets_anybody_replace, refuse_above};
+use super::tenures::{Kept, kept_in};
 use super::trial::Trial;
 use super::{FileStore, NATIVE_BESIDE};
 use crate::config;
-use crate::os::{self, Descriptor, Errno, Facts, Sharing};
-use crate::private::ignore_all;
+use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Facts, Sharing};
+use crate::private::{could_make_folder, ignore_all};
 use crate::profile::LEDGER;
-use crate::repository;
 use crate::store::StoreError;
+use crate::trust;
 use std::path::{Path, PathBuf};
 
 /// A folder as it was found.
@@ -25,6 +27,10 @@ pub struct Survey {
     pub whose: Option<(String, Users)>,
     /// The folder, or the nearest one above it that is there and that this process may open.
     pub nearest: Option<Nearest>,
+    /// Where the records lie, in a folder that is there, for a profile that publishes.
+    pub records: Option<PathBuf>,
+    /// Calls refuse the folder because every user may replace a lock in it.
+    is_open_to_all: bool,
 }
 
 /// The folder of the locks, or the nearest one above it.
@@ -63,17 +69,34 @@ impl FileStore {
     #[doc(hidden)]
     pub fn survey(&self) -> Survey {
         let path = self.lists_path();
-        let is_there = match self.folder(false) {
-            Ok(Some(_)) => Ok(true),
-            Ok(None) => self.could_make(&path).map(|()| false),
-            Err(error) => Err(error),
+        // Where the store has opened the folder, nothing else is looked at: another user may exchange a link on
+        // the way to it meanwhile, or may have made one that the store refuses.
+        let (is_there, nearest) = match self.folder(false) {
+            Ok(Some(folder)) => (Ok(true), Nearest::of(folder).ok()),
+            Ok(None) => (
+                self.could_make(&path).map(|()| false),
+                Nearest::to(&path).ok(),
+            ),
+            Err(error) => (Err(error), Nearest::to(&path).ok()),
+        };
+        // A folder of tenure's own below another one has its rights by that one.
+        let is_open_to_all = matches!(is_there, Err(StoreError::Unsafe { .. }))
+            && !self.is_ledger()
+            && nearest.as_ref().is_some_and(|nearest| {
+                nearest.path == path && lets_anybody_replace(&nearest.facts)
+            });
+        let records = match (self.profile.record(), self.records(false)) {
+            (Some(_), Ok(Some(folder))) => Some(folder.path().to_owned()),
+            _ => None,
         };
         let facts = os::facts_of(&path).ok();
         Survey {
             whose: facts.map(|facts| (facts.owner_name(), users_of(&facts))),
-            nearest: Nearest::to(&path).ok(),
+            nearest,
+            records,
             path,
             is_there,
+            is_open_to_all,
         }
     }
 
@@ -98,8 +121,32 @@ impl FileStore {
         if self.profile.place().must_exist && !self.path.is_dir() {
             return Err(making(&self.path, Errno::NOENT));
         }
-        let above = Nearest::to(path).map_err(|errno| making(path, errno))?;
-        os::may_write_in(&above.fd).map_err(|errno| making(&above.path, errno))
+        could_make_folder(path)
+            .map_err(|(at, error)| io_fault(&at, "making the lock folder", error))
+    }
+}
+
+impl Survey {
+    /// Takes the right to write from all users but owner and group, if that is what keeps calls from using the
+    /// folder, this process owns it, and nothing but files of tenure is in it. True if that was done.
+    ///
+    /// # Errors
+    /// - [`StoreError`] if the system refuses.
+    pub fn mend(&self) -> Result<bool, StoreError> {
+        let Some(nearest) = self.nearest.as_ref().filter(|_| self.is_open_to_all) else {
+            return Ok(false);
+        };
+        let failed = |errno| fault(&nearest.path, "changing its rights", errno);
+        if !nearest.facts.is_ours() || kept_in(&nearest.fd).map_err(failed)? == Kept::Other {
+            return Ok(false);
+        }
+        os::keep_all_from_writing(&nearest.fd).map_err(failed)?;
+        Ok(true)
+    }
+
+    /// Whether calls refuse the folder because every user may replace a lock in it.
+    pub fn is_open_to_all(&self) -> bool {
+        self.is_open_to_all
     }
 }
 
@@ -107,7 +154,22 @@ impl Nearest {
     fn to(path: &Path) -> Result<Self, Errno> {
         let mut folders = path.ancestors().filter(|it| !it.as_os_str().is_empty());
         let path = folders.find(|it| it.is_dir()).ok_or(Errno::NOENT)?;
-        let fd = os::open_folder(path)?;
+        // A link of another user leads to what that user chose.
+        let fd = trust::open_folder(path)?.map_err(|_| Errno::ACCESS)?;
+        Self::opened(path, fd)
+    }
+
+    /// The folder that the store has opened.
+    fn of(folder: &Folder) -> Result<Self, Errno> {
+        let fd: BorrowedDescriptor<'_> = folder.fd();
+        let copy = fd.try_clone_to_owned();
+        Self::opened(
+            folder.path(),
+            copy.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?,
+        )
+    }
+
+    fn opened(path: &Path, fd: Descriptor) -> Result<Self, Errno> {
         Ok(Self {
             facts: os::facts(&fd)?,
             file_system: os::file_system_of(&fd),
@@ -148,34 +210,17 @@ impl Nearest {
         Trial::make(&self.fd, &self.path, may_have_name)
     }
 
-    /// Has git ignore all that is in the folder, if nothing but files of tenure is in it. True if that was done.
+    /// Has git ignore all that is in the folder, if files of tenure are in it and no other ones. True if that was
+    /// done. An empty folder may be meant for files that its user wants to commit.
     ///
     /// # Errors
     /// - [`StoreError`] if the system refuses.
     pub fn ignore(&self) -> Result<bool, StoreError> {
         let failed = |errno| fault(&self.path, "keeping the locks out of git", errno);
-        let mut is_tenures = true;
-        os::each_name(&self.fd, &mut |name| {
-            is_tenures &= matches!(name, "." | "..") || repository::is_tenures(name.as_ref());
-        })
-        .map_err(failed)?;
-        if is_tenures {
-            ignore_all(&self.fd).map_err(failed)?;
-        }
-        Ok(is_tenures)
-    }
-
-    /// Takes the right to write from all users but owner and group, if that is what keeps calls from using the
-    /// folder and this process owns it. True if that was done.
-    ///
-    /// # Errors
-    /// - [`StoreError`] if the system refuses.
-    pub fn mend(&self) -> Result<bool, StoreError> {
-        if !self.facts.all_may_write() || self.facts.is_sticky() || !self.facts.is_ours() {
+        if kept_in(&self.fd).map_err(failed)? != Kept::Tenures {
             return Ok(false);
         }
-        os::keep_all_from_writing(&self.fd)
-            .map_err(|errno| fault(&self.path, "changing its rights", errno))?;
+        ignore_all(&self.fd).map_err(failed)?;
         Ok(true)
     }
 }

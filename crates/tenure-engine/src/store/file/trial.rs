@@ -67,6 +67,8 @@ impl Trial {
     ) -> Result<Option<Self>, StoreError> {
         let failed = |errno| fault(at, "trying to write in it", errno);
         if let Some(ours) = os::nameless_file(folder).map_err(failed)? {
+            // A strict umask took rights that the second opening needs.
+            os::keep_to_owner(&ours).map_err(failed)?;
             let other = os::reopened(os::borrow(&ours), true).ok();
             return Ok(Some(Self { ours, other }));
         }
@@ -74,7 +76,8 @@ impl Trial {
             return Ok(None);
         }
         let name = new_name("trial");
-        let made = os::open_file(folder, &name, Open::New).and_then(|_| {
+        let made = os::open_file(folder, &name, Open::New).and_then(|new| {
+            os::keep_to_owner(&new)?;
             let ours = os::open_file(folder, &name, Open::Change)?;
             Ok((ours, os::open_file(folder, &name, Open::Change).ok()))
         });
@@ -105,9 +108,15 @@ impl Trial {
         Ok(())
     }
 
-    /// The file for the other process: an open file of its own. `None` where the system gives none.
-    pub fn take_other(&mut self) -> Option<Descriptor> {
-        self.other.take()
+    /// The file for the other process: an open file of its own. `None` where the system gives none. This process
+    /// keeps its copy for [`Trial::alone`], until [`Trial::hand_over`].
+    pub fn other(&self) -> Option<Descriptor> {
+        os::borrow(self.other.as_ref()?).try_clone_to_owned().ok()
+    }
+
+    /// The other process was started: from now on it alone has its open file, so that its end ends its locks.
+    pub fn hand_over(&mut self) {
+        self.other = None;
     }
 
     /// Keeps the bytes that the other process is to be refused. This comes before it is started.
@@ -141,10 +150,15 @@ impl Trial {
             None => return Ok(Shown::Nothing),
         }
         bytes::unlock(self.fd(), Byte::TRIED)?;
-        if other.says() != Some(TAKEN) {
-            return Ok(Shown::Fails(
-                "a waiter did not get a lock that was released",
-            ));
+        match other.says() {
+            Some(TAKEN) => {}
+            Some(_) => {
+                return Ok(Shown::Fails(
+                    "a waiter did not get a lock that was released",
+                ));
+            }
+            // It has ended, or the machine is slow, or it was stopped: that says nothing about the locks.
+            None => return Ok(Shown::Nothing),
         }
         if bytes::try_lock(self.fd(), Byte::TRIED, Mode::Exclusive)? {
             return Ok(Shown::Fails(
@@ -158,9 +172,11 @@ impl Trial {
     fn after_its_end(&self) -> Shown {
         let until = instant() + FREED_WITHIN;
         loop {
+            // Looked at before the byte: a process that was stopped in between tries once more.
+            let is_late = instant() >= until;
             match bytes::try_lock(self.fd(), Byte::TRIED, Mode::Exclusive) {
                 Ok(true) => return Shown::Holds,
-                Ok(false) if instant() < until => nap(Duration::from_millis(5)),
+                Ok(false) if !is_late => nap(Duration::from_millis(5)),
                 Ok(false) => return Shown::Fails("a lock outlived the process that had it"),
                 Err(_) => return Shown::Nothing,
             }
@@ -168,11 +184,11 @@ impl Trial {
     }
 
     /// Tries it between two open files of this process alone, where no other process can be started.
-    pub fn alone(&mut self) -> Shown {
-        let Some(other) = self.other.take() else {
+    pub fn alone(&self) -> Shown {
+        let Some(other) = &self.other else {
             return Shown::Nothing;
         };
-        match bytes::try_lock(os::borrow(&other), Byte::TRIED, Mode::Exclusive) {
+        match bytes::try_lock(os::borrow(other), Byte::TRIED, Mode::Exclusive) {
             Ok(false) => Shown::Holds,
             Ok(true) => Shown::Fails("two open files got one lock at the same time"),
             Err(_) => Shown::Nothing,
@@ -234,7 +250,8 @@ mod tests {
         let left = std::fs::read_dir(scratch.path()).expect("a folder").count();
         assert_eq!(left, 0, "it has no name");
         trial.begin().expect("its own bytes");
-        let other = trial.take_other().expect("another open file");
+        let other = trial.other().expect("another open file");
+        trial.hand_over();
         let (says, heard) = channel();
         let thread = std::thread::spawn(move || {
             let mut say = |byte| {
@@ -258,7 +275,10 @@ mod tests {
         let scratch = tempfile::tempdir().expect("a folder");
         for (said, shown) in [
             (&[TAKEN][..], "two processes got one lock at the same time"),
-            (&[REFUSED], "a waiter did not get a lock that was released"),
+            (
+                &[REFUSED, REFUSED],
+                "a waiter did not get a lock that was released",
+            ),
             // It says that it has the lock, and has not.
             (
                 &[REFUSED, TAKEN],
@@ -274,7 +294,19 @@ mod tests {
             drop(says);
             assert_eq!(trial.with(&mut Thread(heard)), Shown::Fails(shown));
         }
-        let mut alone = trial(scratch.path());
+        // It is slow, or has ended: nothing is known.
+        for said in [&[][..], &[REFUSED]] {
+            let trial = trial(scratch.path());
+            trial.begin().expect("its own bytes");
+            let (says, heard) = channel();
+            for byte in said {
+                says.send(*byte).expect("a listener");
+            }
+            drop(says);
+            assert_eq!(trial.with(&mut Thread(heard)), Shown::Nothing);
+        }
+        let alone = trial(scratch.path());
+        assert!(alone.other().is_some(), "one that could not be started");
         alone.begin().expect("its own bytes");
         assert_eq!(alone.alone(), Shown::Holds);
     }
