@@ -209,7 +209,8 @@ fn a_hold_is_adopted_once_and_by_its_own_program() {
     let scene = Scene::new();
     let mut first = Client::new(&scene);
     let hold = first.acquire("deploy");
-    assert_eq!(first.refused("adopt", &adopting(&hold)), "ALREADY_HELD");
+    let known = first.call("adopt", &adopting(&hold));
+    assert_eq!(known, hold, "this serve keeps it already");
     let mut second = Client::new(&scene);
     assert_eq!(
         second.refused("adopt", &adopting(&hold)),
@@ -235,6 +236,69 @@ fn a_hold_is_adopted_once_and_by_its_own_program() {
     assert_eq!(third.refused("adopt", &names), "HOLD_KEPT");
     assert_eq!(second.end(), 0);
     assert!(scene.is_free("deploy"));
+}
+
+#[test]
+fn a_hold_is_adopted_by_its_request_id_its_token_and_its_place() {
+    let scene = Scene::new();
+    let mut client = Client::new(&scene);
+    let both = json!({ "locks": [{ "name": "a" }, { "name": "b" }], "request_id": "both" });
+    let both = client.call("acquire", &both);
+    let one = client.call(
+        "acquire",
+        &json!({ "locks": [{ "name": "c" }], "request_id": "one" }),
+    );
+    client.kill();
+    let mut client = Client::new(&scene);
+    let token = &one["locks"][0]["token"];
+    let of = |request_id: &str, token: &Value| json!({ "request_id": request_id, "token": token, "dir": scene.locks() });
+    for wrong in [of("one", &json!(1)), of("other", token), of("both", token)] {
+        assert_eq!(client.refused("adopt", &wrong), "LOCK_LOST", "{wrong}");
+    }
+    let named = json!({ "request_id": "one", "token": 1, "locks": [{ "name": "c" }] });
+    assert_eq!(client.refused("adopt", &named), "NOT_OWNER", "that token");
+    let adopted = client.call("adopt", &of("one", token));
+    assert_eq!(adopted["locks"], one["locks"]);
+    // Asked twice at once, and once more: it is one hold.
+    let without = json!({ "request_id": "both" });
+    let (first, second) = (client.ask("adopt", &without), client.ask("adopt", &without));
+    let first = client.answer(first)["result"].clone();
+    assert_eq!(first["locks"], both["locks"]);
+    assert_eq!(client.answer(second)["result"], first);
+    assert_eq!(client.call("adopt", &without), first);
+    client.call("release", &of_hold(&first));
+    assert!(scene.is_free("a") && scene.is_free("b"));
+    assert_eq!(client.end(), 0);
+}
+
+#[test]
+fn the_number_of_a_hold_of_an_earlier_serve_is_no_hold() {
+    let scene = Scene::new();
+    let mut client = Client::new(&scene);
+    let old = client.acquire("a");
+    client.kill();
+    let mut client = Client::new(&scene);
+    let new = client.acquire("b");
+    assert_eq!(client.refused("release", &of_hold(&old)), "NO_SUCH_HOLD");
+    assert_eq!(client.refused("verify", &of_hold(&old)), "NO_SUCH_HOLD");
+    assert!(new["hold"].as_u64() < Some(1 << 53), "{new:#}");
+    client.call("verify", &of_hold(&new));
+    assert_eq!(client.end(), 0);
+}
+
+#[test]
+fn the_end_of_stdin_gives_back_what_is_being_adopted() {
+    let scene = Scene::new();
+    for _ in 0..5 {
+        let mut client = Client::new(&scene);
+        let hold = client.acquire("a");
+        client.kill();
+        let mut client = Client::new(&scene);
+        client.ask("adopt", &adopting(&hold));
+        client.ask("adopt", &adopting(&hold));
+        assert_eq!(client.end(), 0);
+        assert!(scene.is_free("a"));
+    }
 }
 
 #[test]
@@ -766,6 +830,9 @@ except tenure_client.Held as error:
     held.open();
 }
 
+/// The number of a hold on the page.
+const HOLD_SHOWN: &str = "8162534";
+
 /// Whether a line is what the page shows; `[..]` is any text.
 fn is_shown(line: &str, shown: &str) -> bool {
     let Some((first, shown)) = shown.split_once("[..]") else {
@@ -790,15 +857,22 @@ fn the_conversation_of_the_page_happens_as_it_stands_there() {
     let scene = Scene::new();
     let mut client = Client::start(&mut scene.tenure(["serve"]));
     let mut said = 0;
+    // The number of a hold is another one each time.
+    let mut hold = HOLD_SHOWN.to_owned();
     for line in page.lines() {
         if let Some(request) = line.strip_prefix("> ") {
-            let message = serde_json::from_str(request).expect("a request is JSON");
+            let request = request.replace(HOLD_SHOWN, &hold);
+            let message = serde_json::from_str(&request).expect("a request is JSON");
             satisfies("serve", &message);
             client.say(format!("{request}\n").as_bytes());
         } else if let Some(shown) = line.strip_prefix("< ") {
-            let answer = client.line().expect("an answer").to_string();
+            let answer = client.line().expect("an answer");
+            if let Some(number) = answer["result"]["hold"].as_u64() {
+                hold = number.to_string();
+            }
+            let (answer, shown) = (answer.to_string(), shown.replace(HOLD_SHOWN, &hold));
             assert!(
-                is_shown(&answer, shown),
+                is_shown(&answer, &shown),
                 "the page shows\n{shown}\nand serve says\n{answer}"
             );
             said += 1;

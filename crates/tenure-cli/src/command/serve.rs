@@ -26,12 +26,13 @@ use crate::render::say;
 use crate::request::serve::Usual;
 use crate::request::{Place, Surroundings};
 use crate::signals;
-use calls::{Adopting, Part, Seen, Taken};
+use calls::{Part, Seen, Taken};
 use frames::{Id, LINE_MAX, Line, Method, PROTOCOL};
-use holds::{Kept, SETTLE, lost, no_hold};
+use holds::{Adoption, Kept, SETTLE, lost, no_hold};
 use output::{About, Output};
 use parent::Parent;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
@@ -121,8 +122,8 @@ enum Event {
 /// Which locks were given back.
 enum Whose {
     Hold(u64),
-    /// Those of a grant that was not wanted any more; its request is answered now.
-    Unwanted(Id, Pending),
+    /// Those of a grant that was not wanted any more. Its request is answered now, and so are those that abandoned it.
+    Unwanted(Id, Vec<Id>),
     /// Those that could not be given back before.
     Left,
 }
@@ -158,12 +159,19 @@ struct Serve {
     /// The other requests without an answer.
     calls: Vec<Id>,
     holds: BTreeMap<u64, Kept>,
+    /// The number of the next hold; no other serve of this parent uses it.
     next_hold: u64,
     /// Locks that could not be given back, and when that is tried again.
     left: Vec<Arc<Part>>,
     again: Instant,
     /// How many threads give locks back.
     giving: usize,
+    /// The adoptions without an answer.
+    adopting: Vec<Adoption>,
+    /// This process ends, and begins nothing more.
+    is_ending: bool,
+    /// The program is done with all its holds: what it is still granted is given back at once.
+    is_over: bool,
     is_greeted: bool,
 }
 
@@ -203,10 +211,13 @@ impl Serve {
             waiters: 0,
             calls: Vec::new(),
             holds: BTreeMap::new(),
-            next_hold: 1,
+            next_hold: first_hold(),
             left: Vec::new(),
             again: instant(),
             giving: 0,
+            adopting: Vec::new(),
+            is_ending: false,
+            is_over: false,
             is_greeted: false,
         })
     }
@@ -405,24 +416,7 @@ impl Serve {
                 self.acquire(id, run, params.caller)?;
             }
             Method::Adopt(adopt) => {
-                let (place, groups, names) = self.usual.known(&adopt.place(), &adopt.locks)?;
-                if names.is_empty() {
-                    return Err(Failure::bad_arguments("locks: name the locks of the hold"));
-                }
-                let adopting = Adopting {
-                    session: self.session(place, false)?,
-                    group_session: self.session(groups, true)?,
-                    request_id: adopt.request_id,
-                    locks: adopt.locks.into_iter().zip(names).collect(),
-                    owner: self.parent.process,
-                };
-                self.refuse_known(&adopting)?;
-                let (id, caller) = (id.clone(), adopt.caller);
-                self.run(move || Event::Adopted {
-                    id,
-                    caller,
-                    adopted: calls::adopt(&adopting),
-                })?;
+                self.adopt(id, adopt)?;
             }
             Method::Release(of) => {
                 let kept = self
@@ -571,10 +565,7 @@ impl Serve {
                     id,
                     caller,
                     adopted,
-                } => {
-                    let adopted = adopted.map(|parts| self.keep(caller, parts));
-                    self.answer(&id, adopted);
-                }
+                } => self.adopted(&id, caller, adopted),
                 Event::Done { id, result } => self.answer(&id, result),
             }
         }
@@ -582,6 +573,7 @@ impl Serve {
 
     /// Ends all waits. Gives all holds back, unless they are to stay the program's.
     fn finish(&mut self, end: &End) {
+        self.is_ending = true;
         let ids: Vec<Id> = self.pending.keys().cloned().collect();
         for id in ids {
             if self.leave_line(&id).is_some() {
@@ -592,6 +584,7 @@ impl Serve {
             }
         }
         if matches!(end, End::Over) {
+            self.is_over = true;
             let holds: Vec<u64> = self.holds.keys().copied().collect();
             for hold in holds {
                 let Some(kept) = self.holds.get_mut(&hold) else {
@@ -604,7 +597,10 @@ impl Serve {
             }
         }
         let deadline = instant() + END_MAX;
-        while (!self.pending.is_empty() || self.giving > 0 || !self.left.is_empty())
+        while (!self.pending.is_empty()
+            || !self.adopting.is_empty()
+            || self.giving > 0
+            || !self.left.is_empty())
             && instant() < deadline
         {
             let fd = self.bell.descriptor();
@@ -638,6 +634,18 @@ struct Woken {
     reads: bool,
     /// The other end of stdin is closed.
     is_closed: bool,
+}
+
+/// The first number of a hold: the microseconds since the boot.
+///
+/// An earlier serve of this parent ran on the same boot and began with a lower number. It gave numbers more slowly than
+/// the clock counts, so it never came as far as this one begins. A client that names a hold of that serve here is told
+/// `NO_SUCH_HOLD`; it cannot release another hold. The number stays below 2^53, which every JSON reader keeps exact.
+fn first_hold() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
+    let micros = u64::try_from(now.tv_nsec).unwrap_or_default() / 1_000;
+    (seconds.saturating_mul(1_000_000).saturating_add(micros) % (1 << 52)) + 1
 }
 
 fn is_same_place(one: &Session, other: &Session) -> bool {

@@ -63,6 +63,11 @@ pub(super) struct Hello {
 #[serde(deny_unknown_fields)]
 pub(super) struct Adopt {
     pub(super) request_id: String,
+    /// Of the only lock, or of one of the locks that are looked for.
+    #[serde(default)]
+    pub(super) token: Option<u64>,
+    /// Without any, the locks of the hold are looked for.
+    #[serde(default)]
     pub(super) locks: Vec<KnownLock>,
     #[serde(default)]
     dir: Option<PathBuf>,

@@ -229,7 +229,8 @@ impl Serve {
             // The grant and the word that it is not wanted have crossed. It is given back before the answer.
             Ok(parts) if pending.is_abandoned => {
                 let parts = parts.into_iter().map(|(part, _)| Arc::new(part));
-                self.give(super::Whose::Unwanted(id.clone(), pending), parts.collect());
+                let whose = super::Whose::Unwanted(id.clone(), pending.abandons);
+                self.give(whose, parts.collect());
             }
             Ok(parts) => {
                 let granted = self.keep(pending.caller, parts);
