@@ -441,7 +441,7 @@ fn hello_comes_first_and_names_both_versions() {
 
 #[test]
 fn what_is_no_message_ends_the_connection_and_leaves_holds_to_their_program() {
-    let long = vec![b'x'; 1 << 20];
+    let long = vec![b'x'; (1 << 20) + 1];
     let garbage: [&[u8]; 4] = [b"garbage\n", b"\xff\0\n", b"{\"jsonrpc\":\n", &long];
     for garbage in garbage {
         let scene = Scene::new();
@@ -529,6 +529,138 @@ fn what_is_no_request_is_refused_and_the_connection_stays() {
         json!({ "abandoned": false })
     );
     assert_eq!(client.end(), 0);
+}
+
+#[test]
+fn absent_members_and_numbers_are_read_as_clients_write_them() {
+    let scene = Scene::new();
+    let mut client = Client::start(&mut scene.tenure(["serve"]));
+    for protocol in [json!("2"), json!(2.5), json!("1")] {
+        let hello = json!({ "protocol": protocol });
+        assert_eq!(client.refused("hello", &hello), "PROTOCOL_UNKNOWN");
+    }
+    let hello = json!({ "protocol": 1.0, "pid": null, "client": null });
+    client.call("hello", &hello);
+    client.call("list", &Value::Null);
+    client.call("list", &json!({ "all": null, "dir": null }));
+    let nulls = json!({
+        "locks": [{ "name": "a", "shared": null, "slots": null }], "wait_ms": 10.0, "group": null,
+        "cancel_in_progress": null, "ticket": null, "why": null, "ttl_ms": 5000.0, "dir": null, "store": null,
+        "caller": null, "request_id": null,
+    });
+    let hold = client.call("acquire", &nulls);
+    let adopt = json!({
+        "request_id": hold["request_id"], "locks": null, "dir": null, "caller": null,
+        "token": hold["locks"][0]["token"].as_f64(),
+    });
+    assert_eq!(client.call("adopt", &adopt), hold);
+    client.call("release", &json!({ "hold": hold["hold"].as_f64() }));
+    for wait in [json!(1e300), json!(u64::MAX), json!("forever")] {
+        let asked = json!({ "locks": [{ "name": "a" }], "wait_ms": wait });
+        let hold = client.call("acquire", &asked);
+        client.call("release", &of_hold(&hold));
+    }
+    for (params, said) in [
+        (
+            json!({ "locks": [{ "name": "a" }], "wait_ms": -1 }),
+            "acquire: wait_ms: write a whole number",
+        ),
+        (
+            json!({ "locks": [{ "name": "a" }], "wait_ms": 0.5 }),
+            "acquire: wait_ms: write a whole number",
+        ),
+        (
+            json!({ "locks": [{ "name": "a" }], "ttl_ms": "5s" }),
+            "acquire: ttl_ms: invalid type",
+        ),
+        (json!({ "locks": "a" }), "acquire: locks: invalid type"),
+        (json!([]), "acquire: params: write an object"),
+    ] {
+        let id = client.ask("acquire", &params);
+        let refused = client.answer(id);
+        assert_eq!(refused["error"]["code"], -32_602, "{refused:#}");
+        let message = refused["error"]["message"].as_str().expect("a message");
+        assert!(message.starts_with(said), "{message}");
+    }
+    // Half a character is a mistake in one request.
+    client.say(b"{\"jsonrpc\":\"2.0\",\"id\":\"half\",\"method\":\"check\",\"params\":{\"name\":\"\\ud83d\"}}\n");
+    let refused = client.first("a refusal", |message| message["id"] == "half");
+    assert_eq!(refused["error"]["code"], -32_602, "{refused:#}");
+    // A line of 1 MiB is as long as one may be.
+    let mut line = json!({ "jsonrpc": "2.0", "id": "long", "method": "list" }).to_string();
+    line.push_str(&" ".repeat((1 << 20) - line.len()));
+    client.say(format!("{line}\n").as_bytes());
+    client.first("an answer", |message| message["id"] == "long");
+    assert_eq!(client.end(), 0);
+}
+
+#[test]
+fn a_message_without_an_id_is_carried_out_without_an_answer() {
+    let scene = Scene::new();
+    let mut client = Client::new(&scene);
+    let hold = client.acquire("a");
+    let wait = client.ask(
+        "acquire",
+        &json!({ "locks": [{ "name": "a" }], "wait_ms": "forever" }),
+    );
+    for (method, params) in [
+        ("abandon", json!({ "id": wait })),
+        ("cancel", json!({ "name": "a" })),
+        ("release", json!({ "hold": 7 })),
+    ] {
+        let message = json!({ "jsonrpc": "2.0", "method": method, "params": params });
+        satisfies("serve", &message);
+        client.say(format!("{message}\n").as_bytes());
+    }
+    assert_eq!(code(&client.answer(wait)), "ABANDONED");
+    client.notification("stop_requested");
+    let message = json!({ "jsonrpc": "2.0", "method": "release", "params": of_hold(&hold) });
+    client.say(format!("{message}\n").as_bytes());
+    eventually("the lock is free", || scene.is_free("a"));
+    client.call("list", &json!({}));
+    assert!(
+        client
+            .unread
+            .iter()
+            .all(|message| message["method"] == "waiting")
+    );
+    assert_eq!(client.end(), 0);
+}
+
+#[test]
+fn a_parent_that_closes_stdout_keeps_its_holds() {
+    let scene = Scene::new();
+    let mut command = scene.tenure(["serve"]);
+    let mut client = Client::start(command.stderr(Stdio::null()));
+    client.call("hello", &json!({ "protocol": 1 }));
+    let hold = client.acquire("a");
+    let Client {
+        mut process,
+        stdin,
+        stdout,
+        ..
+    } = client;
+    drop(stdout);
+    assert_eq!(process.wait().expect("it has ended").code(), Some(2));
+    drop(stdin);
+    assert!(
+        is_refused(&scene, "a"),
+        "the program did not say that it is done"
+    );
+    let mut client = Client::new(&scene);
+    client.call("adopt", &adopting(&hold));
+    // With stdin as well, it is done.
+    let Client {
+        mut process,
+        stdin,
+        stdout,
+        ..
+    } = client;
+    drop(stdout);
+    std::thread::sleep(Duration::from_millis(50));
+    drop(stdin);
+    assert_eq!(process.wait().expect("it has ended").code(), Some(0));
+    assert!(scene.is_free("a"));
 }
 
 #[test]
@@ -630,7 +762,7 @@ fn several_locks_are_taken_all_or_none() {
         .iter()
         .map(|lock| &lock["name"])
         .collect();
-    assert_eq!(names, ["a", "b", "c"]);
+    assert_eq!(names, ["c", "a", "b"], "in the order of the request");
     let value = all["env"]["TENURE_HELD"].as_str().expect("a text");
     assert_eq!(value.split(';').count(), 3, "{value}");
     client.call("release", &of_hold(&all));

@@ -173,6 +173,8 @@ struct Serve {
     /// The program is done with all its holds: what it is still granted is given back at once.
     is_over: bool,
     is_greeted: bool,
+    /// How many messages without an id came.
+    notified: u64,
 }
 
 impl Serve {
@@ -219,6 +221,7 @@ impl Serve {
             is_ending: false,
             is_over: false,
             is_greeted: false,
+            notified: 0,
         })
     }
 
@@ -246,7 +249,26 @@ impl Serve {
             }
             self.keep_time();
             self.output.flush();
+            if woken.is_unread || self.output.is_closed() {
+                return self.unread();
+            }
         }
+    }
+
+    /// The program has closed our stdout, and learns nothing any more. If it closes our stdin as well, it is done.
+    fn unread(&self) -> End {
+        let stdin = rustix::stdio::stdin();
+        let wait = Timespec {
+            tv_sec: 1,
+            tv_nsec: 0,
+        };
+        // Nothing but the end of stdin is waited for. Some clients close stdout first.
+        let mut polled = [PollFd::new(&stdin, PollFlags::empty())];
+        let ended = poll(&mut polled, Some(&wait)).is_ok_and(|ready| ready > 0);
+        if ended || self.parent.is_gone() {
+            return End::Over;
+        }
+        End::Broken("stdout is closed; the program's holds stay its own".to_owned())
     }
 
     /// Sleeps until there is something to do.
@@ -260,9 +282,15 @@ impl Serve {
         } else {
             PollFlags::empty()
         };
+        let writing = if self.output.is_empty() {
+            PollFlags::empty()
+        } else {
+            PollFlags::OUT
+        };
         let mut fds = vec![
             PollFd::new(&stdin, reading),
             PollFd::new(&bell, PollFlags::IN),
+            PollFd::new(&stdout, writing),
         ];
         let handle = self.parent.handle();
         fds.extend(
@@ -270,9 +298,6 @@ impl Serve {
                 .as_ref()
                 .map(|handle| PollFd::new(handle, PollFlags::IN)),
         );
-        if !self.output.is_empty() {
-            fds.push(PollFd::new(&stdout, PollFlags::OUT));
-        }
         let watches = self.holds.values().flat_map(|kept| &kept.watches);
         let watches: Vec<_> = watches.map(os::borrow).collect();
         fds.extend(
@@ -291,6 +316,9 @@ impl Serve {
         Woken {
             reads: may_read && !seen.is_empty(),
             is_closed: seen.intersects(closed),
+            is_unread: fds
+                .get(2)
+                .is_some_and(|stdout| stdout.revents().intersects(closed)),
         }
     }
 
@@ -347,20 +375,24 @@ impl Serve {
         let mut broken = None;
         while !self.output.is_full() && self.calls.len() < CALLS_MAX {
             let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
-                if rest.len() >= LINE_MAX {
+                if rest.len() > LINE_MAX {
                     broken = Some(frames::garbage("the line is longer than 1 MiB"));
                 }
                 break;
             };
             let (line, after) = rest.split_at(end);
             rest = after.get(1..).unwrap_or_default();
-            if line.len() >= LINE_MAX {
+            if line.len() > LINE_MAX {
                 broken = Some(frames::garbage("the line is longer than 1 MiB"));
                 break;
             }
             match frames::read(line) {
                 Line::Request(request) => self.carry_out(&request.id, request.method),
                 Line::Refused(answer) => self.output.say(&answer),
+                Line::Notified(method) => {
+                    self.notified += 1;
+                    self.carry_out(&frames::silent(self.notified), method);
+                }
                 Line::Ignored => {}
                 garbage @ Line::Garbage(_) => {
                     broken = Some(garbage);
@@ -384,7 +416,9 @@ impl Serve {
     fn answer(&mut self, id: &Id, result: Result<Value, Failure>) {
         self.calls.retain(|call| call != id);
         self.output.forget(&About::Request(id.clone()));
-        self.output.say(&frames::answer(id, result));
+        if !frames::is_silent(id) {
+            self.output.say(&frames::answer(id, result));
+        }
     }
 
     fn carry_out(&mut self, id: &Id, method: Method) {
@@ -413,7 +447,8 @@ impl Serve {
             }
             Method::Acquire(params) => {
                 let run = self.usual.acquire(&params, &self.parent.command)?;
-                self.acquire(id, run, params.caller)?;
+                let order = params.locks.into_iter().map(|lock| lock.name);
+                self.acquire(id, run, order.collect(), params.caller)?;
             }
             Method::Adopt(adopt) => {
                 self.adopt(id, adopt)?;
@@ -468,7 +503,7 @@ impl Serve {
 
     fn greet(&mut self, hello: &frames::Hello) -> Result<Value, Failure> {
         let version = env!("CARGO_PKG_VERSION");
-        if hello.protocol != PROTOCOL {
+        if hello.protocol.as_u64() != Some(PROTOCOL) {
             return Err(Failure::new(
                 Exit::BadArguments,
                 "PROTOCOL_UNKNOWN",
@@ -491,6 +526,16 @@ impl Serve {
                 ),
             )
             .with_context(json!({ "client": pid, "parent": parent })));
+        }
+        // A process whose parent has ended before this one looked has PID 1 as its parent.
+        if parent == 1 && hello.pid.is_none() {
+            return Err(Failure::new(
+                Exit::Conflict,
+                "NOT_THE_PARENT",
+                "the parent of serve is PID 1, to which the system also gives a process whose parent has ended; if \
+                 the client is PID 1, write pid: 1",
+            )
+            .with_context(json!({ "client": null, "parent": parent })));
         }
         self.is_greeted = true;
         Ok(json!({
@@ -634,6 +679,8 @@ struct Woken {
     reads: bool,
     /// The other end of stdin is closed.
     is_closed: bool,
+    /// The other end of stdout is closed.
+    is_unread: bool,
 }
 
 /// The first number of a hold: the microseconds since the boot.

@@ -93,6 +93,8 @@ pub(super) struct Asked {
     pub(super) group_session: &'static Session,
     pub(super) owner: Process,
     pub(super) wait: Wait,
+    /// The names of its locks as the request has them.
+    pub(super) order: Vec<String>,
 }
 
 /// What an `acquire` came to: its locks, or why it has none. Locks that it had taken before it failed are given
@@ -134,7 +136,17 @@ pub(super) fn take(asked: &Asked, cancel: &Cancel, listener: Listener) -> Taken 
         holds.map(|hold| Part::of(hold, asked.group_session, task))
     };
     match taken {
-        Ok(holds) => Ok(parts(holds).collect()),
+        Ok(holds) => {
+            let mut parts: Vec<_> = parts(holds).collect();
+            // They were taken in the order of their names; the client reads them in its own order.
+            let place = |part: &Part| {
+                let mut asked = asked.order.iter();
+                let place = asked.position(|name| name == part.name().as_str());
+                place.filter(|_| !part.is_group).unwrap_or(usize::MAX)
+            };
+            parts.sort_by_key(|(part, _)| place(part));
+            Ok(parts)
+        }
         Err((holds, failure)) => {
             let parts = parts(holds).map(|(part, _)| part);
             let left = parts.filter(|part| give_back(part).is_err());

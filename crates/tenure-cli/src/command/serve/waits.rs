@@ -65,6 +65,7 @@ impl Serve {
         &mut self,
         id: &Id,
         run: Run,
+        order: Vec<String>,
         caller: Option<String>,
     ) -> Result<(), Failure> {
         let Run {
@@ -111,6 +112,7 @@ impl Serve {
             session,
             group_session,
             owner: self.parent.process,
+            order,
         };
         let start = Box::new(Start {
             asked,
