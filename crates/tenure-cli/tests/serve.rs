@@ -728,6 +728,31 @@ fn the_same_caller_is_refused_and_others_take_turns_in_order() {
 }
 
 #[test]
+fn a_long_line_is_told_from_time_to_time() {
+    const TASKS: usize = 60;
+    let scene = Scene::new();
+    let mut client = Client::new(&scene);
+    let mut hold = client.acquire("a");
+    let wait = json!({ "locks": [{ "name": "a" }], "wait_ms": "forever" });
+    let waiting: Vec<u64> = (0..TASKS).map(|_| client.ask("acquire", &wait)).collect();
+    let (mut last, took) = (Value::Null, std::time::Instant::now());
+    for id in waiting {
+        client.call("release", &of_hold(&hold));
+        hold = client.answer(id)["result"].clone();
+        last = hold["hold"].clone();
+    }
+    assert!(last.is_u64());
+    let told = client.unread.iter();
+    let told = told
+        .filter(|message| message["method"] == "waiting")
+        .count();
+    // Each when it comes and when its turn is next, and all of them every 5 s; not at every turn.
+    let rounds = 3 + usize::try_from(took.elapsed().as_secs()).expect("a number") / 5;
+    assert!(told >= 1 && told <= TASKS * rounds, "{told}");
+    assert_eq!(client.end(), 0);
+}
+
+#[test]
 fn a_wait_in_the_line_of_the_program_ends_in_time() {
     let scene = Scene::new();
     let mut client = Client::new(&scene);

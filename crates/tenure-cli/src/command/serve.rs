@@ -34,7 +34,7 @@ use parent::Parent;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -42,7 +42,7 @@ use std::time::{Duration, Instant};
 use tenure_core::{LockName, Schedule};
 use tenure_engine::clock::{Clock, instant};
 use tenure_engine::os::{self, Bell, Ringer};
-use waits::{LineKey, Pending, Queue, no_thread};
+use waits::{LineKey, Pending, Queue, TELL};
 use work::Crew;
 
 /// How many other requests are carried out at a time, before no further one is read.
@@ -155,6 +155,8 @@ struct Serve {
     sessions: BTreeMap<(String, bool), &'static Session>,
     pending: BTreeMap<Id, Pending>,
     lines: BTreeMap<LineKey, Queue>,
+    /// When waits in lines are over.
+    deadlines: BTreeSet<(Instant, Id)>,
     waiters: usize,
     /// The other requests without an answer.
     calls: Vec<Id>,
@@ -210,6 +212,7 @@ impl Serve {
             sessions: BTreeMap::new(),
             pending: BTreeMap::new(),
             lines: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
             waiters: 0,
             calls: Vec::new(),
             holds: BTreeMap::new(),
@@ -341,16 +344,21 @@ impl Serve {
             if kept.settles {
                 nap = nap.min(until(kept.began + SETTLE));
             }
-            if !kept.is_asked && !kept.is_lost {
+            if !kept.is_asked && !kept.is_renewing && !kept.is_lost {
                 nap = nap.min(until(kept.look));
             }
         }
         if !self.left.is_empty() {
             nap = nap.min(until(self.again));
         }
-        let starts = self.lines.values().flat_map(|queue| &queue.behind);
-        let starts = starts.filter_map(|id| self.pending.get(id)?.start.as_ref()?.deadline);
-        starts.map(until).min().map_or(nap, |rest| nap.min(rest))
+        if self.crew.is_stuck() {
+            nap = nap.min(holds::AGAIN);
+        }
+        let stale = self.lines.values().filter(|queue| queue.is_stale);
+        let told = stale.filter_map(|queue| queue.told);
+        nap = told.map(|told| until(told + TELL)).fold(nap, Duration::min);
+        let first = self.deadlines.first();
+        first.map_or(nap, |(deadline, _)| nap.min(until(*deadline)))
     }
 
     /// Reads what there is. False at the end of stdin.
@@ -470,7 +478,7 @@ impl Serve {
                 if kept.is_lost {
                     return Err(lost(kept));
                 }
-                self.look(of.hold, false, Some(id.clone()))?;
+                self.look(of.hold, false, Some(id.clone()));
             }
             Method::Abandon(of) => self.abandon(id, &of),
             Method::Check(check) => {
@@ -480,12 +488,12 @@ impl Serve {
                     .name
                     .ok_or_else(|| Failure::bad_arguments("name: name a lock"))?;
                 let own = self.tokens_of(session, &name);
-                self.done(id, move || calls::check(session, &name, &own))?;
+                self.done(id, move || calls::check(session, &name, &own));
             }
             Method::List(list) => {
                 let meant = self.usual.list(&list.place(), list.all)?;
                 let (session, all) = (self.session(meant.place, false)?, meant.all);
-                self.done(id, move || calls::list(session, all))?;
+                self.done(id, move || calls::list(session, all));
             }
             Method::Cancel(cancel) => {
                 let meant = self.usual.cancel(
@@ -495,7 +503,7 @@ impl Serve {
                     cancel.request_id.as_deref(),
                     cancel.why.clone(),
                 )?;
-                self.done(id, move || calls::cancel(meant))?;
+                self.done(id, move || calls::cancel(meant));
             }
         }
         Ok(())
@@ -573,19 +581,14 @@ impl Serve {
     }
 
     /// Has a thread do it.
-    fn run(&self, work: impl FnOnce() -> Event + Send + 'static) -> Result<(), Failure> {
+    fn run(&self, work: impl FnOnce() -> Event + Send + 'static) {
         let teller = self.teller.clone();
-        let job = self.crew.run(Box::new(move || teller.tell(work())));
-        job.map_err(|error| no_thread(&error))
+        self.crew.run(Box::new(move || teller.tell(work())));
     }
 
-    fn done(
-        &self,
-        id: &Id,
-        work: impl FnOnce() -> Result<Value, Failure> + Send + 'static,
-    ) -> Result<(), Failure> {
+    fn done(&self, id: &Id, work: impl FnOnce() -> Result<Value, Failure> + Send + 'static) {
         let id = id.clone();
-        self.run(move || Event::Done { id, result: work() })
+        self.run(move || Event::Done { id, result: work() });
     }
 
     /// Takes in what threads have answered.
@@ -656,6 +659,7 @@ impl Serve {
             };
             let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&nap));
             self.hear();
+            self.crew.call();
             if !self.left.is_empty() && instant() >= self.again {
                 let left = std::mem::take(&mut self.left);
                 self.give(Whose::Left, left);

@@ -21,7 +21,7 @@ const WATCHES_MAX: usize = 16;
 const LOOK: Duration = Duration::from_secs(1);
 const LOOK_SHARE: Duration = Duration::from_millis(2);
 /// How often a release that failed is tried again.
-const AGAIN: Duration = Duration::from_secs(1);
+pub(super) const AGAIN: Duration = Duration::from_secs(1);
 
 /// An adoption that has no answer yet.
 pub(super) struct Adoption {
@@ -48,6 +48,8 @@ pub(super) struct Kept {
     pub(super) settles: bool,
     /// A thread looks at it.
     pub(super) is_asked: bool,
+    /// A thread renews it. A client that asks all the time does not keep it from that.
+    pub(super) is_renewing: bool,
     pub(super) is_lost: bool,
     pub(super) was_asked_to_stop: bool,
     /// It is being given back; these requests want to know.
@@ -112,7 +114,7 @@ impl Serve {
             id: own,
             caller,
             adopted: calls::adopt(&adopting),
-        })?;
+        });
         self.adopting.push(Adoption {
             id: id.clone(),
             key,
@@ -215,6 +217,7 @@ impl Serve {
             look: now + LOOK,
             settles: true,
             is_asked: false,
+            is_renewing: false,
             is_lost: false,
             was_asked_to_stop: false,
             releasing: None,
@@ -265,8 +268,7 @@ impl Serve {
         parts.reverse();
         self.giving += 1;
         let teller = self.teller.clone();
-        let given = parts.clone();
-        let job = self.crew.run(Box::new(move || {
+        self.crew.run_first(Box::new(move || {
             let results = parts
                 .iter()
                 .map(|part| calls::give_back(part))
@@ -282,12 +284,6 @@ impl Serve {
                 left,
             });
         }));
-        if job.is_err() {
-            // No thread can be made, for lack of memory say: it is tried again.
-            self.giving -= 1;
-            self.left.extend(given);
-            self.again = instant() + AGAIN;
-        }
     }
 
     pub(super) fn given_back(
@@ -324,14 +320,9 @@ impl Serve {
     }
 
     /// Has a thread look at a hold, or renew what is due of it.
-    pub(super) fn look(
-        &mut self,
-        hold: u64,
-        renews: bool,
-        asked: Option<Id>,
-    ) -> Result<(), Failure> {
+    pub(super) fn look(&mut self, hold: u64, renews: bool, asked: Option<Id>) {
         let Some(kept) = self.holds.get_mut(&hold) else {
-            return Ok(());
+            return;
         };
         let mut parts = Vec::with_capacity(kept.parts.len());
         for (index, (part, schedule)) in kept.parts.iter_mut().enumerate() {
@@ -340,15 +331,23 @@ impl Serve {
             }
             parts.push((index, Arc::clone(part)));
         }
-        kept.is_asked = true;
-        self.run(move || Event::Seen {
+        let looking = move || Event::Seen {
             hold,
             seen: (parts.iter())
                 .map(|(index, part)| (*index, calls::look(part, renews)))
                 .collect(),
             renewed: renews,
             asked,
-        })
+        };
+        if renews {
+            kept.is_renewing = true;
+            let teller = self.teller.clone();
+            self.crew
+                .run_first(Box::new(move || teller.tell(looking())));
+        } else {
+            kept.is_asked = true;
+            self.run(looking);
+        }
     }
 
     /// What follows from a look at a hold.
@@ -367,7 +366,11 @@ impl Serve {
             }
             return;
         };
-        kept.is_asked = false;
+        if renewed {
+            kept.is_renewing = false;
+        } else {
+            kept.is_asked = false;
+        }
         kept.look = instant() + LOOK.max(share);
         let (mut why, mut by, mut failure, mut notes) = (None, None, None, Vec::new());
         for (index, seen) in seen {
@@ -433,7 +436,7 @@ impl Serve {
         }
         for (part, consecutive, error) in notes {
             let noting = Box::new(move || calls::note_failure(&part, consecutive, &error));
-            let _ = self.crew.run(noting);
+            self.crew.run(noting);
         }
     }
 
@@ -493,7 +496,8 @@ impl Serve {
                 }
             }
             let is_due = (now >= kept.look || was_touched) && !kept.is_lost;
-            if !kept.is_asked && (renews || is_due) {
+            let is_looked_at = kept.is_asked || kept.is_renewing;
+            if renews && !kept.is_renewing || is_due && !is_looked_at {
                 looks.push((*hold, renews));
             } else if was_touched {
                 kept.look = now;
@@ -503,18 +507,16 @@ impl Serve {
             self.lose(hold, "no renewal has succeeded in time");
         }
         for (hold, renews) in looks {
-            if self.look(hold, renews, None).is_err()
-                && let Some(kept) = self.holds.get_mut(&hold)
-            {
-                kept.is_asked = false;
-                kept.look = now + LOOK;
-            }
+            self.look(hold, renews, None);
         }
         if !self.left.is_empty() && now >= self.again {
             let left = std::mem::take(&mut self.left);
             self.give(Whose::Left, left);
         }
         self.end_waits(now);
+        self.tell_lines(now);
+        // Where no thread could be started, for lack of memory say, it is tried again.
+        self.crew.call();
     }
 }
 
