@@ -209,7 +209,8 @@ fn a_hold_is_adopted_once_and_by_its_own_program() {
     let scene = Scene::new();
     let mut first = Client::new(&scene);
     let hold = first.acquire("deploy");
-    assert_eq!(first.refused("adopt", &adopting(&hold)), "ALREADY_HELD");
+    let known = first.call("adopt", &adopting(&hold));
+    assert_eq!(known, hold, "this serve keeps it already");
     let mut second = Client::new(&scene);
     assert_eq!(
         second.refused("adopt", &adopting(&hold)),
@@ -235,6 +236,69 @@ fn a_hold_is_adopted_once_and_by_its_own_program() {
     assert_eq!(third.refused("adopt", &names), "HOLD_KEPT");
     assert_eq!(second.end(), 0);
     assert!(scene.is_free("deploy"));
+}
+
+#[test]
+fn a_hold_is_adopted_by_its_request_id_its_token_and_its_place() {
+    let scene = Scene::new();
+    let mut client = Client::new(&scene);
+    let both = json!({ "locks": [{ "name": "a" }, { "name": "b" }], "request_id": "both" });
+    let both = client.call("acquire", &both);
+    let one = client.call(
+        "acquire",
+        &json!({ "locks": [{ "name": "c" }], "request_id": "one" }),
+    );
+    client.kill();
+    let mut client = Client::new(&scene);
+    let token = &one["locks"][0]["token"];
+    let of = |request_id: &str, token: &Value| json!({ "request_id": request_id, "token": token, "dir": scene.locks() });
+    for wrong in [of("one", &json!(1)), of("other", token), of("both", token)] {
+        assert_eq!(client.refused("adopt", &wrong), "LOCK_LOST", "{wrong}");
+    }
+    let named = json!({ "request_id": "one", "token": 1, "locks": [{ "name": "c" }] });
+    assert_eq!(client.refused("adopt", &named), "NOT_OWNER", "that token");
+    let adopted = client.call("adopt", &of("one", token));
+    assert_eq!(adopted["locks"], one["locks"]);
+    // Asked twice at once, and once more: it is one hold.
+    let without = json!({ "request_id": "both" });
+    let (first, second) = (client.ask("adopt", &without), client.ask("adopt", &without));
+    let first = client.answer(first)["result"].clone();
+    assert_eq!(first["locks"], both["locks"]);
+    assert_eq!(client.answer(second)["result"], first);
+    assert_eq!(client.call("adopt", &without), first);
+    client.call("release", &of_hold(&first));
+    assert!(scene.is_free("a") && scene.is_free("b"));
+    assert_eq!(client.end(), 0);
+}
+
+#[test]
+fn the_number_of_a_hold_of_an_earlier_serve_is_no_hold() {
+    let scene = Scene::new();
+    let mut client = Client::new(&scene);
+    let old = client.acquire("a");
+    client.kill();
+    let mut client = Client::new(&scene);
+    let new = client.acquire("b");
+    assert_eq!(client.refused("release", &of_hold(&old)), "NO_SUCH_HOLD");
+    assert_eq!(client.refused("verify", &of_hold(&old)), "NO_SUCH_HOLD");
+    assert!(new["hold"].as_u64() < Some(1 << 53), "{new:#}");
+    client.call("verify", &of_hold(&new));
+    assert_eq!(client.end(), 0);
+}
+
+#[test]
+fn the_end_of_stdin_gives_back_what_is_being_adopted() {
+    let scene = Scene::new();
+    for _ in 0..5 {
+        let mut client = Client::new(&scene);
+        let hold = client.acquire("a");
+        client.kill();
+        let mut client = Client::new(&scene);
+        client.ask("adopt", &adopting(&hold));
+        client.ask("adopt", &adopting(&hold));
+        assert_eq!(client.end(), 0);
+        assert!(scene.is_free("a"));
+    }
 }
 
 #[test]
@@ -377,7 +441,7 @@ fn hello_comes_first_and_names_both_versions() {
 
 #[test]
 fn what_is_no_message_ends_the_connection_and_leaves_holds_to_their_program() {
-    let long = vec![b'x'; 1 << 20];
+    let long = vec![b'x'; (1 << 20) + 1];
     let garbage: [&[u8]; 4] = [b"garbage\n", b"\xff\0\n", b"{\"jsonrpc\":\n", &long];
     for garbage in garbage {
         let scene = Scene::new();
@@ -468,6 +532,138 @@ fn what_is_no_request_is_refused_and_the_connection_stays() {
 }
 
 #[test]
+fn absent_members_and_numbers_are_read_as_clients_write_them() {
+    let scene = Scene::new();
+    let mut client = Client::start(&mut scene.tenure(["serve"]));
+    for protocol in [json!("2"), json!(2.5), json!("1")] {
+        let hello = json!({ "protocol": protocol });
+        assert_eq!(client.refused("hello", &hello), "PROTOCOL_UNKNOWN");
+    }
+    let hello = json!({ "protocol": 1.0, "pid": null, "client": null });
+    client.call("hello", &hello);
+    client.call("list", &Value::Null);
+    client.call("list", &json!({ "all": null, "dir": null }));
+    let nulls = json!({
+        "locks": [{ "name": "a", "shared": null, "slots": null }], "wait_ms": 10.0, "group": null,
+        "cancel_in_progress": null, "ticket": null, "why": null, "ttl_ms": 5000.0, "dir": null, "store": null,
+        "caller": null, "request_id": null,
+    });
+    let hold = client.call("acquire", &nulls);
+    let adopt = json!({
+        "request_id": hold["request_id"], "locks": null, "dir": null, "caller": null,
+        "token": hold["locks"][0]["token"].as_f64(),
+    });
+    assert_eq!(client.call("adopt", &adopt), hold);
+    client.call("release", &json!({ "hold": hold["hold"].as_f64() }));
+    for wait in [json!(1e300), json!(u64::MAX), json!("forever")] {
+        let asked = json!({ "locks": [{ "name": "a" }], "wait_ms": wait });
+        let hold = client.call("acquire", &asked);
+        client.call("release", &of_hold(&hold));
+    }
+    for (params, said) in [
+        (
+            json!({ "locks": [{ "name": "a" }], "wait_ms": -1 }),
+            "acquire: wait_ms: write a whole number",
+        ),
+        (
+            json!({ "locks": [{ "name": "a" }], "wait_ms": 0.5 }),
+            "acquire: wait_ms: write a whole number",
+        ),
+        (
+            json!({ "locks": [{ "name": "a" }], "ttl_ms": "5s" }),
+            "acquire: ttl_ms: invalid type",
+        ),
+        (json!({ "locks": "a" }), "acquire: locks: invalid type"),
+        (json!([]), "acquire: params: write an object"),
+    ] {
+        let id = client.ask("acquire", &params);
+        let refused = client.answer(id);
+        assert_eq!(refused["error"]["code"], -32_602, "{refused:#}");
+        let message = refused["error"]["message"].as_str().expect("a message");
+        assert!(message.starts_with(said), "{message}");
+    }
+    // Half a character is a mistake in one request.
+    client.say(b"{\"jsonrpc\":\"2.0\",\"id\":\"half\",\"method\":\"check\",\"params\":{\"name\":\"\\ud83d\"}}\n");
+    let refused = client.first("a refusal", |message| message["id"] == "half");
+    assert_eq!(refused["error"]["code"], -32_602, "{refused:#}");
+    // A line of 1 MiB is as long as one may be.
+    let mut line = json!({ "jsonrpc": "2.0", "id": "long", "method": "list" }).to_string();
+    line.push_str(&" ".repeat((1 << 20) - line.len()));
+    client.say(format!("{line}\n").as_bytes());
+    client.first("an answer", |message| message["id"] == "long");
+    assert_eq!(client.end(), 0);
+}
+
+#[test]
+fn a_message_without_an_id_is_carried_out_without_an_answer() {
+    let scene = Scene::new();
+    let mut client = Client::new(&scene);
+    let hold = client.acquire("a");
+    let wait = client.ask(
+        "acquire",
+        &json!({ "locks": [{ "name": "a" }], "wait_ms": "forever" }),
+    );
+    for (method, params) in [
+        ("abandon", json!({ "id": wait })),
+        ("cancel", json!({ "name": "a" })),
+        ("release", json!({ "hold": 7 })),
+    ] {
+        let message = json!({ "jsonrpc": "2.0", "method": method, "params": params });
+        satisfies("serve", &message);
+        client.say(format!("{message}\n").as_bytes());
+    }
+    assert_eq!(code(&client.answer(wait)), "ABANDONED");
+    client.notification("stop_requested");
+    let message = json!({ "jsonrpc": "2.0", "method": "release", "params": of_hold(&hold) });
+    client.say(format!("{message}\n").as_bytes());
+    eventually("the lock is free", || scene.is_free("a"));
+    client.call("list", &json!({}));
+    assert!(
+        client
+            .unread
+            .iter()
+            .all(|message| message["method"] == "waiting")
+    );
+    assert_eq!(client.end(), 0);
+}
+
+#[test]
+fn a_parent_that_closes_stdout_keeps_its_holds() {
+    let scene = Scene::new();
+    let mut command = scene.tenure(["serve"]);
+    let mut client = Client::start(command.stderr(Stdio::null()));
+    client.call("hello", &json!({ "protocol": 1 }));
+    let hold = client.acquire("a");
+    let Client {
+        mut process,
+        stdin,
+        stdout,
+        ..
+    } = client;
+    drop(stdout);
+    assert_eq!(process.wait().expect("it has ended").code(), Some(2));
+    drop(stdin);
+    assert!(
+        is_refused(&scene, "a"),
+        "the program did not say that it is done"
+    );
+    let mut client = Client::new(&scene);
+    client.call("adopt", &adopting(&hold));
+    // With stdin as well, it is done.
+    let Client {
+        mut process,
+        stdin,
+        stdout,
+        ..
+    } = client;
+    drop(stdout);
+    std::thread::sleep(Duration::from_millis(50));
+    drop(stdin);
+    assert_eq!(process.wait().expect("it has ended").code(), Some(0));
+    assert!(scene.is_free("a"));
+}
+
+#[test]
 fn a_parent_that_does_not_read_blocks_itself_alone() {
     const REQUESTS: u64 = 10_000;
     let scene = Scene::new();
@@ -532,6 +728,30 @@ fn the_same_caller_is_refused_and_others_take_turns_in_order() {
 }
 
 #[test]
+fn a_long_line_is_told_from_time_to_time() {
+    const TASKS: usize = 60;
+    let scene = Scene::new();
+    let mut client = Client::new(&scene);
+    let mut hold = client.acquire("a");
+    let wait = json!({ "locks": [{ "name": "a" }], "wait_ms": "forever" });
+    let waiting: Vec<u64> = (0..TASKS).map(|_| client.ask("acquire", &wait)).collect();
+    let ((), took) = support::timed(|| {
+        for id in waiting {
+            client.call("release", &of_hold(&hold));
+            hold = client.answer(id)["result"].clone();
+        }
+    });
+    let told = client.unread.iter();
+    let told = told
+        .filter(|message| message["method"] == "waiting")
+        .count();
+    // Each when it comes and when its turn is next, and all of them every 5 s; not at every turn.
+    let rounds = 3 + usize::try_from(took.as_secs()).expect("a number") / 5;
+    assert!(told >= 1 && told <= TASKS * rounds, "{told}");
+    assert_eq!(client.end(), 0);
+}
+
+#[test]
 fn a_wait_in_the_line_of_the_program_ends_in_time() {
     let scene = Scene::new();
     let mut client = Client::new(&scene);
@@ -566,7 +786,7 @@ fn several_locks_are_taken_all_or_none() {
         .iter()
         .map(|lock| &lock["name"])
         .collect();
-    assert_eq!(names, ["a", "b", "c"]);
+    assert_eq!(names, ["c", "a", "b"], "in the order of the request");
     let value = all["env"]["TENURE_HELD"].as_str().expect("a text");
     assert_eq!(value.split(';').count(), 3, "{value}");
     client.call("release", &of_hold(&all));
@@ -766,6 +986,9 @@ except tenure_client.Held as error:
     held.open();
 }
 
+/// The number of a hold on the page.
+const HOLD_SHOWN: &str = "8162534";
+
 /// Whether a line is what the page shows; `[..]` is any text.
 fn is_shown(line: &str, shown: &str) -> bool {
     let Some((first, shown)) = shown.split_once("[..]") else {
@@ -790,15 +1013,22 @@ fn the_conversation_of_the_page_happens_as_it_stands_there() {
     let scene = Scene::new();
     let mut client = Client::start(&mut scene.tenure(["serve"]));
     let mut said = 0;
+    // The number of a hold is another one each time.
+    let mut hold = HOLD_SHOWN.to_owned();
     for line in page.lines() {
         if let Some(request) = line.strip_prefix("> ") {
-            let message = serde_json::from_str(request).expect("a request is JSON");
+            let request = request.replace(HOLD_SHOWN, &hold);
+            let message = serde_json::from_str(&request).expect("a request is JSON");
             satisfies("serve", &message);
             client.say(format!("{request}\n").as_bytes());
         } else if let Some(shown) = line.strip_prefix("< ") {
-            let answer = client.line().expect("an answer").to_string();
+            let answer = client.line().expect("an answer");
+            if let Some(number) = answer["result"]["hold"].as_u64() {
+                hold = number.to_string();
+            }
+            let (answer, shown) = (answer.to_string(), shown.replace(HOLD_SHOWN, &hold));
             assert!(
-                is_shown(&answer, shown),
+                is_shown(&answer, &shown),
                 "the page shows\n{shown}\nand serve says\n{answer}"
             );
             said += 1;

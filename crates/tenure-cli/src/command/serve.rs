@@ -26,14 +26,15 @@ use crate::render::say;
 use crate::request::serve::Usual;
 use crate::request::{Place, Surroundings};
 use crate::signals;
-use calls::{Adopting, Part, Seen, Taken};
+use calls::{Part, Seen, Taken};
 use frames::{Id, LINE_MAX, Line, Method, PROTOCOL};
-use holds::{Kept, SETTLE, lost, no_hold};
+use holds::{Adoption, Kept, SETTLE, lost, no_hold};
 use output::{About, Output};
 use parent::Parent;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -41,7 +42,7 @@ use std::time::{Duration, Instant};
 use tenure_core::{LockName, Schedule};
 use tenure_engine::clock::{Clock, instant};
 use tenure_engine::os::{self, Bell, Ringer};
-use waits::{LineKey, Pending, Queue, no_thread};
+use waits::{LineKey, Pending, Queue, TELL};
 use work::Crew;
 
 /// How many other requests are carried out at a time, before no further one is read.
@@ -121,8 +122,8 @@ enum Event {
 /// Which locks were given back.
 enum Whose {
     Hold(u64),
-    /// Those of a grant that was not wanted any more; its request is answered now.
-    Unwanted(Id, Pending),
+    /// Those of a grant that was not wanted any more. Its request is answered now, and so are those that abandoned it.
+    Unwanted(Id, Vec<Id>),
     /// Those that could not be given back before.
     Left,
 }
@@ -154,17 +155,28 @@ struct Serve {
     sessions: BTreeMap<(String, bool), &'static Session>,
     pending: BTreeMap<Id, Pending>,
     lines: BTreeMap<LineKey, Queue>,
+    /// When waits in lines are over.
+    deadlines: BTreeSet<(Instant, Id)>,
     waiters: usize,
     /// The other requests without an answer.
     calls: Vec<Id>,
     holds: BTreeMap<u64, Kept>,
+    /// The number of the next hold; no other serve of this parent uses it.
     next_hold: u64,
     /// Locks that could not be given back, and when that is tried again.
     left: Vec<Arc<Part>>,
     again: Instant,
     /// How many threads give locks back.
     giving: usize,
+    /// The adoptions without an answer.
+    adopting: Vec<Adoption>,
+    /// This process ends, and begins nothing more.
+    is_ending: bool,
+    /// The program is done with all its holds: what it is still granted is given back at once.
+    is_over: bool,
     is_greeted: bool,
+    /// How many messages without an id came.
+    notified: u64,
 }
 
 impl Serve {
@@ -200,14 +212,19 @@ impl Serve {
             sessions: BTreeMap::new(),
             pending: BTreeMap::new(),
             lines: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
             waiters: 0,
             calls: Vec::new(),
             holds: BTreeMap::new(),
-            next_hold: 1,
+            next_hold: first_hold(),
             left: Vec::new(),
             again: instant(),
             giving: 0,
+            adopting: Vec::new(),
+            is_ending: false,
+            is_over: false,
             is_greeted: false,
+            notified: 0,
         })
     }
 
@@ -235,7 +252,26 @@ impl Serve {
             }
             self.keep_time();
             self.output.flush();
+            if woken.is_unread || self.output.is_closed() {
+                return self.unread();
+            }
         }
+    }
+
+    /// The program has closed our stdout, and learns nothing any more. If it closes our stdin as well, it is done.
+    fn unread(&self) -> End {
+        let stdin = rustix::stdio::stdin();
+        let wait = Timespec {
+            tv_sec: 1,
+            tv_nsec: 0,
+        };
+        // Nothing but the end of stdin is waited for. Some clients close stdout first.
+        let mut polled = [PollFd::new(&stdin, PollFlags::empty())];
+        let ended = poll(&mut polled, Some(&wait)).is_ok_and(|ready| ready > 0);
+        if ended || self.parent.is_gone() {
+            return End::Over;
+        }
+        End::Broken("stdout is closed; the program's holds stay its own".to_owned())
     }
 
     /// Sleeps until there is something to do.
@@ -249,9 +285,15 @@ impl Serve {
         } else {
             PollFlags::empty()
         };
+        let writing = if self.output.is_empty() {
+            PollFlags::empty()
+        } else {
+            PollFlags::OUT
+        };
         let mut fds = vec![
             PollFd::new(&stdin, reading),
             PollFd::new(&bell, PollFlags::IN),
+            PollFd::new(&stdout, writing),
         ];
         let handle = self.parent.handle();
         fds.extend(
@@ -259,9 +301,6 @@ impl Serve {
                 .as_ref()
                 .map(|handle| PollFd::new(handle, PollFlags::IN)),
         );
-        if !self.output.is_empty() {
-            fds.push(PollFd::new(&stdout, PollFlags::OUT));
-        }
         let watches = self.holds.values().flat_map(|kept| &kept.watches);
         let watches: Vec<_> = watches.map(os::borrow).collect();
         fds.extend(
@@ -280,6 +319,9 @@ impl Serve {
         Woken {
             reads: may_read && !seen.is_empty(),
             is_closed: seen.intersects(closed),
+            is_unread: fds
+                .get(2)
+                .is_some_and(|stdout| stdout.revents().intersects(closed)),
         }
     }
 
@@ -302,16 +344,21 @@ impl Serve {
             if kept.settles {
                 nap = nap.min(until(kept.began + SETTLE));
             }
-            if !kept.is_asked && !kept.is_lost {
+            if !kept.is_asked && !kept.is_renewing && !kept.is_lost {
                 nap = nap.min(until(kept.look));
             }
         }
         if !self.left.is_empty() {
             nap = nap.min(until(self.again));
         }
-        let starts = self.lines.values().flat_map(|queue| &queue.behind);
-        let starts = starts.filter_map(|id| self.pending.get(id)?.start.as_ref()?.deadline);
-        starts.map(until).min().map_or(nap, |rest| nap.min(rest))
+        if self.crew.is_stuck() {
+            nap = nap.min(holds::AGAIN);
+        }
+        let stale = self.lines.values().filter(|queue| queue.is_stale);
+        let told = stale.filter_map(|queue| queue.told);
+        nap = told.map(|told| until(told + TELL)).fold(nap, Duration::min);
+        let first = self.deadlines.first();
+        first.map_or(nap, |(deadline, _)| nap.min(until(*deadline)))
     }
 
     /// Reads what there is. False at the end of stdin.
@@ -336,20 +383,24 @@ impl Serve {
         let mut broken = None;
         while !self.output.is_full() && self.calls.len() < CALLS_MAX {
             let Some(end) = rest.iter().position(|byte| *byte == b'\n') else {
-                if rest.len() >= LINE_MAX {
+                if rest.len() > LINE_MAX {
                     broken = Some(frames::garbage("the line is longer than 1 MiB"));
                 }
                 break;
             };
             let (line, after) = rest.split_at(end);
             rest = after.get(1..).unwrap_or_default();
-            if line.len() >= LINE_MAX {
+            if line.len() > LINE_MAX {
                 broken = Some(frames::garbage("the line is longer than 1 MiB"));
                 break;
             }
             match frames::read(line) {
                 Line::Request(request) => self.carry_out(&request.id, request.method),
                 Line::Refused(answer) => self.output.say(&answer),
+                Line::Notified(method) => {
+                    self.notified += 1;
+                    self.carry_out(&frames::silent(self.notified), method);
+                }
                 Line::Ignored => {}
                 garbage @ Line::Garbage(_) => {
                     broken = Some(garbage);
@@ -373,7 +424,9 @@ impl Serve {
     fn answer(&mut self, id: &Id, result: Result<Value, Failure>) {
         self.calls.retain(|call| call != id);
         self.output.forget(&About::Request(id.clone()));
-        self.output.say(&frames::answer(id, result));
+        if !frames::is_silent(id) {
+            self.output.say(&frames::answer(id, result));
+        }
     }
 
     fn carry_out(&mut self, id: &Id, method: Method) {
@@ -402,27 +455,11 @@ impl Serve {
             }
             Method::Acquire(params) => {
                 let run = self.usual.acquire(&params, &self.parent.command)?;
-                self.acquire(id, run, params.caller)?;
+                let order = params.locks.into_iter().map(|lock| lock.name);
+                self.acquire(id, run, order.collect(), params.caller)?;
             }
             Method::Adopt(adopt) => {
-                let (place, groups, names) = self.usual.known(&adopt.place(), &adopt.locks)?;
-                if names.is_empty() {
-                    return Err(Failure::bad_arguments("locks: name the locks of the hold"));
-                }
-                let adopting = Adopting {
-                    session: self.session(place, false)?,
-                    group_session: self.session(groups, true)?,
-                    request_id: adopt.request_id,
-                    locks: adopt.locks.into_iter().zip(names).collect(),
-                    owner: self.parent.process,
-                };
-                self.refuse_known(&adopting)?;
-                let (id, caller) = (id.clone(), adopt.caller);
-                self.run(move || Event::Adopted {
-                    id,
-                    caller,
-                    adopted: calls::adopt(&adopting),
-                })?;
+                self.adopt(id, adopt)?;
             }
             Method::Release(of) => {
                 let kept = self
@@ -441,7 +478,7 @@ impl Serve {
                 if kept.is_lost {
                     return Err(lost(kept));
                 }
-                self.look(of.hold, false, Some(id.clone()))?;
+                self.look(of.hold, false, Some(id.clone()));
             }
             Method::Abandon(of) => self.abandon(id, &of),
             Method::Check(check) => {
@@ -451,12 +488,12 @@ impl Serve {
                     .name
                     .ok_or_else(|| Failure::bad_arguments("name: name a lock"))?;
                 let own = self.tokens_of(session, &name);
-                self.done(id, move || calls::check(session, &name, &own))?;
+                self.done(id, move || calls::check(session, &name, &own));
             }
             Method::List(list) => {
                 let meant = self.usual.list(&list.place(), list.all)?;
                 let (session, all) = (self.session(meant.place, false)?, meant.all);
-                self.done(id, move || calls::list(session, all))?;
+                self.done(id, move || calls::list(session, all));
             }
             Method::Cancel(cancel) => {
                 let meant = self.usual.cancel(
@@ -466,7 +503,7 @@ impl Serve {
                     cancel.request_id.as_deref(),
                     cancel.why.clone(),
                 )?;
-                self.done(id, move || calls::cancel(meant))?;
+                self.done(id, move || calls::cancel(meant));
             }
         }
         Ok(())
@@ -474,7 +511,7 @@ impl Serve {
 
     fn greet(&mut self, hello: &frames::Hello) -> Result<Value, Failure> {
         let version = env!("CARGO_PKG_VERSION");
-        if hello.protocol != PROTOCOL {
+        if hello.protocol.as_u64() != Some(PROTOCOL) {
             return Err(Failure::new(
                 Exit::BadArguments,
                 "PROTOCOL_UNKNOWN",
@@ -497,6 +534,16 @@ impl Serve {
                 ),
             )
             .with_context(json!({ "client": pid, "parent": parent })));
+        }
+        // A process whose parent has ended before this one looked has PID 1 as its parent.
+        if parent == 1 && hello.pid.is_none() {
+            return Err(Failure::new(
+                Exit::Conflict,
+                "NOT_THE_PARENT",
+                "the parent of serve is PID 1, to which the system also gives a process whose parent has ended; if \
+                 the client is PID 1, write pid: 1",
+            )
+            .with_context(json!({ "client": null, "parent": parent })));
         }
         self.is_greeted = true;
         Ok(json!({
@@ -534,19 +581,14 @@ impl Serve {
     }
 
     /// Has a thread do it.
-    fn run(&self, work: impl FnOnce() -> Event + Send + 'static) -> Result<(), Failure> {
+    fn run(&self, work: impl FnOnce() -> Event + Send + 'static) {
         let teller = self.teller.clone();
-        let job = self.crew.run(Box::new(move || teller.tell(work())));
-        job.map_err(|error| no_thread(&error))
+        self.crew.run(Box::new(move || teller.tell(work())));
     }
 
-    fn done(
-        &self,
-        id: &Id,
-        work: impl FnOnce() -> Result<Value, Failure> + Send + 'static,
-    ) -> Result<(), Failure> {
+    fn done(&self, id: &Id, work: impl FnOnce() -> Result<Value, Failure> + Send + 'static) {
         let id = id.clone();
-        self.run(move || Event::Done { id, result: work() })
+        self.run(move || Event::Done { id, result: work() });
     }
 
     /// Takes in what threads have answered.
@@ -571,10 +613,7 @@ impl Serve {
                     id,
                     caller,
                     adopted,
-                } => {
-                    let adopted = adopted.map(|parts| self.keep(caller, parts));
-                    self.answer(&id, adopted);
-                }
+                } => self.adopted(&id, caller, adopted),
                 Event::Done { id, result } => self.answer(&id, result),
             }
         }
@@ -582,6 +621,7 @@ impl Serve {
 
     /// Ends all waits. Gives all holds back, unless they are to stay the program's.
     fn finish(&mut self, end: &End) {
+        self.is_ending = true;
         let ids: Vec<Id> = self.pending.keys().cloned().collect();
         for id in ids {
             if self.leave_line(&id).is_some() {
@@ -592,6 +632,7 @@ impl Serve {
             }
         }
         if matches!(end, End::Over) {
+            self.is_over = true;
             let holds: Vec<u64> = self.holds.keys().copied().collect();
             for hold in holds {
                 let Some(kept) = self.holds.get_mut(&hold) else {
@@ -604,7 +645,10 @@ impl Serve {
             }
         }
         let deadline = instant() + END_MAX;
-        while (!self.pending.is_empty() || self.giving > 0 || !self.left.is_empty())
+        while (!self.pending.is_empty()
+            || !self.adopting.is_empty()
+            || self.giving > 0
+            || !self.left.is_empty())
             && instant() < deadline
         {
             let fd = self.bell.descriptor();
@@ -615,6 +659,7 @@ impl Serve {
             };
             let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&nap));
             self.hear();
+            self.crew.call();
             if !self.left.is_empty() && instant() >= self.again {
                 let left = std::mem::take(&mut self.left);
                 self.give(Whose::Left, left);
@@ -638,6 +683,20 @@ struct Woken {
     reads: bool,
     /// The other end of stdin is closed.
     is_closed: bool,
+    /// The other end of stdout is closed.
+    is_unread: bool,
+}
+
+/// The first number of a hold: the microseconds since the boot.
+///
+/// An earlier serve of this parent ran on the same boot and began with a lower number. It gave numbers more slowly than
+/// the clock counts, so it never came as far as this one begins. A client that names a hold of that serve here is told
+/// `NO_SUCH_HOLD`; it cannot release another hold. The number stays below 2^53, which every JSON reader keeps exact.
+fn first_hold() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
+    let micros = u64::try_from(now.tv_nsec).unwrap_or_default() / 1_000;
+    (seconds.saturating_mul(1_000_000).saturating_add(micros) % (1 << 52)) + 1
 }
 
 fn is_same_place(one: &Session, other: &Session) -> bool {

@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use serde::Deserialize;
 use std::path::PathBuf;
 use tenure_core::{LockName, RequestId};
+use tenure_engine::duration;
 
 /// The folder or the servers of a request; without either, those of `serve` itself.
 #[derive(Debug, Clone, Default)]
@@ -18,7 +19,10 @@ pub(crate) struct Where {
 
 /// How long to wait.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
+#[serde(
+    untagged,
+    expecting = "write a whole number of milliseconds, not below 0, or \"forever\""
+)]
 pub(crate) enum WaitMs {
     Millis(u64),
     /// `forever`.
@@ -27,7 +31,7 @@ pub(crate) enum WaitMs {
 
 /// A place in line that is kept.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "write the number of a ticket, or \"auto\"")]
 pub(crate) enum TicketParam {
     Number(u64),
     /// `auto`.
@@ -127,7 +131,11 @@ impl Usual {
         typed.command = vec!["serve".into()];
         let claiming = &mut typed.claiming;
         claiming.patience.wait = params.wait_ms.as_ref().map(|wait| match wait {
-            WaitMs::Millis(millis) => Typed::of(format!("{millis}ms"), value::wait),
+            // Beyond what a wait may last, the longest wait is meant.
+            WaitMs::Millis(millis) => {
+                let longest = u64::try_from(duration::MAX.as_millis()).unwrap_or(u64::MAX);
+                Typed::of(format!("{}ms", millis.min(&longest)), value::wait)
+            }
             WaitMs::Word(word) => Typed::of(word, value::wait),
         });
         // The client wants to know of a refusal, whatever a project says of its cron jobs.

@@ -14,7 +14,7 @@ use crate::request::serve::KnownLock;
 use crate::request::{Defaults, Pool, Task};
 use serde_json::{Value, json};
 use std::time::Duration;
-use tenure_core::{Claim, LockName, Ownership, Process, Renewal, RequestId, Schedule};
+use tenure_core::{Claim, Entry, LockName, Ownership, Process, Renewal, RequestId, Schedule};
 use tenure_engine::audit::Ending;
 use tenure_engine::cancel::{Cancel, listening};
 use tenure_engine::clock::{Clock, instant, nap};
@@ -93,6 +93,8 @@ pub(super) struct Asked {
     pub(super) group_session: &'static Session,
     pub(super) owner: Process,
     pub(super) wait: Wait,
+    /// The names of its locks as the request has them.
+    pub(super) order: Vec<String>,
 }
 
 /// What an `acquire` came to: its locks, or why it has none. Locks that it had taken before it failed are given
@@ -134,7 +136,17 @@ pub(super) fn take(asked: &Asked, cancel: &Cancel, listener: Listener) -> Taken 
         holds.map(|hold| Part::of(hold, asked.group_session, task))
     };
     match taken {
-        Ok(holds) => Ok(parts(holds).collect()),
+        Ok(holds) => {
+            let mut parts: Vec<_> = parts(holds).collect();
+            // They were taken in the order of their names; the client reads them in its own order.
+            let place = |part: &Part| {
+                let mut asked = asked.order.iter();
+                let place = asked.position(|name| name == part.name().as_str());
+                place.filter(|_| !part.is_group).unwrap_or(usize::MAX)
+            };
+            parts.sort_by_key(|(part, _)| place(part));
+            Ok(parts)
+        }
         Err((holds, failure)) => {
             let parts = parts(holds).map(|(part, _)| part);
             let left = parts.filter(|part| give_back(part).is_err());
@@ -211,16 +223,96 @@ pub(super) fn note_failure(part: &Part, consecutive: u32, error: &str) {
 /// What is adopted.
 pub(super) struct Adopting {
     pub(super) request_id: String,
+    pub(super) token: Option<u64>,
+    /// Without any, they are looked for.
     pub(super) locks: Vec<(KnownLock, LockName)>,
     pub(super) session: &'static Session,
     pub(super) group_session: &'static Session,
     pub(super) owner: Process,
 }
 
+impl Adopting {
+    /// The token that a lock has to have.
+    pub(super) fn token_of(&self, known: &KnownLock) -> Option<u64> {
+        let only = self.token.filter(|_| self.locks.len() == 1);
+        known.token.or(only)
+    }
+
+    /// Whether a claim was made for the request of the hold.
+    fn names(&self, session: &Session, claim: &Claim) -> bool {
+        session.format.shows(claim, &self.request_id)
+    }
+
+    /// Whether a claim is this very program's, for that request.
+    fn owns(&self, session: &Session, claim: &Claim) -> bool {
+        let (host, here) = (&claim.holder.host, &session.identity.host);
+        // A number alone, or a number of another boot or namespace, may be another process.
+        claim.holder.process == Some(self.owner)
+            && claim.holder.command == Some(self.owner)
+            && self.owner.started.is_some()
+            && host.boot_id == here.boot_id
+            && host.pid_namespace == here.pid_namespace
+            && self.names(session, claim)
+    }
+
+    /// Looks for the locks of a hold whose client knows its request id, and maybe one of its tokens.
+    fn find(&self) -> Result<Vec<(KnownLock, LockName)>, Failure> {
+        let (mut found, mut another) = (Vec::new(), None);
+        let groups = Some(self.group_session)
+            .filter(|groups| groups.place.folder != self.session.place.folder);
+        let places = [(self.session, false)].into_iter();
+        for (session, group) in places.chain(groups.map(|session| (session, true))) {
+            let names = readings::names(&session.store, Which::Locks)?;
+            for read in readings::Readings::of(&session.store, &session.clock, names) {
+                let reading = read.reading?;
+                let granted = reading.entry().into_iter().flat_map(Entry::granted);
+                for claim in granted {
+                    if self.owns(session, claim) {
+                        let known = KnownLock {
+                            name: read.name.as_str().to_owned(),
+                            token: claim.token,
+                            group,
+                        };
+                        found.push((known, read.name.clone()));
+                    } else if self.names(session, claim) {
+                        another = Some((session, read.name.clone()));
+                    }
+                }
+            }
+        }
+        let mut tokens = found.iter().map(|(known, _)| known.token);
+        if self.token.is_some() && !tokens.any(|token| token == self.token) {
+            found.clear();
+        }
+        if !found.is_empty() {
+            return Ok(found);
+        }
+        match another {
+            Some((session, name)) => Err(not_owner(session, &name)?),
+            None => Err(Failure::new(
+                Exit::LockLost,
+                "LOCK_LOST",
+                "no lock is held under that request id and token any more",
+            )),
+        }
+    }
+}
+
+fn not_owner(session: &Session, name: &LockName) -> Result<Failure, Failure> {
+    let message = format!("{name} is held under that request id for another program");
+    let view = session.view(name, None)?;
+    Ok(Failure::new(Exit::Conflict, "NOT_OWNER", message).with_context(view.json()))
+}
+
 /// Takes over the locks of a hold of this very program whose `serve` has died. If one of them cannot be taken over,
 /// the others stay as they were: closed for as long as the program lives.
 pub(super) fn adopt(adopting: &Adopting) -> Result<Vec<(Part, Schedule)>, Failure> {
-    let locks = adopting.locks.iter();
+    let found = if adopting.locks.is_empty() {
+        adopting.find()?
+    } else {
+        Vec::new()
+    };
+    let locks = adopting.locks.iter().chain(&found);
     locks
         .map(|(known, name)| {
             let session = if known.group {
@@ -250,19 +342,10 @@ fn take_over(
     name: &LockName,
     session: &'static Session,
 ) -> Result<(Claim, Box<dyn Handle>), Failure> {
-    let here = &session.identity.host;
-    let is_named = |claim: &Claim| session.format.shows(claim, &adopting.request_id);
+    let token = adopting.token_of(known);
     let owns = |claim: &Claim| {
-        let host = &claim.holder.host;
-        // A number alone, or a number of another boot or namespace, may be another process.
-        let is_owner = claim.holder.process == Some(adopting.owner)
-            && claim.holder.command == Some(adopting.owner)
-            && adopting.owner.started.is_some()
-            && host.boot_id == here.boot_id
-            && host.pid_namespace == here.pid_namespace;
-        let is_meant =
-            is_named(claim) && known.token.is_none_or(|token| claim.token == Some(token));
-        if is_owner && is_meant {
+        let is_meant = token.is_none_or(|token| claim.token == Some(token));
+        if is_meant && adopting.owns(session, claim) {
             Ownership::Shown
         } else {
             Ownership::Missing
@@ -296,13 +379,9 @@ fn take_over(
         Adopted::Absent => {
             let reading = session.reading(name).ok();
             let entry = reading.as_ref().and_then(|reading| reading.entry());
-            let another = entry.is_some_and(|entry| entry.granted().any(is_named));
-            if another {
-                let message = format!("{name} is held under that request id for another program");
-                let view = session.view(name, None)?;
-                return Err(
-                    Failure::new(Exit::Conflict, "NOT_OWNER", message).with_context(view.json())
-                );
+            let is_named = |claim: &Claim| adopting.names(session, claim);
+            if entry.is_some_and(|entry| entry.granted().any(is_named)) {
+                return Err(not_owner(session, name)?);
             }
             let message = format!("{name} is not held under that request id and token any more");
             Err(Failure::new(Exit::LockLost, "LOCK_LOST", message)

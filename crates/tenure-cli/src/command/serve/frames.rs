@@ -24,8 +24,21 @@ const INVALID_PARAMS: i64 = -32_602;
 /// Every failure of a request that could be read; `data` says which.
 const FAILED: i64 = -32_000;
 
-/// By which a request is known: the JSON of its id.
+/// By which a request is known: the JSON of its id. A message without an id gets one that is no JSON.
 pub(super) type Id = String;
+
+/// How the id of a message begins that has none.
+const SILENT: char = '~';
+
+/// The id of a message that has none.
+pub(super) fn silent(number: u64) -> Id {
+    format!("{SILENT}{number}")
+}
+
+/// Whether a request gets no answer.
+pub(super) fn is_silent(id: &str) -> bool {
+    id.starts_with(SILENT)
+}
 
 /// A request.
 #[derive(Debug)]
@@ -51,7 +64,8 @@ pub(super) enum Method {
 
 #[derive(Debug, Deserialize)]
 pub(super) struct Hello {
-    pub(super) protocol: u64,
+    /// Whatever it is, another version is refused as one.
+    pub(super) protocol: Value,
     #[serde(default)]
     #[allow(dead_code, reason = "for a person who reads what passes by")]
     pub(super) client: Option<String>,
@@ -63,6 +77,11 @@ pub(super) struct Hello {
 #[serde(deny_unknown_fields)]
 pub(super) struct Adopt {
     pub(super) request_id: String,
+    /// Of the only lock, or of one of the locks that are looked for.
+    #[serde(default)]
+    pub(super) token: Option<u64>,
+    /// Without any, the locks of the hold are looked for.
+    #[serde(default)]
     pub(super) locks: Vec<KnownLock>,
     #[serde(default)]
     dir: Option<PathBuf>,
@@ -164,17 +183,72 @@ pub(super) enum Line {
     Request(Request),
     /// A message that asks for nothing that can be done; this is its answer.
     Refused(String),
-    /// A message without an id, to which JSON-RPC allows no answer. No method is of use without one.
+    /// A message without an id, to which JSON-RPC allows no answer. It is carried out.
+    Notified(Method),
+    /// A message without an id whose method is of no use without an answer.
     Ignored,
     /// No message: the other end does not speak this protocol, or a message was cut. This is the last answer.
     Garbage(String),
+}
+
+fn params_of(message: &Value) -> Value {
+    let params = message.get("params").filter(|params| !params.is_null());
+    params.cloned().unwrap_or_else(|| json!({}))
+}
+
+/// What a message without an id asks for.
+fn notified(message: &Value) -> Line {
+    let method = message.get("method").and_then(Value::as_str);
+    match method.and_then(|method| method_of(method, params_of(message))) {
+        Some(Ok(method @ (Method::Release(_) | Method::Abandon(_) | Method::Cancel(_)))) => {
+            Line::Notified(method)
+        }
+        _ => Line::Ignored,
+    }
+}
+
+/// The line with every half of a character (`\ud83d` without its other half) replaced, whole ones too. It tells
+/// which request it was.
+fn without_halves(line: &[u8]) -> Vec<u8> {
+    let mut line = line.to_vec();
+    let mut at = 0;
+    while let Some(byte) = line.get(at) {
+        if *byte != b'\\' {
+            at += 1;
+            continue;
+        }
+        if let Some(
+            [
+                b'u',
+                b'd' | b'D',
+                b'8'..=b'9' | b'a'..=b'f' | b'A'..=b'F',
+                ..,
+            ],
+        ) = line.get(at + 1..)
+            && let Some(digits) = line.get_mut(at + 2..at + 6)
+        {
+            digits.copy_from_slice(b"fffd");
+        }
+        at += 2;
+    }
+    line
 }
 
 /// Reads a line.
 pub(super) fn read(line: &[u8]) -> Line {
     let message: Value = match serde_json::from_slice(line) {
         Ok(message) => message,
-        Err(error) => return garbage(&format!("the line is no JSON ({error})")),
+        Err(error) => {
+            let Ok(message) = serde_json::from_slice::<Value>(&without_halves(line)) else {
+                return garbage(&format!("the line is no JSON ({error})"));
+            };
+            let id = message
+                .get("id")
+                .filter(|id| id.is_string() || id.is_number());
+            let id = id.map_or_else(|| "null".to_owned(), Value::to_string);
+            let why = format!("a text has half a character ({error})");
+            return Line::Refused(wrong(&id, INVALID_PARAMS, &why));
+        }
     };
     let id = match message.get("id") {
         Some(id @ (Value::String(_) | Value::Number(_))) => id.to_string(),
@@ -185,7 +259,7 @@ pub(super) fn read(line: &[u8]) -> Line {
                 "id: write a text or a number",
             ));
         }
-        None if message.get("method").is_some() => return Line::Ignored,
+        None if message.get("method").is_some() => return notified(&message),
         None => {
             let why = "the line is no request: it has no id and no method";
             return Line::Refused(wrong("null", INVALID_REQUEST, why));
@@ -197,8 +271,7 @@ pub(super) fn read(line: &[u8]) -> Line {
         let why = "write jsonrpc: \"2.0\" and a method";
         return Line::Refused(wrong(&id, INVALID_REQUEST, why));
     };
-    let params = message.get("params").cloned();
-    match method_of(method, params.unwrap_or_else(|| json!({}))) {
+    match method_of(method, params_of(&message)) {
         Some(Ok(method)) => Line::Request(Request { id, method }),
         Some(Err(error)) => {
             let why = format!("{method}: {error}");
@@ -212,12 +285,58 @@ pub(super) fn read(line: &[u8]) -> Line {
     }
 }
 
-fn method_of(method: &str, params: Value) -> Option<Result<Method, serde_json::Error>> {
+/// Parameters as they are read: a member that is `null` is absent, and `10.0` is the number 10. Some languages write
+/// all numbers so.
+fn plain(value: Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let members = members.into_iter().filter(|(_, value)| !value.is_null());
+            Value::Object(members.map(|(key, value)| (key, plain(value))).collect())
+        }
+        Value::Array(values) => Value::Array(values.into_iter().map(plain).collect()),
+        Value::Number(number) => match number.as_f64() {
+            #[allow(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "it is whole and not below 0; what is too large becomes the largest number"
+            )]
+            Some(whole) if number.is_f64() && whole >= 0.0 && whole.fract() == 0.0 => {
+                Value::from(whole as u64)
+            }
+            _ => Value::Number(number),
+        },
+        other => other,
+    }
+}
+
+/// Says which member is wrong: without it, the message is another one.
+fn blame<P: DeserializeOwned>(params: &Value, said: &str) -> String {
+    let members = params.as_object().cloned().unwrap_or_default();
+    let is_wrong = |key: &&String| {
+        let mut others = members.clone();
+        others.remove(*key);
+        let read = serde_json::from_value::<P>(Value::Object(others));
+        read.err().is_none_or(|error| error.to_string() != said)
+    };
+    match members.keys().find(is_wrong) {
+        Some(key) => format!("{}: {said}", tenure_engine::envelope::clean(key)),
+        None => said.to_owned(),
+    }
+}
+
+fn method_of(method: &str, params: Value) -> Option<Result<Method, String>> {
     fn of<P: DeserializeOwned>(
         params: Value,
         make: impl FnOnce(P) -> Method,
-    ) -> Result<Method, serde_json::Error> {
-        serde_json::from_value(params).map(make)
+    ) -> Result<Method, String> {
+        if !params.is_object() {
+            return Err("params: write an object".to_owned());
+        }
+        let params = plain(params);
+        match serde_json::from_value(params.clone()) {
+            Ok(read) => Ok(make(read)),
+            Err(error) => Err(blame::<P>(&params, &error.to_string())),
+        }
     }
     Some(match method {
         "hello" => of(params, Method::Hello),
@@ -225,9 +344,11 @@ fn method_of(method: &str, params: Value) -> Option<Result<Method, serde_json::E
         "adopt" => of(params, Method::Adopt),
         "release" => of(params, Method::Release),
         "verify" => of(params, Method::Verify),
-        "abandon" => of(params, |abandon: Abandon| {
-            Method::Abandon(abandon.id.to_string())
-        }),
+        // An id is compared as it was written.
+        "abandon" => match serde_json::from_value(params) {
+            Ok(Abandon { id }) => Ok(Method::Abandon(id.to_string())),
+            Err(error) => Err(error.to_string()),
+        },
         "check" => of(params, Method::Check),
         "list" => of(params, Method::List),
         "cancel" => of(params, Method::Cancel),

@@ -1,7 +1,7 @@
 //! The holds of the program: how they are looked after, what it is told of them, and how they are given back.
 
 use super::calls::{self, Adopting, Part, Seen};
-use super::frames::{self, Id};
+use super::frames::{self, Adopt, Id};
 use super::output::About;
 use super::{Event, Serve, Whose, abandoned, already_held, is_same_place};
 use crate::exit::Exit;
@@ -10,7 +10,7 @@ use crate::holds;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tenure_core::{Due, Renewal, Schedule};
+use tenure_core::{Due, LockName, Renewal, Schedule};
 use tenure_engine::clock::{Clock, instant};
 use tenure_engine::os::{self, Descriptor};
 
@@ -21,7 +21,16 @@ const WATCHES_MAX: usize = 16;
 const LOOK: Duration = Duration::from_secs(1);
 const LOOK_SHARE: Duration = Duration::from_millis(2);
 /// How often a release that failed is tried again.
-const AGAIN: Duration = Duration::from_secs(1);
+pub(super) const AGAIN: Duration = Duration::from_secs(1);
+
+/// An adoption that has no answer yet.
+pub(super) struct Adoption {
+    id: Id,
+    /// The folder and the request id.
+    key: (String, String),
+    /// Other requests for the same hold.
+    followers: Vec<(Id, Adopt)>,
+}
 
 /// A hold of the program.
 #[allow(
@@ -39,6 +48,8 @@ pub(super) struct Kept {
     pub(super) settles: bool,
     /// A thread looks at it.
     pub(super) is_asked: bool,
+    /// A thread renews it. A client that asks all the time does not keep it from that.
+    pub(super) is_renewing: bool,
     pub(super) is_lost: bool,
     pub(super) was_asked_to_stop: bool,
     /// It is being given back; these requests want to know.
@@ -73,22 +84,121 @@ impl Kept {
 }
 
 impl Serve {
-    /// The hold that this process keeps already.
-    pub(super) fn refuse_known(&self, adopting: &Adopting) -> Result<(), Failure> {
-        let parts = self.holds.values().flat_map(|kept| &kept.parts);
-        let known = parts.map(|(part, _)| part).find(|part| {
-            let is_named = adopting.locks.iter().any(|(_, name)| name == part.name());
-            is_named
-                && is_same_place(part.session, adopting.session)
-                && part.session.format.shows(&part.claim, &adopting.request_id)
-        });
-        match known {
-            None => Ok(()),
-            Some(part) => Err(already_held(
-                part,
-                "this serve keeps it for the program already",
-            )),
+    /// Takes over a hold of the program, if this process does not keep it already.
+    pub(super) fn adopt(&mut self, id: &Id, adopt: Adopt) -> Result<(), Failure> {
+        let (place, groups, names) = self.usual.known(&adopt.place(), &adopt.locks)?;
+        let adopting = Adopting {
+            session: self.session(place, false)?,
+            group_session: self.session(groups, true)?,
+            request_id: adopt.request_id.clone(),
+            token: adopt.token,
+            locks: adopt.locks.iter().cloned().zip(names).collect(),
+            owner: self.parent.process,
+        };
+        if let Some(hold) = self.known(&adopting)? {
+            let granted = self.granted(hold);
+            self.answer(id, granted.ok_or_else(|| no_hold(hold)));
+            return Ok(());
         }
+        let key = (
+            adopting.session.place.folder.display().to_string(),
+            adopt.request_id.clone(),
+        );
+        // A second request for the same hold learns what the first one comes to.
+        if let Some(first) = self.adopting.iter_mut().find(|first| first.key == key) {
+            first.followers.push((id.clone(), adopt));
+            return Ok(());
+        }
+        let (own, caller) = (id.clone(), adopt.caller);
+        self.run(move || Event::Adopted {
+            id: own,
+            caller,
+            adopted: calls::adopt(&adopting),
+        });
+        self.adopting.push(Adoption {
+            id: id.clone(),
+            key,
+            followers: Vec::new(),
+        });
+        Ok(())
+    }
+
+    /// What an adoption came to.
+    pub(super) fn adopted(
+        &mut self,
+        id: &Id,
+        caller: Option<String>,
+        adopted: Result<Vec<(Part, Schedule)>, Failure>,
+    ) {
+        let index = self.adopting.iter().position(|first| first.id == *id);
+        let followers = index.map(|index| self.adopting.swap_remove(index).followers);
+        match adopted {
+            // The program closed our stdin meanwhile, which ends its holds.
+            Ok(parts) if self.is_over => {
+                let parts = parts.into_iter().map(|(part, _)| Arc::new(part));
+                self.give(Whose::Unwanted(id.clone(), Vec::new()), parts.collect());
+            }
+            adopted => {
+                let adopted = adopted.map(|parts| self.keep(caller, parts));
+                self.answer(id, adopted);
+            }
+        }
+        for (follower, adopt) in followers.into_iter().flatten() {
+            let begun = if self.is_ending {
+                Err(abandoned())
+            } else {
+                self.adopt(&follower, adopt)
+            };
+            if let Err(failure) = begun {
+                self.answer(&follower, Err(failure));
+            }
+        }
+    }
+
+    /// The hold that this process keeps already.
+    fn known(&self, adopting: &Adopting) -> Result<Option<u64>, Failure> {
+        let is_meant = |part: &Part| {
+            (is_same_place(part.session, adopting.session)
+                || is_same_place(part.session, adopting.group_session))
+                && part.session.format.shows(&part.claim, &adopting.request_id)
+        };
+        for (hold, kept) in &self.holds {
+            let mut meant = kept.parts.iter().map(|(part, _)| part);
+            let Some(first) = meant.find(|part| is_meant(part)) else {
+                continue;
+            };
+            let stands = |name: &LockName, token: Option<u64>| {
+                let mut parts = kept.parts.iter().map(|(part, _)| part);
+                parts.any(|part| {
+                    part.name() == name && token.is_none_or(|token| part.claim.token == Some(token))
+                })
+            };
+            let mut tokens = kept.parts.iter().map(|(part, _)| part.claim.token);
+            let is_same = if adopting.locks.is_empty() {
+                adopting.token.is_none() || tokens.any(|token| token == adopting.token)
+            } else {
+                let mut locks = adopting.locks.iter();
+                locks.all(|(known, name)| stands(name, adopting.token_of(known)))
+            };
+            if !is_same {
+                let names = |name| kept.parts.iter().any(|(part, _)| part.name() == name);
+                if adopting.locks.iter().any(|(_, name)| names(name)) {
+                    return Err(already_held(
+                        first,
+                        "this serve keeps it for the program already",
+                    ));
+                }
+                continue;
+            }
+            if kept.releasing.is_some() {
+                return Err(already_held(first, "this serve is giving it back"));
+            }
+            if kept.is_lost {
+                return Err(lost(kept));
+            }
+            return Ok(Some(*hold));
+        }
+        Ok(None)
     }
 
     /// Keeps a hold; answers with what the client is told of it.
@@ -99,9 +209,30 @@ impl Serve {
         let parts: Vec<_> = parts
             .map(|(part, schedule)| (Arc::new(part), schedule))
             .collect();
+        let kept = Kept {
+            caller,
+            parts,
+            began: now,
+            watches: Vec::new(),
+            look: now + LOOK,
+            settles: true,
+            is_asked: false,
+            is_renewing: false,
+            is_lost: false,
+            was_asked_to_stop: false,
+            releasing: None,
+        };
+        self.holds.insert(hold, kept);
+        self.granted(hold).unwrap_or_default()
+    }
+
+    /// What the client is told of a hold that it was granted.
+    fn granted(&self, hold: u64) -> Option<Value> {
+        let kept = self.holds.get(&hold)?;
+        let parts = &kept.parts;
         let mut env = serde_json::Map::new();
         let mut held = holds::inherited_value();
-        for (part, _) in &parts {
+        for (part, _) in parts {
             let (token, folder) = (
                 part.claim.token.unwrap_or_default(),
                 &part.session.place.folder,
@@ -114,27 +245,13 @@ impl Serve {
         let first = parts.first().map(|(part, _)| part);
         let request_id = first.map(|part| part.claim.holder.request_id.as_str().to_owned());
         let locks: Vec<Value> = parts.iter().map(|(part, _)| part.json()).collect();
-        let kept = Kept {
-            caller,
-            parts,
-            began: now,
-            watches: Vec::new(),
-            look: now + LOOK,
-            settles: true,
-            is_asked: false,
-            is_lost: false,
-            was_asked_to_stop: false,
-            releasing: None,
-        };
-        let good_for_ms = kept.good_for_ms();
-        self.holds.insert(hold, kept);
-        json!({
+        Some(json!({
             "hold": hold,
             "request_id": request_id,
             "locks": locks,
-            "good_for_ms": good_for_ms,
+            "good_for_ms": kept.good_for_ms(),
             "env": env,
-        })
+        }))
     }
 
     /// Gives the locks of a hold back.
@@ -151,8 +268,7 @@ impl Serve {
         parts.reverse();
         self.giving += 1;
         let teller = self.teller.clone();
-        let given = parts.clone();
-        let job = self.crew.run(Box::new(move || {
+        self.crew.run_first(Box::new(move || {
             let results = parts
                 .iter()
                 .map(|part| calls::give_back(part))
@@ -168,12 +284,6 @@ impl Serve {
                 left,
             });
         }));
-        if job.is_err() {
-            // No thread can be made, for lack of memory say: it is tried again.
-            self.giving -= 1;
-            self.left.extend(given);
-            self.again = instant() + AGAIN;
-        }
     }
 
     pub(super) fn given_back(
@@ -189,7 +299,7 @@ impl Serve {
         }
         match whose {
             Whose::Left => {}
-            Whose::Unwanted(id, pending) => self.refuse(&id, &pending.abandons, abandoned()),
+            Whose::Unwanted(id, abandons) => self.refuse(&id, &abandons, abandoned()),
             Whose::Hold(hold) => {
                 let Some(kept) = self.holds.remove(&hold) else {
                     return;
@@ -210,14 +320,9 @@ impl Serve {
     }
 
     /// Has a thread look at a hold, or renew what is due of it.
-    pub(super) fn look(
-        &mut self,
-        hold: u64,
-        renews: bool,
-        asked: Option<Id>,
-    ) -> Result<(), Failure> {
+    pub(super) fn look(&mut self, hold: u64, renews: bool, asked: Option<Id>) {
         let Some(kept) = self.holds.get_mut(&hold) else {
-            return Ok(());
+            return;
         };
         let mut parts = Vec::with_capacity(kept.parts.len());
         for (index, (part, schedule)) in kept.parts.iter_mut().enumerate() {
@@ -226,15 +331,23 @@ impl Serve {
             }
             parts.push((index, Arc::clone(part)));
         }
-        kept.is_asked = true;
-        self.run(move || Event::Seen {
+        let looking = move || Event::Seen {
             hold,
             seen: (parts.iter())
                 .map(|(index, part)| (*index, calls::look(part, renews)))
                 .collect(),
             renewed: renews,
             asked,
-        })
+        };
+        if renews {
+            kept.is_renewing = true;
+            let teller = self.teller.clone();
+            self.crew
+                .run_first(Box::new(move || teller.tell(looking())));
+        } else {
+            kept.is_asked = true;
+            self.run(looking);
+        }
     }
 
     /// What follows from a look at a hold.
@@ -253,7 +366,11 @@ impl Serve {
             }
             return;
         };
-        kept.is_asked = false;
+        if renewed {
+            kept.is_renewing = false;
+        } else {
+            kept.is_asked = false;
+        }
         kept.look = instant() + LOOK.max(share);
         let (mut why, mut by, mut failure, mut notes) = (None, None, None, Vec::new());
         for (index, seen) in seen {
@@ -319,7 +436,7 @@ impl Serve {
         }
         for (part, consecutive, error) in notes {
             let noting = Box::new(move || calls::note_failure(&part, consecutive, &error));
-            let _ = self.crew.run(noting);
+            self.crew.run(noting);
         }
     }
 
@@ -379,7 +496,8 @@ impl Serve {
                 }
             }
             let is_due = (now >= kept.look || was_touched) && !kept.is_lost;
-            if !kept.is_asked && (renews || is_due) {
+            let is_looked_at = kept.is_asked || kept.is_renewing;
+            if renews && !kept.is_renewing || is_due && !is_looked_at {
                 looks.push((*hold, renews));
             } else if was_touched {
                 kept.look = now;
@@ -389,18 +507,16 @@ impl Serve {
             self.lose(hold, "no renewal has succeeded in time");
         }
         for (hold, renews) in looks {
-            if self.look(hold, renews, None).is_err()
-                && let Some(kept) = self.holds.get_mut(&hold)
-            {
-                kept.is_asked = false;
-                kept.look = now + LOOK;
-            }
+            self.look(hold, renews, None);
         }
         if !self.left.is_empty() && now >= self.again {
             let left = std::mem::take(&mut self.left);
             self.give(Whose::Left, left);
         }
         self.end_waits(now);
+        self.tell_lines(now);
+        // Where no thread could be started, for lack of memory say, it is tried again.
+        self.crew.call();
     }
 }
 

@@ -57,6 +57,10 @@ impl Output {
         self.bytes.is_empty() && self.latest.is_empty()
     }
 
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.bytes.len() >= FULL
     }

@@ -15,7 +15,7 @@ use crate::request::Run;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tenure_core::LockName;
 use tenure_engine::cancel::Cancel;
 use tenure_engine::clock::instant;
@@ -26,6 +26,9 @@ use tenure_engine::envelope::LockView;
 const WAITS_MAX: usize = 10_000;
 /// How many of them may wait in a store at a time: each has a thread.
 const WAITERS_MAX: usize = 1_000;
+
+/// How often requests that stand behind others are told how they stand.
+pub(super) const TELL: Duration = Duration::from_secs(5);
 
 /// A request for locks that has no answer yet.
 pub(super) struct Pending {
@@ -58,6 +61,10 @@ pub(super) struct Queue {
     /// What the first one saw last.
     pub(super) place: usize,
     pub(super) holder: Value,
+    /// The first one has seen something since the others were told.
+    pub(super) is_stale: bool,
+    /// When the others were told.
+    pub(super) told: Option<Instant>,
 }
 
 impl Serve {
@@ -65,6 +72,7 @@ impl Serve {
         &mut self,
         id: &Id,
         run: Run,
+        order: Vec<String>,
         caller: Option<String>,
     ) -> Result<(), Failure> {
         let Run {
@@ -111,6 +119,7 @@ impl Serve {
             session,
             group_session,
             owner: self.parent.process,
+            order,
         };
         let start = Box::new(Start {
             asked,
@@ -128,6 +137,9 @@ impl Serve {
         if let Some(line) = line {
             if let Some(queue) = self.lines.get_mut(&line) {
                 queue.behind.push_back(id.clone());
+                if let Some(deadline) = deadline {
+                    self.deadlines.insert((deadline, id.clone()));
+                }
                 let behind = queue.behind.len();
                 let place = queue.place + behind;
                 let holder = queue.holder.clone();
@@ -203,7 +215,8 @@ impl Serve {
             teller.tell(Event::Taken { id: own, taken });
         };
         let begun = if !waits {
-            self.crew.run(Box::new(work))
+            self.crew.run(Box::new(work));
+            Ok(())
         } else if self.waiters >= WAITERS_MAX {
             Err(std::io::ErrorKind::WouldBlock.into())
         } else {
@@ -211,8 +224,12 @@ impl Serve {
         };
         self.waiters += 1;
         if let Err(error) = begun {
-            let failure = no_thread(&error);
-            self.taken(id, Err((failure, Vec::new())));
+            // As an answer of a thread: the next one in line may fare the same, and so on.
+            let taken = Err((no_thread(&error), Vec::new()));
+            self.teller.tell(Event::Taken {
+                id: id.clone(),
+                taken,
+            });
         }
     }
 
@@ -229,7 +246,8 @@ impl Serve {
             // The grant and the word that it is not wanted have crossed. It is given back before the answer.
             Ok(parts) if pending.is_abandoned => {
                 let parts = parts.into_iter().map(|(part, _)| Arc::new(part));
-                self.give(super::Whose::Unwanted(id.clone(), pending), parts.collect());
+                let whose = super::Whose::Unwanted(id.clone(), pending.abandons);
+                self.give(whose, parts.collect());
             }
             Ok(parts) => {
                 let granted = self.keep(pending.caller, parts);
@@ -262,7 +280,10 @@ impl Serve {
         };
         let next = queue.behind.pop_front();
         match next.and_then(|id| Some((id.clone(), self.pending.get_mut(&id)?.start.take()?))) {
-            Some((id, start)) => self.start(&id, *start),
+            Some((id, start)) => {
+                self.forget_deadline(&id, &start);
+                self.start(&id, *start);
+            }
             None => {
                 self.lines.remove(line);
             }
@@ -280,7 +301,14 @@ impl Serve {
         {
             queue.behind.retain(|behind| behind != id);
         }
+        self.forget_deadline(id, &start);
         Some(start)
+    }
+
+    fn forget_deadline(&mut self, id: &Id, start: &Start) {
+        if let Some(deadline) = start.deadline {
+            self.deadlines.remove(&(deadline, id.clone()));
+        }
     }
 
     pub(super) fn abandon(&mut self, id: &Id, of: &Id) {
@@ -301,21 +329,13 @@ impl Serve {
     /// Ends the waits in lines of this program whose time is over: they look at the lock once, and are refused with
     /// what they see.
     pub(super) fn end_waits(&mut self, now: Instant) {
-        let waiting = self.lines.values().flat_map(|queue| &queue.behind);
-        let over: Vec<Id> = waiting
-            .filter(|id| {
-                let start = self
-                    .pending
-                    .get(*id)
-                    .and_then(|pending| pending.start.as_ref());
-                start.is_some_and(|start| start.deadline.is_some_and(|deadline| deadline <= now))
-            })
-            .cloned()
-            .collect();
-        for id in over {
+        while let Some((deadline, id)) = self.deadlines.first().cloned()
+            && deadline <= now
+        {
             if let Some(start) = self.leave_line(&id) {
                 self.start(&id, *start);
             }
+            self.deadlines.remove(&(deadline, id));
         }
     }
 
@@ -330,9 +350,29 @@ impl Serve {
             return;
         };
         (queue.place, queue.holder) = (place, holder.clone());
-        let behind: Vec<Id> = queue.behind.iter().cloned().collect();
-        for (index, id) in behind.iter().enumerate() {
-            self.tell_wait(id, place + index + 1, holder);
+        queue.is_stale = true;
+        self.tell_lines(instant());
+    }
+
+    /// Tells the requests in lines how they stand now. Each turn moves all that are behind, so they are told from
+    /// time to time: a line of N would otherwise be told N times N things.
+    pub(super) fn tell_lines(&mut self, now: Instant) {
+        let mut told = Vec::new();
+        for queue in self.lines.values_mut() {
+            if !queue.is_stale || queue.told.is_some_and(|told| now < told + TELL) {
+                continue;
+            }
+            queue.is_stale = false;
+            if queue.behind.is_empty() {
+                continue;
+            }
+            queue.told = Some(now);
+            for (index, id) in queue.behind.iter().enumerate() {
+                told.push((id.clone(), queue.place + index + 1, queue.holder.clone()));
+            }
+        }
+        for (id, place, holder) in told {
+            self.tell_wait(&id, place, &holder);
         }
     }
 
@@ -353,7 +393,7 @@ pub(super) fn too_many(why: &str) -> Failure {
     failure
 }
 
-pub(super) fn no_thread(error: &std::io::Error) -> Failure {
+fn no_thread(error: &std::io::Error) -> Failure {
     match error.kind() {
         std::io::ErrorKind::WouldBlock => {
             too_many(&format!("requests wait for {WAITERS_MAX} locks already"))
