@@ -179,7 +179,7 @@ fn a_file_that_is_found_changes_no_lock_that_the_call_has_named() {
 
     // What takes nothing needs nothing of the file, so a mistake there keeps no hold.
     scene.write("tenure.toml", "mistake = 1\n");
-    let id = held["request_id"].as_str().expect("an id");
+    let id = held["data"]["request_id"].as_str().expect("an id");
     for words in [
         &["check", "other"][..],
         &["list"],
