@@ -680,7 +680,7 @@ fn a_parent_that_does_not_read_blocks_itself_alone() {
         }
         stdin
     });
-    // It has answered until nothing more fits, and reads no further; nobody else is kept waiting.
+    // It has answered until nothing more fits, and reads no further; no other program waits for it.
     std::thread::sleep(Duration::from_millis(500));
     assert!(is_refused(&scene, "deploy"));
     let asked = scene.run(["cancel", "deploy"]);
@@ -873,7 +873,7 @@ fn what_a_hold_is_good_for_is_renewed() {
         Value::Null,
         "its program is proof enough here"
     );
-    // A session's lease ends by silence, whoever lives.
+    // A session's lease ends by silence, also while program and serve live.
     let mut command = scene.tenure(["--profile", "session", "--stale-after", "2s", "serve"]);
     let mut client = Client::start(&mut command);
     client.call("hello", &json!({ "protocol": 1 }));

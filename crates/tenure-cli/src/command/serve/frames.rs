@@ -91,15 +91,6 @@ pub(super) struct Adopt {
     pub(super) caller: Option<String>,
 }
 
-impl Adopt {
-    pub(super) fn place(&self) -> Where {
-        Where {
-            dir: self.dir.clone(),
-            store: self.store.clone(),
-        }
-    }
-}
-
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct OfHold {
@@ -122,15 +113,6 @@ pub(super) struct Check {
     store: Option<String>,
 }
 
-impl Check {
-    pub(super) fn place(&self) -> Where {
-        Where {
-            dir: self.dir.clone(),
-            store: self.store.clone(),
-        }
-    }
-}
-
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct List {
@@ -140,15 +122,6 @@ pub(super) struct List {
     dir: Option<PathBuf>,
     #[serde(default)]
     store: Option<String>,
-}
-
-impl List {
-    pub(super) fn place(&self) -> Where {
-        Where {
-            dir: self.dir.clone(),
-            store: self.store.clone(),
-        }
-    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -168,14 +141,22 @@ pub(super) struct Cancel {
     store: Option<String>,
 }
 
-impl Cancel {
-    pub(super) fn place(&self) -> Where {
-        Where {
-            dir: self.dir.clone(),
-            store: self.store.clone(),
-        }
-    }
+/// Requests that may name the place of their locks. serde refuses unknown members only of a flat structure, so each
+/// of them has both members itself.
+macro_rules! may_name_a_place {
+    ($($request:ident),*) => {
+        $(impl $request {
+            pub(super) fn place(&self) -> Where {
+                Where {
+                    dir: self.dir.clone(),
+                    store: self.store.clone(),
+                }
+            }
+        })*
+    };
 }
+
+may_name_a_place!(Adopt, Check, List, Cancel);
 
 /// What a line is.
 #[derive(Debug)]
