@@ -403,10 +403,14 @@ impl Config {
         std::iter::successors(Some(self), |config| config.farther.as_deref())
     }
 
+    /// Whether this file itself says where the locks are.
+    pub fn names_a_place(&self) -> bool {
+        self.dir.is_some() || self.store.is_some() || self.scope.is_some()
+    }
+
     /// The first file that says where the locks are.
     pub fn whereabouts(&self) -> Option<&Self> {
-        self.files()
-            .find(|file| file.dir.is_some() || file.store.is_some() || file.scope.is_some())
+        self.files().find(|file| file.names_a_place())
     }
 
     /// The folder of the audit, and the file that names it.

@@ -232,11 +232,7 @@ pub fn find<F: Files>(
     // A file that a flag names counts for more than a folder that a run has told its command. This is said of
     // that file alone, and not of those behind it.
     let typed = config.as_deref().filter(|_| is_typed);
-    let says_it_itself = |typed: &&Config| {
-        typed
-            .whereabouts()
-            .is_some_and(|it| std::ptr::eq(it, *typed))
-    };
+    let says_it_itself = |typed: &&Config| typed.names_a_place();
     if variables.store.is_none()
         && let Some(place) = of_file(typed.filter(says_it_itself), Named::ByCaller)?
     {

@@ -150,12 +150,9 @@ impl Surroundings {
         let config = match path {
             Some(path) => {
                 let found = Config::named(&path)?;
-                let itself = |config: &Config| {
-                    let says = config.whereabouts();
-                    says.is_some_and(|says| std::ptr::eq(says, config))
-                };
+                let is_place = found.config.as_ref().is_some_and(Config::names_a_place);
                 // Such a file counts before the folder that a run has told its command (`place::find`).
-                if self.given.is_some() && found.config.as_ref().is_some_and(itself) {
+                if self.given.is_some() && is_place {
                     found.all()?.map(Arc::new)
                 } else {
                     self.counting(found)?
@@ -193,10 +190,10 @@ impl Surroundings {
         Ok(config.map(Arc::new))
     }
 
-    /// What the files say of a lock whose place the call names: the configuration that is found, and nothing for
-    /// a call whose place a file may name. That one has read it.
+    /// What the files say of a lock whose place the call names: the configuration that is found. There is no search
+    /// for a call that names its configuration, nor for one whose place a file may name: that one has read it.
     pub(super) fn beside(&self) -> Result<Option<Arc<Config>>, Failure> {
-        if self.names_place {
+        if self.names_place && self.named()?.is_none() {
             return self.nearest();
         }
         Ok(None)

@@ -189,6 +189,10 @@ fn a_file_that_is_found_changes_no_lock_that_the_call_has_named() {
         let words = [words, &["--dir", folder]].concat();
         let _ = run(&scene, &words).expect(0, &format!("{words:?}"));
     }
+    // Nor is it read by a call that names its configuration.
+    let words = ["run", "other", "--dir", folder, "--config", "/dev/null"];
+    let _ = run(&scene, &[&words[..], &["--", "true"]].concat()).expect(0, "no file");
+
     // A file that the call names counts whole.
     scene.write("tenure.toml", file);
     let words = [&acquire[..], &["--config", "tenure.toml"]].concat();
