@@ -1,6 +1,6 @@
 //! `fence check`: whether a token is still good, asked of the lock and of the resource.
 
-use crate::support::{Answer, Scene, Started, answer, eventually, send, state};
+use crate::support::{Answer, Scene, Started, answer, eventually, read_lines, send, state};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -458,11 +458,11 @@ fn the_late_write_of_a_holder_that_slept_through_its_lease_is_refused() {
 
     fs::write(scene.path("go"), "").expect("a word");
     kill_process_group(group, Signal::CONT).unwrap();
-    eventually("the late write", || scene.path("guard").exists());
+    let code = |file: &str| read_lines(&scene.path(file));
+    let guard = code("guard");
     let said = fs::read_to_string(scene.path("said")).expect("messages");
-    let code = |file: &str| fs::read_to_string(scene.path(file)).expect("a code");
     assert_eq!(code("lock"), "80\n", "{said}");
-    assert_eq!(code("guard"), "80\n", "{said}");
+    assert_eq!(guard, "80\n", "{said}");
     assert_eq!(data(), "new\n", "the newer write stays: {said}");
     assert!(said.contains("is too old"), "{said}");
     send(old.pid(), Signal::CONT);

@@ -1,6 +1,8 @@
 //! Concurrency groups: which run is at work, which waits, which gives way to which, and what the others are told.
 
-use crate::support::{Answer, Gate, Held, Scene, Started, eventually, send, throughout, timed};
+use crate::support::{
+    Answer, Gate, Held, Scene, Started, eventually, read_lines, send, throughout, timed,
+};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -63,9 +65,7 @@ fn superseded_by(answer: Answer, by: &str, why: &str) -> Answer {
 
 /// What a command that was told to, has written.
 fn told(scene: &Scene, file: &str) -> String {
-    let path = scene.path(file);
-    eventually(&format!("{file} to be written"), || path.exists());
-    fs::read_to_string(path).unwrap()
+    read_lines(&scene.path(file))
 }
 
 /// "At most one running per group. `single`: at most one pending; a newer arrival replaces the

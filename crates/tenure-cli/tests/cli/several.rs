@@ -1,7 +1,7 @@
 //! More than one: shared holders, slots, several locks at once, runs inside runs, and circles of
 //! waits between them.
 
-use crate::support::{Gate, Scene, Started, eventually, send, throughout, timed};
+use crate::support::{Gate, Scene, Started, eventually, read_lines, send, throughout, timed};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
@@ -23,9 +23,7 @@ fn holders(facts: &Value) -> usize {
 
 /// Reads a file that a command writes.
 fn written(scene: &Scene, file: &str) -> String {
-    let path = scene.path(file);
-    eventually(&format!("{file} to be written"), || path.exists());
-    fs::read_to_string(path).unwrap()
+    read_lines(&scene.path(file))
 }
 
 /// Readers go together, and none of them overtakes a writer that waits.

@@ -2,8 +2,8 @@
 //! death of the supervisor.
 
 use crate::support::{
-    Gate, Scene, Started, answer, children, eventually, has_stopped, hears, is_alive, says_overlap,
-    throughout, timed,
+    Gate, Scene, Started, answer, children, eventually, has_stopped, hears, is_alive, read_lines,
+    says_overlap, throughout, timed,
 };
 use rustix::process::Signal;
 use std::fs;
@@ -74,7 +74,7 @@ fn a_second_sigterm_changes_nothing() {
     let prelude = format!("trap 'echo term >>{}' TERM", said.display());
     let holder = scene.hold_with("x", ["-q", "--grace", "30s"], &gate, &prelude);
     holder.signal(Signal::TERM);
-    eventually("the command to get it", || said.exists());
+    let _ = read_lines(&said);
     for _ in 0..3 {
         holder.signal(Signal::TERM);
     }
@@ -97,7 +97,7 @@ fn a_second_sigint_ends_tenure_at_once_and_releases_nothing() {
     let mut holder = scene.hold_with("x", ["-q", "--grace", "30s"], &gate, &prelude);
     let command = holder.command;
     holder.signal(Signal::INT);
-    eventually("the command to get it", || said.exists());
+    let _ = read_lines(&said);
     holder.signal(Signal::INT);
     assert_eq!(holder.started.end().code(), Some(130), "at once");
     assert!(is_alive(command), "the command goes on");
@@ -123,7 +123,7 @@ fn the_first_signal_is_the_one_that_is_told() {
     let flags = ["--output", "json", "--grace", "30s"];
     let holder = scene.hold_with("x", flags, &gate, &prelude);
     holder.signal(Signal::TERM);
-    eventually("the command to get it", || said.exists());
+    let _ = read_lines(&said);
     holder.signal(Signal::INT);
     holder.signal(Signal::HUP);
     let supervisor = holder.pid();

@@ -3,7 +3,7 @@
 
 use crate::support::{
     Answer, Gate, Held, Scene, Started, answer, children, eventually, has_stopped, hears, is_alive,
-    read_number, says_overlap, send, throughout, timed,
+    read_lines, read_number, says_overlap, send, throughout, timed,
 };
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs;
@@ -226,8 +226,9 @@ fn who_was_asked_with_the_group_is_not_asked_again_as_an_orphan() {
     holder.signal(Signal::TERM);
     eventually("the command to end", || !is_alive(command));
     eventually("the child to come to the supervisor", || {
-        children(supervisor).len() == 2 && said.exists()
+        children(supervisor).len() == 2
     });
+    let _ = read_lines(&said);
     throughout(Duration::from_millis(200), "asked once", || {
         fs::read_to_string(&said).is_ok_and(|text| text == "asked\n")
     });

@@ -282,6 +282,17 @@ pub(crate) fn read_number(path: &Path) -> u32 {
     number.expect("a number was read")
 }
 
+/// Waits for a file and for its last line to be whole. A shell makes the file of `>>` before the command writes into it,
+/// so a file that is there may be empty.
+pub(crate) fn read_lines(path: &Path) -> String {
+    let mut lines = String::new();
+    eventually(&format!("lines in {}", path.display()), || {
+        lines = fs::read_to_string(path).unwrap_or_default();
+        lines.ends_with('\n')
+    });
+    lines
+}
+
 /// A `tenure run` whose command has begun.
 pub(crate) struct Held {
     pub(crate) started: Started,
