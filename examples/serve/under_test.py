@@ -1,8 +1,12 @@
-"""Puts tenure_client.py under the check of conformance.py: reads one command a line, and answers with one line."""
+"""Puts a client of this folder under the check of conformance.py: reads one command a line, and answers with one line.
+
+    python3 under_test.py [tenure_client|one_thread]
+"""
+import importlib
 import os
 import sys
 
-import tenure_client
+tenure_client = importlib.import_module((sys.argv[1:] or ["tenure_client"])[0])
 
 holds = []
 

@@ -905,8 +905,8 @@ except tenure_client.TenureError as error:
     assert_eq!(said.stdout().trim(), "ALREADY_HELD", "{}", said.stderr());
 }
 
-#[test]
-fn the_example_passes_what_every_client_has_to_pass() {
+/// Holds a client of the examples to what every client has to do.
+fn passes(client: &str) {
     let scene = Scene::new();
     let example = |name: &str| root().join("examples/serve").join(name);
     let mut command = scene.program("python3");
@@ -914,22 +914,66 @@ fn the_example_passes_what_every_client_has_to_pass() {
         example("conformance.py"),
         "python3".into(),
         example("under_test.py"),
+        client.into(),
     ]);
-    let checked = patient_answer(command.env("TENURE", TENURE)).expect(0, "the example passes");
+    let checked = patient_answer(command.env("TENURE", TENURE)).expect(0, client);
     let passed = checked
         .stdout()
         .lines()
         .filter(|line| line.starts_with("ok "))
         .count();
     assert!(passed >= 12, "{}", checked.stdout());
-    let lines = std::fs::read_to_string(example("tenure_client.py"))
-        .expect("the client")
-        .lines()
-        .count();
-    assert!(
-        lines <= 150,
-        "the client is an example, and has {lines} lines"
+}
+
+#[test]
+fn the_client_for_threads_passes_what_every_client_has_to_pass() {
+    passes("tenure_client");
+}
+
+#[test]
+fn the_client_in_one_file_passes_it_too_and_is_short() {
+    passes("one_thread");
+    let whole = std::fs::read_to_string(root().join("examples/serve/one_thread.py"));
+    let whole = whole.expect("the client");
+    let lines = whole.lines().count();
+    assert!(lines <= 150, "the client has {lines} lines");
+    assert!(!whole.contains("import tenure"), "and needs no other file");
+}
+
+/// Ctrl-C cuts waits, grants and releases of the client in one file: what it was not told of, it has given back.
+#[test]
+fn an_interrupted_call_of_the_small_client_leaves_no_lock() {
+    let scene = Scene::new();
+    let said = python(
+        &scene,
+        "
+import one_thread, random, signal, time
+
+def interrupt(*_):
+    raise KeyboardInterrupt
+
+signal.signal(signal.SIGALRM, interrupt)
+kept, cut, end = one_thread.lock('kept'), 0, time.monotonic() + 3
+while time.monotonic() < end or cut < 5:
+    try:
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 0.0005 + random.random() * 0.01)
+            one_thread.lock('deploy').release()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except KeyboardInterrupt:
+        cut += 1
+        for hold in one_thread._holds - {kept}:  # cut between the answer and the next line of this program
+            hold.release()
+    with one_thread.lock('deploy', timeout=0):
+        pass
+kept.verify()
+kept.release()
+print('all is given back')
+",
     );
+    assert_eq!(said.stdout().trim(), "all is given back", "{}", said.said());
+    assert!(scene.is_free("deploy") && scene.is_free("kept"));
 }
 
 #[test]
