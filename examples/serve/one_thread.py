@@ -111,7 +111,7 @@ def _answered(work, hold=None, tries=TRIES):
         _end()  # Ctrl-C, say: perhaps half a message was written or read
         if isinstance(error, Dead) and tries > 1:
             return _answered(work, hold, tries - 1)
-        if hold:  # what is granted, or will be, is given back
+        if hold and hold.asked:  # what is granted, or will be, is given back
             _doubtful.add(hold)
             with contextlib.suppress(TenureError):
                 _answered(lambda _: None)
