@@ -4,9 +4,9 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use tenure_core::RequestId;
 
-/// The given request id, or a fresh one: `req_` and 24 hex digits of the kernel's randomness.
+/// The given request id, or a fresh one: `req_` and 32 hex digits of the kernel's randomness.
 pub(crate) fn request_id_or_new(given: Option<RequestId>) -> Result<RequestId, Failure> {
-    given.map_or_else(fresh_id::<12>, Ok)
+    given.map_or_else(fresh_id::<16>, Ok)
 }
 
 /// A fresh request id with two hex digits for each of `BYTES` random bytes.

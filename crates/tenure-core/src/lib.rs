@@ -15,6 +15,7 @@
 
 extern crate alloc;
 
+mod agent;
 mod attempt;
 mod backoff;
 mod ci_event;
@@ -37,6 +38,7 @@ mod standing;
 mod time;
 mod turn;
 
+pub use agent::{AGENT_AGE_MAX_MS, AGENT_AGE_MS, AgentKey, AgentKeyError, SILENCE_MS};
 pub use attempt::{Attempt, Effect, Input, Outcome};
 pub use backoff::pause_ms;
 pub use ci_event::{CiEvent, GroupNameError, Subject, group_name};

@@ -179,7 +179,10 @@ impl Entry {
         let found = reserved.find(|claim| match kept {
             Kept::Ticket(ticket) => claim.ticket == ticket,
             Kept::Owner(owner) => {
-                claim.holder.process == Some(owner) && claim.holder.host == request.holder.host
+                // All agents of one host follow one process.
+                claim.holder.process == Some(owner)
+                    && claim.holder.host == request.holder.host
+                    && claim.holder.agent() == request.holder.agent()
             }
         });
         match (found, kept) {

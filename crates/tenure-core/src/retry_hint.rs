@@ -27,6 +27,7 @@ pub fn retry_after_ms(entry: &Entry, policy: &Policy, now: &Now) -> u64 {
         let guess = rest.unwrap_or_else(|| (age / 4).max(1_000));
         let lives_by_ttl = claim.holder.process.is_none()
             || (policy.unknown_life == UnknownLife::NotAsked && claim.lease.ttl_ms > 0);
+        let guess = guess.min(claim.limited_ms(policy, now).unwrap_or(u64::MAX));
         if claim.kind.is_detached() && lives_by_ttl {
             guess.min(claim.lease.remaining_ms(boot, now))
         } else {

@@ -73,7 +73,7 @@ pub enum StaleReason {
     ProcessUnknown,
     /// Nothing can be seen of it, and its heartbeat has been silent for longer than its ttl.
     Silent,
-    /// It is older than this profile allows.
+    /// It is older than this profile, or the claim itself, allows.
     Aged,
     /// Its record cannot be read, and this profile takes that as stale.
     Unreadable,
@@ -172,6 +172,18 @@ pub fn judge(policy: &Policy, claim: &Claim, evidence: &Evidence, now: &Now) -> 
         if age > limit || (rule.inclusive && age == limit) {
             return Standing::Stale(StaleReason::Aged);
         }
+    }
+
+    // A hold that has limits of its own ends by them while its process lives: that process is the host of many
+    // agents, and says nothing of this one's work.
+    if let Some(limit_ms) = claim.age_limit_ms(policy) {
+        let since = claim.since.unwrap_or(claim.entered);
+        if since.age_ms(boot, now) > limit_ms {
+            return Standing::Stale(StaleReason::Aged);
+        }
+    }
+    if claim.ends_by_silence(policy) && claim.lease.is_silent(boot, now) {
+        return Standing::Stale(StaleReason::Silent);
     }
 
     // A profile that asks for the process of a run takes its liveness lock for a sign of life as well. That

@@ -10,8 +10,8 @@ mod lock;
 mod table;
 
 pub use lock::{
-    HolderView, LockView, QueueView, StandstillView, age, asks_for_the_lock, is_retryable,
-    stale_reason, timestamp, utc,
+    AgentView, HolderView, LockView, QueueView, StandstillView, age, asks_for_the_lock,
+    is_retryable, leased, stale_reason, timestamp, utc,
 };
 
 pub use crate::printed::{clean, json_line, turns_text, write_json};

@@ -4,6 +4,7 @@
 //! Nothing here is promised to other programs: any version may change all of it. Programs use `tenure`,
 //! which shows the part of it that stays.
 
+pub mod agent;
 pub mod audit;
 pub mod cancel;
 pub mod clock;
@@ -16,6 +17,7 @@ pub mod fence;
 pub mod herald;
 #[cfg(feature = "yaml")]
 pub mod intent;
+pub mod leased_path;
 #[cfg(unix)]
 pub mod machine;
 pub mod offload;

@@ -94,13 +94,13 @@ pub fn actor_name(actor: &str) -> String {
     system::name_of_user(actor).unwrap_or_else(|| actor.to_owned())
 }
 
-/// A request id that no other caller has: `req_` and 24 hex digits of the kernel's randomness. The clock
+/// A request id that no other caller has: `req_` and 32 hex digits of the kernel's randomness. The clock
 /// and the process would nearly do; chance makes up for a clock that was set back.
 ///
 /// # Errors
 /// - The system's answer, if it gives no random bytes.
 pub fn new_request_id() -> std::io::Result<RequestId> {
-    let mut bytes = [0_u8; 12];
+    let mut bytes = [0_u8; 16];
     os::random(&mut bytes)?;
     let mut id = String::with_capacity("req_".len() + 2 * bytes.len());
     id.push_str("req_");

@@ -27,11 +27,47 @@ pub fn is_retryable(reason: Reason) -> bool {
     }
 }
 
+/// An agent, as a claim names it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct AgentView {
+    /// The whole key.
+    pub key: String,
+    /// The program that runs it.
+    pub host: String,
+    /// Its session.
+    pub session: String,
+    /// Which agent of the session; `None` for the session itself.
+    pub agent: Option<String>,
+}
+
+impl AgentView {
+    fn of(claim: &Claim) -> Option<Self> {
+        let key = claim.holder.agent()?;
+        Some(Self {
+            key: key.to_string(),
+            host: key.host().to_owned(),
+            session: key.session().to_owned(),
+            agent: key.agent().map(str::to_owned),
+        })
+    }
+
+    /// For people: `claude 1f3c/a6b4`.
+    fn words(&self) -> String {
+        match &self.agent {
+            Some(agent) => format!("{} {}/{agent}", self.host, self.session),
+            None => format!("{} {}", self.host, self.session),
+        }
+    }
+}
+
 /// A lock.
 #[derive(Debug, Clone, Serialize)]
 pub struct LockView {
     /// The lock.
     pub name: String,
+    /// The path that is leased, if the lock stands for one and a claim says which.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
     /// `free`, `held`, `stale`, `unreadable` or `unknown`.
     pub standing: &'static str,
     /// Whether the caller is the holder.
@@ -113,6 +149,9 @@ pub struct HolderView {
     pub token: Option<u64>,
     /// On whose behalf.
     pub actor: String,
+    /// The agent in whose name, if it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentView>,
     /// On which machine.
     pub host: String,
     /// What for.
@@ -123,8 +162,12 @@ pub struct HolderView {
     pub age_ms: u64,
     /// Its last renewal, likewise.
     pub last_heartbeat: String,
-    /// How long the hold outlives that where nothing stronger can be seen.
+    /// How long the hold outlives that where nothing stronger can be seen. An agent's detached hold never
+    /// outlives it.
     pub ttl_ms: u64,
+    /// The age at which the hold ends, whatever is renewed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_age_ms: Option<u64>,
     /// Another caller asked it to stop.
     pub cancel_requested: bool,
     /// The request id of the caller that asked first.
@@ -187,6 +230,9 @@ pub struct QueueView {
     pub request_id: String,
     /// On whose behalf.
     pub actor: String,
+    /// The agent in whose name, if it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<AgentView>,
     /// On which machine.
     pub host: String,
     /// What for.
@@ -275,6 +321,7 @@ impl LockView {
         let decision = decide(policy, standing, Force::No, Patience::AtOnce, Caller::Other);
         Self {
             name: name.to_owned(),
+            path: None,
             standing: match standing {
                 Standing::Free => "free",
                 Standing::Held(_) => "held",
@@ -318,6 +365,8 @@ impl LockView {
         now: &Now,
     ) {
         self.holder = claim.map(|claim| holder(claim, standing, now));
+        let mut claims = claim.into_iter().chain(&entry.claims);
+        self.path = claims.find_map(|claim| claim.holder.path().map(str::to_owned));
         let front = claim.map(|claim| claim.ticket);
         self.other_holders = entry
             .granted()
@@ -395,14 +444,22 @@ impl LockView {
         Some(format!("{} left {what} behind ({because})", holder.who()))
     }
 
+    /// What people call the lock: the path that it stands for, else its name.
+    pub fn called(&self) -> String {
+        self.path
+            .as_deref()
+            .map_or_else(|| self.name.clone(), clean)
+    }
+
     /// One line for people: whether it is held, by whom, where, since when and why. The first of
     /// [`LockView::text`].
     pub fn headline(&self) -> String {
+        let called = self.called();
         if let (Some(next), Some(still)) = (&self.holder, &self.standstill) {
             return format!(
                 "{} is not held: {} is next in line and stopped; it has had its turn since {} \
                  ({} ago) and stands aside in {}",
-                self.name,
+                called,
                 next.who(),
                 still.since,
                 age(still.age_ms),
@@ -410,7 +467,7 @@ impl LockView {
             );
         }
         if let Some(left) = self.left_behind() {
-            let name = &self.name;
+            let name = &called;
             return match self.word() {
                 "stale" => format!("{name} is stale, and taken over with --force alone: {left}"),
                 word => format!("{name} is {word}: {left}"),
@@ -418,18 +475,18 @@ impl LockView {
         }
         match (&self.holder, self.standing) {
             (Some(holder), "held") if self.mine => {
-                format!("{} is held by you: {}", self.name, holder.sentence())
+                format!("{} is held by you: {}", called, holder.sentence())
             }
             (Some(holder), "held") => {
-                format!("{} is held by {}", self.name, holder.sentence())
+                format!("{} is held by {}", called, holder.sentence())
             }
             (_, "unreadable") => format!(
                 "{} cannot be read: {} ({})",
-                self.name,
+                called,
                 self.unreadable_because.as_deref().unwrap_or("damaged"),
                 clean(&self.lock_file)
             ),
-            _ => format!("{} is {}", self.name, self.word()),
+            _ => format!("{} is {}", called, self.word()),
         }
     }
 
@@ -450,12 +507,7 @@ impl LockView {
                 "\n{:8}{}. {} {} for {}{}",
                 "",
                 waiting.position,
-                who(
-                    process(waiting.pid, waiting.other_pid_namespace),
-                    &waiting.request_id,
-                    &waiting.actor,
-                    &waiting.host
-                ),
+                waiting.who(),
                 if waiting.away {
                     "away, in line"
                 } else if waiting.stopped {
@@ -616,14 +668,15 @@ impl HolderView {
         self.command_pid.filter(|_| self.orphaned).or(self.pid)
     }
 
-    /// Its process, request, actor and host, as far as the record says.
+    /// Its agent, process, request, actor and host, as far as the record says.
     pub fn who(&self) -> String {
-        who(
+        let who = who(
             process(self.pid, self.other_pid_namespace),
             &self.request_id,
             &self.actor,
             &self.host,
-        )
+        );
+        of_agent(self.agent.as_ref(), who)
     }
 
     /// What for, as the end of a sentence; empty where the record does not say.
@@ -682,6 +735,56 @@ impl HolderView {
             self.purpose()
         )
     }
+}
+
+impl QueueView {
+    fn who(&self) -> String {
+        let who = who(
+            process(self.pid, self.other_pid_namespace),
+            &self.request_id,
+            &self.actor,
+            &self.host,
+        );
+        of_agent(self.agent.as_ref(), who)
+    }
+}
+
+/// A caller, with its agent in front.
+fn of_agent(agent: Option<&AgentView>, who: String) -> String {
+    match agent {
+        Some(agent) => format!("agent {}, {who}", agent.key),
+        None => who,
+    }
+}
+
+/// A lease that another agent has, as facts in one sentence. A model reads it, and takes an order from a tool for an
+/// attempt to steer it. `place` is the place in line that is kept for the caller, from 1.
+pub fn leased(view: &LockView, place: Option<usize>) -> String {
+    let called = view.called();
+    let Some(holder) = &view.holder else {
+        return format!("{called} is {}", view.word());
+    };
+    let by = match &holder.agent {
+        Some(agent) => agent.words(),
+        None => holder.who(),
+    };
+    // Of an instant that is not known, the age says enough.
+    let since = holder.since.get(11..16).unwrap_or("an unknown time");
+    let mut said = format!(
+        "{called} is leased by {by} since {since} UTC, active {} ago",
+        age(holder.silent_ms)
+    );
+    if let Some(after_ms) = view.retry_after_ms {
+        let _ = write!(
+            said,
+            "; free in about {} (retry_after_ms {after_ms})",
+            age(after_ms)
+        );
+    }
+    if let Some(place) = place {
+        let _ = write!(said, "; your place {place} is kept");
+    }
+    said
 }
 
 /// A process as people know it, if one is known.
@@ -772,12 +875,14 @@ fn holder(claim: &Claim, standing: Standing, now: &Now) -> HolderView {
         request_id: known_as(&claim.holder).to_owned(),
         token: claim.token.filter(|token| *token > 0),
         actor: actor_name(&claim.holder.actor),
+        agent: AgentView::of(claim),
         host: claim.holder.host.name.clone(),
         why: claim.holder.why.clone(),
         since: timestamp(since.wall_ms),
         age_ms: since.age_ms(boot, now),
         last_heartbeat: timestamp(claim.lease.renewed.wall_ms),
         ttl_ms: claim.lease.ttl_ms,
+        max_age_ms: claim.holder.max_age_ms(),
         cancel_requested: claim.cancel.is_some(),
         cancel_requested_by: claim.cancel.as_ref().map(|cancel| cancel.by.clone()),
         cancel_requested_actor: said(claim.cancel.as_ref().map(|cancel| &cancel.actor)),
@@ -821,6 +926,7 @@ fn queued(position: usize, claim: &Claim, now: &Now) -> QueueView {
         other_pid_namespace: is_other_namespace(&claim.holder.host, &now.boot_id),
         request_id: claim.holder.request_id.to_string(),
         actor: actor_name(&claim.holder.actor),
+        agent: AgentView::of(claim),
         host: claim.holder.host.name.clone(),
         why: claim.holder.why.clone(),
         since: timestamp(claim.entered.wall_ms),

@@ -30,8 +30,8 @@ use std::fmt::Debug;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tenure_core::{
-    AgeLimit, Claim, Entering, Entry, Event, Evidence, Kind, Left, LockName, Mode, Now, Policy,
-    Predecessor, RestsOn,
+    AgeLimit, AgentKey, Claim, Entering, Entry, Event, Evidence, Kind, Left, LockName, Mode, Now,
+    Policy, Predecessor, RestsOn,
 };
 
 /// The rules by which a store judges claims, and what silence does to a hold.
@@ -427,6 +427,46 @@ pub enum Which {
     Leftovers,
 }
 
+/// What an agent does, as its host says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AgentSign<'a> {
+    /// It is at work.
+    Seen,
+    /// It began a call of this name, which may take long. Its holds live as long as the call goes on.
+    Began(&'a str),
+    /// That call has ended.
+    Ended(&'a str),
+}
+
+/// The signs of life of agents, kept apart from their claims, so that a sign costs the same however many claims an
+/// agent has. The claims that the store shows are as fresh as the signs of their agents.
+pub trait Agents {
+    /// Notes a sign of an agent. Nothing happens for an agent that has taken nothing here.
+    ///
+    /// # Errors
+    /// - [`StoreError`] if the sign cannot be written.
+    fn note(&self, agent: &AgentKey, sign: AgentSign<'_>, now: &Now) -> Result<(), StoreError>;
+
+    /// Whether an agent that `key` covers may hold something here. False is certain.
+    ///
+    /// # Errors
+    /// - [`StoreError`] if the place cannot be read.
+    fn may_hold(&self, key: &AgentKey) -> Result<bool, StoreError>;
+
+    /// Forgets the signs of all agents that `key` covers, for a caller that has ended their holds.
+    ///
+    /// # Errors
+    /// - [`StoreError`] if one cannot be removed.
+    fn forget(&self, key: &AgentKey) -> Result<(), StoreError>;
+
+    /// Removes signs that are too old to say anything about a hold, and says how many there were. With `dry_run`
+    /// it only looks.
+    ///
+    /// # Errors
+    /// - [`StoreError`] if the place cannot be read, or one cannot be removed.
+    fn forget_old(&self, now: &Now, dry_run: bool) -> Result<usize, StoreError>;
+}
+
 /// A place that keeps claims. The module's documentation is the contract.
 pub trait Store: Send + Sync {
     /// The rules by which claims are judged here.
@@ -509,6 +549,12 @@ pub trait Store: Send + Sync {
     /// - [`StoreError`] if something stands and cannot be removed.
     fn withdraw(&self, _of: &dyn Handle, _now: &Now) -> Result<Option<Left>, StoreError> {
         Ok(None)
+    }
+
+    /// Where the store keeps the signs of life of agents, if it keeps them apart from their claims. `None`: a
+    /// sign of an agent is a renewal of each of its claims.
+    fn agents(&self) -> Option<&dyn Agents> {
+        None
     }
 
     /// Takes part in a hold that stands; `None` if no hold has this token any more. While the part is

@@ -1,0 +1,238 @@
+//! Which lock stands for a path: a name that is derived from where the path leads.
+//!
+//! The name is the same for all callers that mean the same file, whichever links they came by, whichever folder they
+//! stand in, and whether or not the file exists yet. It ends in 128 bits of a hash, so two files never share a name by
+//! chance. In front of them stands the file's own name, as far as a lock's name has room for it, for people who look
+//! at a folder of locks. A claim on such a lock says the whole path ([`tenure_core::Holder::path`]).
+//!
+//! A file with two hard links has two names, and so two locks. Where the lock is kept follows from the target's
+//! folder, and not from the caller's ([`PathLock::folder`]); `place` decides.
+
+use crate::repository::{self, Missing};
+use sha2::{Digest, Sha256};
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use tenure_core::LockName;
+
+/// What the name of every such lock begins with.
+const BEGIN: &str = "path=";
+
+/// How much of the file's own name is in the lock's.
+const SHOWN_MAX: usize = 64;
+
+/// How many links are followed.
+const LINKS_MAX: u32 = 40;
+
+/// Which callers mean the same lock by a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Across {
+    /// Those that mean this very file.
+    #[default]
+    Worktree,
+    /// Those that mean the file of this path in any work tree of the repository.
+    Repo,
+}
+
+impl Across {
+    /// Reads the word of a flag or a configuration.
+    pub fn from_word(word: &str) -> Option<Self> {
+        match word {
+            "worktree" => Some(Self::Worktree),
+            "repo" => Some(Self::Repo),
+            _ => None,
+        }
+    }
+
+    /// That word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Worktree => "worktree",
+            Self::Repo => "repo",
+        }
+    }
+}
+
+/// The lock of a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathLock {
+    /// Its name.
+    pub name: LockName,
+    /// Where the path leads, absolute and without links.
+    pub target: PathBuf,
+    /// The path as people are shown it: from the root of the work tree on, else the whole one.
+    pub shown: String,
+    /// The nearest folder of the target that exists. From here on the place of the lock is looked for.
+    pub folder: PathBuf,
+}
+
+/// Why a path has no lock.
+#[derive(Debug, thiserror::Error)]
+pub enum PathError {
+    /// It was empty.
+    #[error("--path: it is empty; name a file or a folder")]
+    Empty,
+    /// It cannot be followed.
+    #[error("--path {path}: it cannot be followed: {source}")]
+    Io {
+        /// The path.
+        path: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The path leads out of every repository, or into another user's.
+    #[error("--path {path}, --across repo: {why}")]
+    Repository {
+        /// The path.
+        path: String,
+        /// What is wrong.
+        why: Missing,
+    },
+    /// A name of a lock cannot be made. It never happens.
+    #[error("--path {path}: no lock can have its name")]
+    Name {
+        /// The path.
+        path: String,
+    },
+}
+
+/// The lock of a path. A relative one begins at `here`.
+///
+/// # Errors
+/// - [`PathError`] says what is wrong.
+pub fn lock_of(path: &Path, across: Across, here: &Path) -> Result<PathLock, PathError> {
+    if path.as_os_str().is_empty() {
+        return Err(PathError::Empty);
+    }
+    let said = || crate::printed::clean(&path.display().to_string());
+    let failed = |source| PathError::Io {
+        path: said(),
+        source,
+    };
+    let (target, folder) = resolved(&here.join(path)).map_err(failed)?;
+    let root = root_of(&folder);
+    let within = root.and_then(|root| target.strip_prefix(root).ok());
+    let mut hash = Sha256::new();
+    hash.update(across.as_str());
+    hash.update([0]);
+    match across {
+        Across::Worktree => hash.update(target.as_os_str().as_encoded_bytes()),
+        Across::Repo => {
+            let common = repository::common_folder(&folder)
+                .map_err(|why| PathError::Repository { path: said(), why })?;
+            hash.update(common.as_os_str().as_encoded_bytes());
+            hash.update([0]);
+            // Of a path inside of git's own folder there is no other work tree's.
+            let within = within.unwrap_or(&target);
+            hash.update(within.as_os_str().as_encoded_bytes());
+        }
+    }
+    let shown = within.filter(|within| !within.as_os_str().is_empty());
+    let shown = shown.unwrap_or(&target).display().to_string();
+    let name = LockName::new(name_of(&target, &hash.finalize()));
+    Ok(PathLock {
+        name: name.map_err(|_| PathError::Name { path: said() })?,
+        shown: shorter(&shown),
+        target,
+        folder,
+    })
+}
+
+/// The root of the work tree around a folder.
+fn root_of(folder: &Path) -> Option<&Path> {
+    folder
+        .ancestors()
+        .find(|folder| repository::tree_at(folder) != repository::Tree::None)
+}
+
+/// A path as a claim keeps it. A list of claims has no room for the longest ones.
+fn shorter(shown: &str) -> String {
+    const CHARS_MAX: usize = 512;
+    match shown.char_indices().rev().nth(CHARS_MAX) {
+        Some((at, first)) => format!("…{}", shown.get(at + first.len_utf8()..).unwrap_or(shown)),
+        None => shown.to_owned(),
+    }
+}
+
+fn name_of(target: &Path, hash: &[u8]) -> String {
+    let own = target.file_name().unwrap_or_default().to_string_lossy();
+    let mut name = BEGIN.to_owned();
+    for c in own.chars().take(SHOWN_MAX) {
+        // Two dots in a row are no part of a lock's name.
+        let is_good = c.is_ascii_alphanumeric()
+            || matches!(c, '_' | '-' | '@' | '+')
+            || (c == '.' && !name.ends_with('.'));
+        name.push(if is_good { c } else { '_' });
+    }
+    name.push('=');
+    for byte in hash.iter().take(16) {
+        for digit in [byte >> 4, byte & 15] {
+            name.extend(char::from_digit(digit.into(), 16));
+        }
+    }
+    name
+}
+
+/// Where a path leads, and the nearest folder there that exists. What is not there yet is taken as it is written.
+fn resolved(path: &Path) -> io::Result<(PathBuf, PathBuf)> {
+    let mut links = 0;
+    let mut path = path.to_owned();
+    'again: loop {
+        let mut at = PathBuf::new();
+        let mut folder = PathBuf::new();
+        let mut components = path.components();
+        while let Some(component) = components.next() {
+            match component {
+                Component::Prefix(_) | Component::RootDir => at.push(component),
+                Component::CurDir => {}
+                // `at` has no links, so this is the folder above.
+                Component::ParentDir => {
+                    at.pop();
+                }
+                Component::Normal(name) => {
+                    at.push(name);
+                    match std::fs::symlink_metadata(&at) {
+                        Ok(found) if found.is_symlink() => {
+                            links += 1;
+                            if links > LINKS_MAX {
+                                return Err(io::Error::other("too many links"));
+                            }
+                            let target = std::fs::read_link(&at)?;
+                            at.pop();
+                            path = at.join(target).join(components.as_path());
+                            continue 'again;
+                        }
+                        Ok(found) if found.is_dir() => folder.clone_from(&at),
+                        Ok(_) => {}
+                        // Nothing below it exists either.
+                        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+            }
+        }
+        if folder.as_os_str().is_empty() || !at.starts_with(&folder) {
+            folder = existing(&at)?;
+        }
+        return Ok((in_true_letters(&at, &folder), folder));
+    }
+}
+
+/// The nearest folder of a path that exists.
+fn existing(path: &Path) -> io::Result<PathBuf> {
+    let mut folders = path.ancestors().filter(|folder| folder.is_dir());
+    let none = || io::Error::from(io::ErrorKind::NotFound);
+    folders.next().map(Path::to_owned).ok_or_else(none)
+}
+
+/// The path as its file system writes it. Some take `A` and `a` for one name, and show the one that was given first.
+fn in_true_letters(target: &Path, folder: &Path) -> PathBuf {
+    if cfg!(any(target_os = "macos", windows)) {
+        if let Ok(whole) = target.canonicalize() {
+            return whole;
+        }
+        if let (Ok(known), Ok(rest)) = (folder.canonicalize(), target.strip_prefix(folder)) {
+            return known.join(rest);
+        }
+    }
+    target.to_owned()
+}
