@@ -84,11 +84,13 @@ class Hold(contextlib.AbstractContextManager):
             raise Inherited("INHERITED", "the hold belongs to the process that was forked")
         _answered(work, self if method == "release" else None)
     def release(self):
-        if self in _holds and not self.inherited:
-            try:
+        try:
+            if self in _holds and not self.inherited:
                 self.use("release")
-            finally:  # what had no answer is in doubt, and no hold that the program has
-                _holds.discard(self)
+        except BaseException as error:
+            isinstance(error, TenureError) or _doubtful.add(self)  # Ctrl-C, say: what had no answer is in doubt
+            raise
+        finally: _holds.discard(self)
 
 
 def lock(name, timeout=10, shared=None, slots=None, dir=None, store=None, **options):
@@ -103,6 +105,7 @@ def _answered(work, hold=None, tries=TRIES):
     if os.getpid() != _pid:  # a fork has no part in its parent's serve; a new lock starts its own
         _serve, _pid = None, os.getpid()
         _holds.clear(), _doubtful.clear()
+    elif _doubtful: _end()  # the next serve gives back what a call that was cut has left
     try:
         return work(_serve or _start())
     except BaseException as error:
@@ -112,12 +115,10 @@ def _answered(work, hold=None, tries=TRIES):
         if isinstance(error, Dead) and tries > 1:
             return _answered(work, hold, tries - 1)
         if hold and hold.asked:  # what is granted, or will be, is given back
-            _doubtful.add(hold)
+            _holds.discard(hold), _doubtful.add(hold)
             with contextlib.suppress(TenureError):
                 _answered(lambda _: None)
-        if isinstance(error, Dead):
-            raise NoServe("NO_SERVE", str(error)) from None
-        raise
+        raise (NoServe("NO_SERVE", str(error)) if isinstance(error, Dead) else error) from None
 
 
 def _start():
@@ -131,9 +132,8 @@ def _start():
         try:
             hold.ask(_serve, "adopt", locks=hold.locks)
             hold in _doubtful and _serve.call("release", hold=hold.number)
-        except NoServe:
-            raise
         except TenureError as error:
+            if isinstance(error, NoServe): raise
             hold.failed = error
         _doubtful.discard(hold)
     return _serve
