@@ -8,14 +8,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 #[cfg(unix)]
 use std::time::Duration;
+#[cfg(unix)]
+use tenure_core::Now;
 use tenure_core::{LockName, Policy};
 use tenure_engine::profile::Profile;
+#[cfg(unix)]
+use tenure_engine::store::Handle;
 use tenure_engine::store::contract::Within;
 #[cfg(all(feature = "etcd", unix))]
 use tenure_engine::store::etcd::EtcdStore;
 use tenure_engine::store::file::FileStore;
 #[cfg(unix)]
-use tenure_engine::store::file::survey::Survey;
+use tenure_engine::store::file::{Own, survey::Survey};
 use tenure_engine::store::{Reading, Store, StoreError};
 
 /// What kind of place the locks are in.
@@ -119,6 +123,30 @@ impl Locks {
     /// Whether a call may take as long as a network does.
     pub(crate) fn is_remote(&self) -> bool {
         self.rules().network
+    }
+
+    /// Looks at a hold of this process, by its own file; `None` for locks on servers.
+    #[cfg(unix)]
+    pub(crate) fn look_at_own(
+        &self,
+        handle: &dyn Handle,
+        now: &Now,
+    ) -> Option<Result<Own, StoreError>> {
+        match &self.store {
+            Kept::Files(store) => Some(store.look_at_own(handle, now)),
+            #[cfg(feature = "etcd")]
+            Kept::Servers(_) => None,
+        }
+    }
+
+    /// Whether another user may change or replace what keeps a lock, so that its holder has to look again and again.
+    #[cfg(unix)]
+    pub(crate) fn others_may_write(&self) -> bool {
+        match &self.store {
+            Kept::Files(store) => store.others_may_write(),
+            #[cfg(feature = "etcd")]
+            Kept::Servers(_) => false,
+        }
     }
 
     /// Reads a lock.

@@ -21,15 +21,6 @@ use std::path::{Path, PathBuf};
 /// remove it each time in between.
 const TURNS_MAX: u32 = 64;
 
-/// For whom new folders are made.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum For {
-    /// For this user, wherever they are.
-    Owner,
-    /// For the group of the folder around them, if that is one for its group.
-    Around,
-}
-
 /// Opens a file in a folder for a change, and makes it if it is not there.
 ///
 /// Where it is made for a group, it is never opened in the way that could make it: in a sticky folder, Linux
@@ -96,13 +87,13 @@ pub(crate) fn new_name(name: &str) -> String {
 
 /// Makes a folder and its parents: for this user alone, or for the group of the folder that is there. The
 /// error names the one that could not be made.
-pub(crate) fn make_folder(path: &Path, whose: For) -> Result<(), (PathBuf, Errno)> {
+pub(crate) fn make_folder(path: &Path) -> Result<(), (PathBuf, Errno)> {
     let missing: Vec<&Path> = path
         .ancestors()
         .take_while(|folder| !folder.as_os_str().is_empty() && !folder.is_dir())
         .collect();
     for folder in missing.into_iter().rev() {
-        match make_one(folder, whose) {
+        match make_one(folder) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err((folder.to_owned(), errno)),
         }
@@ -135,16 +126,14 @@ pub(crate) fn could_make_folder(path: &Path) -> Result<(), (PathBuf, io::Error)>
     Err((path.to_owned(), io::ErrorKind::NotFound.into()))
 }
 
-fn make_one(path: &Path, whose: For) -> Result<(), Errno> {
+fn make_one(path: &Path) -> Result<(), Errno> {
     let above = match path.parent() {
         Some(above) if !above.as_os_str().is_empty() => above,
         Some(_) | None => Path::new("."),
     };
     let name = path.file_name().and_then(|name| name.to_str());
     match name {
-        Some(name) if whose == For::Around && is_for_group(above) => {
-            make_folder_in(&os::open_folder(above)?, name)
-        }
+        Some(name) if is_for_group(above) => make_folder_in(&os::open_folder(above)?, name),
         Some(_) | None => os::make_folder(path),
     }
 }
@@ -171,10 +160,10 @@ pub(crate) fn make_folder_in(folder: &Descriptor, name: &str) -> Result<(), Errn
 /// A death before that leaves a folder with a private name, which git does not commit: it is empty, or
 /// ignores itself. If the file system has no rename that does not replace, a death between the two steps
 /// leaves the folder without the file.
-pub(crate) fn make_own_folder(path: &Path, whose: For) -> Result<(), (PathBuf, Errno)> {
+pub(crate) fn make_own_folder(path: &Path) -> Result<(), (PathBuf, Errno)> {
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => {
-            make_folder(parent, whose)?;
+            make_folder(parent)?;
             parent
         }
         Some(_) | None => Path::new("."),
@@ -182,16 +171,16 @@ pub(crate) fn make_own_folder(path: &Path, whose: For) -> Result<(), (PathBuf, E
     let name = path.file_name().and_then(|name| name.to_str());
     match name {
         Some(name) if is_in_work_tree(parent) => os::open_folder(parent)
-            .and_then(|parent| make_ignored(&parent, name, whose))
+            .and_then(|parent| make_ignored(&parent, name))
             .map_err(|errno| (path.to_owned(), errno)),
-        Some(_) | None => make_folder(path, whose),
+        Some(_) | None => make_folder(path),
     }
 }
 
 /// The same in a folder that is open, and was opened by this path.
 pub(crate) fn make_own_folder_in(folder: &Descriptor, at: &Path, name: &str) -> Result<(), Errno> {
     if is_in_work_tree(at) {
-        return make_ignored(folder, name, For::Around);
+        return make_ignored(folder, name);
     }
     match make_folder_in(folder, name) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
@@ -204,10 +193,9 @@ fn is_in_work_tree(folder: &Path) -> bool {
     work_tree(folder).is_some()
 }
 
-fn make_ignored(parent: &Descriptor, name: &str, whose: For) -> Result<(), Errno> {
+fn make_ignored(parent: &Descriptor, name: &str) -> Result<(), Errno> {
     let around = os::facts(parent)?;
-    let is_for_group = whose == For::Around && around.sharing() == Sharing::Group;
-    if is_for_group {
+    if around.sharing() == Sharing::Group {
         return make_whole(parent, name, &around, true);
     }
     make_under_private_name(parent, name, &|folder| ignore_all(folder))
@@ -307,7 +295,7 @@ mod tests {
         fs::create_dir(&linked).expect("a folder");
         fs::write(linked.join(".git"), "gitdir: elsewhere\n").expect("a linked work tree");
         for tree in [&tree, &linked] {
-            make_own_folder(&tree.join("state/locks"), For::Around).expect("a folder");
+            make_own_folder(&tree.join("state/locks")).expect("a folder");
             assert!(ignores(&tree.join("state/locks")));
             assert_eq!(
                 names(&tree.join("state")),
@@ -324,7 +312,7 @@ mod tests {
         fs::create_dir_all(scratch.path().join("tree/.git")).expect("a work tree");
         for place in ["a/locks", "tree/.git/tenure/locks"] {
             let place = scratch.path().join(place);
-            make_own_folder(&place, For::Around).expect("a folder");
+            make_own_folder(&place).expect("a folder");
             assert_eq!(names(&place), [""; 0]);
         }
     }
@@ -335,7 +323,7 @@ mod tests {
         fs::create_dir_all(scratch.path().join(".git")).expect("a work tree");
         let state = scratch.path().join("state");
         fs::create_dir(&state).expect("a folder that was there");
-        make_own_folder(&state, For::Around).expect("it is there");
+        make_own_folder(&state).expect("it is there");
         assert_eq!(names(&state), [""; 0]);
         assert_eq!(names(scratch.path()), [".git", "state"]);
     }

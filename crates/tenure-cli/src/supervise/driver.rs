@@ -70,6 +70,11 @@ const WATCHES: bool = cfg!(target_os = "linux");
 /// happens to the folders above theirs.
 const PLACE_LOOK: Duration = Duration::from_secs(3);
 
+/// How often the supervisor looks at its locks in a folder where others may write, and where their files
+/// cannot be watched. With the time that a doubtful state has to stay ([`super::locks`]), a loss is noticed
+/// within a second.
+const OPEN_LOOK: Duration = Duration::from_millis(400);
+
 /// How long a sleep lasts at most, whatever else is known.
 const NAP_MAX: Duration = Duration::from_secs(30);
 
@@ -444,7 +449,7 @@ impl Running<'_> {
                 return Some(verdict);
             }
         }
-        if self.have_moved()
+        if self.look_is_due()
             && let Some(verdict) = self.look_at_locks()
         {
             return Some(verdict);
@@ -480,15 +485,29 @@ impl Running<'_> {
         self.driver.held.iter().map(|held| held.store.moves()).sum()
     }
 
-    /// Whether the place of a lock is another one than at the last look.
-    fn have_moved(&mut self) -> bool {
+    /// Whether a look at the locks is due that no notice asks for: the place of one is another one than at the
+    /// last look, or others may have changed something there unseen.
+    fn look_is_due(&mut self) -> bool {
         let now = instant();
         let Some((before, _)) = self.places.filter(|(_, look)| *look <= now) else {
             return false;
         };
         let moves = self.moves();
-        self.places = Some((moves, now + PLACE_LOOK));
-        moves != before
+        let pause = self.pause();
+        self.places = Some((moves, now + pause));
+        moves != before || pause == OPEN_LOOK
+    }
+
+    /// How long the supervisor does without a look that no notice asks for.
+    fn pause(&self) -> Duration {
+        let held = &self.driver.held;
+        let mut files = held.iter().filter(|held| !held.store.is_remote());
+        let is_watched = self.notices.len() == held.len();
+        if files.any(|held| !is_watched || held.store.others_may_write()) {
+            OPEN_LOOK
+        } else {
+            PLACE_LOOK
+        }
     }
 
     /// Opens the watch, or opens it again: a file that was replaced takes its watch with it.
@@ -502,7 +521,7 @@ impl Running<'_> {
         self.notices_end = self.notices.iter().any(|notices| notices.ends_with_renewal);
         // Where nothing can be watched, the locks themselves are looked at all the time.
         if WATCHES && self.places.is_none() && !self.driver.held.is_empty() {
-            self.places = Some((self.moves(), instant() + PLACE_LOOK));
+            self.places = Some((self.moves(), instant() + self.pause()));
         }
         // Finds what came before the watch was opened. A look may begin an end; it is never an end
         // itself, so there is no verdict to miss.
@@ -533,12 +552,13 @@ impl Running<'_> {
                 asker.ask(index, Question::Verify(driver.clock.now()));
                 continue;
             }
-            let Ok(renewal) = held.store.verify(held.handle, &driver.clock.now()) else {
-                // Not known is not lost; the next look may know.
-                self.unsure = true;
+            let Some(seen) = (held.store).look_at_own(held.handle, &driver.clock.now()) else {
                 continue;
             };
-            if let Some(verdict) = self.on_renewal(index, renewal) {
+            let ending = self.supervision.is_ending();
+            let looked = self.state.on_look(driver, index, seen, ending);
+            self.unsure |= looked.is_unsure;
+            if let Some(verdict) = self.follow(looked.event) {
                 return Some(verdict);
             }
         }

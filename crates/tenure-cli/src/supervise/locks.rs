@@ -17,7 +17,11 @@ use crate::signals::Signals;
 use crate::store::{Locks, Part};
 use std::time::{Duration, Instant};
 use tenure_engine::clock::Clock;
+#[cfg(unix)]
+use tenure_engine::clock::instant;
 use tenure_engine::process::start_time;
+#[cfg(unix)]
+use tenure_engine::store::file::Own;
 use tenure_engine::store::{Handle, StoreError};
 use tenure_engine::tenure_core::{Cancel, Due, Failed, LockName, Now, Process, Renewal, Schedule};
 
@@ -102,6 +106,64 @@ pub(super) struct HoldState {
     pub(super) schedule: Schedule,
     /// The lock must not be relied on any more.
     lost: bool,
+    /// The last looks found something that may be a write of another program in two steps.
+    #[cfg(unix)]
+    doubt: Option<Doubt>,
+}
+
+/// How often, and for how long, the files of a lock have to be in a state that may be the middle of another
+/// program's write, before the lock counts as lost. Of the time between two looks no more than the last figure
+/// counts: a supervisor that was stopped, or had no processor, has seen nothing of it.
+#[cfg(unix)]
+const DOUBT_LOOKS: u32 = 3;
+#[cfg(unix)]
+const DOUBT: Duration = Duration::from_millis(500);
+#[cfg(unix)]
+const DOUBT_GAP_MAX: Duration = Duration::from_millis(250);
+
+/// Looks in a row that found a lock in such a state.
+#[cfg(unix)]
+#[derive(Debug, Clone, Copy)]
+struct Doubt {
+    looks: u32,
+    watched: Duration,
+    last: Instant,
+}
+
+#[cfg(unix)]
+impl Doubt {
+    /// One look more.
+    fn after(before: Option<Self>, now: Instant) -> Self {
+        match before {
+            None => Self {
+                looks: 1,
+                watched: Duration::ZERO,
+                last: now,
+            },
+            Some(Self {
+                looks,
+                watched,
+                last,
+            }) => Self {
+                looks: looks.saturating_add(1),
+                watched: watched + now.saturating_duration_since(last).min(DOUBT_GAP_MAX),
+                last: now,
+            },
+        }
+    }
+
+    /// Whether it is the middle of a write no more.
+    fn is_over(self) -> bool {
+        self.looks >= DOUBT_LOOKS && self.watched >= DOUBT
+    }
+}
+
+/// What a look by the holder leads to.
+#[cfg(unix)]
+pub(super) struct Looked {
+    pub(super) event: Option<Event>,
+    /// It showed too little: the driver looks again soon.
+    pub(super) is_unsure: bool,
 }
 
 /// Why a command did not start.
@@ -131,6 +193,20 @@ pub(crate) fn who_asks(held: &Held<'_>) -> Option<Cancel> {
     let reading = held.store.read(held.handle.name()).ok()?;
     let claim = reading.entry()?.claim(held.handle.ticket())?;
     claim.cancel.clone()
+}
+
+/// What happened to the file of a lock that a renewal has found lost.
+#[cfg(unix)]
+fn what_happened(held: &Held<'_>, now: &Now) -> Option<String> {
+    match held.store.look_at_own(held.handle, now)? {
+        Ok(Own::Lost(what) | Own::Doubtful(what)) => Some(what),
+        Ok(Own::Stands(_)) | Err(_) => None,
+    }
+}
+
+#[cfg(windows)]
+fn what_happened(_: &Held<'_>, _: &Now) -> Option<String> {
+    None
 }
 
 impl Driver<'_> {
@@ -188,6 +264,8 @@ impl RunState {
         let holds = schedules.into_iter().map(|schedule| HoldState {
             schedule,
             lost: false,
+            #[cfg(unix)]
+            doubt: None,
         });
         Self {
             holds: holds.collect(),
@@ -391,6 +469,47 @@ impl RunState {
         Some(Event::Lost { within })
     }
 
+    /// What follows from a look of the holder at its own files.
+    #[cfg(unix)]
+    pub(super) fn on_look(
+        &mut self,
+        driver: &Driver<'_>,
+        index: usize,
+        seen: Result<Own, StoreError>,
+        is_ending: bool,
+    ) -> Looked {
+        let unsure = |is_unsure| Looked {
+            event: None,
+            is_unsure,
+        };
+        let Some(hold) = self.holds.get_mut(index) else {
+            return unsure(false);
+        };
+        // Not known is not lost; the next look may know.
+        let Ok(seen) = seen else {
+            return unsure(true);
+        };
+        let event = match seen {
+            Own::Stands(renewal) => {
+                hold.doubt = None;
+                self.on_renewal(driver, index, renewal, is_ending)
+            }
+            Own::Lost(what) => self.is_gone(driver, index, Some(what), is_ending),
+            Own::Doubtful(what) => {
+                let doubt = Doubt::after(hold.doubt, instant());
+                hold.doubt = Some(doubt);
+                if !doubt.is_over() {
+                    return unsure(!hold.lost);
+                }
+                self.is_gone(driver, index, Some(what), is_ending)
+            }
+        };
+        Looked {
+            event,
+            is_unsure: false,
+        }
+    }
+
     /// A lock is proven to be lost.
     pub(super) fn lose(
         &mut self,
@@ -398,19 +517,48 @@ impl RunState {
         index: usize,
         is_ending: bool,
     ) -> Option<Event> {
+        self.lose_by(driver, index, None, is_ending)
+    }
+
+    /// A lock was found lost. While the work is being ended anyhow, nothing more follows.
+    fn is_gone(
+        &mut self,
+        driver: &Driver<'_>,
+        index: usize,
+        what: Option<String>,
+        is_ending: bool,
+    ) -> Option<Event> {
+        if is_ending {
+            self.holds.get_mut(index)?.lost = true;
+            return None;
+        }
+        self.lose_by(driver, index, what, is_ending)
+    }
+
+    /// The same; `what` says what happened to its file, if that is known already.
+    fn lose_by(
+        &mut self,
+        driver: &Driver<'_>,
+        index: usize,
+        what: Option<String>,
+        is_ending: bool,
+    ) -> Option<Event> {
         let hold = self.holds.get_mut(index)?;
         hold.schedule.lost();
         if std::mem::replace(&mut hold.lost, true) {
             return None;
         }
-        let what = match driver.held.as_slice() {
-            [_] => "the lock".to_owned(),
-            several => several.get(index).map_or_else(String::new, |held| {
-                format!("the lock {}", held.handle.name())
-            }),
+        let held = driver.held.get(index);
+        let lock = match (driver.held.as_slice(), held) {
+            ([_], _) | (_, None) => "the lock".to_owned(),
+            (_, Some(held)) => format!("the lock {}", held.handle.name()),
         };
+        let what = what.or_else(|| what_happened(held?, &driver.clock.now()));
+        let what = what.map_or_else(String::new, |what| {
+            format!(", because {}", crate::render::clean(&what))
+        });
         self.unsaid.push(Remark::Loss(format!(
-            "{what} is lost; {}",
+            "{lock} is lost{what}; {}",
             driver.what_follows(is_ending)
         )));
         Some(Event::Lost { within: None })
@@ -424,13 +572,9 @@ impl RunState {
         renewal: Renewal,
         is_ending: bool,
     ) -> Option<Event> {
-        if is_ending {
-            if renewal == Renewal::Lost {
-                self.holds.get_mut(index)?.lost = true;
-            }
-            return None;
-        }
         match renewal {
+            Renewal::Lost => self.is_gone(driver, index, None, is_ending),
+            Renewal::Renewed { .. } if is_ending => None,
             Renewal::Renewed {
                 cancel_requested: false,
                 ..
@@ -447,7 +591,6 @@ impl RunState {
                 self.remark(format!("{asks}; ending the command"));
                 Some(Event::CancelRequested { by: cancel.by })
             }
-            Renewal::Lost => self.lose(driver, index, is_ending),
         }
     }
 }
@@ -527,6 +670,53 @@ mod tests {
         assert_eq!(asked, Some(Event::CancelRequested { by }));
         let lost = answered(&mut state, Ok(Renewal::Lost));
         assert_eq!(lost, Some(Event::Lost { within: None }));
+    }
+
+    #[test]
+    fn a_state_that_may_be_the_middle_of_a_write_is_a_loss_if_it_stays() {
+        let clock = SystemClock::new(None);
+        let driver = driver(&clock);
+        let mut state = RunState::new([Schedule::new(LEASE, clock.now().boot_ms)]);
+        let doubtful = || Ok(Own::Doubtful("the file is gone".to_owned()));
+        let mut look = |seen| {
+            let looked = state.on_look(&driver, 0, seen, false);
+            (looked.event, looked.is_unsure)
+        };
+        assert_eq!(look(doubtful()), (None, true));
+        assert_eq!(look(doubtful()), (None, true), "no time has passed");
+        // What is not known neither ends the doubt nor is a loss.
+        assert_eq!(look(Err(unreachable())), (None, true));
+        let stands = renewed(false);
+        assert_eq!(look(Ok(Own::Stands(stands))), (None, false));
+        let began = instant();
+        let event = loop {
+            match look(doubtful()) {
+                (Some(event), _) => break event,
+                (None, is_unsure) => assert!(is_unsure, "it looks again"),
+            }
+            tenure_engine::clock::nap(Duration::from_millis(20));
+        };
+        assert_eq!(event, Event::Lost { within: None });
+        assert!(tenure_engine::clock::since(began) >= DOUBT, "it stayed");
+        let gone = Ok(Own::Lost("the file is gone".to_owned()));
+        assert_eq!(look(gone), (None, false), "it is said once");
+    }
+
+    #[test]
+    fn of_the_time_between_two_looks_a_quarter_of_a_second_counts() {
+        let began = instant();
+        let at = |ms| began + Duration::from_millis(ms);
+        let after = |moments: &[u64]| {
+            let doubt = moments
+                .iter()
+                .fold(None, |doubt, ms| Some(Doubt::after(doubt, at(*ms))));
+            doubt.is_some_and(Doubt::is_over)
+        };
+        assert!(!after(&[0, 60_000]), "it was stopped for a minute");
+        assert!(after(&[0, 60_000, 120_000]));
+        assert!(!after(&[0, 100, 499]));
+        assert!(after(&[0, 250, 500]));
+        assert!(!after(&[0, 600]), "two looks");
     }
 
     #[test]

@@ -120,6 +120,19 @@ impl Machine {
     /// A `tenure run` of a user's in a folder of locks, whose command lasts until the test lets it end. It
     /// begins with a line of shell.
     fn hold(&self, user: User, locks: &Path, name: &str, umask: &str) -> Held {
+        self.hold_by(user, locks, name, umask, &[], &[])
+    }
+
+    /// The same with more flags, and with words before `tenure`.
+    fn hold_by(
+        &self,
+        user: User,
+        locks: &Path,
+        name: &str,
+        umask: &str,
+        flags: &[&str],
+        before: &[&str],
+    ) -> Held {
         let gate = Gate::new(&self.scene, name);
         // The gate's files are made by the holder.
         mode(self.scene.root(), 0o777);
@@ -132,19 +145,11 @@ impl Machine {
             .args(["--reuid", &number, "--regid", &number, "--groups"])
             .arg(format!("{number},{TEAM}"))
             .args(["sh", "-c", &line, "sh"])
+            .args(before)
             .arg(tenure)
-            .args([
-                "run",
-                name,
-                "--grace",
-                "1s",
-                "--dir",
-                text(locks),
-                "--",
-                "sh",
-                "-c",
-                &script,
-            ])
+            .args(["run", name, "--grace", "1s", "--dir", text(locks)])
+            .args(flags)
+            .args(["--", "sh", "-c", &script])
             .current_dir("/");
         let started = Started::piped(&mut command);
         Held {
@@ -1051,6 +1056,20 @@ fn a_folder_that_a_member_has_prepared_in_a_shared_one_is_refused() {
     }
 }
 
+/// A holder of Ada's whose supervisor watches over its lock.
+fn supervised(machine: &Machine, locks: &Path, flags: &[&str], before: &[&str]) -> Held {
+    // A name in every format.
+    let name = if flags.contains(&"session") {
+        "42"
+    } else {
+        "x"
+    };
+    let held = machine.hold_by(ADA, locks, name, "022", flags, before);
+    // By then the supervisor looks: it does so once the work has lasted 20 ms.
+    std::thread::sleep(Duration::from_millis(300));
+    held
+}
+
 /// Where the mode of the folder lets a member do it, the holder's work ends; where it does not, the kernel
 /// refuses it.
 #[test]
@@ -1060,33 +1079,47 @@ fn a_member_who_takes_the_file_of_a_lock_away_is_refused_or_noticed() {
     };
     // A list that was valid once, written over the one of today.
     let older = "dd if=$D/../older of=$D/x.tenure conv=notrunc status=none";
-    for (bits, attack, is_refused) in [
-        (0o3770, older, false),
-        (0o2770, older, false),
-        (0o3770, "rm -f $D/x.tenure", true),
-        (0o3770, "cp $D/x.tenure $D/y; mv -f $D/y $D/x.tenure", true),
-        (0o3770, "mv $D/x.tenure $D/z.tenure", true),
-        (0o3770, ": >$D/x.tenure", false),
-        (0o2770, "rm -f $D/x.tenure", false),
-        (0o2770, "cp $D/x.tenure $D/y; mv -f $D/y $D/x.tenure", false),
-        (0o2770, "mv $D/x.tenure $D/z.tenure", false),
-        (0o2770, ": >$D/x.tenure", false),
+    let garbage = "yes what | head -c 8192 | dd of=$D/x.tenure conv=notrunc status=none";
+    let own = "umask 077; echo secret >$D/y; mv -f $D/y $D/x.tenure";
+    for (bits, attack, happened) in [
+        (0o3770, older, "is not in"),
+        (0o2770, older, "is not in"),
+        (0o3770, "rm -f $D/x.tenure", ""),
+        (0o3770, "cp $D/x.tenure $D/y; mv -f $D/y $D/x.tenure", ""),
+        (0o3770, "mv $D/x.tenure $D/z.tenure", ""),
+        (0o3770, ": >$D/x.tenure", "was emptied"),
+        (0o3770, garbage, "cannot be read"),
+        (0o2770, garbage, "cannot be read"),
+        (0o2770, "rm -f $D/x.tenure", "was removed"),
+        (
+            0o2770,
+            "cp $D/x.tenure $D/y; mv -f $D/y $D/x.tenure",
+            "something else",
+        ),
+        (0o2770, "mv $D/x.tenure $D/z.tenure", "was removed"),
+        (0o2770, ": >$D/x.tenure", "was emptied"),
+        // The holder itself may open nothing of these.
+        (0o2770, own, "something else"),
+        (
+            0o2770,
+            "ln -s /etc/passwd $D/y; mv -fT $D/y $D/x.tenure",
+            "something else",
+        ),
+        (
+            0o2770,
+            "mkfifo $D/y; mv -f $D/y $D/x.tenure",
+            "something else",
+        ),
+        (0o2770, "rm $D/x.tenure; mkdir $D/x.tenure", "x.tenure"),
     ] {
-        let name = format!("team-{bits:o}-{}", attack.len());
-        let locks = machine.team_folder(&name, bits);
+        let locks = machine.team_folder(&format!("team-{bits:o}"), bits);
         use_lock(&machine, ADA, &locks, "x");
         fs::copy(locks.join("x.tenure"), machine.path("older")).unwrap();
         mode(&machine.path("older"), 0o644);
-        let held = machine.hold(ADA, &locks, "x", "022");
-        // The command is named once the supervisor watches over its lock.
-        eventually("it is supervised", || {
-            let words = ["check", "x", "--output", "json", "--dir", text(&locks)];
-            let said = machine.run(BOB, Path::new("/"), &words).json();
-            said["error"]["context"]["holder"]["command_pid"].is_u64()
-        });
+        let held = supervised(&machine, &locks, &[], &[]);
         let what = format!("{attack} in {bits:o}");
         let said = as_user(&machine, BOB, &locks, attack);
-        if is_refused {
+        if happened.is_empty() {
             assert_ne!(said.code(), 0, "{what}: the kernel refuses it");
             let words = ["run", "-n", "x", "--dir", text(&locks), "--", "true"];
             let _ = machine
@@ -1096,12 +1129,191 @@ fn a_member_who_takes_the_file_of_a_lock_away_is_refused_or_noticed() {
         } else {
             let _ = said.expect(0, &what);
             let (said, took) = timed(|| held.finish());
-            let said = said.expect(80, &what);
-            assert!(said.stderr().contains("is lost"), "{what}: {}", said.said());
-            // The command has a second to end.
-            assert!(took < Duration::from_secs(3), "{what}: it took {took:?}");
+            lost(said, took, happened, "x.tenure", &what);
         }
+        fs::remove_dir_all(&locks).unwrap();
     }
+}
+
+/// The run has ended with 80, in time, and with one sentence that says what happened to its file.
+fn lost(said: Answer, took: Duration, happened: &str, file: &str, what: &str) {
+    let said = said.expect(80, what);
+    let told = said.stderr();
+    let sentence = told.lines().find(|line| line.contains("is lost"));
+    let sentence = sentence.unwrap_or_else(|| panic!("{what}: {}", said.said()));
+    for part in [happened, file, "ending the command"] {
+        assert!(sentence.contains(part), "{what}: {part}: {sentence}");
+    }
+    // The holder notices within a second, and the command has one to end.
+    assert!(took < Duration::from_secs(3), "{what}: it took {took:?}");
+}
+
+/// The same where no watch on files can be had: the kernel gives each user 128 of them.
+#[test]
+fn a_holder_without_a_watch_on_files_notices_by_its_own_looks() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let unwatched = ["strace", "-f", "-qq", "-o", "/dev/null"];
+    let unwatched = [&unwatched[..], &["-e", "trace=inotify_init1"]].concat();
+    let unwatched = [&unwatched[..], &["-e", "inject=inotify_init1:error=EMFILE"]].concat();
+    for (profile, bits, attack, happened) in [
+        ("native", 0o2770, "rm -f $D/x.tenure", "was removed"),
+        ("native", 0o3770, ": >$D/x.tenure", "was emptied"),
+        ("session", 0o2770, "rm -f $D/locks/42.lock", "was removed"),
+        ("session", 0o2770, ": >$D/locks/42.lock", "cannot be read"),
+    ] {
+        let locks = machine.team_folder("team", bits);
+        let held = supervised(&machine, &locks, &["--profile", profile], &unwatched);
+        let what = format!("{profile}: {attack}");
+        let _ = as_user(&machine, BOB, &locks, attack).expect(0, &what);
+        let (said, took) = timed(|| held.finish());
+        lost(said, took, happened, text(&locks), &what);
+        fs::remove_dir_all(&locks).unwrap();
+    }
+}
+
+/// The flags of a run in a format, and its record of the lock `x` in the folder.
+fn published_run(profile: &str) -> (Vec<&str>, &str) {
+    match profile {
+        "sprint" => (
+            vec!["--profile", "sprint", "--epic-spec", "e"],
+            ".sprint-running",
+        ),
+        "resume" => (vec!["--profile", "resume"], "resume_locks/x.lock"),
+        "session" => (vec!["--profile", "session"], "locks/42.lock"),
+        _ => (
+            vec![
+                "--profile",
+                "fleet",
+                "--intent-name",
+                "i",
+                "--intent-version",
+                "1",
+            ],
+            "x.lock",
+        ),
+    }
+}
+
+/// Records too are the members' to write. Where one that cannot be read counts as left behind, the holder ends its
+/// work before another caller takes the lock; where it blocks, the lock stays the holder's.
+#[test]
+fn a_member_who_spoils_a_published_record_is_noticed() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    for (profile, attack, happened) in [
+        ("session", ": >$R", "cannot be read"),
+        ("session", "echo what >$R", "cannot be read"),
+        ("session", "rm $R", "was removed"),
+        ("session", "mv $R $D/away", "was removed"),
+        (
+            "session",
+            "rm $R; umask 077; echo what >$R",
+            "cannot be read",
+        ),
+        ("session", "ln -sf /etc/passwd $R", "cannot be read"),
+        (
+            "session",
+            "sed s/req_/other_/ $R >$D/y; mv $D/y $R",
+            "another holder",
+        ),
+        ("resume", "rm $R", "was removed"),
+        ("resume", ": >$R", ""),
+        ("resume", "rm $R; echo what >$R", ""),
+        ("fleet", "rm $R", "was removed"),
+        ("fleet", ": >$R", ""),
+        ("fleet", "rm $R; mkfifo $R", ""),
+        // A tool that replaces the record in two steps.
+        ("session", "cp $R $D/y; rm $R; sleep 0.2; mv $D/y $R", ""),
+        ("session", "cp $R $D/y; : >$R; sleep 0.2; cat $D/y >$R", ""),
+        ("fleet", "cp $R $D/y; rm $R; sleep 0.2; mv $D/y $R", ""),
+    ] {
+        let locks = machine.team_folder("team", 0o2770);
+        let (flags, record) = published_run(profile);
+        let held = supervised(&machine, &locks, &flags, &[]);
+        let what = format!("{profile}: {attack}");
+        let line = format!("R=$D/{record}; {attack}");
+        let _ = as_user(&machine, BOB, &locks, &line).expect(0, &what);
+        if happened.is_empty() {
+            std::thread::sleep(Duration::from_millis(1_200));
+            let said = held.open();
+            let said = said.expect(0, &what);
+            assert!(
+                !said.stderr().contains("is lost"),
+                "{what}: {}",
+                said.said()
+            );
+        } else {
+            let (said, took) = timed(|| held.finish());
+            lost(said, took, happened, record, &what);
+        }
+        fs::remove_dir_all(&locks).unwrap();
+    }
+}
+
+/// The project of a sprint is its root folder.
+#[test]
+fn a_member_who_spoils_the_record_of_a_sprint_is_noticed() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    for (attack, happened) in [
+        (": >$R", "cannot be read"),
+        ("rm $R", "was removed"),
+        ("cp $R $D/y; rm $R; sleep 0.2; mv $D/y $R", ""),
+    ] {
+        let project = machine.team_folder("project", 0o2770);
+        let gate = Gate::new(&machine.scene, "sprint");
+        mode(machine.scene.root(), 0o777);
+        let script = gate.script("umask 022");
+        let root = text(&project);
+        let words = ["--profile", "sprint", "run", "--project-root", root];
+        let more = [
+            "--epic-spec",
+            "e",
+            "--grace",
+            "1s",
+            "--",
+            "sh",
+            "-c",
+            &script,
+        ];
+        let words = [&words[..], &more].concat();
+        let mut call = machine.call(ADA, Path::new("/"), &words);
+        let held = Held {
+            started: Started::piped(&mut call),
+            command: gate.entered(),
+            gate,
+        };
+        std::thread::sleep(Duration::from_millis(300));
+        let line = format!("R=$D/.sprint-running; {attack}");
+        let _ = as_user(&machine, BOB, &project, &line).expect(0, attack);
+        if happened.is_empty() {
+            std::thread::sleep(Duration::from_millis(1_200));
+            let _ = held.open().expect(0, attack);
+        } else {
+            let (said, took) = timed(|| held.finish());
+            lost(said, took, happened, ".sprint-running", attack);
+        }
+        fs::remove_dir_all(&project).unwrap();
+    }
+}
+
+/// A look that the system fails says nothing about the lock.
+#[test]
+fn a_look_that_fails_is_no_loss() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let failing = ["strace", "-f", "-qq", "-o", "/dev/null", "-e"];
+    let failing = [&failing[..], &["inject=pread64,preadv:error=EIO:when=40+"]].concat();
+    let locks = machine.team_folder("team", 0o2770);
+    let held = supervised(&machine, &locks, &[], &failing);
+    std::thread::sleep(Duration::from_millis(1_500));
+    let said = held.open();
+    assert_ne!(said.code(), 80, "{}", said.said());
 }
 
 /// Records, their `.tenure` folder and the audit are the group's as well.
@@ -1113,24 +1325,16 @@ fn published_records_and_the_audit_of_a_shared_folder_are_the_groups() {
     let team = machine.team_folder("team", 0o2770);
     let locks = team.join("state/locks");
     for (user, name) in [(ADA, "1"), (BOB, "2"), (ADA, "2"), (BOB, "1")] {
-        for profile in ["native", "session", "resume"] {
+        for profile in ["native", "session", "resume", "fleet"] {
             let dir = locks.join(profile);
             let dir = text(&dir);
             let script = "umask 077; tenure=$0; $tenure check $TENURE_NAME >/dev/null; echo ran";
             let tenure = machine.path("tenure");
-            let words = [
-                "--profile",
-                profile,
-                "run",
-                name,
-                "--dir",
-                dir,
-                "--",
-                "sh",
-                "-c",
-                script,
-                text(&tenure),
-            ];
+            let words = ["--profile", profile, "run", name, "--dir", dir];
+            let intent = ["--intent-name", "i", "--intent-version", "1"];
+            let intent = &intent[..if profile == "fleet" { 4 } else { 0 }];
+            let command = ["--", "sh", "-c", script, text(&tenure)];
+            let words = [&words[..], intent, &command].concat();
             let mut call = machine.call(user, Path::new("/"), &words);
             let said = answer(&mut call).expect(0, &format!("{profile} {name} of {}", user.number));
             assert!(said.stdout().contains("ran"), "{}", said.said());

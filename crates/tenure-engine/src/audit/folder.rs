@@ -9,7 +9,7 @@ use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Open, Sharing};
 #[cfg(unix)]
 use crate::private::could_make_folder;
 use crate::private::{
-    For, ignore_all, make_folder_in, make_own_folder, make_own_folder_in, open_or_make,
+    ignore_all, make_folder_in, make_own_folder, make_own_folder_in, open_or_make,
 };
 use crate::repository::IGNORE_FILE;
 use crate::trust::{self, Named};
@@ -69,7 +69,7 @@ impl Folder {
                 if place.named == Named::ByNobody && trust::refusal_above(path).is_some() {
                     return Err(distrust(path, NOBODY_NAMED_IT));
                 }
-                make_own_folder(path, For::Around)
+                make_own_folder(path)
                     .map_err(|(path, errno)| fault(&path, "making the audit folder", errno))?;
                 open()
             }

@@ -187,6 +187,11 @@ impl Facts {
             .intersects(Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH)
     }
 
+    /// Whether all users may see what is in it.
+    pub(crate) fn all_may_look(&self) -> bool {
+        self.mode().intersects(Mode::ROTH | Mode::XOTH)
+    }
+
     /// Whether in this folder each user may remove only their own files.
     pub(crate) fn is_sticky(&self) -> bool {
         self.mode().contains(Mode::SVTX)

@@ -260,6 +260,12 @@ impl Facts {
         false
     }
 
+    /// Access lists are not looked at.
+    #[allow(clippy::unused_self, reason = "one surface")]
+    pub(crate) fn all_may_look(&self) -> bool {
+        false
+    }
+
     /// There is no such thing.
     #[allow(clippy::unused_self, reason = "one surface")]
     pub(crate) fn is_sticky(&self) -> bool {

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | what is done to the files in a change, and what a crash leaves | `transact`, with `guarded` |
 //! | how a lock is looked at without a change | `look` |
+//! | whether a hold stands, as its own holder sees it | `own` |
 //! | how a waiter sleeps, how a holder hears of a change | `wait` |
 //! | what keeps a claim alive | `handle` |
 //! | which folders and files are refused | `folder` |
@@ -31,6 +32,7 @@ mod guarded;
 mod handle;
 mod joined;
 mod look;
+mod own;
 mod pages;
 mod partial;
 mod publication;
@@ -47,6 +49,7 @@ pub mod trial;
 mod wait;
 
 pub use bytes::{Byte, Mode};
+pub use own::Own;
 pub use sleeper::{ByteLock, Sleeper, ThreadSleeper, poll_readable};
 
 use super::contract::{
@@ -55,7 +58,7 @@ use super::contract::{
 use super::{Reading, StoreError, Wake};
 use crate::clock::{Clock, SystemClock};
 use crate::config;
-use crate::os;
+use crate::os::{self, Sharing};
 use crate::process::Sights;
 use crate::profile::{LEDGER, Native, Profile, SUFFIX};
 use crate::trust::Named;
@@ -525,10 +528,14 @@ impl Store for FileStore {
         if !self.profile.place().private {
             return Ok(None);
         }
-        let readable = self.records(false)?.is_some_and(|records| records.readable);
-        Ok(readable.then(|| {
+        let readable = self.records(false)?.filter(|records| records.readable);
+        Ok(readable.map(|records| {
+            let line = match records.sharing {
+                Sharing::Group => "chmod o-rwx",
+                Sharing::GroupReads | Sharing::Owner => "chmod 700",
+            };
             format!(
-                "{}: others can read this folder; `chmod 700` it if they should not know who \
+                "{}: others can read this folder; `{line}` it if they should not know who \
                  holds what",
                 self.path.display()
             )

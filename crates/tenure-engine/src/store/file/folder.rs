@@ -10,7 +10,7 @@
 //! - file systems that do not promise locks that hold between all callers that see them.
 
 use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Facts, Open, Sharing};
-use crate::private::{For, ignore_all, make_folder, make_folder_in, make_own_folder, open_or_make};
+use crate::private::{ignore_all, make_folder, make_folder_in, make_own_folder, open_or_make};
 use crate::repository::IGNORE_FILE;
 use crate::store::StoreError;
 use crate::trust::{self, Named};
@@ -29,7 +29,7 @@ pub(super) struct Folder {
     pub(super) shared: bool,
     /// For whom its files are made.
     pub(super) sharing: Sharing,
-    /// Other users can read it.
+    /// Users for whom it is not can read it.
     pub(super) readable: bool,
 }
 
@@ -120,7 +120,7 @@ impl Opened {
 impl Folder {
     /// Opens the folder. With `create`, makes it and its parents, for this user or for the group of the folder
     /// around them; in a work tree, git ignores the folder but not the parents. `None` if it is not there and
-    /// is not to be made. In a `private` one, no other user may write.
+    /// is not to be made. In a `private` one, no other user may write, unless it is a group's.
     #[cfg(test)]
     pub(super) fn open(
         path: &Path,
@@ -147,8 +147,7 @@ impl Folder {
         let fd = match open() {
             Err(Errno::NOENT) if create => {
                 refuse_above(path, named)?;
-                let whose = if private { For::Owner } else { For::Around };
-                make_own_folder(path, whose)
+                make_own_folder(path)
                     .map_err(|(path, errno)| fault(&path, "making the lock folder", errno))?;
                 open()
             }
@@ -172,11 +171,13 @@ impl Folder {
                     .to_owned(),
             });
         }
-        if private && facts.others_may_write() {
+        // A group's folder is the agreement of its members; any other right of others is an oversight.
+        let is_groups = facts.sharing() == Sharing::Group;
+        if private && facts.others_may_write() && !is_groups {
             return Err(StoreError::Unsafe {
                 place: path.display().to_string(),
-                why: "others may write in it, so they could replace a lock; `chmod 700` it or \
-                      choose another folder"
+                why: "others may write in it, so they could replace a lock; `chmod 700` it, share it with \
+                      its group (`chmod 2770`) or choose another folder"
                     .to_owned(),
             });
         }
@@ -189,12 +190,16 @@ impl Folder {
             inode: facts.inode(),
             local: remote.is_none(),
             shared,
-            sharing: if private {
+            sharing: if private && !is_groups {
                 Sharing::Owner
             } else {
                 facts.sharing()
             },
-            readable: facts.others_may_look(),
+            readable: if is_groups {
+                facts.all_may_look()
+            } else {
+                facts.others_may_look()
+            },
         }))
     }
 
@@ -221,8 +226,7 @@ impl Folder {
 
     /// Makes a folder that is not for locks alone, so git does not ignore it.
     pub(super) fn make_place(path: &Path) -> Result<(), StoreError> {
-        make_folder(path, For::Around)
-            .map_err(|(path, errno)| fault(&path, "making the lock folder", errno))
+        make_folder(path).map_err(|(path, errno)| fault(&path, "making the lock folder", errno))
     }
 
     /// Opens a folder of ours inside this one. With `create`, makes it, for the same users and ignored by

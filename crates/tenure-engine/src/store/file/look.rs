@@ -65,7 +65,12 @@ impl FileStore {
     ) -> Result<Reading, StoreError> {
         let mut look = match of {
             None => self.look_settled(names, folders)?,
-            Some(_) => self.look_in(folders, names, &self.now())?,
+            Some(of) => match self.look_in(folders, names, &self.now()) {
+                // What stands at the name may be nothing that this process may open. Then it is not the file of this
+                // hold.
+                Err(_) if self.is_led_elsewhere(of) => return Ok(self.gone(names)),
+                look => look?,
+            },
         };
         let stored = match (of, &look.opened) {
             (None, opened) => opened.is_some() || look.published.is_some(),
@@ -101,6 +106,20 @@ impl FileStore {
             stored,
             record: look.published.map_or_else(Vec::new, |record| record.bytes),
         })
+    }
+
+    /// What a holder is shown whose file does not stand at its name any more.
+    fn gone(&self, names: &Names) -> Reading {
+        Reading {
+            place: self.shown(names),
+            content: Content::Whole {
+                entry: Entry::default(),
+                evidence: Vec::new(),
+            },
+            stopped: Vec::new(),
+            stored: false,
+            record: Vec::new(),
+        }
     }
 
     /// Where a look finds lists and records now.
@@ -344,7 +363,7 @@ fn is_settling(published: &Published, now: &Now, since_now: Duration) -> bool {
 }
 
 /// Whether a record says too little to be judged: another program may be writing it at this instant.
-fn is_half_said(entry: &Entry) -> bool {
+pub(super) fn is_half_said(entry: &Entry) -> bool {
     let mut granted = entry.granted();
     granted.any(|claim| claim.holder.fact(UNJUDGED).is_some())
 }
