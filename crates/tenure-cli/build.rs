@@ -1,18 +1,78 @@
-//! Links the debug binary without position independence.
+//! Links the debug binary statically and without position independence.
 //!
-//! The tests start it tens of thousands of times, and a fifth of what a start costs is relocating
-//! 70,000 addresses of unoptimised code. What is released is not position independent either
-//! (docs/decisions/0003). Another system or linker does without.
+//! The tests start it tens of thousands of times. Unlike the library of the same code, a program without a loader
+//! maps no shared library, looks up no symbol and relocates none of 70,000 addresses: that was two fifths of a
+//! start. What is released is static and not position independent either (docs/internals/decisions/0003).
+//!
+//! A static link takes the C library as an archive, and not every system has that one. So the compiler is asked
+//! where its archives are. Where it has none, or for another system, the binary is linked as usual.
 #![allow(
     clippy::print_stdout,
     reason = "this is how a build script talks to cargo"
 )]
 
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs, io};
+
+/// What Rust's standard library wants of the system when it is linked with shared libraries, and the archive that
+/// stands in for each.
+const SHARED: [(&str, &str); 7] = [
+    ("libc.so", "libc.a"),
+    ("libdl.so", "libdl.a"),
+    ("libgcc_s.so", "libgcc_eh.a"),
+    ("libm.so", "libm.a"),
+    ("libpthread.so", "libpthread.a"),
+    ("librt.so", "librt.a"),
+    ("libutil.so", "libutil.a"),
+];
+
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    let is = |name: &str, value: &str| std::env::var(name).is_ok_and(|found| found == value);
+    let is = |name: &str, value: &str| env::var(name).is_ok_and(|found| found == value);
     let is_gnu_linux = is("CARGO_CFG_TARGET_OS", "linux") && is("CARGO_CFG_TARGET_ENV", "gnu");
-    if is("PROFILE", "debug") && is_gnu_linux {
-        println!("cargo::rustc-link-arg-bin=tenure=-no-pie");
+    let features = env::var("CARGO_CFG_TARGET_FEATURE").unwrap_or_default();
+    // A build whose flags want all of it static has that already.
+    let is_static = features.split(',').any(|feature| feature == "crt-static");
+    if !is("PROFILE", "debug") || !is_gnu_linux || is_static {
+        return;
     }
+    println!("cargo::rustc-link-arg-bin=tenure=-no-pie");
+    if let Some(folder) = archives() {
+        println!("cargo::rustc-link-arg-bin=tenure=-static");
+        println!("cargo::rustc-link-arg-bin=tenure=-L{}", folder.display());
+    }
+}
+
+/// A folder with what the linker takes for shared libraries, and which names archives. `None` if this system lacks
+/// one of them.
+///
+/// Rust says itself that these libraries are shared ones, and says so after all arguments from here; only for a
+/// whole build can it be told otherwise. But it lets the linker find them.
+fn archives() -> Option<PathBuf> {
+    let folder = PathBuf::from(env::var_os("OUT_DIR")?).join("archives");
+    fs::create_dir_all(&folder).ok()?;
+    for (shared, archive) in SHARED {
+        let archive = path_of(archive)?;
+        write(&folder.join(shared), &archive).ok()?;
+    }
+    Some(folder)
+}
+
+/// A script for the linker, in place of a library.
+fn write(file: &Path, archive: &Path) -> io::Result<()> {
+    fs::write(file, format!("GROUP ( {} )\n", archive.display()))
+}
+
+/// Where the compiler that links has an archive.
+fn path_of(archive: &str) -> Option<PathBuf> {
+    let linker = env::var_os("RUSTC_LINKER").unwrap_or_else(|| "cc".into());
+    let mut asked = Command::new(linker);
+    let answer = asked
+        .arg(format!("-print-file-name={archive}"))
+        .output()
+        .ok()?;
+    // One that it does not find comes back as it was asked for.
+    let path = PathBuf::from(String::from_utf8(answer.stdout).ok()?.trim_end());
+    (path.is_absolute() && path.is_file()).then_some(path)
 }

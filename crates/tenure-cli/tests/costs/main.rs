@@ -17,7 +17,7 @@
 //! - Each kind of system call not at all, with one exception: whether a command has ended when its run first
 //!   looks is chance. Then the run sleeps, or does not. The calls of that are one kind, with a tolerance
 //!   ([`EVENTS_OFF`]). The library has a thread that wakes up by the clock ([`ROUND_OFF`]).
-//! - Instructions by [`INSTRUCTIONS_OFF`] under the Rust that made the table, else by
+//! - Instructions by [`INSTRUCTIONS_OFF`] under the Rust that made the table and linked as its binary was, else by
 //!   [`INSTRUCTIONS_OFF_ELSEWHERE`].
 //!
 //! A smaller count is a difference as well: the table would no longer notice the way back.
@@ -45,7 +45,7 @@ const ROUND_OFF: f64 = 0.5;
 /// By how much instructions may differ, as a part of what the table has.
 const INSTRUCTIONS_OFF: f64 = 0.05;
 
-/// The same under another Rust than that of the table.
+/// The same under another Rust than that of the table, or with a C library that is shared where that one is not.
 const INSTRUCTIONS_OFF_ELSEWHERE: f64 = 0.3;
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

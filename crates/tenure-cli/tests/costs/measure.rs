@@ -72,10 +72,26 @@ pub(crate) fn all() -> Result<Costs, String> {
     ];
     let rust = Command::new("rustc").arg("-V").output();
     let rust = rust.map_err(|error| format!("rustc: {error}"))?;
+    let rust = String::from_utf8_lossy(&rust.stdout).trim().to_owned();
+    let link = if is_static()? { STATIC } else { "" };
     Ok(Costs {
-        rust: String::from_utf8_lossy(&rust.stdout).trim().to_owned(),
+        build: format!("{rust}{link}"),
         rows,
     })
+}
+
+/// What the table says of a binary that was linked statically, beside the Rust.
+const STATIC: &str = ", static C library";
+
+/// Whether the binary starts without a loader, which would add instructions: the build script of the package links
+/// it so where the system has the archives.
+fn is_static() -> Result<bool, String> {
+    let unread = |error| format!("{TENURE}: {error}");
+    let mut head = Vec::new();
+    let file = std::fs::File::open(TENURE).map_err(unread)?;
+    // The name of the loader stands close behind the program's headers.
+    file.take(4_096).read_to_end(&mut head).map_err(unread)?;
+    Ok(!head.windows(9).any(|bytes| bytes == b"/ld-linux"))
 }
 
 /// Instructions first, then the calls beyond those of a start.

@@ -14,7 +14,7 @@ pub(crate) const EVENTS: &str = "events";
 /// The count of instructions.
 pub(crate) const INSTRUCTIONS: &str = "instructions";
 
-const RUST: &str = "Rust: ";
+const BUILD: &str = "Build: ";
 
 const HEAD: &str = "\
 What calls cost: instructions, and system calls by kind. The events are read, write, poll and what waits for a
@@ -32,17 +32,17 @@ pub(crate) struct Row {
     pub(crate) counts: Vec<(String, f64)>,
 }
 
-/// What all calls cost, and the Rust that built them.
+/// What all calls cost, and the Rust that built them with what it linked.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Costs {
-    pub(crate) rust: String,
+    pub(crate) build: String,
     pub(crate) rows: Vec<Row>,
 }
 
 const ROUND_MARK: &str = "library: ";
 
 pub(crate) fn write(costs: &Costs) -> Result<(), String> {
-    let mut text = format!("{HEAD}\n{RUST}{}\n", costs.rust);
+    let mut text = format!("{HEAD}\n{BUILD}{}\n", costs.build);
     for row in &costs.rows {
         let mark = if row.is_round { ROUND_MARK } else { "" };
         let _ = write!(text, "\n{mark}{}\n", row.call);
@@ -66,7 +66,7 @@ pub(crate) fn read() -> Result<Costs, String> {
 fn parse(text: &str) -> Option<Costs> {
     let mut lines = text.strip_prefix(HEAD)?.lines();
     lines.next()?;
-    let rust = lines.next()?.strip_prefix(RUST)?.to_owned();
+    let build = lines.next()?.strip_prefix(BUILD)?.to_owned();
     let mut rows: Vec<Row> = Vec::new();
     for line in lines.filter(|line| !line.is_empty()) {
         if let Some(count) = line.strip_prefix("  ") {
@@ -82,18 +82,18 @@ fn parse(text: &str) -> Option<Costs> {
             });
         }
     }
-    Some(Costs { rust, rows })
+    Some(Costs { build, rows })
 }
 
 /// What differs by more than it may, a sentence each.
 pub(crate) fn differences(table: &Costs, measured: &Costs) -> Vec<String> {
     let mut differences = Vec::new();
-    let is_same_rust = table.rust == measured.rust;
-    if !is_same_rust {
+    let is_same_build = table.build == measured.build;
+    if !is_same_build {
         println!(
             "The table is of {}, this build of {}: instructions are compared within {:.0} %.",
-            table.rust,
-            measured.rust,
+            table.build,
+            measured.build,
             INSTRUCTIONS_OFF_ELSEWHERE * 100.0
         );
     }
@@ -120,7 +120,7 @@ pub(crate) fn differences(table: &Costs, measured: &Costs) -> Vec<String> {
         for kind in kinds {
             let (was, is) = (of(wanted, kind), of(row, kind));
             let off = match kind.as_str() {
-                INSTRUCTIONS if is_same_rust => was * INSTRUCTIONS_OFF,
+                INSTRUCTIONS if is_same_build => was * INSTRUCTIONS_OFF,
                 INSTRUCTIONS => was * INSTRUCTIONS_OFF_ELSEWHERE,
                 // Of the library too: how often its watching thread wakes within the rounds is chance.
                 EVENTS => EVENTS_OFF,
