@@ -326,10 +326,10 @@ fn the_end_of_stdin_gives_all_back_and_a_half_line_is_no_request() {
 fn the_death_of_the_parent_ends_serve_though_a_child_keeps_the_pipe() {
     let scene = Scene::new();
     let program = "
-import ctypes, os, signal, tenure_client, time
+import ctypes, os, signal, tenure_client
 hold = tenure_client.lock('deploy')
 if ctypes.PyDLL(None).fork() == 0:  # without the client's hooks
-    time.sleep(20)
+    os.read(0, 1)  # until the test has ended
     os._exit(0)
 print(tenure_client._serve.process.pid, flush=True)
 os.close(1)
@@ -337,8 +337,10 @@ os.kill(os.getpid(), signal.SIGKILL)
 ";
     let mut command = scene.program("python3");
     command.env("PYTHONPATH", root().join("examples/serve"));
-    command.args(["-c", program]).stdout(Stdio::piped());
+    command.args(["-c", program]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut parent = command.spawn().expect("python");
+    let _of_the_child = parent.stdin.take();
     let mut line = String::new();
     let stdout = parent.stdout.take().expect("its stdout");
     BufReader::new(stdout).read_line(&mut line).expect("a line");
