@@ -118,6 +118,8 @@ pub(crate) enum Verb {
     Push(PushArgs),
     /// Hold locks for the program that starts this
     Serve(ServeArgs),
+    /// Hold locks for an agent that speaks MCP
+    Mcp(McpArgs),
     /// Name the concurrency group of a CI event
     GroupName(GroupNameArgs),
     /// Print what completes tenure's words in a shell
@@ -879,6 +881,27 @@ pub(crate) struct ServeArgs {
     pub(crate) common: Common,
 }
 
+/// `mcp`.
+#[derive(Debug, Clone, Args)]
+#[command(
+    after_help = "An agent's host starts this as its child and speaks the Model Context Protocol with it, on stdin and \
+stdout. The agent gets six tools: lock_acquire, lock_release, lock_check, lock_list, lock_wait and lock_cancel. The \
+holds belong to the process that starts this. They end when the agent releases them or that process ends; \
+not when this process ends: a new one knows them. The page docs/agents.md has the tools.
+
+Examples:
+  tenure mcp                 as the command of a host's MCP server
+  tenure mcp --scope repo    the same locks for all work trees of a clone"
+)]
+pub(crate) struct McpArgs {
+    #[command(flatten)]
+    #[cfg_attr(
+        not(all(feature = "mcp", unix)),
+        allow(dead_code, reason = "a build without MCP refuses the verb")
+    )]
+    pub(crate) common: Common,
+}
+
 /// `group-name`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
@@ -1119,6 +1142,7 @@ fn parse_quick(words: &[OsString]) -> Option<Result<Verb, clap::Error>> {
         "audit" => one::<AuditArgs>("tenure audit", words).map(Verb::Audit),
         "push" => one::<PushArgs>("tenure push", words).map(Verb::Push),
         "serve" => one::<ServeArgs>("tenure serve", words).map(Verb::Serve),
+        "mcp" => one::<McpArgs>("tenure mcp", words).map(Verb::Mcp),
         "group-name" => one::<GroupNameArgs>("tenure group-name", words).map(Verb::GroupName),
         "completions" => one::<CompletionsArgs>("tenure completions", words).map(Verb::Completions),
         "man" => one::<ManArgs>("tenure man", words).map(Verb::Man),

@@ -18,6 +18,8 @@ mod heartbeat;
 mod help;
 mod ignored;
 mod man;
+#[cfg(all(feature = "mcp", unix))]
+mod mcp;
 mod near;
 mod profiles;
 #[cfg(unix)]
@@ -166,6 +168,17 @@ pub(crate) fn carry_out(verb: Verb) -> Ending {
         #[cfg(windows)]
         Verb::Serve(_) => report(&Failure::not_here(
             "serve",
+            "it has not been ported; use `tenure acquire --owner PID` and `tenure release`",
+        )),
+        #[cfg(all(feature = "mcp", unix))]
+        Verb::Mcp(args) => mcp::mcp(&args),
+        #[cfg(all(not(feature = "mcp"), unix))]
+        Verb::Mcp(_) => report(&Failure::bad_arguments(
+            "mcp: this binary was built without MCP; build it with `--features mcp`, or use `tenure acquire`",
+        )),
+        #[cfg(windows)]
+        Verb::Mcp(_) => report(&Failure::not_here(
+            "mcp",
             "it has not been ported; use `tenure acquire --owner PID` and `tenure release`",
         )),
         #[cfg(unix)]

@@ -364,6 +364,12 @@ impl Reporter {
         }
     }
 
+    /// The document of an answer that goes another way than stdout.
+    #[cfg(all(feature = "mcp", unix))]
+    pub(crate) fn envelope(&self, answer: Result<Value, &envelope::Failure>) -> Envelope {
+        Envelope::of(answer, self.warnings.clone(), self.meta())
+    }
+
     /// All warnings of a call that warns of nothing more.
     fn last_warnings(&self) -> Vec<String> {
         let unsaid = speech::finish();

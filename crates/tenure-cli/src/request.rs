@@ -10,6 +10,8 @@ mod defaults;
 mod doctor;
 mod format;
 mod intended;
+#[cfg(all(feature = "mcp", unix))]
+pub(crate) mod mcp;
 mod place;
 mod run;
 #[cfg(unix)]

@@ -50,6 +50,36 @@ pub(crate) fn acquire(
 }
 
 fn take(acquire: Acquire, reporter: &mut Reporter) -> Result<(String, Value), Failure> {
+    let taken = take_for(acquire, None, reporter)?;
+    unless_heard(
+        reporter,
+        taken.session,
+        taken.name,
+        taken.claim,
+        taken.already,
+    );
+    Ok((taken.text, taken.data))
+}
+
+/// A hold of which its caller has not been told yet.
+pub(super) struct Taken {
+    /// What people and programs are told of it.
+    pub(super) text: String,
+    pub(super) data: Value,
+    pub(super) session: Session,
+    pub(super) name: LockName,
+    pub(super) claim: Claim,
+    /// It is older than the call.
+    pub(super) already: bool,
+}
+
+/// Takes a lock. `client` is the program for which another process of this program's asks: it owns the hold, and
+/// a signal does not end the wait.
+pub(super) fn take_for(
+    acquire: Acquire,
+    client: Option<&Chosen>,
+    reporter: &mut Reporter,
+) -> Result<Taken, Failure> {
     let Acquire {
         place,
         name,
@@ -63,13 +93,19 @@ fn take(acquire: Acquire, reporter: &mut Reporter) -> Result<(String, Value), Fa
         who,
     } = acquire;
     reporter.set_lock(&name);
-    let mut session = Session::waiting(place, collect_signals()?)?;
+    let mut session = match client {
+        None => Session::waiting(place, collect_signals()?)?,
+        Some(_) => Session::open(place)?,
+    };
     session.tell_place(reporter);
     session.audit_writer.everything();
     let request_id = session.format.request_id(who.id)?;
     let policy = *session.store.policy();
-    let ticket = ticket::of(ticket)?;
-    let owner = match owner(whose) {
+    let ticket = match client {
+        None => ticket::of(ticket)?,
+        Some(client) => ticket::of_client(ticket, client.process, wait),
+    };
+    let owner = match client.map_or_else(|| owner(whose), |client| Ok(Some(client.clone()))) {
         // A profile that never asks whether the process lives needs no lasting one. The claim
         // names the caller, for people.
         Err(_) if whose == Owner::Auto && policy.unknown_life == UnknownLife::NotAsked => {
@@ -104,8 +140,28 @@ fn take(acquire: Acquire, reporter: &mut Reporter) -> Result<(String, Value), Fa
     if acquired.already && !covers(claim.mode, mode) {
         return Err(held_otherwise(&name, claim));
     }
-    let token = claim.token.unwrap_or_default();
     let member = pool.member(claim.slot);
+    let (text, data) = told(&session, &name, claim, acquired.already, (owner, member));
+    Ok(Taken {
+        text,
+        data,
+        session,
+        name,
+        claim: acquired.claim,
+        already: acquired.already,
+    })
+}
+
+/// What people and programs are told of a hold: a text and data. `owner` is the process that this call chose, and
+/// `member` is what its slot stands for.
+fn told(
+    session: &Session,
+    name: &LockName,
+    claim: &Claim,
+    already: bool,
+    (owner, member): (Option<Chosen>, Option<&str>),
+) -> (String, Value) {
+    let token = claim.token.unwrap_or_default();
     // A hold from before this call has its own owner.
     let owner = owner.filter(|owner| Some(owner.process) == claim.holder.process);
     let lasts = match (&owner, claim.holder.process) {
@@ -113,11 +169,11 @@ fn take(acquire: Acquire, reporter: &mut Reporter) -> Result<(String, Value), Fa
         (None, Some(process)) => format!("owner PID {}", process.pid),
         (None, None) => format!("ttl {}", age(claim.lease.ttl_ms)),
     };
-    let lock_file = session.store.place(&name);
+    let lock_file = session.store.place(name);
     let data = json!({
         "name": name.as_str(),
         "status": "acquired",
-        "already_held": acquired.already,
+        "already_held": already,
         "request_id": known_as(&claim.holder),
         "token": token,
         "slot": claim.slot,
@@ -128,7 +184,7 @@ fn take(acquire: Acquire, reporter: &mut Reporter) -> Result<(String, Value), Fa
         "lock_file": lock_file,
     });
     let done = Done::Acquired {
-        name: &name,
+        name,
         claim,
         lock_file: &lock_file,
     };
@@ -142,16 +198,11 @@ fn take(acquire: Acquire, reporter: &mut Reporter) -> Result<(String, Value), Fa
     let text = session.text_of(&done, || {
         format!(
             "{} {name}: {slot}{lasts}, fencing token {token}, request id {}",
-            if acquired.already {
-                "already held"
-            } else {
-                "acquired"
-            },
+            if already { "already held" } else { "acquired" },
             known_as(&claim.holder)
         )
     });
-    unless_heard(reporter, session, name, acquired.claim, acquired.already);
-    Ok((text, data))
+    (text, data)
 }
 
 /// The answer for programs if an intent takes no lock.
@@ -199,7 +250,7 @@ pub(crate) fn unless_heard(
 /// Gives back what was granted just now, and nothing else.
 #[cold]
 #[inline(never)]
-fn give_back(
+pub(super) fn give_back(
     reporter: &mut Reporter,
     session: &Session,
     name: &LockName,

@@ -3,8 +3,8 @@
 use crate::failure::{Failure, human};
 use crate::request;
 use std::time::Duration;
-use tenure_core::Kept;
-use tenure_engine::engine::Keep;
+use tenure_core::{Kept, Process};
+use tenure_engine::engine::{self, Keep};
 use tenure_engine::process::choose_owner;
 
 /// How long a place is kept for a caller that is away. It is longer than an agent thinks between two
@@ -26,6 +26,28 @@ pub(crate) fn how_to_come_back(ticket: u64) -> String {
         "its place in line is kept for {}: come back with --ticket {ticket}",
         human(GRACE)
     )
+}
+
+/// For a client that always comes back. Each wait of its keeps the place, and a call without a ticket takes a place that
+/// an earlier one has left: otherwise the client would wait behind itself.
+pub(crate) fn of_client(
+    asked: Option<request::Ticket>,
+    client: Process,
+    wait: engine::Wait,
+) -> Ticket {
+    if wait == engine::Wait::No {
+        return Ticket::default();
+    }
+    Ticket {
+        kept: Some(match asked {
+            None | Some(request::Ticket::Auto) => Kept::Owner(client),
+            Some(request::Ticket::Numbered(ticket)) => Kept::Ticket(ticket),
+        }),
+        keep: Some(Keep {
+            owner: Some(client),
+            grace: GRACE,
+        }),
+    }
 }
 
 /// Finds the owner of the place.

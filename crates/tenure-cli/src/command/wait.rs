@@ -12,7 +12,7 @@ use std::time::Duration;
 use tenure_engine::clock::{Clock, instant, since};
 use tenure_engine::engine::Wait;
 use tenure_engine::store::{Verbs, Wake};
-use tenure_engine::tenure_core::{Entry, Reason, Standing};
+use tenure_engine::tenure_core::{Entry, LockName, Reason, Standing};
 
 /// How long one sleep lasts at most; a file deleted by hand is noticed by then.
 const NAP: Duration = Duration::from_secs(10);
@@ -25,9 +25,19 @@ pub(super) fn wait(
 ) -> Result<(String, Value), Failure> {
     let request::Wait { place, name, limit } = wait;
     let session = Session::waiting(place, collect_signals()?)?;
+    until_free(&session, &name, limit, reporter)
+}
+
+/// The same for a caller that has opened the locks, and sleeps in its own way.
+pub(super) fn until_free(
+    session: &Session,
+    name: &LockName,
+    limit: Wait,
+    reporter: &mut Reporter,
+) -> Result<(String, Value), Failure> {
     session.tell_place(reporter);
     let policy = *session.store.policy();
-    session.refuse_own_hold(&name)?;
+    session.refuse_own_hold(name)?;
     let began = instant();
     let deadline = match limit {
         Wait::No => Some(began),
@@ -35,21 +45,21 @@ pub(super) fn wait(
         Wait::Forever => None,
     };
     let empty = Entry::default();
-    let mut progress = Progress::new(reporter, &name, &session.identity.host, limit);
+    let mut progress = Progress::new(reporter, name, &session.identity.host, limit);
     let mut has_waited = false;
-    near::point_out_records(&session, reporter, &name);
+    near::point_out_records(session, reporter, name);
     loop {
-        let reading = session.store.read(&name)?;
+        let reading = session.store.read(name)?;
         let now = session.clock.now();
         let (standing, front) = reading.standing(&policy, &now);
-        let view = LockView::of(&name, &reading, &policy, &now, |_| false);
+        let view = LockView::of(name, &reading, &policy, &now, |_| false);
         let waited = since(began);
         if view.available {
             if !has_waited {
-                near::point_out(&session, reporter, &name, &reading);
+                near::point_out(session, reporter, name, &reading);
             }
             let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
-            let done = Done::Free { name: &name };
+            let done = Done::Free { name };
             let text = session.text_of(&done, || format!("{name} is free"));
             return Ok((
                 text,
@@ -87,7 +97,7 @@ pub(super) fn wait(
             .into_iter()
             .flatten()
             .min();
-        if session.store.watch(&name, &reading, &now, until)? == Wake::Interrupted {
+        if session.store.watch(name, &reading, &now, until)? == Wake::Interrupted {
             return Err(cancelled("wait"));
         }
     }

@@ -6,6 +6,7 @@ use crate::args::value::{self, Typed};
 use crate::args::{CancelArgs, CheckArgs, Claiming, Common, ListArgs, RunArgs, group};
 use crate::failure::Failure;
 use serde::Deserialize;
+use serde_json::Value;
 use std::path::PathBuf;
 use tenure_core::{LockName, RequestId};
 use tenure_engine::duration;
@@ -242,6 +243,30 @@ impl LockParam {
                 ..Claiming::default()
             }),
         }
+    }
+}
+
+/// Parameters as they are read: a member that is `null` is absent, and `10.0` is the number 10. Some languages write
+/// all numbers so.
+pub(crate) fn plain(value: Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let members = members.into_iter().filter(|(_, value)| !value.is_null());
+            Value::Object(members.map(|(key, value)| (key, plain(value))).collect())
+        }
+        Value::Array(values) => Value::Array(values.into_iter().map(plain).collect()),
+        Value::Number(number) => match number.as_f64() {
+            #[allow(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "it is whole and not below 0; what is too large becomes the largest number"
+            )]
+            Some(whole) if number.is_f64() && whole >= 0.0 && whole.fract() == 0.0 => {
+                Value::from(whole as u64)
+            }
+            _ => Value::Number(number),
+        },
+        other => other,
     }
 }
 

@@ -489,6 +489,7 @@ fn help_is_an_answer_and_not_a_failure() {
         "push",
         "group-name",
         "serve",
+        "mcp",
     ] {
         let help = scene.run([verb, "--help"]).stdout();
         let first = help.lines().next().unwrap_or_default();

@@ -4,7 +4,7 @@
 //! What a request does is decided elsewhere.
 
 use crate::failure::Failure;
-use crate::request::serve::{AcquireParams, KnownLock, Where};
+use crate::request::serve::{AcquireParams, KnownLock, Where, plain};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -263,30 +263,6 @@ pub(super) fn read(line: &[u8]) -> Line {
             let why = format!("there is no method {method:?}");
             Line::Refused(wrong(&id, METHOD_NOT_FOUND, &why))
         }
-    }
-}
-
-/// Parameters as they are read: a member that is `null` is absent, and `10.0` is the number 10. Some languages write
-/// all numbers so.
-fn plain(value: Value) -> Value {
-    match value {
-        Value::Object(members) => {
-            let members = members.into_iter().filter(|(_, value)| !value.is_null());
-            Value::Object(members.map(|(key, value)| (key, plain(value))).collect())
-        }
-        Value::Array(values) => Value::Array(values.into_iter().map(plain).collect()),
-        Value::Number(number) => match number.as_f64() {
-            #[allow(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "it is whole and not below 0; what is too large becomes the largest number"
-            )]
-            Some(whole) if number.is_f64() && whole >= 0.0 && whole.fract() == 0.0 => {
-                Value::from(whole as u64)
-            }
-            _ => Value::Number(number),
-        },
-        other => other,
     }
 }
 

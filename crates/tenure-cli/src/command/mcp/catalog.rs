@@ -1,0 +1,208 @@
+//! The tools as an agent reads them: names, what they do, their arguments, their results, and hints.
+//!
+//! They are written down here, and not made from types: what an agent reads changes only when this file does.
+
+use serde_json::{Map, Value, json};
+
+/// What a client is told of this server.
+pub(super) const INSTRUCTIONS: &str = "Locks with one holder at a time, shared by all programs and agents that use tenure \
+     on this machine. lock_acquire returns a handle, and lock_release gives the lock back by it. A lock that is held \
+     is a normal result: it says who holds it, since when and why, and when a retry may succeed. Holds belong to the \
+     program that started this server, and end with it. For one command, `tenure run NAME -- COMMAND` in a shell \
+     holds the lock for as long as the command runs.";
+
+/// A tool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tool {
+    Acquire,
+    Release,
+    Check,
+    List,
+    Wait,
+    Cancel,
+}
+
+impl Tool {
+    pub(super) const ALL: [Self; 6] = [
+        Self::Acquire,
+        Self::Release,
+        Self::Check,
+        Self::List,
+        Self::Wait,
+        Self::Cancel,
+    ];
+
+    pub(super) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tool| tool.name() == name)
+    }
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Acquire => "lock_acquire",
+            Self::Release => "lock_release",
+            Self::Check => "lock_check",
+            Self::List => "lock_list",
+            Self::Wait => "lock_wait",
+            Self::Cancel => "lock_cancel",
+        }
+    }
+
+    /// The verb that does the same on a command line.
+    pub(super) fn verb(self) -> &'static str {
+        match self {
+            Self::Acquire => "acquire",
+            Self::Release => "release",
+            Self::Check => "check",
+            Self::List => "list",
+            Self::Wait => "wait",
+            Self::Cancel => "cancel",
+        }
+    }
+
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Self::Acquire => "Take a lock",
+            Self::Release => "Give a lock back",
+            Self::Check => "Say who holds a lock",
+            Self::List => "Show the locks that are held",
+            Self::Wait => "Wait until a lock is free",
+            Self::Cancel => "Ask the holder of a lock to stop",
+        }
+    }
+
+    pub(super) fn description(self) -> &'static str {
+        match self {
+            Self::Acquire => {
+                "Takes a lock and keeps it until lock_release. It waits in line, at most 50 seconds in one call. \
+                 If the lock is still held then, the result says who holds it and has a ticket: the same call with \
+                 that ticket within a minute keeps the place in line. The result of a grant has the handle for \
+                 lock_release, and a fencing token that is higher than that of every earlier holder."
+            }
+            Self::Release => {
+                "Gives back a lock that lock_acquire took. A handle that is not held any more is no error."
+            }
+            Self::Check => {
+                "Says whether a lock is free or held, by whom, since when and why, and who waits for it. It takes \
+                 nothing. `mine` is true for a hold of the program that started this server."
+            }
+            Self::List => "Shows all locks that are held or waited for, as lock_check shows each.",
+            Self::Wait => {
+                "Waits until a lock has no holder and no waiter, at most 50 seconds in one call. It takes nothing: \
+                 another caller may have the lock a moment later."
+            }
+            Self::Cancel => {
+                "Asks the holder of a lock to stop. A command under `tenure run` is ended, and its work may be \
+                 lost. A holder without a supervisor, as an agent is, only finds the request when it looks."
+            }
+        }
+    }
+
+    /// The arguments.
+    pub(super) fn input(self) -> Map<String, Value> {
+        let name = json!({
+            "type": "string",
+            "description": "The name of the lock: letters, digits and . _ - @ + =",
+            "minLength": 1,
+            "maxLength": 128,
+        });
+        let wait = json!({
+            "type": "integer",
+            "description": "How long to wait, in milliseconds; 0 does not wait. At most 50000, which is the default \
+                            unless tenure.toml says otherwise.",
+            "minimum": 0,
+        });
+        let (properties, required) = match self {
+            Self::Acquire => (
+                json!({
+                    "name": name,
+                    "why": {
+                        "type": "string",
+                        "description": "What the lock is held for. Those who wait read it.",
+                    },
+                    "wait_ms": wait,
+                    "slots": {
+                        "type": "integer",
+                        "description": "Takes one of so many slots, so that as many callers hold the lock at a time. \
+                                        All callers of the lock name the same number.",
+                        "minimum": 1,
+                    },
+                    "ttl_ms": {
+                        "type": "integer",
+                        "description": "How long the hold counts after its last renewal for callers that cannot see \
+                                        this program (in a container, on another machine). This server renews it.",
+                        "minimum": 1,
+                    },
+                    "ticket": {
+                        "type": "integer",
+                        "description": "The ticket of an earlier result: comes back to that place in line.",
+                        "minimum": 1,
+                    },
+                }),
+                vec!["name"],
+            ),
+            Self::Release => (
+                json!({ "handle": {
+                    "type": "string",
+                    "description": "The handle that lock_acquire returned.",
+                    "minLength": 1,
+                } }),
+                vec!["handle"],
+            ),
+            Self::Check | Self::Cancel => (json!({ "name": name }), vec!["name"]),
+            Self::List => (json!({}), Vec::new()),
+            Self::Wait => (json!({ "name": name, "wait_ms": wait }), vec!["name"]),
+        };
+        object(json!({
+            "type": "object",
+            "properties": properties,
+            "required": required,
+            "additionalProperties": false,
+        }))
+    }
+
+    /// The result: the envelope of the verb. `schemas/mcp.schema.json` says more.
+    pub(super) fn output() -> Map<String, Value> {
+        object(json!({
+            "type": "object",
+            "description": "The answer of tenure: data on success, error otherwise. error.code LOCK_HELD is a normal \
+                            result.",
+            "required": ["ok", "data", "error", "warnings", "meta"],
+            "properties": {
+                "ok": { "type": "boolean" },
+                "data": { "type": ["object", "null"] },
+                "error": {
+                    "type": ["object", "null"],
+                    "required": ["code", "message", "retryable"],
+                    "properties": {
+                        "code": { "type": "string" },
+                        "message": { "type": "string" },
+                        "retryable": { "type": "boolean" },
+                        "retry_after_ms": { "type": "integer" },
+                        "context": { "type": "object" },
+                    },
+                },
+                "warnings": { "type": "array", "items": { "type": "string" } },
+                "meta": { "type": "object" },
+            },
+        }))
+    }
+
+    /// It takes and changes nothing.
+    pub(super) fn is_read_only(self) -> bool {
+        matches!(self, Self::Check | Self::List | Self::Wait)
+    }
+
+    /// It may end the work of another caller.
+    pub(super) fn is_destructive(self) -> bool {
+        self == Self::Cancel
+    }
+
+    /// A second call with the same arguments changes nothing more.
+    pub(super) fn is_idempotent(self) -> bool {
+        self != Self::Acquire
+    }
+}
+
+fn object(value: Value) -> Map<String, Value> {
+    crate::failure::object(value)
+}

@@ -1,0 +1,129 @@
+//! Holds of which an agent has not been told yet, and what becomes of them.
+//!
+//! A hold is in here from its grant until its answer is written. It is given back if the call was cancelled meanwhile,
+//! if the conversation ended before the answer was begun, or if the answer could not be written. It is kept if the
+//! answer was begun and its end is not known: then the agent may know of it, and a hold that is given back under a
+//! worker is worse than one that stays until its program ends.
+//!
+//! The protocol's library drops the answer of a cancelled call without a word. It cancels the call's token in either
+//! case, and hands an answer that it does send to `line` in the same step. So when the token is cancelled and `line`
+//! has not seen the answer, no agent will ([`Grants::settle`]). At the end of the conversation it cancels all tokens,
+//! and sends answers after that. What is left then is settled once nothing more is sent ([`Grants::finish`]).
+//!
+//! That no agent is told of a hold that was given back does not rest on what the library does: `line` asks here before
+//! it sends such an answer ([`Grants::begin`]).
+
+use super::tools::Granted;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use tenure_engine::clock::{instant, nap};
+
+#[derive(Clone, Default)]
+pub(super) struct Grants(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    /// By their handles.
+    untold: BTreeMap<String, Untold>,
+    /// The threads that give holds back.
+    giving: Vec<JoinHandle<()>>,
+}
+
+struct Untold {
+    granted: Granted,
+    /// Its answer is being written.
+    is_begun: bool,
+}
+
+impl Grants {
+    /// A hold that was granted just now.
+    pub(super) fn add(&self, handle: &str, granted: Granted) {
+        let untold = Untold {
+            granted,
+            is_begun: false,
+        };
+        self.state().untold.insert(handle.to_owned(), untold);
+    }
+
+    /// Its answer is about to be written. False if it was given back: then the answer may not be written.
+    pub(super) fn begin(&self, handle: &str) -> bool {
+        let mut state = self.state();
+        let untold = state.untold.get_mut(handle);
+        untold.map(|untold| untold.is_begun = true).is_some()
+    }
+
+    /// Its answer was written, or could not be.
+    pub(super) fn written(&self, handle: &str, is_written: bool) {
+        let untold = self.state().untold.remove(handle);
+        if let Some(untold) = untold.filter(|_| !is_written) {
+            self.give_back(untold.granted);
+        }
+    }
+
+    /// Its call is over, one way or the other.
+    pub(super) fn settle(&self, handle: &str) {
+        let mut state = self.state();
+        let is_begun = |untold: &Untold| untold.is_begun;
+        if state.untold.get(handle).is_none_or(is_begun) {
+            return;
+        }
+        let untold = state.untold.remove(handle);
+        drop(state);
+        if let Some(untold) = untold {
+            self.give_back(untold.granted);
+        }
+    }
+
+    /// Gives a hold back, on a thread of its own.
+    pub(super) fn give_back(&self, granted: Granted) {
+        let granted = Arc::new(Mutex::new(Some(granted)));
+        let own = Arc::clone(&granted);
+        let take = |from: &Mutex<Option<Granted>>| {
+            let mut granted = from.lock().unwrap_or_else(PoisonError::into_inner);
+            granted.take()
+        };
+        let work = move || {
+            if let Some(granted) = take(&own) {
+                granted.give_back();
+            }
+        };
+        let thread = thread::Builder::new().name("give back".to_owned());
+        match thread.spawn(work) {
+            Ok(thread) => {
+                let mut state = self.state();
+                state.giving.retain(|thread| !thread.is_finished());
+                state.giving.push(thread);
+            }
+            // Rather late than not at all.
+            Err(_) => {
+                if let Some(granted) = take(&granted) {
+                    granted.give_back();
+                }
+            }
+        }
+    }
+
+    /// The conversation is over: no answer begins any more.
+    pub(super) fn finish(&self, patience: Duration) {
+        let handles: Vec<_> = self.state().untold.keys().cloned().collect();
+        for handle in handles {
+            self.settle(&handle);
+        }
+        let begun = instant();
+        while instant().saturating_duration_since(begun) < patience {
+            let mut state = self.state();
+            state.giving.retain(|thread| !thread.is_finished());
+            if state.giving.is_empty() {
+                return;
+            }
+            drop(state);
+            nap(Duration::from_millis(5));
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,518 @@
+//! What the tools do: plain functions that may block, and know nothing of the protocol.
+//!
+//! Each of them does what the verb of its name does, by the same code, and answers with the envelope of that verb and
+//! with a text that has all an agent acts by. A lock that is held is a result. An error is what an agent cannot wait
+//! out.
+
+use super::catalog::Tool;
+use crate::args::Common;
+use crate::args::value::{self, Typed};
+use crate::command::acquire::{self, Taken};
+use crate::command::{Session, cancel, readings, release, wait};
+use crate::exit::Exit;
+use crate::failure::{Failure, Retry, human};
+use crate::ids::fresh_id;
+use crate::output::Output;
+use crate::render::lock::LockView;
+use crate::render::{Listener, Reporter};
+use crate::request::mcp::{
+    AcquireParams, Asked, NameParams, NoParams, ReleaseParams, WaitParams, read,
+};
+use crate::request::{Acquire, Format, Release, Shown};
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tenure_core::{Claim, Entry, LockName, RequestId};
+use tenure_engine::cancel::{Cancel, listening};
+use tenure_engine::clock::nap;
+use tenure_engine::process::Chosen;
+use tenure_engine::profile::known_as;
+use tenure_engine::store::contract::Which;
+use tokio::sync::Notify;
+
+/// How the ids begin by which the next server of a program knows the holds of an earlier one.
+pub(super) const OWN: &str = "mcp_";
+
+/// How many locks one answer lists.
+const LISTED_MAX: usize = 200;
+
+/// How often a hold that cannot be given back is tried again, a second apart.
+const TRIES: u32 = 30;
+
+/// What all calls of one server have in common.
+pub(super) struct Tools {
+    common: Common,
+    /// The program whose holds they are.
+    client: Chosen,
+    /// The holds that this server took, by their handles, and their locks.
+    known: Mutex<BTreeMap<String, LockName>>,
+    /// Rung when a hold was taken: it has to be renewed.
+    pub(super) taken: Notify,
+}
+
+/// One call.
+pub(super) struct Call {
+    /// What the client calls itself; empty if it does not say.
+    pub(super) client: String,
+    /// Ends its wait.
+    pub(super) cancel: Cancel,
+    /// Is told of its wait.
+    pub(super) listener: Listener,
+}
+
+/// What a call answers.
+pub(super) struct Answer {
+    /// For programs.
+    pub(super) envelope: Value,
+    /// For the agent.
+    pub(super) text: String,
+    /// It is nothing that an agent can wait out.
+    pub(super) is_error: bool,
+    /// What it has taken, and under which handle.
+    pub(super) granted: Option<(String, Granted)>,
+}
+
+/// A hold that was taken just now.
+pub(super) struct Granted {
+    session: Session,
+    name: LockName,
+    claim: Claim,
+}
+
+impl Granted {
+    /// Gives it back. Its claim would count for as long as the client lives, so a store that fails is asked again.
+    pub(super) fn give_back(self) {
+        let Self {
+            session,
+            name,
+            claim,
+        } = self;
+        for _ in 0..TRIES {
+            let mut reporter = reporter("release");
+            if acquire::give_back(&mut reporter, &session, &name, &claim).is_ok() {
+                return;
+            }
+            nap(Duration::from_secs(1));
+        }
+        crate::render::say(&format!(
+            "{name} could not be given back and stays held by request id {}",
+            known_as(&claim.holder)
+        ));
+    }
+}
+
+/// What is said: a text, and the data of an envelope.
+type Told = (String, Value);
+type Said = Result<Told, Failure>;
+
+impl Tools {
+    pub(super) fn new(common: Common, client: Chosen) -> Self {
+        Self {
+            common,
+            client,
+            known: Mutex::default(),
+            taken: Notify::new(),
+        }
+    }
+
+    /// Carries a call out.
+    pub(super) fn carry_out(
+        &self,
+        tool: Tool,
+        arguments: Map<String, Value>,
+        call: &Call,
+    ) -> Answer {
+        let mut reporter = reporter(tool.verb()).listened(call.listener.clone());
+        let mut granted = None;
+        let said = listening(Some(&call.cancel), || match tool {
+            Tool::Acquire => self
+                .acquire(arguments, call, &mut reporter)
+                .map(|(said, taken)| {
+                    granted = Some(taken);
+                    said
+                }),
+            Tool::Release => self.release(arguments, &mut reporter),
+            Tool::Check => self.check(arguments),
+            Tool::List => self.list(arguments, &mut reporter),
+            Tool::Wait => self.wait(arguments, &mut reporter),
+            Tool::Cancel => self.cancel(arguments, call, &mut reporter),
+        });
+        // What ended a wait was the call's own end, whatever signal a verb would name.
+        let said = said.map_err(|failure| match failure.code.as_str() {
+            "CANCELLED" if call.cancel.is_cancelled() => cancelled(tool),
+            _ => failure,
+        });
+        let mut answer = Answer::of(&reporter, said);
+        answer.granted = granted;
+        answer
+    }
+
+    /// What the next call may know: its surroundings may have changed.
+    pub(super) fn asked(&self) -> Asked {
+        Asked::now(&self.common)
+    }
+
+    fn acquire(
+        &self,
+        arguments: Map<String, Value>,
+        call: &Call,
+        reporter: &mut Reporter,
+    ) -> Result<(Told, (String, Granted)), Failure> {
+        let mut params: AcquireParams = read(arguments)?;
+        let asked = self.asked();
+        let taken = match self.take(&asked, &params, call, reporter) {
+            // The place has lapsed: the call gets a new one.
+            Err(failure) if failure.code == "TICKET_NOT_FOUND" => {
+                let ticket = params.ticket.take().unwrap_or_default();
+                reporter.warn(format!(
+                    "the place in line under ticket {ticket} was not there any more; this call began at the \
+                     end of the line"
+                ));
+                self.take(&asked, &params, call, reporter)
+            }
+            taken => taken,
+        };
+        let Taken {
+            text,
+            mut data,
+            session,
+            name,
+            claim,
+            ..
+        } = taken?;
+        let handle = known_as(&claim.holder).to_owned();
+        data["handle"] = handle.as_str().into();
+        let text = format!("{text}\nhandle: {handle} (for lock_release)");
+        self.known().insert(handle.clone(), name.clone());
+        self.taken.notify_one();
+        let granted = Granted {
+            session,
+            name,
+            claim,
+        };
+        Ok(((text, data), (handle, granted)))
+    }
+
+    fn take(
+        &self,
+        asked: &Asked,
+        params: &AcquireParams,
+        call: &Call,
+        reporter: &mut Reporter,
+    ) -> Result<Taken, Failure> {
+        let why = match call.client.as_str() {
+            "" => "asked for through MCP".to_owned(),
+            client => format!("asked for by {client}, through MCP"),
+        };
+        let acquire = |id: Option<&RequestId>| {
+            let id = id.map(RequestId::as_str);
+            let acquire = asked.acquire(params, id, &why)?;
+            refuse_sprint(acquire.place.format())?;
+            Ok::<Acquire, Failure>(acquire)
+        };
+        let mut meant = acquire(None)?;
+        if meant.place.format() == Format::Native {
+            meant = acquire(Some(&fresh_handle()?))?;
+        }
+        acquire::take_for(meant, Some(&self.client), reporter)
+    }
+
+    fn release(&self, arguments: Map<String, Value>, reporter: &mut Reporter) -> Said {
+        let ReleaseParams { handle } = read(arguments)?;
+        let place = self.asked().list()?.place;
+        refuse_sprint(place.format())?;
+        let shown = Shown::typed("handle", &Typed::of(handle.as_str(), value::request_id));
+        let session = Session::open(place)?;
+        let Some((name, claim)) = self.find(&session, &handle)? else {
+            shown.id(|_| false)?;
+            self.known().remove(&handle);
+            reporter.warn("no hold has this handle: it was given back, or is over");
+            let data = json!({
+                "handle": handle,
+                "name": null,
+                "status": "released",
+                "held_ms": null,
+            });
+            return Ok((
+                "released: no hold has this handle any more".to_owned(),
+                data,
+            ));
+        };
+        if self.is_anothers(&session, &claim) {
+            let message = format!("{name} is held under this handle for another program");
+            let context = session.view(&name, None)?.json();
+            return Err(Failure::new(Exit::Conflict, "NOT_OWNER", message).with_context(context));
+        }
+        let release = Release {
+            place: self.asked().list()?.place,
+            name,
+            shown,
+            work: None,
+        };
+        let (text, mut data) = release::release(release, reporter)?;
+        data["handle"] = handle.as_str().into();
+        self.known().remove(&handle);
+        Ok((text, data))
+    }
+
+    /// The hold of a handle. The lock that this server knows for it is looked at first.
+    fn find(&self, session: &Session, handle: &str) -> Result<Option<(LockName, Claim)>, Failure> {
+        let known = self.known().get(handle).cloned();
+        if let Some(name) = known {
+            let reading = session.reading(&name);
+            let reading = reading.map_err(|error| session.store_failed(&name, error))?;
+            let mut granted = reading.entry().into_iter().flat_map(Entry::granted);
+            if let Some(claim) = granted.find(|claim| session.format.shows(claim, handle)) {
+                return Ok(Some((name, claim.clone())));
+            }
+        }
+        let mut failed = None;
+        let names = readings::names(&session.store, Which::Locks)?;
+        for read in readings::Readings::of(&session.store, &session.clock, names) {
+            let reading = match read.reading {
+                Ok(reading) => reading,
+                Err(error) => {
+                    failed = Some(session.store_failed(&read.name, error));
+                    continue;
+                }
+            };
+            let mut granted = reading.entry().into_iter().flat_map(Entry::granted);
+            if let Some(claim) = granted.find(|claim| session.format.shows(claim, handle)) {
+                return Ok(Some((read.name, claim.clone())));
+            }
+        }
+        // The hold may be in the lock that could not be read.
+        failed.map_or(Ok(None), Err)
+    }
+
+    /// Whether a hold is proven to be another program's. In some formats a record names no process: there the handle
+    /// itself shows whose the hold is.
+    pub(super) fn is_anothers(&self, session: &Session, claim: &Claim) -> bool {
+        if !session.format.knows_owners_by_process() {
+            return false;
+        }
+        let (host, here) = (&claim.holder.host, &session.identity.host);
+        let is_here = host.boot_id == here.boot_id && host.pid_namespace == here.pid_namespace;
+        match claim.holder.process {
+            Some(process) => !is_here || process != self.client.process,
+            None => session.format == Format::Native,
+        }
+    }
+
+    /// Whether this server renews a hold: it took it, or an earlier server of the same program did.
+    pub(super) fn renews(&self, session: &Session, claim: &Claim) -> bool {
+        let id = known_as(&claim.holder);
+        let is_own = id.starts_with(OWN) || self.known().contains_key(id);
+        is_own && claim.kind.is_detached() && !self.is_anothers(session, claim)
+    }
+
+    fn check(&self, arguments: Map<String, Value>) -> Said {
+        let params: NameParams = read(arguments)?;
+        let check = self.asked().check(&params)?;
+        let name = check
+            .name
+            .ok_or_else(|| Failure::bad_arguments("name: name a lock"))?;
+        let session = Session::open(check.place)?;
+        let view = session.view(&name, None)?;
+        Ok((with_handle(&view), view.json().into()))
+    }
+
+    fn list(&self, arguments: Map<String, Value>, reporter: &mut Reporter) -> Said {
+        let NoParams {} = read(arguments)?;
+        let session = Session::open(self.asked().list()?.place)?;
+        let names = readings::names(&session.store, Which::Locks)?;
+        let (mut texts, mut locks, mut more) = (Vec::new(), Vec::new(), 0_usize);
+        for read in readings::Readings::of(&session.store, &session.clock, names) {
+            let view = match &read.reading {
+                Ok(reading) => session.view_of(&read.name, reading, None),
+                // One that cannot be looked at does not hide the others.
+                Err(error) => {
+                    reporter.warn(error.to_string());
+                    let store = &session.store;
+                    LockView::unknown(&read.name, store.policy(), store.place(&read.name))
+                }
+            };
+            if view.standing == "free" && view.queue.is_empty() {
+                continue;
+            }
+            if locks.len() == LISTED_MAX {
+                more += 1;
+                continue;
+            }
+            texts.push(with_handle(&view));
+            locks.push(Value::from(view.json()));
+        }
+        if more > 0 {
+            reporter.warn(format!("{more} more locks are not free"));
+            texts.push(format!("and {more} more"));
+        }
+        let text = if texts.is_empty() {
+            "no lock is held".to_owned()
+        } else {
+            texts.join("\n")
+        };
+        Ok((text, json!({ "locks": locks })))
+    }
+
+    fn wait(&self, arguments: Map<String, Value>, reporter: &mut Reporter) -> Said {
+        let params: WaitParams = read(arguments)?;
+        let meant = self.asked().wait(&params)?;
+        let session = Session::open(meant.place)?;
+        wait::until_free(&session, &meant.name, meant.limit, reporter)
+    }
+
+    fn cancel(&self, arguments: Map<String, Value>, call: &Call, reporter: &mut Reporter) -> Said {
+        let params: NameParams = read(arguments)?;
+        let why = match call.client.as_str() {
+            "" => "an agent asks for it".to_owned(),
+            client => format!("an agent asks for it, by {client}"),
+        };
+        cancel::cancel(self.asked().cancel(&params, why)?, reporter)
+    }
+
+    pub(super) fn handles(&self) -> BTreeSet<String> {
+        self.known().keys().cloned().collect()
+    }
+
+    pub(super) fn forget(&self, handle: &str) {
+        self.known().remove(handle);
+    }
+
+    fn known(&self) -> MutexGuard<'_, BTreeMap<String, LockName>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Answer {
+    fn of(reporter: &Reporter, said: Said) -> Self {
+        let (text, is_error, envelope) = match said {
+            Ok((text, data)) => (text, false, reporter.envelope(Ok(data))),
+            Err(failure) => (
+                text_of(&failure),
+                !is_a_result(&failure),
+                reporter.envelope(Err(&failure)),
+            ),
+        };
+        let mut text = text;
+        let envelope = serde_json::to_value(&envelope).unwrap_or_default();
+        let warnings = envelope["warnings"].as_array();
+        for warning in warnings.into_iter().flatten().filter_map(Value::as_str) {
+            text.push_str("\nwarning: ");
+            text.push_str(warning);
+        }
+        Self {
+            envelope,
+            text,
+            is_error,
+            granted: None,
+        }
+    }
+
+    /// The answer of a call that this server could not carry out.
+    pub(super) fn failed(tool: Tool, failure: Failure) -> Self {
+        Self::of(&reporter(tool.verb()), Err(failure))
+    }
+}
+
+/// Too many calls at a time.
+pub(super) fn too_many(why: &str) -> Failure {
+    let mut failure = Failure::new(Exit::General, "TOO_MANY_REQUESTS", why);
+    failure.retry = Some(Retry {
+        after_ms: 1_000,
+        strategy: "exponential_backoff",
+    });
+    failure
+}
+
+fn cancelled(tool: Tool) -> Failure {
+    Failure::new(
+        Exit::General,
+        "ABANDONED",
+        match tool {
+            Tool::Acquire => "the call was cancelled, and nothing is held for it",
+            _ => "the call was cancelled",
+        },
+    )
+}
+
+/// Speaks to no person: stdout is the client's, and stderr is for faults.
+pub(super) fn reporter(verb: &str) -> Reporter {
+    Reporter::new(Output::Json, true, false, verb.to_owned())
+}
+
+/// A fresh request id that says whose it is, with 128 bits of randomness.
+fn fresh_handle() -> Result<RequestId, Failure> {
+    let id = fresh_id::<16>()?;
+    let digits = id.as_str().trim_start_matches("req_");
+    Ok(RequestId::as_recorded(&format!("{OWN}{digits}")))
+}
+
+fn refuse_sprint(format: Format) -> Result<(), Failure> {
+    if format == Format::Sprint {
+        return Err(Failure::bad_arguments(
+            "a sprint has its own calls (`tenure acquire --profile sprint`), which are no tools",
+        ));
+    }
+    Ok(())
+}
+
+/// Whether an agent can go on by it: the lock is held, and another time it may be free.
+fn is_a_result(failure: &Failure) -> bool {
+    failure.is_of_a_held_lock() || failure.code == "ALREADY_HELD"
+}
+
+/// A lock as it stands; of a hold of the agent's program also the handle, for an agent that has lost it.
+fn with_handle(view: &LockView) -> String {
+    let mut text = view.text();
+    let holder = view.holder.as_ref().filter(|_| view.mine);
+    if let Some(holder) = holder.filter(|holder| holder.kind == "detached") {
+        let _ = write!(text, "\n{:8}handle: {}", "", holder.request_id);
+    }
+    text
+}
+
+/// Facts, and no orders: an agent decides what follows.
+fn text_of(failure: &Failure) -> String {
+    let said = failure.text.as_deref().unwrap_or(&failure.message);
+    if !is_a_result(failure) {
+        return said.to_owned();
+    }
+    // The further lines name flags of a command line.
+    let mut text = said.lines().next().unwrap_or_default().to_owned();
+    let fact = |key: &str| failure.context.get(key);
+    let millis = |key: &str| fact(key).and_then(Value::as_u64).map(Duration::from_millis);
+    if let Some(waited) = millis("waited_ms") {
+        let _ = write!(text, "; waited {}", human(waited));
+    }
+    if let Some(retry) = failure.retry {
+        let about = human(Duration::from_millis(retry.after_ms));
+        let _ = write!(
+            text,
+            "; free in about {about} (retry_after_ms {})",
+            retry.after_ms
+        );
+    }
+    if let Some(ticket) = fact("ticket").and_then(Value::as_u64) {
+        let kept = millis("ticket_kept_ms")
+            .map_or_else(String::new, |kept| format!(" for {}", human(kept)));
+        let _ = write!(
+            text,
+            "; its place in line is kept{kept}: lock_acquire with ticket {ticket} comes back to it"
+        );
+    }
+    let handle = fact("holder").and_then(|holder| holder.get("request_id"));
+    let handle = handle
+        .or_else(|| fact("request_id"))
+        .and_then(Value::as_str);
+    if fact("mine").and_then(Value::as_bool) == Some(true)
+        && let Some(handle) = handle
+    {
+        let _ = write!(
+            text,
+            "; the holder is this same program, by handle {handle}: lock_release gives it back"
+        );
+    }
+    text
+}

@@ -1,0 +1,197 @@
+//! What a call of an agent's tool means. The arguments of a tool become the typed words of the verb that does the
+//! same on a command line, so that both mean the same, by one code.
+//!
+//! What the tools are called, and what an agent is told of them, stands in `command/mcp/catalog`.
+
+use super::serve::{Usual, Where};
+use super::{Acquire, Acquiring, Cancel, Check, List, Surroundings, Wait, said_wait};
+use crate::args::value::{self, Typed};
+use crate::args::{AcquireArgs, Claiming, Common, Patience, WaitArgs};
+use crate::failure::Failure;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use std::time::Duration;
+use tenure_engine::engine;
+
+/// How long one call waits at most. Some hosts give a call a minute.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(50);
+
+/// The arguments of `lock_acquire`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AcquireParams {
+    name: String,
+    #[serde(default)]
+    why: Option<String>,
+    #[serde(default)]
+    wait_ms: Option<u64>,
+    #[serde(default)]
+    slots: Option<u32>,
+    #[serde(default)]
+    ttl_ms: Option<u64>,
+    #[serde(default)]
+    pub(crate) ticket: Option<u64>,
+}
+
+/// The arguments of `lock_release`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ReleaseParams {
+    pub(crate) handle: String,
+}
+
+/// The arguments of `lock_check` and `lock_cancel`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NameParams {
+    name: String,
+}
+
+/// The arguments of `lock_list`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NoParams {}
+
+/// The arguments of `lock_wait`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct WaitParams {
+    name: String,
+    #[serde(default)]
+    wait_ms: Option<u64>,
+}
+
+/// Reads the arguments of a tool.
+pub(crate) fn read<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, Failure> {
+    let arguments = super::serve::plain(Value::Object(arguments));
+    serde_json::from_value(arguments)
+        .map_err(|error| Failure::bad_arguments(format!("the arguments make no sense: {error}")))
+}
+
+/// One call of a tool, and what it may know beside its arguments.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    usual: Usual,
+}
+
+impl Asked {
+    /// A call now. The configuration of a server that lives for days may have changed.
+    pub(crate) fn now(common: &Common) -> Self {
+        Self {
+            usual: Usual {
+                around: Surroundings::of(common),
+                common: common.clone(),
+            },
+        }
+    }
+
+    /// Which lock is taken, for whom and how. `id` is that of the new hold, and `why` is for a call that gives no
+    /// reason.
+    pub(crate) fn acquire(
+        &self,
+        params: &AcquireParams,
+        id: Option<&str>,
+        why: &str,
+    ) -> Result<Acquire, Failure> {
+        // A caller that comes back to its place waits, also where the profile's callers usually do not.
+        let comes_back = params.ticket.map(|_| value::millis(WAIT_MAX));
+        let patience = patience(params.wait_ms.or(comes_back));
+        let ticket = params.ticket.map(|ticket| ticket.to_string());
+        if params.slots == Some(0) {
+            return Err(Failure::bad_arguments("slots: there is at least one"));
+        }
+        if ticket.is_some() && params.wait_ms == Some(0) {
+            return Err(Failure::bad_arguments(
+                "ticket: a call that does not wait does not come back to a place in line; give it a little \
+                 wait_ms",
+            ));
+        }
+        let typed = AcquireArgs {
+            name: Some(Typed::of(&params.name, value::name)),
+            claiming: Claiming {
+                patience,
+                ttl: (params.ttl_ms).map(|ttl| Typed::of(format!("{ttl}ms"), value::lease)),
+                request_id: id.map(|id| Typed::of(id, value::request_id)),
+                slots: params.slots,
+                ticket: ticket.map(|ticket| Typed::of(ticket, value::ticket)),
+                why: Some(params.why.clone().unwrap_or_else(|| why.to_owned())),
+                ..Claiming::default()
+            },
+            owner: Typed::of("auto", value::owner),
+            input: None,
+            common: self.usual.common.clone(),
+        };
+        let around = &self.usual.around;
+        let meant = Acquiring::of(&typed, around).map_err(in_words_of_tools)?;
+        let Acquiring::Lock(mut acquire) = meant else {
+            return Err(Failure::bad_arguments("name: this takes no lock"));
+        };
+        // What the caller or the project says counts; without either, this has another default than a command line.
+        let said = said_wait(&typed.claiming.patience, around)?;
+        let said = said.or(acquire.place.defaults(&acquire.name)?.wait);
+        acquire.wait = bounded(said);
+        Ok(acquire)
+    }
+
+    /// Until when a lock is waited for.
+    pub(crate) fn wait(&self, params: &WaitParams) -> Result<Wait, Failure> {
+        let typed = WaitArgs {
+            name: Some(Typed::of(&params.name, value::name)),
+            patience: patience(params.wait_ms),
+            common: self.usual.common.clone(),
+        };
+        let around = &self.usual.around;
+        let mut wait = Wait::of(&typed, around)?;
+        let said = said_wait(&typed.patience, around)?;
+        wait.limit = bounded(said.or(wait.place.defaults(&wait.name)?.wait));
+        Ok(wait)
+    }
+
+    /// Which lock is looked at.
+    pub(crate) fn check(&self, params: &NameParams) -> Result<Check, Failure> {
+        self.usual.check(&Where::default(), &params.name)
+    }
+
+    /// Where the locks are.
+    pub(crate) fn list(&self) -> Result<List, Failure> {
+        self.usual.list(&Where::default(), false)
+    }
+
+    /// Whose holder is asked to stop.
+    pub(crate) fn cancel(&self, params: &NameParams, why: String) -> Result<Cancel, Failure> {
+        let name = Some(params.name.as_str());
+        (self.usual).cancel(&Where::default(), name, None, None, Some(why))
+    }
+}
+
+fn patience(wait_ms: Option<u64>) -> Patience {
+    Patience {
+        wait: wait_ms.map(|millis| {
+            let longest = value::millis(WAIT_MAX);
+            Typed::of(format!("{}ms", millis.min(longest)), value::wait)
+        }),
+        ..Patience::default()
+    }
+}
+
+fn bounded(said: Option<engine::Wait>) -> engine::Wait {
+    match said {
+        Some(engine::Wait::No) => engine::Wait::No,
+        Some(engine::Wait::For(limit)) => engine::Wait::For(limit.min(WAIT_MAX)),
+        Some(engine::Wait::Forever) | None => engine::Wait::For(WAIT_MAX),
+    }
+}
+
+/// An agent has arguments, and no flags.
+fn in_words_of_tools(mut failure: Failure) -> Failure {
+    for (flag, argument) in [
+        ("--ttl", "ttl_ms"),
+        ("--wait", "wait_ms"),
+        ("--slots", "slots"),
+        ("--ticket", "ticket"),
+    ] {
+        failure.message = failure.message.replace(flag, argument);
+    }
+    failure
+}

@@ -1,0 +1,705 @@
+//! `tenure mcp` as an agent's host meets it: the official client of the protocol in both of its eras, and a client that
+//! writes what the test says. The holds belong to the process of the test, which starts the servers. Where the program
+//! has to be another one, or has to die, it is a script of its own.
+#![cfg(unix)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what it expects by failing"
+)]
+
+mod support;
+mod support_schemas;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
+use support::{Answer, Scene, TENURE, eventually, send, throughout, timed};
+use support_schemas::satisfies;
+
+/// How a client begins.
+#[derive(Clone, Copy)]
+enum Era {
+    /// With the handshake.
+    Handshake,
+    /// Without: each request says what there is to know.
+    Inline,
+}
+
+/// A host that writes what the test says.
+struct Host {
+    process: Child,
+    stdin: Option<ChildStdin>,
+    stdout: BufReader<ChildStdout>,
+    number: u64,
+    era: Era,
+}
+
+impl Host {
+    fn new(scene: &Scene) -> Self {
+        Self::start(&mut scene.tenure(["mcp"]), Era::Inline)
+    }
+
+    fn start(command: &mut Command, era: Era) -> Self {
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = command.spawn().expect("a server starts");
+        let mut host = Self {
+            stdin: process.stdin.take(),
+            stdout: BufReader::new(process.stdout.take().expect("its stdout")),
+            process,
+            number: 0,
+            era,
+        };
+        if matches!(era, Era::Handshake) {
+            let id = host.ask(
+                "initialize",
+                json!({
+                    "protocolVersion": "2025-06-18",
+                    "capabilities": {},
+                    "clientInfo": { "name": "test", "version": "1" },
+                }),
+            );
+            let answer = host.answer(id);
+            assert_eq!(answer["result"]["serverInfo"]["name"], "tenure", "{answer}");
+            host.notify("notifications/initialized", &json!({}));
+        }
+        host
+    }
+
+    fn say(&mut self, bytes: &[u8]) {
+        let stdin = self.stdin.as_mut().expect("an open stdin");
+        stdin.write_all(bytes).expect("the server reads");
+    }
+
+    fn notify(&mut self, method: &str, params: &Value) {
+        let message = json!({ "jsonrpc": "2.0", "method": method, "params": params });
+        self.say(format!("{message}\n").as_bytes());
+    }
+
+    fn ask(&mut self, method: &str, mut params: Value) -> u64 {
+        self.number += 1;
+        let id = self.number;
+        if matches!(self.era, Era::Inline) {
+            params["_meta"]["io.modelcontextprotocol/protocolVersion"] = "2026-07-28".into();
+            params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+        }
+        let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        self.say(format!("{request}\n").as_bytes());
+        id
+    }
+
+    fn begin(&mut self, tool: &str, arguments: &Value) -> u64 {
+        self.ask(
+            "tools/call",
+            json!({ "name": tool, "arguments": arguments }),
+        )
+    }
+
+    /// The next line; `None` at the end.
+    fn line(&mut self) -> Option<Value> {
+        let mut line = String::new();
+        self.stdout.read_line(&mut line).expect("it writes text");
+        (!line.is_empty()).then(|| serde_json::from_str(&line).expect("a line is JSON"))
+    }
+
+    /// The answer to a request. What else comes is passed over.
+    fn answer(&mut self, id: u64) -> Value {
+        loop {
+            let line = self.line().expect("an answer before the end");
+            if line["id"] == id {
+                return line;
+            }
+        }
+    }
+
+    /// The structured result of a call, and whether it is an error.
+    fn result(&mut self, id: u64) -> (Value, bool) {
+        let answer = self.answer(id);
+        let result = &answer["result"];
+        assert!(result.is_object(), "{answer:#}");
+        let structured = &result["structuredContent"];
+        satisfies("mcp", structured);
+        let text = result["content"][0]["text"].as_str();
+        assert!(text.is_some_and(|text| !text.is_empty()), "{answer:#}");
+        (structured.clone(), result["isError"] == true)
+    }
+
+    fn call(&mut self, tool: &str, arguments: &Value) -> (Value, bool) {
+        let id = self.begin(tool, arguments);
+        self.result(id)
+    }
+
+    /// The data of a call that has to succeed.
+    #[track_caller]
+    fn data(&mut self, tool: &str, arguments: &Value) -> Value {
+        let (structured, is_error) = self.call(tool, arguments);
+        assert!(!is_error && structured["ok"] == true, "{structured:#}");
+        structured["data"].clone()
+    }
+
+    /// The error of a call, and whether it is one for the client too.
+    #[track_caller]
+    fn refused(&mut self, tool: &str, arguments: &Value) -> (Value, bool) {
+        let (structured, is_error) = self.call(tool, arguments);
+        assert!(structured["ok"] == false, "{structured:#}");
+        (structured["error"].clone(), is_error)
+    }
+
+    /// Takes a lock, and answers with its handle.
+    #[track_caller]
+    fn acquire(&mut self, name: &str) -> String {
+        let data = self.data("lock_acquire", &json!({ "name": name, "wait_ms": 5000 }));
+        data["handle"].as_str().expect("a handle").to_owned()
+    }
+
+    fn kill(mut self) {
+        self.process.kill().expect("it is killed");
+        self.process.wait().expect("it has ended");
+    }
+
+    /// Ends stdin, and answers with the exit code.
+    fn end(mut self) -> i32 {
+        self.stdin = None;
+        while self.line().is_some() {}
+        self.code()
+    }
+
+    fn code(&mut self) -> i32 {
+        let status = self.process.wait().expect("it has ended");
+        status.code().expect("an exit code")
+    }
+}
+
+/// A server of another program: the script in between stays. Its locks are the scene's.
+fn of_another(scene: &Scene) -> Host {
+    let script = scene.script("another", "#!/bin/sh\ntenure mcp\ntrue\n");
+    Host::start(scene.program("sh").arg(script), Era::Inline)
+}
+
+fn is_refused(scene: &Scene, name: &str) -> bool {
+    scene.run(["run", "-q", "-n", name, "--", "true"]).code() == 4
+}
+
+/// Where scripts/install-tools puts the official client.
+fn official_client() -> PathBuf {
+    let own = Path::new(TENURE).ancestors();
+    let found = own
+        .map(|folder| folder.join("tools/mcp/bin/python"))
+        .find(|python| python.exists());
+    found.expect("the client of the protocol; scripts/install-tools gets it")
+}
+
+#[test]
+fn the_official_client_in_each_era_of_the_protocol() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp/official.py");
+    let eras = ["legacy", "2026-07-28", "auto"];
+    let started = eras.map(|era| {
+        let scene = Scene::new();
+        let mut command = scene.program(official_client().to_str().unwrap());
+        command.arg(&script).arg(era).env("TENURE_BIN", TENURE);
+        let process = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        (scene, process.expect("the client starts"))
+    });
+    for (era, (_scene, process)) in eras.iter().zip(started) {
+        let said = Answer(process.wait_with_output().expect("the client ends"));
+        said.expect(0, era);
+    }
+}
+
+#[test]
+fn the_end_of_a_server_frees_nothing_and_the_next_one_knows_the_holds() {
+    let scene = Scene::new();
+    for era in [Era::Handshake, Era::Inline] {
+        let mut host = Host::start(&mut scene.tenure(["mcp"]), era);
+        let first = host.acquire("first");
+        let second = host.acquire("second");
+        host.kill();
+        assert!(is_refused(&scene, "first"), "the program lives");
+        let mut host = Host::start(&mut scene.tenure(["mcp"]), era);
+        let seen = host.data("lock_check", &json!({ "name": "first" }));
+        assert_eq!(seen["mine"], true, "{seen:#}");
+        assert_eq!(seen["holder"]["request_id"], first.as_str());
+        host.data("lock_release", &json!({ "handle": first }));
+        assert!(scene.is_free("first"));
+        assert_eq!(host.end(), 0, "the end of stdin is an orderly one");
+        assert!(is_refused(&scene, "second"), "and frees nothing either");
+        // A command line with the handle for an id, as an agent's shell may have it.
+        let words = ["release", "second", "--request-id", second.as_str()];
+        scene.run(words).expect(0, "the same hold");
+    }
+}
+
+#[test]
+fn a_handle_is_of_use_to_its_own_program_alone_and_as_often_as_it_likes() {
+    let scene = Scene::new();
+    let mut host = Host::new(&scene);
+    let handle = host.acquire("deploy");
+    let mut other = of_another(&scene);
+    let (error, is_error) = other.refused("lock_release", &json!({ "handle": handle }));
+    assert_eq!(
+        (error["code"].as_str(), is_error),
+        (Some("NOT_OWNER"), true),
+        "{error:#}"
+    );
+    assert!(is_refused(&scene, "deploy"));
+    let seen = other.data("lock_check", &json!({ "name": "deploy" }));
+    assert_eq!(seen["standing"], "held");
+    let released = host.data("lock_release", &json!({ "handle": handle }));
+    assert_eq!(released["name"], "deploy");
+    assert!(scene.is_free("deploy"));
+    for _ in 0..2 {
+        let released = host.data("lock_release", &json!({ "handle": handle }));
+        assert_eq!(released["name"], Value::Null, "{released:#}");
+    }
+    let (error, is_error) = host.refused("lock_release", &json!({ "handle": "no such form!" }));
+    assert_eq!(
+        (error["code"].as_str(), is_error),
+        (Some("BAD_ARGUMENTS"), true)
+    );
+    // What a command holds is the command's.
+    let held = scene.hold("work", ["--request-id", "of-a-run"]);
+    let (error, _) = host.refused("lock_release", &json!({ "handle": "of-a-run" }));
+    assert_eq!(error["code"], "NOT_OWNER", "{error:#}");
+    held.open();
+    assert_eq!(host.end(), 0);
+    assert_eq!(other.end(), 0);
+}
+
+#[test]
+fn a_lock_that_is_held_is_a_result_with_all_that_an_agent_acts_by() {
+    let scene = Scene::new();
+    let held = scene.hold("deploy", ["--why", "release 4.2"]);
+    let mut host = Host::new(&scene);
+    let at_once = json!({ "name": "deploy", "wait_ms": 0 });
+    let (error, is_error) = host.refused("lock_acquire", &at_once);
+    assert!(!is_error, "{error:#}");
+    assert_eq!(error["code"], "LOCK_HELD");
+    assert_eq!(error["context"]["holder"]["why"], "release 4.2");
+    assert_eq!(error["context"]["ticket"], Value::Null, "it has not waited");
+    let id = host.begin("lock_acquire", &json!({ "name": "deploy", "wait_ms": 100 }));
+    let answer = host.answer(id);
+    let text = answer["result"]["content"][0]["text"].as_str().unwrap();
+    let error = &answer["result"]["structuredContent"]["error"];
+    let (ticket, retry) = (&error["context"]["ticket"], &error["retry_after_ms"]);
+    for fact in [
+        format!("deploy is held by PID {}", held.pid()),
+        "release 4.2".to_owned(),
+        "waited 100ms".to_owned(),
+        format!("(retry_after_ms {retry})"),
+        format!("lock_acquire with ticket {ticket} comes back to it"),
+    ] {
+        assert!(text.contains(&fact), "{fact:?} in {text:?}");
+    }
+    assert!(!text.contains("--"), "an agent has no flags: {text}");
+    // A caller that comes now stands behind the place that is kept.
+    let mut newcomer = scene.tenure(["run", "-w", "20s", "deploy", "--", "echo", "newcomer"]);
+    let newcomer = newcomer.stdout(Stdio::piped()).spawn().unwrap();
+    scene.until_queued("deploy", 2);
+    let back = host.begin(
+        "lock_acquire",
+        &json!({ "name": "deploy", "ticket": ticket }),
+    );
+    held.open();
+    let (granted, _) = host.result(back);
+    assert_eq!(granted["ok"], true, "the first in line: {granted:#}");
+    let seen = scene.check("deploy");
+    assert_eq!(seen["holder"]["request_id"], granted["data"]["handle"]);
+    host.data(
+        "lock_release",
+        &json!({ "handle": granted["data"]["handle"] }),
+    );
+    let said = newcomer.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "newcomer\n");
+    // A place that has lapsed is no error: the call begins anew, and says so.
+    let gone = json!({ "name": "deploy", "wait_ms": 1000, "ticket": 7 });
+    let (granted, is_error) = host.call("lock_acquire", &gone);
+    assert!(!is_error && granted["ok"] == true, "{granted:#}");
+    assert!(
+        granted["warnings"][0]
+            .as_str()
+            .unwrap()
+            .contains("ticket 7"),
+        "{granted:#}"
+    );
+    assert_eq!(host.end(), 0);
+}
+
+#[test]
+fn a_program_waits_for_itself_no_longer_than_it_says_and_is_told_so() {
+    let scene = Scene::new();
+    let mut host = Host::new(&scene);
+    let handle = host.acquire("deploy");
+    let again = json!({ "name": "deploy", "wait_ms": 100 });
+    let (error, is_error) = host.refused("lock_acquire", &again);
+    assert!(!is_error);
+    assert_eq!(error["context"]["mine"], true, "{error:#}");
+    assert_eq!(error["context"]["holder"]["request_id"], handle.as_str());
+    host.data("lock_release", &json!({ "handle": handle }));
+    // The place that the call above has left is the program's own, so it does not wait behind itself.
+    let (granted, took) = timed(|| host.acquire("deploy"));
+    assert!(took < Duration::from_secs(3), "{took:?}");
+    host.data("lock_release", &json!({ "handle": granted }));
+    assert_eq!(host.end(), 0);
+}
+
+#[test]
+fn slots_are_numbered_and_arguments_are_read_with_care() {
+    let scene = Scene::new();
+    let mut host = Host::new(&scene);
+    // Some languages write all numbers with a point, and what they do not say as null.
+    let slots = json!({ "name": "gpu", "slots": 2.0, "wait_ms": 0, "why": null, "ttl_ms": 60_000 });
+    let first = host.data("lock_acquire", &slots);
+    let second = host.data("lock_acquire", &slots);
+    assert_eq!((&first["slot"], &second["slot"]), (&json!(0), &json!(1)));
+    let (error, _) = host.refused("lock_acquire", &slots);
+    assert_eq!(error["code"], "LOCK_HELD");
+    for (tool, wrong) in [
+        ("lock_acquire", json!({})),
+        ("lock_acquire", json!({ "name": "" })),
+        ("lock_acquire", json!({ "name": 7 })),
+        ("lock_acquire", json!({ "name": "a", "slots": 0 })),
+        ("lock_acquire", json!({ "name": "a", "wait_ms": -1 })),
+        ("lock_acquire", json!({ "name": "a", "wait_ms": "5s" })),
+        ("lock_acquire", json!({ "name": "a", "force": true })),
+        ("lock_acquire", json!({ "name": "a", "ttl_ms": 0 })),
+        (
+            "lock_acquire",
+            json!({ "name": "a", "wait_ms": 0, "ticket": 7 }),
+        ),
+        ("lock_release", json!({ "name": "a" })),
+        ("lock_check", json!({ "name": "a/b" })),
+        ("lock_list", json!({ "all": true })),
+        ("lock_wait", json!({ "name": "..", "wait_ms": 0 })),
+        ("lock_cancel", json!({})),
+    ] {
+        let (error, is_error) = host.refused(tool, &wrong);
+        assert_eq!(
+            (error["code"].as_str(), is_error),
+            (Some("BAD_ARGUMENTS"), true),
+            "{tool} {wrong}: {error:#}"
+        );
+    }
+    assert!(
+        !scene.locks().join("a.tenure").exists(),
+        "nothing was touched"
+    );
+    let unknown = host.begin("lock_steal", &json!({}));
+    let answer = host.answer(unknown);
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    assert_eq!(host.end(), 0);
+}
+
+#[test]
+fn a_cancelled_call_leaves_no_waiter_and_no_hold() {
+    let scene = Scene::new();
+    let held = scene.hold("deploy", ["-q"]);
+    let mut host = Host::start(&mut scene.tenure(["mcp"]), Era::Handshake);
+    let id = host.begin(
+        "lock_acquire",
+        &json!({ "name": "deploy", "wait_ms": 40_000 }),
+    );
+    scene.until_queued("deploy", 1);
+    host.notify("notifications/cancelled", &json!({ "requestId": id }));
+    scene.until_queued("deploy", 0);
+    held.open();
+    assert!(scene.is_free("deploy"));
+    // The grant and the cancellation cross, at all instants: the call is answered, or nothing is held.
+    let mut answered = 0;
+    for round in 0..300_u64 {
+        let id = host.begin(
+            "lock_acquire",
+            &json!({ "name": "crossing", "wait_ms": 2_000 }),
+        );
+        let pause = Duration::from_micros(round * 17 % 4_000);
+        std::thread::sleep(pause);
+        host.notify("notifications/cancelled", &json!({ "requestId": id }));
+        // The answer to the next request comes behind that of the last, if there is one.
+        let next = host.begin("lock_check", &json!({ "name": "other" }));
+        loop {
+            let line = host.line().expect("an answer");
+            if line["id"] == id {
+                let handle = line["result"]["structuredContent"]["data"]["handle"].clone();
+                assert!(handle.is_string(), "{line}");
+                host.data("lock_release", &json!({ "handle": handle }));
+                answered += 1;
+                break;
+            }
+            if line["id"] == next {
+                break;
+            }
+        }
+    }
+    eventually("what was cancelled is given back", || {
+        scene.is_free("crossing")
+    });
+    throughout(Duration::from_millis(300), "and stays so", || {
+        scene.is_free("crossing")
+    });
+    assert!(answered < 300, "some were cancelled");
+    assert_eq!(host.end(), 0);
+}
+
+#[test]
+fn what_is_no_message_is_passed_over_and_a_half_line_does_nothing() {
+    let scene = Scene::new();
+    let mut host = Host::new(&scene);
+    host.say(b"garbage\n\n{\"jsonrpc\":\n\0\xff\xfe\n[1,2]\n{}\n\"text\"\n");
+    host.say(&[b"x".repeat(3 << 20), b"\n".to_vec()].concat());
+    let handle = host.acquire("deploy");
+    host.say(b"{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":\"tools/call\",\"params\":7}\nmore garbage\n");
+    let mut half = json!({ "jsonrpc": "2.0", "id": 99, "method": "tools/call" });
+    half["params"] = json!({ "name": "lock_release", "arguments": { "handle": handle } });
+    host.say(half.to_string().as_bytes());
+    assert_eq!(host.end(), 0);
+    assert!(
+        is_refused(&scene, "deploy"),
+        "the half line was not carried out"
+    );
+    // A client of something else.
+    let mut other = scene.tenure(["mcp"]);
+    let mut other = other
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = other.stdin.take().unwrap();
+    stdin
+        .write_all(b"{\"jsonrpc\":\"2.0\",\"method\":\"hello\"}\n")
+        .unwrap();
+    let said = Answer(other.wait_with_output().unwrap()).expect(2, "no request of the protocol");
+    assert_eq!(
+        said.stderr().lines().count(),
+        1,
+        "one sentence: {}",
+        said.stderr()
+    );
+}
+
+#[test]
+fn the_end_of_stdin_ends_the_waits_and_a_request_to_end_does_too() {
+    let scene = Scene::new();
+    let held = scene.hold("deploy", ["-q"]);
+    let wait = json!({ "name": "deploy", "wait_ms": 50_000 });
+    let mut host = Host::new(&scene);
+    host.begin("lock_acquire", &wait);
+    host.begin("lock_wait", &wait);
+    scene.until_queued("deploy", 1);
+    let (code, took) = timed(|| host.end());
+    assert_eq!(code, 0);
+    assert!(took < Duration::from_secs(4), "{took:?}");
+    scene.until_queued("deploy", 0);
+
+    let mut host = Host::new(&scene);
+    host.begin("lock_acquire", &wait);
+    scene.until_queued("deploy", 1);
+    // Ctrl-C and the end of a terminal are the host's to decide about.
+    for ignored in [Signal::INT, Signal::HUP, Signal::QUIT] {
+        send(host.process.id(), ignored);
+    }
+    throughout(Duration::from_millis(200), "it goes on", || {
+        matches!(host.process.try_wait(), Ok(None))
+    });
+    send(host.process.id(), Signal::TERM);
+    assert_eq!(host.code(), 0);
+    scene.until_queued("deploy", 0);
+    held.open();
+    assert!(scene.is_free("deploy"));
+}
+
+#[test]
+fn a_host_that_does_not_read_keeps_no_other_caller_and_does_not_keep_the_server() {
+    let scene = Scene::new();
+    for end in [Signal::TERM, Signal::KILL] {
+        let mut host = Host::new(&scene);
+        // More than a pipe takes.
+        for _ in 0..400 {
+            host.ask("tools/list", json!({}));
+        }
+        let id = host.begin("lock_acquire", &json!({ "name": "deploy" }));
+        eventually("it goes on meanwhile", || {
+            scene.check("deploy")["standing"] == "held"
+        });
+        if end == Signal::KILL {
+            // It reads at last: nothing was lost.
+            let (granted, _) = host.result(id);
+            let handle = granted["data"]["handle"].clone();
+            host.data("lock_release", &json!({ "handle": handle }));
+            assert_eq!(host.end(), 0);
+        } else {
+            send(host.process.id(), end);
+            let (code, took) = timed(|| host.code());
+            assert_eq!(code, 0);
+            assert!(took < Duration::from_secs(8), "{took:?}");
+            // Whether the host would have read of it is not known, so the hold stays; the next server gives it back.
+            let mut host = Host::new(&scene);
+            let seen = host.data("lock_check", &json!({ "name": "deploy" }));
+            if seen["standing"] == "held" {
+                let handle = seen["holder"]["request_id"].clone();
+                host.data("lock_release", &json!({ "handle": handle }));
+            }
+            assert!(scene.is_free("deploy"));
+            assert_eq!(host.end(), 0);
+        }
+    }
+}
+
+#[test]
+fn the_death_of_the_program_frees_its_holds_though_a_child_keeps_the_pipe() {
+    let scene = Scene::new();
+    let program = scene.write(
+        "host.py",
+        r#"
+import json, os, subprocess, sys, time
+server = subprocess.Popen(["tenure", "mcp"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+call = {"name": "lock_acquire", "arguments": {"name": "deploy"}, "_meta": meta}
+server.stdin.write(json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).encode() + b"\n")
+server.stdin.flush()
+server.stdout.readline()
+if os.fork() == 0:
+    os.close(1)
+    os.close(2)
+    time.sleep(3)
+    os._exit(0)
+print(server.pid, flush=True)
+os.kill(os.getpid(), 9)
+"#,
+    );
+    let mut command = scene.program("python3");
+    let mut host = command.arg(program).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(host.stdout.take().unwrap())
+        .read_line(&mut line)
+        .unwrap();
+    host.wait().unwrap();
+    let server: u32 = line.trim().parse().expect("its server");
+    assert!(scene.is_free("deploy"), "at once");
+    eventually("and the server ends", || !support::is_alive(server));
+}
+
+#[test]
+fn holds_are_renewed_also_those_of_an_earlier_server() {
+    let scene = Scene::new();
+    let mut host = Host::new(&scene);
+    let short = json!({ "name": "deploy", "ttl_ms": 900 });
+    let handle = host.data("lock_acquire", &short)["handle"].clone();
+    let renewed = |scene: &Scene| {
+        // The instant of a renewal is shown by the second; the file has it whole.
+        let file = std::fs::read(scene.locks().join("deploy.tenure")).unwrap();
+        String::from_utf8_lossy(&file).into_owned()
+    };
+    let before = renewed(&scene);
+    eventually("it is renewed", || renewed(&scene) != before);
+    host.kill();
+    let left = renewed(&scene);
+    throughout(Duration::from_millis(500), "no server renews", || {
+        renewed(&scene) == left
+    });
+    assert!(
+        is_refused(&scene, "deploy"),
+        "the program lives, and is seen"
+    );
+    let mut host = Host::new(&scene);
+    eventually("the next server renews", || renewed(&scene) != left);
+    host.data("lock_release", &json!({ "handle": handle }));
+    assert!(scene.is_free("deploy"));
+    assert_eq!(host.end(), 0);
+}
+
+#[test]
+fn the_locks_are_those_of_the_flags_and_the_configuration_as_of_a_run() {
+    let scene = Scene::new();
+    let project = scene.path("project");
+    std::fs::create_dir_all(&project).unwrap();
+    std::fs::write(
+        project.join("tenure.toml"),
+        "dir = \"here\"\n[lock.gpu]\nmembers = [\"left\", \"right\"]\n",
+    )
+    .unwrap();
+    let server = |words: &[&str]| {
+        let mut command = scene.tenure(words);
+        command.current_dir(&project).env_remove("TENURE_DIR");
+        Host::start(&mut command, Era::Inline)
+    };
+    let mut host = server(&["mcp"]);
+    let gpu = host.data("lock_acquire", &json!({ "name": "gpu" }));
+    assert_eq!(gpu["member"], "left", "{gpu:#}");
+    assert!(project.join("here/gpu.tenure").exists());
+    // What the file says now counts for the next call.
+    std::fs::write(project.join("tenure.toml"), "dir = \"there\"\n").unwrap();
+    host.acquire("other");
+    assert!(project.join("there/other.tenure").exists());
+    std::fs::write(project.join("tenure.toml"), "dri = 1\n").unwrap();
+    let (error, is_error) = host.refused("lock_check", &json!({ "name": "gpu" }));
+    assert!(
+        is_error && error["message"].as_str().unwrap().contains("dri"),
+        "{error:#}"
+    );
+    assert_eq!(host.end(), 0);
+    std::fs::write(project.join("tenure.toml"), "").unwrap();
+
+    let flags = scene.path("flags");
+    let mut host = server(&["--dir", flags.to_str().unwrap(), "mcp"]);
+    host.acquire("a");
+    assert!(flags.join("a.tenure").exists());
+    assert_eq!(host.end(), 0);
+    let words = [
+        "mcp",
+        "--dir",
+        flags.to_str().unwrap(),
+        "--profile",
+        "session",
+    ];
+    let mut host = server(&words);
+    let held = host.data("lock_acquire", &json!({ "name": "7" }));
+    let handle = held["handle"].as_str().unwrap();
+    let record = std::fs::read_to_string(held["lock_file"].as_str().unwrap()).unwrap();
+    let record: Value = serde_json::from_str(&record).expect("a record that others read");
+    assert_eq!(record["runId"], handle, "{record:#}");
+    host.data("lock_release", &json!({ "handle": handle }));
+    assert_eq!(host.end(), 0);
+
+    for words in [
+        &["mcp", "--profile", "sprint"][..],
+        &["mcp", "--profile", "none-such"],
+        &["mcp", "x"],
+    ] {
+        let said = scene.run(words).expect(2, &format!("{words:?}"));
+        assert_eq!(said.stdout(), "");
+        assert!(!said.stderr().is_empty());
+    }
+}
+
+/// A one-shot shell between the two ends with the server, so it is not the program that holds.
+#[test]
+fn a_shell_that_only_starts_the_server_is_passed_over() {
+    let scene = Scene::new();
+    let mut shell = scene.program("sh");
+    shell.args(["-c", "tenure mcp; true"]);
+    let mut host = Host::start(&mut shell, Era::Inline);
+    let data = host.data("lock_acquire", &json!({ "name": "deploy" }));
+    assert_eq!(data["owner_pid"], std::process::id());
+    assert_eq!(host.end(), 0);
+    assert!(is_refused(&scene, "deploy"));
+}
+
+#[test]
+fn a_storm_of_servers_and_programs_that_are_killed_contention() {
+    let is_long = std::env::var("TENURE_CONTENTION").is_ok_and(|how| how == "long");
+    let scene = Scene::new();
+    let mut command = scene.program("python3");
+    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mcp/storm.py"));
+    command.args(if is_long { ["180", "16"] } else { ["8", "8"] });
+    command
+        .env("TENURE_BIN", TENURE)
+        .env("TMPDIR", scene.root());
+    let said = Answer(command.output().expect("it starts"));
+    said.expect(0, "no second holder, no disorder, nothing stuck");
+}
