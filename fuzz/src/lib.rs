@@ -22,13 +22,13 @@ pub use audit::{audit, audit_records};
 pub use cli::{held, input};
 pub use records::{claims, fleet, resume, session, sprint};
 pub use store::{list, slots};
-pub use texts::{config, duration, fence, intent, names, row, template, yaml};
+pub use texts::{config, duration, fence, intent, names, row, shell, template, yaml};
 
 /// What is done with an input.
 pub type Target = fn(&[u8]);
 
 /// All targets, by the names of their folders in the corpus.
-pub const TARGETS: [(&str, Target); 19] = [
+pub const TARGETS: [(&str, Target); 20] = [
     ("slots", slots),
     ("list", list),
     ("claims", claims),
@@ -48,6 +48,7 @@ pub const TARGETS: [(&str, Target); 19] = [
     ("input", input),
     ("held", held),
     ("fence", fence),
+    ("shell", shell),
 ];
 
 /// The target that calls itself so.

@@ -15,6 +15,7 @@ use tenure_engine::intent::{Intent, Mode};
 use tenure_engine::profile::{
     Fleet, Native, Profile, Resume, RowConfig, Rows, Session, Settings, Sprint,
 };
+use tenure_engine::shell::{Line, Simple, is_meant, read};
 use tenure_engine::tenure_core::{LockName, Policy, RequestId};
 use tenure_engine::yaml as reader;
 
@@ -39,6 +40,50 @@ pub fn row(data: &[u8]) {
     if let Ok(policy) = row.policy("own") {
         let like = Policy::ALL.iter().find(|base| base.name == row.like());
         assert_eq!(row.apply(*like.expect("a built-in row")), Ok(policy));
+    }
+}
+
+/// A line of shell: where it is understood, a prefix in front of a command changes nothing else of it.
+pub fn shell(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let words = ["cargo", "test"].map(str::to_owned);
+    let _ = is_meant(text, text, &words);
+    let Line::Plain(commands) = read(text) else {
+        return;
+    };
+    let with_words = |commands: &[Simple]| {
+        let commands = commands.iter().filter(|command| !command.words.is_empty());
+        commands.cloned().collect::<Vec<_>>()
+    };
+    let commands = with_words(&commands);
+    let (mut new, mut from) = (String::new(), 0);
+    for command in &commands {
+        let at = command.words[0].at;
+        new.push_str(&text[from..at]);
+        new.push_str("tenure run x -- ");
+        from = at;
+    }
+    new.push_str(&text[from..]);
+    let Line::Plain(again) = read(&new) else {
+        panic!("{text:?} is understood, and {new:?} is not");
+    };
+    let again = with_words(&again);
+    assert_eq!(commands.len(), again.len(), "{text:?} and {new:?}");
+    for (one, other) in commands.iter().zip(&again) {
+        let texts = |command: &Simple| {
+            let words = command.words.iter();
+            words
+                .map(|word| (word.text.clone(), word.is_quoted))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(texts(one), texts(other)[4..], "{text:?} and {new:?}");
+        assert_eq!(
+            (&one.assigned, one.is_piped, one.redirects_first),
+            (&other.assigned, other.is_piped, other.redirects_first),
+            "{text:?} and {new:?}"
+        );
     }
 }
 

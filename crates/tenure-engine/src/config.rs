@@ -11,9 +11,11 @@
 //! (decision 0023). Another file ends a call that it could lead to another place. A call that names its place
 //! goes on without it. A file that the caller names is read whichever user owns it.
 
+mod agent;
 mod lock;
 mod profiles;
 
+pub use agent::{AgentRules, CommandRule, Glob, How, OnError, PathRule, Words};
 pub use lock::LockDefaults;
 pub use profiles::Profiles;
 
@@ -66,6 +68,9 @@ pub struct Config {
     /// The user's own profiles, and the one that calls have which name none.
     #[serde(default, rename = "profile")]
     pub profiles: Profiles,
+    /// What agents run under locks, and what they edit under leases.
+    #[serde(default)]
+    pub agent: AgentRules,
 }
 
 /// Which callers see the same locks.
@@ -550,7 +555,7 @@ fn is_machines(file: &Path) -> bool {
 }
 
 /// Whether a file says something for all folders: it is the user's or the machine's, and no project's.
-pub(crate) fn is_for_all_folders(file: &Path) -> bool {
+pub fn is_for_all_folders(file: &Path) -> bool {
     is_machines(file) || user_file().is_some_and(|path| path == file)
 }
 

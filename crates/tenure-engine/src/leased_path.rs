@@ -138,7 +138,7 @@ pub fn lock_of(path: &Path, across: Across, here: &Path) -> Result<PathLock, Pat
 }
 
 /// The root of the work tree around a folder.
-fn root_of(folder: &Path) -> Option<&Path> {
+pub fn root_of(folder: &Path) -> Option<&Path> {
     folder
         .ancestors()
         .find(|folder| repository::tree_at(folder) != repository::Tree::None)

@@ -28,6 +28,7 @@ mod private;
 pub mod process;
 pub mod profile;
 pub mod repository;
+pub mod shell;
 pub mod store;
 pub mod sync;
 pub mod trust;

@@ -1,0 +1,105 @@
+//! What a hook answers, in the words of its host.
+//!
+//! | answer | Claude Code | Codex |
+//! |---|---|---|
+//! | no decision | nothing is printed | the same |
+//! | a message | `systemMessage`, shown to the person | the same |
+//! | refused | `permissionDecision: "deny"` and the reason, which the model reads | the same |
+//! | another input | `updatedInput`, whole, without a decision | the same with `allow`, which it demands |
+//!
+//! Codex takes no field that it does not know. Its `allow` beside a new input approves nothing: its own approval
+//! still comes.
+
+use serde_json::{Map, Value, json};
+
+/// The program that sends the events.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum AgentHost {
+    /// Claude Code
+    Claude,
+    /// Codex
+    Codex,
+}
+
+impl AgentHost {
+    /// Its name in the key of an agent.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+        }
+    }
+}
+
+/// What is answered to an event.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Answer {
+    pub(super) decision: Decision,
+    /// For the person.
+    pub(super) message: Option<String>,
+}
+
+/// What becomes of a call.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) enum Decision {
+    /// What would become of it without a hook.
+    #[default]
+    None,
+    /// It is refused, for this reason.
+    Deny(String),
+    /// It has this input.
+    Input(Map<String, Value>),
+    /// The model is told something beside it.
+    Tell {
+        event: &'static str,
+        context: String,
+    },
+}
+
+impl Answer {
+    pub(super) fn deny(reason: String) -> Self {
+        Self {
+            decision: Decision::Deny(reason),
+            message: None,
+        }
+    }
+
+    pub(super) fn message(message: String) -> Self {
+        Self {
+            decision: Decision::None,
+            message: Some(message),
+        }
+    }
+
+    /// The text for stdout; `None` if there is nothing to say.
+    pub(super) fn text(&self, host: AgentHost) -> Option<String> {
+        let specific = match &self.decision {
+            Decision::None => None,
+            Decision::Deny(reason) => Some(json!({
+                "hookEventName": "PreToolUse",
+                "permissionDecision": "deny",
+                "permissionDecisionReason": reason,
+            })),
+            Decision::Input(input) => Some(match host {
+                AgentHost::Claude => json!({"hookEventName": "PreToolUse", "updatedInput": input}),
+                AgentHost::Codex => json!({
+                    "hookEventName": "PreToolUse",
+                    "permissionDecision": "allow",
+                    "updatedInput": input,
+                }),
+            }),
+            Decision::Tell { event, context } => Some(json!({
+                "hookEventName": event,
+                "additionalContext": context,
+            })),
+        };
+        let mut document = Map::new();
+        if let Some(specific) = specific {
+            document.insert("hookSpecificOutput".to_owned(), specific);
+        }
+        if let Some(message) = &self.message {
+            document.insert("systemMessage".to_owned(), format!("tenure: {message}").into());
+        }
+        (!document.is_empty()).then(|| Value::Object(document).to_string())
+    }
+}

@@ -1,0 +1,444 @@
+//! Which commands of a text run under which lock, and what the text becomes.
+//!
+//! **A text is changed only where it is understood whole, and then by insertions alone.** In front of a command word
+//! that is a plain word, `tenure run … -- ` leaves its arguments, its variables, its files and its place in a list or
+//! at the head of a pipe as they were. Everything else is a doubt: the rule says whether the call goes on then.
+//!
+//! How a text is read, `tenure_engine::shell` decides.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+use tenure_engine::config::{CommandRule, How, OnError, Words};
+use tenure_engine::shell::{self, Line, Simple, is_meant, program};
+
+/// Programs that do nothing but run the command in their arguments. The lock is held around them.
+const AROUND: [&str; 10] = [
+    "env", "nice", "timeout", "gtimeout", "nohup", "stdbuf", "ionice", "chrt", "taskset", "caffeinate",
+];
+
+/// Programs and words that run a text, or a command in a way of their own.
+const CARRIERS: [&str; 24] = [
+    "bash", "sh", "zsh", "dash", "ksh", "fish", "eval", "exec", "command", "builtin", "source",
+    ".", "trap", "xargs", "parallel", "find", "sudo", "doas", "su", "setsid", "watch", "entr",
+    "script", "runuser",
+];
+
+/// Words that the shell itself carries out, so no program can be put in front of them.
+const BUILTINS: [&str; 44] = [
+    ".", ":", "[", "alias", "bg", "bind", "break", "builtin", "cd", "command", "continue",
+    "declare", "dirs", "disown", "echo", "eval", "exec", "exit", "export", "false", "fg",
+    "getopts", "hash", "jobs", "let", "local", "popd", "printf", "pushd", "pwd", "read",
+    "readonly", "return", "set", "shift", "source", "test", "trap", "true", "type", "ulimit",
+    "umask", "unset", "wait",
+];
+
+/// A command that runs under a lock, where the prefix can stand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Hit<'a> {
+    pub(super) rule: &'a CommandRule,
+    pub(super) words: &'a Words,
+    /// Where the prefix goes.
+    pub(super) at: usize,
+}
+
+/// A rule that a text may be about, and why that cannot be told, or why no prefix can stand there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Doubt<'a> {
+    pub(super) rule: &'a CommandRule,
+    pub(super) words: &'a Words,
+    /// The end of a sentence that begins with the command.
+    pub(super) why: String,
+}
+
+/// What a text is about.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Found<'a> {
+    /// In the order of the text.
+    pub(super) hits: Vec<Hit<'a>>,
+    pub(super) doubts: Vec<Doubt<'a>>,
+    /// The first hit is the first command that the text runs, so it runs if the text does.
+    pub(super) is_certain: bool,
+}
+
+impl Found<'_> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.hits.is_empty() && self.doubts.is_empty()
+    }
+
+    /// Whether a doubt ends the call.
+    pub(super) fn closed(&self) -> Option<&Doubt<'_>> {
+        let mut doubts = self.doubts.iter();
+        doubts.find(|doubt| doubt.rule.on_error == OnError::Closed)
+    }
+
+    /// Whether a rule wants such a command to be refused.
+    pub(super) fn is_refused(&self) -> bool {
+        self.hits.iter().any(|hit| hit.rule.how == How::Refuse)
+    }
+}
+
+/// Looks for the commands of the rules in a text. Of two rules that fit a command, the one with more words counts,
+/// then the first.
+pub(super) fn find<'a>(text: &str, rules: &'a [CommandRule]) -> Found<'a> {
+    let mut found = Found::default();
+    if rules.is_empty() {
+        return found;
+    }
+    match shell::read(text) {
+        Line::Plain(commands) => {
+            let with_words = commands.iter().filter(|command| !command.words.is_empty());
+            for (number, command) in with_words.enumerate() {
+                let hits = found.hits.len();
+                look_at(text, command, rules, &mut found);
+                found.is_certain |= number == 0 && found.hits.len() > hits;
+            }
+        }
+        Line::Other(construct) => {
+            for (rule, words) in pairs(rules) {
+                if is_meant(text, text, words.words()) {
+                    let why = format!("stands in a text that contains {}", construct.as_str());
+                    found.doubt(rule, words, why);
+                }
+            }
+        }
+    }
+    found
+}
+
+fn pairs(rules: &[CommandRule]) -> impl Iterator<Item = (&CommandRule, &Words)> {
+    rules
+        .iter()
+        .flat_map(|rule| rule.matches.iter().map(move |words| (rule, words)))
+}
+
+impl<'a> Found<'a> {
+    /// One doubt for each rule is enough.
+    fn doubt(&mut self, rule: &'a CommandRule, words: &'a Words, why: String) {
+        if !self.doubts.iter().any(|doubt| doubt.rule == rule) {
+            self.doubts.push(Doubt { rule, words, why });
+        }
+    }
+}
+
+fn look_at<'a>(text: &str, command: &Simple, rules: &'a [CommandRule], found: &mut Found<'a>) {
+    let Some(first) = command.words.first() else {
+        return;
+    };
+    let word = first.text.as_deref().filter(|_| !first.is_quoted);
+    if word.is_some_and(|word| program(word) == "tenure") {
+        return;
+    }
+    let is_around = word.is_some_and(|word| AROUND.contains(&program(word)));
+    let mut best: Option<(&CommandRule, &Words)> = None;
+    if word.is_some() {
+        for (rule, words) in pairs(rules) {
+            let fits = starts_with(command, 0, words)
+                || (is_around && (1..command.words.len()).any(|at| starts_with(command, at, words)));
+            let longer = best.is_none_or(|(_, best)| best.words().len() < words.words().len());
+            if fits && longer {
+                best = Some((rule, words));
+            }
+        }
+    }
+    if let Some((rule, words)) = best {
+        match obstacle(command, word.unwrap_or_default()) {
+            None => found.hits.push(Hit {
+                rule,
+                words,
+                at: first.at,
+            }),
+            Some(why) => found.doubt(rule, words, why.to_owned()),
+        }
+        return;
+    }
+    let carries = word.is_some_and(|word| CARRIERS.contains(&program(word)));
+    for (rule, words) in pairs(rules) {
+        let words_seen = command.words.iter().take(words.words().len());
+        let is_hidden = word.is_none() || words_seen.into_iter().any(|word| word.text.is_none());
+        if !(carries || is_hidden) {
+            continue;
+        }
+        let own = if carries {
+            text.get(command.from..command.to)
+        } else {
+            head(text, command, words.words().len())
+        };
+        if is_meant(own.unwrap_or_default(), text, words.words()) {
+            let why = match word {
+                Some(word) if carries => format!("stands in what {} runs", program(word)),
+                _ if first.is_quoted => "is quoted".to_owned(),
+                _ => "may be what an expansion gives".to_owned(),
+            };
+            found.doubt(rule, words, why);
+        }
+    }
+}
+
+/// The first words of a command, as they stand in the text.
+fn head<'a>(text: &'a str, command: &Simple, words: usize) -> Option<&'a str> {
+    let from = command.words.first()?.at;
+    let to = command.words.get(words).map_or(command.to, |word| word.at);
+    text.get(from..to)
+}
+
+/// Whether these words stand in a command from this one on.
+fn starts_with(command: &Simple, at: usize, words: &Words) -> bool {
+    let here = command.words.get(at..).unwrap_or_default();
+    here.len() >= words.words().len()
+        && here.iter().zip(words.words()).enumerate().all(|(number, (seen, word))| {
+            let text = seen.text.as_deref();
+            text.is_some_and(|text| {
+                text == word || (number == 0 && !word.contains('/') && program(text) == word)
+            })
+        })
+}
+
+/// Why no prefix can stand in front of a command.
+fn obstacle(command: &Simple, word: &str) -> Option<&'static str> {
+    let changes_place = |name: &String| {
+        name == "PATH"
+            || name == "HOME"
+            || name == "IFS"
+            || name == "ENV"
+            || ["TENURE_", "XDG_", "LD_", "DYLD_"]
+                .iter()
+                .any(|prefix| name.starts_with(prefix))
+    };
+    if BUILTINS.contains(&word) {
+        Some("is carried out by the shell itself")
+    } else if command.is_piped {
+        Some("reads from a pipe")
+    } else if command.redirects_first {
+        Some("stands behind a redirection")
+    } else if command.assigned.iter().any(changes_place) {
+        Some("stands behind a variable that would change where its lock is")
+    } else {
+        None
+    }
+}
+
+/// How long calls may take: what the host allows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Limits {
+    /// A call that says nothing.
+    pub(super) usual: Duration,
+    /// Any call.
+    pub(super) most: Duration,
+}
+
+/// How long the commands of a call wait, and the time that the call has then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Times {
+    /// For each hit.
+    pub(super) waits: Vec<Duration>,
+    pub(super) call: Duration,
+}
+
+/// Half the call's time is for waiting, unless a rule says otherwise. The call gets that much more, as far as the
+/// host allows it, so that the command keeps its own time.
+pub(super) fn times(found: &Found<'_>, call: Option<Duration>, limits: Limits) -> Times {
+    let call = call.unwrap_or(limits.usual);
+    let count = u32::try_from(found.hits.len()).unwrap_or(u32::MAX).max(1);
+    let most = limits.most.max(call);
+    let share = (call.min(limits.most) / 2 / count).max(Duration::from_secs(1));
+    let waits: Vec<Duration> = found
+        .hits
+        .iter()
+        .map(|hit| whole(hit.rule.wait.map_or(share, |wait| wait.min(most / 2))))
+        .collect();
+    let waiting: Duration = waits.iter().sum();
+    Times {
+        waits,
+        call: (call + waiting).min(most),
+    }
+}
+
+/// Seconds where it has any: a prefix is read by people, too.
+fn whole(wait: Duration) -> Duration {
+    if wait.as_secs() > 0 {
+        Duration::from_secs(wait.as_secs())
+    } else {
+        wait
+    }
+}
+
+/// What stands in front of a command.
+pub(super) fn prefix(program: &str, rule: &CommandRule, key: &str, wait: Duration) -> String {
+    let slots = match rule.slots.map(NonZeroU32::get) {
+        None | Some(1) => String::new(),
+        Some(slots) => format!(" --slots {slots}"),
+    };
+    let wait = match wait.subsec_millis() {
+        0 => format!("{}s", wait.as_secs()),
+        _ => format!("{}ms", wait.as_millis()),
+    };
+    format!(
+        "{program} run {}{slots} --as {key} --wait {wait} --ticket auto -- ",
+        rule.lock
+    )
+}
+
+/// The text with a prefix in front of each hit.
+pub(super) fn rewritten(text: &str, found: &Found<'_>, prefixes: &[String]) -> Option<String> {
+    let mut new = String::with_capacity(text.len() + prefixes.iter().map(String::len).sum::<usize>());
+    let mut from = 0;
+    for (hit, prefix) in found.hits.iter().zip(prefixes) {
+        new.push_str(text.get(from..hit.at)?);
+        new.push_str(prefix);
+        from = hit.at;
+    }
+    new.push_str(text.get(from..)?);
+    Some(new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use tenure_engine::config::Config;
+
+    fn rules(text: &str) -> Vec<CommandRule> {
+        let config = Config::parse(text, Path::new("/w/tenure.toml")).expect("a configuration");
+        config.agent.commands
+    }
+
+    fn cargo() -> Vec<CommandRule> {
+        rules("[[agent.command]]\nmatch = [\"cargo test\", \"make\"]\nlock = \"b\"\n")
+    }
+
+    /// The text with `@` where a prefix would stand.
+    fn marked(text: &str, rules: &[CommandRule]) -> String {
+        let found = find(text, rules);
+        assert_eq!(found.doubts, [], "{text}");
+        rewritten(text, &found, &vec!["@".to_owned(); found.hits.len()]).expect("offsets")
+    }
+
+    #[test]
+    fn a_prefix_stands_in_front_of_the_command_word_and_nowhere_else() {
+        for (text, expected) in [
+            ("cargo test", "@cargo test"),
+            ("cargo test --all 'x y' $z *.rs", "@cargo test --all 'x y' $z *.rs"),
+            ("cd a && cargo test;make || make x", "cd a && @cargo test;@make || @make x"),
+            ("A=1 B='c d' cargo test", "A=1 B='c d' @cargo test"),
+            ("cargo test 2>&1 | tail -5", "@cargo test 2>&1 | tail -5"),
+            ("timeout 60 cargo test", "@timeout 60 cargo test"),
+            ("env -u A nice -n5 make all", "@env -u A nice -n5 make all"),
+            ("/usr/bin/make", "@/usr/bin/make"),
+            ("~/.cargo/bin/cargo test", "@~/.cargo/bin/cargo test"),
+            ("cargo 'test'", "@cargo 'test'"),
+            ("# cargo test\ncargo test # make", "# cargo test\n@cargo test # make"),
+            ("cargo \\\n  test", "@cargo \\\n  test"),
+            ("é && make", "é && @make"),
+            ("cargo build; echo cargo test; git commit -m 'make'", "cargo build; echo cargo test; git commit -m 'make'"),
+            ("tenure run b -- cargo test", "tenure run b -- cargo test"),
+            ("/opt/tenure run b -- sh -c 'make && make'", "/opt/tenure run b -- sh -c 'make && make'"),
+            ("makes; cargo tests; cargo", "makes; cargo tests; cargo"),
+            ("ls $x", "ls $x"),
+            ("[ -f Makefile ] && make", "[ -f Makefile ] && @make"),
+            ("", ""),
+        ] {
+            assert_eq!(marked(text, &cargo()), expected);
+        }
+    }
+
+    #[test]
+    fn where_no_prefix_can_stand_the_rule_is_in_doubt() {
+        for (text, word) in [
+            ("cat x | cargo test", "pipe"),
+            (">out cargo test", "redirection"),
+            ("PATH=/x cargo test", "variable"),
+            ("TENURE_DIR=/x make", "variable"),
+            ("\"cargo\" test", "quoted"),
+            ("c=cargo; $c test", "expansion"),
+            ("t=test; cargo $t", "expansion"),
+            ("bash -c 'cargo test'", "bash runs"),
+            ("eval cargo test", "eval runs"),
+            ("xargs cargo test < f", "xargs runs"),
+            ("exec cargo test", "exec runs"),
+            ("for i in 1; do cargo test; done", "a loop"),
+            ("(make)", "a loop"),
+            ("x=$(make)", "a command substitution"),
+            ("make &", "background"),
+            ("time make", "time"),
+            ("! make", "!"),
+            ("cat <<E\nmake\nE", "here-document"),
+            ("make <&-", "closes"),
+            ("alias make=x; make", "an alias"),
+            ("f() { make; }; f", "a loop"),
+        ] {
+            let rules = cargo();
+            let found = find(text, &rules);
+            assert_eq!(found.hits, [], "{text}");
+            let why: Vec<&str> = found.doubts.iter().map(|doubt| doubt.why.as_str()).collect();
+            assert!(why.iter().any(|why| why.contains(word)), "{text}: {why:?}");
+        }
+        for text in ["for i in 1; do ls; done", "x=$(date)", "bash -c ls", "$x test", "ls &"] {
+            assert!(find(text, &cargo()).is_empty(), "{text}");
+        }
+        let own = rules("[[agent.command]]\nmatch = [\"test\"]\nlock = \"b\"\n");
+        let found = find("test -f x", &own);
+        assert!(found.hits.is_empty() && found.doubts.len() == 1, "{found:?}");
+    }
+
+    #[test]
+    fn the_longer_rule_counts_then_the_first() {
+        let rules = rules(
+            "[[agent.command]]\nmatch = [\"cargo\"]\nlock = \"all\"\n\
+             [[agent.command]]\nmatch = [\"cargo test\"]\nlock = \"tests\"\n\
+             [[agent.command]]\nmatch = [\"cargo\"]\nlock = \"last\"\n",
+        );
+        let found = find("cargo test; cargo build", &rules);
+        let locks: Vec<&str> = found.hits.iter().map(|hit| hit.rule.lock.as_str()).collect();
+        assert_eq!(locks, ["tests", "all"]);
+    }
+
+    #[test]
+    fn only_the_first_command_of_a_text_is_certain_to_run() {
+        for (text, expected) in [
+            ("cargo test", true),
+            ("# x\nA=1; cargo test && make", true),
+            ("cd x && cargo test", false),
+            ("ls; make", false),
+        ] {
+            assert_eq!(find(text, &cargo()).is_certain, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_command_keeps_its_time_beside_the_wait() {
+        let seconds = Duration::from_secs;
+        let limits = Limits {
+            usual: seconds(120),
+            most: seconds(600),
+        };
+        let one = cargo();
+        let found = find("make", &one);
+        for (call, wait, expected) in [
+            (None, 60, 180),
+            (Some(seconds(10)), 5, 15),
+            (Some(seconds(500)), 250, 600),
+            (Some(seconds(600)), 300, 600),
+            (Some(seconds(900)), 300, 900),
+        ] {
+            let times = times(&found, call, limits);
+            assert_eq!((times.waits, times.call), (vec![seconds(wait)], seconds(expected)));
+        }
+        let two = find("make; make", &one);
+        let shared = times(&two, None, limits);
+        assert_eq!((shared.waits, shared.call), (vec![seconds(30); 2], seconds(180)));
+        let own = rules("[[agent.command]]\nmatch = [\"make\"]\nlock = \"b\"\nwait = \"20m\"\n");
+        let found = find("make", &own);
+        assert_eq!(times(&found, None, limits).waits, [seconds(300)]);
+    }
+
+    #[test]
+    fn a_prefix_names_what_the_rule_says() {
+        let rules = rules("[[agent.command]]\nmatch = [\"make\"]\nlock = \"b\"\nslots = 2\n");
+        let rule = rules.first().expect("a rule");
+        assert_eq!(
+            prefix("tenure", rule, "claude/1f3c/a6", Duration::from_secs(60)),
+            "tenure run b --slots 2 --as claude/1f3c/a6 --wait 60s --ticket auto -- "
+        );
+        assert!(prefix("tenure", rule, "k", Duration::from_millis(1_500)).contains("--wait 1500ms"));
+    }
+}

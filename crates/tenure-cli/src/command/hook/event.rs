@@ -1,0 +1,256 @@
+//! What a host says on stdin: one event, as JSON.
+//!
+//! Both hosts send the same names (Claude Code's were first). What an event asks for is decided elsewhere.
+
+use serde_json::{Map, Value};
+
+/// The longest event that is read.
+pub(super) const EVENT_MAX: usize = 1 << 20;
+
+/// An event.
+#[derive(Debug, Clone)]
+pub(super) struct Event {
+    pub(super) kind: Kind,
+    pub(super) session: String,
+    /// The subagent in which it happened.
+    pub(super) agent: Option<String>,
+    /// The folder in which the agent works.
+    pub(super) folder: Option<String>,
+}
+
+/// What happened.
+#[derive(Debug, Clone)]
+pub(super) enum Kind {
+    /// A tool is about to be called.
+    Before(Call),
+    /// A call of a tool has ended.
+    After {
+        call: Call,
+        /// It was interrupted, or goes on in the background, so it may not have begun.
+        is_unfinished: bool,
+    },
+    /// A session begins; `resumed` if it goes on with an earlier one.
+    Begins { resumed: bool },
+    /// An agent of a session has ended.
+    AgentEnds,
+    /// A session has ended.
+    Ends,
+}
+
+/// A call of a tool.
+#[derive(Debug, Clone)]
+pub(super) struct Call {
+    /// The id by which the host knows it.
+    pub(super) id: String,
+    pub(super) tool: Tool,
+    pub(super) input: Map<String, Value>,
+}
+
+/// The tools that rules may be about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Tool {
+    /// Runs a line of shell.
+    Shell,
+    /// Writes one file.
+    Edit,
+    /// Writes the files that a patch names.
+    Patch,
+}
+
+impl Tool {
+    fn of(name: &str) -> Option<Self> {
+        match name {
+            "Bash" => Some(Self::Shell),
+            "Edit" | "Write" | "MultiEdit" | "NotebookEdit" => Some(Self::Edit),
+            "apply_patch" => Some(Self::Patch),
+            _ => None,
+        }
+    }
+}
+
+/// What was read.
+#[derive(Debug)]
+pub(super) enum Read {
+    Event(Event),
+    /// Nothing that rules are about.
+    OfNoConcern,
+    /// It cannot be told what it is. Why, as a sentence.
+    Unreadable(String),
+}
+
+/// Reads an event. `is_cut` says that the bytes are only its beginning.
+pub(super) fn read(bytes: &[u8], is_cut: bool) -> Read {
+    if is_cut {
+        return of_beginning(bytes);
+    }
+    let value: Value = match serde_json::from_slice(bytes) {
+        Ok(value) => value,
+        Err(error) => {
+            return Read::Unreadable(format!("the event is no JSON that can be read ({error})"));
+        }
+    };
+    let Value::Object(mut fields) = value else {
+        return Read::Unreadable("the event is no JSON object".to_owned());
+    };
+    let kind = match kind(&mut fields) {
+        Ok(Some(kind)) => kind,
+        Ok(None) => return Read::OfNoConcern,
+        Err(missing) => return Read::Unreadable(format!("the event has no {missing}")),
+    };
+    let Some(session) = text(&fields, "session_id") else {
+        return Read::Unreadable("the event has no session_id".to_owned());
+    };
+    Read::Event(Event {
+        kind,
+        session,
+        agent: text(&fields, "agent_id"),
+        folder: text(&fields, "cwd"),
+    })
+}
+
+fn kind(fields: &mut Map<String, Value>) -> Result<Option<Kind>, &'static str> {
+    let name = text(fields, "hook_event_name").ok_or("hook_event_name")?;
+    Ok(match name.as_str() {
+        "PreToolUse" => call(fields)?.map(Kind::Before),
+        "PostToolUse" | "PostToolUseFailure" => {
+            let flag = |map: Option<&Map<String, Value>>, key: &str| {
+                let value = map.and_then(|map| map.get(key));
+                matches!(value, Some(Value::Bool(true) | Value::String(_)))
+            };
+            let response = fields.get("tool_response").and_then(Value::as_object);
+            let is_unfinished = flag(response, "interrupted")
+                || flag(response, "backgroundTaskId")
+                || flag(Some(fields), "is_interrupt");
+            call(fields)?.map(|call| Kind::After {
+                is_unfinished: is_unfinished
+                    || call.input.get("run_in_background") == Some(&Value::Bool(true)),
+                call,
+            })
+        }
+        "SessionStart" => {
+            let source = text(fields, "source").unwrap_or_default();
+            Some(Kind::Begins {
+                resumed: matches!(source.as_str(), "resume" | "compact"),
+            })
+        }
+        "SubagentStop" => Some(Kind::AgentEnds),
+        "SessionEnd" => Some(Kind::Ends),
+        _ => None,
+    })
+}
+
+fn call(fields: &mut Map<String, Value>) -> Result<Option<Call>, &'static str> {
+    let name = text(fields, "tool_name").ok_or("tool_name")?;
+    let Some(tool) = Tool::of(&name) else {
+        return Ok(None);
+    };
+    let id = text(fields, "tool_use_id").unwrap_or_default();
+    match fields.remove("tool_input") {
+        Some(Value::Object(input)) => Ok(Some(Call { id, tool, input })),
+        _ => Err("tool_input"),
+    }
+}
+
+fn text(fields: &Map<String, Value>, key: &str) -> Option<String> {
+    let text = fields.get(key)?.as_str()?;
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// What can be told of an event by its beginning. Ends of calls may be long, and so may calls of other tools; none
+/// of these asks for anything.
+fn of_beginning(bytes: &[u8]) -> Read {
+    let is = |key: &str, good: fn(&str) -> bool| value_of(bytes, key).is_some_and(good);
+    let is_other_event = is("hook_event_name", |name| name != "PreToolUse");
+    let is_other_tool = is("tool_name", |name| Tool::of(name).is_none());
+    if is_other_event || is_other_tool {
+        return Read::OfNoConcern;
+    }
+    Read::Unreadable(format!(
+        "the event is longer than {EVENT_MAX} bytes, so it was not read"
+    ))
+}
+
+/// The value of a key in the beginning of a document. The first place that looks like the key is one: within a
+/// text, its quotes would have backslashes.
+fn value_of<'a>(bytes: &'a [u8], key: &str) -> Option<&'a str> {
+    let key = format!("\"{key}\"");
+    let at = bytes
+        .windows(key.len())
+        .position(|window| window == key.as_bytes())?;
+    if at > 0 && bytes.get(at - 1) == Some(&b'\\') {
+        return None;
+    }
+    let rest = bytes.get(at + key.len()..)?.trim_ascii_start();
+    let rest = rest.strip_prefix(b":")?.trim_ascii_start();
+    let rest = rest.strip_prefix(b"\"")?;
+    let end = rest.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
+    std::str::from_utf8(rest.get(..end)?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn event(value: &Value) -> Event {
+        match read(value.to_string().as_bytes(), false) {
+            Read::Event(event) => event,
+            other => panic!("{value}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn calls_of_tools_are_read_with_their_input() {
+        let event = event(&json!({
+            "session_id": "s", "agent_id": "a", "cwd": "/w", "hook_event_name": "PreToolUse",
+            "tool_name": "Bash", "tool_use_id": "t", "tool_input": {"command": "make", "timeout": 5},
+        }));
+        assert_eq!((event.session.as_str(), event.agent.as_deref()), ("s", Some("a")));
+        let Kind::Before(call) = event.kind else {
+            panic!("a call");
+        };
+        assert_eq!((call.id.as_str(), call.tool), ("t", Tool::Shell));
+        assert_eq!(call.input.get("timeout"), Some(&json!(5)));
+    }
+
+    #[test]
+    fn what_asks_for_nothing_is_of_no_concern() {
+        for value in [
+            json!({"hook_event_name": "Stop", "session_id": "s"}),
+            json!({"hook_event_name": "PreToolUse", "tool_name": "Read", "session_id": "s"}),
+        ] {
+            assert!(matches!(read(value.to_string().as_bytes(), false), Read::OfNoConcern), "{value}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_told_is_said() {
+        for (text, word) in [
+            ("", "no JSON"),
+            ("[]", "no JSON object"),
+            ("{}", "no hook_event_name"),
+            ("{\"hook_event_name\":\"PreToolUse\",\"tool_name\":\"Bash\",\"session_id\":\"s\"}", "no tool_input"),
+            ("{\"hook_event_name\":\"PreToolUse\",\"tool_name\":\"Bash\",\"tool_input\":{}}", "no session_id"),
+            ("{\"hook_event_name\":\"SessionEnd\",\"session_id\":7}", "no session_id"),
+        ] {
+            match read(text.as_bytes(), false) {
+                Read::Unreadable(why) => assert!(why.contains(word), "{text}: {why}"),
+                other => panic!("{text}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn the_beginning_of_a_long_event_may_tell_that_it_asks_for_nothing() {
+        for (text, concerns) in [
+            ("{\"hook_event_name\": \"PostToolUse\", \"tool_name\":\"Bash\", \"x\":\"", false),
+            ("{\"hook_event_name\":\"PreToolUse\",\"tool_name\":\"mcp__a__b\",\"tool_input\":{\"", false),
+            ("{\"hook_event_name\":\"PreToolUse\",\"tool_name\":\"Write\",\"tool_input\":{\"content\":\"", true),
+            ("{\"cwd\":\"\\\"hook_event_name\\\":\\\"Stop\\\"\",\"x\":\"", true),
+            ("{\"x\":\"", true),
+        ] {
+            let is_read = matches!(read(text.as_bytes(), true), Read::Unreadable(_));
+            assert_eq!(is_read, concerns, "{text}");
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! What is remembered of a session: answers, so that a call that is asked about twice gets one answer, whether
+//! rewrites arrive, and which paths were leased.
+//!
+//! One private file for each session, in the user's state folder: hooks run outside of the sandboxes in which agents
+//! run their commands. It is lines of JSON, appended by one write each. It is bounded, and what is older than a day
+//! goes. **It is a memory and no state:** a line that is lost makes an answer that is found again, so every fault here
+//! is passed over.
+
+use serde_json::{Value, json};
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tenure_core::AgentKey;
+use tenure_engine::config;
+
+/// What the folder is called, beside that of the locks.
+const FOLDER: &str = "agents";
+
+/// The longest file; it is cut to its later half then.
+const FILE_MAX: u64 = 256 << 10;
+
+/// The longest line.
+const LINE_MAX: usize = 16 << 10;
+
+/// How long an answer counts. A host asks twice at once, and never later again.
+const ANSWER_AGE: Duration = Duration::from_secs(600);
+
+/// How long a file is kept after its last line.
+const FILE_AGE: Duration = Duration::from_secs(24 * 3_600);
+
+/// How many files are looked at when old ones are removed.
+const LOOKS_MAX: usize = 1_000;
+
+/// The memory of one session.
+#[derive(Debug)]
+pub(super) struct Memory {
+    file: PathBuf,
+    now_ms: u64,
+}
+
+/// What is remembered of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Remembered {
+    /// What was answered.
+    pub(super) text: String,
+    /// A rewrite that was certain to run, with the instant of the answer.
+    pub(super) proves: Option<u64>,
+}
+
+impl Memory {
+    /// Of a session; `None` where there is no state folder.
+    pub(super) fn of(key: &AgentKey, now_ms: u64) -> Option<Self> {
+        let locks = config::default_folder().ok()?;
+        let folder = locks.parent()?.join(FOLDER);
+        Some(Self {
+            file: folder.join(format!("{}-{}.jsonl", key.host(), key.session())),
+            now_ms,
+        })
+    }
+
+    /// What was answered to this call.
+    pub(super) fn answered(&self, id: &str) -> Option<Remembered> {
+        if id.is_empty() {
+            return None;
+        }
+        let lines = self.lines();
+        let of_call = |line: &&Value| line.get("call").and_then(Value::as_str) == Some(id);
+        let line = lines.iter().rev().find(of_call)?;
+        let at = line.get("at")?.as_u64()?;
+        let age = Duration::from_millis(self.now_ms.saturating_sub(at));
+        let proves = line.get("proves") == Some(&Value::Bool(true));
+        (age < ANSWER_AGE || proves).then(|| Remembered {
+            text: line
+                .get("text")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned(),
+            proves: proves.then_some(at),
+        })
+    }
+
+    /// Remembers an answer. `proves` says that the call is certain to leave a mark if it arrives as it was rewritten.
+    pub(super) fn answer(&self, id: &str, text: &str, proves: bool) {
+        if !id.is_empty() {
+            self.append(&json!({"at": self.now_ms, "call": id, "proves": proves, "text": text}));
+        }
+    }
+
+    /// Whether rewrites are known not to arrive.
+    pub(super) fn is_unheeded(&self) -> bool {
+        let lines = self.lines();
+        lines.iter().any(|line| line.get("unheeded").is_some())
+    }
+
+    /// Remembers that a rewrite did not arrive.
+    pub(super) fn unheeded(&self) {
+        self.append(&json!({"at": self.now_ms, "unheeded": true}));
+    }
+
+    /// The paths that the agents of the session have leased, with their locks.
+    pub(super) fn leased(&self) -> Vec<(String, String)> {
+        let lines = self.lines();
+        let mut leased: Vec<(String, String)> = Vec::new();
+        for line in &lines {
+            let text = |key: &str| line.get(key).and_then(Value::as_str).map(str::to_owned);
+            if line.get("freed").is_some() {
+                leased.clear();
+            } else if let (Some(lock), Some(path)) = (text("lock"), text("path"))
+                && !leased.iter().any(|(known, _)| *known == lock)
+            {
+                leased.push((lock, path));
+            }
+        }
+        leased
+    }
+
+    /// Remembers a lease.
+    pub(super) fn lease(&self, lock: &str, path: &str) {
+        self.append(&json!({"at": self.now_ms, "lock": lock, "path": path}));
+    }
+
+    /// Remembers that the leases of the session have ended, or were told as lost.
+    pub(super) fn freed(&self) {
+        self.append(&json!({"at": self.now_ms, "freed": true}));
+    }
+
+    /// Removes what is left of sessions that have been silent for a day.
+    pub(super) fn forget_old(&self) {
+        let Some(entries) = self.file.parent().and_then(|folder| folder.read_dir().ok()) else {
+            return;
+        };
+        for entry in entries.take(LOOKS_MAX).flatten() {
+            let written = entry.metadata().and_then(|facts| facts.modified()).ok();
+            let written = written.and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+            let age = written.map(|at| Duration::from_millis(self.now_ms).saturating_sub(at));
+            let is_ours = entry.path().extension().is_some_and(|end| end == "jsonl");
+            if is_ours && age.is_some_and(|age| age > FILE_AGE) {
+                let _ = rustix::fs::unlink(entry.path());
+            }
+        }
+    }
+
+    fn lines(&self) -> Vec<Value> {
+        let Ok(file) = File::open(&self.file) else {
+            return Vec::new();
+        };
+        let mut text = String::new();
+        // What is too long was not written by this.
+        if file.take(4 * FILE_MAX).read_to_string(&mut text).is_err() {
+            return Vec::new();
+        }
+        let lines = text.lines();
+        lines.filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    fn append(&self, line: &Value) {
+        let mut line = line.to_string();
+        line.push('\n');
+        if line.len() > LINE_MAX {
+            return;
+        }
+        let Some(folder) = self.file.parent() else { return };
+        let open = || {
+            let mut options = OpenOptions::new();
+            options.append(true).create(true).mode(0o600);
+            options.open(&self.file)
+        };
+        let file = match open() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+                made.and_then(|()| open())
+            }
+            other => other,
+        };
+        let Ok(mut file) = file else { return };
+        let _ = file.write_all(line.as_bytes());
+        if file.metadata().is_ok_and(|facts| facts.len() > FILE_MAX) {
+            self.shorten(folder);
+        }
+    }
+
+    /// Leaves the later half of the lines. A line that another process appends meanwhile may be lost.
+    fn shorten(&self, folder: &Path) {
+        let lines = self.lines();
+        let kept = lines.get(lines.len() / 2..).unwrap_or_default();
+        let text: String = kept.iter().map(|line| format!("{line}\n")).collect();
+        let new = folder.join(format!(".{}.new", std::process::id()));
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let written = options
+            .open(&new)
+            .and_then(|mut file| file.write_all(text.as_bytes()));
+        if written.is_ok() {
+            let _ = std::fs::rename(&new, &self.file);
+        } else {
+            let _ = rustix::fs::unlink(&new);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn memory(folder: &Path, now_ms: u64) -> Memory {
+        Memory {
+            file: folder.join("agents/claude-s.jsonl"),
+            now_ms,
+        }
+    }
+
+    #[test]
+    fn an_answer_counts_for_ten_minutes() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let begin = memory(folder.path(), 1_000);
+        assert_eq!(begin.answered("t"), None);
+        begin.answer("t", "one", false);
+        begin.answer("", "none", false);
+        let of_one = |memory: &Memory| memory.answered("t").map(|found| found.text);
+        assert_eq!(of_one(&begin).as_deref(), Some("one"));
+        assert_eq!(begin.answered("other"), None);
+        assert_eq!(begin.answered(""), None);
+        let later = memory(folder.path(), 1_000 + 600_000);
+        assert_eq!(of_one(&later), None);
+        later.answer("u", "two", true);
+        let found = later.answered("u").expect("an answer");
+        assert_eq!((found.text.as_str(), found.proves), ("two", Some(601_000)));
+    }
+
+    #[test]
+    fn a_memory_is_private_and_bounded() {
+        use std::os::unix::fs::MetadataExt;
+        let folder = tempfile::tempdir().expect("a folder");
+        let memory = memory(folder.path(), 1);
+        let text = "x".repeat(4_000);
+        for number in 0..300 {
+            memory.answer(&format!("t{number}"), &text, false);
+        }
+        let facts = std::fs::metadata(&memory.file).expect("a file");
+        assert!(facts.len() < FILE_MAX + 8_000, "{}", facts.len());
+        assert_eq!(facts.mode() & 0o777, 0o600);
+        assert!(memory.answered("t299").is_some() && memory.answered("t0").is_none());
+        memory.answer("long", &"x".repeat(LINE_MAX), false);
+        assert_eq!(memory.answered("long"), None);
+        let left = std::fs::read_dir(folder.path().join("agents")).expect("a folder");
+        assert_eq!(left.count(), 1, "no other file is left");
+    }
+
+    #[test]
+    fn leases_are_remembered_until_they_end() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let memory = memory(folder.path(), 1);
+        memory.lease("l1", "a");
+        memory.lease("l1", "a");
+        memory.lease("l2", "b");
+        assert_eq!(memory.leased().len(), 2);
+        memory.freed();
+        memory.lease("l3", "c");
+        assert_eq!(memory.leased(), [("l3".to_owned(), "c".to_owned())]);
+        assert!(!memory.is_unheeded());
+        memory.unheeded();
+        assert!(memory.is_unheeded());
+    }
+}
