@@ -331,7 +331,7 @@ pub(crate) struct RunArgs {
     pub(crate) name: Option<Typed<LockName>>,
     #[command(flatten)]
     pub(crate) claiming: Claiming,
-    /// An exclusive lock; this is the default and stands here for flock(1)'s users
+    /// An exclusive lock; this is the default, unless tenure.toml says shared = true
     #[arg(short = 'x', long, hide_short_help = true, conflicts_with_all = ["shared", "slots"])]
     pub(crate) exclusive: bool,
     /// Take this lock as well: all or none (repeatable)
@@ -450,6 +450,9 @@ pub(crate) struct AcquireArgs {
     pub(crate) name: Option<Typed<LockName>>,
     #[command(flatten)]
     pub(crate) claiming: Claiming,
+    /// An exclusive lock; this is the default, unless tenure.toml says shared = true
+    #[arg(short = 'x', long, hide_short_help = true, conflicts_with_all = ["shared", "slots"])]
+    pub(crate) exclusive: bool,
     /// Whose life the lock follows: a PID, parent, none, or auto (the nearest ancestor that is
     /// not a one-shot `sh -c`)
     #[arg(long, value_name = "OWNER", default_value = "auto", alias = "pid", value_parser = typed(value::owner))]

@@ -349,13 +349,21 @@ impl Config {
             return Ok(None);
         };
         let config = Self::of_file(path, file)?;
-        // With `LD_PRELOAD`, say, that user would decide what root runs; sudo itself passes no variables on.
-        if source == Source::FoundOfSudoUser && config.sets_variables() {
+        // That user would decide what root runs, also by a variable (`LD_PRELOAD`); sudo itself passes none on.
+        if source == Source::FoundOfSudoUser
+            && let Some(key) = config.decides_what_runs()
+        {
+            let what = match key {
+                "env" => "sets variables (env) for",
+                "rollback" => "says (rollback)",
+                "on_supersede" => "says (on_supersede)",
+                _ => "says (on_superseded)",
+            };
             return Err(ConfigError::Untrusted {
                 path: crate::printed::clean(&path.display().to_string()),
-                why: "sets variables (env) for what root runs, and belongs to the user who \
-                      became root by sudo"
-                    .to_owned(),
+                why: format!(
+                    "{what} what root runs, and belongs to the user who became root by sudo"
+                ),
             });
         }
         Ok(Some(Self { source, ..config }))
@@ -451,8 +459,9 @@ impl Config {
         said.next()
     }
 
-    fn sets_variables(&self) -> bool {
-        self.locks.values().any(|defaults| defaults.env.is_some())
+    fn decides_what_runs(&self) -> Option<&'static str> {
+        let mut tables = self.locks.values();
+        tables.find_map(LockDefaults::decides_what_runs)
     }
 
     /// The defaults for one lock: of each, what the first file says that says something.

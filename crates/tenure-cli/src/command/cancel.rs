@@ -27,6 +27,7 @@ pub(super) fn cancel(cancel: Cancel, reporter: &mut Reporter) -> Result<(String,
         whom,
     } = cancel;
     let mut session = Session::open(place)?;
+    session.tell_place(reporter);
     let by = request_id_or_new(by)?;
     reporter.set_request_id(by.as_str());
     let (actor, why) = match whom {
@@ -34,7 +35,9 @@ pub(super) fn cancel(cancel: Cancel, reporter: &mut Reporter) -> Result<(String,
         Whom::Orphan(how) => {
             return match (orphan::end(how, &session, &name, &by, reporter), beside) {
                 (Err(failure), Some(beside)) if matches!(failure.exit, Exit::NotFound) => {
-                    orphan::end(how, &Session::open(beside)?, &name, &by, reporter)
+                    let beside = Session::open(beside)?;
+                    beside.tell_place(reporter);
+                    orphan::end(how, &beside, &name, &by, reporter)
                 }
                 (ended, _) => ended,
             };
@@ -62,6 +65,7 @@ pub(super) fn cancel(cancel: Cancel, reporter: &mut Reporter) -> Result<(String,
     // A caller that asks a group to stop need not know beside which records the group's runs keep it.
     if let (true, Some(beside)) = (asked.is_empty(), beside) {
         session = Session::open(beside)?;
+        session.tell_place(reporter);
         asked = ask(&session)?;
     }
     if asked.is_empty() {

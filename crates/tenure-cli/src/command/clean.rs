@@ -23,6 +23,7 @@ use tenure_engine::tenure_core::LockName;
 pub(super) fn clean(clean: Clean, reporter: &mut Reporter) -> Result<(String, Value), Failure> {
     let Clean { place, dry_run } = clean;
     let session = Session::open(place)?;
+    session.tell_place(reporter);
     let names = readings::names(&session.store, Which::Locks)?;
     let now = || session.clock.now();
     let mut done = Cleaning::of(names.len());

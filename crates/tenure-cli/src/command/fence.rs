@@ -38,12 +38,13 @@ pub(super) fn fence(fence: Fence, reporter: &mut Reporter) -> Result<Said, Failu
 
 /// Whether a live hold of the lock has this token.
 fn ask_lock(
-    reporter: &Reporter,
+    reporter: &mut Reporter,
     place: Place,
     name: &LockName,
     token: Option<u64>,
 ) -> Result<Said, Failure> {
     let session = Session::open(place)?;
+    session.tell_place(reporter);
     let inherited = || session.inherited(name).last().map(|hold| hold.token);
     let token = token.or_else(inherited).ok_or_else(no_token)?;
     let reading = session.reading(name).map_err(unknown_if_unreadable)?;

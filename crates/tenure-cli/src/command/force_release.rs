@@ -22,6 +22,7 @@ pub(crate) fn force_release(
 ) -> Result<(String, Value), Failure> {
     let ForceRelease { place, name, force } = force_release;
     let session = Session::open(place)?;
+    session.tell_place(reporter);
     let before = session.view(&name, None)?;
     let now = session.clock.now();
     let forced = session

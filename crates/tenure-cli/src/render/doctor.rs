@@ -338,8 +338,16 @@ impl Report {
             }
             if let Some(users) = &place.users {
                 let mode = place.mode.as_ref();
-                let mode = mode.map_or_else(String::new, |mode| format!(" (mode {mode})"));
-                fact("for", &format!("{}{mode}", users.text()));
+                let more = match (place.exists, mode) {
+                    (Some(false), _) => ", once a call has made it".to_owned(),
+                    (_, Some(mode)) => format!(" (mode {mode})"),
+                    (_, None) => String::new(),
+                };
+                fact("for", &format!("{}{more}", users.text()));
+            } else if place.is_folder {
+                fact("for", "no user: calls refuse it, see below");
+            } else {
+                fact("for", "all callers whom the servers let in, on any machine");
             }
             if let Some(kind) = &place.file_system {
                 let reach = match place.network {

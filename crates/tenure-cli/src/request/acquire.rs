@@ -74,7 +74,7 @@ impl Acquiring {
         let wait = said_wait(&claiming.patience, around)?.or(defaults.wait);
         let wait = wait.unwrap_or_else(|| usual_wait(&place));
         Ok(Self::Lock(Acquire {
-            mode: mode(claiming, false, &defaults, &name, &place)?,
+            mode: mode(claiming, typed.exclusive, &defaults, &name, &place)?,
             ttl_ms: ttl_ms(intends.ttl, &defaults, place.format())?,
             wait,
             force: force(claiming),

@@ -4,6 +4,7 @@
 //! Some keys say what a lock *is* for all callers: how many slots it has. There a flag may repeat the file,
 //! and a flag that contradicts it is refused: two callers that disagree would not share one lock.
 
+use super::run::Hooks;
 use crate::args::value::{self, Queue, Typed};
 use crate::args::{Claiming, RunArgs, group};
 use crate::failure::Failure;
@@ -56,6 +57,7 @@ pub(crate) struct Defaults {
     cancel_in_progress: bool,
     grace: Option<Typed<Duration>>,
     signal: Option<i32>,
+    term_after: Option<Typed<Duration>>,
     max_runtime: Option<(Duration, String)>,
     on_lost: Option<OnLost>,
     pub(super) on_held: Option<OnHeld>,
@@ -74,19 +76,34 @@ impl Defaults {
     ) -> Result<Self, Failure> {
         let text = |text: &Option<String>| text.clone();
         let (grace, limit) = (text(&said.grace), text(&said.max_runtime));
+        let typed = |text| Typed::of(text, value::duration);
         let read_limit = value::read(&source("max_runtime"), limit.as_deref(), value::limit)?;
-        let grace = grace.map(|text| Typed::of(text, value::duration));
+        let grace = grace.map(typed);
         if let Some(grace) = &grace {
             grace.value(&source("grace"))?;
         }
+        let term_after = text(&said.term_after).map(typed);
+        if let Some(after) = &term_after {
+            let time = grace.clone().unwrap_or_else(|| typed(GRACE.to_owned()));
+            if after.value(&source("term_after"))? > time.value(&source("grace"))? {
+                return Err(Failure::bad_arguments(format!(
+                    "{} {:?}: SIGTERM would come after the end of the grace of {}",
+                    source("term_after"),
+                    after.text,
+                    time.text
+                )));
+            }
+        }
+        let is_shared = said.shared == Some(true);
         Ok(Self {
             wait: value::read(&source("wait"), said.wait.as_deref(), value::wait)?,
             ttl: value::read(&source("ttl"), said.ttl.as_deref(), value::lease)?,
-            mode: said.slots().map(Mode::Slots),
+            mode: (said.slots().map(Mode::Slots)).or(is_shared.then_some(Mode::Shared)),
             group: value::read(&source("group"), said.group.as_deref(), group::group)?,
             queue: value::read(&source("queue"), said.queue.as_deref(), queue)?,
             cancel_in_progress: said.cancel_in_progress == Some(true),
             grace,
+            term_after,
             signal: value::read(&source("signal"), said.signal.as_deref(), value::signal)?,
             max_runtime: read_limit.zip(limit),
             on_lost: value::read(&source("on_lost"), said.on_lost.as_deref(), on_lost)?,
@@ -119,6 +136,10 @@ impl Defaults {
                 "{flag}: {name} has {slots} slots for all callers, as {} says; leave the flag out",
                 self.file
             ))),
+            // Readers and writers of one lock differ, so a flag of one call counts for more.
+            (Some(said @ Mode::Shared), None) => {
+                Ok((said, Some(format!("shared = true in {}", self.file))))
+            }
             (_, Some(Mode::Exclusive) | None) => Ok((Mode::Exclusive, None)),
             (_, Some(typed)) => Ok((typed, Some(flag))),
         }
@@ -179,17 +200,88 @@ impl Defaults {
         said.unwrap_or(OnLost::Terminate)
     }
 
-    /// Refuses a run that leaves no supervisor to end its work, if the file sets a limit for the work.
-    pub(super) fn refuse_exec(&self) -> Result<(), Failure> {
-        match &self.max_runtime {
-            None => Ok(()),
-            Some((_, limit)) => Err(Failure::bad_arguments(format!(
-                "no supervisor stays behind with --exec to end the work after max_runtime = {limit:?}, \
-                 as {} says; leave --exec out",
-                self.file
-            ))),
+    /// When SIGTERM follows; what the file says of it counts as far as it is within the grace that was typed.
+    pub(super) fn term_after(
+        &self,
+        typed: &RunArgs,
+        grace: &Typed<Duration>,
+    ) -> Result<Duration, Failure> {
+        let time = grace.value("--grace")?;
+        if let Some(after) = &typed.term_after {
+            let value = after.value("--term-after")?;
+            if value > time {
+                return Err(Failure::bad_arguments(format!(
+                    "--term-after {}: SIGTERM would come after the end of --grace {}",
+                    after.text, grace.text
+                )));
+            }
+            return Ok(value);
+        }
+        let said = self.term_after.as_ref();
+        let said = said.map(|after| after.value("term_after")).transpose()?;
+        Ok(said.filter(|said| *said <= time).unwrap_or(time * 3 / 4))
+    }
+
+    pub(super) fn reentrant(&self, typed: &RunArgs) -> bool {
+        typed.reentrant || self.said.reentrant == Some(true)
+    }
+
+    pub(super) fn wait_all(&self, typed: &RunArgs) -> bool {
+        typed.wait_all || self.said.wait_all == Some(true)
+    }
+
+    pub(super) fn close(&self, typed: &RunArgs) -> bool {
+        typed.close || self.said.close == Some(true)
+    }
+
+    pub(super) fn rollback(&self, typed: &RunArgs) -> Option<String> {
+        or_else(typed.rollback.as_ref(), self.said.rollback.as_ref())
+    }
+
+    pub(super) fn hooks(&self, typed: &RunArgs) -> Hooks {
+        Hooks {
+            on_supersede: or_else(typed.on_supersede.as_ref(), self.said.on_supersede.as_ref()),
+            on_superseded: or_else(
+                typed.on_superseded.as_ref(),
+                self.said.on_superseded.as_ref(),
+            ),
         }
     }
+
+    /// Whether the file names any hook.
+    #[cfg(windows)]
+    pub(super) fn says_hooks(&self) -> bool {
+        self.said.on_supersede.is_some() || self.said.on_superseded.is_some()
+    }
+
+    /// Refuses a run that leaves no supervisor behind, if the file wants what only a supervisor does.
+    pub(super) fn refuse_exec(&self) -> Result<(), Failure> {
+        let said = &self.said;
+        let (what, key) = if let Some((_, limit)) = &self.max_runtime {
+            ("end the work after", format!("max_runtime = {limit:?}"))
+        } else if let Some(line) = &said.rollback {
+            ("undo a failed command by", format!("rollback = {line:?}"))
+        } else if let Some(line) = &said.on_superseded {
+            ("run", format!("on_superseded = {line:?}"))
+        } else if said.wait_all == Some(true) {
+            (
+                "wait for the rest of the work,",
+                "wait_all = true".to_owned(),
+            )
+        } else if said.close == Some(true) {
+            ("keep the lock for itself,", "close = true".to_owned())
+        } else {
+            return Ok(());
+        };
+        Err(Failure::bad_arguments(format!(
+            "no supervisor stays behind with --exec to {what} {key}, as {} says; leave --exec out",
+            self.file
+        )))
+    }
+}
+
+fn or_else(typed: Option<&String>, said: Option<&String>) -> Option<String> {
+    typed.or(said).cloned()
 }
 
 /// What the slots of a lock stand for, and the variables that say so to a command.

@@ -400,12 +400,13 @@ pub(super) fn profile_name(
     common: &Common,
     around: &Surroundings,
 ) -> Result<Option<String>, Failure> {
-    let said = common
-        .profile
-        .as_ref()
-        .or(around.variables.profile.as_ref());
-    if let Some(name) = said {
-        return Ok(Some(name.clone()));
+    let typed = common.profile.clone();
+    let said = match typed {
+        None => around.variables.profile()?,
+        typed => typed,
+    };
+    if said.is_some() {
+        return Ok(said);
     }
     let config = around.whole()?;
     Ok(config.and_then(|config| config.default_profile().map(str::to_owned)))

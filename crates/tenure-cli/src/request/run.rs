@@ -143,6 +143,8 @@ impl Run {
             defaults,
         } = takes.unwrap_or_default();
         let grace = defaults.grace(typed)?;
+        #[cfg(windows)]
+        refuse_hooks(&defaults)?;
         let how = if typed.exec {
             defaults.refuse_exec()?;
             How::Exec
@@ -165,15 +167,12 @@ impl Run {
                 on_held,
                 force: force(claiming),
                 ticket,
-                reentrant: typed.reentrant,
+                reentrant: defaults.reentrant(typed),
                 who,
                 warning,
                 program,
                 grace,
-                hooks: Hooks {
-                    on_supersede: typed.on_supersede.clone(),
-                    on_superseded: typed.on_superseded.clone(),
-                },
+                hooks: defaults.hooks(typed),
                 how,
             },
         })
@@ -433,27 +432,16 @@ fn supervised(
     defaults: &Defaults,
     grace: &Typed<Duration>,
 ) -> Result<Supervised, Failure> {
-    let time = grace.value("--grace")?;
-    let mut supervised = Supervised {
+    Ok(Supervised {
         signal: defaults.signal(typed)?,
-        term_after: time * 3 / 4,
+        term_after: defaults.term_after(typed, grace)?,
         max_runtime: defaults.max_runtime(typed)?,
-        wait_all: typed.wait_all,
-        close: typed.close,
+        wait_all: defaults.wait_all(typed),
+        close: defaults.close(typed),
         on_lost: defaults.on_lost(typed),
-        rollback: typed.rollback.clone(),
+        rollback: defaults.rollback(typed),
         failure_step: typed.failure_step.clone(),
-    };
-    if let Some(after) = &typed.term_after {
-        supervised.term_after = after.value("--term-after")?;
-        if supervised.term_after > time {
-            return Err(Failure::bad_arguments(format!(
-                "--term-after {}: SIGTERM would come after the end of --grace {}",
-                after.text, grace.text
-            )));
-        }
-    }
-    Ok(supervised)
+    })
 }
 
 /// Refuses `--exec` for a lock that a supervisor has to renew, withdraw or release.
@@ -545,6 +533,18 @@ fn refuse_what_is_not_here(typed: &RunArgs) -> Result<(), Failure> {
         Some((_, what, why)) => Err(Failure::not_here(what, why)),
         None => Ok(()),
     }
+}
+
+/// The same for the hooks that a file names.
+#[cfg(windows)]
+fn refuse_hooks(defaults: &Defaults) -> Result<(), Failure> {
+    if !defaults.says_hooks() {
+        return Ok(());
+    }
+    Err(Failure::not_here(
+        "on_supersede and on_superseded in tenure.toml",
+        "they have not been ported",
+    ))
 }
 
 #[cfg(test)]
@@ -699,6 +699,25 @@ mod tests {
             "--on-lost warn",
             "--on-lost terminate",
         );
+        both("term_after = \"2s\"", "--term-after 2s", "--term-after 1s");
+        both("term_after = \"2s\"", "--term-after 2s", "--grace 1s");
+        both("shared = true", "--shared", "-x");
+        both("shared = true", "--shared", "--slots 2");
+        both("shared = false", "", "--shared");
+        both("wait_all = true", "--wait-all", "--wait-all");
+        both("close = true", "--close", "--close");
+        both("reentrant = true", "--reentrant", "--reentrant");
+        both("rollback = \"undo\"", "--rollback undo", "--rollback other");
+        both(
+            "on_supersede = \"a\"",
+            "--on-supersede a",
+            "--on-supersede b",
+        );
+        both(
+            "on_superseded = \"a\"",
+            "--on-superseded a",
+            "--on-superseded b",
+        );
         both("group = \"G\"", "--group G", "--group H");
         both("queue = \"max\"", "--queue max", "--queue fifo");
         both("queue = \"none\"", "--queue none", "--queue fifo");
@@ -727,9 +746,11 @@ mod tests {
             on_held,
             grace,
             how,
+            hooks,
+            reentrant,
             ..
         } = task;
-        format!("{name:?} {locks:?} {wait:?} {on_held:?} {grace:?} {how:?}")
+        format!("{name:?} {locks:?} {wait:?} {on_held:?} {grace:?} {how:?} {hooks:?} {reentrant}")
     }
 
     fn of_file_text(says: &str, flags: &str) -> String {
@@ -756,9 +777,19 @@ mod tests {
                 );
             }
         }
-        let refused = of_file("max_runtime = \"7s\"", "--exec").expect_err("no supervisor");
+        for says in [
+            "max_runtime = \"7s\"",
+            "rollback = \"undo\"",
+            "on_superseded = \"tell\"",
+            "wait_all = true",
+            "close = true",
+        ] {
+            let refused = of_file(says, "--exec").expect_err("no supervisor");
+            assert!(refused.message.contains(says), "{}", refused.message);
+        }
+        let refused = of_file("term_after = \"11s\"", "").expect_err("after the end");
         assert!(
-            refused.message.contains("max_runtime"),
+            refused.message.contains("term_after"),
             "{}",
             refused.message
         );

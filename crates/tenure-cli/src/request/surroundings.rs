@@ -16,6 +16,9 @@ use tenure_engine::place::{self, Files};
 /// The folder of the audit.
 const AUDIT_DIR: &str = "TENURE_AUDIT_DIR";
 
+/// The name of the profile.
+const PROFILE: &str = "TENURE_PROFILE";
+
 /// The variables that change what a call means. An empty one says nothing, unless it names a place.
 #[derive(Debug, Default)]
 pub(crate) struct Variables {
@@ -23,7 +26,8 @@ pub(crate) struct Variables {
     pub(crate) place: place::Variables,
     /// As it is written. An empty one is a mistake, too.
     audit_dir: Option<PathBuf>,
-    pub(crate) profile: Option<String>,
+    /// As it is written. An empty one is a mistake: another profile is another lock.
+    profile: Option<OsString>,
     pub(crate) wait: Option<String>,
     /// The actor of a fleet's claim.
     pub(crate) actor: Option<String>,
@@ -41,13 +45,30 @@ impl Variables {
         Self {
             place: place::Variables::read(),
             audit_dir: std::env::var_os(AUDIT_DIR).map(PathBuf::from),
-            profile: text("TENURE_PROFILE"),
+            profile: std::env::var_os(PROFILE),
             wait: text("TENURE_WAIT"),
             actor: text("ACTOR"),
             run_id: text("GITHUB_RUN_ID"),
             name: text("TENURE_NAME"),
             token: text("TENURE_TOKEN"),
             shell: variable(if cfg!(windows) { "ComSpec" } else { "SHELL" }),
+        }
+    }
+
+    /// The profile that a variable names.
+    pub(super) fn profile(&self) -> Result<Option<String>, Failure> {
+        let Some(written) = &self.profile else {
+            return Ok(None);
+        };
+        match written.to_str() {
+            Some("") => Err(Failure::bad_arguments(format!(
+                "{PROFILE}: it is empty; unset it, or write the name of a profile: native, sprint, resume, session, \
+                 fleet, or one of tenure.toml"
+            ))),
+            Some(name) => Ok(Some(name.to_owned())),
+            None => Err(Failure::bad_arguments(format!(
+                "{PROFILE}: it is not UTF-8; unset it, or write the name of a profile"
+            ))),
         }
     }
 

@@ -545,6 +545,92 @@ fn a_run_that_is_skipped_says_nothing_and_is_recorded() {
     assert!(said.contains("cannot be"), "{said}");
 }
 
+/// What a run does beside its command may stand in the file as well, for each lock its own.
+#[test]
+fn what_a_run_does_beside_its_command_may_stand_in_the_file() {
+    let scene = Scene::new();
+    let says = "
+        dir = \"locks\"
+        [lock.undone]
+        rollback = \"touch undone\"
+        [lock.again]
+        reentrant = true
+        [lock.whole]
+        wait_all = true
+        [lock.newest]
+        cancel_in_progress = true
+        on_supersede = \"touch displaces\"
+        on_superseded = \"touch displaced\"
+        term_after = \"0\"
+        signal = \"USR1\"
+        [lock.read]
+        shared = true
+    ";
+    scene.write("tenure.toml", says);
+    let there = |name: &str| scene.path(name).exists();
+    let _ = run(&scene, &["run", "undone", "--", "false"]).expect(1, "it fails");
+    assert!(there("undone"), "the rollback");
+    let nested = [
+        "run",
+        "again",
+        "--",
+        "sh",
+        "-c",
+        "tenure run again -- echo in",
+    ];
+    let said = run(&scene, &nested).expect(0, "it goes on under the hold");
+    assert_eq!(said.stdout(), "in\n");
+    let leaves = [
+        "run",
+        "whole",
+        "--",
+        "sh",
+        "-c",
+        "(sleep 0.4; touch late) &",
+    ];
+    let _ = run(&scene, &leaves).expect(0, "all of the work");
+    assert!(there("late"), "it was waited for");
+
+    // Asked by USR1 first, which the command does not hear, and by TERM at once.
+    let gate = Gate::new(&scene, "newest");
+    let script = gate.script("trap '' USR1; trap 'touch termed; exit 0' TERM");
+    let first = Started::piped(&mut call(
+        &scene,
+        &["run", "newest", "--", "sh", "-c", &script],
+    ));
+    let _ = gate.entered();
+    let _ = run(&scene, &["run", "newest", "--", "true"]).expect(0, "the newer one");
+    let _ = first.finish().expect(79, "it was displaced");
+    for name in ["displaces", "displaced", "termed"] {
+        assert!(there(name), "{name}");
+    }
+
+    // Readers share it; who writes says so.
+    let inner = "tenure run -n read -- echo beside; tenure run -n -x read -- echo alone; echo $?";
+    let inner = format!("{inner}; tenure acquire -n -x read -- 2>&1; echo $?");
+    let inner = inner.replace(" -- 2>&1", " >/dev/null 2>&1");
+    let mut reads = call(&scene, &["run", "read", "--", "env", "-u", "TENURE_HELD"]);
+    let said = answer(reads.args(["sh", "-c", &inner])).expect(0, "a reader");
+    assert_eq!(said.stdout(), "beside\n4\n4\n", "{}", said.said());
+    for (line, word) in [
+        ("shared = true\nslots = 2", "shared"),
+        ("term_after = \"11s\"", "term_after"),
+        ("rollback = \"\"", "rollback"),
+        ("wait_all = \"yes\"", "wait_all"),
+    ] {
+        scene.write(
+            "tenure.toml",
+            &format!("dir = \"locks\"\n[lock.x]\n{line}\n"),
+        );
+        let said = run(&scene, &["run", "x", "--", "touch", "ran"]).expect(2, line);
+        assert!(said.stderr().contains(word), "{line}: {}", said.said());
+        assert!(
+            !there("ran") && !there("locks/x.tenure"),
+            "nothing was touched"
+        );
+    }
+}
+
 /// `TENURE_PROFILE` counts for more than the file, and the flag for more than both.
 #[test]
 fn the_profile_may_stand_in_the_file_or_in_the_environment() {
@@ -574,6 +660,26 @@ fn the_profile_may_stand_in_the_file_or_in_the_environment() {
     let typed = profile(Some("native"), &["--profile", "resume"]);
     assert_eq!(typed, "locks/resume_locks/job.lock\n");
     assert!(!record.exists(), "released");
+    // An empty one names no profile, and the call would take another lock than it says.
+    for words in [&tell[..], &["check", "job"], &["list"], &["acquire", "job"]] {
+        let said = answer(call(&scene, words).env("TENURE_PROFILE", ""));
+        let said = said.expect(2, "an empty name").stderr();
+        for part in [
+            "TENURE_PROFILE",
+            "it is empty",
+            "unset it, or write",
+            "native",
+        ] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    }
+    let typed = [&tell[..2], &["--profile", "resume"], &tell[2..]].concat();
+    let said = answer(call(&scene, &typed).env("TENURE_PROFILE", ""));
+    let said = said.stdout();
+    assert_eq!(said, "locks/resume_locks/job.lock\n", "the flag counts");
+    let said = answer(call(&scene, &["doctor"]).env("TENURE_PROFILE", ""));
+    let said = said.expect(1, "a finding").stdout();
+    assert!(said.contains("TENURE_PROFILE: it is empty"), "{said}");
     // The other verbs look at the same lock.
     let own = std::process::id().to_string();
     let held = run(&scene, &["acquire", "job", "--owner", &own]);

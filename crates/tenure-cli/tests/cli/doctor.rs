@@ -62,6 +62,7 @@ fn a_newcomer_reads_where_the_locks_are_and_that_all_is_well() {
         $ tenure doctor
         folder         [ROOT]/locks
         because of     TENURE_DIR
+        for            [..] alone, once a call has made it
         file system    [..], of this machine
         profile        native
         audit          off, [ROOT]/locks/audit
@@ -605,6 +606,152 @@ fn servers_that_do_not_answer_are_found_within_a_bounded_time() {
     found(&said, "wrong", "servers", "listing the locks");
     found(&said, "ok", "PATH", "a shell finds");
     assert!(took < Duration::from_secs(12), "it took {took:?}");
+}
+
+/// A step of the wall clock shows in what a lock has written before it. By a half minute more than an hour, because
+/// both clocks go on between the two readings, and a drift of a millisecond would make an hour read as 59 minutes.
+#[cfg(feature = "testing-clock")]
+#[test]
+fn a_clock_that_was_set_is_noted() {
+    use tenure_engine::clock::stepped::{STEPS, set};
+    const STEP_US: i64 = 3_630_000_000;
+    for (first_us, then_us, way) in [(0, STEP_US, "forward by 1h"), (STEP_US, 0, "back by 1h")] {
+        let scene = Scene::new();
+        let steps = scene.path("steps");
+        set(&steps, first_us).unwrap();
+        let call = |words: &[&str]| answer(scene.tenure(words).env(STEPS, &steps));
+        let words = ["acquire", "x", "--owner", "none", "--ttl", "1h"];
+        let _ = call(&words).expect(0, "it is held");
+        found(
+            &call(&["doctor"]).expect(0, "no step yet"),
+            "ok",
+            "clock",
+            "no step",
+        );
+        set(&steps, then_us).unwrap();
+        let said = call(&["doctor"]).expect(0, "calls cope with it");
+        found(&said, "note", "clock", way);
+        found(&said, "note", "clock", "since x was written");
+        assert!(
+            said.stdout().contains("-> timedatectl status"),
+            "{}",
+            said.said()
+        );
+        let said = call(&["doctor", "--output", "json"])
+            .expect(0, "a note")
+            .json();
+        let checks = said["data"]["checks"].as_array().unwrap().clone();
+        let clock = checks.iter().find(|check| check["check"] == "clock");
+        assert_eq!(clock.unwrap()["status"], "note", "{said}");
+        let _ = call(&["check", "x"]).expect(4, "and the lock stays held");
+    }
+}
+
+/// What the kernel, or the filter of a container, does not give is a note with what tenure does in its place. The
+/// locks hold without it, so nothing is wrong.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_the_kernel_does_not_give_is_noted() {
+    let scene = Scene::new();
+    for (call, error, told, fix) in [
+        (
+            "inotify_init1",
+            "EMFILE",
+            "no watch on files",
+            "max_user_instances",
+        ),
+        (
+            "pidfd_open",
+            "ENOSYS",
+            "no handles on processes",
+            "Linux 5.3",
+        ),
+        ("prctl", "EINVAL", "no adoption of descendants", "Linux 3.4"),
+    ] {
+        let mut strace = scene.program("strace");
+        strace.args(["-f", "-qq", "-o", "/dev/null"]);
+        strace.arg(format!("--trace={call}"));
+        strace.arg(format!("--inject={call}:error={error}"));
+        let said = answer(strace.args([crate::support::TENURE, "doctor"]));
+        let said = said.expect(0, "calls cope with it");
+        found(&said, "note", "kernel", told);
+        assert!(said.stdout().contains(fix), "{}", said.said());
+        assert!(
+            said.stdout().contains("Nothing is wrong; 1 note."),
+            "{}",
+            said.said()
+        );
+    }
+}
+
+/// A trial that cannot be made shows nothing of the locks: a note, and no finding.
+#[cfg(target_os = "linux")]
+#[test]
+fn locks_that_could_not_be_tried_are_a_note() {
+    let scene = Scene::new();
+    let _ = scene.run(["run", "x", "--", "true"]).expect(0, "a folder");
+    let doctor = |inject: &str| {
+        let mut strace = scene.program("strace");
+        strace.args(["-qq", "-o", "/dev/null", "--trace=fcntl"]);
+        strace.arg(format!("--inject=fcntl:{inject}"));
+        answer(strace.args([crate::support::TENURE, "doctor"]))
+    };
+    // Which of the calls is the first lock of the trial: each one in turn. What the system says of the file system
+    // is a finding about it, and all else shows nothing.
+    for (error, status, code, told) in [
+        ("EAGAIN", "note", 0, "not tried, so not known"),
+        (
+            "ENOLCK",
+            "wrong",
+            1,
+            "there are no locks on this file system",
+        ),
+    ] {
+        let mut met = 0;
+        for nth in 1..16 {
+            let said = doctor(&format!("error={error}:when={nth}"));
+            if said.stdout().contains(told) {
+                found(&said, status, "locks", told);
+                assert_eq!(said.code(), code, "{}", said.said());
+                met += 1;
+            }
+        }
+        assert!(met > 0, "the trial was not met");
+    }
+}
+
+/// Who can use the place is said before the checks, also of one that is not there yet or is refused.
+#[test]
+fn who_can_use_the_place_stands_in_the_first_lines() {
+    let scene = Scene::new();
+    let line = "
+        said() { rc=0; \"$@\" >out 2>&1 || rc=$?; echo \"$rc $(grep '^for ' out)\"; }
+        said tenure doctor
+        mkdir -m 2770 team; chgrp 64100 team; chmod 2770 team
+        TENURE_DIR=$PWD/team/locks; said tenure doctor
+        TENURE_DIR=$PWD/team; said tenure doctor
+        mkdir open; chmod 777 open; TENURE_DIR=$PWD/open; said tenure doctor
+        mkdir each; chmod 1777 each; TENURE_DIR=$PWD/each; said tenure doctor
+    ";
+    let line = format!("cd '{}'\n{line}", scene.root().display());
+    let Some(answer) = in_namespaces(&scene, &["--mount"], &line) else {
+        return;
+    };
+    let said = answer.expect(0, "the shell").stdout();
+    let lines: Vec<String> = said
+        .lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            "0 for root alone, once a call has made it",
+            "0 for the members of the group 64100, once a call has made it",
+            "0 for the members of the group 64100 (mode 2770)",
+            "1 for no user: calls refuse it, see below",
+            "0 for each user, for locks of their own (mode 1777)",
+        ]
+    );
 }
 
 /// The part of the second process is no way to disturb a lock.

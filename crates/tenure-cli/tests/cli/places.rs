@@ -495,6 +495,24 @@ fn what_says_where_the_locks_are_is_told_to_a_caller_that_asks_for_more() {
         );
     }
     let _ = held.open().expect(0, "the holder");
+    for words in [
+        &["force-release", "x", "-v"][..],
+        &["cancel", "x", "-v"],
+        &["cancel", "--group", "g", "-v"],
+        &["clean", "-v"],
+        &["clean", "--dry-run", "-v"],
+        &["fence", "check", "5", "--name", "x", "-v"],
+        &["release", "x", "-v"],
+        &["heartbeat", "x", "--request-id", "r", "-v"],
+        &["wait", "x", "-v"],
+    ] {
+        let said = from(&scene, &folder, words);
+        let told = said.stderr().matches(&by_file).count();
+        assert_eq!(told, 1, "{words:?}: {}", said.said());
+        let quiet: Vec<&str> = words.iter().copied().filter(|word| *word != "-v").collect();
+        let said = from(&scene, &folder, &quiet).stderr();
+        assert!(!said.contains("the locks are in"), "{quiet:?}: {said}");
+    }
     let said =
         from(&scene, &folder, &["check", "-v", "--scope", "user"]).expect(0, "another place");
     assert!(

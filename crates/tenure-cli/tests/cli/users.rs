@@ -485,6 +485,14 @@ fn root_by_sudo_reads_the_callers_file_and_makes_nothing_in_the_callers_folders(
     ];
     let named = answer(&mut by_sudo(&named)).expect(0, "a file that is named");
     assert_eq!(named.stdout(), "3\n");
+    // So do lines for a shell.
+    for key in ["rollback", "on_supersede", "on_superseded"] {
+        let line = format!("[lock.x]\n{key} = \"touch ran\"\n");
+        machine.file("project/tenure.toml", ADA, &line);
+        let said = answer(&mut by_sudo(&["run", "x", "--", "false"])).expect(7, key);
+        assert!(said.stderr().contains(key), "{}", said.said());
+        assert!(!project.join("ran").exists(), "{key}");
+    }
     // A folder that root would make there could not be used by Ada.
     machine.file("project/tenure.toml", ADA, "dir = \"locks\"\n");
     let said = answer(&mut by_sudo(&RUN));

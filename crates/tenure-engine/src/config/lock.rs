@@ -24,6 +24,8 @@ pub struct LockDefaults {
     pub ttl: Option<String>,
     /// How many may hold the lock at a time.
     pub slots: Option<NonZeroU32>,
+    /// Whether callers hold it beside other shared holders.
+    pub shared: Option<bool>,
     /// What the slots stand for, in the order of their numbers.
     pub members: Option<Vec<String>>,
     /// Variables for the command.
@@ -36,6 +38,8 @@ pub struct LockDefaults {
     pub cancel_in_progress: Option<bool>,
     /// How long the work may take to end.
     pub grace: Option<String>,
+    /// When SIGTERM follows whatever asked the work to end.
+    pub term_after: Option<String>,
     /// What asks the work to end.
     pub signal: Option<String>,
     /// How long the work may take.
@@ -44,32 +48,52 @@ pub struct LockDefaults {
     pub on_lost: Option<String>,
     /// What a run does that does not get the lock.
     pub on_held: Option<String>,
+    /// Whether a run goes on under the lock of the run around it.
+    pub reentrant: Option<bool>,
+    /// Whether a run stays until everything has ended that its command has started.
+    pub wait_all: Option<bool>,
+    /// Whether the command does not inherit what keeps the lock held.
+    pub close: Option<bool>,
+    /// A line for a shell that undoes a failed command.
+    pub rollback: Option<String>,
+    /// A line for a shell before the command, when a run takes the place of others.
+    pub on_supersede: Option<String>,
+    /// The same after the command, when another run takes its place.
+    pub on_superseded: Option<String>,
 }
 
 impl LockDefaults {
-    /// These, and of the others what these do not say. Slots and their members are one statement.
+    /// These, and of the others what these do not say. Slots, their members and `shared` are one statement.
     #[must_use]
     pub fn or(self, others: Self) -> Self {
-        let says_slots = self.slots.is_some() || self.members.is_some();
-        let pool = if says_slots {
-            (self.slots, self.members)
+        let says_mode = self.slots.is_some() || self.members.is_some() || self.shared.is_some();
+        let mode = if says_mode {
+            (self.slots, self.members, self.shared)
         } else {
-            (others.slots, others.members)
+            (others.slots, others.members, others.shared)
         };
         Self {
             wait: self.wait.or(others.wait),
             ttl: self.ttl.or(others.ttl),
-            slots: pool.0,
-            members: pool.1,
+            slots: mode.0,
+            members: mode.1,
+            shared: mode.2,
             env: self.env.or(others.env),
             group: self.group.or(others.group),
             queue: self.queue.or(others.queue),
             cancel_in_progress: self.cancel_in_progress.or(others.cancel_in_progress),
             grace: self.grace.or(others.grace),
+            term_after: self.term_after.or(others.term_after),
             signal: self.signal.or(others.signal),
             max_runtime: self.max_runtime.or(others.max_runtime),
             on_lost: self.on_lost.or(others.on_lost),
             on_held: self.on_held.or(others.on_held),
+            reentrant: self.reentrant.or(others.reentrant),
+            wait_all: self.wait_all.or(others.wait_all),
+            close: self.close.or(others.close),
+            rollback: self.rollback.or(others.rollback),
+            on_supersede: self.on_supersede.or(others.on_supersede),
+            on_superseded: self.on_superseded.or(others.on_superseded),
         }
     }
 
@@ -99,6 +123,18 @@ impl LockDefaults {
         let env = self.env.iter().flatten();
         env.filter_map(|(name, value)| Some((name.clone(), told(value)?)))
             .collect()
+    }
+
+    /// The first key by which the file decides what its caller's machine runs, or with which variables.
+    pub(super) fn decides_what_runs(&self) -> Option<&'static str> {
+        [
+            (self.env.is_some(), "env"),
+            (self.rollback.is_some(), "rollback"),
+            (self.on_supersede.is_some(), "on_supersede"),
+            (self.on_superseded.is_some(), "on_superseded"),
+        ]
+        .into_iter()
+        .find_map(|(says, key)| says.then_some(key))
     }
 
     /// What is wrong with the keys of this table: the key, and why, as the end of a sentence.
@@ -174,8 +210,38 @@ impl LockDefaults {
             }
             Some("none") if self.group.is_some() => Some(("queue", against("group"))),
             Some("none") if self.wait.is_some() => Some(("queue", against("wait"))),
-            _ => None,
+            _ if self.shared == Some(true) && self.slots.is_some() => {
+                Some(("shared", against("slots")))
+            }
+            _ if self.shared == Some(true) && self.members.is_some() => {
+                Some(("shared", against("members")))
+            }
+            _ => self.mistake_of_lines(),
         }
+    }
+}
+
+impl LockDefaults {
+    fn mistake_of_lines(&self) -> Option<(&'static str, String)> {
+        [
+            ("rollback", &self.rollback),
+            ("on_supersede", &self.on_supersede),
+            ("on_superseded", &self.on_superseded),
+        ]
+        .into_iter()
+        .find_map(|(key, line)| {
+            let line = line.as_deref()?;
+            if line.trim().is_empty() {
+                let why = "it is empty; write a line for sh -c, or leave it out";
+                return Some((key, why.to_owned()));
+            }
+            line.contains('\0').then(|| {
+                (
+                    key,
+                    "it contains a NUL, which no command can have".to_owned(),
+                )
+            })
+        })
     }
 }
 
@@ -258,6 +324,10 @@ mod tests {
                 "queue",
                 "cancel_in_progress",
             ),
+            ("shared = true\nslots = 2", "shared", "slots"),
+            ("shared = true\nmembers = [\"a\"]", "shared", "members"),
+            ("rollback = \" \"", "rollback", "empty"),
+            ("on_superseded = \"a\\u0000\"", "on_superseded", "NUL"),
         ] {
             let (found, why) = table(text).mistake().expect(text);
             assert_eq!(found, key, "{text}: {why}");
@@ -267,6 +337,7 @@ mod tests {
             "slots = 2\nmembers = [\"a\", \"b\"]",
             "queue = \"single\"\ncancel_in_progress = true",
             "queue = \"none\"\ncancel_in_progress = false",
+            "shared = false\nslots = 2",
             "slots = 1\nenv = { A = \"{ }{}{\", B = \"{Slot}\", C = \"{{slot}}\" }",
         ] {
             assert_eq!(table(fine).mistake(), None, "{fine}");

@@ -218,6 +218,12 @@ impl Facts {
     }
 }
 
+/// The name of this process's user, or the number.
+pub(crate) fn our_name() -> String {
+    let number = rustix::process::geteuid().as_raw();
+    user_name(number).unwrap_or_else(|| number.to_string())
+}
+
 /// Looks at what is open.
 pub(crate) fn facts(file: impl AsFd) -> Result<Facts, Errno> {
     look(file, Path::new(""), AtFlags::EMPTY_PATH)

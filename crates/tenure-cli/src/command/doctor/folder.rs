@@ -65,6 +65,9 @@ fn describe(survey: &Survey, report: &mut Report) {
     ) {
         place.users = survey.whose.clone().map(|(_, users)| users_of(users));
     }
+    if let Some(users) = survey.will_be.clone() {
+        place.users = Some(users_of(users));
+    }
     let Some(nearest) = &survey.nearest else {
         return;
     };
@@ -148,16 +151,20 @@ fn rights_of(survey: &Survey) -> String {
 /// Whether a lock can be written, and whether locks hold. True if this user is one who may only look.
 fn locks(survey: &Survey, report: &mut Report) -> bool {
     // A folder that calls refuse is not written in.
-    let (Some(nearest), Ok(is_there)) = (&survey.nearest, &survey.is_there) else {
+    let Ok(is_there) = survey.is_there else {
         return false;
     };
-    let is_there = *is_there;
+    let Some(nearest) = &survey.nearest else {
+        let said = "not tried: the system does not let the folder be looked at";
+        report.add(Finding::Locks, Status::Note, said, None);
+        return false;
+    };
     let trial = match nearest.trial(is_there) {
         Ok(Some(trial)) => trial,
         Ok(None) => {
             let said =
                 "not tried: a trial would leave a file above the folder that is not there yet";
-            report.ok(Finding::Locks, said);
+            report.add(Finding::Locks, Status::Note, said, None);
             return false;
         }
         Err(error) => {

@@ -49,10 +49,24 @@ impl Other for Partner {
 /// Goes through the trial, and says what it has shown.
 pub(super) fn tried(mut trial: Trial) -> (Status, String) {
     if let Err(error) = trial.begin() {
-        return (
-            Status::Wrong,
-            format!("there are no locks on this file system: {error}"),
-        );
+        // Only what the system says of the file system is a finding about it.
+        let has_none = error.raw_os_error().is_some_and(|number| {
+            [
+                libc::ENOLCK,
+                libc::ENOTSUP,
+                libc::EOPNOTSUPP,
+                libc::ENOSYS,
+                libc::EINVAL,
+            ]
+            .contains(&number)
+        });
+        return if has_none {
+            let said = format!("there are no locks on this file system: {error}");
+            (Status::Wrong, said)
+        } else {
+            let said = format!("not tried, so not known whether they hold: {error}");
+            (Status::Note, said)
+        };
     }
     let (shown, how) = match start(&trial) {
         Some(Ok(mut partner)) => {

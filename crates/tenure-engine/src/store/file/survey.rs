@@ -25,6 +25,8 @@ pub struct Survey {
     pub is_there: Result<bool, StoreError>,
     /// Its owner and its users, as far as it is there; also where this process may not open it.
     pub whose: Option<(String, Users)>,
+    /// Whose it will be once the first call has made it, if calls can make it.
+    pub will_be: Option<Users>,
     /// The folder, or the nearest one above it that is there and that this process may open.
     pub nearest: Option<Nearest>,
     /// Where the records lie, in a folder that is there, for a profile that publishes.
@@ -90,7 +92,14 @@ impl FileStore {
             _ => None,
         };
         let facts = os::facts_of(&path).ok();
+        // What is made in a group's folder is the group's, and all else the caller's own.
+        let will_be = matches!(is_there, Ok(false)).then(|| {
+            let around = nearest.as_ref().map(Nearest::users);
+            let groups = around.filter(|users| matches!(users, Users::Group(_)));
+            groups.unwrap_or_else(|| Users::Owner(os::our_name()))
+        });
         Survey {
+            will_be,
             whose: facts.map(|facts| (facts.owner_name(), users_of(&facts))),
             nearest,
             records,
