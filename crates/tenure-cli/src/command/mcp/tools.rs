@@ -240,7 +240,7 @@ impl Tools {
                 data,
             ));
         };
-        if self.is_anothers(&session, &claim) {
+        if self.is_of_another(&session, &claim) {
             let message = format!("{name} is held under this handle for another program");
             let context = session.view(&name, None)?.json();
             return Err(Failure::new(Exit::Conflict, "NOT_OWNER", message).with_context(context));
@@ -289,7 +289,7 @@ impl Tools {
 
     /// Whether a hold is proven to be another program's. In some formats a record names no process: there the handle
     /// itself shows whose the hold is.
-    pub(super) fn is_anothers(&self, session: &Session, claim: &Claim) -> bool {
+    pub(super) fn is_of_another(&self, session: &Session, claim: &Claim) -> bool {
         if !session.format.knows_owners_by_process() {
             return false;
         }
@@ -305,7 +305,7 @@ impl Tools {
     pub(super) fn renews(&self, session: &Session, claim: &Claim) -> bool {
         let id = known_as(&claim.holder);
         let is_own = id.starts_with(OWN) || self.known().contains_key(id);
-        is_own && claim.kind.is_detached() && !self.is_anothers(session, claim)
+        is_own && claim.kind.is_detached() && !self.is_of_another(session, claim)
     }
 
     fn check(&self, arguments: Map<String, Value>) -> Said {
