@@ -120,6 +120,8 @@ pub(crate) enum Verb {
     Serve(ServeArgs),
     /// Hold locks for an agent that speaks MCP
     Mcp(McpArgs),
+    /// Put tenure's hooks into an agent's host, and look after them
+    Agent(AgentArgs),
     /// Name the concurrency group of a CI event
     GroupName(GroupNameArgs),
     /// Print what completes tenure's words in a shell
@@ -905,6 +907,79 @@ pub(crate) struct McpArgs {
     pub(crate) common: Common,
 }
 
+/// `agent`.
+#[derive(Debug, Clone, Args)]
+#[command(
+    override_usage = "tenure agent install|uninstall|status|probe [OPTIONS] HOST",
+    after_help = "Examples:
+  tenure agent install claude            for all who work in this repository
+  tenure agent install codex --user      for you, in all folders
+  tenure agent install claude --dry-run  show the difference, change nothing
+  tenure agent status claude             what is installed, and what is wrong
+  tenure agent uninstall claude          give back the files as they were
+
+install puts hooks, a server and a skill into the host's own files, and keeps every other byte of them. \
+uninstall gives back the old files, or takes tenure out of them if they were edited since. tenure.toml \
+says which commands and files are locked; without it the hooks change nothing.
+
+An agent runs `tenure agent probe HOST` once, as a command of its own: the answer says whether the hook \
+was called and whether the host ran the command that the hook had written.
+
+Exit code of status and probe: 0, or 1 if something is wrong."
+)]
+pub(crate) struct AgentArgs {
+    /// What to do: install, uninstall, status or probe
+    #[arg(value_name = "ACTION", hide_possible_values = true)]
+    pub(crate) action: AgentAction,
+    /// The host of the agents: claude (Claude Code) or codex
+    #[arg(value_name = "HOST", hide_possible_values = true)]
+    pub(crate) host: AgentHost,
+    /// For this user, in all folders
+    #[arg(long, conflicts_with = "project")]
+    pub(crate) user: bool,
+    /// For all who work in this repository; in none, for this folder [default in a repository]
+    #[arg(long)]
+    pub(crate) project: bool,
+    /// Show the difference and write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
+/// What `agent` does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum AgentAction {
+    /// Put tenure into the host's files
+    Install,
+    /// Take it out again
+    Uninstall,
+    /// Say what is installed, and what is wrong
+    Status,
+    /// Say whether hook and rewrite arrive
+    Probe,
+}
+
+/// A program that runs agents.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum AgentHost {
+    /// Claude Code
+    Claude,
+    /// Codex
+    Codex,
+}
+
+#[cfg_attr(windows, allow(dead_code, reason = "agent is refused there"))]
+impl AgentHost {
+    /// As it is typed.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Claude => "claude",
+            Self::Codex => "codex",
+        }
+    }
+}
+
 /// `group-name`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
@@ -1146,6 +1221,7 @@ fn parse_quick(words: &[OsString]) -> Option<Result<Verb, clap::Error>> {
         "push" => one::<PushArgs>("tenure push", words).map(Verb::Push),
         "serve" => one::<ServeArgs>("tenure serve", words).map(Verb::Serve),
         "mcp" => one::<McpArgs>("tenure mcp", words).map(Verb::Mcp),
+        "agent" => one::<AgentArgs>("tenure agent", words).map(Verb::Agent),
         "group-name" => one::<GroupNameArgs>("tenure group-name", words).map(Verb::GroupName),
         "completions" => one::<CompletionsArgs>("tenure completions", words).map(Verb::Completions),
         "man" => one::<ManArgs>("tenure man", words).map(Verb::Man),
@@ -1302,6 +1378,13 @@ mod tests {
             "tenure push --dry-run",
             "tenure push --attempts 0",
             "tenure push x",
+            "tenure agent install claude",
+            "tenure agent status codex --user --output json",
+            "tenure agent uninstall claude --project --dry-run",
+            "tenure agent install claude --user --project",
+            "tenure agent install",
+            "tenure agent frob claude",
+            "tenure agent install emacs",
             "tenure group-name",
             "tenure group-name --event issues --number 4 --run-id r --prefix p",
             "tenure group-name --event-file f --output yaml",

@@ -1,6 +1,8 @@
 //! Carries a call out: one file per verb, and here what several of them share.
 
 mod acquire;
+#[cfg(unix)]
+mod agent;
 mod attend;
 mod audit;
 mod cancel;
@@ -188,6 +190,11 @@ pub(crate) fn carry_out(verb: Verb) -> Ending {
             "flock",
             "locks of flock(1) are Unix's own; use `tenure run`",
         )),
+        #[cfg(unix)]
+        Verb::Agent(args) => Call::of("agent", &args.common)
+            .answer(|around| request::Agent::of(&args, around), agent::agent),
+        #[cfg(windows)]
+        Verb::Agent(_) => report(&Failure::not_here("agent", "it has not been ported")),
         Verb::GroupName(args) => Call::of("group-name", &args.common)
             .answer(|_| Ok(args), |args, _| group_name::group_name(&args)),
         Verb::Help(args) => help::help(&args),

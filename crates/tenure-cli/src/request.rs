@@ -5,6 +5,8 @@
 //! still to be read.
 
 mod acquire;
+#[cfg(unix)]
+mod agent;
 mod defaults;
 #[cfg(unix)]
 mod doctor;
@@ -22,6 +24,8 @@ mod verbs;
 
 pub(crate) use crate::args::value::{Owner, Ticket, millis};
 pub(crate) use acquire::{Acquire, Acquiring};
+#[cfg(unix)]
+pub(crate) use agent::{Agent, Reach, Roots};
 pub(crate) use defaults::{Defaults, OnHeld, Pool};
 #[cfg(unix)]
 pub(crate) use doctor::{Doctor, Fix};

@@ -20,7 +20,7 @@ use std::process::Stdio;
 use support::{Answer, Gate, Scene, Started, answer, eventually};
 use support_schemas::{satisfies, schemas};
 
-const VERBS: [&str; 16] = [
+const VERBS: [&str; 17] = [
     "run",
     "acquire",
     "release",
@@ -36,6 +36,7 @@ const VERBS: [&str; 16] = [
     "profiles",
     "audit",
     "push",
+    "agent",
     "group-name",
 ];
 
@@ -598,6 +599,27 @@ fn every_event_of_the_audit() {
     let dir = scene.write("file", "");
     let refused = document(&scene, &["audit", "--audit-dir", dir.to_str().unwrap()], 7);
     has_code(&refused, "UNSAFE_PLACE");
+}
+
+#[test]
+fn what_is_installed_for_agents() {
+    let scene = Scene::new();
+    let agent = |action: &str, flags: &[&str], code| {
+        let words = ["agent", action, "claude", "--output", "json"];
+        let mut command = scene.tenure(words.iter().chain(flags));
+        judged("agent", answer(command.current_dir(scene.root())), code)
+    };
+    let refused = agent("install", &[], 2);
+    has_code(&refused, "BAD_ARGUMENTS");
+    let shown = agent("install", &["--user", "--dry-run"], 0);
+    assert!(shown["data"]["difference"].is_string());
+    let made = agent("install", &["--user"], 0);
+    assert_eq!(made["data"]["files"][0]["change"], "made");
+    agent("status", &[], 0);
+    let removed = agent("uninstall", &["--user"], 0);
+    assert_eq!(removed["data"]["files"][0]["change"], "removed");
+    has_code(&agent("status", &[], 1), "SOMETHING_WRONG");
+    has_code(&agent("probe", &[], 1), "NOT_ARRIVED");
 }
 
 #[test]

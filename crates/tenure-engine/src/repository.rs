@@ -13,8 +13,9 @@
 
 mod ignore;
 
+pub(crate) use ignore::IGNORE_FILE;
+pub use ignore::work_tree;
 pub use ignore::{Fate, fate_of};
-pub(crate) use ignore::{IGNORE_FILE, work_tree};
 
 use crate::os::{self, Descriptor, Errno, Facts, Sharing};
 use crate::trust::{self, Whose};

@@ -14,7 +14,7 @@
 mod folder;
 mod kernel;
 mod locks;
-mod path;
+pub(super) mod path;
 mod trial;
 
 pub(super) use trial::take_part;

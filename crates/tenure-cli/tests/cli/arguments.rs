@@ -487,6 +487,7 @@ fn help_is_an_answer_and_not_a_failure() {
         "profiles",
         "audit",
         "push",
+        "agent",
         "group-name",
         "serve",
         "mcp",

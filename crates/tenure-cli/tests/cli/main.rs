@@ -13,6 +13,7 @@
 mod support;
 
 mod agent_day;
+mod agent_install;
 mod arguments;
 mod audit;
 mod completions;

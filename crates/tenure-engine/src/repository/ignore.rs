@@ -33,7 +33,7 @@ pub enum Fate {
 
 /// The root of the work tree in which a folder lies, by its path without links. `None` for git's own folder, of
 /// which git commits nothing.
-pub(crate) fn work_tree(folder: &Path) -> Option<PathBuf> {
+pub fn work_tree(folder: &Path) -> Option<PathBuf> {
     let folder = folder.canonicalize().ok()?;
     for folder in folder.ancestors() {
         if folder.file_name().is_some_and(|name| name == GIT) {

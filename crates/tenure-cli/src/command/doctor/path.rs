@@ -29,8 +29,8 @@ const VERSION_BYTES_MAX: usize = 40;
 const PROGRAM_BYTES_MAX: u64 = 64 << 20;
 
 /// A program that a shell could find.
-struct Program {
-    path: PathBuf,
+pub(in crate::command) struct Program {
+    pub(in crate::command) path: PathBuf,
     facts: Metadata,
 }
 
@@ -47,12 +47,7 @@ pub(super) fn look(report: &mut Report) {
         report.add(Finding::Path, Status::Note, said, fix);
         return;
     };
-    let is_this = |program: &Program| {
-        own.as_ref().is_some_and(|(facts, path)| {
-            (facts.dev(), facts.ino()) == (program.facts.dev(), program.facts.ino())
-                || is_same(facts, path, program)
-        })
-    };
+    let is_this = |program: &Program| own.as_ref().is_some_and(|own| is_own(own, program));
     let others: Vec<&Program> = found.iter().filter(|program| !is_this(program)).collect();
     let Some(other) = others.first() else {
         let said = format!("a shell finds {}", clean(&first.path.display().to_string()));
@@ -73,8 +68,21 @@ pub(super) fn look(report: &mut Report) {
     report.add(Finding::Path, Status::Note, &said, Some(fix.to_owned()));
 }
 
+/// Whether a program is this one, or a copy of it.
+fn is_own((facts, path): &(Metadata, PathBuf), program: &Program) -> bool {
+    (facts.dev(), facts.ino()) == (program.facts.dev(), program.facts.ino())
+        || is_same(facts, path, program)
+}
+
+/// Whether a program is this one, for a caller that has not looked at this one.
+pub(in crate::command) fn is_this(program: &Program) -> bool {
+    let own = std::env::current_exe().ok();
+    let own = own.and_then(|path| Some((fs::metadata(&path).ok()?, path)));
+    own.is_some_and(|own| is_own(&own, program))
+}
+
 /// The programs of that name, in the order of the `PATH`; one of several names for a file counts once.
-fn programs() -> Vec<Program> {
+pub(in crate::command) fn programs() -> Vec<Program> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut found: Vec<Program> = Vec::new();
     for folder in std::env::split_paths(&path).filter(|folder| folder.is_absolute()) {
@@ -113,7 +121,7 @@ fn bytes_of(path: &Path) -> Option<Vec<u8>> {
 }
 
 /// The version in the mark of a program.
-fn version_of(path: &Path) -> Option<String> {
+pub(in crate::command) fn version_of(path: &Path) -> Option<String> {
     let bytes = bytes_of(path)?;
     let begins = MARK.get(..SAME)?;
     let mut rest = bytes.as_slice();

@@ -1,0 +1,209 @@
+//! `agent`: puts tenure into the files of a program that runs agents, takes it out again, and says how it is.
+//!
+//! | what | module |
+//! |---|---|
+//! | which hooks, server and skill a host gets, and in which files | `hosts` |
+//! | what a text has of them | `entries`, over `json` and `toml` |
+//! | what becomes of the files, all or none | `install` |
+//! | one file replaced; what it was before | `files`, `receipts` |
+//! | the user's servers of Claude Code, which only Claude Code writes | `claude` |
+//! | what is installed, and what is wrong | `status` |
+//! | whether hook and rewrite arrive | `probe` |
+//!
+//! What the hooks do when a host calls them is `tenure hook`'s.
+
+mod claude;
+mod difference;
+mod entries;
+mod files;
+mod hosts;
+mod install;
+mod json;
+mod probe;
+mod receipts;
+mod status;
+mod toml;
+
+use self::entries::Words;
+use self::install::{Step, Task, carry_out, decide, files_of};
+use self::receipts::Receipts;
+use super::doctor::path;
+use crate::args::{AgentAction, AgentHost};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render::{Reporter, clean};
+use crate::request::{Agent, Reach};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "each verb is given its request"
+)]
+#[cold]
+#[inline(never)]
+pub(super) fn agent(call: Agent, reporter: &mut Reporter) -> Result<(String, Value), Failure> {
+    match call.action {
+        AgentAction::Install => change(Task::Install, &call, reporter),
+        AgentAction::Uninstall => change(Task::Uninstall, &call, reporter),
+        AgentAction::Status => status::status(&call, reporter.is_quiet()),
+        AgentAction::Probe => probe::probe(call.host),
+    }
+}
+
+/// How the hooks name this program. All users of a project have to find it, so there it is called by its name.
+fn program(reach: Reach) -> Result<String, Failure> {
+    let first = path::programs();
+    let is_found = first.first().is_some_and(path::is_this);
+    if is_found || reach == Reach::Project {
+        return Ok(hosts::NAME.to_owned());
+    }
+    let own = std::env::current_exe().ok();
+    let own = own.and_then(|own| own.to_str().map(str::to_owned));
+    own.filter(|own| entries::is_tenure(own)).ok_or_else(|| {
+        Failure::new(
+            Exit::General,
+            "NO_PROGRAM",
+            "no tenure is on the PATH, and this program cannot be named; put it on the PATH as `tenure`",
+        )
+    })
+}
+
+fn change(task: Task, call: &Agent, reporter: &mut Reporter) -> Result<(String, Value), Failure> {
+    let words = Words {
+        host: call.host,
+        program: program(call.reach)?,
+    };
+    let files = files_of(call.host, call.reach, &call.roots);
+    let receipts = Receipts::of_user()?;
+    let steps = if call.dry_run {
+        decide(task, &words, &files, &receipts)?
+    } else {
+        carry_out(task, &words, &files, &receipts)?
+    };
+    let server = if call.host == AgentHost::Claude && call.reach == Reach::User {
+        Some(claude::server(
+            task,
+            &words.program,
+            &call.roots,
+            call.dry_run,
+        ))
+    } else {
+        None
+    };
+    for step in &steps {
+        if let Some(why) = &step.left {
+            reporter.warn(format!("{} is left as it is: {why}", step.shown()));
+        }
+    }
+    let difference: String = steps.iter().map(Step::difference).collect();
+    let next = match task {
+        Task::Install => next_steps(call, &words.program),
+        Task::Uninstall => Vec::new(),
+    };
+    let text = told(task, call, &steps, server.as_ref(), &difference, &next);
+    let data = json!({
+        "action": call.action_word(),
+        "host": call.host.word(),
+        "reach": call.reach.word(),
+        "dry_run": call.dry_run,
+        "files": steps.iter().map(Step::json).collect::<Vec<_>>(),
+        "server": server.as_ref().map(claude::Server::json),
+        "difference": call.dry_run.then_some(difference),
+        "next": next,
+    });
+    match server.filter(claude::Server::is_failed) {
+        None => Ok((text, data)),
+        Some(server) => {
+            let mut failure = Failure::new(Exit::Partial, "PARTIAL", server.message.clone())
+                .with_text(text)
+                .with_context(data);
+            failure.partial = true;
+            failure.is_answer = true;
+            Err(failure)
+        }
+    }
+}
+
+/// What only the user can do.
+fn next_steps(call: &Agent, program: &str) -> Vec<String> {
+    let mut next = Vec::new();
+    if path::programs().is_empty() {
+        next.push(if call.reach == Reach::Project {
+            "put tenure on the PATH of all who work here: a host goes on without a hook that it does not find"
+                .to_owned()
+        } else {
+            format!("put {program} on the PATH: the commands that hooks write call it `tenure`")
+        });
+    }
+    match (call.host, call.reach) {
+        (AgentHost::Codex, Reach::Project) => next.push(
+            "start Codex in this project, trust the project, and trust the hooks with /hooks: until then none runs"
+                .to_owned(),
+        ),
+        (AgentHost::Codex, Reach::User) => next.push(
+            "start Codex and trust the hooks with /hooks: until then none runs".to_owned(),
+        ),
+        (AgentHost::Claude, Reach::Project) => {
+            next.push("start Claude Code anew and approve the server `tenure`".to_owned());
+        }
+        (AgentHost::Claude, Reach::User) => next.push("start Claude Code anew".to_owned()),
+    }
+    next.push(format!(
+        "have an agent run `tenure agent probe {}` once: it says whether the hooks arrive",
+        call.host.word()
+    ));
+    next
+}
+
+fn told(
+    task: Task,
+    call: &Agent,
+    steps: &[Step],
+    server: Option<&claude::Server>,
+    difference: &str,
+    next: &[String],
+) -> String {
+    let mut text = String::new();
+    if call.dry_run {
+        text.push_str(difference);
+        if let Some(server) = server {
+            let _ = writeln!(text, "{}", server.message);
+        }
+        if text.is_empty() {
+            text.push_str("nothing would change\n");
+        }
+        return text.trim_end_matches('\n').to_owned();
+    }
+    let whose = match call.reach {
+        Reach::Project => format!("in {}", clean(&call.roots.project.display().to_string())),
+        Reach::User => "for this user".to_owned(),
+    };
+    let done = match task {
+        Task::Install => "is installed",
+        Task::Uninstall => "is out",
+    };
+    let _ = writeln!(text, "tenure {done} for {} {whose}", call.host.name());
+    for step in steps {
+        let _ = writeln!(text, "  {:<9} {}", step.word(), step.shown());
+    }
+    if let Some(server) = server {
+        let _ = writeln!(text, "  {}", server.message);
+    }
+    for (at, line) in next.iter().enumerate() {
+        let label = if at == 0 { "next: " } else { "      " };
+        let _ = writeln!(text, "{label}{line}");
+    }
+    text.trim_end_matches('\n').to_owned()
+}
+
+impl Agent {
+    fn action_word(&self) -> &'static str {
+        match self.action {
+            AgentAction::Install => "install",
+            AgentAction::Uninstall => "uninstall",
+            AgentAction::Status => "status",
+            AgentAction::Probe => "probe",
+        }
+    }
+}

@@ -1,0 +1,383 @@
+//! What each installed file has of tenure: how that is put into a text, known again, and taken out.
+//!
+//! Every function goes from a text to a text and touches no file. An error is the end of a sentence that begins
+//! with the file's name.
+//!
+//! How single places of a text are changed is in `json` and `toml`.
+
+use super::hosts::{NAME, SKILL};
+use super::json::{self, Node};
+use super::toml;
+use crate::args::AgentHost as Host;
+use serde_json::{Value, json as value};
+
+/// What is installed into a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Hooks,
+    /// The server, in a JSON file.
+    Server,
+    /// The server, in a TOML file.
+    ServerInToml,
+    /// The file is all ours.
+    Skill,
+}
+
+impl Kind {
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Self::Hooks => "hooks",
+            Self::Server | Self::ServerInToml => "server",
+            Self::Skill => "skill",
+        }
+    }
+}
+
+/// Which words stand in the entries.
+#[derive(Debug, Clone)]
+pub(super) struct Words {
+    pub(super) host: Host,
+    /// `tenure`, or where it is.
+    pub(super) program: String,
+}
+
+/// What an installed text has of tenure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Has {
+    Nothing,
+    /// Something is missing, or is not as it would be installed now.
+    Other,
+    All,
+}
+
+impl Words {
+    /// The file that an installation makes where there is none.
+    pub(super) fn fresh(&self, kind: Kind) -> String {
+        match kind {
+            Kind::Hooks => {
+                let groups = self.host.hooks().iter();
+                let groups = groups.map(|hook| {
+                    let group = self.host.group(hook, &self.program);
+                    (hook.event.to_owned(), Value::Array(vec![group]))
+                });
+                json::text_of(&value!({ "hooks": Value::Object(groups.collect()) }))
+            }
+            Kind::Server => json::text_of(&value!({ "mcpServers": { NAME: self.server() } })),
+            Kind::ServerInToml => toml::fresh(&self.program) + "\n",
+            Kind::Skill => SKILL.to_owned(),
+        }
+    }
+
+    fn server(&self) -> Value {
+        value!({ "command": self.program, "args": ["mcp"] })
+    }
+
+    /// Puts everything in that is missing.
+    pub(super) fn put(&self, kind: Kind, text: &str) -> Result<String, String> {
+        if kind == Kind::Skill || is_blank(text) {
+            return Ok(self.fresh(kind));
+        }
+        match kind {
+            Kind::Hooks => self.put_hooks(text),
+            Kind::Server => self.put_server(text),
+            Kind::ServerInToml => toml::put(text, &self.program),
+            Kind::Skill => Ok(SKILL.to_owned()),
+        }
+    }
+
+    /// Takes out what is ours.
+    pub(super) fn take_out(&self, kind: Kind, text: &str) -> Result<String, String> {
+        if is_blank(text) {
+            return Ok(text.to_owned());
+        }
+        match kind {
+            Kind::Hooks => self.take_out_hooks(text),
+            Kind::Server => take_out_server(text),
+            Kind::ServerInToml => toml::take_out(text),
+            Kind::Skill => Ok(text.to_owned()),
+        }
+    }
+
+    /// What a text has of tenure.
+    pub(super) fn has(&self, kind: Kind, text: &str) -> Result<Has, String> {
+        if is_blank(text) {
+            return Ok(Has::Nothing);
+        }
+        if self.put(kind, text)? == text {
+            return Ok(Has::All);
+        }
+        if kind == Kind::Skill {
+            return Ok(Has::Other);
+        }
+        let is_none = self.take_out(kind, text)? == text;
+        Ok(if is_none { Has::Nothing } else { Has::Other })
+    }
+
+    fn put_hooks(&self, text: &str) -> Result<String, String> {
+        let mut text = text.to_owned();
+        for hook in self.host.hooks() {
+            let (document, root) = read(&text)?;
+            let group = self.host.group(hook, &self.program);
+            let Some(hooks) = root.get("hooks") else {
+                let hooks = value!({ hook.event: [group] });
+                text = json::append(&text, &root, &root, Some("hooks"), &hooks).of(&text);
+                continue;
+            };
+            let of_event = document["hooks"].get(hook.event);
+            if !document["hooks"].is_object() {
+                return Err("its `hooks` are no object".to_owned());
+            }
+            let (Some(groups), Some(of_event)) = (hooks.get(hook.event), of_event) else {
+                let groups = value!([group]);
+                text = json::append(&text, &root, hooks, Some(hook.event), &groups).of(&text);
+                continue;
+            };
+            let Some(values) = of_event.as_array() else {
+                return Err(format!("its `hooks.{}` is no array", hook.event));
+            };
+            text = match self.ours_in(values).first() {
+                None => json::append(&text, &root, groups, None, &group).of(&text),
+                Some(&(of_group, of_handler)) => {
+                    let Some(node) = groups.items().get(of_group) else {
+                        continue;
+                    };
+                    let is_alone = handlers_of(&values[of_group]).len() == 1;
+                    let handler = self.host.handler(hook, &self.program);
+                    if values[of_group] == group
+                        || (!is_alone && handlers_of(&values[of_group])[of_handler] == handler)
+                    {
+                        continue;
+                    }
+                    if is_alone {
+                        json::replace(&text, &root, node, &group).of(&text)
+                    } else {
+                        let handlers = node.get("hooks").map(Node::items).unwrap_or_default();
+                        let Some(old) = handlers.get(of_handler) else {
+                            continue;
+                        };
+                        json::replace(&text, &root, old, &handler).of(&text)
+                    }
+                }
+            };
+        }
+        Ok(text)
+    }
+
+    /// Where our handlers stand in the groups of an event: the group's place, and the place in it.
+    fn ours_in(&self, groups: &[Value]) -> Vec<(usize, usize)> {
+        let mut ours = Vec::new();
+        for (of_group, group) in groups.iter().enumerate() {
+            for (of_handler, handler) in handlers_of(group).iter().enumerate() {
+                if is_ours(handler, self.host) {
+                    ours.push((of_group, of_handler));
+                }
+            }
+        }
+        ours
+    }
+
+    fn take_out_hooks(&self, text: &str) -> Result<String, String> {
+        let mut text = text.to_owned();
+        loop {
+            let (document, root) = read(&text)?;
+            let found = self.find_ours(&document, &root);
+            let Some((events, groups, values, of_group, of_handler)) = found else {
+                return Ok(text);
+            };
+            let Some(group) = groups.items().get(of_group) else {
+                return Ok(text);
+            };
+            // What is left empty goes too, as far as it stands around ours alone.
+            let edit = if handlers_of(&values[of_group]).len() > 1 {
+                let Some(handlers) = group.get("hooks") else {
+                    return Ok(text);
+                };
+                json::remove(handlers, of_handler)
+            } else if values.len() > 1 {
+                json::remove(groups, of_group)
+            } else {
+                match &events.what {
+                    json::What::Object(members) if members.len() > 1 => {
+                        let at = members
+                            .iter()
+                            .position(|member| std::ptr::eq(&raw const member.value, groups));
+                        json::remove(events, at.unwrap_or_default())
+                    }
+                    _ => remove_member(&root, "hooks"),
+                }
+            };
+            text = edit.of(&text);
+        }
+    }
+
+    /// The first handler of ours in a document: the hooks, the groups of its event, where it is in them.
+    fn find_ours<'a>(
+        &self,
+        document: &'a Value,
+        root: &'a Node,
+    ) -> Option<(&'a Node, &'a Node, &'a [Value], usize, usize)> {
+        let hooks = root.get("hooks")?;
+        for (event, values) in document.get("hooks")?.as_object()? {
+            let Some(values) = values.as_array() else {
+                continue;
+            };
+            if let Some(&(of_group, of_handler)) = self.ours_in(values).first() {
+                return Some((hooks, hooks.get(event)?, values, of_group, of_handler));
+            }
+        }
+        None
+    }
+
+    /// How many handlers of ours there are for an event that has most of them.
+    pub(super) fn most_for_one_event(&self, text: &str) -> usize {
+        let Ok((document, _)) = json::read(text) else {
+            return 0;
+        };
+        let hooks = document.get("hooks").and_then(Value::as_object);
+        let of_event = |groups: &Value| {
+            self.ours_in(groups.as_array().map_or(&[], |groups| groups))
+                .len()
+        };
+        hooks.map_or(0, |hooks| hooks.values().map(of_event).max().unwrap_or(0))
+    }
+
+    fn put_server(&self, text: &str) -> Result<String, String> {
+        let (document, root) = read(text)?;
+        let server = self.server();
+        let edit = match (document.get("mcpServers"), root.get("mcpServers")) {
+            (Some(Value::Object(servers)), Some(node)) => match (servers.get(NAME), node.get(NAME))
+            {
+                (Some(old), Some(place)) => {
+                    if !is_our_server(old) {
+                        return Err(format!("its server `{NAME}` is another program"));
+                    }
+                    // What the user has added to it (`env`) stays.
+                    if is_same_server(old, &server) {
+                        return Ok(text.to_owned());
+                    }
+                    json::replace(text, &root, place, &server)
+                }
+                _ => json::append(text, &root, node, Some(NAME), &server),
+            },
+            (None, _) => {
+                let servers = value!({ NAME: server });
+                json::append(text, &root, &root, Some("mcpServers"), &servers)
+            }
+            _ => return Err("its `mcpServers` are no object".to_owned()),
+        };
+        Ok(edit.of(text))
+    }
+}
+
+fn read(text: &str) -> Result<(Value, Node), String> {
+    let (value, node) = json::read(text).map_err(|why| format!("it is no JSON: {why}"))?;
+    if value.is_object() {
+        Ok((value, node))
+    } else {
+        Err("it is no JSON object".to_owned())
+    }
+}
+
+fn take_out_server(text: &str) -> Result<String, String> {
+    let (document, root) = read(text)?;
+    let servers = document.get("mcpServers").and_then(Value::as_object);
+    let (Some(servers), Some(node)) = (servers, root.get("mcpServers")) else {
+        return Ok(text.to_owned());
+    };
+    if !servers.get(NAME).is_some_and(is_our_server) {
+        return Ok(text.to_owned());
+    }
+    let edit = if servers.len() > 1 {
+        remove_member(node, NAME)
+    } else {
+        remove_member(&root, "mcpServers")
+    };
+    Ok(edit.of(text))
+}
+
+fn remove_member(object: &Node, key: &str) -> json::Edit {
+    let index = match &object.what {
+        json::What::Object(members) => members.iter().rposition(|member| member.key == key),
+        json::What::Array(_) | json::What::Plain => None,
+    };
+    json::remove(object, index.unwrap_or_default())
+}
+
+/// Whether a text says nothing: hosts take it as they take no file.
+pub(super) fn is_blank(text: &str) -> bool {
+    text.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}')
+        .is_empty()
+}
+
+/// Whether a JSON text is an object without members.
+pub(super) fn is_empty_object(text: &str) -> bool {
+    json::read(text)
+        .is_ok_and(|(value, _)| value.as_object().is_some_and(serde_json::Map::is_empty))
+}
+
+fn handlers_of(group: &Value) -> &[Value] {
+    group
+        .get("hooks")
+        .and_then(Value::as_array)
+        .map_or(&[], Vec::as_slice)
+}
+
+/// Whether a handler is ours for a host: its words are `tenure hook HOST`, wherever `tenure` is.
+pub(super) fn is_ours(handler: &Value, host: Host) -> bool {
+    let words = words_of(handler);
+    words.len() == 3 && is_tenure(&words[0]) && words[1] == "hook" && words[2] == host.word()
+}
+
+/// The words of a handler, whether they stand one by one or as a shell reads them.
+fn words_of(handler: &Value) -> Vec<String> {
+    let Some(command) = handler.get("command").and_then(Value::as_str) else {
+        return Vec::new();
+    };
+    let args = handler.get("args").and_then(Value::as_array);
+    let Some(args) = args else {
+        return shell_words(command);
+    };
+    let args = args.iter().map(|arg| arg.as_str().unwrap_or_default());
+    std::iter::once(command)
+        .chain(args)
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The words of a text that a shell reads, as far as quotes go.
+fn shell_words(text: &str) -> Vec<String> {
+    let (mut words, mut word, mut within) = (Vec::new(), None::<String>, None);
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        match (within, c) {
+            (Some(quote), c) if c == quote => within = None,
+            (None, '\'' | '"') => {
+                within = Some(c);
+                word.get_or_insert_default();
+            }
+            (None | Some('"'), '\\') => word.get_or_insert_default().extend(chars.next()),
+            (None, c) if c.is_whitespace() => words.extend(word.take()),
+            (_, c) => word.get_or_insert_default().push(c),
+        }
+    }
+    words.extend(word);
+    words
+}
+
+/// Whether a program's name or path is tenure's.
+pub(super) fn is_tenure(program: &str) -> bool {
+    program.rsplit('/').next() == Some(NAME)
+}
+
+fn is_our_server(server: &Value) -> bool {
+    server
+        .get("command")
+        .and_then(Value::as_str)
+        .is_some_and(is_tenure)
+}
+
+fn is_same_server(one: &Value, other: &Value) -> bool {
+    ["command", "args"]
+        .iter()
+        .all(|key| one.get(key) == other.get(key))
+}

@@ -1,0 +1,329 @@
+//! Reads and replaces single files of a host, so that a process that dies at any instant leaves the old file or
+//! the new one, whole.
+//!
+//! A file keeps its mode and its owner, and a symbolic link stays one: what it leads to is replaced. The caller
+//! has to own the file and the nearest folder that is there. Root is no exception: a file that root made in
+//! another user's project could not be changed by that user, and a link that the user plants there would lead
+//! root to any file of the machine ([decision 0068](../../../../docs/internals/decisions/0068-agent-install.md)).
+//!
+//! # Crash safety
+//! The new text is written to a file beside the old one, under one fixed name, and synced. Then both names are
+//! exchanged, and what came out is looked at. If it is not what was read, another program changed the file
+//! meanwhile: both are exchanged back, and the caller begins anew. A death leaves at most the file beside, which
+//! the next call removes; all calls of one user hold one lock (`receipts`).
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render::clean;
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// The longest file that is read.
+const FILE_BYTES_MAX: u64 = 8 << 20;
+
+/// A file of a host, which may not be there.
+#[derive(Debug)]
+pub(super) struct Target {
+    /// As it is named.
+    pub(super) named: PathBuf,
+    /// Where links lead.
+    pub(super) path: PathBuf,
+    pub(super) text: Option<String>,
+    facts: Option<Metadata>,
+}
+
+/// Why a file was not replaced.
+#[derive(Debug)]
+pub(super) enum Hindered {
+    /// It is not what was read any more.
+    Changed,
+    Failed(io::Error),
+}
+
+impl From<io::Error> for Hindered {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<Errno> for Hindered {
+    fn from(errno: Errno) -> Self {
+        Self::Failed(errno.into())
+    }
+}
+
+/// The refusal of a file.
+fn refused(path: &Path, why: &str) -> Failure {
+    let path = clean(&path.display().to_string());
+    Failure::bad_arguments(format!("{path} is left as it is: {why}"))
+}
+
+/// The answer to a step that the system refuses.
+pub(super) fn failed(path: &Path, what: &str, error: &io::Error) -> Failure {
+    let (exit, code) = match error.kind() {
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            (Exit::Permission, "PERMISSION_DENIED")
+        }
+        _ => (Exit::General, "IO_ERROR"),
+    };
+    let path = clean(&path.display().to_string());
+    Failure::new(exit, code, format!("{path} cannot be {what}: {error}"))
+}
+
+/// The text of a file; `None` if there is none.
+pub(super) fn text_of(path: &Path) -> Result<Option<String>, Failure> {
+    match File::open(path) {
+        Ok(file) => {
+            let facts = file.metadata();
+            let facts = facts.map_err(|error| failed(path, "read", &error))?;
+            if !facts.is_file() {
+                return Err(refused(path, "it is no file"));
+            }
+            let mut bytes = Vec::new();
+            file.take(FILE_BYTES_MAX + 1)
+                .read_to_end(&mut bytes)
+                .map_err(|error| failed(path, "read", &error))?;
+            if bytes.len() as u64 > FILE_BYTES_MAX {
+                return Err(refused(path, "it is larger than 8 MiB"));
+            }
+            let text = String::from_utf8(bytes);
+            text.map(Some)
+                .map_err(|_| refused(path, "it is no UTF-8 text"))
+        }
+        Err(error) if is_missing(&error) => Ok(None),
+        Err(error) => Err(failed(path, "read", &error)),
+    }
+}
+
+fn is_missing(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound)
+}
+
+impl Target {
+    /// Looks at a file that is to be changed.
+    ///
+    /// # Errors
+    /// - It is no text, or not the caller's.
+    pub(super) fn at(named: &Path) -> Result<Self, Failure> {
+        let mut path = named.to_owned();
+        if let Ok(link) = fs::symlink_metadata(named)
+            && link.is_symlink()
+        {
+            own(named, &link)?;
+            path = named
+                .canonicalize()
+                .map_err(|_| refused(named, "it is a link that leads nowhere"))?;
+        }
+        let above = path.ancestors().skip(1).find(|above| above.exists());
+        if let Some(above) = above {
+            let facts = fs::metadata(above).map_err(|error| failed(above, "read", &error))?;
+            if !facts.is_dir() {
+                return Err(refused(named, "a file stands where its folder should be"));
+            }
+            own(above, &facts)?;
+        }
+        let facts = match fs::metadata(&path) {
+            Ok(facts) if !facts.is_file() => return Err(refused(named, "it is no file")),
+            Ok(facts) => {
+                own(named, &facts)?;
+                if facts.nlink() > 1 {
+                    return Err(refused(
+                        named,
+                        "it has several names (hard links), and a change would reach one of them",
+                    ));
+                }
+                Some(facts)
+            }
+            Err(error) if is_missing(&error) => None,
+            Err(error) => return Err(failed(named, "read", &error)),
+        };
+        Ok(Self {
+            text: text_of(&path)?,
+            named: named.to_owned(),
+            path,
+            facts,
+        })
+    }
+
+    /// The name of the file beside it, for what is not finished.
+    fn beside(&self) -> PathBuf {
+        beside(&self.path)
+    }
+
+    /// Removes what a call left behind that died.
+    pub(super) fn tidy(&self) {
+        let _ = remove(&self.beside());
+    }
+
+    /// The folders that have to be made for it, the outermost first.
+    pub(super) fn missing_folders(&self) -> Vec<PathBuf> {
+        let above = self.path.ancestors().skip(1);
+        let mut missing: Vec<_> = above
+            .take_while(|folder| !folder.exists())
+            .map(Path::to_owned)
+            .collect();
+        missing.reverse();
+        missing
+    }
+
+    /// Makes the file have this text, or removes it, if it still is as it was read.
+    pub(super) fn replace(&mut self, new: Option<&str>) -> Result<(), Hindered> {
+        match (new, self.facts.is_some()) {
+            (Some(new), _) => self.write(new)?,
+            (None, true) => self.remove()?,
+            (None, false) => return Ok(()),
+        }
+        self.text = new.map(str::to_owned);
+        self.facts = fs::metadata(&self.path).ok();
+        Ok(())
+    }
+
+    fn write(&self, new: &str) -> Result<(), Hindered> {
+        for folder in self.missing_folders() {
+            make_folder(&folder, 0o777)?;
+        }
+        let beside = self.beside();
+        let written = write_beside(&beside, new, self.facts.as_ref());
+        let done = written
+            .map_err(Hindered::Failed)
+            .and_then(|()| match &self.text {
+                Some(old) => exchange(&beside, &self.path, old),
+                None => match rename_new(&beside, &self.path) {
+                    Err(Errno::EXIST) => Err(Hindered::Changed),
+                    other => other.map_err(Hindered::from),
+                },
+            })
+            .and_then(|()| Ok(sync_folder_of(&self.path)?));
+        let _ = remove(&beside);
+        done
+    }
+
+    fn remove(&self) -> Result<(), Hindered> {
+        let beside = self.beside();
+        let _ = remove(&beside);
+        fs::rename(&self.path, &beside)?;
+        if fs::read_to_string(&beside).ok() != self.text {
+            rename_new(&beside, &self.path)?;
+            return Err(Hindered::Changed);
+        }
+        remove(&beside)?;
+        Ok(sync_folder_of(&self.path)?)
+    }
+}
+
+fn beside(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.tenure-new"))
+}
+
+/// Removes a file with a name that only this program uses.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "it is no file of a lock; what had another name was looked at after its renaming"
+)]
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    fs::remove_file(path)
+}
+
+/// Writes a file that is not finished, with the rights that the finished one has.
+fn write_beside(path: &Path, text: &str, like: Option<&Metadata>) -> io::Result<()> {
+    match remove(path) {
+        Err(error) if !is_missing(&error) => return Err(error),
+        _ => {}
+    }
+    let mode = if like.is_some() { 0o600 } else { 0o666 };
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(mode)
+        .open(path)?;
+    file.write_all(text.as_bytes())?;
+    if let Some(like) = like {
+        if file.metadata()?.gid() != like.gid() {
+            std::os::unix::fs::fchown(&file, None, Some(like.gid()))?;
+        }
+        file.set_permissions(Permissions::from_mode(like.mode() & 0o7777))?;
+    }
+    file.sync_all()
+}
+
+/// Puts the new file in the place of the old one, if that has the expected text.
+fn exchange(new: &Path, old: &Path, expected: &str) -> Result<(), Hindered> {
+    let is_expected =
+        |path: &Path| fs::read_to_string(path).is_ok_and(|text| text.as_str() == expected);
+    match renameat_with(CWD, new, CWD, old, RenameFlags::EXCHANGE) {
+        Ok(()) if is_expected(new) => Ok(()),
+        Ok(()) => {
+            renameat_with(CWD, new, CWD, old, RenameFlags::EXCHANGE)?;
+            Err(Hindered::Changed)
+        }
+        // The file system has no such step: another program has the time of two system calls.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            if !is_expected(old) {
+                return Err(Hindered::Changed);
+            }
+            Ok(fs::rename(new, old)?)
+        }
+        Err(Errno::NOENT) => Err(Hindered::Changed),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Gives a file a name that is free.
+fn rename_new(from: &Path, to: &Path) -> Result<(), Errno> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            if to.symlink_metadata().is_ok() {
+                return Err(Errno::EXIST);
+            }
+            rustix::fs::rename(from, to)
+        }
+        other => other,
+    }
+}
+
+fn sync_folder_of(path: &Path) -> io::Result<()> {
+    let folder = path.parent().unwrap_or_else(|| Path::new("."));
+    File::open(folder)?.sync_all()
+}
+
+/// Makes one folder, unless it is there.
+pub(super) fn make_folder(path: &Path, mode: u32) -> io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    match DirBuilder::new().mode(mode).create(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) => sync_folder_of(path),
+    }
+}
+
+/// Removes folders that are empty, the innermost first.
+pub(super) fn remove_empty(folders: &[PathBuf]) {
+    for folder in folders.iter().rev() {
+        match fs::remove_dir(folder) {
+            Err(error) if !is_missing(&error) => return,
+            _ => {}
+        }
+    }
+}
+
+/// Refuses what is another user's.
+fn own(path: &Path, facts: &Metadata) -> Result<(), Failure> {
+    let caller = rustix::process::geteuid().as_raw();
+    if facts.uid() == caller {
+        return Ok(());
+    }
+    let path = clean(&path.display().to_string());
+    Err(Failure::new(
+        Exit::Permission,
+        "PERMISSION_DENIED",
+        format!(
+            "{path} belongs to the user with the number {}, not to the caller ({caller}); call it as that user",
+            facts.uid()
+        ),
+    ))
+}

@@ -1,0 +1,364 @@
+//! `install` and `uninstall`: which files change, in which order, and what is left if one of them fails.
+//!
+//! Everything is read and decided before anything changes, so a file that cannot be changed is refused while all
+//! are as they were. The hooks come last and go first: they name the skill's locks, and not the other way round.
+//! If a file fails all the same, the files before it get their old texts back.
+//!
+//! A file may change between the reading and the writing. Then all is decided anew, a few times.
+
+use super::difference;
+use super::entries::{Kind, Words, is_blank, is_empty_object};
+use super::files::{self, Hindered, Target, remove_empty};
+use super::receipts::{Receipt, Receipts};
+use crate::args::AgentHost as Host;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render::clean;
+use crate::request::{Reach, Roots};
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+
+/// How often everything is decided anew because other programs change a file meanwhile.
+const TURNS_MAX: usize = 5;
+
+/// What is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Task {
+    Install,
+    Uninstall,
+}
+
+/// What becomes of one file.
+#[derive(Debug)]
+pub(super) struct Step {
+    pub(super) kind: Kind,
+    target: Target,
+    new: Option<String>,
+    /// The receipt that there is, and the one that is kept; `None` if none is.
+    known: Option<Receipt>,
+    receipt: Option<Receipt>,
+    /// Folders that go if they are empty.
+    folders: Vec<PathBuf>,
+    /// Why it is left as it is although it is not as it should be.
+    pub(super) left: Option<String>,
+}
+
+impl Step {
+    fn changes(&self) -> bool {
+        self.target.text != self.new
+    }
+
+    /// What is done with the file, as a word for programs.
+    pub(super) fn word(&self) -> &'static str {
+        match (&self.target.text, &self.new) {
+            _ if self.left.is_some() => "left",
+            (old, new) if old == new => "unchanged",
+            (None, _) => "made",
+            (_, None) => "removed",
+            _ => "changed",
+        }
+    }
+
+    pub(super) fn shown(&self) -> String {
+        clean(&self.target.named.display().to_string())
+    }
+
+    pub(super) fn difference(&self) -> String {
+        let (old, new) = (self.target.text.as_deref(), self.new.as_deref());
+        difference::of(&self.shown(), old, new)
+    }
+
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "kind": self.kind.word(),
+            "file": self.target.named.display().to_string(),
+            "change": self.word(),
+            "because": self.left,
+        })
+    }
+}
+
+/// The files of a host, in the order of an installation.
+pub(super) fn files_of(host: Host, reach: Reach, roots: &Roots) -> Vec<(Kind, PathBuf)> {
+    let server = match host {
+        Host::Claude => Kind::Server,
+        Host::Codex => Kind::ServerInToml,
+    };
+    let mut files = vec![(Kind::Skill, host.skill_file(reach, roots))];
+    files.extend(host.server_file(reach, roots).map(|file| (server, file)));
+    files.push((Kind::Hooks, host.hooks_file(reach, roots)));
+    files
+}
+
+/// What would become of the files.
+pub(super) fn decide(
+    task: Task,
+    words: &Words,
+    files: &[(Kind, PathBuf)],
+    receipts: &Receipts,
+) -> Result<Vec<Step>, Failure> {
+    let step = |(kind, file): &(Kind, PathBuf)| {
+        let target = Target::at(file)?;
+        let receipt = receipts.of(&target.path);
+        let named = file.display().to_string();
+        let step = match task {
+            Task::Install => installed(words, *kind, target, receipt),
+            Task::Uninstall => uninstalled(words, *kind, target, receipt),
+        };
+        step.map_err(|why| {
+            Failure::bad_arguments(format!("{} is left as it is: {why}", clean(&named)))
+        })
+    };
+    let mut steps: Vec<Step> = files.iter().map(step).collect::<Result<_, _>>()?;
+    if task == Task::Uninstall {
+        steps.reverse();
+    }
+    Ok(steps)
+}
+
+fn installed(
+    words: &Words,
+    kind: Kind,
+    target: Target,
+    known: Option<Receipt>,
+) -> Result<Step, String> {
+    let old = target.text.clone();
+    let mut step = Step {
+        kind,
+        new: old.clone(),
+        known: known.clone(),
+        receipt: known.clone(),
+        folders: Vec::new(),
+        left: None,
+        target,
+    };
+    let is_ours = |text: &str| known.as_ref().is_some_and(|receipt| receipt.knows(text));
+    let new = match &old {
+        None => words.fresh(kind),
+        Some(text) => words.put(kind, text)?,
+    };
+    if let (Kind::Skill, Some(text)) = (kind, &old)
+        && *text != new
+        && !is_blank(text)
+        && !is_ours(text)
+    {
+        step.left = Some("another text stands there; remove it to get tenure's".to_owned());
+        return Ok(step);
+    }
+    if old.as_ref() == Some(&new) {
+        return Ok(step);
+    }
+    // What stands there without ours is what the end of the installation gives back.
+    let mut receipt = match (known, &old) {
+        (Some(receipt), Some(text)) if receipt.knows(text) => receipt,
+        (known, old) => {
+            let before = old.as_ref().map(|text| words.take_out(kind, text));
+            let before = before.transpose()?;
+            // A call that died may have made some of the folders.
+            let mut folders = known.map_or_else(Vec::new, |known| known.folders);
+            let missing = step.target.missing_folders().into_iter();
+            folders.extend(
+                missing
+                    .filter(|folder| !folders.contains(folder))
+                    .collect::<Vec<_>>(),
+            );
+            folders.sort();
+            Receipt::new(&step.target.path, before, folders)
+        }
+    };
+    receipt.add(&new);
+    step.receipt = Some(receipt);
+    step.new = Some(new);
+    Ok(step)
+}
+
+fn uninstalled(
+    words: &Words,
+    kind: Kind,
+    target: Target,
+    known: Option<Receipt>,
+) -> Result<Step, String> {
+    let mut step = Step {
+        kind,
+        new: target.text.clone(),
+        known: known.clone(),
+        receipt: None,
+        folders: known
+            .as_ref()
+            .map_or_else(Vec::new, |known| known.folders.clone()),
+        left: None,
+        target,
+    };
+    let Some(text) = step.target.text.clone() else {
+        return Ok(step);
+    };
+    let was_made = known.as_ref().is_none_or(|known| known.before.is_none());
+    if let Some(known) = known.as_ref().filter(|known| known.knows(&text)) {
+        step.new.clone_from(&known.before);
+    } else if text == words.fresh(kind) && was_made {
+        step.new = None;
+    } else if kind == Kind::Skill {
+        step.folders.clear();
+        step.left = Some("it was changed; remove it by hand if it is not wanted".to_owned());
+    } else {
+        let rest = words.take_out(kind, &text)?;
+        let is_empty = is_blank(&rest) || is_empty_object(&rest);
+        let made_by_us = known.is_some_and(|known| known.before.is_none());
+        step.new = (!(is_empty && made_by_us)).then_some(rest);
+    }
+    if kind == Kind::Skill && step.new.is_none() {
+        // The folder has the name that the skill's has to have, so it is no other program's.
+        let folder = step.target.path.parent().map(Path::to_owned);
+        let folder = folder.filter(|folder| !step.folders.contains(folder));
+        step.folders.extend(folder);
+    }
+    if step.new.is_some() {
+        step.folders.clear();
+    }
+    Ok(step)
+}
+
+/// Decides and carries out, under the user's lock.
+pub(super) fn carry_out(
+    task: Task,
+    words: &Words,
+    files: &[(Kind, PathBuf)],
+    receipts: &Receipts,
+) -> Result<Vec<Step>, Failure> {
+    // What is refused is refused before a folder is made for the lock.
+    decide(task, words, files, receipts)?;
+    let _lock = receipts.lock()?;
+    let mut turns = 0;
+    loop {
+        turns += 1;
+        let steps = decide(task, words, files, receipts)?;
+        match apply(task, steps, receipts) {
+            Ok(steps) => return Ok(steps),
+            Err((_, true)) if turns < TURNS_MAX => {}
+            Err((failure, _)) => return Err(failure),
+        }
+    }
+}
+
+/// Carries the steps out. The failure comes with whether another try may help: a file has changed meanwhile, and
+/// all files are as they were.
+fn apply(
+    task: Task,
+    mut steps: Vec<Step>,
+    receipts: &Receipts,
+) -> Result<Vec<Step>, (Failure, bool)> {
+    for at in 0..steps.len() {
+        let Some(step) = steps.get_mut(at) else {
+            break;
+        };
+        let old = step.target.text.clone();
+        let Err(failed) = apply_one(step, receipts) else {
+            // The answer tells what was there before.
+            step.target.text = old;
+            continue;
+        };
+        let file = step.target.named.clone();
+        let (failure, may_help) = match failed {
+            Failed::Changed => {
+                let error = std::io::Error::other("another program changes it all the time");
+                (files::failed(&file, "written", &error), true)
+            }
+            Failed::Receipt(failure) => (*failure, false),
+            Failed::File(error) => (files::failed(&file, "written", &error), false),
+        };
+        let undone = match task {
+            Task::Install => undo(&mut steps, at, receipts),
+            // What is out stays out: the next call takes out the rest.
+            Task::Uninstall => Err(said(&steps, at)),
+        };
+        return Err(match undone {
+            Ok(()) => (failure, may_help),
+            Err(_) if may_help => (failure, true),
+            Err(state) if state.is_empty() => (failure, false),
+            Err(state) => {
+                let mut partial = Failure::new(
+                    Exit::Partial,
+                    "PARTIAL",
+                    format!("{}; {state}", failure.message),
+                );
+                partial.partial = true;
+                (partial, false)
+            }
+        });
+    }
+    Ok(steps)
+}
+
+/// Which files have changed before the one that failed.
+fn said(steps: &[Step], at: usize) -> String {
+    let changed = steps.iter().take(at).filter(|step| step.changes());
+    let changed: Vec<_> = changed.map(Step::shown).collect();
+    if changed.is_empty() {
+        return String::new();
+    }
+    format!(
+        "tenure is out of {} already, and the next call goes on",
+        changed.join(", ")
+    )
+}
+
+enum Failed {
+    Changed,
+    Receipt(Box<Failure>),
+    File(std::io::Error),
+}
+
+fn apply_one(step: &mut Step, receipts: &Receipts) -> Result<(), Failed> {
+    step.target.tidy();
+    let file = step.target.path.clone();
+    // On the way in the receipt is first on disk, and on the way out it is there for longest.
+    if step.receipt.is_some() && step.changes() {
+        receipts
+            .keep(&file, step.receipt.as_ref())
+            .map_err(|failure| Failed::Receipt(Box::new(failure)))?;
+    }
+    if step.changes() {
+        let new = step.new.clone();
+        match step.target.replace(new.as_deref()) {
+            Ok(()) => {}
+            Err(Hindered::Changed) => return Err(Failed::Changed),
+            Err(Hindered::Failed(error)) => return Err(Failed::File(error)),
+        }
+    }
+    remove_empty(&step.folders);
+    if step.receipt.is_none() && step.left.is_none() {
+        receipts
+            .keep(&file, None)
+            .map_err(|failure| Failed::Receipt(Box::new(failure)))?;
+    }
+    Ok(())
+}
+
+/// Gives the files before this one their old texts back. The error says which still have ours.
+fn undo(steps: &mut [Step], at: usize, receipts: &Receipts) -> Result<(), String> {
+    let mut still = Vec::new();
+    for (place, step) in steps.iter_mut().enumerate().take(at + 1).rev() {
+        if !step.changes() {
+            continue;
+        }
+        let folders = step.receipt.as_ref().map(|receipt| receipt.folders.clone());
+        if place < at {
+            // `apply` has put the old text there for the answer; on disk is the new one.
+            let old = std::mem::replace(&mut step.target.text, step.new.clone());
+            if step.target.replace(old.as_deref()).is_err() {
+                still.push(step.shown());
+                continue;
+            }
+        }
+        let _ = receipts.keep(&step.target.path, step.known.as_ref());
+        remove_empty(&folders.unwrap_or_default());
+    }
+    if still.is_empty() {
+        Ok(())
+    } else {
+        Err(format!(
+            "tenure stays installed in {}; `tenure agent uninstall` takes it out",
+            still.join(", ")
+        ))
+    }
+}

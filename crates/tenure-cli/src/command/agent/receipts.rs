@@ -1,0 +1,160 @@
+//! Remembers what files looked like before an installation, so that its end gives back the same bytes.
+//!
+//! Receipts are private files in the user's state folder, as settings can have secrets. One lock there lets one
+//! installation of a user go on at a time.
+//!
+//! # Crash safety
+//! A receipt is on disk before its file changes. So a changed file always has a receipt; a receipt whose file has
+//! not changed yet says what the file is anyhow.
+
+use super::files::{self, Hindered, Target, make_folder};
+use crate::exit::Exit;
+use crate::failure::Failure;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tenure_engine::clock::{instant, nap, since};
+use tenure_engine::config::default_folder;
+
+/// How long an installation waits for another one, and how often it looks.
+const PATIENCE: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// How many texts of one file are remembered as ours.
+const TEXTS_MAX: usize = 8;
+
+/// What is known of a file that was changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Receipt {
+    pub(super) file: PathBuf,
+    /// Its text without tenure; `None` if there was no file.
+    pub(super) before: Option<String>,
+    /// The checksums of the texts that installations gave it.
+    after: Vec<String>,
+    /// The folders that were made for it, the outermost first.
+    pub(super) folders: Vec<PathBuf>,
+}
+
+impl Receipt {
+    /// Of a file that is about to have its first text of ours.
+    pub(super) fn new(file: &Path, before: Option<String>, folders: Vec<PathBuf>) -> Self {
+        Self {
+            file: file.to_owned(),
+            before,
+            after: Vec::new(),
+            folders,
+        }
+    }
+
+    /// Whether an installation wrote this text.
+    pub(super) fn knows(&self, text: &str) -> bool {
+        self.after.contains(&checksum(text.as_bytes()))
+    }
+
+    pub(super) fn add(&mut self, text: &str) {
+        let sum = checksum(text.as_bytes());
+        if !self.after.contains(&sum) {
+            self.after.push(sum);
+        }
+        let extra = self.after.len().saturating_sub(TEXTS_MAX);
+        self.after.drain(..extra);
+    }
+}
+
+fn checksum(bytes: &[u8]) -> String {
+    let mut hex = String::new();
+    for byte in Sha256::digest(bytes) {
+        let _ = write!(hex, "{byte:02x}");
+    }
+    hex
+}
+
+/// The folder of the receipts.
+#[derive(Debug)]
+pub(super) struct Receipts {
+    folder: PathBuf,
+}
+
+impl Receipts {
+    pub(super) fn of_user() -> Result<Self, Failure> {
+        let locks = default_folder()?;
+        let folder = locks.parent().unwrap_or(&locks).join("agents");
+        Ok(Self { folder })
+    }
+
+    /// The file of another fact beside the receipts.
+    pub(super) fn beside(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// Makes the folder, and waits until no other installation of this user goes on.
+    pub(super) fn lock(&self) -> Result<File, Failure> {
+        let above = self.folder.ancestors().filter(|folder| !folder.exists());
+        let missing: Vec<_> = above.collect();
+        for folder in missing.into_iter().rev() {
+            make_folder(folder, 0o700).map_err(|error| files::failed(folder, "made", &error))?;
+        }
+        let path = self.folder.join("lock");
+        let fails = |error: &io::Error| files::failed(&path, "locked", error);
+        let file = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(|error| fails(&error))?;
+        let begun = instant();
+        loop {
+            match file.try_lock() {
+                Ok(()) => return Ok(file),
+                Err(std::fs::TryLockError::Error(error)) => return Err(fails(&error)),
+                Err(std::fs::TryLockError::WouldBlock) if since(begun) > PATIENCE => {
+                    return Err(Failure::new(
+                        Exit::Precondition,
+                        "BUSY",
+                        "another installation of this user has been going on for 20 s; nothing was changed",
+                    ));
+                }
+                Err(std::fs::TryLockError::WouldBlock) => nap(PAUSE),
+            }
+        }
+    }
+
+    fn path_of(&self, file: &Path) -> PathBuf {
+        let sum = checksum(file.as_os_str().as_bytes());
+        let short = sum.get(..32).unwrap_or_default();
+        self.folder.join(format!("{short}.json"))
+    }
+
+    /// The receipt of a file. One that cannot be read counts as none: the file's own text decides then.
+    pub(super) fn of(&self, file: &Path) -> Option<Receipt> {
+        let text = files::text_of(&self.path_of(file)).ok()??;
+        let receipt: Receipt = serde_json::from_str(&text).ok()?;
+        (receipt.file == file).then_some(receipt)
+    }
+
+    /// Keeps a receipt, or removes the one that there is.
+    pub(super) fn keep(&self, file: &Path, receipt: Option<&Receipt>) -> Result<(), Failure> {
+        let path = self.path_of(file);
+        let text = receipt.map(serde_json::to_string).transpose();
+        let text = text.map_err(|error| files::failed(&path, "written", &error.into()))?;
+        let mut target = Target::at(&path)?;
+        target.tidy();
+        if target.text == text {
+            return Ok(());
+        }
+        target.replace(text.as_deref()).map_err(|why| match why {
+            Hindered::Failed(error) => files::failed(&path, "written", &error),
+            Hindered::Changed => {
+                let error = io::Error::other("another program changed it meanwhile");
+                files::failed(&path, "written", &error)
+            }
+        })
+    }
+}

@@ -1,0 +1,674 @@
+//! `agent status`: what is installed where, and what keeps it from working. It reads only.
+
+use super::claude;
+use super::entries::{Has, Kind, Words, is_tenure};
+use super::files::text_of;
+use super::install::files_of;
+use super::program;
+use super::toml;
+use crate::args::AgentHost;
+use crate::command::doctor::path;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::render::clean;
+use crate::request::{Agent, Reach};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+/// How a check ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Status {
+    Ok,
+    /// Worth knowing; locks are taken.
+    Note,
+    /// Locks are not taken, or not once.
+    Wrong,
+}
+
+impl Status {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Note => "note",
+            Self::Wrong => "wrong",
+        }
+    }
+}
+
+/// One check: what it is about, what was found, and one thing that mends it.
+struct Check {
+    about: &'static str,
+    status: Status,
+    message: String,
+    fix: Option<String>,
+}
+
+/// Everything that was found.
+#[derive(Default)]
+struct Report(Vec<Check>);
+
+impl Report {
+    fn ok(&mut self, about: &'static str, message: impl Into<String>) {
+        self.add(about, Status::Ok, message, None);
+    }
+
+    fn note(&mut self, about: &'static str, message: impl Into<String>, fix: impl Into<String>) {
+        self.add(about, Status::Note, message, Some(fix.into()));
+    }
+
+    fn wrong(&mut self, about: &'static str, message: impl Into<String>, fix: impl Into<String>) {
+        self.add(about, Status::Wrong, message, Some(fix.into()));
+    }
+
+    fn add(
+        &mut self,
+        about: &'static str,
+        status: Status,
+        message: impl Into<String>,
+        fix: Option<String>,
+    ) {
+        self.0.push(Check {
+            about,
+            status,
+            message: message.into(),
+            fix,
+        });
+    }
+}
+
+/// A place in which hooks of a host can stand.
+struct Layer {
+    reach: Reach,
+    file: PathBuf,
+    shown: String,
+    text: Option<String>,
+    document: Value,
+    has: Has,
+}
+
+fn shown(path: &Path) -> String {
+    clean(&path.display().to_string())
+}
+
+pub(super) fn status(call: &Agent, quiet: bool) -> Result<(String, Value), Failure> {
+    let mut report = Report::default();
+    let layers = layers(call, &mut report);
+    hooks(call, &layers, &mut report);
+    parts(call, &layers, &mut report);
+    programs(&layers, &mut report);
+    let folder = folder(call, &mut report);
+    match call.host {
+        AgentHost::Claude => {
+            switched_off(&layers, &mut report);
+            if let Some(folder) = &folder {
+                sandbox_of_claude(call, &layers, folder, &mut report);
+            }
+        }
+        AgentHost::Codex => codex(call, &layers, folder.as_deref(), &mut report),
+    }
+    answer(call, &report, quiet)
+}
+
+/// The files in which the host looks for hooks, and what they have of tenure.
+fn layers(call: &Agent, report: &mut Report) -> Vec<Layer> {
+    let mut files = vec![
+        (
+            Reach::Project,
+            call.host.hooks_file(Reach::Project, &call.roots),
+        ),
+        (Reach::User, call.host.hooks_file(Reach::User, &call.roots)),
+    ];
+    if call.host == AgentHost::Claude {
+        let local = files[0].1.with_file_name("settings.local.json");
+        files.insert(1, (Reach::Project, local));
+    }
+    // In the home folder both are one file.
+    let users = call.host.hooks_file(Reach::User, &call.roots);
+    files.retain(|(reach, file)| *reach == Reach::User || *file != users);
+    let mut layers = Vec::new();
+    for (reach, file) in files {
+        let shown = shown(&file);
+        let words = Words {
+            host: call.host,
+            program: program(reach).unwrap_or_else(|_| super::hosts::NAME.to_owned()),
+        };
+        let text = match text_of(&file) {
+            Ok(text) => text,
+            Err(failure) => {
+                report.wrong("hooks", failure.message.clone(), format!("mend {shown}"));
+                continue;
+            }
+        };
+        let has = text
+            .as_deref()
+            .map_or(Ok(Has::Nothing), |text| words.has(Kind::Hooks, text));
+        match has {
+            Ok(has) => {
+                let plain = text
+                    .as_deref()
+                    .map(|text| text.trim_start_matches('\u{feff}'));
+                let document = plain.and_then(|text| serde_json::from_str(text).ok());
+                layers.push(Layer {
+                    reach,
+                    file,
+                    shown,
+                    document: document.unwrap_or(Value::Null),
+                    text,
+                    has,
+                });
+            }
+            Err(why) => report.wrong(
+                "hooks",
+                format!("{shown} cannot be used: {why}"),
+                format!("mend {shown}; the host itself cannot read it either"),
+            ),
+        }
+    }
+    layers
+}
+
+/// Whether a plugin of ours is switched on in a file of settings.
+fn has_plugin(layer: &Layer) -> bool {
+    let plugins = layer.document.get("enabledPlugins");
+    let plugins = plugins.and_then(Value::as_object);
+    plugins.is_some_and(|plugins| {
+        plugins
+            .iter()
+            .any(|(name, on)| name.starts_with("tenure@") && *on == Value::Bool(true))
+    })
+}
+
+fn hooks(call: &Agent, layers: &[Layer], report: &mut Report) {
+    let host = call.host.word();
+    let mut places: Vec<String> = Vec::new();
+    for layer in layers {
+        let flag = match layer.reach {
+            Reach::Project => "--project",
+            Reach::User => "--user",
+        };
+        match layer.has {
+            Has::Nothing => {}
+            Has::All => report.ok("hooks", format!("{} has all of them", layer.shown)),
+            Has::Other => report.wrong(
+                "hooks",
+                format!("{} has some of them, or an older form", layer.shown),
+                format!("tenure agent install {host} {flag}"),
+            ),
+        }
+        if layer.has != Has::Nothing {
+            places.push(layer.shown.clone());
+        }
+        let words = Words {
+            host: call.host,
+            program: String::new(),
+        };
+        let most = layer
+            .text
+            .as_deref()
+            .map_or(0, |text| words.most_for_one_event(text));
+        if most > 1 {
+            report.wrong(
+                "double",
+                format!(
+                    "{} has {most} hooks of tenure for one event, and all fire",
+                    layer.shown
+                ),
+                format!(
+                    "tenure agent uninstall {host} {flag} && tenure agent install {host} {flag}"
+                ),
+            );
+        }
+    }
+    let plugins = layers.iter().filter(|layer| has_plugin(layer));
+    for layer in plugins.take(1) {
+        report.ok("plugin", format!("{} switches the plugin on", layer.shown));
+        places.push("the plugin".to_owned());
+    }
+    match places.len() {
+        0 => report.wrong(
+            "hooks",
+            format!(
+                "none are installed for {}: no lock is taken by itself",
+                call.host.name()
+            ),
+            format!("tenure agent install {host}"),
+        ),
+        1 => {}
+        _ => report.wrong(
+            "double",
+            format!(
+                "hooks fire several times for one call: {}",
+                places.join(", ")
+            ),
+            if places.iter().any(|place| place == "the plugin") {
+                format!(
+                    "keep one: tenure agent uninstall {host}, or claude plugin uninstall tenure"
+                )
+            } else {
+                format!("keep one: tenure agent uninstall {host} --user, or --project")
+            },
+        ),
+    }
+}
+
+/// The server and the skill.
+fn parts(call: &Agent, layers: &[Layer], report: &mut Report) {
+    let host = call.host.word();
+    for reach in [Reach::Project, Reach::User] {
+        let is_installed = layers
+            .iter()
+            .any(|layer| layer.reach == reach && layer.has != Has::Nothing);
+        if !is_installed {
+            continue;
+        }
+        let words = Words {
+            host: call.host,
+            program: program(reach).unwrap_or_else(|_| super::hosts::NAME.to_owned()),
+        };
+        for (kind, file) in files_of(call.host, reach, &call.roots) {
+            if kind == Kind::Hooks {
+                continue;
+            }
+            let name = shown(&file);
+            let fix = format!("tenure agent install {host} --{}", reach.word());
+            let has = match text_of(&file) {
+                Ok(None) => Ok(Has::Nothing),
+                Ok(Some(text)) => words.has(kind, &text),
+                Err(failure) => Err(failure.message.clone()),
+            };
+            match has {
+                Ok(Has::All) => report.ok(kind.word(), format!("{name} has it")),
+                Ok(Has::Nothing) => report.note(kind.word(), format!("{name} lacks it"), fix),
+                Ok(Has::Other) => {
+                    report.note(kind.word(), format!("{name} has another form of it"), fix);
+                }
+                Err(why) => report.note(
+                    kind.word(),
+                    format!("{name}: {why}"),
+                    format!("mend {name}"),
+                ),
+            }
+        }
+        if call.host == AgentHost::Claude && reach == Reach::User {
+            match claude::is_registered(&call.roots) {
+                Some(true) => report.ok("server", "the user's server is registered"),
+                Some(false) => report.note(
+                    "server",
+                    "the user's server is not registered",
+                    "claude mcp add --scope user tenure -- tenure mcp",
+                ),
+                None => report.note(
+                    "server",
+                    format!("{} cannot be read", shown(&call.roots.claudes_own_file())),
+                    "claude mcp list",
+                ),
+            }
+        }
+    }
+}
+
+/// Whether the hooks lead to a program, and a rewritten command to the same one.
+fn programs(layers: &[Layer], report: &mut Report) {
+    for layer in layers {
+        for command in commands(&layer.document) {
+            let named = command.trim_matches('\'');
+            let is_path = named.starts_with('/') && is_tenure(named);
+            if is_path && !Path::new(named).is_file() {
+                report.wrong(
+                    "program",
+                    format!("{} calls {}, which is not there", layer.shown, clean(named)),
+                    "install again, with the tenure that is there",
+                );
+                return;
+            }
+        }
+    }
+    let found = path::programs();
+    let Some(first) = found.first() else {
+        report.wrong(
+            "program",
+            "no folder of the PATH has tenure: hooks fail, and hosts go on without them",
+            "put the folder of tenure on the PATH of the host",
+        );
+        return;
+    };
+    let place = shown(&first.path);
+    if path::is_this(first) {
+        report.ok(
+            "program",
+            format!("{place}, version {}", env!("CARGO_PKG_VERSION")),
+        );
+        return;
+    }
+    let version = path::version_of(&first.path);
+    let version = version.map_or("of unknown version".to_owned(), |version| {
+        format!("version {version}")
+    });
+    report.note(
+        "program",
+        format!("the PATH leads to {place}, {version}, and not to this program"),
+        "keep one of them, or change the order of the PATH",
+    );
+}
+
+/// What the handlers of a document start: the first word, if it is one.
+fn commands(document: &Value) -> Vec<&str> {
+    let groups = document.get("hooks").and_then(Value::as_object);
+    let groups = groups.into_iter().flat_map(|events| events.values());
+    let groups = groups.filter_map(Value::as_array).flatten();
+    let handlers = groups
+        .filter_map(|group| group.get("hooks")?.as_array())
+        .flatten();
+    handlers
+        .filter_map(|handler| handler.get("command")?.as_str())
+        .map(|command| command.split(" hook ").next().unwrap_or(command))
+        .collect()
+}
+
+/// The folder of the locks, if there is one, and whether the caller may write in it.
+fn folder(call: &Agent, report: &mut Report) -> Option<PathBuf> {
+    let place = match &call.place {
+        Ok(place) => place,
+        Err(failure) => {
+            report.wrong(
+                "folder",
+                format!("the place of the locks is not known: {}", failure.message),
+                "tenure doctor",
+            );
+            return None;
+        }
+    };
+    if !place.is_folder() {
+        report.ok("folder", "the locks are on servers");
+        return None;
+    }
+    let folder = place.folder.clone();
+    let folder = if folder.is_absolute() {
+        folder
+    } else {
+        call.roots.project.join(folder)
+    };
+    let there = folder.ancestors().find(|above| above.exists());
+    let may = there.is_some_and(|there| {
+        let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+        rustix::fs::access(there, access).is_ok()
+    });
+    let name = shown(&folder);
+    if may {
+        report.ok("folder", format!("{name} can be written"));
+    } else {
+        report.wrong(
+            "folder",
+            format!("{name} cannot be written by this user"),
+            "tenure doctor",
+        );
+    }
+    Some(folder)
+}
+
+/// Settings of Claude Code that keep every hook from running.
+fn switched_off(layers: &[Layer], report: &mut Report) {
+    for layer in layers {
+        if layer.document.get("disableAllHooks") == Some(&Value::Bool(true)) {
+            report.wrong(
+                "hooks",
+                format!("{} switches all hooks off (disableAllHooks)", layer.shown),
+                format!("take disableAllHooks out of {}", layer.shown),
+            );
+        }
+    }
+}
+
+/// Whether a folder lies in one of these, as a host writes them.
+fn lies_in(folder: &Path, roots: &[&str], call: &Agent) -> bool {
+    roots.iter().any(|root| {
+        let root = match root.strip_prefix("~/") {
+            Some(rest) => call.roots.home.join(rest),
+            // Claude Code writes a path from the root on with two slashes.
+            None => match root.strip_prefix("//") {
+                Some(rest) => Path::new("/").join(rest),
+                None => call.roots.project.join(root.trim_start_matches("./")),
+            },
+        };
+        folder.starts_with(&root)
+    })
+}
+
+fn sandbox_of_claude(call: &Agent, layers: &[Layer], folder: &Path, report: &mut Report) {
+    let sandboxes = || {
+        layers
+            .iter()
+            .filter_map(|layer| layer.document.get("sandbox"))
+    };
+    let is_on = sandboxes().any(|sandbox| sandbox.get("enabled") == Some(&Value::Bool(true)));
+    if !is_on {
+        return;
+    }
+    let allowed: Vec<&str> = sandboxes()
+        .filter_map(|sandbox| sandbox.get("filesystem")?.get("allowWrite")?.as_array())
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let name = shown(folder);
+    // The working folder can be written; git's own folder is in it.
+    if lies_in(folder, &allowed, call) || folder.starts_with(&call.roots.project) {
+        report.ok("sandbox", format!("it lets commands write in {name}"));
+    } else {
+        let entry = json!({ "sandbox": { "filesystem": { "allowWrite": [folder.display().to_string()] } } });
+        report.wrong(
+            "sandbox",
+            format!("it keeps commands from writing in {name}, so no lock can be taken"),
+            format!("add to the user's settings: {entry}"),
+        );
+    }
+}
+
+/// What Codex asks of its user before a hook runs, and what its sandbox lets a command write.
+fn codex(call: &Agent, layers: &[Layer], folder: Option<&Path>, report: &mut Report) {
+    let user = call.roots.codex.join("config.toml");
+    let read = |file: &Path| match text_of(file) {
+        Ok(Some(text)) => toml::read(&text),
+        Ok(None) => Ok(::toml::Table::new()),
+        Err(failure) => Err(failure.message.clone()),
+    };
+    let users = match read(&user) {
+        Ok(users) => users,
+        Err(why) => {
+            report.wrong(
+                "config",
+                format!("{} cannot be used: {why}", shown(&user)),
+                format!("mend {}", shown(&user)),
+            );
+            return;
+        }
+    };
+    let get = |path: &[&str]| {
+        path.iter()
+            .try_fold(None, |at: Option<&::toml::Value>, key| {
+                let next = match at {
+                    None => users.get(*key),
+                    Some(value) => value.get(*key),
+                };
+                next.map(Some)
+            })
+            .flatten()
+    };
+    if get(&["features", "hooks"]).and_then(::toml::Value::as_bool) == Some(false) {
+        report.wrong(
+            "hooks",
+            format!("{} switches all hooks off (features.hooks)", shown(&user)),
+            format!("write hooks = true below [features] in {}", shown(&user)),
+        );
+    }
+    for layer in layers.iter().filter(|layer| layer.has != Has::Nothing) {
+        if layer.reach == Reach::Project {
+            let root = call.roots.project.display().to_string();
+            let level = get(&["projects", &root, "trust_level"]);
+            if level.and_then(::toml::Value::as_str) != Some("trusted") {
+                report.wrong(
+                    "trust",
+                    format!(
+                        "Codex does not know this project as trusted, so it reads none of {}",
+                        layer.shown
+                    ),
+                    "start codex in this project and trust it",
+                );
+                continue;
+            }
+        }
+        trust(layer, get(&["hooks", "state"]), report);
+        let inline = read(&layer.file.with_file_name("config.toml")).ok();
+        let events = inline
+            .as_ref()
+            .and_then(|config| config.get("hooks")?.as_table());
+        if events.is_some_and(|events| events.keys().any(|event| event != "state")) {
+            report.note(
+                "hooks",
+                format!(
+                    "hooks stand beside {} in config.toml, too: Codex warns of that at each start",
+                    layer.shown
+                ),
+                "move those of config.toml to hooks.json",
+            );
+        }
+    }
+    if let Some(folder) = folder {
+        let mode = get(&["sandbox_mode"]).and_then(::toml::Value::as_str);
+        let roots = get(&["sandbox_workspace_write", "writable_roots"]);
+        let roots = roots
+            .and_then(::toml::Value::as_array)
+            .map_or(&[][..], Vec::as_slice);
+        let roots: Vec<&str> = roots.iter().filter_map(::toml::Value::as_str).collect();
+        sandbox_of_codex(call, mode, &roots, folder, report);
+    }
+}
+
+fn sandbox_of_codex(
+    call: &Agent,
+    mode: Option<&str>,
+    roots: &[&str],
+    folder: &Path,
+    report: &mut Report,
+) {
+    let name = shown(folder);
+    let tree = &call.roots.project;
+    // Below the work tree all can be written but git's folder and Codex' own.
+    let is_kept = [".git", ".codex", ".agents"]
+        .iter()
+        .any(|kept| folder.starts_with(tree.join(kept)));
+    let in_tree = folder.starts_with(tree) && !is_kept;
+    let in_scratch = folder.starts_with("/tmp") || folder.starts_with(std::env::temp_dir());
+    if mode == Some("danger-full-access") || in_tree || in_scratch || lies_in(folder, roots, call) {
+        report.ok("sandbox", format!("it lets commands write in {name}"));
+        return;
+    }
+    let root = Value::from(folder.display().to_string());
+    report.wrong(
+        "sandbox",
+        format!("it keeps commands from writing in {name}, so no lock can be taken"),
+        format!(
+            "below [sandbox_workspace_write] in {}: writable_roots = [{root}]",
+            shown(&call.roots.codex.join("config.toml"))
+        ),
+    );
+}
+
+/// Whether Codex has a mark of trust for each of our hooks. Whether the mark fits the hook only Codex can tell.
+fn trust(layer: &Layer, state: Option<&::toml::Value>, report: &mut Report) {
+    let (mut all, mut trusted) = (0, 0);
+    let events = layer.document.get("hooks").and_then(Value::as_object);
+    for (event, groups) in events.into_iter().flatten() {
+        let groups = groups.as_array().map_or(&[][..], Vec::as_slice);
+        for (of_group, group) in groups.iter().enumerate() {
+            let handlers = group.get("hooks").and_then(Value::as_array);
+            for (of_handler, handler) in handlers.into_iter().flatten().enumerate() {
+                if !super::entries::is_ours(handler, AgentHost::Codex) {
+                    continue;
+                }
+                all += 1;
+                let file = layer.file.display();
+                let key = format!("{file}:{}:{of_group}:{of_handler}", snake(event));
+                let known = state.and_then(|state| state.get(&key));
+                let is_on = known.and_then(|known| known.get("enabled")?.as_bool()) != Some(false);
+                let is_known = known.is_some_and(|known| known.get("trusted_hash").is_some());
+                trusted += usize::from(is_on && is_known);
+            }
+        }
+    }
+    if trusted == all {
+        report.ok(
+            "trust",
+            format!("Codex has a mark of trust for each hook of {}", layer.shown),
+        );
+    } else {
+        report.wrong(
+            "trust",
+            format!(
+                "{} of {all} hooks of {} have no trust: Codex does not run them",
+                all - trusted,
+                layer.shown
+            ),
+            "start codex and trust them with /hooks",
+        );
+    }
+}
+
+/// `PreToolUse` as Codex writes it in a key: `pre_tool_use`.
+fn snake(event: &str) -> String {
+    let mut text = String::new();
+    for (at, c) in event.chars().enumerate() {
+        if c.is_ascii_uppercase() && at > 0 {
+            text.push('_');
+        }
+        text.push(c.to_ascii_lowercase());
+    }
+    text
+}
+
+fn answer(call: &Agent, report: &Report, quiet: bool) -> Result<(String, Value), Failure> {
+    let mut text = String::new();
+    for check in &report.0 {
+        if quiet && check.status == Status::Ok {
+            continue;
+        }
+        let _ = writeln!(
+            text,
+            "{:<6} {:<8} {}",
+            check.status.word(),
+            check.about,
+            check.message
+        );
+        if let Some(fix) = &check.fix {
+            let _ = writeln!(text, "{:<15} {fix}", "");
+        }
+    }
+    let text = text.trim_end_matches('\n').to_owned();
+    let checks = report.0.iter().map(|check| {
+        json!({
+            "about": check.about,
+            "status": check.status.word(),
+            "message": check.message,
+            "fix": check.fix,
+        })
+    });
+    let data = json!({
+        "action": "status",
+        "host": call.host.word(),
+        "checks": checks.collect::<Vec<_>>(),
+    });
+    let wrong = report
+        .0
+        .iter()
+        .filter(|check| check.status == Status::Wrong);
+    let wrong = wrong.count();
+    if wrong == 0 {
+        return Ok((text, data));
+    }
+    let message = format!("{wrong} of {} checks found something wrong", report.0.len());
+    let mut failure = Failure::new(Exit::General, "SOMETHING_WRONG", message)
+        .with_text(text)
+        .with_context(data);
+    failure.is_answer = true;
+    Err(failure)
+}

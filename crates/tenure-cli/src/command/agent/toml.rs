@@ -1,0 +1,195 @@
+//! The server of tenure in a `config.toml`: a table that is put behind everything else.
+//!
+//! A table at the end of a file changes the meaning of nothing before it. The parser reads the text before and
+//! after each change, and the change is made only if both differ by this table and nothing else. So a text that
+//! is laid out in an unusual way (inline tables, several lines in one string) is refused, and never damaged.
+
+use super::entries::is_tenure;
+use super::hosts::NAME;
+use serde_json::Value as Json;
+use toml::{Table, Value};
+
+/// The key of all servers.
+const SERVERS: &str = "mcp_servers";
+
+/// Our table.
+pub(super) fn fresh(program: &str) -> String {
+    format!(
+        "{}\ncommand = {}\nargs = [\"mcp\"]",
+        header(),
+        // A basic string of TOML is written as one of JSON.
+        Json::from(program)
+    )
+}
+
+fn header() -> String {
+    format!("[{SERVERS}.{NAME}]")
+}
+
+/// Reads a text.
+pub(super) fn read(text: &str) -> Result<Table, String> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    text.parse::<Table>().map_err(|error| {
+        let line = error.span().map(|span| {
+            let before = text.get(..span.start).unwrap_or_default();
+            1 + before.matches('\n').count()
+        });
+        let line = line.map_or_else(String::new, |line| format!(" (line {line})"));
+        format!("it is no TOML: {}{line}", error.message())
+    })
+}
+
+fn server(document: &Table) -> Option<&Value> {
+    document.get(SERVERS)?.get(NAME)
+}
+
+fn is_ours(server: &Value) -> bool {
+    server
+        .get("command")
+        .and_then(Value::as_str)
+        .is_some_and(is_tenure)
+}
+
+fn is_same(server: &Value, program: &str) -> bool {
+    let args = server.get("args").and_then(Value::as_array);
+    server.get("command").and_then(Value::as_str) == Some(program)
+        && args.is_some_and(|args| args.len() == 1 && args[0].as_str() == Some("mcp"))
+}
+
+/// Puts the table in.
+pub(super) fn put(text: &str, program: &str) -> Result<String, String> {
+    let before = read(text)?;
+    if let Some(old) = server(&before) {
+        if is_same(old, program) {
+            return Ok(text.to_owned());
+        }
+        if !is_ours(old) {
+            return Err(format!("its server `{NAME}` is another program"));
+        }
+        let without = take_out(text)?;
+        return put(&without, program);
+    }
+    let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };
+    let table = fresh(program).replace('\n', line_end);
+    // A file whose last line has no end keeps having none.
+    let new = if text.ends_with('\n') {
+        format!("{text}{line_end}{table}{line_end}")
+    } else {
+        format!("{text}{line_end}{line_end}{table}")
+    };
+    let is_good = read(&new).is_ok_and(|mut after| {
+        let ours = server(&after).is_some_and(|server| is_same(server, program));
+        remove(&mut after);
+        ours && after == without(&before)
+    });
+    if is_good {
+        Ok(new)
+    } else {
+        Err(format!(
+            "its `{SERVERS}` cannot take another table; add {} by hand",
+            header()
+        ))
+    }
+}
+
+/// Takes the table out.
+pub(super) fn take_out(text: &str) -> Result<String, String> {
+    let before = read(text)?;
+    if !server(&before).is_some_and(is_ours) {
+        return Ok(text.to_owned());
+    }
+    let expected = without(&before);
+    let lines: Vec<&str> = text.split_inclusive('\n').collect();
+    let headers = (0..lines.len()).filter(|&at| lines[at].trim() == header());
+    for at in headers {
+        let ours = |line: &&&str| {
+            let key = line.split('=').next().unwrap_or_default().trim();
+            line.contains('=') && matches!(key, "command" | "args")
+        };
+        let end = at + 1 + lines[at + 1..].iter().take_while(ours).count();
+        // The empty line in front was put there with the table.
+        let start = if at > 0 && lines[at - 1].trim().is_empty() {
+            at - 1
+        } else {
+            at
+        };
+        let mut new = lines[..start].concat() + &lines[end..].concat();
+        if end == lines.len() && !text.ends_with('\n') {
+            let ends = new.strip_suffix("\r\n").or_else(|| new.strip_suffix('\n'));
+            new = ends.unwrap_or(&new).to_owned();
+        }
+        if read(&new).is_ok_and(|after| after == expected) {
+            return Ok(new);
+        }
+    }
+    Err(format!(
+        "its table {} was changed by hand; take it out by hand",
+        header()
+    ))
+}
+
+/// A document without our server, and without servers if ours was the only one.
+fn without(document: &Table) -> Table {
+    let mut document = document.clone();
+    remove(&mut document);
+    document
+}
+
+fn remove(document: &mut Table) {
+    if let Some(Value::Table(servers)) = document.get_mut(SERVERS) {
+        servers.remove(NAME);
+        if servers.is_empty() {
+            document.remove(SERVERS);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_comes_and_goes_and_all_other_bytes_stay() {
+        for text in [
+            "# mine\nmodel = \"x\" # why\n\n[mcp_servers.other]\ncommand = \"o\"\n",
+            "model = 'x'",
+            "a = 1\r\n[b]\r\nc = \"\"\"\n[mcp_servers.tenure]\ncommand = \"x\"\n\"\"\"\r\n",
+            "\u{feff}[features]\nhooks = true\n\n\n",
+            "",
+        ] {
+            let with = put(text, "tenure").expect("it is put in");
+            assert!(with.starts_with(text), "{with}");
+            assert_eq!(put(&with, "tenure").expect("again"), with);
+            assert_eq!(take_out(&with).expect("it is taken out"), text, "{with}");
+        }
+    }
+
+    #[test]
+    fn what_other_people_add_behind_it_stays() {
+        let with = put("a = 1\n", "/opt/a b/tenure").expect("it is put in");
+        assert!(with.contains("command = \"/opt/a b/tenure\""), "{with}");
+        let more = format!("{with}\n# of others\n[z]\nb = 2\n");
+        assert_eq!(
+            take_out(&more).expect("it is taken out"),
+            "a = 1\n\n# of others\n[z]\nb = 2\n"
+        );
+        let changed = put(&more, "tenure").expect("another program");
+        assert!(changed.ends_with("command = \"tenure\"\nargs = [\"mcp\"]\n"));
+    }
+
+    #[test]
+    fn what_cannot_be_changed_safely_is_refused() {
+        for text in [
+            "mcp_servers = { other = { command = \"o\" } }\n",
+            "mcp_servers = 1\n",
+            "[mcp_servers.tenure]\ncommand = \"else\"\n",
+            "a = \n",
+        ] {
+            put(text, "tenure").expect_err(text);
+        }
+        let grown =
+            "[mcp_servers.tenure]\ncommand = \"tenure\"\nargs = [\"mcp\"]\nenv = { A = \"b\" }\n";
+        assert_eq!(put(grown, "tenure").expect("it is there"), grown);
+        take_out(grown).expect_err("its user has added something");
+    }
+}

@@ -1,0 +1,124 @@
+//! What a call of `agent` is about: which host, whose files, where they are, and how the hooks name this program.
+
+use super::{Place, Surroundings};
+use crate::args::{AgentAction, AgentArgs, AgentHost};
+use crate::failure::Failure;
+use std::path::{Path, PathBuf};
+use tenure_engine::repository::work_tree;
+
+/// For whom something is installed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reach {
+    /// All who work in this work tree.
+    Project,
+    /// One user, in all folders.
+    User,
+}
+
+impl Reach {
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Project => "project",
+            Self::User => "user",
+        }
+    }
+}
+
+/// The folders below which hosts keep their files.
+#[derive(Debug, Clone)]
+pub(crate) struct Roots {
+    pub(crate) home: PathBuf,
+    /// The work tree around the call, or the folder of the call if there is none.
+    pub(crate) project: PathBuf,
+    pub(crate) claude: PathBuf,
+    pub(crate) codex: PathBuf,
+}
+
+impl Roots {
+    /// With the folders that the hosts' own variables name, where they name one.
+    fn new(home: PathBuf, project: PathBuf) -> Self {
+        let named = |variable: &str, usual: &str| {
+            let named = std::env::var_os(variable).map(PathBuf::from);
+            let named = named.filter(|path| path.is_absolute());
+            named.unwrap_or_else(|| home.join(usual))
+        };
+        Self {
+            claude: named("CLAUDE_CONFIG_DIR", ".claude"),
+            codex: named("CODEX_HOME", ".codex"),
+            home,
+            project,
+        }
+    }
+
+    /// The file in which Claude Code keeps its user's servers. Only Claude Code writes it.
+    pub(crate) fn claudes_own_file(&self) -> PathBuf {
+        if self.claude == self.home.join(".claude") {
+            self.home.join(".claude.json")
+        } else {
+            self.claude.join(".claude.json")
+        }
+    }
+}
+
+/// A call of `agent`.
+#[derive(Debug)]
+pub(crate) struct Agent {
+    pub(crate) action: AgentAction,
+    pub(crate) host: AgentHost,
+    pub(crate) reach: Reach,
+    pub(crate) roots: Roots,
+    pub(crate) dry_run: bool,
+    /// Where the locks are, or why that is not known.
+    pub(crate) place: Result<Place, Failure>,
+}
+
+impl Agent {
+    pub(crate) fn of(typed: &AgentArgs, around: &Surroundings) -> Result<Self, Failure> {
+        let installs = matches!(typed.action, AgentAction::Install | AgentAction::Uninstall);
+        if !installs && (typed.user || typed.project || typed.dry_run) {
+            return Err(Failure::bad_arguments(
+                "--user, --project and --dry-run belong to install and uninstall; status and probe look at \
+                 everything and write nothing",
+            ));
+        }
+        let here = around.folder()?;
+        let tree = work_tree(here);
+        if installs && tree.is_none() && !typed.user && !typed.project {
+            return Err(Failure::bad_arguments(
+                "no git repository is around this folder; say for whom: --user for you in all folders, or \
+                 --project for this folder",
+            ));
+        }
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let home = home.filter(|home| home.is_absolute()).ok_or_else(|| {
+            Failure::bad_arguments("HOME names no folder, and hosts keep their files there")
+        })?;
+        let project = tree.unwrap_or_else(|| here.to_owned());
+        for path in [&home, &project] {
+            named_in_text(path)?;
+        }
+        Ok(Self {
+            action: typed.action,
+            host: typed.host,
+            reach: if typed.user {
+                Reach::User
+            } else {
+                Reach::Project
+            },
+            roots: Roots::new(home, project),
+            dry_run: typed.dry_run,
+            place: Place::of(&typed.common, around),
+        })
+    }
+}
+
+/// Refuses a path that cannot stand in a file of text.
+fn named_in_text(path: &Path) -> Result<(), Failure> {
+    match path.to_str() {
+        Some(_) => Ok(()),
+        None => Err(Failure::bad_arguments(format!(
+            "{} is no UTF-8 text, as the files of hosts are",
+            path.display()
+        ))),
+    }
+}

@@ -1,0 +1,808 @@
+//! Installing tenure into the files of agents' hosts: files of all shapes that people have, other programs that
+//! change the same files, many installations at once, deaths and failures at any step, other users' projects.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "what the test has planted is removed by it"
+)]
+
+use crate::support::{Answer, Scene, Started, TENURE, answer, is_root};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A project in a repository, and a home folder beside it.
+struct Desk {
+    scene: Scene,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let scene = Scene::new();
+        fs::create_dir_all(scene.path("project/.git")).expect("a repository");
+        fs::create_dir(scene.path("home")).expect("a home folder");
+        Self { scene }
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
+        let mut command = self.scene.tenure(std::iter::once(&"agent").chain(words));
+        self.settle(&mut command);
+        command
+    }
+
+    fn settle(&self, command: &mut Command) {
+        command
+            .env("HOME", self.scene.path("home"))
+            .env_remove("TENURE_DIR")
+            .current_dir(self.scene.path("project"));
+    }
+
+    fn run(&self, words: &[&str]) -> Answer {
+        answer(&mut self.command(words))
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.scene.path(name);
+        fs::create_dir_all(path.parent().expect("a folder")).expect("folders");
+        fs::write(&path, text).expect("a file");
+        path
+    }
+
+    fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.scene.path(name)).expect(name)
+    }
+
+    /// Every file and folder of project and home but tenure's own state, with its content.
+    fn all(&self) -> BTreeMap<PathBuf, String> {
+        let mut all = BTreeMap::new();
+        for root in ["project", "home"] {
+            collect(&self.scene.path(root), &mut all);
+        }
+        all
+    }
+}
+
+fn collect(folder: &Path, all: &mut BTreeMap<PathBuf, String>) {
+    for entry in fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.ends_with("home/.local") {
+            continue;
+        }
+        if path.is_dir() && !path.is_symlink() {
+            collect(&path, all);
+            all.insert(path, String::new());
+        } else {
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            all.insert(path, text);
+        }
+    }
+}
+
+fn is_ours(handler: &Value) -> bool {
+    handler["args"] == json!(["hook", "claude"]) || handler["command"] == "tenure hook codex"
+}
+
+/// The document without what tenure put in.
+fn foreign(text: &str) -> Value {
+    let text = text.trim_start_matches('\u{feff}');
+    let mut document: Value = serde_json::from_str(text).expect("JSON");
+    let mut is_empty = true;
+    for (_, groups) in document["hooks"].as_object_mut().into_iter().flatten() {
+        let groups = groups.as_array_mut().expect("groups");
+        groups.retain(|group| {
+            !group["hooks"]
+                .as_array()
+                .is_some_and(|all| !all.is_empty() && all.iter().all(is_ours))
+        });
+        is_empty &= groups.is_empty();
+    }
+    if is_empty && let Some(document) = document.as_object_mut() {
+        document.remove("hooks");
+    }
+    document
+}
+
+/// A user of the test's own.
+const ADA: u32 = 64_001;
+
+/// Makes a project one that nothing can be installed in.
+type Spoil = fn(&Path);
+
+const SETTINGS: &str = ".claude/settings.json";
+
+/// Settings as people have them.
+const SHAPES: [&str; 10] = [
+    "{}",
+    "{}\n",
+    "{\n}\n",
+    "{\"model\":\"x\",\"env\":{\"A\":\"}]\\\"\"}}",
+    "{\n  \"z\": 1,\n  \"a\": [1,\n 2],\n  \"permissions\": { \"deny\": [\"Bash(rm *)\"] }\n}",
+    "\u{feff}{\r\n\t\"model\": \"x\"\r\n}\r\n",
+    "{\n    \"hooks\": {\n        \"PreToolUse\": [\n            {\n                \"matcher\": \"Bash\",\n                \
+     \"hooks\": [ { \"type\": \"command\", \"command\": \"./mine.sh\" } ]\n            }\n        ]\n    },\n    \
+     \"last\": true\n}\n",
+    "{\"hooks\":{\"PreToolUse\":[{\"hooks\":[{\"type\":\"command\",\"command\":\"x\"}]}],\"Stop\":[]}}",
+    "{ \"hooks\" : { \"SessionEnd\" : [ { \"hooks\" : [ ] } ] } }\n\n\n",
+    "{\n\t\"hooks\": {\n\t\t\"Stop\": [\n\t\t\t{ \"hooks\": [ { \"command\": \"tenure run x\" } ] }\n\t\t]\n\t}\n}",
+];
+
+#[test]
+fn settings_keep_every_byte_and_come_back_as_they_were() {
+    for before in SHAPES {
+        let desk = Desk::new();
+        let file = desk.write(&format!("project/{SETTINGS}"), before);
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).expect("rights");
+        desk.run(&["install", "claude"]).expect(0, before);
+        let after = desk.read(&format!("project/{SETTINGS}"));
+        // What was there is there, in its order: nothing but ours lies between.
+        let mut rest = after.chars();
+        for c in before
+            .trim_end_matches(['}', ']', ' ', '\n', '\r', '\t'])
+            .chars()
+        {
+            assert!(rest.any(|other| other == c), "{before:?} in {after:?}");
+        }
+        let ends = |text: &str| text.rsplit_once('}').map(|(_, end)| end.to_owned());
+        assert_eq!(ends(&after), ends(before), "{after:?}");
+        assert_eq!(after.contains("\r\n"), before.contains("\r\n"));
+        assert!(!after.replace("\r\n", "").contains('\r'), "{after:?}");
+        if before.contains("\r\n") {
+            assert!(!after.replace("\r\n", "").contains('\n'), "{after:?}");
+        }
+        let hooks: Value =
+            serde_json::from_str(after.trim_start_matches('\u{feff}')).expect("JSON");
+        for event in [
+            "PreToolUse",
+            "PostToolUse",
+            "SubagentStop",
+            "SessionStart",
+            "SessionEnd",
+        ] {
+            let groups = hooks["hooks"][event].as_array().expect(event);
+            let ours = groups.last().expect("a group");
+            assert_eq!(ours["hooks"][0]["command"], "tenure", "{event} comes last");
+            assert_eq!(ours["hooks"][0]["timeout"], 10);
+        }
+        let again = desk
+            .run(&["install", "claude", "--output", "json"])
+            .expect(0, before);
+        for file in again.json()["data"]["files"].as_array().expect("files") {
+            assert_eq!(file["change"], "unchanged", "{before:?}");
+        }
+        assert_eq!(desk.read(&format!("project/{SETTINGS}")), after);
+        desk.run(&["uninstall", "claude"]).expect(0, before);
+        assert_eq!(desk.read(&format!("project/{SETTINGS}")), before);
+        let facts = fs::metadata(&file).expect("the file");
+        assert_eq!(facts.mode() & 0o777, 0o640);
+    }
+}
+
+#[test]
+fn what_other_programs_wrote_meanwhile_stays() {
+    for before in SHAPES {
+        let desk = Desk::new();
+        let name = format!("project/{SETTINGS}");
+        desk.write(&name, before);
+        desk.run(&["install", "claude"]).expect(0, before);
+        let after = desk.read(&name);
+        // Another program adds a setting in front, and a hook behind ours.
+        let open = after.find('{').expect("an object") + 1;
+        let mut edited = after.clone();
+        edited.insert_str(open, "\"theirs\": 2,");
+        let ours = edited.rfind("\"args\"").expect("ours");
+        let close = ours + edited[ours..].find(']').expect("the words") + 1;
+        let close = close + edited[close..].find(']').expect("the handlers") + 1;
+        let close = close + edited[close..].find(']').expect("the groups");
+        edited.insert_str(close, ", {\"hooks\": [{\"command\": \"theirs\"}]}");
+        serde_json::from_str::<Value>(edited.trim_start_matches('\u{feff}')).expect(&edited);
+        desk.write(&name, &edited);
+        let same = desk.run(&["install", "claude"]).expect(0, before);
+        assert!(same.stdout().contains("unchanged"), "{}", same.said());
+        assert_eq!(desk.read(&name), edited);
+        desk.run(&["uninstall", "claude"]).expect(0, before);
+        let rest = desk.read(&name);
+        assert!(!rest.contains("\"hook\", \"claude\""), "{rest}");
+        let rest: Value = serde_json::from_str(rest.trim_start_matches('\u{feff}')).expect("JSON");
+        let mut expected = foreign(&edited);
+        // Only what is empty now goes with ours.
+        if let Some(events) = expected["hooks"].as_object_mut() {
+            events
+                .retain(|event, groups| groups != &json!([]) || rest["hooks"].get(event).is_some());
+        }
+        assert_eq!(rest, expected, "{before:?}");
+    }
+}
+
+#[test]
+fn a_host_that_is_not_there_yet_gets_its_folders_and_loses_them_again() {
+    for (host, files) in [
+        (
+            "claude",
+            [
+                ".claude/settings.json",
+                ".claude/skills/tenure/SKILL.md",
+                ".mcp.json",
+            ],
+        ),
+        (
+            "codex",
+            [
+                ".codex/hooks.json",
+                ".agents/skills/tenure/SKILL.md",
+                ".codex/config.toml",
+            ],
+        ),
+    ] {
+        for (flag, root) in [("--project", "project"), ("--user", "home")] {
+            let desk = Desk::new();
+            let before = desk.all();
+            desk.run(&["install", host, flag, "--dry-run"])
+                .expect(0, host);
+            assert_eq!(desk.all(), before);
+            assert!(
+                !desk.scene.path("home/.local").exists(),
+                "a dry run makes nothing"
+            );
+            desk.run(&["install", host, flag]).expect(0, host);
+            for file in files {
+                let is_there = desk.scene.path(root).join(file).is_file();
+                assert_eq!(
+                    is_there,
+                    (root, file) != ("home", ".mcp.json"),
+                    "{flag} {file}"
+                );
+            }
+            desk.run(&["uninstall", host, flag]).expect(0, host);
+            assert_eq!(desk.all(), before, "{host} {flag}");
+        }
+    }
+}
+
+#[test]
+fn outside_a_repository_the_caller_says_for_whom() {
+    let desk = Desk::new();
+    fs::remove_dir(desk.scene.path("project/.git")).expect("no repository");
+    let before = desk.all();
+    let refused = desk.run(&["install", "claude"]).expect(2, "no repository");
+    assert_eq!(refused.stderr().lines().count(), 1, "{}", refused.said());
+    assert_eq!(desk.all(), before);
+    desk.run(&["install", "claude", "--project"])
+        .expect(0, "this folder");
+    assert!(desk.scene.path("project/.mcp.json").is_file());
+    // In a folder below the root of a repository it is the repository's.
+    let desk = Desk::new();
+    fs::create_dir(desk.scene.path("project/sub")).expect("a folder");
+    let mut below = desk.command(&["install", "claude"]);
+    answer(below.current_dir(desk.scene.path("project/sub"))).expect(0, "below");
+    assert!(desk.scene.path("project/.mcp.json").is_file());
+}
+
+#[test]
+fn what_cannot_be_changed_is_refused_before_anything_changes() {
+    for (file, text, why) in [
+        (SETTINGS, "{\"a\": 1,}", "it is no JSON"),
+        (SETTINGS, "// mine\n{}", "it is no JSON"),
+        (SETTINGS, "[]", "it is no JSON object"),
+        (SETTINGS, "{\"hooks\": []}", "its `hooks` are no object"),
+        (
+            SETTINGS,
+            "{\"hooks\": {\"PreToolUse\": {}}}",
+            "its `hooks.PreToolUse` is no array",
+        ),
+        (
+            ".mcp.json",
+            "{\"mcpServers\": {\"tenure\": {\"command\": \"node\"}}}",
+            "is another program",
+        ),
+        (
+            ".mcp.json",
+            "{\"mcpServers\": 1}",
+            "its `mcpServers` are no object",
+        ),
+    ] {
+        let desk = Desk::new();
+        desk.write(&format!("project/{file}"), text);
+        let before = desk.all();
+        let refused = desk.run(&["install", "claude"]).expect(2, text);
+        assert!(refused.stderr().contains(why), "{text}: {}", refused.said());
+        assert!(
+            refused.stderr().contains(file),
+            "{text}: {}",
+            refused.said()
+        );
+        assert_eq!(desk.all(), before, "{text}");
+    }
+    for text in [
+        "a = ",
+        "mcp_servers = {}\n",
+        "[mcp_servers.tenure]\ncommand = \"x\"\n",
+    ] {
+        let desk = Desk::new();
+        desk.write("project/.codex/config.toml", text);
+        let before = desk.all();
+        desk.run(&["install", "codex"]).expect(2, text);
+        assert_eq!(desk.all(), before, "{text}");
+    }
+    // No text at all, a folder in the way, a file in the way of a folder, a link that leads nowhere.
+    let spoils: [Spoil; 4] = [
+        |project| {
+            fs::create_dir(project.join(".claude")).expect("a folder");
+            fs::write(project.join(SETTINGS), b"{\"a\": \"\xff\"}").expect("a file");
+        },
+        |project| fs::create_dir_all(project.join(SETTINGS)).expect("a folder"),
+        |project| fs::write(project.join(".claude"), "x").expect("a file"),
+        |project| {
+            fs::create_dir(project.join(".claude")).expect("a folder");
+            symlink("nowhere", project.join(SETTINGS)).expect("a link");
+        },
+    ];
+    for spoil in spoils {
+        let desk = Desk::new();
+        spoil(&desk.scene.path("project"));
+        let before = desk.all();
+        let refused = desk.run(&["install", "claude"]).expect(2, "spoiled");
+        assert_eq!(refused.stderr().lines().count(), 1, "{}", refused.said());
+        assert_eq!(desk.all(), before);
+    }
+}
+
+#[test]
+fn a_link_stays_a_link_and_an_own_skill_stays() {
+    let desk = Desk::new();
+    let real = desk.write("home/dotfiles/claude.json", "{\n  \"a\": 1\n}\n");
+    fs::create_dir(desk.scene.path("project/.claude")).expect("a folder");
+    let link = desk.scene.path(&format!("project/{SETTINGS}"));
+    symlink(&real, &link).expect("a link");
+    let skill = "project/.claude/skills/tenure/SKILL.md";
+    desk.write(skill, "mine\n");
+    let done = desk.run(&["install", "claude"]).expect(0, "through a link");
+    assert!(
+        done.stderr().contains("SKILL.md is left as it is"),
+        "{}",
+        done.said()
+    );
+    assert!(link.is_symlink());
+    assert!(
+        desk.read("home/dotfiles/claude.json")
+            .contains("\"PreToolUse\"")
+    );
+    let done = desk
+        .run(&["uninstall", "claude"])
+        .expect(0, "through a link");
+    assert!(
+        done.stderr().contains("SKILL.md is left as it is"),
+        "{}",
+        done.said()
+    );
+    assert!(link.is_symlink());
+    assert_eq!(desk.read("home/dotfiles/claude.json"), "{\n  \"a\": 1\n}\n");
+    assert_eq!(desk.read(skill), "mine\n");
+}
+
+#[test]
+fn a_clone_without_a_receipt_is_cleaned_as_well() {
+    let desk = Desk::new();
+    desk.write(
+        "project/.mcp.json",
+        "{\"mcpServers\": {\"other\": {\"command\": \"o\"}}}\n",
+    );
+    desk.write("project/.codex/config.toml", "model = \"x\" # mine\n");
+    for host in ["claude", "codex"] {
+        desk.run(&["install", host]).expect(0, host);
+    }
+    fs::remove_dir_all(desk.scene.path("home/.local")).expect("another machine");
+    for host in ["claude", "codex"] {
+        desk.run(&["uninstall", host]).expect(0, host);
+    }
+    let files: Vec<_> = desk
+        .all()
+        .into_keys()
+        .filter(|path| path.is_file())
+        .collect();
+    let project = desk.scene.path("project");
+    assert_eq!(
+        files,
+        [
+            project.join(".codex/config.toml"),
+            project.join(".mcp.json")
+        ]
+    );
+    assert_eq!(
+        desk.read("project/.codex/config.toml"),
+        "model = \"x\" # mine\n"
+    );
+    assert_eq!(
+        desk.read("project/.mcp.json"),
+        "{\"mcpServers\": {\"other\": {\"command\": \"o\"}}}\n"
+    );
+}
+
+#[test]
+fn an_older_form_of_a_hook_is_renewed_where_it_stands() {
+    let desk = Desk::new();
+    let old = json!({"hooks": {"PreToolUse": [
+        {"matcher": "Bash", "hooks": [{"type": "command", "command": "/old/tenure hook claude"}]},
+        {"matcher": "Bash", "hooks": [{"type": "command", "command": "theirs"}]},
+    ]}});
+    let name = format!("project/{SETTINGS}");
+    desk.write(&name, &serde_json::to_string_pretty(&old).expect("JSON"));
+    desk.run(&["install", "claude"]).expect(0, "an old form");
+    let new: Value = serde_json::from_str(&desk.read(&name)).expect("JSON");
+    let groups = new["hooks"]["PreToolUse"].as_array().expect("groups");
+    assert_eq!(groups.len(), 2);
+    assert_eq!(groups[0]["hooks"][0]["args"], json!(["hook", "claude"]));
+    assert_eq!(groups[1]["hooks"][0]["command"], "theirs");
+    desk.run(&["uninstall", "claude"]).expect(0, "it goes");
+    let rest: Value = serde_json::from_str(&desk.read(&name)).expect("JSON");
+    assert_eq!(rest["hooks"]["PreToolUse"], json!([groups[1]]));
+}
+
+#[test]
+fn fifty_installations_at_once_are_one() {
+    let desk = Desk::new();
+    desk.write(&format!("project/{SETTINGS}"), SHAPES[4]);
+    let all: Vec<_> = (0..50)
+        .map(|_| Started::piped(&mut desk.command(&["install", "claude", "--output", "json"])))
+        .collect();
+    let mut changes = 0;
+    for one in all {
+        let answer = one.finish().expect(0, "each is told that it is installed");
+        let document = answer.json();
+        let files = document["data"]["files"].as_array().expect("files").clone();
+        changes += files
+            .iter()
+            .filter(|file| file["change"] != "unchanged")
+            .count();
+    }
+    assert_eq!(changes, 3, "each file changed once");
+    let alone = Desk::new();
+    alone.write(&format!("project/{SETTINGS}"), SHAPES[4]);
+    alone.run(&["install", "claude"]).expect(0, "alone");
+    for file in [SETTINGS, ".mcp.json", ".claude/skills/tenure/SKILL.md"] {
+        let file = format!("project/{file}");
+        assert_eq!(desk.read(&file), alone.read(&file));
+    }
+    desk.run(&["uninstall", "claude"]).expect(0, "and one end");
+    assert_eq!(desk.read(&format!("project/{SETTINGS}")), SHAPES[4]);
+}
+
+/// A call under strace, which strikes a system call.
+fn struck(desk: &Desk, strike: &str, words: &[&str]) -> Answer {
+    struck_by(desk, &[strike], words)
+}
+
+/// The same for several strikes.
+fn struck_by(desk: &Desk, strikes: &[&str], words: &[&str]) -> Answer {
+    let mut command = desk.scene.program("strace");
+    command.args(["-f", "-o", "/dev/null"]);
+    for strike in strikes {
+        command.args(["-e", strike]);
+    }
+    command.args([TENURE, "agent"]);
+    desk.settle(command.args(words));
+    answer(&mut command)
+}
+
+/// The system calls by which an installation changes anything, and how often it makes each.
+fn changing_calls(desk: &Desk, words: &[&str]) -> BTreeMap<String, usize> {
+    let trace = desk.scene.path("trace");
+    let mut command = desk.scene.program("strace");
+    let only = "trace=open,openat,write,fsync,fdatasync,rename,renameat,renameat2,unlink,unlinkat,mkdir,mkdirat,\
+                rmdir,chmod,fchmod,fchown,flock,fcntl";
+    command
+        .args(["-f", "-e", only, "-o"])
+        .arg(&trace)
+        .args([TENURE, "agent"]);
+    desk.settle(command.args(words));
+    answer(&mut command).expect(0, "a call under strace");
+    let mut calls = BTreeMap::new();
+    for line in fs::read_to_string(&trace).expect("a trace").lines() {
+        let call = line.split_whitespace().nth(1).unwrap_or_default();
+        if let Some((name, _)) = call.split_once('(') {
+            *calls.entry(name.to_owned()).or_insert(0) += 1;
+        }
+    }
+    fs::remove_file(trace).expect("no trace");
+    calls
+}
+
+fn needs_strace(desk: &Desk) {
+    let version = desk.scene.shell("strace -V");
+    assert_eq!(
+        version.code(),
+        0,
+        "strace is missing; scripts/test installs it"
+    );
+}
+
+#[test]
+fn a_death_at_any_system_call_leaves_whole_files_and_the_next_call_goes_on() {
+    let prepare = || {
+        let desk = Desk::new();
+        desk.write(&format!("project/{SETTINGS}"), SHAPES[6]);
+        desk
+    };
+    let desk = prepare();
+    needs_strace(&desk);
+    let before = desk.all();
+    let calls = changing_calls(&desk, &["install", "claude"]);
+    let after = desk.all();
+    let calls_out = changing_calls(&desk, &["uninstall", "claude"]);
+    let texts = |all: &BTreeMap<PathBuf, String>, desk: &Desk| {
+        let root = desk.scene.root().to_owned();
+        let short = |path: &PathBuf| path.strip_prefix(&root).expect("below").to_owned();
+        all.iter()
+            .map(|(path, text)| (short(path), text.clone()))
+            .collect::<BTreeMap<_, _>>()
+    };
+    let (old, new) = (texts(&before, &desk), texts(&after, &desk));
+    let mut deaths = 0;
+    for (verb, calls) in [("install", calls), ("uninstall", calls_out)] {
+        for (call, times) in calls {
+            for at in 1..=times {
+                let desk = prepare();
+                if verb == "uninstall" {
+                    desk.run(&["install", "claude"]).expect(0, "before");
+                }
+                let strike = format!("inject={call}:signal=KILL:when={at}");
+                let answer = struck(&desk, &strike, &[verb, "claude"]);
+                deaths += usize::from(!answer.status().success());
+                for (path, text) in texts(&desk.all(), &desk) {
+                    let name = path.display().to_string();
+                    if name.ends_with(".tenure-new") || desk.scene.path(&name).is_dir() {
+                        continue;
+                    }
+                    let is_whole = old.get(&path) == Some(&text) || new.get(&path) == Some(&text);
+                    assert!(is_whole, "{verb}, {call} {at}: {name}: {text}");
+                }
+                // Both ways on: to the end of it, and back.
+                if at % 2 == 0 {
+                    desk.run(&["install", "claude"]).expect(0, &strike);
+                    assert_eq!(texts(&desk.all(), &desk), new, "{verb}, {strike}");
+                }
+                desk.run(&["uninstall", "claude"]).expect(0, &strike);
+                assert_eq!(texts(&desk.all(), &desk), old, "{verb}, {strike}");
+            }
+        }
+    }
+    assert!(deaths > 40, "{deaths} calls died");
+}
+
+#[test]
+fn a_file_that_fails_gives_the_files_before_it_their_old_texts_back() {
+    let words = ["install", "claude"];
+    let probe = Desk::new();
+    needs_strace(&probe);
+    let renames = changing_calls(&probe, &words)["renameat2"];
+    let mut failures = 0;
+    for at in 1..=renames {
+        let desk = Desk::new();
+        desk.write(&format!("project/{SETTINGS}"), SHAPES[4]);
+        let before = desk.all();
+        let answer = struck(
+            &desk,
+            &format!("inject=renameat2:error=EIO:when={at}"),
+            &words,
+        );
+        assert_eq!(answer.code(), 1, "rename {at}: {}", answer.said());
+        assert_eq!(desk.all(), before, "rename {at}");
+        failures += 1;
+        desk.run(&words).expect(0, "the next one");
+        desk.run(&["uninstall", "claude"]).expect(0, "and its end");
+        assert_eq!(desk.all(), before, "rename {at}");
+    }
+    assert_eq!(failures, 6, "a receipt and a file, three times");
+    // A disk that is full from one write on: nothing is half written, and what cannot be undone is named.
+    let desk = Desk::new();
+    desk.write(".mcp.json", "{}");
+    desk.write(&format!("project/{SETTINGS}"), SHAPES[4]);
+    let before = desk.all();
+    let strikes = [
+        "inject=renameat2:error=EIO:when=5+",
+        "inject=rename,renameat:error=EIO",
+    ];
+    let answer = struck_by(&desk, &strikes, &words);
+    assert_eq!(answer.code(), 3, "{}", answer.said());
+    let said = answer.stderr();
+    assert!(said.contains("stays installed in"), "{said}");
+    for (path, text) in desk.all() {
+        if path.is_file() && before.get(&path) != Some(&text) && !text.is_empty() {
+            assert!(said.contains(&path.display().to_string()), "{said}");
+        }
+    }
+    desk.run(&["uninstall", "claude"])
+        .expect(0, "it takes out the rest");
+    assert_eq!(desk.all(), before);
+}
+
+#[test]
+fn a_program_of_any_name_is_found_by_the_hooks_of_a_user() {
+    let desk = Desk::new();
+    let folder = desk.scene.path("my programs/it's");
+    fs::create_dir_all(&folder).expect("a folder");
+    let copy = folder.join("tenure");
+    fs::copy(TENURE, &copy).expect("a copy");
+    let call = |words: &[&str]| {
+        let mut command = Command::new(&copy);
+        command
+            .arg("agent")
+            .args(words)
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin");
+        desk.settle(&mut command);
+        answer(&mut command)
+    };
+    call(&["install", "codex", "--user"]).expect(0, "codex");
+    let hooks: Value = serde_json::from_str(&desk.read("home/.codex/hooks.json")).expect("JSON");
+    let line = hooks["hooks"]["PreToolUse"][0]["hooks"][0]["command"]
+        .as_str()
+        .expect("a line");
+    // As Codex runs it, but for the last word.
+    let asked = desk.scene.shell(&line.replace(" hook codex", " --version"));
+    assert!(asked.expect(0, line).stdout().starts_with("tenure "));
+    assert_eq!(hooks["hooks"]["SessionEnd"][0]["hooks"][0]["timeout"], 3);
+    let same = call(&["install", "codex", "--user"]).expect(0, "again");
+    assert!(!same.stdout().contains("changed  "), "{}", same.said());
+    call(&["install", "claude", "--user"]).expect(0, "claude");
+    let hooks: Value =
+        serde_json::from_str(&desk.read("home/.claude/settings.json")).expect("JSON");
+    let handler = &hooks["hooks"]["PreToolUse"][0]["hooks"][0];
+    assert_eq!(handler["command"], copy.to_str().expect("text"));
+    // Where all users have to find it, it is called by its name.
+    call(&["install", "claude"]).expect(0, "a project");
+    let hooks = desk.read(&format!("project/{SETTINGS}"));
+    assert!(hooks.contains("\"command\": \"tenure\""), "{hooks}");
+    for flag in ["--user", "--project"] {
+        call(&["uninstall", "claude", flag]).expect(0, flag);
+    }
+    call(&["uninstall", "codex", "--user"]).expect(0, "codex");
+    assert!(
+        desk.all().into_keys().all(|path| path.is_dir()),
+        "nothing is left"
+    );
+}
+
+#[test]
+fn the_users_server_of_claude_is_claudes_own_to_change() {
+    let desk = Desk::new();
+    let own = desk.write("home/.claude.json", "{\"numStartups\": 3}");
+    let without = desk
+        .run(&["install", "claude", "--user"])
+        .expect(0, "no claude");
+    assert!(
+        without
+            .stdout()
+            .contains("claude mcp add --scope user tenure -- tenure mcp"),
+        "{}",
+        without.said()
+    );
+    let log = desk.scene.path("log");
+    fs::create_dir(desk.scene.path("bin")).expect("a folder");
+    desk.scene.script(
+        "bin/claude",
+        &format!("#!/bin/sh\necho \"$*\" >> '{}'\n", log.display()),
+    );
+    let call = |words: &[&str]| {
+        let mut command = desk.command(words);
+        let path = command
+            .get_envs()
+            .find(|(name, _)| *name == "PATH")
+            .and_then(|(_, value)| value);
+        let path = path.expect("a path").to_owned();
+        let bin = desk.scene.path("bin");
+        let mut all = bin.into_os_string();
+        all.push(":");
+        all.push(path);
+        answer(command.env("PATH", all))
+    };
+    call(&["install", "claude", "--user", "--dry-run"]).expect(0, "it says what it would run");
+    assert!(!log.exists());
+    call(&["install", "claude", "--user"]).expect(0, "claude is there");
+    assert_eq!(
+        fs::read_to_string(&log).expect("a line"),
+        "mcp add --scope user tenure -- tenure mcp\n"
+    );
+    fs::write(
+        &own,
+        "{\"mcpServers\": {\"tenure\": {\"command\": \"tenure\"}}}",
+    )
+    .expect("registered");
+    call(&["install", "claude", "--user"]).expect(0, "it is registered");
+    call(&["uninstall", "claude", "--user"]).expect(0, "it goes");
+    let lines = fs::read_to_string(&log).expect("lines");
+    assert_eq!(lines.lines().nth(1), Some("mcp remove --scope user tenure"));
+    assert_eq!(lines.lines().count(), 2, "{lines}");
+    desk.scene.script("bin/claude", "#!/bin/sh\nexit 5\n");
+    fs::write(&own, "{}").expect("not registered");
+    let failed = call(&["install", "claude", "--user"]).expect(3, "claude fails");
+    assert!(
+        failed.said().contains("run it by hand"),
+        "{}",
+        failed.said()
+    );
+}
+
+#[test]
+fn root_leaves_another_users_project_alone() {
+    if !is_root() {
+        return;
+    }
+    let desk = Desk::new();
+    let copy = desk.scene.path("tenure");
+    fs::copy(TENURE, &copy).expect("a copy");
+    fs::set_permissions(desk.scene.root(), fs::Permissions::from_mode(0o755)).expect("rights");
+    desk.write(&format!("project/{SETTINGS}"), SHAPES[4]);
+    for path in desk
+        .all()
+        .into_keys()
+        .chain([desk.scene.path("project"), desk.scene.path("home")])
+    {
+        chown(&path, Some(ADA), Some(ADA)).expect("hers");
+    }
+    // What she plants would lead root anywhere.
+    let victim = desk.write("victim", "{}");
+    let planted = desk.scene.path("project/.mcp.json");
+    symlink(&victim, &planted).expect("a link");
+    std::os::unix::fs::lchown(&planted, Some(ADA), Some(ADA)).expect("hers");
+    let before = desk.all();
+    for verb in ["install", "uninstall"] {
+        let mut command = desk.command(&[verb, "claude"]);
+        fs::create_dir_all(desk.scene.path("root")).expect("a home folder");
+        let refused = answer(command.env("HOME", desk.scene.path("root"))).expect(7, verb);
+        assert_eq!(refused.stderr().lines().count(), 1, "{}", refused.said());
+        assert!(refused.stderr().contains("64001"), "{}", refused.said());
+        assert_eq!(desk.all(), before);
+        assert_eq!(desk.read("victim"), "{}");
+    }
+    fs::remove_file(planted).expect("no link");
+    let mut hers = desk.scene.program("setpriv");
+    hers.args(["--reuid", "64001", "--regid", "64001", "--clear-groups"]);
+    desk.settle(hers.arg(&copy).args(["agent", "install", "claude"]));
+    answer(&mut hers).expect(0, "she herself");
+    let facts = fs::metadata(desk.scene.path(&format!("project/{SETTINGS}"))).expect("a file");
+    assert_eq!((facts.uid(), facts.gid()), (ADA, ADA));
+}
+
+#[test]
+fn the_plugin_has_what_an_installation_has() {
+    let desk = Desk::new();
+    desk.run(&["install", "claude"])
+        .expect(0, "the plugin's model");
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let plugin =
+        |file: &str| fs::read_to_string(repository.join("plugins/claude").join(file)).expect(file);
+    for (of_plugin, of_install) in [
+        ("hooks/hooks.json", SETTINGS),
+        (".mcp.json", ".mcp.json"),
+        ("skills/tenure/SKILL.md", ".claude/skills/tenure/SKILL.md"),
+    ] {
+        assert_eq!(
+            plugin(of_plugin),
+            desk.read(&format!("project/{of_install}")),
+            "{of_plugin}"
+        );
+    }
+    let manifest: Value =
+        serde_json::from_str(&plugin(".claude-plugin/plugin.json")).expect("JSON");
+    assert_eq!(manifest["name"], "tenure");
+    assert_eq!(manifest["version"], env!("CARGO_PKG_VERSION"));
+    let market = repository.join(".claude-plugin/marketplace.json");
+    let market: Value =
+        serde_json::from_str(&fs::read_to_string(market).expect("a file")).expect("JSON");
+    assert_eq!(market["plugins"][0]["name"], "tenure");
+    let source = market["plugins"][0]["source"].as_str().expect("a folder");
+    assert!(
+        repository
+            .join(source)
+            .join(".claude-plugin/plugin.json")
+            .is_file()
+    );
+    let skill = plugin("skills/tenure/SKILL.md");
+    assert!(
+        skill.starts_with("---\nname: tenure\ndescription: "),
+        "as its folder is called"
+    );
+}
