@@ -120,6 +120,7 @@ impl Asked {
                 ..Claiming::default()
             },
             owner: Typed::of("auto", value::owner),
+            exclusive: false,
             input: None,
             common: self.usual.common.clone(),
         };
