@@ -108,7 +108,6 @@ impl Asked {
             ));
         }
         let typed = AcquireArgs {
-            exclusive: false,
             name: Some(Typed::of(&params.name, value::name)),
             claiming: Claiming {
                 patience,
