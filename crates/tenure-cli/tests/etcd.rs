@@ -269,6 +269,63 @@ fn groups_slots_and_shared_holds_are_what_they_are_in_files() {
 
 /// What other machines may have is only had once the work here has ended: the holder loses its etcd,
 /// and its work is over before the lease is.
+/// As in files: no two live holds of a lock have one number, all numbers are used, and the number of a holder that was
+/// killed is given again once its lease is over and its command gone.
+#[test]
+fn numbers_of_slots_are_never_shared_and_are_taken_over() {
+    let server = Server::start();
+    let site = Site::on(&server);
+    let work = "cd ..; mkdir in.$TENURE_SLOT || echo shared; echo $TENURE_SLOT; sleep 0.05; rmdir in.$TENURE_SLOT";
+    let work = work.replace("cd ..", &format!("cd {}", site.scene.root().display()));
+    let words = [
+        "run", "gpu", "-q", "--slots", "3", "-w", "forever", "--", "sh", "-c", &work,
+    ];
+    let callers: Vec<_> = (0..9).map(|_| site.start(&words)).collect();
+    let mut used = [0; 3];
+    for caller in callers {
+        let said = caller.finish().expect(0, "its turn").stdout();
+        let number: usize = said.trim().parse().unwrap_or_else(|_| panic!("{said}"));
+        used[number] += 1;
+    }
+    assert!(
+        used.iter().all(|times| *times > 0),
+        "each is used: {used:?}"
+    );
+
+    let number_of = |file: &str| {
+        let text = std::fs::read_to_string(site.scene.path(file)).unwrap();
+        text.trim().to_owned()
+    };
+    let prelude = |file: &str| {
+        let file = site.scene.path(file);
+        format!("echo $TENURE_SLOT >{}", file.display())
+    };
+    let gates = ["a", "b"].map(|name| Gate::new(&site.scene, name));
+    let flags = ["--slots", "2", "--ttl", "2s"];
+    let killed = site.hold("gpu", &gates[0], &flags, &prelude("of-a"));
+    let other = site.hold("gpu", &gates[1], &flags, &prelude("of-b"));
+    assert_eq!(
+        (number_of("of-a"), number_of("of-b")),
+        ("0".into(), "1".into())
+    );
+    eventually("its command is on record", || {
+        site.check("gpu")["holder"]["command_pid"].is_u64()
+    });
+    killed.signal(Signal::KILL);
+    // Its command works on, so its number is not given to another hold.
+    std::thread::sleep(Duration::from_secs(4));
+    let ask = ["run", "gpu", "-q", "--slots", "2"];
+    let tell = ["--", "sh", "-c", "echo $TENURE_SLOT"];
+    let words = [&ask[..], &["-n"], &tell].concat();
+    site.run(&words).expect(4, "its command goes on");
+    gates[0].open();
+    let words = [&ask[..], &["-w", "20s"], &tell].concat();
+    let said = site.run(&words).expect(0, "it is gone");
+    assert_eq!(said.stdout(), "0\n", "the other holder keeps 1");
+    gates[1].open();
+    other.finish().expect(0, "undisturbed");
+}
+
 #[test]
 fn without_etcd_the_work_ends_before_the_lease_and_nothing_is_called_free() {
     let mut server = Server::start();

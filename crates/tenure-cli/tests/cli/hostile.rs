@@ -457,6 +457,52 @@ fn where_the_kernel_does_not_tell_of_children_nothing_is_started_and_nothing_rel
     assert!(!scene.path("ran").exists(), "it was killed");
 }
 
+/// A number of a file is used again as soon as no process keeps the file open: on ext4 by the next file. A lock that knew
+/// its file by the number alone would take the next one for its own (as py-filelock did). The holder keeps its own
+/// file open, so no other file gets that number while it holds. The supervisor is stopped meanwhile, so that it looks
+/// only after the exchange. Where the file system does not use numbers again (tmpfs), the test makes one that does.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_that_was_made_in_the_place_of_a_held_one_never_has_its_number() {
+    let scene = Scene::new();
+    let line = "
+        mkdir fs
+        again() { # whether one of the next files gets the number $1
+            n=0
+            while [ $n -lt 300 ]; do
+                : >$TENURE_DIR/$2$n
+                [ $(stat -c %i $TENURE_DIR/$2$n) != $1 ] || return 0
+                n=$((n+1))
+            done
+            return 1
+        }
+        reuses() { : >fs/a; one=$(stat -c %i fs/a); rm fs/a; : >fs/b; [ $(stat -c %i fs/b) = $one ]; }
+        if ! reuses; then
+            truncate -s 16M image
+            { mkfs.ext4 -q -F image && mount -o loop image fs && reuses; } || { echo vacuous; exit 0; }
+        fi
+        mkdir -m 2770 fs/locks; TENURE_DIR=$PWD/fs/locks; file=$TENURE_DIR/x.tenure
+        tenure run --grace 1s x -- sh -c 'touch begun; exec sleep 60' 2>told & holder=$!
+        while [ ! -e begun ]; do sleep 0.02; done; sleep 0.3
+        number=$(stat -c %i $file)
+        kill -STOP $holder
+        cp $file copy; rm $file
+        if again $number f; then echo reused; else echo kept; fi
+        cat copy >$TENURE_DIR/f0; mv $TENURE_DIR/f0 $file
+        kill -CONT $holder
+        rc=0; wait $holder || rc=$?; echo $rc
+        if again $number g; then echo free; else echo never; fi
+        grep -o 'something else stands' told
+    ";
+    let line = format!("cd '{}'\n{line}", scene.root().display());
+    let Some(answer) = in_namespaces(&scene, &["--mount"], &line) else {
+        return;
+    };
+    let said = answer.expect(0, "the shell").stdout();
+    // `free` shows that the test can fail: without the holder the number comes back.
+    assert_eq!(said, "kept\n80\nfree\nsomething else stands\n");
+}
+
 /// A time namespace shifts the boot clock, and with it the age of every lease and the start time of every
 /// process, for a process that looks from within. Neither may make a live owner look dead, nor the other way
 /// round, and a hold that was taken within is the same one outside.
