@@ -49,6 +49,7 @@ pub mod trial;
 mod wait;
 
 pub use bytes::{Byte, Mode};
+#[doc(hidden)]
 pub use own::Own;
 pub use sleeper::{ByteLock, Sleeper, ThreadSleeper, poll_readable};
 

@@ -44,6 +44,7 @@ impl FileStore {
     ///
     /// # Errors
     /// - [`StoreError`] if the system fails the look. That says nothing about the hold.
+    #[doc(hidden)]
     pub fn look_at_own(&self, handle: &dyn Handle, now: &Now) -> Result<Own, StoreError> {
         let handle = self.own_handle(handle)?;
         let names = &handle.names;
@@ -147,6 +148,7 @@ impl FileStore {
 
     /// Whether users other than the folder's owner may write where the files of the locks are. No kernel keeps such a
     /// user from a lock file, so a holder has to look at its own.
+    #[doc(hidden)]
     pub fn others_may_write(&self) -> bool {
         let folders = [&self.folder, &self.records];
         let mut opened = folders.into_iter().filter_map(Latest::get);
