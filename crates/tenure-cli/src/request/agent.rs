@@ -4,6 +4,8 @@ use super::{Place, Surroundings};
 use crate::args::{AgentAction, AgentArgs, AgentHost};
 use crate::failure::Failure;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tenure_engine::config::Config;
 use tenure_engine::repository::work_tree;
 
 /// For whom something is installed.
@@ -70,6 +72,8 @@ pub(crate) struct Agent {
     pub(crate) dry_run: bool,
     /// Where the locks are, or why that is not known.
     pub(crate) place: Result<Place, Failure>,
+    /// What the configuration says, or why it cannot be used.
+    pub(crate) config: Result<Arc<Config>, Failure>,
 }
 
 impl Agent {
@@ -108,6 +112,7 @@ impl Agent {
             roots: Roots::new(home, project),
             dry_run: typed.dry_run,
             place: Place::of(&typed.common, around),
+            config: around.configuration(),
         })
     }
 }

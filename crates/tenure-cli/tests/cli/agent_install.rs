@@ -157,6 +157,7 @@ fn settings_keep_every_byte_and_come_back_as_they_were() {
         for event in [
             "PreToolUse",
             "PostToolUse",
+            "PostToolUseFailure",
             "SubagentStop",
             "SessionStart",
             "SessionEnd",
@@ -805,4 +806,153 @@ fn the_plugin_has_what_an_installation_has() {
         skill.starts_with("---\nname: tenure\ndescription: "),
         "as its folder is called"
     );
+}
+
+/// The checks of a kind that are not well, with their fixes.
+fn wrong(answer: &Answer, about: &str) -> Vec<String> {
+    let document = answer.json();
+    let report = match &document["data"] {
+        Value::Null => &document["error"]["context"],
+        data => data,
+    };
+    let checks = report["checks"].as_array().expect("checks").iter();
+    let checks = checks.filter(|check| check["about"] == about && check["status"] != "ok");
+    let line = |check: &Value| {
+        let fix = check["fix"].as_str().expect("each has a fix");
+        format!("{}: {} ({fix})", check["status"], check["message"])
+    };
+    checks.map(line).collect()
+}
+
+#[test]
+fn status_names_what_keeps_claudes_hooks_from_working() {
+    let desk = Desk::new();
+    let status = |code: i32| {
+        desk.run(&["status", "claude", "--output", "json"])
+            .expect(code, "status")
+    };
+    assert_eq!(wrong(&status(1), "hooks").len(), 1, "nothing is installed");
+    desk.run(&["install", "claude"]).expect(0, "installed");
+    desk.scene.write(
+        "project/tenure.toml",
+        "[[agent.command]]\nmatch = [\"cargo test\"]\nlock = \"build\"\nslots = 2\n",
+    );
+    let well = status(0);
+    assert!(well.stdout().contains(
+        "Bash(tenure run build --slots 2 --as * --wait * --ticket auto -- cargo test *)"
+    ));
+    assert!(!well.stdout().contains("tenure run *)"));
+    // The same hooks a second time: for the user, and by the plugin.
+    desk.run(&["install", "claude", "--user"])
+        .expect(0, "installed");
+    assert_eq!(wrong(&status(1), "double").len(), 1);
+    desk.run(&["uninstall", "claude", "--user"])
+        .expect(0, "uninstalled");
+    let local = "project/.claude/settings.local.json";
+    desk.write(local, "{\"enabledPlugins\": {\"tenure@tenure\": true}}");
+    let double = wrong(&status(1), "double");
+    assert!(double[0].contains("plugin"), "{double:?}");
+    // A rule that a rewrite hides: a denial is gone, a permission is asked for.
+    desk.write(
+        local,
+        "{\"permissions\": {\"deny\": [\"Bash(cargo test --release *)\"], \"allow\": [\"Bash(cargo:*)\"]}}",
+    );
+    let rules = wrong(&status(1), "rules");
+    assert_eq!(rules.len(), 2, "{rules:?}");
+    assert!(
+        rules[0].contains("wrong") && rules[0].contains("permissions.deny"),
+        "{rules:?}"
+    );
+    assert!(
+        rules[1].contains("note") && rules[1].contains("permissions.allow"),
+        "{rules:?}"
+    );
+    desk.write(
+        local,
+        "{\"permissions\": {\"deny\": [\"Bash(cargo test *)\", \"Bash(tenure run build * -- cargo test *)\"]}}",
+    );
+    status(0);
+    // Hooks that are switched off, a sandbox around the folder of the locks, settings that are no JSON.
+    desk.write(local, "{\"disableAllHooks\": true}");
+    assert_eq!(wrong(&status(1), "hooks").len(), 1);
+    desk.write(local, "{\"sandbox\": {\"enabled\": true}}");
+    let sandbox = wrong(&status(1), "sandbox");
+    assert!(sandbox[0].contains("allowWrite"), "{sandbox:?}");
+    let folder = desk.scene.path("home/.local/state/tenure");
+    let allowed = json!({"sandbox": {"enabled": true, "filesystem": {"allowWrite": [folder]}}});
+    desk.write(local, &allowed.to_string());
+    status(0);
+    desk.write(local, "{\"sandbox\": {\"enabled\": true, \"filesystem\": {\"allowWrite\": [\"~/.local/state\"]}}}");
+    status(0);
+    desk.write(local, "{,}");
+    assert_eq!(wrong(&status(1), "hooks").len(), 1);
+    desk.write(local, "{}");
+    // A host whose PATH has no tenure goes on without the hooks.
+    let mut blind = desk.command(&["status", "claude", "--output", "json"]);
+    let blind = answer(blind.env("PATH", "/nonexistent")).expect(1, "no PATH");
+    assert_eq!(wrong(&blind, "program").len(), 1);
+}
+
+#[test]
+fn status_names_what_codex_asks_of_its_user() {
+    let desk = Desk::new();
+    let status = |code: i32| {
+        desk.run(&["status", "codex", "--output", "json"])
+            .expect(code, "status")
+    };
+    desk.run(&["install", "codex"]).expect(0, "installed");
+    let project = desk.scene.path("project");
+    let trusted = |more: &str| {
+        format!(
+            "{more}\n[projects.{:?}]\ntrust_level = \"trusted\"\n",
+            project.to_str().expect("text")
+        )
+    };
+    let config = "home/.codex/config.toml";
+    let trust = wrong(&status(1), "trust");
+    assert!(trust[0].contains("this project"), "{trust:?}");
+    desk.write(config, &trusted("sandbox_mode = \"danger-full-access\""));
+    let trust = wrong(&status(1), "trust");
+    assert!(trust[0].contains("5 of 5 hooks"), "{trust:?}");
+    let marks: String = [
+        "pre_tool_use",
+        "post_tool_use",
+        "subagent_stop",
+        "session_start",
+        "session_end",
+    ]
+    .map(|event| {
+        let hooks = project.join(".codex/hooks.json");
+        format!(
+            "[hooks.state.\"{}:{event}:0:0\"]\ntrusted_hash = \"sha256:0\"\n",
+            hooks.display()
+        )
+    })
+    .concat();
+    desk.write(
+        config,
+        &(trusted("sandbox_mode = \"danger-full-access\"") + &marks),
+    );
+    status(0);
+    let off = marks.replacen("trusted_hash", "enabled = false\ntrusted_hash", 1);
+    desk.write(
+        config,
+        &(trusted("sandbox_mode = \"danger-full-access\"") + &off),
+    );
+    assert!(wrong(&status(1), "trust")[0].contains("1 of 5"));
+    desk.write(config, &(trusted("[features]\nhooks = false") + &marks));
+    assert_eq!(wrong(&status(1), "hooks").len(), 1);
+    // Below /tmp every sandbox of Codex lets a command write, so the locks are elsewhere.
+    let outside = |code: i32| {
+        let mut command = desk.command(&["status", "codex", "--output", "json"]);
+        answer(command.args(["--dir", "/var/lib/tenure-of-a-test"])).expect(code, "status")
+    };
+    desk.write(config, &(trusted("") + &marks));
+    let sandbox = wrong(&outside(1), "sandbox");
+    assert!(
+        sandbox[0].contains("writable_roots = [\"/var/lib/tenure-of-a-test\"]"),
+        "{sandbox:?}"
+    );
+    desk.write(config, "a = \n");
+    assert_eq!(wrong(&status(1), "config").len(), 1);
 }

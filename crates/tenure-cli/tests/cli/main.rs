@@ -33,6 +33,7 @@ mod github_action;
 mod github_example;
 mod group_name;
 mod groups;
+mod guides;
 mod help;
 mod hostile;
 mod man;

@@ -30,9 +30,10 @@ const fn hook(event: &'static str, matcher: Option<&'static str>, seconds: u32) 
     }
 }
 
-const CLAUDE: [Hook; 5] = [
+const CLAUDE: [Hook; 6] = [
     hook("PreToolUse", Some(CLAUDE_TOOLS), 10),
     hook("PostToolUse", Some(CLAUDE_TOOLS), 10),
+    hook("PostToolUseFailure", Some(CLAUDE_TOOLS), 10),
     hook("SubagentStop", None, 10),
     hook("SessionStart", None, 10),
     hook("SessionEnd", None, 10),

@@ -1,4 +1,8 @@
 //! `agent status`: what is installed where, and what keeps it from working. It reads only.
+//!
+//! Which rules of permission a rewritten command escapes, `rules` finds.
+
+mod rules;
 
 use super::claude;
 use super::entries::{Has, Kind, Words, is_tenure};
@@ -101,6 +105,7 @@ pub(super) fn status(call: &Agent, quiet: bool) -> Result<(String, Value), Failu
     match call.host {
         AgentHost::Claude => {
             switched_off(&layers, &mut report);
+            rules::look(call, &layers, &mut report);
             if let Some(folder) = &folder {
                 sandbox_of_claude(call, &layers, folder, &mut report);
             }
