@@ -15,6 +15,8 @@ mod support;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 use server::Server;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
 use support::{BOUND, Gate, Scene, Started, answer, eventually, is_alive, timed};
@@ -377,6 +379,82 @@ fn without_etcd_the_work_ends_before_the_lease_and_nothing_is_called_free() {
     server.again();
     site.run(&["run", "work", "--wait", "20s", "--", "true"])
         .expect(0, "its lease has run out");
+}
+
+/// A program in another language whose locks are in etcd: they outlast its serve, and end with the program.
+#[test]
+fn a_program_holds_by_serve_what_other_machines_see() {
+    let server = Server::start();
+    let site = Site::on(&server);
+    let program = "
+import one_thread, os, signal, subprocess, sys
+def takes():
+    return subprocess.run(['tenure', '--store', sys.argv[1], 'run', '-q', '-n', 'deploy', '--', 'true']).returncode
+hold = one_thread.lock('deploy', store=sys.argv[1])
+token = hold.token
+print('held', takes())
+one_thread._serve.process.kill()
+hold.verify()
+print('adopted', takes(), hold.token == token)
+hold.release()
+print('released', takes())
+hold = one_thread.lock('deploy', store=sys.argv[1])
+print('again', takes(), hold.token > token, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+";
+    let mut command = site.scene.program("python3");
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/serve");
+    command.env("PYTHONPATH", examples);
+    let said = answer(command.args(["-c", program, &site.url]));
+    assert_eq!(
+        said.stdout(),
+        "held 4\nadopted 4 True\nreleased 0\nagain 4 True\n",
+        "{}",
+        said.said()
+    );
+    let (freed, took) = timed(|| site.run(&["run", "-w", "20s", "deploy", "--", "true"]));
+    freed.expect(0, "the program has ended");
+    assert!(
+        took < Duration::from_secs(5),
+        "its serve gives the lease back, and no caller waits for its end: {took:?}"
+    );
+}
+
+/// A program whose etcd is gone is told that its lock is lost before another caller may have it.
+#[test]
+fn a_program_without_etcd_is_told_in_time_that_its_lock_is_lost() {
+    let mut server = Server::start();
+    let site = Site::on(&server);
+    let program = "
+import one_thread, sys, time
+hold = one_thread.lock('deploy', store=sys.argv[1], ttl_ms=6000)
+print('held', flush=True)
+sys.stdin.readline()
+begun = time.monotonic()
+serve = one_thread._serve
+while not hold.lost:
+    message = serve.read(begun + 20)
+    one_thread._told.add((message.get('method'), message.get('params', {}).get('hold')))
+print('lost', time.monotonic() - begun < 6)
+";
+    let mut command = site.scene.program("python3");
+    let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/serve");
+    command
+        .env("PYTHONPATH", examples)
+        .args(["-c", program, &site.url])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    let mut program = command.spawn().expect("python");
+    let mut stdout = BufReader::new(program.stdout.take().expect("its stdout"));
+    let mut line = String::new();
+    stdout.read_line(&mut line).expect("a line");
+    assert_eq!(line, "held\n");
+    server.kill();
+    writeln!(program.stdin.take().expect("its stdin"), "etcd is gone").expect("it reads");
+    line.clear();
+    stdout.read_line(&mut line).expect("a line");
+    assert_eq!(line, "lost True\n", "before the lease is over");
+    program.wait().expect("it ends");
 }
 
 #[test]

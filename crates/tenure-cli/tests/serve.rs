@@ -352,6 +352,116 @@ os.kill(os.getpid(), signal.SIGKILL)
     eventually("its serve has ended", || !support::is_alive(serve));
 }
 
+/// The pipes are close-on-exec, so serve's stdin ends with the program, though its process goes on.
+#[test]
+fn a_program_that_becomes_another_one_holds_nothing() {
+    let scene = Scene::new();
+    let mut command = scene.program("python3");
+    command.env("PYTHONPATH", root().join("examples/serve"));
+    command.args([
+        "-c",
+        "
+import os, sys, one_thread
+hold = one_thread.lock('deploy')
+print('held', flush=True)
+sys.stdin.readline()
+os.execvp('cat', ['cat'])
+",
+    ]);
+    let mut program = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("python");
+    let mut stdin = program.stdin.take().expect("its stdin");
+    let mut stdout = BufReader::new(program.stdout.take().expect("its stdout"));
+    let mut line = String::new();
+    stdout.read_line(&mut line).expect("a line");
+    assert!(is_refused(&scene, "deploy"), "the program holds it");
+    writeln!(stdin, "go on").expect("it reads");
+    eventually("the other program holds no lock", || {
+        scene.is_free("deploy")
+    });
+    writeln!(stdin, "still here").expect("it is the same process");
+    line.clear();
+    stdout.read_line(&mut line).expect("a line");
+    assert_eq!(line, "still here\n", "cat answers");
+    drop(stdin);
+    assert!(program.wait().expect("it has ended").success());
+}
+
+/// A later process that got the number of the program which held is another one: it adopts nothing.
+#[test]
+fn a_process_with_the_number_of_a_dead_holder_adopts_nothing() {
+    if !rustix::process::geteuid().is_root() {
+        #[allow(
+            clippy::print_stdout,
+            reason = "a reader of the tests' output has to know"
+        )]
+        {
+            println!(
+                "skipped: numbers of processes are given out again only in a namespace, by root"
+            );
+        }
+        return;
+    }
+    let scene = Scene::new();
+    let first = scene.write(
+        "first.py",
+        "
+import json, one_thread, os, signal
+hold = one_thread.lock('deploy')
+with open('hold.tmp', 'w') as file:
+    json.dump({'request_id': hold.whose['request_id'], 'locks': [{'name': 'deploy', 'token': hold.token}]}, file)
+os.rename('hold.tmp', 'hold')
+one_thread._serve.process.kill()
+os.kill(os.getpid(), signal.SIGKILL)
+",
+    );
+    let second = scene.write(
+        "second.py",
+        "
+import json, one_thread, os
+adopting = json.load(open('hold'))
+try:
+    one_thread._start().call('adopt', **adopting)
+    print('adopted')
+except one_thread.TenureError as error:
+    print(os.getpid(), error.code)
+",
+    );
+    let line = format!(
+        "
+        python3 {first} & number=$!
+        wait $number || :
+        # The clock ticks of its start have to differ from those of the next one of this number.
+        tick=$(cut -d' ' -f1 /proc/uptime); while [ \"$(cut -d' ' -f1 /proc/uptime)\" = \"$tick\" ]; do :; done
+        echo $((number - 1)) >/proc/sys/kernel/ns_last_pid
+        python3 {second} >said & again=$!
+        wait $again || :
+        echo $number $again $(cat said)
+        tenure run -n deploy -- echo free
+        ",
+        first = first.display(),
+        second = second.display(),
+    );
+    let mut command = scene.program("unshare");
+    command.env("PYTHONPATH", root().join("examples/serve"));
+    command
+        .args(["--pid", "--fork", "--mount-proc", "sh", "-ec", &line])
+        .current_dir(scene.root());
+    let said = answer(&mut command).expect(0, "the shell").stdout();
+    let words: Vec<&str> = said.split_whitespace().collect();
+    let [first, second, asks, code, free] = words[..] else {
+        panic!("{said}");
+    };
+    assert!(
+        first == second && second == asks,
+        "the number is given out again: {said}"
+    );
+    assert_eq!((code, free), ("NOT_OWNER", "free"), "{said}");
+}
+
 #[test]
 fn signals_of_the_terminal_and_of_a_service_do_not_end_it() {
     let scene = Scene::new();

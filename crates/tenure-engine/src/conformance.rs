@@ -62,7 +62,7 @@ mod terms;
 use crate::clock::instant;
 use crate::engine::{self, Silent, Wait};
 use crate::store::contract::Which;
-use crate::store::verbs::Adopted;
+use crate::store::verbs::{Adopted, Adopter};
 use crate::store::{Handle, Reading, RenewedOwned, Store, Verbs, Wake};
 use scene::{Countdown, Scene, later, locked, owned_by, tickets};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -677,7 +677,12 @@ fn a_hold_is_adopted_once_and_only_from_the_dead<H: Harness>(
         }
     };
     let adopt = |store: &H::Store, owns: &dyn Fn(&Claim) -> Ownership| {
-        let adopted = store.adopt(&scene.name, owns, &scene.now());
+        let adopter = Adopter {
+            owns,
+            is_orphan: &|_| false,
+            mark: Some(("keeper", "another".to_owned())),
+        };
+        let adopted = store.adopt(&scene.name, &adopter, &scene.now());
         scene.done("adopting", adopted)
     };
     let kept = adopt(&two, &owns)?;
@@ -699,6 +704,7 @@ fn a_hold_is_adopted_once_and_only_from_the_dead<H: Harness>(
         &(claim.ticket, claim.token),
         &(ticket, Some(token)),
     )?;
+    scene.same("its fact", &claim.holder.fact("keeper"), &Some("another"))?;
     let again = adopt(&one, &owns)?;
     scene.holds(matches!(again, Adopted::Kept), || {
         format!("a hold was adopted twice: {again:?}")

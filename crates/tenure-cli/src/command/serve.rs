@@ -13,6 +13,7 @@
 mod calls;
 mod frames;
 mod holds;
+pub(super) mod keeper;
 mod output;
 mod parent;
 mod waits;

@@ -66,6 +66,18 @@ pub enum Adopted {
     Absent,
 }
 
+/// A process that adopts a hold, for [`Verbs::adopt`].
+pub struct Adopter<'a> {
+    /// Says which hold is meant. It has to recognise the process that the hold belongs to: the store cannot tell one
+    /// caller from another.
+    pub owns: &'a dyn Fn(&Claim) -> Ownership,
+    /// Whether the process that kept the hold is proven dead, although its liveness lock still stands. A kernel lock
+    /// ends with its process; a lease on a server outlasts it by up to its ttl.
+    pub is_orphan: &'a dyn Fn(&Claim) -> bool,
+    /// A fact that the hold has from now on.
+    pub mark: Option<(&'a str, String)>,
+}
+
 /// What callers do with a store. Every [`Store`] has these.
 pub trait Verbs: Store {
     /// Enters a claim, or refuses it.
@@ -291,9 +303,7 @@ pub trait Verbs: Store {
         leave(self, handle, now, true)
     }
 
-    /// Takes the liveness lock of a hold whose keeper has died, and renews the hold. `owns` says which hold is
-    /// meant. It has to recognise the process that the hold belongs to: the store cannot tell one caller from
-    /// another.
+    /// Takes the liveness lock of a hold whose keeper has died, and renews the hold.
     ///
     /// # Crash safety
     /// The store takes the liveness lock before it writes. A process that dies in between leaves the hold as it
@@ -304,12 +314,12 @@ pub trait Verbs: Store {
     fn adopt(
         &self,
         name: &LockName,
-        owns: &dyn Fn(&Claim) -> Ownership,
+        adopter: &Adopter<'_>,
         now: &Now,
     ) -> Result<Adopted, StoreError> {
         let ask = Ask::new(name, About::All, now);
         let (found, done) = settled(self, &ask, Ok(None), |draft| {
-            whole(draft, |draft| adopting(draft, owns, now))
+            whole(draft, |draft| adopting(draft, adopter, now))
         })?;
         match (found?, done) {
             (None, _) => Ok(Adopted::Absent),
@@ -894,20 +904,24 @@ fn look_again<S: Store + ?Sized>(
 }
 
 /// The change of [`Verbs::adopt`]: `None` for no such hold, else whether its keeper is gone.
-fn adopting(
-    draft: &mut Draft<'_>,
-    owns: &dyn Fn(&Claim) -> Ownership,
-    now: &Now,
-) -> (Option<bool>, Step) {
-    let is_meant = |claim: &&Claim| claim.kind == Kind::Kernel && owns(claim) == Ownership::Shown;
+fn adopting(draft: &mut Draft<'_>, adopter: &Adopter<'_>, now: &Now) -> (Option<bool>, Step) {
+    let is_meant =
+        |claim: &&Claim| claim.kind == Kind::Kernel && (adopter.owns)(claim) == Ownership::Shown;
     let found = draft.entry.granted().find(is_meant).cloned();
     let Some(claim) = found else {
         return (None, Step::Keep);
     };
-    if (draft.evidence)(&claim, Depth::Quick).liveness_lock == LivenessLock::Held {
+    let is_kept = (draft.evidence)(&claim, Depth::Quick).liveness_lock == LivenessLock::Held;
+    if is_kept && !(adopter.is_orphan)(&claim) {
         return (Some(false), Step::Keep);
     }
     draft.entry.renew(claim.ticket, now);
+    if let (Some((key, value)), Some(claim)) = (&adopter.mark, draft.entry.claim_mut(claim.ticket))
+    {
+        let facts = &mut claim.holder.facts;
+        facts.retain(|(known, _)| known != key);
+        facts.push(((*key).to_owned(), value.clone()));
+    }
     let makes = NewClaim {
         ticket: claim.ticket,
         kind: claim.kind,

@@ -2,6 +2,7 @@
 
 use super::acquire_all::Target;
 use super::exec;
+use crate::command::serve::keeper;
 use crate::command::{Session, already_held, covers, ticket};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -150,6 +151,10 @@ impl<'a> Planning<'_, 'a> {
         // Its owner is to the hold what the command is to the hold of a run: whatever becomes of the process that
         // keeps the liveness lock, the hold lasts while its owner lives.
         request.holder.command = self.owner;
+        if self.owner.is_some() && session.store.is_remote() {
+            let (key, value) = keeper::mark(session.identity.process);
+            request.holder.facts.push((key.to_owned(), value));
+        }
         if task.how == How::Exec {
             exec::mark(&mut request.holder);
         }

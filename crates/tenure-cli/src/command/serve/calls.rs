@@ -2,6 +2,7 @@
 //!
 //! When that is done, and what a client is told of it, is decided elsewhere.
 
+use super::keeper;
 use crate::audit_writer::occasion;
 use crate::command::run::acquire_all::{self, Hold, schedule_of};
 use crate::command::run::plan::Planning;
@@ -21,7 +22,7 @@ use tenure_engine::clock::{Clock, instant, nap};
 use tenure_engine::engine::Wait;
 use tenure_engine::profile::known_as;
 use tenure_engine::store::contract::Which;
-use tenure_engine::store::verbs::Adopted;
+use tenure_engine::store::verbs::{Adopted, Adopter};
 use tenure_engine::store::{Handle, StoreError, Verbs};
 use tenure_engine::tenure_core::Left;
 
@@ -354,8 +355,15 @@ fn take_over(
     // A waiter that sleeps on the liveness lock has it for a moment once its keeper is dead, and for longer if it is
     // stopped right then.
     let patience = instant() + KEPT_PATIENCE;
+    let is_remote = session.store.is_remote();
+    let here = &session.identity.host;
+    let adopter = Adopter {
+        owns: &owns,
+        is_orphan: &|claim| is_remote && keeper::is_dead(claim, here),
+        mark: is_remote.then(|| keeper::mark(session.identity.process)),
+    };
     let adopted = loop {
-        let adopted = session.store.adopt(name, &owns, &session.clock.now());
+        let adopted = session.store.adopt(name, &adopter, &session.clock.now());
         if !matches!(adopted, Ok(Adopted::Kept)) || instant() >= patience {
             break adopted;
         }
