@@ -25,7 +25,7 @@ mod refusal;
 mod run;
 pub(crate) mod value;
 
-use self::help::{FLEET, GLOBAL, SESSION, SPRINT, Size};
+use self::help::{AGENTS, FLEET, GLOBAL, SESSION, SPRINT, Size};
 use self::value::{Ending, Moment, Owner, Queue, Ticket, Typed, typed};
 use crate::failure::Failure;
 use crate::output::Output;
@@ -34,10 +34,11 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
-use tenure_core::{LockName, RequestId};
+use tenure_core::{AgentKey, LockName, RequestId};
 use tenure_engine::audit::EventName;
 use tenure_engine::config::Scope;
 use tenure_engine::engine::Wait;
+use tenure_engine::leased_path::Across;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -243,6 +244,31 @@ pub(crate) struct Patience {
     pub(crate) conflict_exit_code: Option<u8>,
 }
 
+/// In whose name a call is made, and by what path it names its lock.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct Calling {
+    /// The agent in whose name: HOST/SESSION, or HOST/SESSION/AGENT for one agent of a session
+    ///
+    /// [env: TENURE_AS]
+    #[arg(long = "as", value_name = "KEY", help_heading = AGENTS, hide_short_help = true, value_parser = typed(value::agent))]
+    pub(crate) agent: Option<Typed<AgentKey>>,
+    /// The lock of this file or folder, in place of NAME; it need not exist yet
+    #[arg(long, value_name = "PATH", help_heading = AGENTS, hide_short_help = true, conflicts_with = "name")]
+    pub(crate) path: Option<PathBuf>,
+    /// Whose PATH is the same: worktree (this very file) or repo (that file in all work trees) [default: worktree]
+    #[arg(
+        long,
+        value_name = "RANGE",
+        help_heading = AGENTS,
+        hide_short_help = true,
+        hide_possible_values = true,
+        requires = "path",
+        conflicts_with = "name",
+        value_parser = value::across()
+    )]
+    pub(crate) across: Option<Across>,
+}
+
 /// How a claim is made.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Claiming {
@@ -431,6 +457,8 @@ pub(crate) struct RunArgs {
     )]
     pub(crate) on_lost: Option<OnLost>,
     #[command(flatten)]
+    pub(crate) calling: Calling,
+    #[command(flatten)]
     pub(crate) common: Common,
     /// The command and its arguments
     #[arg(last = true, required = true, value_name = "CMD")]
@@ -462,6 +490,11 @@ pub(crate) struct AcquireArgs {
     /// Read the call as one YAML or JSON document from stdin: `-`
     #[arg(long, value_name = "-", help_heading = SPRINT)]
     pub(crate) input: Option<String>,
+    /// The age at which the hold ends, whatever is renewed [default: 2h with --as]
+    #[arg(long, value_name = "DURATION", help_heading = AGENTS, hide_short_help = true, value_parser = typed(value::lease))]
+    pub(crate) max_age: Option<Typed<Duration>>,
+    #[command(flatten)]
+    pub(crate) calling: Calling,
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -489,6 +522,8 @@ pub(crate) struct ReleaseArgs {
     /// Read the call as one YAML or JSON document from stdin: `-`
     #[arg(long, value_name = "-", help_heading = SPRINT)]
     pub(crate) input: Option<String>,
+    #[command(flatten)]
+    pub(crate) calling: Calling,
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -592,6 +627,8 @@ pub(crate) struct HeartbeatArgs {
     #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"], value_parser = typed(value::request_id))]
     pub(crate) request_id: Option<Typed<RequestId>>,
     #[command(flatten)]
+    pub(crate) calling: Calling,
+    #[command(flatten)]
     pub(crate) common: Common,
 }
 
@@ -618,6 +655,8 @@ pub(crate) struct CheckArgs {
     #[arg(long, value_name = "-", help_heading = SPRINT)]
     pub(crate) input: Option<String>,
     #[command(flatten)]
+    pub(crate) calling: Calling,
+    #[command(flatten)]
     pub(crate) common: Common,
 }
 
@@ -635,6 +674,9 @@ pub(crate) struct ListArgs {
     /// Show free locks too
     #[arg(long)]
     pub(crate) all: bool,
+    /// Only locks that this agent, or an agent of this session, holds or waits for
+    #[arg(long = "as", value_name = "KEY", help_heading = AGENTS, hide_short_help = true, value_parser = typed(value::agent))]
+    pub(crate) agent: Option<Typed<AgentKey>>,
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -652,6 +694,8 @@ pub(crate) struct WaitArgs {
     pub(crate) name: Option<Typed<LockName>>,
     #[command(flatten)]
     pub(crate) patience: Patience,
+    #[command(flatten)]
+    pub(crate) calling: Calling,
     #[command(flatten)]
     pub(crate) common: Common,
 }
@@ -805,6 +849,9 @@ pub(crate) struct AuditArgs {
     /// Only what was done under this id
     #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"], value_parser = typed(value::request_id))]
     pub(crate) request_id: Option<Typed<RequestId>>,
+    /// Only what was done in the name of this agent, or of an agent of this session
+    #[arg(long = "as", value_name = "KEY", help_heading = AGENTS, hide_short_help = true, value_parser = typed(value::agent))]
+    pub(crate) agent: Option<Typed<AgentKey>>,
     /// Go on showing events as they happen
     #[arg(short, long)]
     pub(crate) follow: bool,

@@ -8,7 +8,7 @@
 use crate::failure::Failure;
 use crate::render::{Reporter, say};
 use std::time::Duration;
-use tenure_core::{Claim, Event, Force, Lease, LockName, Now, RequestId};
+use tenure_core::{AgentKey, Claim, Event, Force, LockName, Now, RequestId};
 use tenure_engine::audit::{
     self, AuditError, AuditLog, Ending, Occasion, Record, StealReason, error_text,
 };
@@ -26,14 +26,22 @@ pub(crate) struct AuditWriter {
     everything: bool,
     /// The folder stands inside a work tree.
     ignored: bool,
+    /// The agent in whose name the call is made.
+    agent: Option<AgentKey>,
 }
 
 impl AuditWriter {
-    pub(crate) fn new(folder: audit::Place, is_named: bool, profile: &dyn Profile) -> Self {
+    pub(crate) fn new(
+        folder: audit::Place,
+        is_named: bool,
+        profile: &dyn Profile,
+        agent: Option<AgentKey>,
+    ) -> Self {
         Self {
             log: AuditLog::new(folder, profile.audit_layout()),
             everything: is_named || profile.record().is_some(),
             ignored: profile.place().ignored && !is_named,
+            agent,
         }
     }
 
@@ -53,7 +61,7 @@ impl AuditWriter {
         &self,
         reporter: &mut Reporter,
         occasion: Occasion<'_>,
-        lease: Lease,
+        claim: &Claim,
         lock_path: &str,
         events: &[Event],
         force: Force,
@@ -74,9 +82,10 @@ impl AuditWriter {
                 Event::Acquired { token } if self.everything => Record::lock_acquired(
                     occasion,
                     lock_path.as_ref(),
-                    Duration::from_millis(lease.ttl_ms),
+                    Duration::from_millis(claim.lease.ttl_ms),
                     *token,
-                ),
+                )
+                .of_path(claim.holder.path()),
                 Event::Acquired { .. }
                 | Event::CancelRequested { .. }
                 | Event::Displaced { .. }
@@ -84,7 +93,7 @@ impl AuditWriter {
                     continue;
                 }
             };
-            self.write(reporter, &record);
+            self.write(reporter, record);
         }
     }
 
@@ -100,7 +109,7 @@ impl AuditWriter {
         if self.everything || by_other || ending == Ending::Forced {
             let held = Duration::from_millis(held_ms);
             let record = Record::lock_released(occasion, held, ending, by_other);
-            self.write(reporter, &record);
+            self.write(reporter, record);
         }
     }
 
@@ -119,13 +128,14 @@ impl AuditWriter {
             _ => return,
         };
         let record = Record::lock_release_failed(occasion, lock_path.as_ref(), &error);
-        self.write(reporter, &record);
+        self.write(reporter, record);
     }
 
     /// Several heartbeats in a row that failed. The supervisor writes this between two steps of an end
     /// that may be under way. So it hardly waits for a file that another process has locked.
     pub(crate) fn heartbeat_failed(&self, occasion: Occasion<'_>, consecutive: u32, error: &str) {
         let record = Record::heartbeat_failed(occasion, consecutive, error);
+        let record = record.by_agent(self.agent.as_ref());
         let log = self.log.clone().waiting_at_most(HURRY);
         if let Err(error) = log.append(&record) {
             say(&unwritten(&error));
@@ -142,7 +152,7 @@ impl AuditWriter {
         occasion: Occasion<'_>,
         refusal: &serde_json::Map<String, serde_json::Value>,
     ) {
-        self.write(reporter, &Record::lock_skipped(occasion, refusal));
+        self.write(reporter, Record::lock_skipped(occasion, refusal));
     }
 
     /// Work whose supervisor was dead, ended because an operator asked for that.
@@ -154,7 +164,7 @@ impl AuditWriter {
         holder: &Claim,
         ended: &[u32],
     ) {
-        self.write(reporter, &Record::orphan_ended(occasion, holder, ended));
+        self.write(reporter, Record::orphan_ended(occasion, holder, ended));
     }
 
     /// A hold that its holder left behind and that was removed, or a record that could not be read.
@@ -170,11 +180,12 @@ impl AuditWriter {
             None => StealReason::CorruptLock,
         };
         let record = Record::lock_stolen(occasion, previous, bytes, reason);
-        self.write(reporter, &record);
+        self.write(reporter, record);
     }
 
-    fn write(&self, reporter: &mut Reporter, record: &Record) {
-        if let Err(error) = self.log.append(record) {
+    fn write(&self, reporter: &mut Reporter, record: Record) {
+        let record = record.by_agent(self.agent.as_ref());
+        if let Err(error) = self.log.append(&record) {
             reporter.warn(unwritten(&error));
             return;
         }

@@ -81,7 +81,7 @@ use tenure_engine::tenure_core::{
 pub(crate) fn carry_out(verb: Verb) -> Ending {
     let exit = match verb {
         Verb::Run(args) => {
-            let Call { around, reporter } = Call::of("run", &args.common)
+            let Call { around, reporter } = Call::calling("run", &args.common, &args.calling)
                 .about(args.name.as_ref())
                 .held_exit(args.claiming.patience.conflict_exit_code);
             match Run::of(&args, &around) {
@@ -89,7 +89,7 @@ pub(crate) fn carry_out(verb: Verb) -> Ending {
                 Err(failure) => reporter.fail(&failure),
             }
         }
-        Verb::Acquire(args) => Call::of("acquire", &args.common).of_format(
+        Verb::Acquire(args) => Call::calling("acquire", &args.common, &args.calling).of_format(
             &args.common,
             |call| sprint::acquire(&args, call, args.input.as_deref().into()),
             |call| {
@@ -98,7 +98,7 @@ pub(crate) fn carry_out(verb: Verb) -> Ending {
                     .answer(|around| Acquiring::of(&args, around), acquire::acquire)
             },
         ),
-        Verb::Release(args) => Call::of("release", &args.common).of_format(
+        Verb::Release(args) => Call::calling("release", &args.common, &args.calling).of_format(
             &args.common,
             |call| sprint::release(&args, call, args.input.as_deref().into()),
             |call| {
@@ -106,7 +106,7 @@ pub(crate) fn carry_out(verb: Verb) -> Ending {
                     .answer(|around| Release::of(&args, around), release::release)
             },
         ),
-        Verb::Check(args) => Call::of("check", &args.common).of_format(
+        Verb::Check(args) => Call::calling("check", &args.common, &args.calling).of_format(
             &args.common,
             |call| sprint::check(&args, call, args.input.as_deref().into()),
             |call| {
@@ -130,10 +130,10 @@ pub(crate) fn carry_out(verb: Verb) -> Ending {
         Verb::List(args) => {
             Call::of("list", &args.common).answer(|around| List::of(&args, around), check::list)
         }
-        Verb::Heartbeat(args) => Call::of("heartbeat", &args.common)
+        Verb::Heartbeat(args) => Call::calling("heartbeat", &args.common, &args.calling)
             .about(args.name.as_ref())
             .answer(|around| Heartbeat::of(&args, around), heartbeat::heartbeat),
-        Verb::Wait(args) => Call::of("wait", &args.common)
+        Verb::Wait(args) => Call::calling("wait", &args.common, &args.calling)
             .about(args.name.as_ref())
             .held_exit(args.patience.conflict_exit_code)
             .answer(|around| Wait::of(&args, around), wait::wait),
@@ -231,7 +231,15 @@ pub(crate) struct Call {
 
 impl Call {
     pub(crate) fn of(verb: &'static str, common: &Common) -> Self {
-        let around = Surroundings::of(common);
+        Self::within(verb, common, Surroundings::of(common))
+    }
+
+    /// The same for a verb that may be called by an agent, or name its lock by a path.
+    pub(crate) fn calling(verb: &'static str, common: &Common, calling: &args::Calling) -> Self {
+        Self::within(verb, common, Surroundings::of_calling(common, calling))
+    }
+
+    fn within(verb: &'static str, common: &Common, around: Surroundings) -> Self {
         Self {
             reporter: reporter(common, &around, verb),
             around,
@@ -380,7 +388,7 @@ impl Session {
         let profile = place.take_profile();
         let format = Format::named(profile.format());
         let (audit, is_named) = place.audit_folder(&*profile)?;
-        let audit_writer = AuditWriter::new(audit, is_named, &*profile);
+        let audit_writer = AuditWriter::new(audit, is_named, &*profile, place.agent.clone());
         let host = identity.host.clone();
         let store = place.open(profile, host, sleeper)?;
         Ok(Self {
@@ -418,6 +426,7 @@ impl Session {
         process: Option<Process>,
         why: String,
         facts: Vec<(String, String)>,
+        name: &LockName,
     ) -> Holder {
         let mut holder = Holder {
             facts,
@@ -428,6 +437,17 @@ impl Session {
             host: self.identity.host.clone(),
             why,
         };
+        if let Some(agent) = &self.place.agent {
+            holder.set_agent(agent);
+        }
+        if let Some(leased) = self
+            .place
+            .leased
+            .as_ref()
+            .filter(|leased| leased.name == *name)
+        {
+            holder.set_path(&leased.shown);
+        }
         self.format.complete(&mut holder);
         holder
     }
@@ -466,7 +486,7 @@ impl Session {
         descends: impl Fn(&Process, &Host, &Host) -> bool,
     ) -> bool {
         if let Some(id) = shown {
-            return self.format.shows(claim, id);
+            return self.format.shows(claim, id) && self.may_speak_for(claim);
         }
         if inherited.iter().any(|hold| Some(hold.token) == claim.token) {
             return true;
@@ -484,9 +504,26 @@ impl Session {
         self.is_owned(claim, is_caller)
     }
 
-    /// Whether the caller is related to a claim's owner as `related` asks.
+    /// Whether the caller may be the agent that a claim names. A caller that names no agent may be: the shell of
+    /// an agent does not know which one it works for. It shows the id of the hold instead.
+    fn may_speak_for(&self, claim: &Claim) -> bool {
+        match (&self.place.agent, claim.holder.agent()) {
+            (Some(caller), Some(agent)) => caller.covers(&agent),
+            (None, _) | (_, None) => true,
+        }
+    }
+
+    /// Whether the caller names the agent that a claim names. That is no right to end the hold.
+    fn is_agent_of(&self, claim: &Claim) -> bool {
+        let named = self.place.agent.as_ref().zip(claim.holder.agent());
+        named.is_some_and(|(caller, agent)| caller.covers(&agent))
+    }
+
+    /// Whether the caller is related to a claim's owner as `related` asks. The owner of an agent's hold is the host
+    /// of all agents of a session, so that relation says nothing about one of them.
     fn is_owned(&self, claim: &Claim, related: impl Fn(&Process, &Host, &Host) -> bool) -> bool {
         claim.kind.is_detached()
+            && claim.holder.agent().is_none()
             && self.format.knows_owners_by_process()
             && claim
                 .holder
@@ -527,7 +564,7 @@ impl Session {
     ) -> LockView {
         let inherited = self.inherited(name);
         LockView::of(name, reading, self.store.policy(), now, |claim| {
-            self.is_mine_by(claim, shown, &inherited, &descends)
+            self.is_mine_by(claim, shown, &inherited, &descends) || self.is_agent_of(claim)
         })
     }
 
@@ -625,7 +662,7 @@ impl Session {
         self.audit_writer.acquired(
             reporter,
             occasion(name, &id, &now),
-            claim.lease,
+            claim,
             &self.store.place(name),
             &acquired.events,
             force,

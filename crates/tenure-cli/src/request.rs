@@ -32,7 +32,7 @@ pub(crate) use doctor::{Doctor, Fix};
 pub(crate) use format::Format;
 pub(crate) use place::Place;
 pub(crate) use run::{At, How, Program, Run, Supervised, Task, Wanted};
-pub(crate) use surroundings::{Surroundings, Variables};
+pub(crate) use surroundings::{AGENT, Surroundings, Variables};
 pub(crate) use tenure_engine::place::CONFIG;
 #[cfg(target_os = "linux")]
 pub(crate) use verbs::EndOrphan;
@@ -153,7 +153,19 @@ pub(crate) fn known_as(
 
 /// The name of the one lock that a call is about, by the rules of its profile.
 fn lock(place: &Place, typed: Option<&Typed<LockName>>) -> Result<LockName, Failure> {
-    named(place, value::given(value::LOCK_NAME, typed)?)
+    let leased = place.leased.as_ref().map(|leased| leased.name.clone());
+    match leased {
+        Some(name) => Ok(name),
+        None => named(place, value::given(value::LOCK_NAME, typed)?),
+    }
+}
+
+/// What names the lock of a call: a typed name, or the path that stands in its place.
+fn named_by(place: &Place, typed: Option<&Typed<LockName>>) -> Option<Typed<LockName>> {
+    match &place.leased {
+        Some(leased) => Some(Typed::of(leased.name.as_str(), value::name)),
+        None => typed.cloned(),
+    }
 }
 
 /// The same, for a name that was read before.

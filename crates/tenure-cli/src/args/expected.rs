@@ -372,7 +372,7 @@ fn known_value(arg: &Arg) -> Option<Expected> {
     let one = |word, about| Word::new(word, about);
     Some(match arg.get_id().as_str() {
         "dir" | "project_root" | "audit_dir" | "to" => Expected::Folders,
-        "config" | "guard" | "event_file" | "intent" => Expected::Files,
+        "config" | "guard" | "event_file" | "intent" | "path" => Expected::Files,
         "profile" => Expected::Profiles,
         "verb" => Expected::Words(verbs(&Tree::command(), false)),
         "name" | "lock" => Expected::Locks,
@@ -399,7 +399,7 @@ fn known_value(arg: &Arg) -> Option<Expected> {
         | "metadata" | "why" | "on_superseded" | "on_supersede" | "grace" | "term_after"
         | "signal" | "max_runtime" | "param" | "rollback" | "failure_step" | "token" | "since"
         | "until" | "remote" | "branch" | "attempts" | "backoff" | "number" | "run_id"
-        | "prefix" | "group_of_users" => Expected::Nothing,
+        | "prefix" | "group_of_users" | "agent" | "max_age" => Expected::Nothing,
         _ => return None,
     })
 }

@@ -36,6 +36,8 @@ impl Size {
 
 /// The heading of flags that every verb takes.
 pub(super) const GLOBAL: &str = "Global";
+/// The heading of flags for agents, and for programs that call on their behalf.
+pub(super) const AGENTS: &str = "Agents";
 /// The headings of flags that mean something in one profile only.
 pub(super) const SPRINT: &str = "Sprint profile";
 pub(super) const SESSION: &str = "Session profile";

@@ -11,12 +11,13 @@ use crate::supervise::OnLost;
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
 use std::time::Duration;
-use tenure_core::{LockName, Queueing, RequestId};
+use tenure_core::{AgentKey, LockName, Queueing, RequestId};
 use tenure_engine::audit::EventName;
 use tenure_engine::config::Scope;
 use tenure_engine::duration::{self, DurationError};
 use tenure_engine::engine::Wait;
 use tenure_engine::fence::{self, TOKEN_MAX};
+use tenure_engine::leased_path::Across;
 
 /// A value that was typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -67,6 +68,23 @@ pub(super) fn scope() -> impl TypedValueParser<Value = Scope> {
     });
     PossibleValuesParser::new(words)
         .try_map(|word| Scope::from_word(&word).ok_or("no scope of that name"))
+}
+
+/// The parser of a range of paths.
+pub(super) fn across() -> impl TypedValueParser<Value = Across> {
+    let words = [Across::Worktree, Across::Repo].map(|across| {
+        PossibleValue::new(across.as_str()).help(match across {
+            Across::Worktree => "this very file",
+            Across::Repo => "the file of this path in all work trees",
+        })
+    });
+    PossibleValuesParser::new(words)
+        .try_map(|word| Across::from_word(&word).ok_or("no range of that name"))
+}
+
+/// An agent's key.
+pub(crate) fn agent(text: &str) -> Result<AgentKey, String> {
+    text.parse().map_err(|why| format!("{text:?}: {why}"))
 }
 
 /// Reads what was written elsewhere, if anything was.

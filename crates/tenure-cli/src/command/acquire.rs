@@ -19,6 +19,7 @@ use tenure_core::{
     Claim, Kind, LockName, Mode, Ownership, Patience, Request, RequestId, Terms, UnknownLife,
 };
 use tenure_engine::engine::Limits;
+use tenure_engine::envelope::AgentView;
 use tenure_engine::intent;
 use tenure_engine::process::{Chosen, choose_owner};
 use tenure_engine::profile::known_as;
@@ -86,6 +87,7 @@ pub(super) fn take_for(
         mode,
         pool,
         ttl_ms,
+        max_age_ms,
         wait,
         force,
         ticket,
@@ -118,8 +120,12 @@ pub(super) fn take_for(
         tenure_engine::profile::why(owner.as_ref().map_or("acquired", |owner| &owner.name))
     });
     let process = owner.as_ref().map(|owner| owner.process);
+    let mut holder = session.holder(request_id, who.actor, process, why, who.facts, &name);
+    if let Some(max_age_ms) = max_age_ms {
+        holder.set_max_age_ms(max_age_ms);
+    }
     let request = Request {
-        holder: session.holder(request_id, who.actor, process, why, who.facts),
+        holder,
         kind: Kind::Detached,
         ttl_ms: ttl_ms.unwrap_or(policy.detached_ttl_ms),
         force: session.force(force, &name)?,
@@ -170,7 +176,7 @@ fn told(
         (None, None) => format!("ttl {}", age(claim.lease.ttl_ms)),
     };
     let lock_file = session.store.place(name);
-    let data = json!({
+    let mut data = json!({
         "name": name.as_str(),
         "status": "acquired",
         "already_held": already,
@@ -183,11 +189,24 @@ fn told(
         "ttl_ms": claim.lease.ttl_ms,
         "lock_file": lock_file,
     });
+    add_facts(&mut data, claim);
     let done = Done::Acquired {
         name,
         claim,
         lock_file: &lock_file,
     };
+    let text = session.text_of(&done, || sentence(name, claim, already, member, &lasts));
+    (text, data)
+}
+
+/// The answer for people.
+fn sentence(
+    name: &LockName,
+    claim: &Claim,
+    already: bool,
+    member: Option<&str>,
+    lasts: &str,
+) -> String {
     let slot = match (claim.slot, claim.mode, member) {
         (Some(slot), Mode::Slots(slots), None) => format!("slot {slot} of {slots}, "),
         (Some(slot), Mode::Slots(slots), Some(member)) => {
@@ -195,14 +214,32 @@ fn told(
         }
         _ => String::new(),
     };
-    let text = session.text_of(&done, || {
-        format!(
-            "{} {name}: {slot}{lasts}, fencing token {token}, request id {}",
-            if already { "already held" } else { "acquired" },
-            known_as(&claim.holder)
-        )
-    });
-    (text, data)
+    let agent = claim.holder.agent();
+    let agent = agent.map_or_else(String::new, |agent| format!("agent {agent}, "));
+    let called = claim.holder.path().map_or_else(|| name.to_string(), clean);
+    format!(
+        "{} {called}: {slot}{agent}{lasts}, fencing token {}, request id {}",
+        if already { "already held" } else { "acquired" },
+        claim.token.unwrap_or_default(),
+        known_as(&claim.holder)
+    )
+}
+
+/// Adds what only some holds have.
+fn add_facts(data: &mut Value, claim: &Claim) {
+    let agent = AgentView::of(claim);
+    for (key, fact) in [
+        (
+            "agent",
+            agent.and_then(|agent| serde_json::to_value(agent).ok()),
+        ),
+        ("path", claim.holder.path().map(Value::from)),
+        ("max_age_ms", claim.holder.max_age_ms().map(Value::from)),
+    ] {
+        if let Some(fact) = fact {
+            data[key] = fact;
+        }
+    }
 }
 
 /// The answer for programs if an intent takes no lock.

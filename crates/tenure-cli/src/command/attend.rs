@@ -101,6 +101,8 @@ impl Endless<'_> {
             let host = &claim.holder.host;
             claim.kind == Kind::Detached
                 && claim.holder.process == Some(owner)
+                // The agents of one host follow one process, and each gives back its own.
+                && claim.holder.agent() == self.request.holder.agent()
                 && host.boot_id.is_some()
                 && host.boot_id == here.boot_id
                 && host.pid_namespace == here.pid_namespace

@@ -17,7 +17,7 @@ use std::cell::{OnceCell, RefCell};
 use std::fmt::Write as _;
 use tenure_engine::process::Ancestors;
 use tenure_engine::store::contract::Which;
-use tenure_engine::tenure_core::{Host, Process};
+use tenure_engine::tenure_core::{AgentKey, Host, Process};
 
 #[cold]
 #[inline(never)]
@@ -37,7 +37,7 @@ pub(crate) fn check(check: Check, reporter: &mut Reporter) -> Result<(String, Va
             free: false,
             company: !short,
         };
-        return all(&session, reporter, id, shown, Asks::WhetherFree);
+        return all(&session, reporter, id, None, shown, Asks::WhetherFree);
     };
     let (session, id) = Session::of_caller(place, &name, &shown, reporter)?;
     let reading = session.reading(&name)?;
@@ -71,7 +71,14 @@ pub(crate) fn list(list: List, reporter: &mut Reporter) -> Result<(String, Value
         free: list.all,
         company: !list.short,
     };
-    all(&session, reporter, None, shown, Asks::HowTheyStand)
+    all(
+        &session,
+        reporter,
+        None,
+        list.of.as_ref(),
+        shown,
+        Asks::HowTheyStand,
+    )
 }
 
 /// What a caller wants to know of all locks.
@@ -88,6 +95,7 @@ fn all(
     session: &Session,
     reporter: &mut Reporter,
     id: Option<&str>,
+    of: Option<&AgentKey>,
     shown: Shown,
     asks: Asks,
 ) -> Result<(String, Value), Failure> {
@@ -98,6 +106,7 @@ fn all(
         session,
         reporter: &reporter,
         id,
+        of,
         readings: Readings::of(&session.store, &session.clock, names),
         ancestors: OnceCell::new(),
         tally: Tally::default(),
@@ -152,6 +161,8 @@ struct Looks<'a, 'b> {
     session: &'a Session,
     reporter: &'a RefCell<&'b mut Reporter>,
     id: Option<&'a str>,
+    /// Only locks of this agent, or of the agents of this session.
+    of: Option<&'a AgentKey>,
     readings: Readings<'a>,
     /// Those of the caller, seen a moment ago.
     ancestors: OnceCell<Ancestors>,
@@ -162,11 +173,23 @@ impl Iterator for Looks<'_, '_> {
     type Item = LockView;
 
     fn next(&mut self) -> Option<LockView> {
+        loop {
+            let view = self.look()?;
+            if self.of.is_none_or(|agent| view.is_of(agent)) {
+                self.tally.count(&view);
+                return Some(view);
+            }
+        }
+    }
+}
+
+impl Looks<'_, '_> {
+    fn look(&mut self) -> Option<LockView> {
         let Read { name, reading, now } = self.readings.next()?;
         if self.tally.all.is_multiple_of(READ_AT_ONCE) {
             self.ancestors.take();
         }
-        let view = match reading {
+        Some(match reading {
             Ok(reading) => {
                 let ancestors = || self.ancestors.get_or_init(Ancestors::of_caller);
                 let descends =
@@ -179,9 +202,7 @@ impl Iterator for Looks<'_, '_> {
                 let store = &self.session.store;
                 LockView::unknown(&name, store.policy(), store.place(&name))
             }
-        };
-        self.tally.count(&view);
-        Some(view)
+        })
     }
 }
 
@@ -324,7 +345,7 @@ impl Row {
         let ttl = holder.filter(|holder| holder.kind == "detached");
         Self {
             cells: [
-                view.name.clone(),
+                view.called(),
                 if view.mine {
                     format!("{} (you)", view.word())
                 } else {

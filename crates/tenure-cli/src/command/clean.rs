@@ -49,6 +49,12 @@ pub(super) fn clean(clean: Clean, reporter: &mut Reporter) -> Result<(String, Va
             Err(error) => reporter.warn(error.to_string()),
         }
     }
+    if let Some(agents) = session.store.agents() {
+        match agents.forget_old(&now(), dry_run) {
+            Ok(files) => done.files += files,
+            Err(error) => reporter.warn(error.to_string()),
+        }
+    }
     done.answer(&session, dry_run, reporter)
 }
 

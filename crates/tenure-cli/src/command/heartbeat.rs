@@ -132,6 +132,10 @@ fn ended(
             reason @ (StaleReason::LivenessLockReleased | StaleReason::ProcessDead(_)),
         ) => Some(reason),
         Standing::Stale(reason) if seen.liveness_lock == LivenessLock::Lapsed => Some(reason),
+        // No renewal makes it younger.
+        Standing::Stale(reason @ StaleReason::Aged) if claim.holder.max_age_ms().is_some() => {
+            Some(reason)
+        }
         _ => None,
     })
 }

@@ -175,6 +175,11 @@ fn not_owner(
     }
     let by_id = "show its request id with --request-id";
     let next = match (session.store.policy().force_on_held, claim.kind) {
+        // No agent is told how to end another one's hold.
+        (_, Kind::Detached) if claim.holder.agent().is_some() => {
+            "its own agent gives it back, by its request id; it ends with that agent, too"
+                .to_owned()
+        }
         (ForceOnHeld::Never, _) => by_id.to_owned(),
         (ForceOnHeld::AskToStop, Kind::Kernel) => {
             format!("it is released when its command ends; `tenure cancel {name}` asks it to stop")

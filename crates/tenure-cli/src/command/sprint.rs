@@ -109,9 +109,21 @@ pub(super) fn document(args: &DocumentArgs, call: Call) -> Exit {
     }
     let given = Given::Fields(fields);
     match args::parse_as(&mode, &args.words) {
-        Ok(Verb::Acquire(args)) => acquire(&args, Call::of("acquire", &args.common), given),
-        Ok(Verb::Release(args)) => release(&args, Call::of("release", &args.common), given),
-        Ok(Verb::Check(args)) => check(&args, Call::of("check", &args.common), given),
+        Ok(Verb::Acquire(args)) => acquire(
+            &args,
+            Call::calling("acquire", &args.common, &args.calling),
+            given,
+        ),
+        Ok(Verb::Release(args)) => release(
+            &args,
+            Call::calling("release", &args.common, &args.calling),
+            given,
+        ),
+        Ok(Verb::Check(args)) => check(
+            &args,
+            Call::calling("check", &args.common, &args.calling),
+            given,
+        ),
         Ok(_) => refuse(&mode, request::invalid_mode(&mode)),
         Err(failure) => refuse(&mode, failure),
     }

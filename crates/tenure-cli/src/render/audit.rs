@@ -14,11 +14,16 @@ const COMMON: [&str; 4] = ["event", "lock_name", "request_id", "timestamp"];
 
 /// One line without its newline.
 pub(crate) fn line(entry: &Entry) -> String {
+    let path = entry.fields().get("path").and_then(Value::as_str);
+    let agent = match entry.agent() {
+        "" => String::new(),
+        agent => format!(" agent={agent}"),
+    };
     let line = format!(
-        "{}  {:<EVENT_COLUMNS$}  {}  {}  {}",
+        "{}  {:<EVENT_COLUMNS$}  {}  {}  {}{agent}",
         entry.timestamp(),
         entry.event(),
-        or_dash(entry.lock_name()),
+        or_dash(path.unwrap_or(entry.lock_name())),
         or_dash(entry.request_id()),
         telling(entry),
     );

@@ -1,13 +1,13 @@
 //! What `acquire` means: which lock it takes, in whose name, for how long, and whose life it follows.
 
 use super::{
-    Asked, Defaults, Place, Pool, Surroundings, Takes, Who, force, mode, named, refuse_input,
-    said_wait, ticket, ttl_ms, usual_wait,
+    Asked, Defaults, Place, Pool, Surroundings, Takes, Who, force, millis, mode, named, named_by,
+    refuse_input, said_wait, ticket, ttl_ms, usual_wait,
 };
 use crate::args::AcquireArgs;
-use crate::args::value::{Owner, Ticket};
+use crate::args::value::{self, Owner, Ticket};
 use crate::failure::Failure;
-use tenure_core::{Force, LockName, Mode, RequestId};
+use tenure_core::{AGENT_AGE_MAX_MS, AGENT_AGE_MS, Force, LockName, Mode, RequestId, UnknownLife};
 use tenure_engine::engine::Wait;
 use tenure_engine::intent;
 
@@ -21,6 +21,8 @@ pub(crate) struct Acquire {
     pub(crate) pool: Pool,
     /// `None` for the usual ttl of its profile.
     pub(crate) ttl_ms: Option<u64>,
+    /// The age at which the hold ends.
+    pub(crate) max_age_ms: Option<u64>,
     pub(crate) wait: Wait,
     pub(crate) force: Force,
     pub(crate) ticket: Option<Ticket>,
@@ -52,8 +54,9 @@ impl Acquiring {
         refuse_input(typed.input.as_deref())?;
         let claiming = &typed.claiming;
         let place = Place::of_taker(&typed.common, around)?;
+        let name = named_by(&place, typed.name.as_ref());
         let asked = Asked {
-            name: typed.name.as_ref(),
+            name: name.as_ref(),
             locks: false,
             group: false,
             claiming,
@@ -76,6 +79,7 @@ impl Acquiring {
         Ok(Self::Lock(Acquire {
             mode: mode(claiming, typed.exclusive, &defaults, &name, &place)?,
             ttl_ms: ttl_ms(intends.ttl, &defaults, place.format())?,
+            max_age_ms: max_age_ms(typed, &place)?,
             wait,
             force: force(claiming),
             ticket: ticket(claiming, wait)?,
@@ -85,5 +89,29 @@ impl Acquiring {
             name,
             place,
         }))
+    }
+}
+
+/// The age at which the hold ends. An agent's has one in any case, because its host is seldom told that it has ended.
+fn max_age_ms(typed: &AcquireArgs, place: &Place) -> Result<Option<u64>, Failure> {
+    let said = value::given("--max-age", typed.max_age.as_ref())?.map(millis);
+    let policy = place.profile().policy();
+    if policy.unknown_life != UnknownLife::AliveUntilTtl {
+        return match said {
+            Some(_) => Err(Failure::bad_arguments(format!(
+                "--max-age: the {} profile has a rule of its own for the age of a hold",
+                policy.name
+            ))),
+            None => Ok(None),
+        };
+    }
+    match said {
+        Some(said) if place.agent.is_some() && said > AGENT_AGE_MAX_MS => {
+            Err(Failure::bad_arguments(
+                "--max-age: a hold of an agent ends within a day; write 24h or less",
+            ))
+        }
+        Some(said) => Ok(Some(said.max(1))),
+        None => Ok(place.agent.as_ref().map(|_| AGENT_AGE_MS)),
     }
 }

@@ -6,7 +6,7 @@
 use super::serve::{Usual, Where};
 use super::{Acquire, Acquiring, Cancel, Check, List, Surroundings, Wait, said_wait};
 use crate::args::value::{self, Typed};
-use crate::args::{AcquireArgs, Claiming, Common, Patience, WaitArgs};
+use crate::args::{AcquireArgs, Calling, Claiming, Common, Patience, WaitArgs};
 use crate::failure::Failure;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -120,7 +120,9 @@ impl Asked {
             },
             owner: Typed::of("auto", value::owner),
             exclusive: false,
+            max_age: None,
             input: None,
+            calling: Calling::default(),
             common: self.usual.common.clone(),
         };
         let around = &self.usual.around;
@@ -140,6 +142,7 @@ impl Asked {
         let typed = WaitArgs {
             name: Some(Typed::of(&params.name, value::name)),
             patience: patience(params.wait_ms),
+            calling: Calling::default(),
             common: self.usual.common.clone(),
         };
         let around = &self.usual.around;

@@ -7,10 +7,11 @@ use crate::failure::Failure;
 use crate::store::{Location, Locks};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tenure_core::{Host, LockName, Policy};
+use tenure_core::{AgentKey, Host, LockName, Policy};
 use tenure_engine::audit;
 use tenure_engine::config::{self, Config, Source};
 use tenure_engine::envelope::clean;
+use tenure_engine::leased_path::PathLock;
 use tenure_engine::place::{self, At, Why};
 use tenure_engine::profile::{self, Native, Profile, Rows, Settings};
 use tenure_engine::repository;
@@ -38,6 +39,10 @@ pub(crate) struct Place {
     passed_over: Option<String>,
     /// The actor of a claim that names none; `None` for the user's own name.
     pub(crate) actor: Option<String>,
+    /// The agent in whose name the call is made.
+    pub(crate) agent: Option<AgentKey>,
+    /// The lock of the path that the call names.
+    pub(crate) leased: Option<PathLock>,
     /// The configuration file that was read, absolute.
     pub(crate) config_file: Option<PathBuf>,
     config: Option<Arc<Config>>,
@@ -72,6 +77,13 @@ impl Place {
             return Err(Failure::bad_arguments(
                 "--project-root is the sprint profile's; name the folder with --dir",
             ));
+        }
+        let leased = around.leased()?.cloned();
+        if leased.is_some() && profile.record().is_some() {
+            return Err(Failure::bad_arguments(format!(
+                "--path: the {} profile has locks of its own names; only native locks stand for paths",
+                profile.policy().name
+            )));
         }
         let flags = surroundings::flags(common);
         let (found, config) = place::find(&flags, &variables.place, around)?;
@@ -108,6 +120,8 @@ impl Place {
             why: Some(found.why),
             passed_over: around.passed_over(),
             actor: Format::named(profile.format()).actor(variables),
+            agent: around.agent()?,
+            leased,
             config_file: whole
                 .filter(|config| !config.file.as_os_str().is_empty())
                 .and_then(|config| around.absolute(&config.file).ok()),
@@ -150,6 +164,8 @@ impl Place {
             why: None,
             passed_over: None,
             actor: None,
+            agent: None,
+            leased: None,
             config_file: None,
             config: None,
             audit_dir: self.audit_dir.clone(),
@@ -203,6 +219,8 @@ impl Place {
             why: None,
             passed_over: None,
             actor: None,
+            agent: None,
+            leased: None,
             config_file: None,
             config: None,
             audit_dir: None,

@@ -6,7 +6,7 @@
 
 use super::{
     Asked, Defaults, Intends, OnHeld, Place, Pool, Surroundings, Takes, Who, default_name, force,
-    mode, no_name, said_wait, ticket, ttl_ms, usual_wait,
+    mode, named_by, no_name, said_wait, ticket, ttl_ms, usual_wait,
 };
 use crate::args::RunArgs;
 use crate::args::value::{self, Queue, Ticket, Typed};
@@ -119,8 +119,9 @@ impl Run {
         if typed.exec {
             refuse_exec(&place)?;
         }
+        let name = named_by(&place, typed.name.as_ref());
         let asked = Asked {
-            name: typed.name.as_ref(),
+            name: name.as_ref(),
             locks: !typed.lock.is_empty(),
             group: typed.group.is_some(),
             claiming,

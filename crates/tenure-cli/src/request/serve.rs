@@ -3,7 +3,7 @@
 
 use super::{Cancel, Check, List, Place, Run, Surroundings, mode};
 use crate::args::value::{self, Typed};
-use crate::args::{CancelArgs, CheckArgs, Claiming, Common, ListArgs, RunArgs, group};
+use crate::args::{Calling, CancelArgs, CheckArgs, Claiming, Common, ListArgs, RunArgs, group};
 use crate::failure::Failure;
 use serde::Deserialize;
 use serde_json::Value;
@@ -190,6 +190,7 @@ impl Usual {
             request_id: None,
             health: false,
             input: None,
+            calling: Calling::default(),
             common: self.common(place)?,
         };
         Check::of(&typed, &self.around)
@@ -198,7 +199,12 @@ impl Usual {
     /// Which locks a `list` shows.
     pub(crate) fn list(&self, place: &Where, all: bool) -> Result<List, Failure> {
         let common = self.common(place)?;
-        List::of(&ListArgs { all, common }, &self.around)
+        let typed = ListArgs {
+            all,
+            agent: None,
+            common,
+        };
+        List::of(&typed, &self.around)
     }
 
     /// Whom a `cancel` asks to stop.

@@ -3,14 +3,17 @@
 //!
 //! The rest of `request` decides what follows from them.
 
-use crate::args::Common;
+use crate::args::value::{self, Typed};
+use crate::args::{Calling, Common};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tenure_core::AgentKey;
 use tenure_engine::config::{Config, Found, Source};
+use tenure_engine::leased_path::{self, PathLock};
 use tenure_engine::place::{self, Files};
 
 /// The folder of the audit.
@@ -18,6 +21,9 @@ const AUDIT_DIR: &str = "TENURE_AUDIT_DIR";
 
 /// The name of the profile.
 const PROFILE: &str = "TENURE_PROFILE";
+
+/// The agent in whose name calls are made.
+pub(crate) const AGENT: &str = "TENURE_AS";
 
 /// The variables that change what a call means. An empty one says nothing, unless it names a place.
 #[derive(Debug, Default)]
@@ -38,6 +44,8 @@ pub(crate) struct Variables {
     pub(crate) token: Option<String>,
     /// The shell of `run --shell`.
     pub(crate) shell: Option<OsString>,
+    /// The agent in whose name calls are made. An empty one is a mistake.
+    pub(crate) agent: Option<OsString>,
 }
 
 impl Variables {
@@ -51,6 +59,7 @@ impl Variables {
             run_id: text("GITHUB_RUN_ID"),
             name: text("TENURE_NAME"),
             token: text("TENURE_TOKEN"),
+            agent: std::env::var_os(AGENT),
             shell: variable(if cfg!(windows) { "ComSpec" } else { "SHELL" }),
         }
     }
@@ -101,6 +110,10 @@ pub(crate) struct Surroundings {
     /// Why a file that was found does not count.
     passed_over: OnceCell<String>,
     folder: OnceCell<PathBuf>,
+    /// The lock of the path that the call names, or why there is none. The place of the lock is looked for from
+    /// there, and not from the folder of the call.
+    leased: Option<Result<PathLock, Failure>>,
+    typed_agent: Option<Typed<AgentKey>>,
     named: OnceCell<Option<Arc<Config>>>,
     nearest: OnceCell<Option<Arc<Config>>>,
 }
@@ -114,6 +127,42 @@ impl Surroundings {
             variables,
             given: common.config.clone(),
             ..Self::default()
+        }
+    }
+
+    /// The same for a verb that may be called by an agent, or name its lock by a path.
+    pub(crate) fn of_calling(common: &Common, calling: &Calling) -> Self {
+        let mut around = Self::of(common);
+        around.typed_agent.clone_from(&calling.agent);
+        around.leased = calling.path.as_deref().map(|path| {
+            let across = calling.across.unwrap_or_default();
+            leased_path::lock_of(path, across, around.folder()?)
+                .map_err(|error| Failure::bad_arguments(error.to_string()))
+        });
+        around
+    }
+
+    /// The lock of the path that the call names, if it names one.
+    pub(crate) fn leased(&self) -> Result<Option<&PathLock>, Failure> {
+        let leased = self.leased.as_ref().map(Result::as_ref);
+        leased.transpose().map_err(Clone::clone)
+    }
+
+    /// The agent in whose name the call is made, if it names one.
+    pub(crate) fn agent(&self) -> Result<Option<AgentKey>, Failure> {
+        if let Some(key) = value::given("--as", self.typed_agent.as_ref())? {
+            return Ok(Some(key));
+        }
+        let told = self.variables.agent.as_ref();
+        let told = told.map(|told| told.to_string_lossy().into_owned());
+        value::read(AGENT, told.as_deref(), value::agent)
+    }
+
+    /// Where the search for a configuration or a repository begins.
+    fn start(&self) -> Result<&Path, Failure> {
+        match &self.leased {
+            Some(Ok(leased)) => Ok(&leased.folder),
+            Some(Err(_)) | None => self.folder(),
         }
     }
 
@@ -189,7 +238,7 @@ impl Surroundings {
         if let Some(nearest) = self.nearest.get() {
             return Ok(nearest.clone());
         }
-        let start = match self.folder() {
+        let start = match self.start() {
             // The folder was removed. Only a call that names its place can do without it.
             Err(_) if self.names_place => None,
             folder => Some(folder?),
@@ -268,7 +317,7 @@ impl Files for Surroundings {
     type Error = Failure;
 
     fn here(&self) -> Result<&Path, Failure> {
-        self.folder()
+        self.start()
     }
 
     fn named(&self) -> Result<Option<(Arc<Config>, bool)>, Failure> {

@@ -1,6 +1,6 @@
 //! What the other verbs mean: one value for each, made from the typed line.
 
-use super::{Place, Surroundings, known_as, lock, refuse_input, said_wait, usual_wait};
+use super::{Place, Surroundings, known_as, lock, named_by, refuse_input, said_wait, usual_wait};
 use crate::args::value::{self, Ending, Typed};
 use crate::args::{
     AuditArgs, CancelArgs, CheckArgs, CleanArgs, FenceAction, FenceArgs, ForceReleaseArgs,
@@ -9,7 +9,7 @@ use crate::args::{
 use crate::failure::Failure;
 use std::path::PathBuf;
 use std::time::Duration;
-use tenure_core::{Force, LockName, RequestId};
+use tenure_core::{AgentKey, Force, LockName, RequestId};
 use tenure_engine::audit::Filter;
 use tenure_engine::engine;
 
@@ -156,7 +156,8 @@ impl Check {
     pub(crate) fn of(typed: &CheckArgs, around: &Surroundings) -> Result<Self, Failure> {
         refuse_input(typed.input.as_deref())?;
         let place = Place::of(&typed.common, around)?;
-        let name = value::given(value::LOCK_NAME, typed.name.as_ref())?;
+        let named = named_by(&place, typed.name.as_ref());
+        let name = value::given(value::LOCK_NAME, named.as_ref())?;
         let shown = typed.request_id.as_ref();
         Ok(Self {
             shown: if name.is_none() && shown.is_none() {
@@ -175,6 +176,8 @@ impl Check {
 #[derive(Debug)]
 pub(crate) struct List {
     pub(crate) place: Place,
+    /// Only locks that this agent, or an agent of this session, holds or waits for.
+    pub(crate) of: Option<AgentKey>,
     /// Free ones too.
     pub(crate) all: bool,
     /// Other holders and waiters are left out.
@@ -185,6 +188,7 @@ impl List {
     pub(crate) fn of(typed: &ListArgs, around: &Surroundings) -> Result<Self, Failure> {
         Ok(Self {
             place: Place::of(&typed.common, around)?,
+            of: value::given("--as", typed.agent.as_ref())?,
             all: typed.all,
             short: typed.common.quiet,
         })
@@ -399,6 +403,7 @@ impl Audit {
                 since_ms: since.map(|since| since.millis(now_ms)),
                 until_ms: until.map(|until| until.millis(now_ms)),
                 request_id: id.map(|id| id.to_string()),
+                agent: value::given("--as", typed.agent.as_ref())?,
             },
             follow: typed.follow,
             place: Place::of(&typed.common, around)?,

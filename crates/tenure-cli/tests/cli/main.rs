@@ -14,6 +14,7 @@ mod support;
 
 mod agent_day;
 mod agent_install;
+mod agents;
 mod arguments;
 mod audit;
 mod completions;

@@ -17,6 +17,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
 use std::time::Duration;
+use tenure_core::AgentKey;
 
 /// The longest line that is looked at. Lines of tenure are shorter; other writers may be less careful.
 const LINE_BYTES_MAX: usize = 4 * super::LINE_BYTES_MAX;
@@ -52,6 +53,8 @@ pub struct Filter {
     pub until_ms: Option<u64>,
     /// Of this request.
     pub request_id: Option<String>,
+    /// In the name of this agent, or of an agent of this session.
+    pub agent: Option<AgentKey>,
 }
 
 impl Filter {
@@ -63,6 +66,10 @@ impl Filter {
         let events = &self.events;
         is(&self.lock, &facts.lock_name)
             && is(&self.request_id, &facts.request_id)
+            && self.agent.as_ref().is_none_or(|wanted| {
+                let agent = facts.agent.parse();
+                agent.is_ok_and(|agent| wanted.covers(&agent))
+            })
             && (events.is_empty() || events.iter().any(|name| name.as_str() == facts.event))
             && self.since_ms.is_none_or(|since| facts.at_ms >= since)
             && self.until_ms.is_none_or(|until| facts.at_ms <= until)
@@ -126,6 +133,12 @@ impl Entry {
         self.text("request_id")
     }
 
+    /// The key of the agent in whose name that caller acted; empty if the line does not say.
+    pub fn agent(&self) -> &str {
+        let agent = self.fields.get("agent").and_then(|agent| agent.get("key"));
+        agent.and_then(Value::as_str).unwrap_or_default()
+    }
+
     /// The timestamp, as it was written.
     pub fn timestamp(&self) -> &str {
         self.text("timestamp")
@@ -168,6 +181,8 @@ pub(super) struct Facts<'a> {
     event: Cow<'a, str>,
     lock_name: Cow<'a, str>,
     request_id: Cow<'a, str>,
+    /// The whole key.
+    agent: Cow<'a, str>,
 }
 
 impl<'a> Facts<'a> {
@@ -182,6 +197,7 @@ impl<'a> Facts<'a> {
                 event: asked.event,
                 lock_name: asked.lock_name.unwrap_or_default(),
                 request_id: asked.request_id.unwrap_or_default(),
+                agent: asked.agent.map(|agent| agent.key).unwrap_or_default(),
             }),
             // Among these are lines that are events all the same: with a key twice, or a lock's name that is no text.
             Err(_) => Entry::parse(line).map(|entry| Self {
@@ -189,6 +205,7 @@ impl<'a> Facts<'a> {
                 event: entry.event().to_owned().into(),
                 lock_name: entry.lock_name().to_owned().into(),
                 request_id: entry.request_id().to_owned().into(),
+                agent: entry.agent().to_owned().into(),
             }),
         }
     }
@@ -205,6 +222,14 @@ struct Asked<'a> {
     lock_name: Option<Cow<'a, str>>,
     #[serde(borrow, default)]
     request_id: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    agent: Option<AskedAgent<'a>>,
+}
+
+#[derive(Deserialize)]
+struct AskedAgent<'a> {
+    #[serde(borrow)]
+    key: Cow<'a, str>,
 }
 
 /// The line of a wanted event. It is small beside the event, so a day of them is kept like this.

@@ -6,6 +6,7 @@
 
 use super::span::{self, Span};
 use super::{EventName, SUFFIX};
+use crate::envelope::AgentView;
 use crate::printed::{acts, json_line};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -15,7 +16,7 @@ use sha2::{Digest, Sha256};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
-use tenure_core::{Claim, LockName, RequestId, StaleReason, Stamp, Takeover};
+use tenure_core::{AgentKey, Claim, LockName, RequestId, StaleReason, Stamp, Takeover};
 
 /// The longest line, its newline included.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
@@ -266,6 +267,27 @@ impl Record {
         )
     }
 
+    /// Says in which agent's name the request acts: `agent` (`key`, `host`, `session`, `agent`; the last is null for a
+    /// whole session).
+    #[must_use]
+    pub fn by_agent(mut self, agent: Option<&AgentKey>) -> Self {
+        if let Some(agent) = agent
+            && let Ok(agent) = serde_json::to_value(AgentView::from(agent))
+        {
+            self.set("agent", agent);
+        }
+        self
+    }
+
+    /// Says which path the lock stands for: `path`.
+    #[must_use]
+    pub fn of_path(mut self, path: Option<&str>) -> Self {
+        if let Some(path) = path {
+            self.set("path", path);
+        }
+        self
+    }
+
     /// Which event it is.
     pub fn event(&self) -> EventName {
         self.event
@@ -395,7 +417,7 @@ fn as_recorded(claim: &Claim, record: &[u8]) -> Value {
 
 fn previous_lock(claim: &Claim) -> Value {
     let holder = &claim.holder;
-    json!({
+    let mut previous = json!({
         "request_id": holder.request_id.as_str(),
         "actor": holder.actor,
         "intent": holder.fact("intent"),
@@ -403,7 +425,11 @@ fn previous_lock(claim: &Claim) -> Value {
         "last_heartbeat_at": stamp(claim.lease.renewed),
         "host_id": holder.fact("host_id").unwrap_or(&holder.host.name),
         "pid": holder.process.map(|process| process.pid),
-    })
+    });
+    if let Some(agent) = AgentView::of(claim).and_then(|agent| serde_json::to_value(agent).ok()) {
+        previous["agent"] = agent;
+    }
+    previous
 }
 
 /// As records write it: without a fraction where there is none.

@@ -11,9 +11,9 @@ use serde_json::{Map, Value};
 use std::fmt::Write as _;
 use std::time::Duration;
 use tenure_core::{
-    Caller, Cancel, Claim, Death, Decision, Entry, Force, ForceOnHeld, Kind, Life, LockName, Mode,
-    Now, PENDING_MAX, Patience, Policy, RETRY_FLOOR_MS, Reason, Refusal, StaleReason, Standing,
-    Standstill, UnreadableRule, decide, retry_after_ms,
+    AgentKey, Caller, Cancel, Claim, Death, Decision, Entry, Force, ForceOnHeld, Kind, Life,
+    LockName, Mode, Now, PENDING_MAX, Patience, Policy, RETRY_FLOOR_MS, Reason, Refusal,
+    StaleReason, Standing, Standstill, UnreadableRule, decide, retry_after_ms,
 };
 
 /// Whether a refusal for this reason may end by itself.
@@ -40,15 +40,21 @@ pub struct AgentView {
     pub agent: Option<String>,
 }
 
-impl AgentView {
-    fn of(claim: &Claim) -> Option<Self> {
-        let key = claim.holder.agent()?;
-        Some(Self {
+impl From<&AgentKey> for AgentView {
+    fn from(key: &AgentKey) -> Self {
+        Self {
             key: key.to_string(),
             host: key.host().to_owned(),
             session: key.session().to_owned(),
             agent: key.agent().map(str::to_owned),
-        })
+        }
+    }
+}
+
+impl AgentView {
+    /// The agent that a claim names, if it names one.
+    pub fn of(claim: &Claim) -> Option<Self> {
+        claim.holder.agent().as_ref().map(Self::from)
     }
 
     /// For people: `claude 1f3c/a6b4`.
@@ -442,6 +448,15 @@ impl LockView {
             "it"
         };
         Some(format!("{} left {what} behind ({because})", holder.who()))
+    }
+
+    /// Whether an agent that `key` covers holds it, or waits for it.
+    pub fn is_of(&self, key: &AgentKey) -> bool {
+        let holders = self.holder.iter().chain(&self.other_holders);
+        let holders = holders.map(|holder| holder.agent.as_ref());
+        let waiting = self.queue.iter().map(|waiting| waiting.agent.as_ref());
+        let mut agents = holders.chain(waiting).flatten();
+        agents.any(|agent| agent.key.parse().is_ok_and(|agent| key.covers(&agent)))
     }
 
     /// What people call the lock: the path that it stands for, else its name.

@@ -314,6 +314,8 @@ impl EtcdStore {
         let boot = claim.holder.host.boot_id.as_deref();
         let is_here = boot.is_some() && boot == self.shared.here.boot_id.as_deref();
         let rest_ms = claim.lease.remaining_ms(boot, now);
+        let limited_ms = claim.limited_ms(&self.shared.rules.policy, now);
+        let rest_ms = rest_ms.min(limited_ms.unwrap_or(u64::MAX));
         let has_process = claim.holder.process.is_some() || claim.holder.command.is_some();
         let longest = if is_here && has_process {
             PROCESS_NAP

@@ -12,6 +12,7 @@
 //! | how a waiter sleeps, how a holder hears of a change | `wait` |
 //! | what keeps a claim alive | `handle` |
 //! | which folders and files are refused | `folder` |
+//! | when an agent was at work | `agents` |
 //! | why numbers go on rising when a file is removed | `floor` |
 //! | whether a folder holds nothing but files of tenure | `tenures` |
 //! | what a folder is like, and whether its locks hold, for a caller that only looks | `survey`, `trial` |
@@ -21,6 +22,7 @@
 //! profile). Also how a thread of this process sleeps in the kernel ([`Sleeper`]): a command may use
 //! signals for that, a library may not.
 
+mod agents;
 mod bytes;
 mod ends;
 mod floor;
@@ -54,7 +56,8 @@ pub use own::Own;
 pub use sleeper::{ByteLock, Sleeper, ThreadSleeper, poll_readable};
 
 use super::contract::{
-    Ask, Draft, Handle, Location, Notices, Outcome, Rules, Step, Store, Waiting, Which, Within,
+    Agents, Ask, Draft, Handle, Location, Notices, Outcome, Rules, Step, Store, Waiting, Which,
+    Within,
 };
 use super::{Reading, StoreError, Wake};
 use crate::clock::{Clock, SystemClock};
@@ -549,6 +552,11 @@ impl Store for FileStore {
 
     fn withdraw(&self, of: &dyn Handle, now: &Now) -> Result<Option<Left>, StoreError> {
         self.withdraw_record(self.own_handle(of)?, now)
+    }
+
+    fn agents(&self) -> Option<&dyn Agents> {
+        // A record is judged by its contract, which knows no agents.
+        self.profile.record().is_none().then_some(self as _)
     }
 
     fn go_within(

@@ -13,6 +13,12 @@ use tenure_engine::place::SCOPE;
 /// under another lock does not inherit the number of the run around it.
 const SLOT: &str = "TENURE_SLOT";
 
+/// The agent in whose name the run was called. What its command calls is called in that name, too.
+fn agent_of(place: &request::Place) -> Option<(&'static str, OsString)> {
+    let agent = place.agent.as_ref()?;
+    Some((request::AGENT, agent.to_string().into()))
+}
+
 /// Variables to set and to take away.
 pub(crate) struct ChildEnv {
     set: Vec<(&'static str, OsString)>,
@@ -64,6 +70,9 @@ impl ChildEnv {
             set.push(("TENURE_GROUP", group.as_str().into()));
         }
         set.push((holds::VARIABLE, held.into()));
+        let session = holds.first().map(|hold| hold.session);
+        let session = session.or(outer.map(|outer| outer.session));
+        set.extend(session.and_then(|session| agent_of(&session.place)));
         // Only the place that this run uses is named, whatever named it here.
         let mut removed = vec![elsewhere, SCOPE];
         match slot {
@@ -122,6 +131,7 @@ impl ChildEnv {
         if let Some(group) = group {
             set.push(("TENURE_GROUP", group.as_str().into()));
         }
+        set.extend(agent_of(place));
         Self {
             set,
             removed: vec![place.other_variable(), "TENURE_TOKEN", SCOPE, SLOT],
@@ -136,6 +146,7 @@ impl ChildEnv {
         if let Some(file) = place.config_file.clone() {
             set.push((request::CONFIG, file.into()));
         }
+        set.extend(agent_of(place));
         Self {
             set,
             removed: vec![

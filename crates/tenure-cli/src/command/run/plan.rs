@@ -141,7 +141,7 @@ impl<'a> Planning<'_, 'a> {
         let process = self.owner.or(Some(session.identity.process));
         let id = self.id_in(session);
         let mut request = Request {
-            holder: session.holder(id, who.actor.clone(), process, why, facts),
+            holder: session.holder(id, who.actor.clone(), process, why, facts, &wanted.name),
             kind: Kind::Kernel,
             ttl_ms: wanted.ttl_ms.unwrap_or(usual_ttl_ms),
             force: session.force(task.force, &wanted.name)?,

@@ -72,7 +72,7 @@ pub(super) fn acquire(
     let epic_spec = epic_spec.map(|(_, epic_spec)| tenure_engine::profile::why(epic_spec));
     let why = who.why.or(epic_spec).unwrap_or_default();
     let process = owner.as_ref().map(|owner| owner.process);
-    let holder = session.holder(request_id, who.actor, process, why, who.facts);
+    let holder = session.holder(request_id, who.actor, process, why, who.facts, &name);
     let chosen = owner.filter(|_| whose == Owner::Auto).map(|owner| {
         let name = crate::render::clean(&owner.name);
         format!(

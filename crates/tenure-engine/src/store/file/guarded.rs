@@ -15,7 +15,7 @@ use super::pages::{self, ReadError, Room, Snapshot, UNKNOWN};
 use super::partial::{self, Rest, Want};
 use super::publication::{Change, Publication, Published};
 use super::sleeper::ByteLock;
-use super::{Byte, FileStore, Mode, bytes, fd};
+use super::{Byte, FileStore, Mode, agents, bytes, fd};
 use crate::os;
 use crate::profile::Record;
 use crate::store::codec;
@@ -308,8 +308,9 @@ impl<'a> Guarded<'a> {
         };
         // A record decides which claim of the list holds, so with records the whole list is read.
         if self.store.profile.record().is_none()
-            && let Some((entry, rest)) = partial::decode(&snapshot.body, want)
+            && let Some((mut entry, rest)) = partial::decode(&snapshot.body, want)
         {
+            agents::refresh(self.folder, &mut entry, now);
             return Ok(Loaded {
                 entry,
                 snapshot,
@@ -343,6 +344,7 @@ impl<'a> Guarded<'a> {
         now: &Now,
     ) -> Result<Loaded, LoadError> {
         let Some((publication, format)) = self.publication() else {
+            agents::refresh(self.folder, &mut entry, now);
             return Ok(Loaded {
                 entry,
                 snapshot,

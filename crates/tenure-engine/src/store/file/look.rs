@@ -10,7 +10,7 @@ use super::guarded::{EMPTY_BUT_HELD, LoadError, Loaded, Names};
 use super::handle::FileHandle;
 use super::pages::{self, ReadError};
 use super::publication::{self, Published};
-use super::{BorrowedDescriptor, FileStore, fd, joined};
+use super::{BorrowedDescriptor, FileStore, agents, fd, joined};
 use crate::clock::{instant, since};
 use crate::process::{self, Sight, Sights, liveness};
 use crate::profile::document::UNJUDGED;
@@ -176,13 +176,14 @@ impl FileStore {
                 published = again;
                 continue;
             }
-            let joined = entry.and_then(|mut entry| match format {
-                Some(format) => {
-                    let published = published.as_ref();
-                    joined::join(&mut entry, published, &names.name, format, now, &self.here)
-                        .map(|()| entry)
+            let joined = entry.and_then(|mut entry| {
+                if let Some(format) = format {
+                    let (published, here) = (published.as_ref(), &self.here);
+                    joined::join(&mut entry, published, &names.name, format, now, here)?;
+                } else if let Some(folder) = folder {
+                    agents::refresh(folder, &mut entry, now);
                 }
-                None => Ok(entry),
+                Ok(entry)
             });
             return Ok(Look {
                 joined,

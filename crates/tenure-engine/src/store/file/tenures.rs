@@ -1,7 +1,7 @@
 //! Whether a folder holds nothing but files of tenure. A name alone proves nothing: a lock file is known by how it
 //! begins, and the folder of an audit by what is in it.
 
-use super::pages;
+use super::{agents, pages};
 use crate::audit;
 use crate::os::{self, AsDescriptor, Descriptor, Errno, Open};
 use crate::profile::SUFFIX;
@@ -57,8 +57,11 @@ fn is_tenures(folder: &Descriptor, name: &str) -> bool {
         return begin_of(folder, name).is_some_and(|(bytes, _)| bytes == IGNORES_ALL);
     }
     name.ends_with(SUFFIX)
-        && begin_of(folder, name)
-            .is_some_and(|(bytes, _)| bytes.is_empty() || pages::looks_like_ours(&bytes))
+        && begin_of(folder, name).is_some_and(|(bytes, _)| {
+            bytes.is_empty()
+                || pages::looks_like_ours(&bytes)
+                || agents::looks_like_ours(name, &bytes)
+        })
 }
 
 /// Whether the folder of the audit holds nothing but an audit.

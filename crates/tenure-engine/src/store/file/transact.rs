@@ -50,12 +50,13 @@ use super::joined::{is_of, note_bytes};
 use super::pages::{Room, Snapshot};
 use super::partial::{Rest, Want};
 use super::publication::Change;
-use super::{ClaimKey, FileStore, fd, floor};
+use super::{ClaimKey, FileStore, agents, fd, floor};
 use crate::clock::{instant, since};
 use crate::os;
 use crate::store::StoreError;
 use crate::store::contract::{
-    About, Ask, Committed, Corrupt, Draft, Handle, NewClaim, Outcome, Run, Step, Write, own,
+    About, Ask, Committed, Corrupt, Draft, Handle, NewClaim, Outcome, Run, Step, Store as _, Write,
+    own,
 };
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -63,7 +64,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tenure_core::{Claim, Entry, Event, Left, LockName, Now};
+use tenure_core::{Claim, Entry, Event, Kind, Left, LockName, Now};
 
 /// How long a caller that comes back pauses between two tries for the bytes of its reserved place. The
 /// waiters that slept on them when it went away take them for an instant as they wake up.
@@ -239,6 +240,7 @@ impl<'f> Frame<'f> {
             Step::Write(write) => write,
         };
         self.check(&write, corrupt.as_ref())?;
+        self.note_agent(&guarded, &write, &done.entry)?;
         // Before the write: when a claim can first be seen, it has its bytes already.
         let taken = match &write.makes {
             Some(made) => match take_bytes(store, &guarded, made)? {
@@ -286,6 +288,23 @@ impl<'f> Frame<'f> {
         let record = guarded.granted.take();
         drop(guarded);
         self.written(taken, opened, record, done)
+    }
+
+    /// Notes that an agent is at work before its detached claim can first be seen: from then on, its signs count.
+    fn note_agent(
+        &self,
+        guarded: &Guarded<'_>,
+        write: &Write,
+        entry: &Entry,
+    ) -> Result<(), StoreError> {
+        let claim = write.makes.and_then(|made| entry.claim(made.ticket));
+        let claim = claim.filter(|claim| claim.kind == Kind::Detached);
+        match claim.and_then(|claim| claim.holder.agent()) {
+            Some(agent) if self.store.agents().is_some() => {
+                agents::begin(guarded.folder, &agent, self.ask.now)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Opens the file, takes the guard and makes sure that the name still leads to the file. `None` if

@@ -271,18 +271,23 @@ impl FileStore {
                 .and_then(|entry| entry.claim(claim.ticket));
             let held = judge(&self.rules.policy, claim, &evidence, now);
             // A record without a date of its own gets the date of the look, so two looks date it
-            // differently. Without a watch every claim is looked at again after a short pause, so there
+            // differently; so does a claim whose agent gives signs of life. Without a watch every claim is looked at again after a short pause, so there
             // a different date may count as the same.
             let is_same = |other: &Claim| {
                 (other.ticket, other.token) == (claim.ticket, claim.token)
                     && other.holder == claim.holder
             };
             let stands = stands.is_some_and(|stands| match watch {
-                Some(_) if claim.holder.fact(UNDATED).is_none() => stands == claim,
+                Some(_) if has_one_date(claim) => stands == claim,
                 Some(_) | None => is_same(stands),
             });
             if !stands || !matches!(held, Standing::Held(_)) {
                 return Ok(Wake::Ready);
+            }
+            // Such a hold ends while its process lives, and nothing tells of it.
+            if let Some(rest_ms) = claim.limited_ms(&self.rules.policy, now) {
+                let rest = Duration::from_millis(rest_ms.saturating_add(1));
+                nap = nap.min(rest.max(RECORD_NAP_MIN));
             }
             let before = processes_open.len();
             let processes = [claim.holder.process, claim.holder.command];
@@ -312,6 +317,11 @@ impl FileStore {
             .poll(&fds, nap, until)
             .map_err(|error| io_fault(&self.shown_path(names), "watching the lock", error))
     }
+}
+
+/// Whether two looks at a claim that did not change show the same dates.
+fn has_one_date(claim: &Claim) -> bool {
+    claim.holder.fact(UNDATED).is_none() && claim.holder.agent().is_none()
 }
 
 /// How a sleep ended that was meant to last until `until` and was cut shorter for a look.

@@ -1,0 +1,406 @@
+//! Agents: one host process runs many of them, so neither process nor environment tells them apart. What one of them
+//! holds, no sibling ends; and it ends with the host, by silence and at its age. Locks of paths.
+
+use crate::support::{Scene, Started, answer, eventually, timed};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+const FIRST: &str = "claude/1f3c/a6b4";
+const SIBLING: &str = "claude/1f3c/b";
+
+/// The process of a host: it does nothing here but live.
+fn host(scene: &Scene) -> Started {
+    Started::new(scene.program("sleep").arg("600").stdout(Stdio::null()))
+}
+
+/// Kills a host, and collects it.
+fn kill(host: &mut Started) {
+    host.signal(Signal::KILL);
+    host.end();
+}
+
+fn acquired(scene: &Scene, words: &[&str]) -> Value {
+    let mut all = vec!["acquire", "--output", "json"];
+    all.extend(words);
+    scene.run(all).expect(0, "acquired").json()["data"].clone()
+}
+
+fn id_of(data: &Value) -> &str {
+    data["request_id"].as_str().expect("a request id")
+}
+
+#[test]
+fn no_sibling_of_one_host_ends_or_renews_what_an_agent_holds() {
+    let scene = Scene::new();
+    let host = host(&scene);
+    let owner = host.pid().to_string();
+    let held = acquired(&scene, &["x", "--as", FIRST, "--owner", &owner]);
+    assert_eq!(held["agent"]["key"], FIRST);
+    assert_eq!(held["max_age_ms"], 7_200_000);
+    let id = id_of(&held);
+    for words in [
+        &["release", "x", "--as", SIBLING][..],
+        &["release", "x", "--as", SIBLING, "--request-id", id],
+        &["heartbeat", "x", "--as", SIBLING, "--request-id", id],
+        // Another session, though its agent has the same name.
+        &["release", "x", "--as", "claude/2/a6b4", "--request-id", id],
+        // The right agent without the id, and a caller that only descends from the owner.
+        &["release", "x", "--as", FIRST],
+        &["heartbeat", "x"],
+        &["release", "x"],
+    ] {
+        let refused = scene.run(words);
+        let said = refused.expect(6, &format!("{words:?}")).stderr();
+        assert!(said.contains(FIRST), "it says whose it is: {said}");
+        assert!(!said.contains("--force"), "no advice to end it: {said}");
+    }
+    let holder = &scene.check("x")["holder"];
+    assert_eq!(holder["agent"]["session"], "1f3c");
+    assert_eq!(holder["agent"]["agent"], "a6b4");
+    for caller in [Some(FIRST), Some("claude/1f3c"), None] {
+        let mut words = vec!["heartbeat", "x", "--request-id", id];
+        words.extend(caller.iter().flat_map(|caller| ["--as", *caller]));
+        scene.run(&words).expect(0, &format!("{words:?}"));
+    }
+    scene
+        .run(["release", "x", "--as", FIRST, "--request-id", id])
+        .expect(0, "its own agent");
+}
+
+#[test]
+fn the_owner_itself_gives_back_no_agents_hold_without_its_id() {
+    let scene = Scene::new();
+    // Both lines are of one shell, which is the owner.
+    let said = scene.shell(&format!(
+        "TENURE_AS={FIRST} tenure acquire x --owner $$ && TENURE_AS={SIBLING} tenure release x; echo $?"
+    ));
+    assert!(said.stdout().ends_with("6\n"), "{}", said.stdout());
+}
+
+#[test]
+fn an_idle_host_holds_nothing_all_night() {
+    let scene = Scene::new();
+    let host = host(&scene);
+    let owner = host.pid().to_string();
+    let idle = ["--owner", &owner, "--ttl", "700ms"];
+    acquired(&scene, &[&["x", "--as", FIRST][..], &idle].concat());
+    // Without an agent, the life of the owner is the life of the hold.
+    acquired(&scene, &[&["script"][..], &idle].concat());
+    let (taken, took) = timed(|| scene.run(["acquire", "x", "--as", SIBLING, "-w", "20s"]));
+    taken.expect(0, "the agent was silent for longer than its ttl");
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    scene
+        .run(["acquire", "script", "-n"])
+        .expect(4, "its owner lives");
+}
+
+#[test]
+fn a_killed_host_frees_what_its_agents_hold_at_once() {
+    let scene = Scene::new();
+    let mut host = host(&scene);
+    let owner = host.pid().to_string();
+    acquired(&scene, &["x", "--as", FIRST, "--owner", &owner]);
+    scene
+        .run(["acquire", "x", "--as", SIBLING, "-n"])
+        .expect(4, "held");
+    kill(&mut host);
+    scene
+        .run(["acquire", "x", "--as", SIBLING, "-n", "--owner", "none"])
+        .expect(0, "its host is dead");
+}
+
+#[test]
+fn a_session_that_is_resumed_in_another_process_takes_its_lock_anew() {
+    let scene = Scene::new();
+    let (mut before, after) = (host(&scene), host(&scene));
+    let (old, new) = (before.pid().to_string(), after.pid().to_string());
+    let first = acquired(&scene, &["x", "--as", FIRST, "--owner", &old]);
+    kill(&mut before);
+    let second = acquired(&scene, &["x", "--as", FIRST, "--owner", &new]);
+    assert_eq!(second["owner_pid"].as_u64(), Some(after.pid().into()));
+    assert!(second["token"].as_u64() > first["token"].as_u64());
+    scene
+        .run(["release", "x", "--as", FIRST, "--request-id", id_of(&first)])
+        .expect(6, "the id of the hold that is over");
+}
+
+#[test]
+fn a_hold_ends_at_its_age_however_often_it_is_renewed() {
+    let scene = Scene::new();
+    let host = host(&scene);
+    let owner = host.pid().to_string();
+    let aged = ["--owner", &owner, "--max-age", "1s"];
+    for (name, whose) in [("x", &["--as", FIRST][..]), ("y", &[])] {
+        let held = acquired(&scene, &[&[name][..], whose, &aged].concat());
+        let id = id_of(&held).to_owned();
+        let beat = || scene.run(["heartbeat", name, "--request-id", &id]);
+        beat().expect(0, "it is young");
+        eventually("the hold is too old", || beat().code() == 80);
+        scene.run(["acquire", name, "-n"]).expect(0, "it is free");
+    }
+    let long = scene.run(["acquire", "z", "--as", FIRST, "--max-age", "25h"]);
+    assert!(
+        long.expect(2, "more than a day")
+            .stderr()
+            .contains("within a day")
+    );
+    for profile in ["resume", "session"] {
+        let other = scene.run(["acquire", "42", "--profile", profile, "--max-age", "1h"]);
+        let said = other.expect(2, profile).stderr();
+        assert!(said.contains("--max-age"), "{said}");
+    }
+}
+
+#[test]
+fn a_run_in_the_background_holds_for_its_agent_beyond_the_call() {
+    let scene = Scene::new();
+    let line = format!(
+        "tenure run x --as {FIRST} -- sh -c 'echo $TENURE_AS > who; exec sleep 600' > log 2>&1 < /dev/null & echo $! > pid"
+    );
+    answer(
+        scene
+            .program("sh")
+            .args(["-c", &line])
+            .current_dir(scene.root()),
+    )
+    .expect(0, "the call returns");
+    eventually("the run holds", || {
+        scene.check("x")["holder"]["command_pid"].is_u64()
+    });
+    let holder = scene.check("x")["holder"].clone();
+    assert_eq!(
+        (&holder["kind"], &holder["agent"]["key"]),
+        (&"run".into(), &FIRST.into())
+    );
+    eventually("the command knows its agent", || {
+        fs::read_to_string(scene.path("who")).is_ok_and(|who| who == format!("{FIRST}\n"))
+    });
+    scene
+        .run(["release", "x", "--as", SIBLING])
+        .expect(6, "a sibling");
+    scene
+        .run(["run", "x", "-n", "--as", SIBLING, "--", "true"])
+        .expect(4, "held");
+    let pid = fs::read_to_string(scene.path("pid")).unwrap();
+    scene
+        .shell(&format!("kill {pid}"))
+        .expect(0, "asked to end");
+    eventually("it is free", || scene.check("x")["standing"] == "free");
+}
+
+#[test]
+fn who_holds_is_shown_and_found_by_agent() {
+    let scene = Scene::new();
+    acquired(&scene, &["x", "--as", FIRST]);
+    acquired(&scene, &["y", "--as", "codex/7"]);
+    acquired(&scene, &["z"]);
+    let names = |words: &[&str]| -> Vec<String> {
+        let list = scene.run([&["list", "--output", "json"][..], words].concat());
+        let list = list.expect(0, "a list").json();
+        let locks = list["data"]["locks"].as_array().unwrap().clone();
+        locks
+            .iter()
+            .map(|lock| lock["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(names(&[]), ["x", "y", "z"]);
+    assert_eq!(names(&["--as", "claude/1f3c"]), ["x"]);
+    assert_eq!(names(&["--as", SIBLING]), [""; 0]);
+    let text = scene.run(["list"]).expect(0, "a table").stdout();
+    assert!(text.contains(&format!("agent {FIRST}")), "{text}");
+    let audit = scene.run(["audit", "--as", "codex/7", "--output", "json"]);
+    let events = audit.expect(0, "an audit").json()["data"]["events"].clone();
+    assert_eq!(events.as_array().map(Vec::len), Some(1), "{events}");
+    assert_eq!(events[0]["agent"]["session"], "7");
+    assert_eq!(events[0]["lock_name"], "y");
+}
+
+#[test]
+fn a_key_that_is_none_is_refused_before_anything_happens() {
+    let scene = Scene::new();
+    for bad in ["", "claude", "Claude/1", "claude/1/2/3", "claude/a b"] {
+        let said = scene.run(["acquire", "x", "--as", bad]);
+        assert!(
+            said.expect(2, bad).stderr().contains("HOST/SESSION"),
+            "{bad:?}"
+        );
+        let mut told = scene.tenure(["run", "x", "--", "true"]);
+        let said = answer(told.env("TENURE_AS", bad)).expect(2, bad).stderr();
+        assert!(
+            said.contains("TENURE_AS") && said.contains("HOST/SESSION"),
+            "{said}"
+        );
+    }
+    assert!(!scene.locks().exists());
+}
+
+/// A clone with a file, and a linked work tree of it.
+fn trees(scene: &Scene) -> [std::path::PathBuf; 2] {
+    let (main, linked) = (scene.path("main tree"), scene.path("linked"));
+    let git = |folder: &Path, words: &[&str]| {
+        let mut git = scene.program("git");
+        git.current_dir(folder).env("GIT_CONFIG_NOSYSTEM", "1");
+        git.args(["-c", "user.name=a", "-c", "user.email=a@localhost"]);
+        answer(git.args(words)).expect(0, &format!("git {words:?}"));
+    };
+    fs::create_dir(&main).unwrap();
+    git(&main, &["init", "-q"]);
+    fs::create_dir(main.join("src")).unwrap();
+    fs::write(main.join("src/api.rs"), "").unwrap();
+    git(&main, &["add", "--all"]);
+    git(&main, &["commit", "-q", "-m", "first"]);
+    git(&main, &["worktree", "add", "-q", "../linked"]);
+    [main, linked]
+}
+
+#[test]
+fn a_path_is_one_lock_by_whatever_way_it_is_named() {
+    let scene = Scene::new();
+    let [main, _] = trees(&scene);
+    symlink(main.join("src"), scene.path("link")).unwrap();
+    symlink("api.rs", main.join("src/also.rs")).unwrap();
+    let api = main.join("src/api.rs").display().to_string();
+    let link = scene.path("link").display().to_string();
+    let held = acquired(&scene, &["--path", &api, "--as", FIRST]);
+    assert_eq!(held["path"], "src/api.rs");
+    let name = held["name"].as_str().unwrap();
+    assert!(name.starts_with("path=api.rs="), "{name}");
+    for path in [
+        format!("{link}/api.rs"),
+        format!("{link}/also.rs"),
+        format!("{link}/../src/./api.rs"),
+        format!("{link}/not there/../api.rs"),
+    ] {
+        let mut other = scene.tenure(["acquire", "-n", "--as", SIBLING, "--path", &path]);
+        let said = answer(&mut other).expect(4, &path).stderr();
+        assert!(
+            said.contains("src/api.rs is held by agent claude/1f3c/a6b4"),
+            "{said}"
+        );
+    }
+    let mut from_src = scene.tenure(["check", "--path", "api.rs", "--output", "json"]);
+    let seen = answer(from_src.current_dir(main.join("src"))).expect(4, "held");
+    assert_eq!(seen.json()["error"]["context"]["path"], "src/api.rs");
+    scene.run(["wait", "-n", "--path", &api]).expect(4, "held");
+    scene
+        .run(["run", "-n", "--path", &api, "--", "true"])
+        .expect(4, "held");
+    let id = id_of(&held);
+    scene
+        .run(["heartbeat", "--path", &api, "--request-id", id])
+        .expect(0, "its id");
+    scene
+        .run(["release", "--path", &api, "--request-id", id])
+        .expect(0, "its id");
+    scene
+        .run(["run", "-n", "--path", &api, "--", "true"])
+        .expect(0, "free");
+}
+
+#[test]
+fn any_name_of_a_file_makes_a_lock_and_a_file_need_not_exist() {
+    let scene = Scene::new();
+    let long = "l".repeat(200);
+    let mut names = Vec::new();
+    for file in [
+        "a b.txt",
+        "ä/ö.rs",
+        "..x",
+        "a;b=c%d",
+        "-n",
+        "new/deep/er.rs",
+        &long,
+        "a\nb",
+    ] {
+        let path = scene.path(file).display().to_string();
+        let held = acquired(&scene, &["--path", &path, "--as", FIRST]);
+        names.push(held["name"].as_str().unwrap().to_owned());
+        // Made meanwhile, it is the same lock.
+        fs::create_dir_all(scene.path(file).parent().unwrap()).unwrap();
+        fs::write(scene.path(file), "").unwrap();
+        scene
+            .run(["acquire", "-n", "--path", &path, "--as", SIBLING])
+            .expect(4, file);
+    }
+    let before = names.len();
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), before, "each has its own");
+    let text = scene.run(["list"]).expect(0, "a table").stdout();
+    assert!(
+        text.contains("a;b=c%d") && !text.contains("path=a_b_c"),
+        "{text}"
+    );
+    for (words, part) in [
+        (&["--path", ""][..], "is empty"),
+        (&["x", "--path", "y"], "--path"),
+        (&["x", "--across", "repo"], "--across"),
+        (&["--path", "/dev/null/x"], "cannot be followed"),
+        (&["--path", "y", "--profile", "fleet"], "only native locks"),
+    ] {
+        let refused = scene.run([&["acquire"][..], words].concat());
+        let said = refused.expect(2, &format!("{words:?}")).stderr();
+        assert!(said.contains(part), "{words:?}: {said}");
+    }
+    let mut nowhere = scene.tenure(["acquire", "--path", "x", "--across", "repo"]);
+    let said = answer(nowhere.current_dir(scene.root())).expect(2, "no repository");
+    assert!(
+        said.stderr().contains("is in no git repository"),
+        "{}",
+        said.stderr()
+    );
+}
+
+#[test]
+fn work_trees_share_a_path_only_where_that_is_wanted() {
+    let scene = Scene::new();
+    let trees = trees(&scene);
+    let of = |tree: &Path, across: &str, key: &str| {
+        let path = tree.join("src/api.rs");
+        let mut call = scene.tenure(["acquire", "-n", "--as", key, "--across", across, "--path"]);
+        answer(call.arg(path)).code()
+    };
+    assert_eq!(of(&trees[0], "worktree", FIRST), 0);
+    assert_eq!(of(&trees[1], "worktree", SIBLING), 0, "another file");
+    assert_eq!(of(&trees[0], "repo", FIRST), 0);
+    assert_eq!(of(&trees[1], "repo", SIBLING), 4, "the same for both trees");
+    // The same path in another repository is another lock.
+    fs::create_dir(scene.path("other")).unwrap();
+    answer(
+        scene
+            .program("git")
+            .args(["init", "-q", "other"])
+            .current_dir(scene.root()),
+    )
+    .expect(0, "a repository");
+    assert_eq!(of(&scene.path("other"), "repo", SIBLING), 0);
+}
+
+#[test]
+fn the_lock_of_a_path_is_where_the_targets_project_says() {
+    let scene = Scene::new();
+    let [main, _] = trees(&scene);
+    fs::write(main.join("tenure.toml"), "scope = \"repo\"\n").unwrap();
+    let elsewhere = scene.path("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    fs::write(elsewhere.join("tenure.toml"), "dir = \"here\"\n").unwrap();
+    let target = main.join("src/new.rs");
+    let call = |folder: &Path| {
+        let mut call = scene.tenure(["acquire", "-n", "--as", FIRST, "--output", "json", "--path"]);
+        call.current_dir(folder)
+            .env_remove("TENURE_DIR")
+            .arg(&target);
+        answer(&mut call)
+    };
+    let held = call(&elsewhere).expect(0, "acquired").json();
+    let file = held["data"]["lock_file"].as_str().unwrap();
+    let common = main.canonicalize().unwrap().join(".git/tenure/locks");
+    assert!(Path::new(file).starts_with(&common), "{file}");
+    assert!(!elsewhere.join("here").exists());
+    call(&main).expect(4, "the same lock from within");
+}

@@ -1,0 +1,288 @@
+//! What an agent's hooks do with a store: leases of several locks at once, signs of life, and their end.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "a test says what it expects by failing"
+)]
+
+use std::path::Path;
+use std::sync::Barrier;
+use std::thread::{scope, sleep};
+use std::time::Duration;
+use tenure_engine::agent::{Agent, LeaseTerms, Wanted};
+use tenure_engine::clock::{Clock, SystemClock, instant, since};
+use tenure_engine::process::Identity;
+use tenure_engine::store::Store;
+use tenure_engine::store::contract::AgentSign;
+use tenure_engine::store::file::{FileStore, ThreadSleeper};
+use tenure_engine::store::memory::MemoryStore;
+use tenure_engine::tenure_core::{AgentKey, LockName, Policy};
+
+const SILENCE: Duration = Duration::from_millis(600);
+
+fn store(folder: &Path) -> FileStore {
+    let here = Identity::current().host;
+    FileStore::new(folder, here, Box::new(ThreadSleeper))
+}
+
+fn clock() -> SystemClock {
+    SystemClock::new(Identity::current().host.boot_id.as_deref())
+}
+
+fn key(text: &str) -> AgentKey {
+    text.parse().expect("a key")
+}
+
+fn wanted(names: &[&str]) -> Vec<Wanted> {
+    let want = |name: &&str| Wanted {
+        name: LockName::new(*name).expect("a name"),
+        path: Some(format!("src/{name}.rs")),
+    };
+    names.iter().map(want).collect()
+}
+
+/// All agents of a test have the same host: this process.
+fn terms(wait: Duration) -> LeaseTerms {
+    let identity = Identity::current();
+    LeaseTerms {
+        owner: Some(identity.process),
+        here: identity.host,
+        actor: "tester".to_owned(),
+        why: "an edit".to_owned(),
+        silence_ms: u64::try_from(SILENCE.as_millis()).unwrap(),
+        max_age_ms: 60_000,
+        wait,
+    }
+}
+
+fn names_of(agent: &Agent<'_>) -> Vec<String> {
+    let holds = agent.holds().expect("a look");
+    holds.iter().map(|(name, _)| name.to_string()).collect()
+}
+
+#[test]
+fn an_agent_gets_all_its_leases_or_none_and_keeps_what_it_had() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (files, memory) = (store(scratch.path()), MemoryStore::new(Policy::NATIVE));
+    for store in [&files as &dyn Store, &memory] {
+        let clock = clock();
+        let (first, second) = (key("claude/1/a"), key("claude/1/b"));
+        let of = |key| Agent {
+            store,
+            clock: &clock,
+            key,
+        };
+        let (first, second) = (of(&first), of(&second));
+        let now = terms(Duration::ZERO);
+        assert_eq!(
+            first.take(&wanted(&["b", "a", "a"]), &now).unwrap().len(),
+            2
+        );
+        // Both again, and one more.
+        let again = first.take(&wanted(&["a", "b", "c"]), &now).unwrap();
+        let new: Vec<bool> = again.iter().map(|lease| lease.acquired.is_some()).collect();
+        assert_eq!(new, [false, false, true]);
+        let refused = second.take(&wanted(&["0", "b", "z"]), &now).unwrap_err();
+        assert_eq!(refused.name.as_str(), "b");
+        let facts = refused.facts();
+        assert!(
+            facts.starts_with("src/b.rs is leased by claude 1/a since "),
+            "{facts}"
+        );
+        assert!(facts.contains("retry_after_ms"), "{facts}");
+        assert_eq!(names_of(&second), [""; 0], "none of them");
+        assert_eq!(names_of(&first), ["a", "b", "c"]);
+        // The session speaks for both, and frees what is left.
+        let session = key("claude/1");
+        let session = of(&session);
+        second.take(&wanted(&["z"]), &now).unwrap();
+        assert_eq!(second.free().unwrap().len(), 1);
+        assert_eq!(names_of(&session), ["a", "b", "c"]);
+        assert_eq!(session.free().unwrap().len(), 3);
+        assert_eq!(names_of(&session), [""; 0]);
+        assert_eq!(session.free().unwrap().len(), 0, "nothing is left");
+        second.take(&wanted(&["a", "b", "c"]), &now).unwrap();
+    }
+    let left = std::fs::read_dir(scratch.path()).unwrap();
+    let signs = left.filter(|file| {
+        let name = file.as_ref().unwrap().file_name();
+        name.to_string_lossy().starts_with(".agent-")
+    });
+    assert_eq!(signs.count(), 1, "of the one that took something at last");
+}
+
+#[test]
+fn signs_of_life_and_calls_under_way_keep_a_hold_and_silence_ends_it() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (files, memory) = (store(scratch.path()), MemoryStore::new(Policy::NATIVE));
+    for (store, tells_calls) in [(&files as &dyn Store, true), (&memory, false)] {
+        let clock = clock();
+        let (first, second) = (key("claude/1/a"), key("claude/1/b"));
+        let of = |key| Agent {
+            store,
+            clock: &clock,
+            key,
+        };
+        let (first, second) = (of(&first), of(&second));
+        first.take(&wanted(&["a"]), &terms(Duration::ZERO)).unwrap();
+        for _ in 0..8 {
+            sleep(SILENCE / 4);
+            first.seen(AgentSign::Seen).unwrap();
+            assert!(
+                second
+                    .take(&wanted(&["a"]), &terms(Duration::ZERO))
+                    .is_err()
+            );
+        }
+        if tells_calls {
+            first.seen(AgentSign::Began("toolu_1")).unwrap();
+            first.seen(AgentSign::Began("toolu_2")).unwrap();
+            first.seen(AgentSign::Ended("toolu_1")).unwrap();
+            sleep(SILENCE * 2);
+            assert!(
+                second
+                    .take(&wanted(&["a"]), &terms(Duration::ZERO))
+                    .is_err(),
+                "it calls"
+            );
+            first.seen(AgentSign::Ended("toolu_2")).unwrap();
+        }
+        // A sign of a sibling is none of this agent.
+        let began = instant();
+        let taken = second.take(&wanted(&["a"]), &terms(SILENCE * 20)).unwrap();
+        assert!(since(began) >= SILENCE / 2 && since(began) < SILENCE * 10);
+        assert!(taken[0].acquired.is_some());
+        assert_eq!(names_of(&first), [""; 0]);
+    }
+}
+
+#[test]
+fn one_call_of_an_agent_waits_and_its_place_is_kept() {
+    let scratch = tempfile::tempdir().unwrap();
+    let store = store(scratch.path());
+    let clock = clock();
+    let keys = ["claude/1/a", "claude/1/b", "claude/1/c"].map(key);
+    let [first, second, third] = keys.each_ref().map(|key| Agent {
+        store: &store,
+        clock: &clock,
+        key,
+    });
+    let long = LeaseTerms {
+        silence_ms: 60_000,
+        ..terms(Duration::from_millis(300))
+    };
+    first.take(&wanted(&["a"]), &long).unwrap();
+    let gate = Barrier::new(4);
+    let places: Vec<Option<usize>> = scope(|scope| {
+        let calls = [(); 4].map(|()| {
+            scope.spawn(|| {
+                gate.wait();
+                let clock = self::clock();
+                let agent = Agent {
+                    store: &store,
+                    clock: &clock,
+                    key: &keys[1],
+                };
+                agent.take(&wanted(&["a"]), &long).unwrap_err().place
+            })
+        });
+        calls.map(|call| call.join().unwrap()).to_vec()
+    });
+    assert!(places.contains(&Some(1)), "{places:?}");
+    let name = LockName::new("a").unwrap();
+    let waiting = || {
+        let reading = store.read(&name, None).unwrap();
+        reading
+            .entry()
+            .unwrap()
+            .claims
+            .iter()
+            .filter(|claim| claim.token.is_none())
+            .count()
+    };
+    assert_eq!(waiting(), 1, "one place, however many calls");
+    let other = third.take(&wanted(&["a"]), &long).unwrap_err();
+    assert_eq!(other.place, Some(2), "{}", other.facts());
+    assert!(
+        other.facts().contains("your place 2 is kept"),
+        "{}",
+        other.facts()
+    );
+    // It comes back to its place.
+    let again = second.take(&wanted(&["a"]), &long).unwrap_err();
+    assert_eq!((again.place, waiting()), (Some(1), 2));
+    assert_eq!(first.free().unwrap().len(), 1);
+    second.take(&wanted(&["a"]), &long).unwrap();
+    assert_eq!(waiting(), 1);
+}
+
+#[test]
+fn calls_of_one_agent_side_by_side_get_the_lease_once() {
+    let scratch = tempfile::tempdir().unwrap();
+    let store = store(scratch.path());
+    let key = key("claude/1/a");
+    for round in 0..20 {
+        let name = format!("l{round}");
+        let gate = Barrier::new(4);
+        let new: usize = scope(|scope| {
+            let calls = [(); 4].map(|()| {
+                scope.spawn(|| {
+                    gate.wait();
+                    let clock = self::clock();
+                    let agent = Agent {
+                        store: &store,
+                        clock: &clock,
+                        key: &key,
+                    };
+                    let taken = agent.take(&wanted(&[&name]), &terms(Duration::from_secs(5)));
+                    usize::from(taken.unwrap()[0].acquired.is_some())
+                })
+            });
+            calls.map(|call| call.join().unwrap()).iter().sum()
+        });
+        assert_eq!(new, 1);
+    }
+}
+
+#[test]
+fn an_agent_that_holds_nothing_costs_one_look_and_leaves_nothing() {
+    let scratch = tempfile::tempdir().unwrap();
+    let folder = scratch.path().join("locks");
+    let store = store(&folder);
+    let clock = clock();
+    let key = key("claude/1/a");
+    let agent = Agent {
+        store: &store,
+        clock: &clock,
+        key: &key,
+    };
+    agent.seen(AgentSign::Began("x")).unwrap();
+    assert_eq!(agent.free().unwrap(), []);
+    assert!(!folder.exists(), "nothing was made");
+    let agents = store.agents().expect("a file store keeps signs");
+    assert!(!agents.may_hold(&key).unwrap());
+    assert_eq!(agents.forget_old(&clock.now(), false).unwrap(), 0);
+}
+
+#[test]
+fn a_sign_older_than_every_hold_is_forgotten() {
+    let scratch = tempfile::tempdir().unwrap();
+    let store = store(scratch.path());
+    let clock = clock();
+    let key = key("claude/1/a");
+    let agent = Agent {
+        store: &store,
+        clock: &clock,
+        key: &key,
+    };
+    agent.take(&wanted(&["a"]), &terms(Duration::ZERO)).unwrap();
+    let agents = store.agents().unwrap();
+    let mut later = clock.now();
+    assert_eq!(agents.forget_old(&later, true).unwrap(), 0);
+    later.boot_ms += 24 * 3_600_000 + 60_000;
+    assert_eq!(agents.forget_old(&later, true).unwrap(), 1, "it would be");
+    assert!(agents.may_hold(&key).unwrap());
+    assert_eq!(agents.forget_old(&later, false).unwrap(), 1);
+    assert!(!agents.may_hold(&key).unwrap());
+}
