@@ -956,3 +956,55 @@ fn status_names_what_codex_asks_of_its_user() {
     desk.write(config, "a = \n");
     assert_eq!(wrong(&status(1), "config").len(), 1);
 }
+
+#[test]
+fn what_was_in_the_settings_is_for_their_owner_alone() {
+    let desk = Desk::new();
+    desk.write(
+        &format!("project/{SETTINGS}"),
+        "{\"env\": {\"KEY\": \"secret\"}}",
+    );
+    // Another program has made the folder, for all to look in.
+    let state = desk.scene.path("home/.local/state/tenure/agents");
+    fs::create_dir_all(&state).expect("a folder");
+    fs::set_permissions(&state, fs::Permissions::from_mode(0o755)).expect("rights");
+    desk.run(&["install", "claude"]).expect(0, "installed");
+    let mut with_secret = 0;
+    for entry in fs::read_dir(&state).expect("a folder") {
+        let entry = entry.expect("an entry");
+        let mode = entry.metadata().expect("facts").mode() & 0o777;
+        assert_eq!(mode, 0o600, "{}", entry.path().display());
+        with_secret += usize::from(
+            fs::read_to_string(entry.path())
+                .expect("text")
+                .contains("secret"),
+        );
+    }
+    assert_eq!(with_secret, 1);
+}
+
+#[test]
+fn a_probe_tells_the_hook_from_the_rewrite() {
+    let desk = Desk::new();
+    let probe = |id: &str, code: i32| {
+        let mut command = desk.command(&["probe", "claude", "--output", "json"]);
+        if !id.is_empty() {
+            command.env("TENURE_AGENT_PROBE", id);
+        }
+        answer(&mut command).expect(code, "a probe").json()
+    };
+    let nothing = probe("", 1);
+    assert_eq!(nothing["error"]["context"]["hook"], false);
+    // The hook was called, and the host ran the old command.
+    let note = "home/.local/state/tenure/agents/probe-claude";
+    desk.write(note, "id-1");
+    let dropped = probe("", 1);
+    assert_eq!(dropped["error"]["context"]["hook"], true);
+    assert_eq!(dropped["error"]["context"]["rewrite"], false);
+    assert!(
+        !desk.scene.path(note).exists(),
+        "a note is for one question"
+    );
+    desk.write(note, "id-2");
+    assert_eq!(probe("id-2", 0)["data"]["rewrite"], true);
+}

@@ -34,6 +34,8 @@ pub(super) struct Target {
     pub(super) path: PathBuf,
     pub(super) text: Option<String>,
     facts: Option<Metadata>,
+    /// The rights of a new file, as far as the umask lets them be.
+    mode: u32,
 }
 
 /// Why a file was not replaced.
@@ -146,6 +148,16 @@ impl Target {
             named: named.to_owned(),
             path,
             facts,
+            mode: 0o666,
+        })
+    }
+
+    /// The same for a file that is for its owner alone, whatever its folder lets others do.
+    pub(super) fn private(named: &Path) -> Result<Self, Failure> {
+        let target = Self::at(named)?;
+        Ok(Self {
+            mode: 0o600,
+            ..target
         })
     }
 
@@ -187,7 +199,7 @@ impl Target {
             make_folder(&folder, 0o777)?;
         }
         let beside = self.beside();
-        let written = write_beside(&beside, new, self.facts.as_ref());
+        let written = write_beside(&beside, new, self.facts.as_ref(), self.mode);
         let done = written
             .map_err(Hindered::Failed)
             .and_then(|()| match &self.text {
@@ -230,12 +242,12 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
 }
 
 /// Writes a file that is not finished, with the rights that the finished one has.
-fn write_beside(path: &Path, text: &str, like: Option<&Metadata>) -> io::Result<()> {
+fn write_beside(path: &Path, text: &str, like: Option<&Metadata>, mode: u32) -> io::Result<()> {
     match remove(path) {
         Err(error) if !is_missing(&error) => return Err(error),
         _ => {}
     }
-    let mode = if like.is_some() { 0o600 } else { 0o666 };
+    let mode = if like.is_some() { 0o600 } else { mode };
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)

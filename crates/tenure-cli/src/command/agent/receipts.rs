@@ -144,7 +144,7 @@ impl Receipts {
         let path = self.path_of(file);
         let text = receipt.map(serde_json::to_string).transpose();
         let text = text.map_err(|error| files::failed(&path, "written", &error.into()))?;
-        let mut target = Target::at(&path)?;
+        let mut target = Target::private(&path)?;
         target.tidy();
         if target.text == text {
             return Ok(());
