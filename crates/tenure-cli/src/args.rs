@@ -123,6 +123,8 @@ pub(crate) enum Verb {
     Mcp(McpArgs),
     /// Put tenure's hooks into an agent's host, and look after them
     Agent(AgentArgs),
+    /// Answer a coding agent before it acts
+    Hook(HookArgs),
     /// Name the concurrency group of a CI event
     GroupName(GroupNameArgs),
     /// Print what completes tenure's words in a shell
@@ -954,6 +956,33 @@ pub(crate) struct McpArgs {
     pub(crate) common: Common,
 }
 
+/// `hook`.
+#[derive(Debug, Clone, Args)]
+#[command(after_help = "Examples:
+  tenure hook claude < event.json  what Claude Code is answered to this event
+  tenure hook codex < event.json   the same for Codex
+
+The host of a coding agent calls this before and after each call of a tool: one event comes on stdin as \
+JSON, one answer goes to stdout. A call that no rule of tenure.toml is about gets no answer. The rules:
+
+  [[agent.command]]
+  match = [\"cargo test\"]     # these commands run under the lock
+  lock = \"build\"
+
+  [[agent.path]]
+  match = [\"migrations/**\"]  # one agent at a time edits these files
+
+The exit code is 0, also where tenure itself fails: then the rule's on_error decides, open or closed. The \
+page docs/agents.md says what rules stop, and what they do not.")]
+pub(crate) struct HookArgs {
+    /// The program that calls it
+    #[arg(value_name = "HOST")]
+    pub(crate) host: AgentHost,
+    /// Refused: the host has its own form.
+    #[arg(long, hide = true)]
+    pub(crate) output: Option<Output>,
+}
+
 /// `agent`.
 #[derive(Debug, Clone, Args)]
 #[command(
@@ -1147,7 +1176,7 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Verb, Failure> {
     if let Some(args) = asked_for_flock(words) {
         return Ok(Verb::Flock(args));
     }
-    check_output().or_else(|failure| is_a_shells(words).then_some(()).ok_or(failure))?;
+    check_output().or_else(|failure| has_one_form(words).then_some(()).ok_or(failure))?;
     if let Some(args) = run::plain(words) {
         return Ok(Verb::Run(args));
     }
@@ -1230,11 +1259,13 @@ fn asked_for_flock(words: &[OsString]) -> Option<FlockArgs> {
     })
 }
 
-/// Whether a shell asks for completions, which have one form only, whatever the environment says.
+/// Whether a program asks (a shell for completions, an agent's host) whose answer has one form only, whatever the
+/// environment says.
 #[cold]
 #[inline(never)]
-fn is_a_shells(words: &[OsString]) -> bool {
-    words.get(1).is_some_and(|verb| verb == "completions")
+fn has_one_form(words: &[OsString]) -> bool {
+    let mut verb = words.get(1).into_iter();
+    verb.any(|verb| verb == "completions" || verb == "hook")
 }
 
 /// Builds the parser of the verb alone. `None` if the words do not begin with flags that may
@@ -1270,6 +1301,7 @@ fn parse_quick(words: &[OsString]) -> Option<Result<Verb, clap::Error>> {
         "mcp" => one::<McpArgs>("tenure mcp", words).map(Verb::Mcp),
         "agent" => one::<AgentArgs>("tenure agent", words).map(Verb::Agent),
         "group-name" => one::<GroupNameArgs>("tenure group-name", words).map(Verb::GroupName),
+        "hook" => one::<HookArgs>("tenure hook", words).map(Verb::Hook),
         "completions" => one::<CompletionsArgs>("tenure completions", words).map(Verb::Completions),
         "man" => one::<ManArgs>("tenure man", words).map(Verb::Man),
         // `flock` stands first or not at all, so the whole tree refuses it here.
@@ -1437,6 +1469,9 @@ mod tests {
             "tenure group-name --event-file f --output yaml",
             "tenure group-name --event-file f --number 4",
             "tenure group-name --number x",
+            "tenure hook claude",
+            "tenure hook cursor",
+            "tenure hook",
             "tenure list x",
             "tenure profiles x",
             "tenure completions bash",

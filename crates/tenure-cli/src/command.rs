@@ -18,6 +18,8 @@ mod force_release;
 mod group_name;
 mod heartbeat;
 mod help;
+#[cfg(unix)]
+mod hook;
 mod ignored;
 mod man;
 #[cfg(all(feature = "mcp", unix))]
@@ -195,6 +197,13 @@ pub(crate) fn carry_out(verb: Verb) -> Ending {
             .answer(|around| request::Agent::of(&args, around), agent::agent),
         #[cfg(windows)]
         Verb::Agent(_) => report(&Failure::not_here("agent", "it has not been ported")),
+        #[cfg(unix)]
+        Verb::Hook(args) => hook::hook(&args),
+        #[cfg(windows)]
+        Verb::Hook(_) => report(&Failure::not_here(
+            "hook",
+            "it has not been ported; write `tenure run` into the commands themselves",
+        )),
         Verb::GroupName(args) => Call::of("group-name", &args.common)
             .answer(|_| Ok(args), |args, _| group_name::group_name(&args)),
         Verb::Help(args) => help::help(&args),

@@ -11,6 +11,8 @@ mod defaults;
 #[cfg(unix)]
 mod doctor;
 mod format;
+#[cfg(unix)]
+mod hook;
 mod intended;
 #[cfg(all(feature = "mcp", unix))]
 pub(crate) mod mcp;
@@ -30,6 +32,8 @@ pub(crate) use defaults::{Defaults, OnHeld, Pool};
 #[cfg(unix)]
 pub(crate) use doctor::{Doctor, Fix};
 pub(crate) use format::Format;
+#[cfg(unix)]
+pub(crate) use hook::{About, Misread};
 pub(crate) use place::Place;
 pub(crate) use run::{At, How, Program, Run, Supervised, Task, Wanted};
 pub(crate) use surroundings::{AGENT, Surroundings, Variables};

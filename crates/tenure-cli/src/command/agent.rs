@@ -19,7 +19,7 @@ mod files;
 mod hosts;
 mod install;
 mod json;
-mod probe;
+pub(super) mod probe;
 mod receipts;
 mod status;
 mod toml;

@@ -40,6 +40,10 @@ pub(crate) fn run(run: Run, mut reporter: Reporter) -> Ending {
     if let Some(name) = &run.task.name {
         reporter.set_lock(name);
     }
+    #[cfg(unix)]
+    if let Some(agent) = &run.place.agent {
+        super::hook::ran(agent);
+    }
     let skips = run.task.on_held == OnHeld::Skip;
     if skips {
         reporter.hide_waits();

@@ -166,6 +166,14 @@ impl Surroundings {
         }
     }
 
+    /// Of a call without flags that is about this folder, wherever it was made.
+    #[cfg(unix)]
+    pub(crate) fn at(folder: PathBuf) -> Self {
+        let around = Self::of(&Common::default());
+        around.folder.get_or_init(|| folder);
+        around
+    }
+
     /// Of a call without any, in this folder.
     #[cfg(test)]
     pub(crate) fn bare(folder: &str) -> Self {

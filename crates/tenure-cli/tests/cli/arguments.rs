@@ -491,6 +491,7 @@ fn help_is_an_answer_and_not_a_failure() {
         "group-name",
         "serve",
         "mcp",
+        "hook",
     ] {
         let help = scene.run([verb, "--help"]).stdout();
         let first = help.lines().next().unwrap_or_default();

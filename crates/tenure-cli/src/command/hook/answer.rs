@@ -10,26 +10,8 @@
 //! Codex takes no field that it does not know. Its `allow` beside a new input approves nothing: its own approval
 //! still comes.
 
+use crate::args::AgentHost;
 use serde_json::{Map, Value, json};
-
-/// The program that sends the events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum AgentHost {
-    /// Claude Code
-    Claude,
-    /// Codex
-    Codex,
-}
-
-impl AgentHost {
-    /// Its name in the key of an agent.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Claude => "claude",
-            Self::Codex => "codex",
-        }
-    }
-}
 
 /// What is answered to an event.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -49,6 +31,8 @@ pub(super) enum Decision {
     Deny(String),
     /// It has this input.
     Input(Map<String, Value>),
+    /// What was answered before, as it was written.
+    Said(String),
     /// The model is told something beside it.
     Tell {
         event: &'static str,
@@ -71,9 +55,17 @@ impl Answer {
         }
     }
 
+    pub(super) fn said(text: String) -> Self {
+        Self {
+            decision: Decision::Said(text),
+            message: None,
+        }
+    }
+
     /// The text for stdout; `None` if there is nothing to say.
     pub(super) fn text(&self, host: AgentHost) -> Option<String> {
         let specific = match &self.decision {
+            Decision::Said(text) => return Some(text.clone()),
             Decision::None => None,
             Decision::Deny(reason) => Some(json!({
                 "hookEventName": "PreToolUse",
@@ -98,7 +90,10 @@ impl Answer {
             document.insert("hookSpecificOutput".to_owned(), specific);
         }
         if let Some(message) = &self.message {
-            document.insert("systemMessage".to_owned(), format!("tenure: {message}").into());
+            document.insert(
+                "systemMessage".to_owned(),
+                format!("tenure: {message}").into(),
+            );
         }
         (!document.is_empty()).then(|| Value::Object(document).to_string())
     }

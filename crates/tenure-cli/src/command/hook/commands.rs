@@ -13,7 +13,16 @@ use tenure_engine::shell::{self, Line, Simple, is_meant, program};
 
 /// Programs that do nothing but run the command in their arguments. The lock is held around them.
 const AROUND: [&str; 10] = [
-    "env", "nice", "timeout", "gtimeout", "nohup", "stdbuf", "ionice", "chrt", "taskset", "caffeinate",
+    "env",
+    "nice",
+    "timeout",
+    "gtimeout",
+    "nohup",
+    "stdbuf",
+    "ionice",
+    "chrt",
+    "taskset",
+    "caffeinate",
 ];
 
 /// Programs and words that run a text, or a command in a way of their own.
@@ -133,7 +142,8 @@ fn look_at<'a>(text: &str, command: &Simple, rules: &'a [CommandRule], found: &m
     if word.is_some() {
         for (rule, words) in pairs(rules) {
             let fits = starts_with(command, 0, words)
-                || (is_around && (1..command.words.len()).any(|at| starts_with(command, at, words)));
+                || (is_around
+                    && (1..command.words.len()).any(|at| starts_with(command, at, words)));
             let longer = best.is_none_or(|(_, best)| best.words().len() < words.words().len());
             if fits && longer {
                 best = Some((rule, words));
@@ -185,12 +195,16 @@ fn head<'a>(text: &'a str, command: &Simple, words: usize) -> Option<&'a str> {
 fn starts_with(command: &Simple, at: usize, words: &Words) -> bool {
     let here = command.words.get(at..).unwrap_or_default();
     here.len() >= words.words().len()
-        && here.iter().zip(words.words()).enumerate().all(|(number, (seen, word))| {
-            let text = seen.text.as_deref();
-            text.is_some_and(|text| {
-                text == word || (number == 0 && !word.contains('/') && program(text) == word)
+        && here
+            .iter()
+            .zip(words.words())
+            .enumerate()
+            .all(|(number, (seen, word))| {
+                let text = seen.text.as_deref();
+                text.is_some_and(|text| {
+                    text == word || (number == 0 && !word.contains('/') && program(text) == word)
+                })
             })
-        })
 }
 
 /// Why no prefix can stand in front of a command.
@@ -280,7 +294,8 @@ pub(super) fn prefix(program: &str, rule: &CommandRule, key: &str, wait: Duratio
 
 /// The text with a prefix in front of each hit.
 pub(super) fn rewritten(text: &str, found: &Found<'_>, prefixes: &[String]) -> Option<String> {
-    let mut new = String::with_capacity(text.len() + prefixes.iter().map(String::len).sum::<usize>());
+    let mut new =
+        String::with_capacity(text.len() + prefixes.iter().map(String::len).sum::<usize>());
     let mut from = 0;
     for (hit, prefix) in found.hits.iter().zip(prefixes) {
         new.push_str(text.get(from..hit.at)?);
@@ -317,8 +332,14 @@ mod tests {
     fn a_prefix_stands_in_front_of_the_command_word_and_nowhere_else() {
         for (text, expected) in [
             ("cargo test", "@cargo test"),
-            ("cargo test --all 'x y' $z *.rs", "@cargo test --all 'x y' $z *.rs"),
-            ("cd a && cargo test;make || make x", "cd a && @cargo test;@make || @make x"),
+            (
+                "cargo test --all 'x y' $z *.rs",
+                "@cargo test --all 'x y' $z *.rs",
+            ),
+            (
+                "cd a && cargo test;make || make x",
+                "cd a && @cargo test;@make || @make x",
+            ),
             ("A=1 B='c d' cargo test", "A=1 B='c d' @cargo test"),
             ("cargo test 2>&1 | tail -5", "@cargo test 2>&1 | tail -5"),
             ("timeout 60 cargo test", "@timeout 60 cargo test"),
@@ -326,12 +347,21 @@ mod tests {
             ("/usr/bin/make", "@/usr/bin/make"),
             ("~/.cargo/bin/cargo test", "@~/.cargo/bin/cargo test"),
             ("cargo 'test'", "@cargo 'test'"),
-            ("# cargo test\ncargo test # make", "# cargo test\n@cargo test # make"),
+            (
+                "# cargo test\ncargo test # make",
+                "# cargo test\n@cargo test # make",
+            ),
             ("cargo \\\n  test", "@cargo \\\n  test"),
             ("é && make", "é && @make"),
-            ("cargo build; echo cargo test; git commit -m 'make'", "cargo build; echo cargo test; git commit -m 'make'"),
+            (
+                "cargo build; echo cargo test; git commit -m 'make'",
+                "cargo build; echo cargo test; git commit -m 'make'",
+            ),
             ("tenure run b -- cargo test", "tenure run b -- cargo test"),
-            ("/opt/tenure run b -- sh -c 'make && make'", "/opt/tenure run b -- sh -c 'make && make'"),
+            (
+                "/opt/tenure run b -- sh -c 'make && make'",
+                "/opt/tenure run b -- sh -c 'make && make'",
+            ),
             ("makes; cargo tests; cargo", "makes; cargo tests; cargo"),
             ("ls $x", "ls $x"),
             ("[ -f Makefile ] && make", "[ -f Makefile ] && @make"),
@@ -369,15 +399,28 @@ mod tests {
             let rules = cargo();
             let found = find(text, &rules);
             assert_eq!(found.hits, [], "{text}");
-            let why: Vec<&str> = found.doubts.iter().map(|doubt| doubt.why.as_str()).collect();
+            let why: Vec<&str> = found
+                .doubts
+                .iter()
+                .map(|doubt| doubt.why.as_str())
+                .collect();
             assert!(why.iter().any(|why| why.contains(word)), "{text}: {why:?}");
         }
-        for text in ["for i in 1; do ls; done", "x=$(date)", "bash -c ls", "$x test", "ls &"] {
+        for text in [
+            "for i in 1; do ls; done",
+            "x=$(date)",
+            "bash -c ls",
+            "$x test",
+            "ls &",
+        ] {
             assert!(find(text, &cargo()).is_empty(), "{text}");
         }
         let own = rules("[[agent.command]]\nmatch = [\"test\"]\nlock = \"b\"\n");
         let found = find("test -f x", &own);
-        assert!(found.hits.is_empty() && found.doubts.len() == 1, "{found:?}");
+        assert!(
+            found.hits.is_empty() && found.doubts.len() == 1,
+            "{found:?}"
+        );
     }
 
     #[test]
@@ -388,7 +431,11 @@ mod tests {
              [[agent.command]]\nmatch = [\"cargo\"]\nlock = \"last\"\n",
         );
         let found = find("cargo test; cargo build", &rules);
-        let locks: Vec<&str> = found.hits.iter().map(|hit| hit.rule.lock.as_str()).collect();
+        let locks: Vec<&str> = found
+            .hits
+            .iter()
+            .map(|hit| hit.rule.lock.as_str())
+            .collect();
         assert_eq!(locks, ["tests", "all"]);
     }
 
@@ -421,11 +468,17 @@ mod tests {
             (Some(seconds(900)), 300, 900),
         ] {
             let times = times(&found, call, limits);
-            assert_eq!((times.waits, times.call), (vec![seconds(wait)], seconds(expected)));
+            assert_eq!(
+                (times.waits, times.call),
+                (vec![seconds(wait)], seconds(expected))
+            );
         }
         let two = find("make; make", &one);
         let shared = times(&two, None, limits);
-        assert_eq!((shared.waits, shared.call), (vec![seconds(30); 2], seconds(180)));
+        assert_eq!(
+            (shared.waits, shared.call),
+            (vec![seconds(30); 2], seconds(180))
+        );
         let own = rules("[[agent.command]]\nmatch = [\"make\"]\nlock = \"b\"\nwait = \"20m\"\n");
         let found = find("make", &own);
         assert_eq!(times(&found, None, limits).waits, [seconds(300)]);
@@ -439,6 +492,8 @@ mod tests {
             prefix("tenure", rule, "claude/1f3c/a6", Duration::from_secs(60)),
             "tenure run b --slots 2 --as claude/1f3c/a6 --wait 60s --ticket auto -- "
         );
-        assert!(prefix("tenure", rule, "k", Duration::from_millis(1_500)).contains("--wait 1500ms"));
+        assert!(
+            prefix("tenure", rule, "k", Duration::from_millis(1_500)).contains("--wait 1500ms")
+        );
     }
 }

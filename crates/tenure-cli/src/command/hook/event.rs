@@ -205,7 +205,10 @@ mod tests {
             "session_id": "s", "agent_id": "a", "cwd": "/w", "hook_event_name": "PreToolUse",
             "tool_name": "Bash", "tool_use_id": "t", "tool_input": {"command": "make", "timeout": 5},
         }));
-        assert_eq!((event.session.as_str(), event.agent.as_deref()), ("s", Some("a")));
+        assert_eq!(
+            (event.session.as_str(), event.agent.as_deref()),
+            ("s", Some("a"))
+        );
         let Kind::Before(call) = event.kind else {
             panic!("a call");
         };
@@ -219,7 +222,10 @@ mod tests {
             json!({"hook_event_name": "Stop", "session_id": "s"}),
             json!({"hook_event_name": "PreToolUse", "tool_name": "Read", "session_id": "s"}),
         ] {
-            assert!(matches!(read(value.to_string().as_bytes(), false), Read::OfNoConcern), "{value}");
+            assert!(
+                matches!(read(value.to_string().as_bytes(), false), Read::OfNoConcern),
+                "{value}"
+            );
         }
     }
 
@@ -229,9 +235,18 @@ mod tests {
             ("", "no JSON"),
             ("[]", "no JSON object"),
             ("{}", "no hook_event_name"),
-            ("{\"hook_event_name\":\"PreToolUse\",\"tool_name\":\"Bash\",\"session_id\":\"s\"}", "no tool_input"),
-            ("{\"hook_event_name\":\"PreToolUse\",\"tool_name\":\"Bash\",\"tool_input\":{}}", "no session_id"),
-            ("{\"hook_event_name\":\"SessionEnd\",\"session_id\":7}", "no session_id"),
+            (
+                "{\"hook_event_name\":\"PreToolUse\",\"tool_name\":\"Bash\",\"session_id\":\"s\"}",
+                "no tool_input",
+            ),
+            (
+                "{\"hook_event_name\":\"PreToolUse\",\"tool_name\":\"Bash\",\"tool_input\":{}}",
+                "no session_id",
+            ),
+            (
+                "{\"hook_event_name\":\"SessionEnd\",\"session_id\":7}",
+                "no session_id",
+            ),
         ] {
             match read(text.as_bytes(), false) {
                 Read::Unreadable(why) => assert!(why.contains(word), "{text}: {why}"),
@@ -243,10 +258,22 @@ mod tests {
     #[test]
     fn the_beginning_of_a_long_event_may_tell_that_it_asks_for_nothing() {
         for (text, concerns) in [
-            ("{\"hook_event_name\": \"PostToolUse\", \"tool_name\":\"Bash\", \"x\":\"", false),
-            ("{\"hook_event_name\":\"PreToolUse\",\"tool_name\":\"mcp__a__b\",\"tool_input\":{\"", false),
-            ("{\"hook_event_name\":\"PreToolUse\",\"tool_name\":\"Write\",\"tool_input\":{\"content\":\"", true),
-            ("{\"cwd\":\"\\\"hook_event_name\\\":\\\"Stop\\\"\",\"x\":\"", true),
+            (
+                "{\"hook_event_name\": \"PostToolUse\", \"tool_name\":\"Bash\", \"x\":\"",
+                false,
+            ),
+            (
+                "{\"hook_event_name\":\"PreToolUse\",\"tool_name\":\"mcp__a__b\",\"tool_input\":{\"",
+                false,
+            ),
+            (
+                "{\"hook_event_name\":\"PreToolUse\",\"tool_name\":\"Write\",\"tool_input\":{\"content\":\"",
+                true,
+            ),
+            (
+                "{\"cwd\":\"\\\"hook_event_name\\\":\\\"Stop\\\"\",\"x\":\"",
+                true,
+            ),
             ("{\"x\":\"", true),
         ] {
             let is_read = matches!(read(text.as_bytes(), true), Read::Unreadable(_));

@@ -6,6 +6,7 @@
 //! goes. **It is a memory and no state:** a line that is lost makes an answer that is found again, so every fault here
 //! is passed over.
 
+use super::leases::Leased;
 use serde_json::{Value, json};
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read, Write};
@@ -88,6 +89,25 @@ impl Memory {
         }
     }
 
+    /// Notes that a command began under `tenure run` in an agent's name. Nothing is noted where no hook has been
+    /// asked, or where the command may not write here: then nothing is concluded, or too little.
+    pub(super) fn ran(&self, key: &AgentKey) {
+        let mut options = OpenOptions::new();
+        if let Ok(mut file) = options.append(true).open(&self.file) {
+            let line = json!({"at": self.now_ms, "ran": key.to_string()});
+            let _ = file.write_all(format!("{line}\n").as_bytes());
+        }
+    }
+
+    /// Whether a command of the agent began under `tenure run` since then.
+    pub(super) fn ran_since(&self, key: &AgentKey, at_ms: u64) -> bool {
+        let key = key.to_string();
+        self.lines().iter().any(|line| {
+            line.get("ran").and_then(Value::as_str) == Some(key.as_str())
+                && line.get("at").and_then(Value::as_u64) >= Some(at_ms)
+        })
+    }
+
     /// Whether rewrites are known not to arrive.
     pub(super) fn is_unheeded(&self) -> bool {
         let lines = self.lines();
@@ -99,31 +119,43 @@ impl Memory {
         self.append(&json!({"at": self.now_ms, "unheeded": true}));
     }
 
-    /// The paths that the agents of the session have leased, with their locks.
-    pub(super) fn leased(&self) -> Vec<(String, String)> {
+    /// The leases that the agents which the key covers have taken, as far as they did not end by their own doing.
+    pub(super) fn leased(&self, key: &AgentKey) -> Vec<Leased> {
         let lines = self.lines();
-        let mut leased: Vec<(String, String)> = Vec::new();
+        let mut leased: Vec<(AgentKey, Leased)> = Vec::new();
         for line in &lines {
-            let text = |key: &str| line.get(key).and_then(Value::as_str).map(str::to_owned);
-            if line.get("freed").is_some() {
-                leased.clear();
-            } else if let (Some(lock), Some(path)) = (text("lock"), text("path"))
-                && !leased.iter().any(|(known, _)| *known == lock)
-            {
-                leased.push((lock, path));
+            let text = |key: &str| line.get(key).and_then(Value::as_str);
+            let of = |key: &str| text(key).and_then(|key| key.parse::<AgentKey>().ok());
+            if let Some(freed) = of("freed") {
+                leased.retain(|(agent, _)| !freed.covers(agent));
+            } else if let (Some(agent), Some(lock)) = (of("agent"), text("lock")) {
+                let lease = Leased {
+                    lock: lock.to_owned(),
+                    path: text("path").unwrap_or_default().to_owned(),
+                    place: text("place").unwrap_or_default().to_owned(),
+                };
+                leased.retain(|(_, known)| known.lock != lease.lock);
+                leased.push((agent, lease));
             }
         }
-        leased
+        let own = leased.into_iter().filter(|(agent, _)| key.covers(agent));
+        own.map(|(_, lease)| lease).collect()
     }
 
     /// Remembers a lease.
-    pub(super) fn lease(&self, lock: &str, path: &str) {
-        self.append(&json!({"at": self.now_ms, "lock": lock, "path": path}));
+    pub(super) fn lease(&self, key: &AgentKey, lease: &Leased) {
+        self.append(&json!({
+            "at": self.now_ms,
+            "agent": key.to_string(),
+            "lock": lease.lock,
+            "path": lease.path,
+            "place": lease.place,
+        }));
     }
 
-    /// Remembers that the leases of the session have ended, or were told as lost.
-    pub(super) fn freed(&self) {
-        self.append(&json!({"at": self.now_ms, "freed": true}));
+    /// Remembers that the leases of an agent or a session have ended, or were told as lost.
+    pub(super) fn freed(&self, key: &AgentKey) {
+        self.append(&json!({"at": self.now_ms, "freed": key.to_string()}));
     }
 
     /// Removes what is left of sessions that have been silent for a day.
@@ -152,7 +184,9 @@ impl Memory {
             return Vec::new();
         }
         let lines = text.lines();
-        lines.filter_map(|line| serde_json::from_str(line).ok()).collect()
+        lines
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect()
     }
 
     fn append(&self, line: &Value) {
@@ -161,7 +195,9 @@ impl Memory {
         if line.len() > LINE_MAX {
             return;
         }
-        let Some(folder) = self.file.parent() else { return };
+        let Some(folder) = self.file.parent() else {
+            return;
+        };
         let open = || {
             let mut options = OpenOptions::new();
             options.append(true).create(true).mode(0o600);
@@ -185,7 +221,11 @@ impl Memory {
     fn shorten(&self, folder: &Path) {
         let lines = self.lines();
         let kept = lines.get(lines.len() / 2..).unwrap_or_default();
-        let text: String = kept.iter().map(|line| format!("{line}\n")).collect();
+        let mut text = String::new();
+        for line in kept {
+            text.push_str(&line.to_string());
+            text.push('\n');
+        }
         let new = folder.join(format!(".{}.new", std::process::id()));
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
@@ -252,13 +292,25 @@ mod tests {
     fn leases_are_remembered_until_they_end() {
         let folder = tempfile::tempdir().expect("a folder");
         let memory = memory(folder.path(), 1);
-        memory.lease("l1", "a");
-        memory.lease("l1", "a");
-        memory.lease("l2", "b");
-        assert_eq!(memory.leased().len(), 2);
-        memory.freed();
-        memory.lease("l3", "c");
-        assert_eq!(memory.leased(), [("l3".to_owned(), "c".to_owned())]);
+        let key = |text: &str| text.parse::<AgentKey>().expect("a key");
+        let lease = |lock: &str| Leased {
+            lock: lock.to_owned(),
+            path: "p".to_owned(),
+            place: "/l".to_owned(),
+        };
+        memory.lease(&key("claude/s"), &lease("l1"));
+        memory.lease(&key("claude/s/a"), &lease("l2"));
+        memory.lease(&key("claude/s/a"), &lease("l2"));
+        assert_eq!(memory.leased(&key("claude/s")), [lease("l1"), lease("l2")]);
+        assert_eq!(memory.leased(&key("claude/s/a")), [lease("l2")]);
+        memory.freed(&key("claude/s/a"));
+        assert_eq!(memory.leased(&key("claude/s")), [lease("l1")]);
+        memory.freed(&key("claude/s"));
+        memory.lease(&key("claude/s/b"), &lease("l3"));
+        assert_eq!(memory.leased(&key("claude/s")), [lease("l3")]);
+        memory.ran(&key("claude/s"));
+        assert!(memory.ran_since(&key("claude/s"), 1));
+        assert!(!memory.ran_since(&key("claude/s"), 2) && !memory.ran_since(&key("claude/s/a"), 1));
         assert!(!memory.is_unheeded());
         memory.unheeded();
         assert!(memory.is_unheeded());

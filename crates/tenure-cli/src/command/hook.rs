@@ -1,0 +1,596 @@
+//! `hook`: answers a coding agent's host, which asks before and after each call of a tool. One event comes on stdin,
+//! one answer goes to stdout.
+//!
+//! **It never stands in the way by accident.** Where no rule of `tenure.toml` is about a call, it says nothing and
+//! exits 0. Where tenure itself fails, the rule decides: `open` lets the call go on with a message, `closed` refuses it
+//! and names the fault. A host takes a hook that is late for one that agrees. So a second thread does the work, and
+//! this one answers within three seconds in any case.
+//!
+//! What an event says, `event` reads; `commands` finds the commands that run under a lock, `leases` takes what a file
+//! needs, `memory` remembers, and `answer` knows the words of the hosts.
+
+mod answer;
+mod commands;
+mod event;
+mod leases;
+mod memory;
+mod paths;
+
+use super::agent::probe;
+use crate::args::{AgentHost, HookArgs};
+use crate::exit::Exit;
+use crate::request::{About, Surroundings};
+use crate::signals::{Stream, write_within};
+use answer::{Answer, Decision};
+use commands::{Found, Limits};
+use event::{Call, EVENT_MAX, Event, Kind, Read, Tool};
+use leases::{Refused, Untold};
+use memory::Memory;
+use serde_json::Value;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tenure_core::AgentKey;
+use tenure_engine::clock::{Clock, SystemClock, instant};
+use tenure_engine::config::{CommandRule, Config, OnError};
+use tenure_engine::store::contract::AgentSign;
+
+/// When it answers at the latest.
+const PATIENCE: Duration = Duration::from_millis(2_700);
+
+/// How long the answer itself may take.
+const WRITE: Duration = Duration::from_millis(250);
+
+/// How long a call waits for leases.
+const WAIT: Duration = Duration::from_secs(2);
+
+/// What has to be left of the time when a wait is over.
+const RESERVE: Duration = Duration::from_millis(400);
+
+/// How much of an event that is too long is read, so that its host can write it.
+const DRAIN_MAX: u64 = 256 << 20;
+
+/// How long a call of Claude Code's shell may take that says nothing, and at most.
+const CLAUDE_USUAL_MS: u64 = 120_000;
+const CLAUDE_MOST_MS: u64 = 600_000;
+
+/// The longest answer that is remembered, and the longest command that a refusal repeats.
+const TEXT_MAX: usize = 8 << 10;
+const FORM_MAX: usize = 2_000;
+
+/// What the thread that works has found out, for the one that answers when the time is over.
+#[derive(Debug, Default)]
+struct Progress {
+    is_closed: bool,
+}
+
+/// One event on its way to an answer.
+struct Work {
+    host: AgentHost,
+    began: Instant,
+    progress: Arc<Mutex<Progress>>,
+}
+
+#[cold]
+#[inline(never)]
+pub(super) fn hook(args: &HookArgs) -> Exit {
+    let began = instant();
+    let progress = Arc::new(Mutex::new(Progress::default()));
+    let work = Work {
+        host: args.host,
+        began,
+        progress: Arc::clone(&progress),
+    };
+    let (tell, told) = mpsc::channel();
+    let started = std::thread::Builder::new().spawn(move || {
+        let _ = tell.send(work.answer());
+    });
+    let left = PATIENCE.saturating_sub(instant().saturating_duration_since(began));
+    let late = |why: &str| {
+        let closed = progress
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_closed;
+        fault(
+            if closed {
+                OnError::Closed
+            } else {
+                OnError::Open
+            },
+            why,
+        )
+    };
+    let answer = match started {
+        Err(error) => late(&format!("no thread could be started: {error}")),
+        Ok(_) => match told.recv_timeout(left) {
+            Ok(answer) => answer,
+            Err(RecvTimeoutError::Timeout) => {
+                late("nothing was found out within 3 seconds; what keeps the locks does not answer")
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                late("it broke off, which is a mistake in tenure")
+            }
+        },
+    };
+    if let Some(mut text) = answer.text(args.host) {
+        text.push('\n');
+        // A host that does not read has decided already.
+        let _ = write_within(Stream::Out, text.as_bytes(), WRITE);
+    }
+    Exit::Success
+}
+
+/// The answer where tenure itself fails.
+fn fault(on_error: OnError, why: &str) -> Answer {
+    match on_error {
+        OnError::Open => Answer::message(format!("{why}; the call goes on without its lock")),
+        OnError::Closed => Answer::deny(format!(
+            "tenure could not do its part, so this call was refused (on_error = \"closed\"): {why}"
+        )),
+    }
+}
+
+impl Work {
+    fn answer(&self) -> Answer {
+        let mut bytes = Vec::new();
+        let mut stdin = std::io::stdin().lock();
+        let limit = u64::try_from(EVENT_MAX).unwrap_or(u64::MAX);
+        if let Err(error) = stdin.by_ref().take(limit + 1).read_to_end(&mut bytes) {
+            return unread(&format!("the event could not be read: {error}"));
+        }
+        let is_cut = bytes.len() > EVENT_MAX;
+        if is_cut {
+            let _ = std::io::copy(&mut stdin.take(DRAIN_MAX), &mut std::io::sink());
+        }
+        match event::read(&bytes, is_cut) {
+            Read::OfNoConcern => Answer::default(),
+            Read::Unreadable(why) => unread(&why),
+            Read::Event(event) => self.of_event(event),
+        }
+    }
+
+    fn of_event(&self, event: Event) -> Answer {
+        let folder = here(event.folder.as_deref());
+        let key = AgentKey::new(self.host.word(), &event.session, event.agent.as_deref());
+        let Ok(key) = key else {
+            return unread(
+                "the event's session_id or agent_id has characters that no key of an agent has",
+            );
+        };
+        let memory = Memory::of(&key, now_ms());
+        match event.kind {
+            Kind::Before(call) => {
+                let before = memory.as_ref().and_then(|memory| memory.answered(&call.id));
+                if let Some(before) = before.filter(|before| !before.text.is_empty()) {
+                    return Answer::said(before.text);
+                }
+                if let Some(answer) = self.probed(&call) {
+                    return answer;
+                }
+                let (answer, proves) = match call.tool {
+                    Tool::Shell => self.of_command(&call, &key, &folder, memory.as_ref()),
+                    Tool::Edit | Tool::Patch => {
+                        (self.of_files(&call, &key, &folder, memory.as_ref()), false)
+                    }
+                };
+                if let (Some(memory), Some(text)) = (&memory, answer.text(self.host))
+                    && text.len() <= TEXT_MAX
+                {
+                    memory.answer(&call.id, &text, proves);
+                }
+                let refused = matches!(answer.decision, Decision::Deny(_));
+                let sign = match call.tool {
+                    Tool::Shell if !refused && !call.id.is_empty() => AgentSign::Began(&call.id),
+                    _ => AgentSign::Seen,
+                };
+                leases::seen(&key, &folder, sign);
+                answer
+            }
+            Kind::After {
+                call,
+                is_unfinished,
+            } => {
+                let sign = match call.tool {
+                    Tool::Shell if !call.id.is_empty() => AgentSign::Ended(&call.id),
+                    _ => AgentSign::Seen,
+                };
+                leases::seen(&key, &folder, sign);
+                memory.map_or_else(Answer::default, |memory| {
+                    proof(&key, &call, is_unfinished, &memory)
+                })
+            }
+            Kind::Begins { resumed } => begins(&key, &folder, resumed, memory.as_ref()),
+            Kind::AgentEnds if key.agent().is_none() => Answer::default(),
+            Kind::AgentEnds | Kind::Ends => {
+                // A session speaks for all of its agents.
+                let key = match event.kind {
+                    Kind::Ends => key.of_session(),
+                    _ => key,
+                };
+                let leased = memory.as_ref().map(|memory| memory.leased(&key));
+                let leased = leased.unwrap_or_default();
+                let failed = leases::free(&key, &folder, &leased);
+                if let Some(memory) = memory.filter(|_| failed.is_none() && !leased.is_empty()) {
+                    memory.freed(&key);
+                }
+                failed.map_or_else(Answer::default, |why| {
+                    Answer::message(format!("not all holds of {key} could be ended: {why}"))
+                })
+            }
+        }
+    }
+
+    fn is_closed(&self, closed: bool) {
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        progress.is_closed = closed;
+    }
+
+    /// The answer to an agent that asks whether hook and rewrite arrive (`tenure agent probe`).
+    fn probed(&self, call: &Call) -> Option<Answer> {
+        let text = call.input.get("command")?.as_str()?;
+        let asked = ["tenure", "agent", "probe", self.host.word()];
+        if call.tool != Tool::Shell || !text.split_whitespace().eq(asked) {
+            return None;
+        }
+        let id = tenure_engine::process::new_request_id().ok()?;
+        let note = probe::note(self.host).ok()?;
+        // Without the note, the variable still says that both arrived.
+        let _ = note.parent().map(std::fs::create_dir_all);
+        let _ = std::fs::write(&note, id.as_str());
+        let mut input = call.input.clone();
+        let text = format!("{}={id} {}", probe::VARIABLE, text.trim());
+        input.insert("command".to_owned(), text.into());
+        Some(Answer {
+            decision: Decision::Input(input),
+            message: None,
+        })
+    }
+
+    /// The answer to a line of shell, and whether it proves that rewrites arrive.
+    fn of_command(
+        &self,
+        call: &Call,
+        key: &AgentKey,
+        folder: &Path,
+        memory: Option<&Memory>,
+    ) -> (Answer, bool) {
+        let config = match Surroundings::at(folder.to_owned()).rules() {
+            Ok(config) => config,
+            Err(misread) => {
+                return (
+                    fault(misread.on_error(About::Commands), &misread.why),
+                    false,
+                );
+            }
+        };
+        let rules = command_rules(config.as_deref());
+        if rules.is_empty() {
+            return (Answer::default(), false);
+        }
+        let Some(text) = call.input.get("command").and_then(Value::as_str) else {
+            let closed = rules.iter().any(|rule| rule.on_error == OnError::Closed);
+            let on_error = if closed {
+                OnError::Closed
+            } else {
+                OnError::Open
+            };
+            return (fault(on_error, "the call has no command"), false);
+        };
+        let found = commands::find(text, &rules);
+        if found.is_empty() {
+            return (Answer::default(), false);
+        }
+        self.is_closed(
+            found
+                .hits
+                .iter()
+                .any(|hit| hit.rule.on_error == OnError::Closed),
+        );
+        let times = commands::times(&found, self.time_of(call), self.limits());
+        let program = program();
+        let prefixes: Vec<String> = found
+            .hits
+            .iter()
+            .zip(&times.waits)
+            .map(|(hit, wait)| commands::prefix(&program, hit.rule, &key.to_string(), *wait))
+            .collect();
+        if let Some(doubt) = found.closed() {
+            let usual = self.limits().usual / 2;
+            let prefix = commands::prefix(&program, doubt.rule, &key.to_string(), usual);
+            return (Answer::deny(refusal_of_doubt(doubt, &prefix)), false);
+        }
+        let warning = (!found.doubts.is_empty()).then(|| warning(&found));
+        let Some(new) =
+            commands::rewritten(text, &found, &prefixes).filter(|_| !found.hits.is_empty())
+        else {
+            return (warning.map_or_else(Answer::default, Answer::message), false);
+        };
+        let unheeded = memory.is_some_and(Memory::is_unheeded);
+        if found.is_refused() || unheeded {
+            return (
+                Answer::deny(refusal(&found, &new, &prefixes, unheeded)),
+                false,
+            );
+        }
+        let mut input = call.input.clone();
+        input.insert("command".to_owned(), new.into());
+        let in_background = input.get("run_in_background") == Some(&Value::Bool(true));
+        if self.host == AgentHost::Claude && !in_background {
+            let millis = u64::try_from(times.call.as_millis()).unwrap_or(CLAUDE_MOST_MS);
+            input.insert("timeout".to_owned(), millis.into());
+        }
+        let answer = Answer {
+            decision: Decision::Input(input),
+            message: warning,
+        };
+        (answer, found.is_certain && self.host == AgentHost::Claude)
+    }
+
+    /// The time that a call of the shell gives its command.
+    fn time_of(&self, call: &Call) -> Option<Duration> {
+        let millis = call.input.get("timeout")?.as_u64()?;
+        (self.host == AgentHost::Claude).then(|| Duration::from_millis(millis))
+    }
+
+    fn limits(&self) -> Limits {
+        let said = |name: &str| {
+            let said = std::env::var(name).ok()?.parse().ok()?;
+            Some(said).filter(|millis: &u64| self.host == AgentHost::Claude && *millis > 0)
+        };
+        let usual = said("BASH_DEFAULT_TIMEOUT_MS").unwrap_or(CLAUDE_USUAL_MS);
+        let most = said("BASH_MAX_TIMEOUT_MS")
+            .unwrap_or(CLAUDE_MOST_MS)
+            .max(usual);
+        Limits {
+            usual: Duration::from_millis(usual),
+            most: Duration::from_millis(most),
+        }
+    }
+
+    /// The answer to a call that writes files.
+    fn of_files(
+        &self,
+        call: &Call,
+        key: &AgentKey,
+        folder: &Path,
+        memory: Option<&Memory>,
+    ) -> Answer {
+        let files = match paths::named(call) {
+            Ok(files) => files,
+            Err(why) => return unread(&format!("the call {why}")),
+        };
+        let needed = match leases::needed(&files, folder) {
+            Ok(needed) => needed,
+            Err(Untold::Path(why)) => return unread(&why),
+            Err(Untold::Misread { by, file }) => {
+                // Whoever mends the configuration has to be let at it.
+                let mends = by
+                    .file
+                    .as_ref()
+                    .is_some_and(|misread| is_same(misread, &file));
+                let on_error = if mends {
+                    OnError::Open
+                } else {
+                    by.on_error(About::Paths)
+                };
+                return fault(on_error, &by.why);
+            }
+        };
+        if needed.is_empty() {
+            return Answer::default();
+        }
+        let closed = needed.iter().any(|file| file.on_error() == OnError::Closed);
+        self.is_closed(closed);
+        let left = PATIENCE.saturating_sub(instant().saturating_duration_since(self.began));
+        let wait = WAIT.min(left.saturating_sub(RESERVE));
+        match leases::take(key, &needed, wait, "editing") {
+            Ok(leased) => {
+                if let Some(memory) = memory {
+                    for lease in &leased {
+                        memory.lease(key, lease);
+                    }
+                }
+                Answer::default()
+            }
+            Err(Refused::Held(facts)) => Answer::deny(facts),
+            Err(Refused::Fault(why)) => fault(
+                if closed {
+                    OnError::Closed
+                } else {
+                    OnError::Open
+                },
+                &why,
+            ),
+        }
+    }
+}
+
+/// The answer to an event that cannot be read. It could be about any file or command, so one rule here that
+/// is closed closes it.
+fn unread(why: &str) -> Answer {
+    let closed = match Surroundings::at(here(None)).rules() {
+        Ok(config) => config.is_some_and(|config| {
+            config.files().any(|file| {
+                let commands = file.agent.commands.iter().map(|rule| rule.on_error);
+                let paths = file.agent.paths.iter().map(|rule| rule.on_error);
+                commands
+                    .chain(paths)
+                    .any(|on_error| on_error == OnError::Closed)
+            })
+        }),
+        Err(misread) => [About::Commands, About::Paths]
+            .iter()
+            .any(|about| misread.on_error(*about) == OnError::Closed),
+    };
+    fault(
+        if closed {
+            OnError::Closed
+        } else {
+            OnError::Open
+        },
+        why,
+    )
+}
+
+/// Whether a rewrite has arrived, when its call has ended. Some builds of a host drop rewrites, silently.
+///
+/// Only a call is judged whose text begins with a rewritten command, so that command has run whatever came of it. It has
+/// left a mark then, or the host says that it ran the text that it was given.
+fn proof(key: &AgentKey, call: &Call, is_unfinished: bool, memory: &Memory) -> Answer {
+    if call.tool != Tool::Shell || is_unfinished {
+        return Answer::default();
+    }
+    let Some(before) = memory.answered(&call.id) else {
+        return Answer::default();
+    };
+    let Some(at) = before.proves else {
+        return Answer::default();
+    };
+    let answered: Value = serde_json::from_str(&before.text).unwrap_or_default();
+    let given = answered.pointer("/hookSpecificOutput/updatedInput/command");
+    if given == call.input.get("command") || memory.is_unheeded() || memory.ran_since(key, at) {
+        return Answer::default();
+    }
+    memory.unheeded();
+    Answer::message(
+        "a command ran without its lock, because its host did not take the prefix that was put in front of it; from \
+         now on such commands are refused in this session, and the refusal has the form that passes"
+            .to_owned(),
+    )
+}
+
+/// Notes that a command began under `tenure run` in an agent's name.
+pub(super) fn ran(key: &AgentKey) {
+    if let Some(memory) = Memory::of(key, now_ms()) {
+        memory.ran(key);
+    }
+}
+
+/// What a session is told that goes on: a hold that it believes to have may be another's by now.
+fn begins(key: &AgentKey, folder: &Path, resumed: bool, memory: Option<&Memory>) -> Answer {
+    let Some(memory) = memory else {
+        return Answer::default();
+    };
+    if !resumed {
+        memory.forget_old();
+        return Answer::default();
+    }
+    let session = key.of_session();
+    let leased = memory.leased(&session);
+    let held = leases::held(&session, folder, &leased);
+    let lost = leased
+        .iter()
+        .filter(|lease| !held.iter().any(|(name, _)| name.as_str() == lease.lock));
+    let lost: Vec<&str> = lost.map(|lease| lease.path.as_str()).collect();
+    let holds: Vec<&str> = held.iter().map(|(_, called)| called.as_str()).collect();
+    let mut told = Vec::new();
+    if !holds.is_empty() {
+        told.push(format!("this session holds {}", holds.join(", ")));
+    }
+    if !lost.is_empty() {
+        told.push(format!(
+            "its leases of {} have ended, and another agent may have changed these files since",
+            lost.join(", ")
+        ));
+        memory.freed(&session);
+    }
+    if told.is_empty() {
+        return Answer::default();
+    }
+    Answer {
+        decision: Decision::Tell {
+            event: "SessionStart",
+            context: format!("tenure: {}.", told.join("; ")),
+        },
+        message: None,
+    }
+}
+
+/// The rules for commands, of all files, the nearest first.
+fn command_rules(config: Option<&Config>) -> Vec<CommandRule> {
+    let files = config.into_iter().flat_map(Config::files);
+    files
+        .flat_map(|file| file.agent.commands.iter().cloned())
+        .collect()
+}
+
+/// The folder of an event: that which it names, if it is there.
+fn here(named: Option<&str>) -> PathBuf {
+    let named = named
+        .map(PathBuf::from)
+        .filter(|folder| folder.is_absolute() && folder.is_dir());
+    named
+        .or_else(|| std::env::current_dir().ok())
+        .unwrap_or_else(|| PathBuf::from("/"))
+}
+
+fn now_ms() -> u64 {
+    SystemClock::new(None).now().wall_us / 1_000
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    match (one.canonicalize(), other.canonicalize()) {
+        (Ok(one), Ok(other)) => one == other,
+        _ => false,
+    }
+}
+
+/// How the rewritten command calls tenure: by its name if that leads to it, else by its whole path.
+fn program() -> String {
+    let own = std::env::current_exe().ok();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = std::env::split_paths(&path).any(|folder| folder.join("tenure").is_file());
+    match own.as_deref().and_then(Path::to_str) {
+        Some(own) if !is_there => quoted(own),
+        _ => "tenure".to_owned(),
+    }
+}
+
+/// A text as one word of a shell.
+fn quoted(text: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%".contains(c);
+    if text.chars().all(is_plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', "'\\''"))
+    }
+}
+
+/// Why a command is refused, and the form that passes. Facts: orders look like something that was smuggled in.
+fn refusal(found: &Found<'_>, new: &str, prefixes: &[String], unheeded: bool) -> String {
+    let locks: Vec<String> = found
+        .hits
+        .iter()
+        .map(|hit| format!("`{}` runs under the lock {} here", hit.words, hit.rule.lock))
+        .collect();
+    let why = if unheeded {
+        "; an earlier rewrite of a command did not arrive in this session"
+    } else {
+        ""
+    };
+    let form = if new.len() <= FORM_MAX {
+        new.to_owned()
+    } else {
+        format!("{}…", prefixes.concat())
+    };
+    format!("{}{why}. This form passes: {form}", locks.join(", "))
+}
+
+fn refusal_of_doubt(doubt: &commands::Doubt<'_>, prefix: &str) -> String {
+    format!(
+        "`{}` runs under the lock {} here. In this call it {}, so tenure put no prefix in front of it. This form \
+         passes: {prefix}sh -c '…'",
+        doubt.words, doubt.rule.lock, doubt.why
+    )
+}
+
+fn warning(found: &Found<'_>) -> String {
+    let doubts: Vec<String> = found
+        .doubts
+        .iter()
+        .map(|doubt| format!("`{}` {}", doubt.words, doubt.why))
+        .collect();
+    format!("not under its lock: {}", doubts.join("; "))
+}

@@ -1,0 +1,341 @@
+//! The leases of an agent: taken before a file is written, and given back when the agent or its session ends.
+//!
+//! They are detached holds in the agent's name (`tenure_engine::agent`), each at the place that is found from its
+//! file. The files of one call are leased all or none, also where they lie at several places.
+
+use super::paths;
+use crate::audit_writer::occasion;
+use crate::command::Session;
+use crate::command::acquire::owner;
+use crate::failure::Failure;
+use crate::output::Output;
+use crate::render::Reporter;
+use crate::request::{Misread, Owner, Place, Surroundings};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tenure_core::{
+    AGENT_AGE_MAX_MS, AGENT_AGE_MS, AgentKey, Force, LockName, Ownership, SILENCE_MS,
+};
+use tenure_engine::agent::{Agent, Lease, LeaseTerms, Wanted};
+use tenure_engine::clock::Clock;
+use tenure_engine::config::{OnError, PathRule, is_for_all_folders};
+use tenure_engine::engine::AcquireError;
+use tenure_engine::leased_path::{self, Across, PathLock};
+use tenure_engine::store::Verbs;
+use tenure_engine::store::contract::AgentSign;
+
+/// A file that needs a lease.
+#[derive(Debug)]
+pub(super) struct Needed {
+    rule: PathRule,
+    lock: PathLock,
+}
+
+impl Needed {
+    pub(super) fn on_error(&self) -> OnError {
+        self.rule.on_error
+    }
+}
+
+/// Why no leases were taken.
+#[derive(Debug)]
+pub(super) enum Refused {
+    /// Another holder has one of the locks. The facts, for the model.
+    Held(String),
+    /// tenure itself failed.
+    Fault(String),
+}
+
+/// Why it cannot be told which leases a call needs.
+#[derive(Debug)]
+pub(super) enum Untold {
+    Misread { by: Misread, file: PathBuf },
+    Path(String),
+}
+
+/// A lease as it is remembered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Leased {
+    pub(super) lock: String,
+    pub(super) path: String,
+    pub(super) place: String,
+}
+
+/// Which of these files need a lease, by the rules that are found from each of them.
+pub(super) fn needed(files: &[PathBuf], here: &Path) -> Result<Vec<Needed>, Untold> {
+    let mut needed: Vec<Needed> = Vec::new();
+    let mut seen: Option<(PathBuf, Surroundings)> = None;
+    for file in files {
+        let lock_of = |across| {
+            let lock = leased_path::lock_of(file, across, here);
+            lock.map_err(|error| Untold::Path(error.to_string()))
+        };
+        let lock = lock_of(Across::Worktree)?;
+        if seen
+            .as_ref()
+            .is_none_or(|(folder, _)| *folder != lock.folder)
+        {
+            seen = Some((lock.folder.clone(), Surroundings::at(lock.folder.clone())));
+        }
+        let Some((_, around)) = &seen else { continue };
+        let config = around.rules().map_err(|by| Untold::Misread {
+            by,
+            file: lock.target.clone(),
+        })?;
+        let Some(config) = config else { continue };
+        let root = leased_path::root_of(&lock.folder);
+        let rules = config.files().flat_map(|file| {
+            // Without a work tree, a project's paths begin beside its file.
+            let beside = file
+                .file
+                .parent()
+                .filter(|_| !is_for_all_folders(&file.file));
+            let names = root
+                .or(beside)
+                .and_then(|root| paths::below(root, &lock.target));
+            let rules = file.agent.paths.iter();
+            rules.filter(move |rule| {
+                let names = names.as_deref();
+                names.is_some_and(|names| rule.matches.iter().any(|glob| glob.fits(names)))
+            })
+        });
+        let Some(rule) = rules.into_iter().next().cloned() else {
+            continue;
+        };
+        let lock = match rule.across {
+            Across::Worktree => lock,
+            Across::Repo => lock_of(Across::Repo)?,
+        };
+        needed.push(Needed { rule, lock });
+    }
+    Ok(needed)
+}
+
+/// Takes the leases of a call, all or none.
+pub(super) fn take(
+    key: &AgentKey,
+    needed: &[Needed],
+    wait: Duration,
+    what: &str,
+) -> Result<Vec<Leased>, Refused> {
+    let fault = |failure: Failure| Refused::Fault(failure.message.clone());
+    let mut groups: Vec<(Place, Vec<&Needed>)> = Vec::new();
+    for file in needed {
+        let around = Surroundings::at(file.lock.folder.clone());
+        let place = place_of(&around).map_err(fault)?;
+        match groups
+            .iter_mut()
+            .find(|(known, _)| known.folder == place.folder)
+        {
+            Some((_, files)) => files.push(file),
+            None => groups.push((place, vec![file])),
+        }
+    }
+    // Two calls with the same places take them in the same order.
+    groups.sort_by(|one, other| one.0.folder.cmp(&other.0.folder));
+    let mut taken: Vec<(Session, Vec<Lease>, String)> = Vec::new();
+    let until = tenure_engine::clock::instant() + wait;
+    for (place, files) in groups {
+        let folder = place.folder.display().to_string();
+        let rest = until.saturating_duration_since(tenure_engine::clock::instant());
+        let at = open(place).map_err(fault);
+        let leases = at.and_then(|session| {
+            let leases = take_at(&session, key, &files, rest, what);
+            leases.map(|leases| (session, leases))
+        });
+        match leases {
+            Ok((session, leases)) => taken.push((session, leases, folder)),
+            Err(refused) => {
+                for (session, leases, _) in taken.iter().rev() {
+                    give_back(session, leases);
+                }
+                return Err(refused);
+            }
+        }
+    }
+    let mut leased = Vec::new();
+    for (session, leases, place) in &taken {
+        for lease in leases {
+            record(session, lease);
+            if lease.acquired.is_some() {
+                let path = lease.claim.holder.path().unwrap_or_default();
+                leased.push(Leased {
+                    lock: lease.name.to_string(),
+                    path: path.to_owned(),
+                    place: place.clone(),
+                });
+            }
+        }
+    }
+    Ok(leased)
+}
+
+fn take_at(
+    session: &Session,
+    key: &AgentKey,
+    files: &[&Needed],
+    wait: Duration,
+    what: &str,
+) -> Result<Vec<Lease>, Refused> {
+    let wanted: Vec<Wanted> = files
+        .iter()
+        .map(|file| Wanted {
+            name: file.lock.name.clone(),
+            path: Some(file.lock.shown.clone()),
+        })
+        .collect();
+    let millis = |limit: Option<Duration>| {
+        limit.map(|limit| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX))
+    };
+    // Of several rules, the shortest limits count for all files of the call.
+    let silence = files
+        .iter()
+        .filter_map(|file| millis(file.rule.silence))
+        .min();
+    let max_age = files
+        .iter()
+        .filter_map(|file| millis(file.rule.max_age))
+        .min();
+    let host = owner(Owner::Auto).ok().flatten();
+    let terms = LeaseTerms {
+        owner: host.map(|host| host.process),
+        here: session.identity.host.clone(),
+        actor: session.actor(None),
+        why: what.to_owned(),
+        silence_ms: silence.unwrap_or(SILENCE_MS).max(1),
+        max_age_ms: max_age.unwrap_or(AGENT_AGE_MS).clamp(1, AGENT_AGE_MAX_MS),
+        wait,
+    };
+    agent(session, key)
+        .take(&wanted, &terms)
+        .map_err(|refused| match &refused.error {
+            AcquireError::Refused { .. } | AcquireError::Deadlock | AcquireError::NotKept => {
+                Refused::Held(refused.facts())
+            }
+            error @ (AcquireError::Store(_)
+            | AcquireError::Interrupted
+            | AcquireError::Superseded { .. }) => Refused::Fault(error.to_string()),
+        })
+}
+
+/// Opens a place whose ordinary events are recorded: no supervisor tells of these holds.
+fn open(place: Place) -> Result<Session, Failure> {
+    let mut session = Session::open(place)?;
+    session.audit_writer.everything();
+    Ok(session)
+}
+
+fn agent<'a>(session: &'a Session, key: &'a AgentKey) -> Agent<'a> {
+    Agent {
+        store: &*session.store,
+        clock: &session.clock,
+        key,
+    }
+}
+
+/// The place of an agent's locks: native ones, whatever records the project publishes.
+fn place_of(around: &Surroundings) -> Result<Place, Failure> {
+    Place::of_groups(&crate::args::Common::default(), around)
+}
+
+/// Gives back what this call has taken. What cannot be given back ends with the agent.
+fn give_back(session: &Session, leases: &[Lease]) {
+    for lease in leases.iter().filter(|lease| lease.acquired.is_some()) {
+        let owns = |other: &tenure_core::Claim| {
+            if (other.ticket, other.token) == (lease.claim.ticket, lease.claim.token) {
+                Ownership::Shown
+            } else {
+                Ownership::Missing
+            }
+        };
+        let now = session.clock.now();
+        let _ = session.store.release_owned(&lease.name, &owns, &now);
+    }
+}
+
+/// Writes a new lease into the audit.
+fn record(session: &Session, lease: &Lease) {
+    let Some(acquired) = &lease.acquired else {
+        return;
+    };
+    session.audit_writer.acquired(
+        &mut silent(),
+        occasion(
+            &lease.name,
+            &lease.claim.holder.request_id,
+            &session.clock.now(),
+        ),
+        &lease.claim,
+        &session.store.place(&lease.name),
+        &acquired.events,
+        Force::No,
+    );
+}
+
+fn silent() -> Reporter {
+    Reporter::new(Output::Text, true, false, "hook".to_owned())
+}
+
+/// The places of an agent: that of the folder in which it works, and those of its leases.
+fn places(folder: &Path, leased: &[Leased]) -> Vec<Place> {
+    let mut places: Vec<Place> = Vec::new();
+    places.extend(place_of(&Surroundings::at(folder.to_owned())).ok());
+    for lease in leased {
+        let path = Path::new(&lease.place);
+        if !places.iter().any(|place| place.folder == path) {
+            places.extend(Place::noted(path, false));
+        }
+    }
+    places
+}
+
+/// Notes a sign of life of an agent at its place. A sign that cannot be noted only makes its holds shorter.
+pub(super) fn seen(key: &AgentKey, folder: &Path, sign: AgentSign<'_>) {
+    let place = place_of(&Surroundings::at(folder.to_owned()));
+    if let Ok(session) = place.and_then(open) {
+        let _ = agent(&session, key).seen(sign);
+    }
+}
+
+/// Ends all holds of an agent, or of a session. Returns why one could not be ended.
+pub(super) fn free(key: &AgentKey, folder: &Path, leased: &[Leased]) -> Option<String> {
+    let mut failed = None;
+    for place in places(folder, leased) {
+        let freed = open(place)
+            .map_err(|failure| failure.message.clone())
+            .and_then(|session| {
+                let freed = agent(&session, key)
+                    .free()
+                    .map_err(|error| error.to_string())?;
+                for end in freed {
+                    let id = &end.claim.holder.request_id;
+                    session.audit_writer.released(
+                        &mut silent(),
+                        occasion(&end.name, id, &session.clock.now()),
+                        end.held_ms,
+                        tenure_engine::audit::Ending::Success,
+                        false,
+                    );
+                }
+                Ok(())
+            });
+        failed = failed.or(freed.err());
+    }
+    failed
+}
+
+/// The locks that the agents of a session hold, as people call them, with their names.
+pub(super) fn held(key: &AgentKey, folder: &Path, leased: &[Leased]) -> Vec<(LockName, String)> {
+    let mut held = Vec::new();
+    for place in places(folder, leased) {
+        let Ok(session) = open(place) else {
+            continue;
+        };
+        let holds = agent(&session, key).holds().unwrap_or_default();
+        held.extend(holds.into_iter().map(|(name, claim)| {
+            let called = claim.holder.path().unwrap_or(name.as_str()).to_owned();
+            (name, called)
+        }));
+    }
+    held
+}

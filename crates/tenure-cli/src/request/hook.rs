@@ -1,0 +1,152 @@
+//! What an agent's call meets in the configuration: rules, as seen from the folder that the call is about.
+//!
+//! A configuration that cannot be used says no rule. What follows then depends on what it was meant to say, as far as
+//! its lines show it.
+
+use super::Surroundings;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tenure_engine::config::{Config, ConfigError, Found, OnError};
+
+/// A configuration cannot be used.
+#[derive(Debug)]
+pub(crate) struct Misread {
+    /// Which file, its line, and why.
+    pub(crate) why: String,
+    /// The file whose text is wrong.
+    pub(crate) file: Option<PathBuf>,
+}
+
+/// What a call is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum About {
+    Commands,
+    Paths,
+}
+
+impl Surroundings {
+    /// The configuration that counts here.
+    pub(crate) fn rules(&self) -> Result<Option<Arc<Config>>, Misread> {
+        self.config().map_err(|failure| Misread {
+            why: failure.message.clone(),
+            file: self.misread(),
+        })
+    }
+
+    /// The file whose text cannot be used.
+    fn misread(&self) -> Option<PathBuf> {
+        let found = match self.variables.place.config_file() {
+            Ok(Some(named)) => Config::named(&named),
+            _ => Config::search(self.folder().ok()),
+        };
+        match found.and_then(Found::all) {
+            Err(ConfigError::Syntax { path, .. } | ConfigError::Profile { path, .. }) => {
+                Some(path.into())
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Misread {
+    /// What the rules of the file would have done with a fault, as far as its lines say so.
+    pub(crate) fn on_error(&self, about: About) -> OnError {
+        // The configurations that are read are not larger.
+        let text = self.file.as_deref().and_then(read_some).unwrap_or_default();
+        let mut closed = false;
+        // What the rule under the last header of its kind says.
+        let mut rule: Option<OnError> = None;
+        for line in text.lines().map(str::trim) {
+            if line.starts_with('[') {
+                closed |= rule == Some(OnError::Closed);
+                rule = match (heading(line).as_str(), about) {
+                    ("agent.command", About::Commands) => Some(OnError::Open),
+                    ("agent.path", About::Paths) => Some(OnError::Closed),
+                    _ => None,
+                };
+            } else if let (Some(rule), Some(value)) = (&mut rule, value_of(line, "on_error")) {
+                *rule = match value {
+                    "open" => OnError::Open,
+                    _ => OnError::Closed,
+                };
+            }
+        }
+        closed |= rule == Some(OnError::Closed);
+        if closed {
+            OnError::Closed
+        } else {
+            OnError::Open
+        }
+    }
+}
+
+fn read_some(file: &Path) -> Option<String> {
+    use std::io::Read;
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(file).ok()?;
+    file.take(1 << 20).read_to_end(&mut bytes).ok()?;
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The name in `[name]` or `[[name]]`.
+fn heading(line: &str) -> String {
+    let name = line.trim_start_matches('[').split(']').next();
+    name.unwrap_or_default().split_whitespace().collect()
+}
+
+fn value_of<'a>(line: &'a str, key: &str) -> Option<&'a str> {
+    let rest = line.strip_prefix(key)?.trim_start().strip_prefix('=')?;
+    rest.trim_start()
+        .trim_start_matches(['"', '\''])
+        .split(['"', '\''])
+        .next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lines_of_a_broken_file_say_what_its_rules_would_do() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("tenure.toml");
+        for (text, commands, paths) in [
+            ("", OnError::Open, OnError::Open),
+            ("[lock.x]\nttll = 1\n", OnError::Open, OnError::Open),
+            (
+                "[[agent.path]]\nmtch = []\n",
+                OnError::Open,
+                OnError::Closed,
+            ),
+            (
+                "[[ agent.path ]]\non_error=\"open\"\nx\n",
+                OnError::Open,
+                OnError::Open,
+            ),
+            (
+                "[[agent.path]]\non_error = 'open'\n[[agent.path]]\n",
+                OnError::Open,
+                OnError::Closed,
+            ),
+            ("[[agent.command]]\nhow = 1\n", OnError::Open, OnError::Open),
+            (
+                "[[agent.command]]\non_error = \"closed\"\nx\n",
+                OnError::Closed,
+                OnError::Open,
+            ),
+            (
+                "[[agent.command]]\n[lock.x]\non_error = \"closed\"\n",
+                OnError::Open,
+                OnError::Open,
+            ),
+        ] {
+            std::fs::write(&file, text).expect("a file");
+            let misread = Misread {
+                why: String::new(),
+                file: Some(file.clone()),
+            };
+            assert_eq!(misread.on_error(About::Commands), commands, "{text}");
+            assert_eq!(misread.on_error(About::Paths), paths, "{text}");
+        }
+    }
+}

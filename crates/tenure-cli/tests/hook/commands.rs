@@ -1,0 +1,206 @@
+//! Commands that run under a lock: what the hosts are told.
+
+use super::{Repository, bash, claude, codex};
+use serde_json::json;
+
+const BUILD: &str =
+    "[[agent.command]]\nmatch = [\"cargo test\", \"make\"]\nlock = \"build\"\nslots = 2\n";
+
+#[test]
+fn claude_gets_the_whole_input_with_a_prefix_and_no_decision() {
+    let repository = Repository::with(BUILD);
+    let input = json!({
+        "command": "cd x && cargo test --all 2>&1 | tail -5",
+        "description": "Run the tests",
+        "timeout": 120_000,
+    });
+    let event = claude("PreToolUse", &repository.root(), "toolu_1", "Bash", input);
+    let answer = repository.ask("claude", &event).json();
+    assert_eq!(
+        answer,
+        json!({"hookSpecificOutput": {
+            "hookEventName": "PreToolUse",
+            "updatedInput": {
+                "command": "cd x && tenure run build --slots 2 --as claude/1f3c --wait 60s --ticket auto -- \
+                            cargo test --all 2>&1 | tail -5",
+                "description": "Run the tests",
+                "timeout": 180_000,
+            },
+        }})
+    );
+}
+
+#[test]
+fn codex_gets_the_allow_that_it_demands_beside_another_input() {
+    let repository = Repository::with(BUILD);
+    let event = codex(
+        "PreToolUse",
+        &repository.root(),
+        "call_1",
+        "Bash",
+        "make all",
+    );
+    let answer = repository.ask("codex", &event).json();
+    assert_eq!(
+        answer,
+        json!({"hookSpecificOutput": {
+            "hookEventName": "PreToolUse",
+            "permissionDecision": "allow",
+            "updatedInput": {
+                "command": "tenure run build --slots 2 --as codex/0199a --wait 60s --ticket auto -- make all",
+            },
+        }})
+    );
+}
+
+#[test]
+fn an_agent_of_a_session_has_a_key_of_its_own() {
+    let repository = Repository::with(BUILD);
+    let mut event = bash(&repository, "t", "make");
+    event["agent_id"] = "a6b4".into();
+    let command = repository.ask("claude", &event).command();
+    assert!(command.contains(" --as claude/1f3c/a6b4 "), "{command}");
+}
+
+#[test]
+fn the_wait_fits_the_time_of_the_call() {
+    let repository = Repository::with(BUILD);
+    for (input, wait, timeout) in [
+        (
+            json!({"command": "make", "timeout": 20_000}),
+            "10s",
+            json!(30_000),
+        ),
+        (
+            json!({"command": "make", "timeout": 600_000}),
+            "300s",
+            json!(600_000),
+        ),
+        (json!({"command": "make; make"}), "30s", json!(180_000)),
+        (
+            json!({"command": "make", "run_in_background": true}),
+            "60s",
+            json!(null),
+        ),
+    ] {
+        let event = claude("PreToolUse", &repository.root(), "", "Bash", input.clone());
+        let answer = repository.ask("claude", &event).json();
+        let new = &answer["hookSpecificOutput"]["updatedInput"];
+        assert!(
+            super::text(&new["command"]).contains(&format!(" --wait {wait} ")),
+            "{input}: {new}"
+        );
+        assert_eq!(new["timeout"], timeout, "{input}");
+    }
+    let event = bash(&repository, "", "make");
+    let mut hook = repository.hook("claude");
+    hook.env("BASH_DEFAULT_TIMEOUT_MS", "30000")
+        .env("BASH_MAX_TIMEOUT_MS", "40000");
+    let answer = super::heard(&mut hook, event.to_string().as_bytes()).json();
+    assert_eq!(
+        answer["hookSpecificOutput"]["updatedInput"]["timeout"],
+        40_000
+    );
+}
+
+#[test]
+fn what_no_rule_is_about_gets_no_answer() {
+    let repository = Repository::with(BUILD);
+    for command in [
+        "ls",
+        "cargo build",
+        "git commit -m 'make it'",
+        "for i in 1 2; do echo $i; done",
+        "tenure run build -- make",
+        "cat <<E\nhello\nE",
+        "",
+    ] {
+        let heard = repository.ask("claude", &bash(&repository, "t", command));
+        assert!(heard.nothing(), "{command}: {heard:?}");
+    }
+    repository.rules("");
+    assert!(
+        repository
+            .ask("claude", &bash(&repository, "u", "make"))
+            .nothing()
+    );
+}
+
+#[test]
+fn where_no_prefix_can_stand_the_rule_says_what_happens() {
+    let repository = Repository::with(BUILD);
+    let heard = repository.ask(
+        "claude",
+        &bash(&repository, "1", "for i in 1 2; do make; done"),
+    );
+    let message = heard.message();
+    assert!(
+        message.contains("`make` stands in a text that contains a loop"),
+        "{message}"
+    );
+    assert!(heard.json().get("hookSpecificOutput").is_none());
+
+    // What can be prefixed is, and the rest is named.
+    let both = repository.ask(
+        "claude",
+        &bash(&repository, "2", "make a; bash -c 'cargo test'"),
+    );
+    assert!(both.command().starts_with("tenure run build"), "{both:?}");
+    assert!(both.message().contains("bash runs"), "{both:?}");
+
+    repository.rules(&format!("{BUILD}on_error = \"closed\"\n"));
+    let reason = repository
+        .ask(
+            "claude",
+            &bash(&repository, "3", "make a; bash -c 'cargo test'"),
+        )
+        .reason();
+    assert!(
+        reason.contains("`cargo test` runs under the lock build here"),
+        "{reason}"
+    );
+    assert!(
+        reason.contains("tenure run build --slots 2 --as claude/1f3c"),
+        "{reason}"
+    );
+}
+
+#[test]
+fn a_rule_may_refuse_and_name_the_form_that_passes() {
+    let repository = Repository::with(&format!("{BUILD}how = \"refuse\"\n"));
+    let reason = repository
+        .ask("claude", &bash(&repository, "1", "cd x && make all"))
+        .reason();
+    let form = reason.split("This form passes: ").nth(1).expect("a form");
+    assert!(
+        form.starts_with("cd x && tenure run build --slots 2 --as claude/1f3c "),
+        "{reason}"
+    );
+    let again = repository.ask("claude", &bash(&repository, "2", form));
+    assert!(again.nothing(), "the form passes: {again:?}");
+}
+
+#[test]
+fn one_call_gets_one_answer_however_often_it_is_asked_about() {
+    let repository = Repository::with(BUILD);
+    let event = bash(&repository, "toolu_1", "make");
+    let first = repository.ask("claude", &event);
+    repository.rules(&format!("{BUILD}how = \"refuse\"\n"));
+    assert_eq!(repository.ask("claude", &event), first);
+    let other = repository.ask("claude", &bash(&repository, "toolu_2", "make"));
+    assert_ne!(other, first);
+}
+
+#[test]
+fn a_tenure_that_is_not_on_the_path_is_called_by_its_own() {
+    let repository = Repository::with(BUILD);
+    let event = bash(&repository, "t", "make");
+    let mut hook = repository.hook("claude");
+    hook.env("PATH", "/nowhere");
+    let command = super::heard(&mut hook, event.to_string().as_bytes()).command();
+    let own = super::support::TENURE;
+    assert!(
+        command.starts_with(&format!("{own} run build")),
+        "{command}"
+    );
+}

@@ -1,0 +1,184 @@
+//! Events beside the calls of tools.
+
+use super::{Repository, claude, codex};
+use serde_json::json;
+
+const RULES: &str =
+    "[[agent.command]]\nmatch = [\"make\"]\nlock = \"b\"\n[[agent.path]]\nmatch = [\"a\"]\n";
+
+#[test]
+fn events_that_ask_for_nothing_get_no_answer() {
+    let repository = Repository::with(RULES);
+    let folder = repository.root();
+    for event in [
+        json!({"hook_event_name": "UserPromptSubmit", "session_id": "s", "cwd": folder, "prompt": "make"}),
+        json!({"hook_event_name": "Stop", "session_id": "s", "cwd": folder, "stop_hook_active": false}),
+        json!({"hook_event_name": "Notification", "session_id": "s", "cwd": folder, "message": "m"}),
+        json!({"hook_event_name": "SessionStart", "session_id": "s", "cwd": folder, "source": "startup"}),
+        json!({"hook_event_name": "SessionStart", "session_id": "s", "cwd": folder, "source": "resume"}),
+        json!({"hook_event_name": "SessionEnd", "session_id": "s", "cwd": folder, "reason": "clear"}),
+        json!({"hook_event_name": "SubagentStop", "session_id": "s", "agent_id": "a", "cwd": folder}),
+        json!({"hook_event_name": "SubagentStop", "session_id": "s", "cwd": folder}),
+        json!({"hook_event_name": "SomethingNew", "x": 1}),
+        claude("PreToolUse", &folder, "t", "Bash", json!({"command": "ls"})),
+        claude(
+            "PostToolUse",
+            &folder,
+            "t",
+            "Bash",
+            json!({"command": "make"}),
+        ),
+        claude(
+            "PostToolUse",
+            &folder,
+            "t",
+            "Write",
+            json!({"file_path": "a"}),
+        ),
+        claude(
+            "PostToolUseFailure",
+            &folder,
+            "t",
+            "Bash",
+            json!({"command": "make"}),
+        ),
+        claude("PreToolUse", &folder, "t", "WebFetch", json!({"url": "x"})),
+    ] {
+        let heard = repository.ask("claude", &event);
+        assert!(heard.nothing(), "{event}: {heard:?}");
+    }
+    let event = codex("PostToolUse", &folder, "t", "Bash", "make");
+    assert!(repository.ask("codex", &event).nothing());
+}
+
+#[test]
+fn a_folder_that_is_gone_is_no_reason_to_fail() {
+    let repository = Repository::with(RULES);
+    let event = claude(
+        "PreToolUse",
+        &repository.scene.path("gone"),
+        "t",
+        "Bash",
+        json!({"command": "ls"}),
+    );
+    assert!(repository.ask("claude", &event).nothing());
+}
+
+/// A host that drops rewrites: the command runs as it was, and leaves no mark.
+#[test]
+fn a_rewrite_that_does_not_arrive_is_told_once_and_then_refused() {
+    let repository = Repository::with(RULES);
+    let folder = repository.root();
+    let before = |id: &str, command: &str| {
+        repository.ask(
+            "claude",
+            &claude(
+                "PreToolUse",
+                &folder,
+                id,
+                "Bash",
+                json!({"command": command}),
+            ),
+        )
+    };
+    let after = |id: &str, command: &str| {
+        repository.ask(
+            "claude",
+            &claude(
+                "PostToolUse",
+                &folder,
+                id,
+                "Bash",
+                json!({"command": command}),
+            ),
+        )
+    };
+    // Behind another command it may not have run, so nothing is concluded.
+    assert!(
+        before("t1", "true && make")
+            .command()
+            .contains("tenure run")
+    );
+    assert!(after("t1", "true && make").nothing());
+    // The host says that it ran the new text.
+    let new = before("t2", "make").command();
+    assert!(after("t2", &new).nothing());
+    // It runs, and leaves its mark.
+    repository.scene.script("make", "#!/bin/sh\n");
+    let new = before("t3", "make").command();
+    let path = format!(
+        "{}:{}",
+        repository.scene.root().display(),
+        std::env::var("PATH").unwrap_or_default()
+    );
+    let own = std::path::Path::new(super::support::TENURE)
+        .parent()
+        .expect("a folder");
+    let mut shell = repository.scene.program("sh");
+    shell
+        .args(["-c", &new])
+        .env("PATH", format!("{}:{path}", own.display()))
+        .current_dir(&folder);
+    super::support::answer(&mut shell).expect(0, "the command under its lock");
+    assert!(after("t3", "make").nothing(), "there is a mark");
+    // It goes on in the background.
+    assert!(before("t4", "make").command().contains("tenure run"));
+    let mut event = claude(
+        "PostToolUse",
+        &folder,
+        "t4",
+        "Bash",
+        json!({"command": "make"}),
+    );
+    event["tool_response"] = json!({"backgroundTaskId": "b1"});
+    assert!(repository.ask("claude", &event).nothing());
+
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    assert!(before("t5", "make").command().contains("tenure run"));
+    let message = after("t5", "make").message();
+    assert!(message.contains("ran without its lock"), "{message}");
+    let reason = before("t6", "make").reason();
+    assert!(
+        reason.contains("an earlier rewrite") && reason.contains("This form passes: tenure run b "),
+        "{reason}"
+    );
+    assert!(after("t6", "make").nothing(), "said once");
+}
+
+/// An agent asks whether hook and rewrite arrive.
+#[test]
+fn an_agent_that_probes_is_told_that_both_arrive() {
+    let repository = Repository::with("");
+    let folder = repository.root();
+    let event = claude(
+        "PreToolUse",
+        &folder,
+        "t",
+        "Bash",
+        json!({"command": "tenure agent probe claude"}),
+    );
+    let new = repository.ask("claude", &event).command();
+    let probe = |line: &str| {
+        let mut shell = repository.scene.program("sh");
+        super::support::answer(shell.args(["-c", line]).current_dir(&folder))
+    };
+    let told = probe(&new).expect(0, "both arrived");
+    assert!(
+        told.stdout().contains("the hook was called"),
+        "{}",
+        told.said()
+    );
+    repository.ask("claude", &event).command();
+    let told = probe("tenure agent probe claude").expect(1, "the old command ran");
+    assert!(
+        told.said().contains("the hook was called"),
+        "{}",
+        told.said()
+    );
+    let told = probe("tenure agent probe claude").expect(1, "no hook was called");
+    assert!(
+        told.said().contains("no hook was called"),
+        "{}",
+        told.said()
+    );
+}

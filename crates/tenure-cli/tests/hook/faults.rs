@@ -1,0 +1,170 @@
+//! What happens where tenure itself cannot do its part: the rule says it, and the host always gets an answer.
+
+use super::support::timed;
+use super::{Heard, Repository, bash, claude, heard};
+use serde_json::json;
+use std::process::Stdio;
+use std::time::Duration;
+
+const PATHS: &str = "[[agent.path]]\nmatch = [\"a/**\"]\n";
+const COMMANDS: &str = "[[agent.command]]\nmatch = [\"make\"]\nlock = \"b\"\n";
+
+fn edit(repository: &Repository, file: &str) -> Heard {
+    let input = json!({"file_path": repository.root().join(file), "content": "x"});
+    repository.ask(
+        "claude",
+        &claude("PreToolUse", &repository.root(), "", "Write", input),
+    )
+}
+
+#[test]
+fn a_broken_configuration_is_named_by_its_line() {
+    let repository = Repository::with(&format!("{COMMANDS}slot = 2\n"));
+    let message = repository
+        .ask("claude", &bash(&repository, "1", "make"))
+        .message();
+    assert!(message.contains("line 4, slot"), "{message}");
+    assert!(message.contains("goes on without its lock"), "{message}");
+
+    repository.rules(&format!("{COMMANDS}on_error = \"closed\"\nslot = 2\n"));
+    let reason = repository
+        .ask("claude", &bash(&repository, "2", "make"))
+        .reason();
+    assert!(reason.contains("line 5, slot"), "{reason}");
+
+    repository.rules(&format!("{PATHS}acros = \"repo\"\n"));
+    let reason = edit(&repository, "a/b").reason();
+    assert!(reason.contains("line 3, acros"), "{reason}");
+    let mending = edit(&repository, "tenure.toml");
+    assert!(mending.message().contains("line 3, acros"), "{mending:?}");
+    repository.rules(&format!("{PATHS}on_error = \"open\"\nacros = \"repo\"\n"));
+    assert!(edit(&repository, "a/b").message().contains("line 4, acros"));
+}
+
+#[test]
+fn an_event_that_cannot_be_read_meets_the_strictest_rule() {
+    let repository = Repository::with(COMMANDS);
+    let long = json!({"hook_event_name": "PreToolUse", "tool_name": "Write", "session_id": "s",
+        "tool_input": {"file_path": "/x", "content": "x".repeat(2 << 20)}})
+    .to_string();
+    let cases: [(&[u8], &str); 5] = [
+        (b"", "no JSON"),
+        (b"\xff\xfe{", "no JSON"),
+        (b"{\"hook_event_name\":", "no JSON"),
+        (b"{\"session_id\":\"s\"}", "no hook_event_name"),
+        (long.as_bytes(), "longer than 1048576 bytes"),
+    ];
+    for (bytes, word) in cases {
+        let message = repository.send("claude", bytes).message();
+        assert!(message.contains(word), "{message}");
+    }
+    repository.rules(PATHS);
+    for (bytes, word) in cases {
+        let reason = repository.send("claude", bytes).reason();
+        assert!(reason.contains(word), "{reason}");
+    }
+    let after = json!({"hook_event_name": "PostToolUse", "tool_name": "Bash", "session_id": "s",
+        "tool_response": "x".repeat(2 << 20)});
+    assert!(
+        repository.ask("claude", &after).nothing(),
+        "it asks for nothing"
+    );
+}
+
+#[test]
+fn a_session_that_makes_no_key_is_a_fault_too() {
+    let repository = Repository::with(PATHS);
+    let input = json!({"file_path": repository.root().join("a/b"), "content": "x"});
+    let mut event = claude("PreToolUse", &repository.root(), "", "Write", input);
+    event["session_id"] = "a; rm -rf /".into();
+    let reason = repository.ask("claude", &event).reason();
+    assert!(reason.contains("session_id"), "{reason}");
+}
+
+#[test]
+fn a_place_that_cannot_be_used_is_the_rules_business() {
+    let repository = Repository::with(PATHS);
+    // A file where the folder of the locks should be.
+    std::fs::write(repository.scene.locks(), "x").expect("a file");
+    let reason = edit(&repository, "a/b").reason();
+    assert!(reason.contains("on_error = \"closed\""), "{reason}");
+    repository.rules(&format!("{PATHS}on_error = \"open\"\n"));
+    let message = edit(&repository, "a/b").message();
+    assert!(message.contains("goes on without its lock"), "{message}");
+}
+
+#[test]
+fn the_answer_comes_within_three_seconds_whatever_hangs() {
+    let repository = Repository::with(PATHS);
+    // A host that never closes the stdin of its hook.
+    let mut hook = repository.hook("claude");
+    hook.stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = hook.spawn().expect("a hook");
+    let stdin = child.stdin.take();
+    let (output, took) = timed(|| child.wait_with_output().expect("an end"));
+    drop(stdin);
+    assert!(took < Duration::from_secs(4), "it took {took:?}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        text.contains("systemMessage") && text.contains("3 seconds"),
+        "{text}"
+    );
+
+    // A lock whose guard another process keeps: the file is locked as a whole.
+    assert!(edit(&repository, "a/b").nothing());
+    let lock = std::fs::read_dir(repository.scene.locks()).expect("locks");
+    let mut names = lock.flatten().map(|entry| entry.path());
+    let file = names
+        .find(|path| path.to_string_lossy().contains("path="))
+        .expect("a lock");
+    let stuck = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(file)
+        .expect("the lock");
+    rustix::fs::fcntl_lock(&stuck, rustix::fs::FlockOperation::LockExclusive).expect("all of it");
+    let input = json!({"file_path": repository.root().join("a/b"), "content": "x"});
+    let mut event = claude("PreToolUse", &repository.root(), "", "Write", input);
+    event["session_id"] = "other".into();
+    let bytes = event.to_string();
+    let (late, took) = timed(|| heard(&mut repository.hook("claude"), bytes.as_bytes()));
+    assert!(took < Duration::from_secs(4), "it took {took:?}");
+    assert!(!late.reason().is_empty(), "{late:?}");
+}
+
+#[test]
+fn a_host_that_reads_no_answer_keeps_nothing_waiting() {
+    let repository = Repository::with(COMMANDS);
+    let mut hook = repository.hook("claude");
+    hook.stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = hook.spawn().expect("a hook");
+    drop(child.stdout.take());
+    let event = bash(&repository, "t", "make").to_string();
+    std::io::Write::write_all(&mut child.stdin.take().expect("a stdin"), event.as_bytes())
+        .expect("read");
+    let (status, took) = timed(|| child.wait().expect("an end"));
+    assert!(
+        status.success() && took < Duration::from_secs(4),
+        "{status} after {took:?}"
+    );
+}
+
+#[test]
+fn an_unknown_host_is_refused_in_one_sentence() {
+    let repository = Repository::with("");
+    let heard = heard(&mut repository.hook("cursor"), b"{}");
+    assert_eq!((heard.code, heard.text.as_str()), (2, ""));
+    assert!(heard.stderr.contains("cursor"), "{heard:?}");
+    let format = repository
+        .hook("claude")
+        .env("TENURE_OUTPUT", "xml")
+        .status();
+    assert!(
+        format.expect("a hook").success(),
+        "the environment's format is not the hosts'"
+    );
+}
