@@ -215,6 +215,32 @@ fn detached_holds_live_by_heartbeats_and_end_by_release() {
         .expect(6, "it is another owner's, and the answer says so");
 }
 
+/// The host process lives here and is unseen elsewhere: silence and the agent count on every machine.
+#[test]
+fn an_agents_hold_is_its_own_and_ends_by_silence_though_its_host_lives() {
+    let server = Server::start();
+    let site = Site::on(&server);
+    let (first, sibling) = ("claude/1f3c/a", "claude/1f3c/b");
+    let taken = site.run(&[
+        "acquire", "x", "--as", first, "--ttl", "3s", "--output", "json",
+    ]);
+    let id = taken.expect(0, "acquired").json()["data"]["request_id"].clone();
+    let id = id.as_str().expect("a request id");
+    assert_eq!(site.check("x")["holder"]["agent"]["key"], first);
+    for verb in ["release", "heartbeat"] {
+        let by_sibling = site.run(&[verb, "x", "--as", sibling, "--request-id", id]);
+        let _ = by_sibling.expect(6, verb);
+        let _ = site.run(&[verb, "x"]).expect(6, "descent from the owner");
+    }
+    let beat = site.run(&["heartbeat", "x", "--as", first, "--request-id", id]);
+    let _ = beat.expect(0, "its own");
+    let (next, took) = timed(|| site.run(&["acquire", "x", "--as", sibling, "-w", "25s"]));
+    let _ = next.expect(0, "the agent is silent");
+    assert!(took > Duration::from_secs(1), "{took:?}");
+    let late = site.run(&["heartbeat", "x", "--as", first, "--request-id", id]);
+    assert_ne!(late.code(), 0, "it is the sibling's");
+}
+
 #[test]
 fn groups_slots_and_shared_holds_are_what_they_are_in_files() {
     let server = Server::start();

@@ -26,7 +26,7 @@ fn store(folder: &Path) -> FileStore {
     FileStore::new(folder, here, Box::new(ThreadSleeper))
 }
 
-fn clock() -> SystemClock {
+fn new_clock() -> SystemClock {
     SystemClock::new(Identity::current().host.boot_id.as_deref())
 }
 
@@ -66,7 +66,7 @@ fn an_agent_gets_all_its_leases_or_none_and_keeps_what_it_had() {
     let scratch = tempfile::tempdir().unwrap();
     let (files, memory) = (store(scratch.path()), MemoryStore::new(Policy::NATIVE));
     for store in [&files as &dyn Store, &memory] {
-        let clock = clock();
+        let clock = new_clock();
         let (first, second) = (key("claude/1/a"), key("claude/1/b"));
         let of = |key| Agent {
             store,
@@ -117,7 +117,7 @@ fn signs_of_life_and_calls_under_way_keep_a_hold_and_silence_ends_it() {
     let scratch = tempfile::tempdir().unwrap();
     let (files, memory) = (store(scratch.path()), MemoryStore::new(Policy::NATIVE));
     for (store, tells_calls) in [(&files as &dyn Store, true), (&memory, false)] {
-        let clock = clock();
+        let clock = new_clock();
         let (first, second) = (key("claude/1/a"), key("claude/1/b"));
         let of = |key| Agent {
             store,
@@ -161,7 +161,7 @@ fn signs_of_life_and_calls_under_way_keep_a_hold_and_silence_ends_it() {
 fn one_call_of_an_agent_waits_and_its_place_is_kept() {
     let scratch = tempfile::tempdir().unwrap();
     let store = store(scratch.path());
-    let clock = clock();
+    let clock = new_clock();
     let keys = ["claude/1/a", "claude/1/b", "claude/1/c"].map(key);
     let [first, second, third] = keys.each_ref().map(|key| Agent {
         store: &store,
@@ -178,7 +178,7 @@ fn one_call_of_an_agent_waits_and_its_place_is_kept() {
         let calls = [(); 4].map(|()| {
             scope.spawn(|| {
                 gate.wait();
-                let clock = self::clock();
+                let clock = new_clock();
                 let agent = Agent {
                     store: &store,
                     clock: &clock,
@@ -229,7 +229,7 @@ fn calls_of_one_agent_side_by_side_get_the_lease_once() {
             let calls = [(); 4].map(|()| {
                 scope.spawn(|| {
                     gate.wait();
-                    let clock = self::clock();
+                    let clock = new_clock();
                     let agent = Agent {
                         store: &store,
                         clock: &clock,
@@ -250,7 +250,7 @@ fn an_agent_that_holds_nothing_costs_one_look_and_leaves_nothing() {
     let scratch = tempfile::tempdir().unwrap();
     let folder = scratch.path().join("locks");
     let store = store(&folder);
-    let clock = clock();
+    let clock = new_clock();
     let key = key("claude/1/a");
     let agent = Agent {
         store: &store,
@@ -269,7 +269,7 @@ fn an_agent_that_holds_nothing_costs_one_look_and_leaves_nothing() {
 fn a_sign_older_than_every_hold_is_forgotten() {
     let scratch = tempfile::tempdir().unwrap();
     let store = store(scratch.path());
-    let clock = clock();
+    let clock = new_clock();
     let key = key("claude/1/a");
     let agent = Agent {
         store: &store,

@@ -341,7 +341,7 @@ fn any_name_of_a_file_makes_a_lock_and_a_file_need_not_exist() {
         (&["x", "--path", "y"], "--path"),
         (&["x", "--across", "repo"], "--across"),
         (&["--path", "/dev/null/x"], "cannot be followed"),
-        (&["--path", "y", "--profile", "fleet"], "only native locks"),
+        (&["--path", "y", "--profile", "resume"], "only native locks"),
     ] {
         let refused = scene.run([&["acquire"][..], words].concat());
         let said = refused.expect(2, &format!("{words:?}")).stderr();

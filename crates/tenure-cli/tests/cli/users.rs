@@ -634,6 +634,34 @@ fn as_user(machine: &Machine, user: User, locks: &Path, line: &str) -> Answer {
     answer(&mut user_command(machine, user, locks, line))
 }
 
+/// A member sees the signs of another member's agent, so silence means the same to both.
+#[test]
+fn an_agent_of_another_user_holds_until_it_is_silent() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let locks = machine.team_folder("agents", 0o3770);
+    let by = |user, line: &str| as_user(&machine, user, &locks, line);
+    // Its host is an init of the test's: it lives.
+    let owner = std::process::id();
+    let line = format!("$T acquire x --as claude/1/a --ttl 2s --owner {owner}");
+    let _ = by(ADA, &line).expect(0, "acquired");
+    let seen = by(BOB, "$T check x").expect(4, "held");
+    assert!(seen.said().contains("agent claude/1/a"), "{}", seen.said());
+    let _ = by(BOB, "$T release x --as claude/1/b").expect(6, "another agent's");
+    let taken = by(BOB, "$T acquire x --as claude/2/a --owner none -w 20s");
+    let _ = taken.expect(0, "it was silent for longer than its ttl");
+    let signs = fs::read_dir(&locks).unwrap().filter_map(|file| {
+        let file = file.unwrap();
+        let is_sign = file.file_name().to_string_lossy().starts_with(".agent-");
+        is_sign.then(|| file.metadata().unwrap())
+    });
+    let rights: Vec<_> = signs
+        .map(|facts| (facts.mode() & 0o777, facts.gid()))
+        .collect();
+    assert_eq!(rights, [(0o660, TEAM), (0o660, TEAM)]);
+}
+
 #[test]
 fn the_members_of_a_folders_group_take_turns_and_no_other_user_is_let_in() {
     let Some(machine) = Machine::new() else {
