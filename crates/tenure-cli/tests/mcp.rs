@@ -703,3 +703,54 @@ fn a_storm_of_servers_and_programs_that_are_killed_contention() {
     let said = Answer(command.output().expect("it starts"));
     said.expect(0, "no second holder, no disorder, nothing stuck");
 }
+
+/// Codex names the thread of each call. Two threads of one host share the program and the server.
+#[test]
+fn agents_of_one_host_are_told_apart_where_the_host_names_them() {
+    let scene = Scene::new();
+    let mut host = Host::new(&scene);
+    let mut of_thread = |thread: &str, tool: &str, arguments: Value| {
+        let call = json!({ "name": tool, "arguments": arguments, "_meta": { "threadId": thread } });
+        let id = host.ask("tools/call", call);
+        host.result(id).0
+    };
+    let mine = of_thread("t-1", "lock_acquire", json!({ "name": "deploy" }));
+    let handle = mine["data"]["handle"].clone();
+    assert_eq!(scene.check("deploy")["holder"]["agent"]["key"], "codex/t-1");
+    // The place in line that one has left is not the other's.
+    let wait = json!({ "name": "deploy", "wait_ms": 50 });
+    let first = of_thread("t-2", "lock_acquire", wait.clone());
+    let second = of_thread("t-3", "lock_acquire", wait);
+    let ticket = |refused: &Value| refused["error"]["context"]["ticket"].clone();
+    assert_ne!(ticket(&first), ticket(&second), "{second:#}");
+    let release = json!({ "handle": handle });
+    let refused = of_thread("t-2", "lock_release", release.clone());
+    assert_eq!(refused["error"]["code"], "NOT_OWNER", "{refused:#}");
+    let released = of_thread("t-1", "lock_release", release);
+    assert_eq!(released["data"]["name"], "deploy");
+    let next = json!({ "name": "deploy", "ticket": ticket(&first), "wait_ms": 5000 });
+    assert_eq!(of_thread("t-2", "lock_acquire", next)["ok"], true);
+    assert_eq!(host.end(), 0);
+}
+
+/// An agent's hold ends by its silence, though the host lives; each call of the agent is a sign of life.
+#[test]
+fn a_silent_agent_loses_its_hold_and_a_call_is_a_sign_of_life() {
+    let scene = Scene::new();
+    let mut command = scene.tenure(["mcp"]);
+    command.env("TENURE_AS", "claude/1f3c");
+    let mut host = Host::start(&mut command, Era::Inline);
+    let short = json!({ "name": "deploy", "ttl_ms": 2000 });
+    host.data("lock_acquire", &short);
+    assert_eq!(
+        scene.check("deploy")["holder"]["agent"]["key"],
+        "claude/1f3c"
+    );
+    for _ in 0..6 {
+        std::thread::sleep(Duration::from_millis(500));
+        host.data("lock_list", &json!({}));
+    }
+    assert!(is_refused(&scene, "deploy"), "it was heard of");
+    eventually("silence ends it", || scene.is_free("deploy"));
+    assert_eq!(host.end(), 0);
+}

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::time::Duration;
+use tenure_core::AgentKey;
 use tenure_engine::engine;
 
 /// How long one call waits at most. Some hosts give a call a minute.
@@ -76,11 +77,15 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// A call now. The configuration of a server that lives for days may have changed.
-    pub(crate) fn now(common: &Common) -> Self {
+    /// A call now, in the name of this agent. The configuration of a server that lives for days may have changed.
+    pub(crate) fn now(common: &Common, agent: Option<&AgentKey>) -> Self {
+        let calling = Calling {
+            agent: agent.map(|agent| Typed::of(agent.to_string(), value::agent)),
+            ..Calling::default()
+        };
         Self {
             usual: Usual {
-                around: Surroundings::of(common),
+                around: Surroundings::of_calling(common, &calling),
                 common: common.clone(),
             },
         }

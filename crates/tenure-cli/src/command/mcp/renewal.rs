@@ -60,7 +60,7 @@ fn renew_all(tools: &Tools) -> Result<Option<Duration>, Failure> {
     // Those that were taken before the look and are not there are over.
     let known = tools.handles();
     let mut there = BTreeSet::new();
-    let session = Session::open(tools.asked().list()?.place)?;
+    let session = Session::open(tools.asked(None).list()?.place)?;
     let mut next: Option<Duration> = None;
     let mut is_whole = true;
     for name in readings::names(&session.store, Which::Locks)? {

@@ -20,7 +20,7 @@ use serde_json::Value;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tenure_core::LockName;
+use tenure_core::{AgentKey, LockName};
 use tenure_engine::cancel::Cancel;
 use tenure_engine::clock::instant;
 use tenure_engine::engine::Waiting;
@@ -81,6 +81,7 @@ impl Server {
         let cancel = Cancel::new();
         let call = Call {
             client: client_of(context),
+            agent: agent_of(context),
             cancel: cancel.clone(),
             listener: listener(&sight),
         };
@@ -213,6 +214,13 @@ fn client_of(context: &RequestContext<RoleServer>) -> String {
     context.client_info().map_or_else(String::new, |info| {
         format!("{} {}", info.name, info.version)
     })
+}
+
+/// The agent that calls, where the host says it. Codex names the thread. Claude names the call alone, so its agents look
+/// the same, unless the server was told one (`TENURE_AS`).
+fn agent_of(context: &RequestContext<RoleServer>) -> Option<AgentKey> {
+    let thread = context.meta.get("threadId").and_then(Value::as_str)?;
+    AgentKey::new("codex", thread, None).ok()
 }
 
 /// Notes what each look at the lock showed.

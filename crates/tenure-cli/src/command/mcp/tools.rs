@@ -24,12 +24,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tenure_core::{Claim, Entry, LockName, RequestId};
+use tenure_core::{AgentKey, Claim, Entry, LockName, RequestId};
+use tenure_engine::agent::Agent;
 use tenure_engine::cancel::{Cancel, listening};
 use tenure_engine::clock::nap;
 use tenure_engine::process::Chosen;
 use tenure_engine::profile::known_as;
-use tenure_engine::store::contract::Which;
+use tenure_engine::store::contract::{AgentSign, Which};
 use tokio::sync::Notify;
 
 /// How the ids begin by which the next server of a program knows the holds of an earlier one.
@@ -56,6 +57,8 @@ pub(super) struct Tools {
 pub(super) struct Call {
     /// What the client calls itself; empty if it does not say.
     pub(super) client: String,
+    /// The agent that calls, where the client says it.
+    pub(super) agent: Option<AgentKey>,
     /// Ends its wait.
     pub(super) cancel: Cancel,
     /// Is told of its wait.
@@ -125,6 +128,7 @@ impl Tools {
         call: &Call,
     ) -> Answer {
         let mut reporter = reporter(tool.verb()).listened(call.listener.clone());
+        self.note(call);
         let mut granted = None;
         let said = listening(Some(&call.cancel), || match tool {
             Tool::Acquire => self
@@ -133,10 +137,10 @@ impl Tools {
                     granted = Some(taken);
                     said
                 }),
-            Tool::Release => self.release(arguments, &mut reporter),
-            Tool::Check => self.check(arguments),
-            Tool::List => self.list(arguments, &mut reporter),
-            Tool::Wait => self.wait(arguments, &mut reporter),
+            Tool::Release => self.release(arguments, call, &mut reporter),
+            Tool::Check => self.check(arguments, call),
+            Tool::List => self.list(arguments, call, &mut reporter),
+            Tool::Wait => self.wait(arguments, call, &mut reporter),
             Tool::Cancel => self.cancel(arguments, call, &mut reporter),
         });
         // What ended a wait was the call's own end, whatever signal a verb would name.
@@ -150,8 +154,27 @@ impl Tools {
     }
 
     /// What the next call may know: its surroundings may have changed.
-    pub(super) fn asked(&self) -> Asked {
-        Asked::now(&self.common)
+    pub(super) fn asked(&self, agent: Option<&AgentKey>) -> Asked {
+        Asked::now(&self.common, agent)
+    }
+
+    /// A call is a sign of life of its agent, which keeps what it holds.
+    fn note(&self, call: &Call) {
+        let seen = || {
+            let session = Session::open(self.asked(call.agent.as_ref()).list()?.place)?;
+            // Named by the call, or for all calls of this server (TENURE_AS).
+            let Some(key) = &session.place.agent else {
+                return Ok(());
+            };
+            let agent = Agent {
+                store: &*session.store,
+                clock: &session.clock,
+                key,
+            };
+            agent.seen(AgentSign::Seen).map_err(Failure::from)
+        };
+        // A sign that cannot be written shortens what the agent holds, and fails no call.
+        let _: Result<(), Failure> = seen();
     }
 
     fn acquire(
@@ -161,7 +184,7 @@ impl Tools {
         reporter: &mut Reporter,
     ) -> Result<(Told, (String, Granted)), Failure> {
         let mut params: AcquireParams = read(arguments)?;
-        let asked = self.asked();
+        let asked = self.asked(call.agent.as_ref());
         let taken = match self.take(&asked, &params, call, reporter) {
             // The place has lapsed: the call gets a new one.
             Err(failure) if failure.code == "TICKET_NOT_FOUND" => {
@@ -219,9 +242,9 @@ impl Tools {
         acquire::take_for(meant, Some(&self.client), reporter)
     }
 
-    fn release(&self, arguments: Map<String, Value>, reporter: &mut Reporter) -> Said {
+    fn release(&self, arguments: Map<String, Value>, call: &Call, reporter: &mut Reporter) -> Said {
         let ReleaseParams { handle } = read(arguments)?;
-        let place = self.asked().list()?.place;
+        let place = self.asked(call.agent.as_ref()).list()?.place;
         refuse_sprint(place.format())?;
         let shown = Shown::typed("handle", &Typed::of(handle.as_str(), value::request_id));
         let session = Session::open(place)?;
@@ -240,13 +263,18 @@ impl Tools {
                 data,
             ));
         };
-        if self.is_of_another(&session, &claim) {
-            let message = format!("{name} is held under this handle for another program");
+        let by_another = match (&session.place.agent, claim.holder.agent()) {
+            (Some(caller), Some(agent)) => !caller.covers(&agent),
+            (None, _) | (_, None) => false,
+        };
+        if by_another || self.is_of_another(&session, &claim) {
+            let whose = if by_another { "agent" } else { "program" };
+            let message = format!("{name} is held under this handle for another {whose}");
             let context = session.view(&name, None)?.json();
             return Err(Failure::new(Exit::Conflict, "NOT_OWNER", message).with_context(context));
         }
         let release = Release {
-            place: self.asked().list()?.place,
+            place: self.asked(call.agent.as_ref()).list()?.place,
             name,
             shown,
             work: None,
@@ -305,12 +333,14 @@ impl Tools {
     pub(super) fn renews(&self, session: &Session, claim: &Claim) -> bool {
         let id = known_as(&claim.holder);
         let is_own = id.starts_with(OWN) || self.known().contains_key(id);
-        is_own && claim.kind.is_detached() && !self.is_of_another(session, claim)
+        // An agent's hold ends when the agent is silent, whatever this server does.
+        let is_an_agents = claim.holder.agent().is_some();
+        is_own && !is_an_agents && claim.kind.is_detached() && !self.is_of_another(session, claim)
     }
 
-    fn check(&self, arguments: Map<String, Value>) -> Said {
+    fn check(&self, arguments: Map<String, Value>, call: &Call) -> Said {
         let params: NameParams = read(arguments)?;
-        let check = self.asked().check(&params)?;
+        let check = self.asked(call.agent.as_ref()).check(&params)?;
         let name = check
             .name
             .ok_or_else(|| Failure::bad_arguments("name: name a lock"))?;
@@ -319,9 +349,9 @@ impl Tools {
         Ok((with_handle(&view), view.json().into()))
     }
 
-    fn list(&self, arguments: Map<String, Value>, reporter: &mut Reporter) -> Said {
+    fn list(&self, arguments: Map<String, Value>, call: &Call, reporter: &mut Reporter) -> Said {
         let NoParams {} = read(arguments)?;
-        let session = Session::open(self.asked().list()?.place)?;
+        let session = Session::open(self.asked(call.agent.as_ref()).list()?.place)?;
         let names = readings::names(&session.store, Which::Locks)?;
         let (mut texts, mut locks, mut more) = (Vec::new(), Vec::new(), 0_usize);
         for read in readings::Readings::of(&session.store, &session.clock, names) {
@@ -356,9 +386,9 @@ impl Tools {
         Ok((text, json!({ "locks": locks })))
     }
 
-    fn wait(&self, arguments: Map<String, Value>, reporter: &mut Reporter) -> Said {
+    fn wait(&self, arguments: Map<String, Value>, call: &Call, reporter: &mut Reporter) -> Said {
         let params: WaitParams = read(arguments)?;
-        let meant = self.asked().wait(&params)?;
+        let meant = self.asked(call.agent.as_ref()).wait(&params)?;
         let session = Session::open(meant.place)?;
         wait::until_free(&session, &meant.name, meant.limit, reporter)
     }
@@ -369,7 +399,10 @@ impl Tools {
             "" => "an agent asks for it".to_owned(),
             client => format!("an agent asks for it, by {client}"),
         };
-        cancel::cancel(self.asked().cancel(&params, why)?, reporter)
+        cancel::cancel(
+            self.asked(call.agent.as_ref()).cancel(&params, why)?,
+            reporter,
+        )
     }
 
     pub(super) fn handles(&self) -> BTreeSet<String> {
