@@ -24,7 +24,7 @@ use crate::signals::{Stream, write_within};
 use answer::{Answer, Decision};
 use commands::{Found, Limits};
 use event::{Call, EVENT_MAX, Event, Kind, Read, Tool};
-use leases::{Refused, Untold};
+use leases::{Leased, Refused, Untold};
 use memory::Memory;
 use serde_json::Value;
 use std::io::Read as _;
@@ -85,9 +85,14 @@ pub(super) fn hook(args: &HookArgs) -> Exit {
     };
     let (tell, told) = mpsc::channel();
     let started = std::thread::Builder::new().spawn(move || {
-        let _ = tell.send(work.answer());
+        let (answer, sign) = work.answer();
+        let _ = tell.send(answer);
+        // What the answer does not depend on comes behind it.
+        if let Some(sign) = sign {
+            sign.note();
+        }
     });
-    let left = PATIENCE.saturating_sub(instant().saturating_duration_since(began));
+    let left = || PATIENCE.saturating_sub(instant().saturating_duration_since(began));
     let late = |why: &str| {
         let closed = progress
             .lock()
@@ -104,7 +109,7 @@ pub(super) fn hook(args: &HookArgs) -> Exit {
     };
     let answer = match started {
         Err(error) => late(&format!("no thread could be started: {error}")),
-        Ok(_) => match told.recv_timeout(left) {
+        Ok(_) => match told.recv_timeout(left()) {
             Ok(answer) => answer,
             Err(RecvTimeoutError::Timeout) => {
                 late("nothing was found out within 3 seconds; what keeps the locks does not answer")
@@ -119,7 +124,35 @@ pub(super) fn hook(args: &HookArgs) -> Exit {
         // A host that does not read has decided already.
         let _ = write_within(Stream::Out, text.as_bytes(), WRITE);
     }
+    // Until the thread has ended, and nobody can tell anything any more.
+    let _ = told.recv_timeout(left());
     Exit::Success
+}
+
+/// A sign of life of an agent, at every place where it may hold something.
+struct Sign {
+    key: AgentKey,
+    folder: PathBuf,
+    leased: Vec<Leased>,
+    call: Sighting,
+}
+
+/// What was seen of an agent.
+enum Sighting {
+    Somehow,
+    Began(String),
+    Ended(String),
+}
+
+impl Sign {
+    fn note(&self) {
+        let sign = match &self.call {
+            Sighting::Somehow => AgentSign::Seen,
+            Sighting::Began(call) => AgentSign::Began(call),
+            Sighting::Ended(call) => AgentSign::Ended(call),
+        };
+        leases::seen(&self.key, &self.folder, &self.leased, sign);
+    }
 }
 
 /// The answer where tenure itself fails.
@@ -133,93 +166,107 @@ fn fault(on_error: OnError, why: &str) -> Answer {
 }
 
 impl Work {
-    fn answer(&self) -> Answer {
+    fn answer(&self) -> (Answer, Option<Sign>) {
         let mut bytes = Vec::new();
         let mut stdin = std::io::stdin().lock();
         let limit = u64::try_from(EVENT_MAX).unwrap_or(u64::MAX);
         if let Err(error) = stdin.by_ref().take(limit + 1).read_to_end(&mut bytes) {
-            return unread(&format!("the event could not be read: {error}"));
+            return (
+                unread(&format!("the event could not be read: {error}")),
+                None,
+            );
         }
         let is_cut = bytes.len() > EVENT_MAX;
         if is_cut {
             let _ = std::io::copy(&mut stdin.take(DRAIN_MAX), &mut std::io::sink());
         }
         match event::read(&bytes, is_cut) {
-            Read::OfNoConcern => Answer::default(),
-            Read::Unreadable(why) => unread(&why),
+            Read::OfNoConcern => (Answer::default(), None),
+            Read::Unreadable(why) => (unread(&why), None),
             Read::Event(event) => self.of_event(event),
         }
     }
 
-    fn of_event(&self, event: Event) -> Answer {
+    fn of_event(&self, event: Event) -> (Answer, Option<Sign>) {
         let folder = here(event.folder.as_deref());
         let key = AgentKey::new(self.host.word(), &event.session, event.agent.as_deref());
         let Ok(key) = key else {
-            return unread(
-                "the event's session_id or agent_id has characters that no key of an agent has",
-            );
+            let why =
+                "the event's session_id or agent_id has characters that no key of an agent has";
+            return (unread(why), None);
         };
         let memory = Memory::of(&key, now_ms());
+        let sign = |call| {
+            let leased = memory.as_ref().map(|memory| memory.leased(&key));
+            Some(Sign {
+                key: key.clone(),
+                folder: folder.clone(),
+                leased: leased.unwrap_or_default(),
+                call,
+            })
+        };
         match event.kind {
             Kind::Before(call) => {
-                let before = memory.as_ref().and_then(|memory| memory.answered(&call.id));
-                if let Some(before) = before.filter(|before| !before.text.is_empty()) {
-                    return Answer::said(before.text);
-                }
-                if let Some(answer) = self.probed(&call) {
-                    return answer;
-                }
-                let (answer, proves) = match call.tool {
-                    Tool::Shell => self.of_command(&call, &key, &folder, memory.as_ref()),
-                    Tool::Edit | Tool::Patch => {
-                        (self.of_files(&call, &key, &folder, memory.as_ref()), false)
-                    }
+                let answer = self.before(&call, &key, &folder, memory.as_ref());
+                let begins = call.tool == Tool::Shell
+                    && !call.id.is_empty()
+                    && !matches!(answer.decision, Decision::Deny(_) | Decision::Said(_));
+                let seen = if begins {
+                    Sighting::Began(call.id)
+                } else {
+                    Sighting::Somehow
                 };
-                if let (Some(memory), Some(text)) = (&memory, answer.text(self.host))
-                    && text.len() <= TEXT_MAX
-                {
-                    memory.answer(&call.id, &text, proves);
-                }
-                let refused = matches!(answer.decision, Decision::Deny(_));
-                let sign = match call.tool {
-                    Tool::Shell if !refused && !call.id.is_empty() => AgentSign::Began(&call.id),
-                    _ => AgentSign::Seen,
-                };
-                leases::seen(&key, &folder, sign);
-                answer
+                (answer, sign(seen))
             }
             Kind::After {
                 call,
                 is_unfinished,
             } => {
-                let sign = match call.tool {
-                    Tool::Shell if !call.id.is_empty() => AgentSign::Ended(&call.id),
-                    _ => AgentSign::Seen,
+                let answer = memory.as_ref().map_or_else(Answer::default, |memory| {
+                    proof(&key, &call, is_unfinished, memory)
+                });
+                let seen = if call.tool == Tool::Shell && !call.id.is_empty() {
+                    Sighting::Ended(call.id)
+                } else {
+                    Sighting::Somehow
                 };
-                leases::seen(&key, &folder, sign);
-                memory.map_or_else(Answer::default, |memory| {
-                    proof(&key, &call, is_unfinished, &memory)
-                })
+                (answer, sign(seen))
             }
-            Kind::Begins { resumed } => begins(&key, &folder, resumed, memory.as_ref()),
-            Kind::AgentEnds if key.agent().is_none() => Answer::default(),
-            Kind::AgentEnds | Kind::Ends => {
-                // A session speaks for all of its agents.
-                let key = match event.kind {
-                    Kind::Ends => key.of_session(),
-                    _ => key,
-                };
-                let leased = memory.as_ref().map(|memory| memory.leased(&key));
-                let leased = leased.unwrap_or_default();
-                let failed = leases::free(&key, &folder, &leased);
-                if let Some(memory) = memory.filter(|_| failed.is_none() && !leased.is_empty()) {
-                    memory.freed(&key);
-                }
-                failed.map_or_else(Answer::default, |why| {
-                    Answer::message(format!("not all holds of {key} could be ended: {why}"))
-                })
+            Kind::Begins { resumed } => (begins(&key, &folder, resumed, memory.as_ref()), None),
+            // A session speaks for all of its agents.
+            Kind::Ends => (ends(&key.of_session(), &folder, memory.as_ref()), None),
+            Kind::AgentEnds if key.agent().is_some() => {
+                (ends(&key, &folder, memory.as_ref()), None)
             }
+            Kind::AgentEnds => (Answer::default(), None),
         }
+    }
+
+    /// The answer to a call of a tool.
+    fn before(
+        &self,
+        call: &Call,
+        key: &AgentKey,
+        folder: &Path,
+        memory: Option<&Memory>,
+    ) -> Answer {
+        let before = memory.and_then(|memory| memory.answered(&call.id));
+        if let Some(before) = before.filter(|before| !before.text.is_empty()) {
+            return Answer::said(before.text);
+        }
+        if let Some(answer) = self.probed(call) {
+            return answer;
+        }
+        let (answer, proves) = match call.tool {
+            Tool::Shell => self.of_command(call, key, folder, memory),
+            Tool::Edit | Tool::Patch => (self.of_files(call, key, folder, memory), false),
+        };
+        if let (Some(memory), Some(text)) = (memory, answer.text(self.host))
+            && text.len() <= TEXT_MAX
+        {
+            memory.answer(&call.id, &text, proves);
+        }
+        answer
     }
 
     fn is_closed(&self, closed: bool) {
@@ -459,6 +506,18 @@ fn proof(key: &AgentKey, call: &Call, is_unfinished: bool, memory: &Memory) -> A
          now on such commands are refused in this session, and the refusal has the form that passes"
             .to_owned(),
     )
+}
+
+/// Ends all that an agent or a session holds.
+fn ends(key: &AgentKey, folder: &Path, memory: Option<&Memory>) -> Answer {
+    let leased = memory.map(|memory| memory.leased(key)).unwrap_or_default();
+    let failed = leases::free(key, folder, &leased);
+    if let Some(memory) = memory.filter(|_| failed.is_none() && !leased.is_empty()) {
+        memory.freed(key);
+    }
+    failed.map_or_else(Answer::default, |why| {
+        Answer::message(format!("not all holds of {key} could be ended: {why}"))
+    })
 }
 
 /// Notes that a command began under `tenure run` in an agent's name.

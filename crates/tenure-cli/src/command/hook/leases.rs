@@ -289,11 +289,12 @@ fn places(folder: &Path, leased: &[Leased]) -> Vec<Place> {
     places
 }
 
-/// Notes a sign of life of an agent at its place. A sign that cannot be noted only makes its holds shorter.
-pub(super) fn seen(key: &AgentKey, folder: &Path, sign: AgentSign<'_>) {
-    let place = place_of(&Surroundings::at(folder.to_owned()));
-    if let Ok(session) = place.and_then(open) {
-        let _ = agent(&session, key).seen(sign);
+/// Notes a sign of life of an agent. A sign that cannot be noted only makes its holds shorter.
+pub(super) fn seen(key: &AgentKey, folder: &Path, leased: &[Leased], sign: AgentSign<'_>) {
+    for place in places(folder, leased) {
+        if let Ok(session) = open(place) {
+            let _ = agent(&session, key).seen(sign);
+        }
     }
 }
 
