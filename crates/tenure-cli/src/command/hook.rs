@@ -38,10 +38,10 @@ use tenure_engine::config::{CommandRule, Config, OnError};
 use tenure_engine::store::contract::AgentSign;
 
 /// When it answers at the latest.
-const PATIENCE: Duration = Duration::from_millis(2_700);
+const PATIENCE: Duration = Duration::from_millis(2_800);
 
 /// How long the answer itself may take.
-const WRITE: Duration = Duration::from_millis(250);
+const WRITE: Duration = Duration::from_millis(150);
 
 /// How long a call waits for leases.
 const WAIT: Duration = Duration::from_secs(2);

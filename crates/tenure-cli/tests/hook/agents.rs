@@ -118,6 +118,13 @@ fn twenty_agents_in_five_work_trees_never_meet_in_a_file() {
         *host = self::host(&scene, session, *life, steps);
     }
     for host in &mut hosts {
+        // Each refusal takes two seconds, so a long life may take minutes.
+        for _ in 0..2_000 {
+            if host.has_ended() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
         let status = host.end();
         assert!(status.success(), "a host: {status}");
     }
@@ -129,6 +136,11 @@ fn twenty_agents_in_five_work_trees_never_meet_in_a_file() {
     assert!(
         edits >= SESSIONS && refused > 0,
         "{edits} edits, {refused} refusals"
+    );
+    let late = said("late").lines().count();
+    assert!(
+        late * 20 <= edits + refused,
+        "{late} late, {edits} edits, {refused} refusals"
     );
     assert!(said("worked").lines().count() > 0, "commands ran");
     assert!(said("kept").lines().count() > 0, "siblings were looked at");
@@ -249,6 +261,9 @@ impl Host {
             let reason = heard.json()["hookSpecificOutput"]["permissionDecisionReason"].to_string();
             if reason.contains("is leased by") {
                 self.note("refused", &name);
+            } else if reason.contains("within 3 seconds") {
+                // The machine was slow: a refusal as well, and not often.
+                self.note("late", &name);
             } else {
                 self.wrong(&format!("{name}: {heard:?}"));
             }
