@@ -76,20 +76,18 @@ fn change(task: Task, call: &Agent, reporter: &mut Reporter) -> Result<(String, 
     };
     let files = files_of(call.host, call.reach, &call.roots);
     let receipts = Receipts::of_user()?;
-    let steps = if call.dry_run {
-        decide(task, &words, &files, &receipts)?
+    let has_server = call.host == AgentHost::Claude && call.reach == Reach::User;
+    if has_server && task == Task::Install {
+        claude::refuse_another(&call.roots)?;
+    }
+    // Two calls at once would both ask `claude` to add the server, and it refuses the second one.
+    let server =
+        || has_server.then(|| claude::server(task, &words.program, &call.roots, call.dry_run));
+    let (steps, server) = if call.dry_run {
+        let steps = decide(task, &words, &files, &receipts, &call.roots)?;
+        (steps, server())
     } else {
-        carry_out(task, &words, &files, &receipts)?
-    };
-    let server = if call.host == AgentHost::Claude && call.reach == Reach::User {
-        Some(claude::server(
-            task,
-            &words.program,
-            &call.roots,
-            call.dry_run,
-        ))
-    } else {
-        None
+        carry_out(task, &words, &files, &receipts, &call.roots, server)?
     };
     for step in &steps {
         if let Some(why) = &step.left {

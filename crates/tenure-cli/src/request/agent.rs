@@ -34,6 +34,8 @@ pub(crate) struct Roots {
     pub(crate) project: PathBuf,
     pub(crate) claude: PathBuf,
     pub(crate) codex: PathBuf,
+    /// Whether the folder of Claude Code is named by its variable.
+    claude_is_named: bool,
 }
 
 impl Roots {
@@ -42,23 +44,42 @@ impl Roots {
         let named = |variable: &str, usual: &str| {
             let named = std::env::var_os(variable).map(PathBuf::from);
             let named = named.filter(|path| path.is_absolute());
-            named.unwrap_or_else(|| home.join(usual))
+            (named.is_some(), named.unwrap_or_else(|| home.join(usual)))
         };
+        let (claude_is_named, claude) = named("CLAUDE_CONFIG_DIR", ".claude");
+        let (_, codex) = named("CODEX_HOME", ".codex");
         Self {
-            claude: named("CLAUDE_CONFIG_DIR", ".claude"),
-            codex: named("CODEX_HOME", ".codex"),
             home,
             project,
+            claude,
+            codex,
+            claude_is_named,
         }
     }
 
-    /// The file in which Claude Code keeps its user's servers. Only Claude Code writes it.
+    /// The file in which Claude Code keeps its user's servers. Only Claude Code writes it, and it looks at its
+    /// variable alone: a variable that names the usual folder leads to another file than none.
     pub(crate) fn claudes_own_file(&self) -> PathBuf {
-        if self.claude == self.home.join(".claude") {
-            self.home.join(".claude.json")
-        } else {
+        if self.claude_is_named {
             self.claude.join(".claude.json")
+        } else {
+            self.home.join(".claude.json")
         }
+    }
+
+    /// The folder from which on a file's folders have to be the caller's.
+    pub(crate) fn above<'a>(&'a self, file: &'a Path) -> &'a Path {
+        let mut around: Vec<_> = [&self.home, &self.project]
+            .into_iter()
+            .filter(|root| file.starts_with(root))
+            .collect();
+        around.sort_by_key(|root| root.as_os_str().len());
+        let named = [&self.claude, &self.codex];
+        let named = named.into_iter().find(|root| file.starts_with(root));
+        around
+            .pop()
+            .or(named)
+            .map_or_else(|| file.parent().unwrap_or(file), PathBuf::as_path)
     }
 }
 

@@ -708,7 +708,7 @@ fn the_users_server_of_claude_is_claudes_own_to_change() {
     );
     fs::write(
         &own,
-        "{\"mcpServers\": {\"tenure\": {\"command\": \"tenure\"}}}",
+        "{\"mcpServers\": {\"tenure\": {\"command\": \"tenure\", \"args\": [\"mcp\"]}}}",
     )
     .expect("registered");
     call(&["install", "claude", "--user"]).expect(0, "it is registered");
@@ -716,6 +716,44 @@ fn the_users_server_of_claude_is_claudes_own_to_change() {
     let lines = fs::read_to_string(&log).expect("lines");
     assert_eq!(lines.lines().nth(1), Some("mcp remove --scope user tenure"));
     assert_eq!(lines.lines().count(), 2, "{lines}");
+    // Another program's server of this name, and ours by a path that is gone.
+    let foreign = "{\"mcpServers\": {\"tenure\": {\"command\": \"node\", \"args\": [\"mcp\"]}}}";
+    fs::write(&own, foreign).expect("a foreign server");
+    let before = desk.all();
+    let refused = call(&["install", "claude", "--user"]).expect(2, "a foreign server");
+    assert!(
+        refused.stderr().contains("is another program"),
+        "{}",
+        refused.said()
+    );
+    assert_eq!(desk.all(), before);
+    let left = call(&["uninstall", "claude", "--user"]).expect(0, "a foreign server");
+    assert!(left.stdout().contains("stays"), "{}", left.said());
+    assert_eq!(fs::read_to_string(&log).expect("lines"), lines);
+    let gone =
+        "{\"mcpServers\": {\"tenure\": {\"command\": \"/gone/tenure\", \"args\": [\"mcp\"]}}}";
+    fs::write(&own, gone).expect("a stale path");
+    call(&["install", "claude", "--user"]).expect(0, "a stale path");
+    let renewed = fs::read_to_string(&log).expect("lines");
+    assert_eq!(
+        renewed.lines().skip(2).collect::<Vec<_>>(),
+        [
+            "mcp remove --scope user tenure",
+            "mcp add --scope user tenure -- tenure mcp"
+        ]
+    );
+    // Another call was faster: what `claude` says then is no failure.
+    let registered =
+        "{\"mcpServers\": {\"tenure\": {\"command\": \"tenure\", \"args\": [\"mcp\"]}}}";
+    desk.scene.script(
+        "bin/claude",
+        &format!(
+            "#!/bin/sh\necho '{registered}' > '{}'\nexit 1\n",
+            own.display()
+        ),
+    );
+    fs::write(&own, "{}").expect("not registered");
+    call(&["install", "claude", "--user"]).expect(0, "it is registered by now");
     desk.scene.script("bin/claude", "#!/bin/sh\nexit 5\n");
     fs::write(&own, "{}").expect("not registered");
     let failed = call(&["install", "claude", "--user"]).expect(3, "claude fails");
@@ -765,6 +803,38 @@ fn root_leaves_another_users_project_alone() {
     answer(&mut hers).expect(0, "she herself");
     let facts = fs::metadata(desk.scene.path(&format!("project/{SETTINGS}"))).expect("a file");
     assert_eq!((facts.uid(), facts.gid()), (ADA, ADA));
+}
+
+#[test]
+fn a_link_or_a_folder_of_another_user_on_the_way_leads_nowhere() {
+    if !is_root() {
+        return;
+    }
+    let desk = Desk::new();
+    let elsewhere = desk.scene.path("elsewhere");
+    fs::create_dir(&elsewhere).expect("a folder");
+    let planted = desk.scene.path("project/.codex");
+    symlink(&elsewhere, &planted).expect("a link");
+    std::os::unix::fs::lchown(&planted, Some(ADA), Some(ADA)).expect("hers");
+    for verb in ["install", "uninstall"] {
+        let refused = desk.run(&[verb, "codex"]).expect(7, verb);
+        assert!(refused.stderr().contains("64001"), "{}", refused.said());
+        assert_eq!(fs::read_dir(&elsewhere).expect("a folder").count(), 0);
+        assert!(!desk.scene.path("project/.agents").exists());
+    }
+    // The caller's own link is followed.
+    std::os::unix::fs::lchown(&planted, Some(0), Some(0)).expect("root's");
+    desk.run(&["install", "codex"]).expect(0, "an own link");
+    assert!(elsewhere.join("hooks.json").is_file());
+    desk.run(&["uninstall", "codex"]).expect(0, "an own link");
+    assert_eq!(fs::read_dir(&elsewhere).expect("a folder").count(), 0);
+    // A folder of hers above a folder of the caller's.
+    let folder = desk.scene.path("project/.claude");
+    fs::create_dir_all(folder.join("skills")).expect("folders");
+    chown(&folder, Some(ADA), Some(ADA)).expect("hers");
+    desk.run(&["install", "claude"])
+        .expect(7, "a folder of hers");
+    assert!(!desk.scene.path("project/.mcp.json").exists());
 }
 
 #[test]

@@ -3,9 +3,12 @@
 //!
 //! Where there is no `claude` yet, the line for later is the answer.
 
+use super::entries::{is_our_server, is_started};
 use super::files::text_of;
 use super::hosts::NAME;
 use super::install::Task;
+use crate::failure::Failure;
+use crate::render::clean;
 use crate::request::Roots;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -42,48 +45,96 @@ impl Server {
     }
 }
 
-/// Whether the user has the server; `None` if the file cannot be read.
-pub(super) fn is_registered(roots: &Roots) -> Option<bool> {
+/// What the user has under the server's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Registered {
+    Nothing,
+    /// The server, by a program that is there.
+    Ours,
+    /// The server, by a path that leads to no program any more, or with other words.
+    Stale,
+    /// The server of another program.
+    Another,
+}
+
+/// What the user has under the server's name; `None` if the file cannot be read.
+pub(super) fn registered(roots: &Roots, tenure: &str) -> Option<Registered> {
     let Some(text) = text_of(&roots.claudes_own_file()).ok()? else {
-        return Some(false);
+        return Some(Registered::Nothing);
     };
     let document: Value = serde_json::from_str(&text).ok()?;
     let servers = document.get("mcpServers");
-    Some(servers.is_some_and(|servers| servers.get(NAME).is_some()))
+    let Some(server) = servers.and_then(|servers| servers.get(NAME)) else {
+        return Some(Registered::Nothing);
+    };
+    if !is_our_server(server) {
+        return Some(Registered::Another);
+    }
+    let command = server.get("command").and_then(Value::as_str);
+    let is_found = command.is_some_and(|command| {
+        command == tenure || (command.starts_with('/') && is_program(Path::new(command)))
+    });
+    Some(if is_found && is_started(server) {
+        Registered::Ours
+    } else {
+        Registered::Stale
+    })
+}
+
+/// Refuses an installation beside another program's server of this name.
+pub(super) fn refuse_another(roots: &Roots) -> Result<(), Failure> {
+    if registered(roots, NAME) != Some(Registered::Another) {
+        return Ok(());
+    }
+    let file = clean(&roots.claudes_own_file().display().to_string());
+    Err(Failure::bad_arguments(format!(
+        "{file} is left as it is: its server `{NAME}` is another program"
+    )))
+}
+
+fn is_program(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    path.metadata()
+        .is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
 }
 
 /// The first `claude` of the PATH. A folder that is not named from the root on may be any project's.
 pub(super) fn program() -> Option<PathBuf> {
-    use std::os::unix::fs::PermissionsExt;
     let path = std::env::var_os("PATH")?;
     let mut found = std::env::split_paths(&path)
         .filter(|folder| folder.is_absolute())
         .map(|folder| folder.join("claude"));
-    found.find(|program| {
-        program
-            .metadata()
-            .is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
-    })
+    found.find(|program| is_program(program))
 }
 
 /// Has the server registered, or removed.
 pub(super) fn server(task: Task, tenure: &str, roots: &Roots, dry_run: bool) -> Server {
-    let words: Vec<&str> = match task {
-        Task::Install => vec!["mcp", "add", "--scope", "user", NAME, "--", tenure, "mcp"],
-        Task::Uninstall => vec!["mcp", "remove", "--scope", "user", NAME],
-    };
-    let line = words.iter().map(|word| quoted_for_unix(word));
-    let line = format!("claude {}", line.collect::<Vec<_>>().join(" "));
-    let is_there = is_registered(roots);
-    match (task, is_there) {
-        (Task::Install, Some(true)) => {
+    let add = ["mcp", "add", "--scope", "user", NAME, "--", tenure, "mcp"];
+    let remove = ["mcp", "remove", "--scope", "user", NAME];
+    let calls: Vec<&[&str]> = match (task, registered(roots, tenure)) {
+        (Task::Install, Some(Registered::Ours)) => {
             return Server::new("unchanged", format!("the server `{NAME}` is registered"));
         }
-        (Task::Uninstall, Some(false)) => {
+        (Task::Install, Some(Registered::Another)) => {
+            let message = format!("the server `{NAME}` of this user is another program");
+            return Server::new("failed", message);
+        }
+        (Task::Uninstall, Some(Registered::Nothing)) => {
             return Server::new("unchanged", format!("no server `{NAME}` is registered"));
         }
-        _ => {}
-    }
+        (Task::Uninstall, Some(Registered::Another)) => {
+            let message = format!("the server `{NAME}` stays: it is another program");
+            return Server::new("unchanged", message);
+        }
+        (Task::Install, Some(Registered::Stale)) => vec![&remove, &add],
+        (Task::Install, _) => vec![&add],
+        (Task::Uninstall, _) => vec![&remove],
+    };
+    let lines = calls.iter().map(|words| {
+        let words = words.iter().map(|word| quoted_for_unix(word));
+        format!("claude {}", words.collect::<Vec<_>>().join(" "))
+    });
+    let line = lines.collect::<Vec<_>>().join(" && ");
     let Some(program) = program() else {
         return Server::new(
             "later",
@@ -93,9 +144,19 @@ pub(super) fn server(task: Task, tenure: &str, roots: &Roots, dry_run: bool) -> 
     if dry_run {
         return Server::new("would", format!("would run: {line}"));
     }
-    match run(&program, &words, &roots.home) {
-        Ok(()) => Server::new("changed", format!("ran: {line}")),
-        Err(why) => Server::new("failed", format!("`{line}` failed: {why}; run it by hand")),
+    let ran = calls
+        .iter()
+        .try_for_each(|words| run(&program, words, &roots.home));
+    // A call may fail because another program was faster, or after its work.
+    let wanted = match task {
+        Task::Install => Registered::Ours,
+        Task::Uninstall => Registered::Nothing,
+    };
+    match ran {
+        Err(why) if registered(roots, tenure) != Some(wanted) => {
+            Server::new("failed", format!("`{line}` failed: {why}; run it by hand"))
+        }
+        _ => Server::new("changed", format!("ran: {line}")),
     }
 }
 

@@ -369,11 +369,21 @@ pub(super) fn is_tenure(program: &str) -> bool {
     program.rsplit('/').next() == Some(NAME)
 }
 
-fn is_our_server(server: &Value) -> bool {
+/// Whether an entry of a server is ours: its program is tenure, wherever that is.
+pub(super) fn is_our_server(server: &Value) -> bool {
     server
         .get("command")
         .and_then(Value::as_str)
         .is_some_and(is_tenure)
+}
+
+/// Whether an entry of ours starts the server, with whatever its user has added.
+pub(super) fn is_started(server: &Value) -> bool {
+    server
+        .get("args")
+        .and_then(Value::as_array)
+        .and_then(|args| args.first())
+        .is_some_and(|first| first == "mcp")
 }
 
 fn is_same_server(one: &Value, other: &Value) -> bool {

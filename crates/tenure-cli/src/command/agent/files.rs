@@ -25,6 +25,9 @@ use std::path::{Path, PathBuf};
 /// The longest file that is read.
 const FILE_BYTES_MAX: u64 = 8 << 20;
 
+/// How many links are followed on the way to a file.
+const LINKS_MAX: usize = 40;
+
 /// A file of a host, which may not be there.
 #[derive(Debug)]
 pub(super) struct Target {
@@ -110,16 +113,9 @@ impl Target {
     ///
     /// # Errors
     /// - It is no text, or not the caller's.
-    pub(super) fn at(named: &Path) -> Result<Self, Failure> {
-        let mut path = named.to_owned();
-        if let Ok(link) = fs::symlink_metadata(named)
-            && link.is_symlink()
-        {
-            own(named, &link)?;
-            path = named
-                .canonicalize()
-                .map_err(|_| refused(named, "it is a link that leads nowhere"))?;
-        }
+    /// - A link or a folder on the way, from the root of the project or the home folder on, is another user's.
+    pub(super) fn at(named: &Path, root: &Path) -> Result<Self, Failure> {
+        let path = resolved(named, root)?;
         let above = path.ancestors().skip(1).find(|above| above.exists());
         if let Some(above) = above {
             let facts = fs::metadata(above).map_err(|error| failed(above, "read", &error))?;
@@ -154,7 +150,7 @@ impl Target {
 
     /// The same for a file that is for its owner alone, whatever its folder lets others do.
     pub(super) fn private(named: &Path) -> Result<Self, Failure> {
-        let target = Self::at(named)?;
+        let target = Self::at(named, named.parent().unwrap_or(named))?;
         Ok(Self {
             mode: 0o600,
             ..target
@@ -225,6 +221,65 @@ impl Target {
         remove(&beside)?;
         Ok(sync_folder_of(&self.path)?)
     }
+}
+
+/// Where a name leads. Below `root`, a link has to be the caller's, and so has each folder on the way, and the
+/// folder to which a link leads: otherwise another user would say which file of the caller's is changed.
+fn resolved(named: &Path, root: &Path) -> Result<PathBuf, Failure> {
+    let mut path = root.to_owned();
+    let Ok(below) = named.strip_prefix(root) else {
+        return Err(refused(named, "it lies outside the folder it belongs to"));
+    };
+    match fs::metadata(root) {
+        Ok(facts) => own(root, &facts)?,
+        Err(error) if is_missing(&error) => return Ok(named.to_owned()),
+        Err(error) => return Err(failed(root, "read", &error)),
+    }
+    let words = |path: &Path| -> Vec<_> {
+        let parts = path.components().rev();
+        parts.map(|part| part.as_os_str().to_owned()).collect()
+    };
+    let mut rest = words(below);
+    // While more than this is left, the way is that of a link, and its folders may be the system's.
+    let mut named_left = rest.len();
+    let mut links = 0;
+    while let Some(word) = rest.pop() {
+        if word == ".." {
+            path = path
+                .canonicalize()
+                .map_err(|error| failed(&path, "read", &error))?;
+            path.pop();
+            continue;
+        }
+        let next = path.join(&word);
+        match fs::symlink_metadata(&next) {
+            Ok(facts) if facts.is_symlink() => {
+                own(&next, &facts)?;
+                links += 1;
+                let leads = fs::read_link(&next).ok().filter(|_| next.exists());
+                let Some(leads) = leads.filter(|_| links <= LINKS_MAX) else {
+                    return Err(refused(&next, "it is a link that leads nowhere"));
+                };
+                named_left = named_left.min(rest.len());
+                rest.extend(words(&leads));
+            }
+            Ok(facts) => {
+                path = next;
+                if facts.is_dir() && rest.len() <= named_left {
+                    own(&path, &facts)?;
+                }
+            }
+            Err(error) if is_missing(&error) => path = next,
+            // A file stands where a folder should be; the caller says so.
+            Err(error) if error.kind() == ErrorKind::NotADirectory => path = next,
+            Err(error) => return Err(failed(&next, "read", &error)),
+        }
+    }
+    if links == 0 {
+        return Ok(named.to_owned());
+    }
+    // One file has one receipt, whatever links lead to it.
+    Ok(path.canonicalize().unwrap_or(path))
 }
 
 fn beside(path: &Path) -> PathBuf {

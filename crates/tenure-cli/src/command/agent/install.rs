@@ -96,9 +96,10 @@ pub(super) fn decide(
     words: &Words,
     files: &[(Kind, PathBuf)],
     receipts: &Receipts,
+    roots: &Roots,
 ) -> Result<Vec<Step>, Failure> {
     let step = |(kind, file): &(Kind, PathBuf)| {
-        let target = Target::at(file)?;
+        let target = Target::at(file, roots.above(file))?;
         let receipt = receipts.of(&target.path);
         let named = file.display().to_string();
         let step = match task {
@@ -218,22 +219,25 @@ fn uninstalled(
     Ok(step)
 }
 
-/// Decides and carries out, under the user's lock.
-pub(super) fn carry_out(
+/// Decides and carries out, under the user's lock; what belongs to it but is no file comes last, under the same
+/// lock.
+pub(super) fn carry_out<T>(
     task: Task,
     words: &Words,
     files: &[(Kind, PathBuf)],
     receipts: &Receipts,
-) -> Result<Vec<Step>, Failure> {
+    roots: &Roots,
+    last: impl FnOnce() -> T,
+) -> Result<(Vec<Step>, T), Failure> {
     // What is refused is refused before a folder is made for the lock.
-    decide(task, words, files, receipts)?;
+    decide(task, words, files, receipts, roots)?;
     let _lock = receipts.lock()?;
     let mut turns = 0;
     loop {
         turns += 1;
-        let steps = decide(task, words, files, receipts)?;
+        let steps = decide(task, words, files, receipts, roots)?;
         match apply(task, steps, receipts) {
-            Ok(steps) => return Ok(steps),
+            Ok(steps) => return Ok((steps, last())),
             Err((_, true)) if turns < TURNS_MAX => {}
             Err((failure, _)) => return Err(failure),
         }

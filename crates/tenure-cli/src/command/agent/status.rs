@@ -4,7 +4,7 @@
 
 mod rules;
 
-use super::claude;
+use super::claude::{self, Registered};
 use super::entries::{Has, Kind, Words, is_tenure};
 use super::files::text_of;
 use super::install::files_of;
@@ -296,12 +296,22 @@ fn parts(call: &Agent, layers: &[Layer], report: &mut Report) {
             }
         }
         if call.host == AgentHost::Claude && reach == Reach::User {
-            match claude::is_registered(&call.roots) {
-                Some(true) => report.ok("server", "the user's server is registered"),
-                Some(false) => report.note(
+            match claude::registered(&call.roots, &words.program) {
+                Some(Registered::Ours) => report.ok("server", "the user's server is registered"),
+                Some(Registered::Nothing) => report.note(
                     "server",
                     "the user's server is not registered",
                     "claude mcp add --scope user tenure -- tenure mcp",
+                ),
+                Some(Registered::Stale) => report.note(
+                    "server",
+                    "the user's server is registered, and its program is not there",
+                    "tenure agent install claude --user",
+                ),
+                Some(Registered::Another) => report.note(
+                    "server",
+                    "the user's server `tenure` is another program",
+                    "claude mcp remove --scope user tenure",
                 ),
                 None => report.note(
                     "server",
