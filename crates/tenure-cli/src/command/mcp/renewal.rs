@@ -51,8 +51,8 @@ pub(super) async fn renew(tools: Arc<Tools>) {
 fn look(tools: &Tools) -> Option<Duration> {
     match renew_all(tools) {
         Ok(next) => next,
-        // The place may be there again by then.
-        Err(_) => (!tools.handles().is_empty()).then_some(AGAIN),
+        // The place may be there again by then, with holds of an earlier server that this one does not know yet.
+        Err(_) => Some(AGAIN),
     }
 }
 
@@ -103,5 +103,28 @@ fn renew_if_due(session: &Session, name: &LockName, claim: &Claim) -> Duration {
     match session.store.renew_owned(name, &is_it, &now) {
         Ok(_) => Duration::from_millis(third),
         Err(_) => Duration::from_millis(third).min(AGAIN),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
+    use super::*;
+    use crate::args::Common;
+    use tenure_engine::process::choose_owner;
+
+    /// A server that has taken nothing yet may have holds of an earlier one to renew.
+    #[test]
+    fn a_look_that_fails_is_not_the_last_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let no_folder = folder.path().join("file");
+        std::fs::write(&no_folder, "").unwrap();
+        let common = Common {
+            dir: Some(no_folder),
+            ..Common::default()
+        };
+        let client = choose_owner(Some(std::process::id())).unwrap();
+        assert_eq!(look(&Tools::new(common, client)), Some(AGAIN));
     }
 }
