@@ -337,10 +337,18 @@ fn a_program_waits_for_itself_no_longer_than_it_says_and_is_told_so() {
     let mut host = Host::new(&scene);
     let handle = host.acquire("deploy");
     let again = json!({ "name": "deploy", "wait_ms": 100 });
+    // Agents that the host does not name look the same, so the refusal has no handle: it may be the other's.
+    let id = host.begin("lock_acquire", &json!({ "name": "deploy", "wait_ms": 0 }));
+    let said = host.answer(id)["result"].to_string();
+    assert!(
+        said.contains("it may be another agent of this program"),
+        "{said}"
+    );
+    assert!(!said.contains(&handle), "{said}");
+    assert!(!said.contains("lock_release"), "{said}");
     let (error, is_error) = host.refused("lock_acquire", &again);
     assert!(!is_error);
     assert_eq!(error["context"]["mine"], true, "{error:#}");
-    assert_eq!(error["context"]["holder"]["request_id"], handle.as_str());
     host.data("lock_release", &json!({ "handle": handle }));
     // The place that the call above has left is the program's own, so it does not wait behind itself.
     let (granted, took) = timed(|| host.acquire("deploy"));
@@ -709,27 +717,44 @@ fn a_storm_of_servers_and_programs_that_are_killed_contention() {
 fn agents_of_one_host_are_told_apart_where_the_host_names_them() {
     let scene = Scene::new();
     let mut host = Host::new(&scene);
-    let mut of_thread = |thread: &str, tool: &str, arguments: Value| {
+    let of_thread = |host: &mut Host, thread: &str, tool: &str, arguments: Value| {
         let call = json!({ "name": tool, "arguments": arguments, "_meta": { "threadId": thread } });
         let id = host.ask("tools/call", call);
         host.result(id).0
     };
-    let mine = of_thread("t-1", "lock_acquire", json!({ "name": "deploy" }));
+    let mine = of_thread(
+        &mut host,
+        "t-1",
+        "lock_acquire",
+        json!({ "name": "deploy" }),
+    );
     let handle = mine["data"]["handle"].clone();
     assert_eq!(scene.check("deploy")["holder"]["agent"]["key"], "codex/t-1");
+    // A refusal tempts no agent to give back what its sibling holds; a look at the lock has the handle.
+    let call = json!({ "name": "lock_acquire", "arguments": { "name": "deploy", "wait_ms": 0 },
+        "_meta": { "threadId": "t-2" } });
+    let id = host.ask("tools/call", call);
+    let said = host.answer(id)["result"].to_string();
+    assert!(!said.contains(handle.as_str().unwrap()), "{said}");
+    assert!(!said.contains("lock_release"), "{said}");
+    let seen = of_thread(&mut host, "t-2", "lock_check", json!({ "name": "deploy" }));
+    assert_eq!(seen["data"]["holder"]["request_id"], handle);
     // The place in line that one has left is not the other's.
     let wait = json!({ "name": "deploy", "wait_ms": 50 });
-    let first = of_thread("t-2", "lock_acquire", wait.clone());
-    let second = of_thread("t-3", "lock_acquire", wait);
+    let first = of_thread(&mut host, "t-2", "lock_acquire", wait.clone());
+    let second = of_thread(&mut host, "t-3", "lock_acquire", wait);
     let ticket = |refused: &Value| refused["error"]["context"]["ticket"].clone();
     assert_ne!(ticket(&first), ticket(&second), "{second:#}");
     let release = json!({ "handle": handle });
-    let refused = of_thread("t-2", "lock_release", release.clone());
+    let refused = of_thread(&mut host, "t-2", "lock_release", release.clone());
     assert_eq!(refused["error"]["code"], "NOT_OWNER", "{refused:#}");
-    let released = of_thread("t-1", "lock_release", release);
+    let released = of_thread(&mut host, "t-1", "lock_release", release);
     assert_eq!(released["data"]["name"], "deploy");
     let next = json!({ "name": "deploy", "ticket": ticket(&first), "wait_ms": 5000 });
-    assert_eq!(of_thread("t-2", "lock_acquire", next)["ok"], true);
+    assert_eq!(
+        of_thread(&mut host, "t-2", "lock_acquire", next)["ok"],
+        true
+    );
     assert_eq!(host.end(), 0);
 }
 
@@ -737,20 +762,74 @@ fn agents_of_one_host_are_told_apart_where_the_host_names_them() {
 #[test]
 fn a_silent_agent_loses_its_hold_and_a_call_is_a_sign_of_life() {
     let scene = Scene::new();
-    let mut command = scene.tenure(["mcp"]);
-    command.env("TENURE_AS", "claude/1f3c");
-    let mut host = Host::start(&mut command, Era::Inline);
-    let short = json!({ "name": "deploy", "ttl_ms": 2000 });
-    host.data("lock_acquire", &short);
-    assert_eq!(
-        scene.check("deploy")["holder"]["agent"]["key"],
-        "claude/1f3c"
-    );
-    for _ in 0..6 {
-        std::thread::sleep(Duration::from_millis(500));
-        host.data("lock_list", &json!({}));
+    let acquire = |name: &str| {
+        let words = ["acquire", name, "--as", "codex/t-1", "--ttl", "2s"];
+        scene.run(words).expect(0, "a hold of the agent");
+    };
+    // The host names the agent of each call, or the server was told one.
+    for is_named in [true, false] {
+        let name = if is_named { "named" } else { "told" };
+        acquire(name);
+        let mut command = scene.tenure(["mcp"]);
+        if !is_named {
+            command.env("TENURE_AS", "codex/t-1");
+        }
+        let mut host = Host::start(&mut command, Era::Inline);
+        for tool in [
+            "lock_list",
+            "lock_check",
+            "lock_wait",
+            "lock_acquire",
+            "lock_list",
+            "lock_list",
+        ] {
+            std::thread::sleep(Duration::from_millis(500));
+            let arguments = match tool {
+                "lock_list" => json!({}),
+                "lock_check" => json!({ "name": name }),
+                _ => json!({ "name": name, "wait_ms": 0 }),
+            };
+            let mut call = json!({ "name": tool, "arguments": arguments });
+            if is_named {
+                call["_meta"]["threadId"] = "t-1".into();
+            }
+            let id = host.ask("tools/call", call);
+            host.result(id);
+        }
+        assert!(is_refused(&scene, name), "it was heard of");
+        eventually("silence ends it", || scene.is_free(name));
+        assert_eq!(host.end(), 0);
     }
-    assert!(is_refused(&scene, "deploy"), "it was heard of");
-    eventually("silence ends it", || scene.is_free("deploy"));
+}
+
+/// An agent that runs a build is silent for minutes. A short ttl is meant for callers in containers.
+#[test]
+fn a_short_ttl_does_not_hand_the_lock_on_under_a_working_agent() {
+    let scene = Scene::new();
+    let mut host = Host::new(&scene);
+    let call = json!({ "name": "lock_acquire", "arguments": { "name": "deploy", "ttl_ms": 300 },
+        "_meta": { "threadId": "t-1" } });
+    let id = host.ask("tools/call", call);
+    let result = host.answer(id)["result"].clone();
+    let text = result["content"][0]["text"].as_str().unwrap();
+    for fact in ["no sign of life for 15m", "at the age of 2h"] {
+        assert!(text.contains(fact), "{fact:?} in {text:?}");
+    }
+    let data = &result["structuredContent"]["data"];
+    assert_eq!(
+        (&data["ttl_ms"], &data["max_age_ms"]),
+        (&json!(900_000), &json!(7_200_000))
+    );
+    throughout(Duration::from_secs(1), "it is held", || {
+        is_refused(&scene, "deploy")
+    });
+    // A hold that names no agent is renewed, and says nothing of silence.
+    let id = host.begin(
+        "lock_acquire",
+        &json!({ "name": "other", "ttl_ms": 60_000 }),
+    );
+    let result = host.answer(id)["result"].clone();
+    assert_eq!(result["structuredContent"]["data"]["ttl_ms"], 60_000);
+    assert!(!result.to_string().contains("sign of life"), "{result:#}");
     assert_eq!(host.end(), 0);
 }

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::time::Duration;
-use tenure_core::AgentKey;
+use tenure_core::{AgentKey, SILENCE_MS};
 use tenure_engine::engine;
 
 /// How long one call waits at most. Some hosts give a call a minute.
@@ -136,6 +136,11 @@ impl Asked {
             return Err(Failure::bad_arguments("name: this takes no lock"));
         };
         // What the caller or the project says counts; without either, this has another default than a command line.
+        // An agent's hold ends when the agent is silent for its ttl, and a build is silent for long. A ttl that was
+        // meant for callers in containers would hand the lock on under a worker.
+        if acquire.place.agent.is_some() {
+            acquire.ttl_ms = acquire.ttl_ms.map(|ttl_ms| ttl_ms.max(SILENCE_MS));
+        }
         let said = said_wait(&typed.claiming.patience, around)?;
         let said = said.or(acquire.place.defaults(&acquire.name)?.wait);
         acquire.wait = bounded(said);

@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 pub(super) const INSTRUCTIONS: &str = "Locks with one holder at a time, shared by all programs and agents that use tenure \
      on this machine. lock_acquire returns a handle, and lock_release gives the lock back by it. A lock that is held \
      is a normal result: it says who holds it, since when and why, and when a retry may succeed. Holds belong to the \
-     program that started this server, and end with it. For one command, `tenure run NAME -- COMMAND` in a shell \
+     program that started this server, and end with that program at the latest. A hold that names an agent also ends \
+     when that agent shows no sign of life for 15 minutes, and at the age of two hours. For one command, `tenure run NAME -- COMMAND` in a shell \
      holds the lock for as long as the command runs.";
 
 /// A tool.
@@ -129,7 +130,8 @@ impl Tool {
                     "ttl_ms": {
                         "type": "integer",
                         "description": "How long the hold counts after its last renewal for callers that cannot see \
-                                        this program (in a container, on another machine). This server renews it.",
+                                        this program (in a container, on another machine). This server renews it. A hold that names an agent \
+                                        is not renewed so, and lasts 15 minutes of silence at the least.",
                         "minimum": 1,
                     },
                     "ticket": {

@@ -207,7 +207,10 @@ impl Tools {
         } = taken?;
         let handle = known_as(&claim.holder).to_owned();
         data["handle"] = handle.as_str().into();
-        let text = format!("{text}\nhandle: {handle} (for lock_release)");
+        let mut text = format!("{text}\nhandle: {handle} (for lock_release)");
+        if let Some(ends) = end_of_an_agents(&session, &claim) {
+            let _ = write!(text, "\n{ends}");
+        }
         self.known().insert(handle.clone(), name.clone());
         self.taken.notify_one();
         let granted = Granted {
@@ -429,7 +432,10 @@ impl Answer {
             ),
         };
         let mut text = text;
-        let envelope = serde_json::to_value(&envelope).unwrap_or_default();
+        let mut envelope = serde_json::to_value(&envelope).unwrap_or_default();
+        if let Some(context) = envelope.pointer_mut("/error/context") {
+            without_handles(context);
+        }
         let warnings = envelope["warnings"].as_array();
         for warning in warnings.into_iter().flatten().filter_map(Value::as_str) {
             text.push_str("\nwarning: ");
@@ -496,6 +502,22 @@ fn is_a_result(failure: &Failure) -> bool {
     failure.is_of_a_held_lock() || failure.code == "ALREADY_HELD"
 }
 
+/// What ends the hold of an agent beside the end of its program.
+fn end_of_an_agents(session: &Session, claim: &Claim) -> Option<String> {
+    if !claim.ends_by_silence(session.store.policy()) {
+        return None;
+    }
+    let span = |millis| human(Duration::from_millis(millis));
+    let silence = span(claim.lease.ttl_ms);
+    let age = claim.holder.max_age_ms();
+    let age = age.map_or_else(String::new, |age| {
+        format!(", and at the age of {}", span(age))
+    });
+    Some(format!(
+        "it also ends when this agent shows no sign of life for {silence}{age}; each call to this server is one"
+    ))
+}
+
 /// A lock as it stands; of a hold of the agent's program also the handle, for an agent that has lost it.
 fn with_handle(view: &LockView) -> String {
     let mut text = view.text();
@@ -535,17 +557,21 @@ fn text_of(failure: &Failure) -> String {
             "; its place in line is kept{kept}: lock_acquire with ticket {ticket} comes back to it"
         );
     }
-    let handle = fact("holder").and_then(|holder| holder.get("request_id"));
-    let handle = handle
-        .or_else(|| fact("request_id"))
-        .and_then(Value::as_str);
-    if fact("mine").and_then(Value::as_bool) == Some(true)
-        && let Some(handle) = handle
-    {
-        let _ = write!(
-            text,
-            "; the holder is this same program, by handle {handle}: lock_release gives it back"
-        );
+    if fact("mine").and_then(Value::as_bool) == Some(true) {
+        text.push_str("; the holder is this same program: it may be another agent of this program");
     }
     text
+}
+
+/// Leaves the request ids out of a refusal. An agent that is refused and reads a handle beside it might give back what
+/// another agent of its program holds. One that has lost its own looks for it (`lock_check`, `lock_list`).
+fn without_handles(context: &mut Value) {
+    match context {
+        Value::Object(facts) => {
+            facts.remove("request_id");
+            facts.values_mut().for_each(without_handles);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_handles),
+        _ => {}
+    }
 }
