@@ -442,6 +442,40 @@ fn an_older_form_of_a_hook_is_renewed_where_it_stands() {
 }
 
 #[test]
+fn what_a_user_has_changed_in_the_entries_stays() {
+    let desk = Desk::new();
+    let settings = format!("project/{SETTINGS}");
+    desk.run(&["install", "claude"]).expect(0, "installed");
+    let own = desk
+        .read(&settings)
+        .replacen("\"timeout\": 10", "\"timeout\": 60", 1)
+        .replacen("Bash|Edit|Write", "Bash", 1);
+    desk.write(&settings, &own);
+    let server = json!({"mcpServers": {"tenure": {
+        "command": "tenure", "args": ["mcp", "--dir", "/x"], "env": {"A": "b"},
+    }}});
+    desk.write("project/.mcp.json", &server.to_string());
+    desk.run(&["install", "claude"]).expect(0, "again");
+    assert_eq!(desk.read(&settings), own);
+    assert_eq!(desk.read("project/.mcp.json"), server.to_string());
+    // Only the program is elsewhere.
+    let elsewhere = |text: &str| text.replace("\"tenure\",", "\"/old/tenure\",");
+    desk.write(&settings, &elsewhere(&own));
+    desk.write(
+        "project/.mcp.json",
+        &server
+            .to_string()
+            .replace("\"tenure\",", "\"/old/tenure\","),
+    );
+    desk.run(&["install", "claude"]).expect(0, "elsewhere");
+    assert_eq!(desk.read(&settings), own);
+    let now: Value = serde_json::from_str(&desk.read("project/.mcp.json")).expect("JSON");
+    assert_eq!(now, server);
+    desk.run(&["uninstall", "claude"]).expect(0, "it goes");
+    assert!(!desk.read(&settings).contains("tenure"));
+}
+
+#[test]
 fn fifty_installations_at_once_are_one() {
     let desk = Desk::new();
     desk.write(&format!("project/{SETTINGS}"), SHAPES[4]);

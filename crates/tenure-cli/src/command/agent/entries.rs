@@ -137,26 +137,17 @@ impl Words {
             };
             text = match self.ours_in(values).first() {
                 None => json::append(&text, &root, groups, None, &group).of(&text),
+                // What its user has changed in it (the tools, the seconds) stays.
                 Some(&(of_group, of_handler)) => {
-                    let Some(node) = groups.items().get(of_group) else {
-                        continue;
-                    };
-                    let is_alone = handlers_of(&values[of_group]).len() == 1;
                     let handler = self.host.handler(hook, &self.program);
-                    if values[of_group] == group
-                        || (!is_alone && handlers_of(&values[of_group])[of_handler] == handler)
-                    {
+                    if words_of(&handlers_of(&values[of_group])[of_handler]) == words_of(&handler) {
                         continue;
                     }
-                    if is_alone {
-                        json::replace(&text, &root, node, &group).of(&text)
-                    } else {
-                        let handlers = node.get("hooks").map(Node::items).unwrap_or_default();
-                        let Some(old) = handlers.get(of_handler) else {
-                            continue;
-                        };
-                        json::replace(&text, &root, old, &handler).of(&text)
-                    }
+                    with_members(&text, &handler, &["command", "args"], |root| {
+                        let groups = root.get("hooks")?.get(hook.event)?.items();
+                        let handlers = groups.get(of_group)?.get("hooks")?.items();
+                        handlers.get(of_handler)
+                    })?
                 }
             };
         }
@@ -247,15 +238,19 @@ impl Words {
         let edit = match (document.get("mcpServers"), root.get("mcpServers")) {
             (Some(Value::Object(servers)), Some(node)) => match (servers.get(NAME), node.get(NAME))
             {
-                (Some(old), Some(place)) => {
+                (Some(old), Some(_)) => {
                     if !is_our_server(old) {
                         return Err(format!("its server `{NAME}` is another program"));
                     }
-                    // What the user has added to it (`env`) stays.
-                    if is_same_server(old, &server) {
-                        return Ok(text.to_owned());
-                    }
-                    json::replace(text, &root, place, &server)
+                    // What its user has added (`env`, words behind `mcp`) stays.
+                    let keys: &[&str] = if is_started(old) {
+                        &["command"]
+                    } else {
+                        &["command", "args"]
+                    };
+                    return with_members(text, &server, keys, |root| {
+                        root.get("mcpServers")?.get(NAME)
+                    });
                 }
                 _ => json::append(text, &root, node, Some(NAME), &server),
             },
@@ -267,6 +262,37 @@ impl Words {
         };
         Ok(edit.of(text))
     }
+}
+
+/// Gives an object of a text some members of another one, and leaves its own other members as they are.
+fn with_members(
+    text: &str,
+    from: &Value,
+    keys: &[&str],
+    place: impl Fn(&Node) -> Option<&Node>,
+) -> Result<String, String> {
+    let mut text = text.to_owned();
+    for key in keys {
+        let Some(value) = from.get(key) else {
+            continue;
+        };
+        let (_, root) = read(&text)?;
+        let Some(object) = place(&root) else {
+            continue;
+        };
+        let edit = match object.get(key) {
+            Some(old) => {
+                let now = text.get(old.span.clone()).unwrap_or_default();
+                if serde_json::from_str::<Value>(now).is_ok_and(|now| now == *value) {
+                    continue;
+                }
+                json::replace(&text, &root, old, value)
+            }
+            None => json::append(&text, &root, object, Some(key), value),
+        };
+        text = edit.of(&text);
+    }
+    Ok(text)
 }
 
 fn read(text: &str) -> Result<(Value, Node), String> {
@@ -384,10 +410,4 @@ pub(super) fn is_started(server: &Value) -> bool {
         .and_then(Value::as_array)
         .and_then(|args| args.first())
         .is_some_and(|first| first == "mcp")
-}
-
-fn is_same_server(one: &Value, other: &Value) -> bool {
-    ["command", "args"]
-        .iter()
-        .all(|key| one.get(key) == other.get(key))
 }

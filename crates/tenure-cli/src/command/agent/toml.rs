@@ -6,8 +6,9 @@
 
 use super::entries::is_tenure;
 use super::hosts::NAME;
+use serde::Deserialize;
 use serde_json::Value as Json;
-use toml::{Table, Value};
+use toml::{Spanned, Table, Value};
 
 /// The key of all servers.
 const SERVERS: &str = "mcp_servers";
@@ -50,10 +51,69 @@ fn is_ours(server: &Value) -> bool {
         .is_some_and(is_tenure)
 }
 
-fn is_same(server: &Value, program: &str) -> bool {
+/// Whether the table starts the server, with whatever its user has added.
+fn is_started(server: &Value) -> bool {
     let args = server.get("args").and_then(Value::as_array);
-    server.get("command").and_then(Value::as_str) == Some(program)
-        && args.is_some_and(|args| args.len() == 1 && args[0].as_str() == Some("mcp"))
+    args.is_some_and(|args| args.first().and_then(Value::as_str) == Some("mcp"))
+}
+
+fn is_same(server: &Value, program: &str) -> bool {
+    server.get("command").and_then(Value::as_str) == Some(program) && is_started(server)
+}
+
+/// Where the values of our table stand.
+#[derive(Deserialize)]
+struct Places {
+    mcp_servers: Servers,
+}
+
+#[derive(Deserialize)]
+struct Servers {
+    tenure: Entry,
+}
+
+#[derive(Deserialize)]
+struct Entry {
+    command: Spanned<String>,
+    args: Option<Spanned<Value>>,
+}
+
+/// Gives our table its program and, if it starts something else, its words. The rest of it is its user's.
+fn renewed(text: &str, old: &Value, program: &str) -> Result<String, String> {
+    let by_hand = || format!("its table {} cannot be changed; mend it by hand", header());
+    let body = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mark = text.len() - body.len();
+    let places: Places = ::toml::from_str(body).map_err(|_| by_hand())?;
+    let Entry { command, args } = places.mcp_servers.tenure;
+    let name = Json::from(program).to_string();
+    let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };
+    let words = "[\"mcp\"]";
+    let mut edits = match (&args, is_started(old)) {
+        (_, true) => vec![(command.span(), name)],
+        (Some(args), false) => vec![(command.span(), name), (args.span(), words.to_owned())],
+        (None, false) => vec![(command.span(), format!("{name}{line_end}args = {words}"))],
+    };
+    // From the last one on, so that the places before it stay what they are.
+    edits.sort_by_key(|(at, _)| std::cmp::Reverse(at.start));
+    let mut new = text.to_owned();
+    for (at, with) in edits {
+        new.replace_range(mark + at.start..mark + at.end, &with);
+    }
+    let mut expected = read(text)?;
+    let ours = expected
+        .get_mut(SERVERS)
+        .and_then(|servers| servers.get_mut(NAME));
+    if let Some(ours) = ours.and_then(Value::as_table_mut) {
+        ours.insert("command".to_owned(), Value::from(program));
+        if !is_started(old) {
+            ours.insert("args".to_owned(), Value::from(vec!["mcp"]));
+        }
+    }
+    if read(&new).is_ok_and(|after| after == expected) {
+        Ok(new)
+    } else {
+        Err(by_hand())
+    }
 }
 
 /// Puts the table in.
@@ -66,8 +126,7 @@ pub(super) fn put(text: &str, program: &str) -> Result<String, String> {
         if !is_ours(old) {
             return Err(format!("its server `{NAME}` is another program"));
         }
-        let without = take_out(text)?;
-        return put(&without, program);
+        return renewed(text, old, program);
     }
     let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };
     let table = fresh(program).replace('\n', line_end);
@@ -100,21 +159,35 @@ pub(super) fn take_out(text: &str) -> Result<String, String> {
     }
     let expected = without(&before);
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    let headers = (0..lines.len()).filter(|&at| lines[at].trim() == header());
+    let is_header = |line: &str| line.trim_start().starts_with('[');
+    // A table ends at the next one; comments and empty lines in front of that one belong to it.
+    let end_of = |at: usize| {
+        let next = lines[at + 1..].iter().position(|line| is_header(line));
+        let end = next.map_or(lines.len(), |next| at + 1 + next);
+        let said = |line: &&str| !matches!(line.trim().chars().next(), None | Some('#'));
+        let last = lines[at + 1..end].iter().rposition(said);
+        last.map_or(at + 1, |last| at + 2 + last)
+    };
+    let of_it = format!("[{SERVERS}.{NAME}.");
+    let below: Vec<usize> = (0..lines.len())
+        .filter(|&at| lines[at].trim_start().starts_with(&of_it))
+        .collect();
+    let headers = (0..lines.len()).filter(|&at| lines[at].trim_start().starts_with(&header()));
     for at in headers {
-        let ours = |line: &&&str| {
-            let key = line.split('=').next().unwrap_or_default().trim();
-            line.contains('=') && matches!(key, "command" | "args")
-        };
-        let end = at + 1 + lines[at + 1..].iter().take_while(ours).count();
-        // The empty line in front was put there with the table.
-        let start = if at > 0 && lines[at - 1].trim().is_empty() {
-            at - 1
-        } else {
-            at
-        };
-        let mut new = lines[..start].concat() + &lines[end..].concat();
-        if end == lines.len() && !text.ends_with('\n') {
+        let mut keeps = vec![true; lines.len()];
+        for &table in below.iter().chain([&at]) {
+            // The empty line in front was put there with the table.
+            let start = if table > 0 && lines[table - 1].trim().is_empty() {
+                table - 1
+            } else {
+                table
+            };
+            keeps[start..end_of(table)].fill(false);
+        }
+        let ends_with_ours = keeps.last() == Some(&false);
+        let kept = lines.iter().zip(&keeps).filter(|(_, keeps)| **keeps);
+        let mut new: String = kept.map(|(line, _)| *line).collect();
+        if ends_with_ours && !text.ends_with('\n') {
             let ends = new.strip_suffix("\r\n").or_else(|| new.strip_suffix('\n'));
             new = ends.unwrap_or(&new).to_owned();
         }
@@ -174,7 +247,7 @@ mod tests {
             "a = 1\n\n# of others\n[z]\nb = 2\n"
         );
         let changed = put(&more, "tenure").expect("another program");
-        assert!(changed.ends_with("command = \"tenure\"\nargs = [\"mcp\"]\n"));
+        assert_eq!(changed, more.replace("/opt/a b/tenure", "tenure"));
     }
 
     #[test]
@@ -190,6 +263,18 @@ mod tests {
         let grown =
             "[mcp_servers.tenure]\ncommand = \"tenure\"\nargs = [\"mcp\"]\nenv = { A = \"b\" }\n";
         assert_eq!(put(grown, "tenure").expect("it is there"), grown);
-        take_out(grown).expect_err("its user has added something");
+        assert_eq!(take_out(grown).expect("it is taken out"), "");
+        // What its user has changed stays when the program is elsewhere, and goes with the table.
+        let own = "a = 1\n\n[mcp_servers.tenure] # mine\ncommand = '/old/tenure' # why\nargs = [\"mcp\", \"--dir\", \"/x\"]\n\
+                   \n[mcp_servers.tenure.env]\nA = \"b\"\n\n# of others\n[z]\nb = 2\n";
+        let new = put(own, "tenure").expect("another path");
+        assert_eq!(new, own.replace("'/old/tenure'", "\"tenure\""));
+        assert_eq!(
+            take_out(&new).expect("it is taken out"),
+            "a = 1\n\n# of others\n[z]\nb = 2\n"
+        );
+        let bare = "[mcp_servers.tenure]\ncommand = \"tenure\"\nenv = { A = \"b\" }\n";
+        let mended = put(bare, "tenure").expect("words are missing");
+        assert_eq!(mended, bare.replace("\nenv", "\nargs = [\"mcp\"]\nenv"));
     }
 }
