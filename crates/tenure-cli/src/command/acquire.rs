@@ -100,11 +100,15 @@ pub(super) fn take_for(
         Some(_) => Session::open(place)?,
     };
     session.tell_place(reporter);
+    // The audit has its label already. The hold itself follows its owner, as any script's.
+    if !session.place.is_agents {
+        session.place.agent = None;
+    }
     session.audit_writer.everything();
     let request_id = session.format.request_id(who.id)?;
     let policy = *session.store.policy();
     let ticket = match client {
-        None => ticket::of(ticket)?,
+        None => ticket::of(ticket, session.place.is_agents)?,
         Some(client) => ticket::of_client(ticket, client.process, wait),
     };
     let owner = match client.map_or_else(|| owner(whose), |client| Ok(Some(client.clone()))) {

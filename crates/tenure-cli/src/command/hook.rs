@@ -553,7 +553,9 @@ fn begins(key: &AgentKey, folder: &Path, resumed: bool, memory: Option<&Memory>)
             "its leases of {} have ended, and another agent may have changed these files since",
             lost.join(", ")
         ));
-        memory.freed(&session);
+        memory.keep(&session, |lease| {
+            held.iter().any(|(name, _)| name.as_str() == lease.lock)
+        });
     }
     if told.is_empty() {
         return Answer::default();

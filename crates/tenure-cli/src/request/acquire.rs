@@ -106,12 +106,10 @@ fn max_age_ms(typed: &AcquireArgs, place: &Place) -> Result<Option<u64>, Failure
         };
     }
     match said {
-        Some(said) if place.agent.is_some() && said > AGENT_AGE_MAX_MS => {
-            Err(Failure::bad_arguments(
-                "--max-age: a hold of an agent ends within a day; write 24h or less",
-            ))
-        }
+        Some(said) if place.is_agents && said > AGENT_AGE_MAX_MS => Err(Failure::bad_arguments(
+            "--max-age: a hold of an agent ends within a day; write 24h or less",
+        )),
         Some(said) => Ok(Some(said.max(1))),
-        None => Ok(place.agent.as_ref().map(|_| AGENT_AGE_MS)),
+        None => Ok(place.is_agents.then_some(AGENT_AGE_MS)),
     }
 }

@@ -85,7 +85,7 @@ impl Asked {
         };
         Self {
             usual: Usual {
-                around: Surroundings::of_calling(common, &calling),
+                around: Surroundings::of_agents_server(common, &calling),
                 common: common.clone(),
             },
         }

@@ -20,6 +20,10 @@ use tenure_engine::trust::Named;
 
 /// Where the locks are, and what a project says about them.
 #[derive(Debug)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "they are facts of a call that do not depend on each other"
+)]
 pub(crate) struct Place {
     location: Location,
     /// The folder of the locks, absolute; for locks on servers, their URL in its place. Notes of a hold name
@@ -41,6 +45,9 @@ pub(crate) struct Place {
     pub(crate) actor: Option<String>,
     /// The agent in whose name the call is made.
     pub(crate) agent: Option<AgentKey>,
+    /// The call itself names that agent (`--as`), so what it takes is the agent's. An agent that the call has
+    /// inherited (`TENURE_AS`) is a label: a script under `run --as` keeps its own holds, with their own rules.
+    pub(crate) is_agents: bool,
     /// The lock of the path that the call names.
     pub(crate) leased: Option<PathLock>,
     /// The configuration file that was read, absolute.
@@ -121,6 +128,7 @@ impl Place {
             passed_over: around.passed_over(),
             actor: Format::named(profile.format()).actor(variables),
             agent: around.agent()?,
+            is_agents: around.types_agent(),
             leased,
             config_file: whole
                 .filter(|config| !config.file.as_os_str().is_empty())
@@ -165,6 +173,7 @@ impl Place {
             passed_over: None,
             actor: None,
             agent: None,
+            is_agents: false,
             leased: None,
             config_file: None,
             config: None,
@@ -220,6 +229,7 @@ impl Place {
             passed_over: None,
             actor: None,
             agent: None,
+            is_agents: false,
             leased: None,
             config_file: None,
             config: None,

@@ -114,6 +114,8 @@ pub(crate) struct Surroundings {
     /// there, and not from the folder of the call.
     leased: Option<Result<PathLock, Failure>>,
     typed_agent: Option<Typed<AgentKey>>,
+    /// An agents' server: its variable was set for its calls.
+    is_agents_server: bool,
     named: OnceCell<Option<Arc<Config>>>,
     nearest: OnceCell<Option<Arc<Config>>>,
 }
@@ -156,6 +158,19 @@ impl Surroundings {
         let told = self.variables.agent.as_ref();
         let told = told.map(|told| told.to_string_lossy().into_owned());
         value::read(AGENT, told.as_deref(), value::agent)
+    }
+
+    /// The same for an agents' server. Its variable was set for it, so that names the agent as `--as` does.
+    #[cfg(all(feature = "mcp", unix))]
+    pub(super) fn of_agents_server(common: &Common, calling: &Calling) -> Self {
+        let mut around = Self::of_calling(common, calling);
+        around.is_agents_server = true;
+        around
+    }
+
+    /// Whether the call itself names that agent.
+    pub(super) fn types_agent(&self) -> bool {
+        self.typed_agent.is_some() || (self.is_agents_server && self.variables.agent.is_some())
     }
 
     /// Where the search for a configuration or a repository begins.

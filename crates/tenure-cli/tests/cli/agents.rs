@@ -77,9 +77,29 @@ fn the_owner_itself_gives_back_no_agents_hold_without_its_id() {
     let scene = Scene::new();
     // Both lines are of one shell, which is the owner.
     let said = scene.shell(&format!(
-        "TENURE_AS={FIRST} tenure acquire x --owner $$ && TENURE_AS={SIBLING} tenure release x; echo $?"
+        "tenure acquire x --owner $$ --as {FIRST} && tenure release x --as {SIBLING}; echo $?"
     ));
     assert!(said.stdout().ends_with("6\n"), "{}", said.stdout());
+}
+
+/// A script that an agent starts under a lock takes and gives back its own holds as it always did.
+#[test]
+fn a_script_inside_an_agents_run_keeps_the_rules_of_its_own_holds() {
+    let scene = Scene::new();
+    let script = "tenure acquire db --owner $$ --ttl 1s && tenure check db --output json > seen; \
+                  sleep 2; tenure acquire db -n --owner none; echo $?; tenure release db";
+    let mut run = scene.tenure(["run", "build", "--as", FIRST, "--", "sh", "-c", script]);
+    let said = answer(run.current_dir(scene.root())).expect(0, "released without its id");
+    assert!(said.stdout().contains("\n4\n"), "{}", said.stdout());
+    let seen: Value = serde_json::from_slice(&fs::read(scene.path("seen")).unwrap()).unwrap();
+    let holder = &seen["data"]["holder"];
+    assert!(holder.is_object() && holder["agent"].is_null(), "{seen:#}");
+    let audit = scene.run(["audit", "--as", FIRST, "--output", "json"]);
+    let events = audit.expect(0, "an audit").json()["data"]["events"].to_string();
+    assert!(
+        events.contains("\"db\""),
+        "the label is in the audit: {events}"
+    );
 }
 
 #[test]

@@ -99,6 +99,16 @@ pub(super) fn find<'a>(text: &str, rules: &'a [CommandRule]) -> Found<'a> {
             for (number, command) in with_words.enumerate() {
                 let hits = found.hits.len();
                 look_at(text, command, rules, &mut found);
+                // What an earlier command has set counts for tenure as well.
+                let before = commands
+                    .iter()
+                    .take_while(|other| other.from < command.from);
+                if found.hits.len() > hits && before.into_iter().any(sets_place) {
+                    for hit in found.hits.split_off(hits) {
+                        let why = "stands behind a command that may change where its lock is";
+                        found.doubt(hit.rule, hit.words, why.to_owned());
+                    }
+                }
                 found.is_certain |= number == 0 && found.hits.len() > hits;
             }
         }
@@ -207,24 +217,41 @@ fn starts_with(command: &Simple, at: usize, words: &Words) -> bool {
             })
 }
 
+/// Whether a variable of this name changes which lock tenure takes, or which tenure that is.
+fn changes_place(name: &str) -> bool {
+    ["PATH", "HOME", "IFS", "ENV"].contains(&name)
+        || ["TENURE_", "XDG_", "LD_", "DYLD_"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix))
+}
+
+/// Whether a command may set such a variable for the commands behind it.
+fn sets_place(command: &Simple) -> bool {
+    let Some(first) = command.words.first() else {
+        return command.assigned.iter().any(|name| changes_place(name));
+    };
+    match first.text.as_deref() {
+        Some("source" | ".") => true,
+        Some("export" | "unset" | "declare" | "typeset" | "readonly") => {
+            command.words.iter().skip(1).any(|word| {
+                let set = word.text.as_deref();
+                let name = set.and_then(|set| set.split(['=', '+']).next());
+                name.is_none_or(changes_place)
+            })
+        }
+        _ => false,
+    }
+}
+
 /// Why no prefix can stand in front of a command.
 fn obstacle(command: &Simple, word: &str) -> Option<&'static str> {
-    let changes_place = |name: &String| {
-        name == "PATH"
-            || name == "HOME"
-            || name == "IFS"
-            || name == "ENV"
-            || ["TENURE_", "XDG_", "LD_", "DYLD_"]
-                .iter()
-                .any(|prefix| name.starts_with(prefix))
-    };
     if BUILTINS.contains(&word) {
         Some("is carried out by the shell itself")
     } else if command.is_piped {
         Some("reads from a pipe")
     } else if command.redirects_first {
         Some("stands behind a redirection")
-    } else if command.assigned.iter().any(changes_place) {
+    } else if command.assigned.iter().any(|name| changes_place(name)) {
         Some("stands behind a variable that would change where its lock is")
     } else {
         None
@@ -363,6 +390,7 @@ mod tests {
                 "/opt/tenure run b -- sh -c 'make && make'",
             ),
             ("makes; cargo tests; cargo", "makes; cargo tests; cargo"),
+            ("export A=1; make", "export A=1; @make"),
             ("ls $x", "ls $x"),
             ("[ -f Makefile ] && make", "[ -f Makefile ] && @make"),
             ("", ""),
@@ -378,6 +406,11 @@ mod tests {
             (">out cargo test", "redirection"),
             ("PATH=/x cargo test", "variable"),
             ("TENURE_DIR=/x make", "variable"),
+            ("export TENURE_DIR=/x; make", "behind a command"),
+            ("HOME=/x; make", "behind a command"),
+            ("export PATH=$PWD:$PATH && make", "behind a command"),
+            ("unset TENURE_DIR; make", "behind a command"),
+            (". ./env; make", "behind a command"),
             ("\"cargo\" test", "quoted"),
             ("c=cargo; $c test", "expansion"),
             ("t=test; cargo $t", "expansion"),

@@ -121,6 +121,20 @@ impl Memory {
 
     /// The leases that the agents which the key covers have taken, as far as they did not end by their own doing.
     pub(super) fn leased(&self, key: &AgentKey) -> Vec<Leased> {
+        let own = self.leased_by(key).into_iter();
+        own.map(|(_, lease)| lease).collect()
+    }
+
+    /// Forgets the leases that have ended, and keeps the others with their agents.
+    pub(super) fn keep(&self, key: &AgentKey, is_held: impl Fn(&Leased) -> bool) {
+        let leased = self.leased_by(key);
+        self.freed(key);
+        for (agent, lease) in leased.iter().filter(|(_, lease)| is_held(lease)) {
+            self.lease(agent, lease);
+        }
+    }
+
+    fn leased_by(&self, key: &AgentKey) -> Vec<(AgentKey, Leased)> {
         let lines = self.lines();
         let mut leased: Vec<(AgentKey, Leased)> = Vec::new();
         for line in &lines {
@@ -138,8 +152,8 @@ impl Memory {
                 leased.push((agent, lease));
             }
         }
-        let own = leased.into_iter().filter(|(agent, _)| key.covers(agent));
-        own.map(|(_, lease)| lease).collect()
+        leased.retain(|(agent, _)| key.covers(agent));
+        leased
     }
 
     /// Remembers a lease.
@@ -303,6 +317,10 @@ mod tests {
         memory.lease(&key("claude/s/a"), &lease("l2"));
         assert_eq!(memory.leased(&key("claude/s")), [lease("l1"), lease("l2")]);
         assert_eq!(memory.leased(&key("claude/s/a")), [lease("l2")]);
+        memory.keep(&key("claude/s"), |lease| lease.lock == "l2");
+        assert_eq!(memory.leased(&key("claude/s")), [lease("l2")]);
+        assert_eq!(memory.leased(&key("claude/s/a")), [lease("l2")]);
+        memory.lease(&key("claude/s"), &lease("l1"));
         memory.freed(&key("claude/s/a"));
         assert_eq!(memory.leased(&key("claude/s")), [lease("l1")]);
         memory.freed(&key("claude/s"));

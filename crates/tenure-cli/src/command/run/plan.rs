@@ -55,7 +55,7 @@ impl<'a> Planning<'_, 'a> {
     /// Makes the plan. It looks at locks and changes nothing.
     pub(crate) fn plan(&self, main: LockName) -> Result<Plan<'a>, Failure> {
         let task = self.task;
-        let ticket = ticket::of(task.ticket)?;
+        let ticket = ticket::of(task.ticket, self.session.place.is_agents)?;
         let mut plan = Plan {
             targets: Vec::with_capacity(task.locks.len()),
             keep: ticket.keep,
