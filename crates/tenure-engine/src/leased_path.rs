@@ -77,7 +77,7 @@ pub enum PathError {
         /// The path.
         path: String,
         /// The system's answer.
-        source: io::Error,
+        r#source: io::Error,
     },
     /// The path leads out of every repository, or into another user's.
     #[error("--path {path}, --across repo: {why}")]
@@ -106,7 +106,7 @@ pub fn lock_of(path: &Path, across: Across, here: &Path) -> Result<PathLock, Pat
     let said = || crate::printed::clean(&path.display().to_string());
     let failed = |source| PathError::Io {
         path: said(),
-        source,
+        r#source: source,
     };
     let (target, folder) = resolved(&here.join(path)).map_err(failed)?;
     let root = root_of(&folder);

@@ -262,6 +262,27 @@ fn a_host_that_is_not_there_yet_gets_its_folders_and_loses_them_again() {
     }
 }
 
+/// The word of a refusal.
+fn word(answer: &Answer) -> String {
+    let code = answer.json()["error"]["code"].as_str().map(str::to_owned);
+    code.unwrap_or_else(|| panic!("no refusal: {}", answer.said()))
+}
+
+#[test]
+fn programs_are_told_by_a_word_what_is_wrong() {
+    let desk = Desk::new();
+    let asked = |words: &[&str]| {
+        let words = [words, &["--output", "json"]].concat();
+        let answer = desk.run(&words);
+        (answer.code(), word(&answer))
+    };
+    let is = |code: i32, word: &str| (code, word.to_owned());
+    assert_eq!(asked(&["probe", "claude"]), is(1, "NOT_ARRIVED"));
+    assert_eq!(asked(&["status", "claude"]), is(1, "SOMETHING_WRONG"));
+    fs::remove_dir(desk.scene.path("project/.git")).expect("no repository");
+    assert_eq!(asked(&["install", "claude"]), is(2, "BAD_ARGUMENTS"));
+}
+
 #[test]
 fn outside_a_repository_the_caller_says_for_whom() {
     let desk = Desk::new();
@@ -617,12 +638,10 @@ fn a_file_that_fails_gives_the_files_before_it_their_old_texts_back() {
         let desk = Desk::new();
         desk.write(&format!("project/{SETTINGS}"), SHAPES[4]);
         let before = desk.all();
-        let answer = struck(
-            &desk,
-            &format!("inject=renameat2:error=EIO:when={at}"),
-            &words,
-        );
-        assert_eq!(answer.code(), 1, "rename {at}: {}", answer.said());
+        let words = [&words[..], &["--output", "json"]].concat();
+        let strike = format!("inject=renameat2:error=EIO:when={at}");
+        let answer = struck(&desk, &strike, &words).expect(1, "a rename");
+        assert_eq!(word(&answer), "IO_ERROR", "rename {at}: {}", answer.said());
         assert_eq!(desk.all(), before, "rename {at}");
         failures += 1;
         desk.run(&words).expect(0, "the next one");
@@ -639,9 +658,10 @@ fn a_file_that_fails_gives_the_files_before_it_their_old_texts_back() {
         "inject=renameat2:error=EIO:when=5+",
         "inject=rename,renameat:error=EIO",
     ];
-    let answer = struck_by(&desk, &strikes, &words);
-    assert_eq!(answer.code(), 3, "{}", answer.said());
-    let said = answer.stderr();
+    let words = [&words[..], &["--output", "json"]].concat();
+    let answer = struck_by(&desk, &strikes, &words).expect(3, "a part");
+    assert_eq!(word(&answer), "PARTIAL", "{}", answer.said());
+    let said = answer.stdout();
     assert!(said.contains("stays installed in"), "{said}");
     for (path, text) in desk.all() {
         if path.is_file() && before.get(&path) != Some(&text) && !text.is_empty() {

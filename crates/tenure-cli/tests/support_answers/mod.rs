@@ -46,6 +46,11 @@ pub(crate) fn unmade(verb: &str, code: &str) -> Option<Unmade> {
         ("doctor", "BAD_CONFIGURATION" | "PERMISSION_DENIED" | "UNSAFE_PLACE") => {
             Elsewhere("cli/doctor.rs")
         }
+        ("agent", "BAD_ARGUMENTS" | "IO_ERROR" | "NOT_ARRIVED" | "PARTIAL" | "SOMETHING_WRONG") => {
+            Elsewhere("cli/agent_install.rs")
+        }
+        ("agent", "BUSY") => Never("another installation has to stand still for 20 s"),
+        ("agent", "NO_PROGRAM") => Never("the system always says where the program of a test is"),
         ("cancel", "ORPHAN_REMAINS" | "ORPHAN_UNPROVEN") => Elsewhere("cli/orphans.rs"),
         ("acquire", "SUPERSEDED") => {
             Never("it has no --queue, so it is asked to stop only while it is stopped itself")
