@@ -181,7 +181,7 @@ mod tests {
             ".wait_timeout(",
             "park_timeout(",
         ];
-        const KNOWN: [(&str, &str); 17] = [
+        const KNOWN: [(&str, &str); 18] = [
             ("tenure-engine/src/clock.rs", "`nap` itself"),
             (
                 "tenure-engine/src/conformance/terms.rs",
@@ -229,6 +229,7 @@ mod tests {
                 "tenure-cli/src/command/completions.rs",
                 "a bound for an answer",
             ),
+            ("tenure-cli/src/command/hook.rs", "a bound for an answer"),
             (
                 "tenure-cli/src/command/serve/work.rs",
                 "a thread without work ends a little later",

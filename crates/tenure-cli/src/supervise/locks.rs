@@ -121,6 +121,11 @@ const DOUBT: Duration = Duration::from_millis(500);
 #[cfg(unix)]
 const DOUBT_GAP_MAX: Duration = Duration::from_millis(250);
 
+/// For how long a record that no caller can read is looked at again and again. A program that writes it in two steps has
+/// long written the second by then; what is written later wakes the holder.
+#[cfg(unix)]
+const UNSETTLED_MAX: Duration = Duration::from_secs(10);
+
 /// Looks in a row that found a lock in such a state.
 #[cfg(unix)]
 #[derive(Debug, Clone, Copy)]
@@ -200,7 +205,7 @@ pub(crate) fn who_asks(held: &Held<'_>) -> Option<Cancel> {
 fn what_happened(held: &Held<'_>, now: &Now) -> Option<String> {
     match held.store.look_at_own(held.handle, now)? {
         Ok(Own::Lost(what) | Own::Doubtful(what)) => Some(what),
-        Ok(Own::Stands(_)) | Err(_) => None,
+        Ok(Own::Stands(_) | Own::Unsettled(_)) | Err(_) => None,
     }
 }
 
@@ -493,6 +498,14 @@ impl RunState {
             Own::Stands(renewal) => {
                 hold.doubt = None;
                 self.on_renewal(driver, index, renewal, is_ending)
+            }
+            Own::Unsettled(renewal) => {
+                let doubt = Doubt::after(hold.doubt, instant());
+                hold.doubt = Some(doubt);
+                return Looked {
+                    event: self.on_renewal(driver, index, renewal, is_ending),
+                    is_unsure: doubt.watched < UNSETTLED_MAX,
+                };
             }
             Own::Lost(what) => self.is_gone(driver, index, Some(what), is_ending),
             Own::Doubtful(what) => {

@@ -9,7 +9,8 @@
 //!   record is another holder's. Each of these is a loss at once: the next caller gets the lock, or has it.
 //! - The record is gone or cannot be read, or the list cannot be read. Another program may be in the middle of a write
 //!   in two steps, so this is [`Own::Doubtful`]: a loss if it stays. How long it has to stay, the holder decides.
-//! - Where the profile refuses a record that it cannot read, no caller gets in by that, and it is no loss.
+//! - Where the profile refuses a record that it cannot read, no caller gets in by that, and it is no loss. It may become
+//!   one: this is [`Own::Unsettled`].
 //! - A look that the system fails says nothing about the hold. It is an error, and never a loss by itself.
 //!
 //! # What it leaves to others
@@ -33,6 +34,9 @@ use tenure_core::{Entry, Now, Renewal, UnreadableRule};
 pub enum Own {
     /// The claim stands, as a renewal would find it.
     Stands(Renewal),
+    /// It stands while its record is what no caller can read. Another program may be writing there, and what it writes
+    /// may be a record of its own: the holder looks again.
+    Unsettled(Renewal),
     /// It does not. What happened, as a clause that names the file.
     Lost(String),
     /// It is lost if this stays; as a clause that names the file.
@@ -101,7 +105,7 @@ impl FileStore {
             )),
             // It blocks every other caller.
             UnreadableRule::RefuseUnlessForced | UnreadableRule::RefuseUntilTtl => {
-                Own::Stands(listed)
+                Own::Unsettled(listed)
             }
         };
         let published: Published =
