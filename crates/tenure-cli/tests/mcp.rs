@@ -833,3 +833,55 @@ fn a_short_ttl_does_not_hand_the_lock_on_under_a_working_agent() {
     assert!(!result.to_string().contains("sign of life"), "{result:#}");
     assert_eq!(host.end(), 0);
 }
+
+/// A folder may be slow in the middle of a grant. The end of the server waits for it, and gives back what no agent knows.
+#[test]
+fn the_end_of_a_server_in_the_middle_of_a_grant_leaves_no_hold() {
+    let scene = Scene::new();
+    scene
+        .run(["run", "deploy", "--", "true"])
+        .expect(0, "its file");
+    let file = scene.locks().join("deploy.tenure");
+    for end in [Some(Signal::TERM), None] {
+        let has = scene.path(if end.is_some() { "term" } else { "eof" });
+        let mut host = Host::new(&scene);
+        let line = format!(
+            "exec tenure flock --fcntl -x {} sh -c 'touch {}; read x'",
+            file.display(),
+            has.display()
+        );
+        let mut keeper = scene.program("sh");
+        let mut keeper = keeper
+            .args(["-c", &line])
+            .stdin(Stdio::piped())
+            .spawn()
+            .unwrap();
+        eventually("the file is kept", || has.exists());
+        host.begin(
+            "lock_acquire",
+            &json!({ "name": "deploy", "wait_ms": 20_000 }),
+        );
+        std::thread::sleep(Duration::from_millis(300));
+        match end {
+            Some(signal) => send(host.process.id(), signal),
+            None => host.stdin = None,
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        drop(keeper.stdin.take());
+        keeper.wait().unwrap();
+        assert_eq!(host.code(), 0);
+        // No one reads the answer, but it may have been begun: then the hold may stay.
+        let mut said = String::new();
+        std::io::Read::read_to_string(&mut host.stdout, &mut said).unwrap();
+        assert!(
+            scene.is_free("deploy") != said.contains("\"handle\""),
+            "{said}"
+        );
+        if let Some(at) = said.find("mcp_") {
+            let id: String = said[at..].chars().take(36).collect();
+            scene
+                .run(["release", "deploy", "--request-id", &id])
+                .expect(0, "it is given back");
+        }
+    }
+}

@@ -8,7 +8,8 @@
 //! The protocol's library drops the answer of a cancelled call without a word. It cancels the call's token in either
 //! case, and hands an answer that it does send to `line` in the same step. So when the token is cancelled and `line`
 //! has not seen the answer, no agent will ([`Grants::settle`]). At the end of the conversation it cancels all tokens,
-//! and sends answers after that. What is left then is settled once nothing more is sent ([`Grants::finish`]).
+//! and sends answers after that. What is left then is settled once nothing more is sent ([`Grants::finish`]). A call
+//! whose thread is in the middle of a grant by then is waited for: it adds its hold before it counts as over.
 //!
 //! That no agent is told of a hold that was given back does not rest on what the library does: `line` asks here before
 //! it sends such an answer ([`Grants::begin`]).
@@ -18,6 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use tenure_engine::cancel::Cancel;
 use tenure_engine::clock::{instant, nap};
 
 #[derive(Clone, Default)]
@@ -29,6 +31,22 @@ struct State {
     untold: BTreeMap<String, Untold>,
     /// The threads that give holds back.
     giving: Vec<JoinHandle<()>>,
+    /// The calls that are being carried out, by their numbers, and what ends the wait of each.
+    running: BTreeMap<u64, Cancel>,
+    /// The number of the last call.
+    number: u64,
+}
+
+/// One of the calls that are being carried out, until it is dropped.
+pub(super) struct Running {
+    grants: Grants,
+    number: u64,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.grants.state().running.remove(&self.number);
+    }
 }
 
 struct Untold {
@@ -38,6 +56,21 @@ struct Untold {
 }
 
 impl Grants {
+    /// A call that is to be carried out; `None` if so many are already.
+    pub(super) fn begin_call(&self, cancel: &Cancel, most: usize) -> Option<Running> {
+        let mut state = self.state();
+        if state.running.len() >= most {
+            return None;
+        }
+        state.number += 1;
+        let number = state.number;
+        state.running.insert(number, cancel.clone());
+        Some(Running {
+            grants: self.clone(),
+            number,
+        })
+    }
+
     /// A hold that was granted just now.
     pub(super) fn add(&self, handle: &str, granted: Granted) {
         let untold = Untold {
@@ -105,20 +138,26 @@ impl Grants {
         }
     }
 
-    /// The conversation is over: no answer begins any more.
+    /// The conversation is over: no call and no answer begins any more.
     pub(super) fn finish(&self, patience: Duration) {
-        let handles: Vec<_> = self.state().untold.keys().cloned().collect();
-        for handle in handles {
-            self.settle(&handle);
-        }
         let begun = instant();
-        while instant().saturating_duration_since(begun) < patience {
+        // The tasks that would have ended their waits may be gone.
+        let waits: Vec<_> = self.state().running.values().cloned().collect();
+        waits.iter().for_each(Cancel::cancel);
+        loop {
+            // In this order: a call that is over has added its hold before, so this look finds it.
+            let is_quiet = self.state().running.is_empty();
+            let handles: Vec<_> = self.state().untold.keys().cloned().collect();
+            for handle in handles {
+                self.settle(&handle);
+            }
             let mut state = self.state();
             state.giving.retain(|thread| !thread.is_finished());
-            if state.giving.is_empty() {
+            let is_done = is_quiet && state.giving.is_empty();
+            drop(state);
+            if is_done || instant().saturating_duration_since(begun) >= patience {
                 return;
             }
-            drop(state);
             nap(Duration::from_millis(5));
         }
     }

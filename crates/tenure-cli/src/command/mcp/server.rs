@@ -17,7 +17,6 @@ use rmcp::model::{
 use rmcp::service::{Peer, RequestContext};
 use rmcp::{RoleServer, ServerHandler};
 use serde_json::Value;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tenure_core::{AgentKey, LockName};
@@ -44,17 +43,10 @@ pub(super) struct Server {
     stopping: CancellationToken,
     /// Ends the waits.
     ending: CancellationToken,
-    calls: Arc<AtomicUsize>,
 }
 
-/// One of the calls that are being carried out.
-struct Place(Arc<AtomicUsize>);
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
+/// What a call answers, and the handle of what it has taken.
+type Told = (Answer, Option<String>);
 
 /// What is known of a wait, for the next message about it.
 type Sight = Arc<Mutex<Option<String>>>;
@@ -66,7 +58,6 @@ impl Server {
             grants,
             stopping: watch.stopping(),
             ending: watch.ending(),
-            calls: Arc::default(),
         }
     }
 
@@ -76,7 +67,7 @@ impl Server {
         tool: Tool,
         arguments: serde_json::Map<String, Value>,
         context: &RequestContext<RoleServer>,
-    ) -> Answer {
+    ) -> Told {
         let sight = Sight::default();
         let cancel = Cancel::new();
         let call = Call {
@@ -87,7 +78,7 @@ impl Server {
         };
         let mut done = match self.start(tool, arguments, call) {
             Ok(done) => done,
-            Err(why) => return Answer::failed(tool, too_many(&why)),
+            Err(why) => return (Answer::failed(tool, too_many(&why)), None),
         };
         let token = context.meta.get_progress_token();
         let (began, mut tick) = (instant(), tokio::time::interval(TELL));
@@ -95,7 +86,7 @@ impl Server {
         loop {
             tokio::select! {
                 answer = &mut done => return answer.unwrap_or_else(|_| {
-                    Answer::failed(tool, too_many("the thread of this call ended early"))
+                    (Answer::failed(tool, too_many("the thread of this call ended early")), None)
                 }),
                 () = context.ct.cancelled(), if !cancel.is_cancelled() => cancel.cancel(),
                 () = self.ending.cancelled(), if !cancel.is_cancelled() => cancel.cancel(),
@@ -115,21 +106,24 @@ impl Server {
         tool: Tool,
         arguments: serde_json::Map<String, Value>,
         call: Call,
-    ) -> Result<oneshot::Receiver<Answer>, String> {
-        let place = Place(Arc::clone(&self.calls));
-        if self.calls.fetch_add(1, Ordering::SeqCst) >= CALLS_MAX {
+    ) -> Result<oneshot::Receiver<Told>, String> {
+        let Some(running) = self.grants.begin_call(&call.cancel, CALLS_MAX) else {
             return Err(format!("{CALLS_MAX} calls are being carried out already"));
-        }
+        };
         let (sender, receiver) = oneshot::channel();
         let (tools, grants) = (Arc::clone(&self.tools), self.grants.clone());
         let work = move || {
-            let _place = place;
-            let answer = tools.carry_out(tool, arguments, &call);
-            // The conversation may be over: then no one is told of what was taken.
-            if let Err(answer) = sender.send(answer)
-                && let Some((_, granted)) = answer.granted
-            {
-                grants.give_back(granted);
+            // Dropped last: until the hold is added, the end of this process waits for this call.
+            let _running = running;
+            let mut answer = tools.carry_out(tool, arguments, &call);
+            let handle = answer.granted.take().map(|(handle, granted)| {
+                grants.add(&handle, granted);
+                handle
+            });
+            // The conversation may be over: then no one is told of what was taken. If it ends after this, `finish`
+            // finds the hold.
+            if let Err((_, Some(handle))) = sender.send((answer, handle)) {
+                grants.settle(&handle);
             }
         };
         let thread = std::thread::Builder::new()
@@ -172,9 +166,8 @@ impl ServerHandler for Server {
             return Err(ErrorData::invalid_params(message, None));
         };
         let arguments = request.arguments.unwrap_or_default();
-        let mut answer = self.carry_out(tool, arguments, &context).await;
-        if let Some((handle, granted)) = answer.granted.take() {
-            self.grants.add(&handle, granted);
+        let (answer, handle) = self.carry_out(tool, arguments, &context).await;
+        if let Some(handle) = handle {
             let (grants, over) = (self.grants.clone(), context.ct.clone());
             let stopping = self.stopping.clone();
             tokio::spawn(async move {
