@@ -87,7 +87,11 @@ fn change(task: Task, call: &Agent, reporter: &mut Reporter) -> Result<(String, 
         let steps = decide(task, &words, &files, &receipts, &call.roots)?;
         (steps, server())
     } else {
-        carry_out(task, &words, &files, &receipts, &call.roots, server)?
+        let done = carry_out(task, &words, &files, &receipts, &call.roots, server)?;
+        for kept in &done.kept {
+            reporter.warn(kept);
+        }
+        (done.steps, done.last)
     };
     for step in &steps {
         if let Some(why) = &step.left {

@@ -674,6 +674,76 @@ fn a_file_that_fails_gives_the_files_before_it_their_old_texts_back() {
 }
 
 #[test]
+fn another_programs_text_beside_a_file_is_never_lost() {
+    let desk = Desk::new();
+    let settings = format!("project/{SETTINGS}");
+    let beside = "project/.claude/.settings.json.tenure-new";
+    desk.write(&settings, "{\"a\": 1}\n");
+    desk.write(beside, "{\"theirs\": 1}\n");
+    let said = desk.run(&["install", "claude"]).expect(0, "a text beside");
+    let kept = "project/.claude/settings.json.tenure-kept-1";
+    assert!(
+        said.stderr().contains("settings.json.tenure-kept-1"),
+        "{}",
+        said.said()
+    );
+    assert_eq!(desk.read(kept), "{\"theirs\": 1}\n");
+    assert!(!desk.scene.path(beside).exists());
+    // Ours goes without a word, even if only a part of it was written.
+    let ours = desk.read(&settings);
+    for text in [&ours, "{\"a\": 1}\n", ""] {
+        desk.write(beside, text);
+        let said = desk.run(&["install", "claude"]).expect(0, "ours");
+        assert!(!said.stderr().contains("kept"), "{}", said.said());
+        assert!(!desk.scene.path(beside).exists());
+    }
+    // A death in the middle of a removal left it as the only one.
+    fs::rename(desk.scene.path(kept), desk.scene.path(beside)).expect("beside");
+    fs::remove_file(desk.scene.path(&settings)).expect("no settings");
+    desk.run(&["uninstall", "claude"]).expect(0, "put back");
+    assert_eq!(desk.read(&settings), "{\"theirs\": 1}\n");
+}
+
+#[test]
+fn a_folder_that_cannot_be_synced_is_a_failure_that_is_undone() {
+    let desk = Desk::new();
+    needs_strace(&desk);
+    desk.write(".mcp.json", "{}");
+    desk.write(&format!("project/{SETTINGS}"), SHAPES[4]);
+    let before = desk.all();
+    let syncs = changing_calls(&desk, &["install", "claude"])["fsync"];
+    desk.run(&["uninstall", "claude"]).expect(0, "and its end");
+    assert_eq!(desk.all(), before);
+    for at in 1..=syncs {
+        let desk = Desk::new();
+        desk.write(&format!("project/{SETTINGS}"), SHAPES[4]);
+        let before = desk.all();
+        let strike = format!("inject=fsync:error=EIO:when={at}");
+        let answer = struck(&desk, &strike, &["install", "claude"]);
+        assert_ne!(answer.code(), 0, "{strike}: {}", answer.said());
+        let files = |all: BTreeMap<PathBuf, String>| {
+            all.into_iter()
+                .filter(|(path, _)| path.is_file())
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(files(desk.all()), files(before), "{strike}");
+    }
+    let mut command = desk.scene.program("strace");
+    command.args([
+        "-f",
+        "-o",
+        "/dev/null",
+        "-e",
+        "inject=fsync:error=EINVAL",
+        "-P",
+    ]);
+    command.arg(desk.scene.path("project/.claude"));
+    command.args([TENURE, "agent", "install", "claude"]);
+    desk.settle(&mut command);
+    answer(&mut command).expect(0, "a file system that syncs no folders");
+}
+
+#[test]
 fn a_program_of_any_name_is_found_by_the_hooks_of_a_user() {
     let desk = Desk::new();
     let folder = desk.scene.path("my programs/it's");

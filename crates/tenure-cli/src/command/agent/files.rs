@@ -9,8 +9,9 @@
 //! # Crash safety
 //! The new text is written to a file beside the old one, under one fixed name, and synced. Then both names are
 //! exchanged, and what came out is looked at. If it is not what was read, another program changed the file
-//! meanwhile: both are exchanged back, and the caller begins anew. A death leaves at most the file beside, which
-//! the next call removes; all calls of one user hold one lock (`receipts`).
+//! meanwhile: both are exchanged back, and the caller begins anew. A death leaves at most the file beside. The next
+//! call removes it if its text is known; another program's text is put back, or kept under another name. All calls
+//! of one user hold one lock (`receipts`).
 
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -24,6 +25,9 @@ use std::path::{Path, PathBuf};
 
 /// The longest file that is read.
 const FILE_BYTES_MAX: u64 = 8 << 20;
+
+/// How many texts of other programs are kept beside one file.
+const KEPT_MAX: u32 = 99;
 
 /// How many links are followed on the way to a file.
 const LINKS_MAX: usize = 40;
@@ -47,6 +51,18 @@ pub(super) enum Hindered {
     /// It is not what was read any more.
     Changed,
     Failed(io::Error),
+    /// It was replaced, and a loss of power may bring the old one back.
+    Unsynced(io::Error),
+}
+
+/// What became of a file that stood beside, under the name that this program uses.
+#[derive(Debug)]
+pub(super) enum Settled {
+    Clear,
+    /// It was the only text there was: the file is to be read anew.
+    PutBack,
+    /// Another program's text has this name now.
+    Kept(PathBuf),
 }
 
 impl From<io::Error> for Hindered {
@@ -162,9 +178,41 @@ impl Target {
         beside(&self.path)
     }
 
-    /// Removes what a call left behind that died.
+    /// Removes what a call left behind that died. It is for files that no other program writes.
     pub(super) fn tidy(&self) {
         let _ = remove(&self.beside());
+    }
+
+    /// The same for a file that others write: a death, or an exchange that could not be taken back, may have left
+    /// their bytes beside it. Only a text that is known goes.
+    pub(super) fn settle(&self, is_known: impl Fn(&str) -> bool) -> Result<Settled, Failure> {
+        let beside = self.beside();
+        if beside.symlink_metadata().is_err() {
+            return Ok(Settled::Clear);
+        }
+        let fails = |error: &io::Error| failed(&beside, "put aside", error);
+        if fs::read_to_string(&beside).is_ok_and(|text| text.is_empty() || is_known(&text)) {
+            remove(&beside).map_err(|error| fails(&error))?;
+            return Ok(Settled::Clear);
+        }
+        if self.facts.is_none() {
+            return match rename_new(&beside, &self.path) {
+                Ok(()) | Err(Errno::EXIST) => Ok(Settled::PutBack),
+                Err(errno) => Err(fails(&errno.into())),
+            };
+        }
+        let name = self.path.file_name().unwrap_or_default().to_string_lossy();
+        for number in 1..=KEPT_MAX {
+            let kept = self
+                .path
+                .with_file_name(format!("{name}.tenure-kept-{number}"));
+            match rename_new(&beside, &kept) {
+                Ok(()) => return Ok(Settled::Kept(kept)),
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(fails(&errno.into())),
+            }
+        }
+        Err(fails(&ErrorKind::AlreadyExists.into()))
     }
 
     /// The folders that have to be made for it, the outermost first.
@@ -180,14 +228,17 @@ impl Target {
 
     /// Makes the file have this text, or removes it, if it still is as it was read.
     pub(super) fn replace(&mut self, new: Option<&str>) -> Result<(), Hindered> {
-        match (new, self.facts.is_some()) {
-            (Some(new), _) => self.write(new)?,
-            (None, true) => self.remove()?,
+        let done = match (new, self.facts.is_some()) {
+            (Some(new), _) => self.write(new),
+            (None, true) => self.remove(),
             (None, false) => return Ok(()),
+        };
+        if let Err(Hindered::Changed | Hindered::Failed(_)) = done {
+            return done;
         }
         self.text = new.map(str::to_owned);
         self.facts = fs::metadata(&self.path).ok();
-        Ok(())
+        done
     }
 
     fn write(&self, new: &str) -> Result<(), Hindered> {
@@ -195,31 +246,44 @@ impl Target {
             make_folder(&folder, 0o777)?;
         }
         let beside = self.beside();
-        let written = write_beside(&beside, new, self.facts.as_ref(), self.mode);
-        let done = written
-            .map_err(Hindered::Failed)
-            .and_then(|()| match &self.text {
-                Some(old) => exchange(&beside, &self.path, old),
-                None => match rename_new(&beside, &self.path) {
-                    Err(Errno::EXIST) => Err(Hindered::Changed),
-                    other => other.map_err(Hindered::from),
-                },
-            })
-            .and_then(|()| Ok(sync_folder_of(&self.path)?));
-        let _ = remove(&beside);
-        done
+        match write_beside(&beside, new, self.facts.as_ref(), self.mode) {
+            // It is not this call's, and the next turn looks at it.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                return Err(Hindered::Changed);
+            }
+            other => other?,
+        }
+        let done = match &self.text {
+            Some(old) => exchange(&beside, &self.path, old),
+            None => match rename_new(&beside, &self.path) {
+                Err(Errno::EXIST) => Err(Hindered::Changed),
+                other => other.map_err(Hindered::from),
+            },
+        };
+        // What another program wrote between two exchanges stays for `settle`.
+        let left = fs::read_to_string(&beside).ok();
+        if left.is_some() && (left.as_deref() == Some(new) || left == self.text) {
+            let _ = remove(&beside);
+        }
+        done?;
+        sync_folder_of(&self.path).map_err(Hindered::Unsynced)
     }
 
     fn remove(&self) -> Result<(), Hindered> {
         let beside = self.beside();
-        let _ = remove(&beside);
-        fs::rename(&self.path, &beside)?;
-        if fs::read_to_string(&beside).ok() != self.text {
-            rename_new(&beside, &self.path)?;
-            return Err(Hindered::Changed);
+        let put_back = |why: Hindered| match rename_new(&beside, &self.path) {
+            Ok(()) | Err(Errno::EXIST) => why,
+            Err(errno) => errno.into(),
+        };
+        match rename_new(&self.path, &beside) {
+            Err(Errno::EXIST | Errno::NOENT) => return Err(Hindered::Changed),
+            other => other?,
         }
-        remove(&beside)?;
-        Ok(sync_folder_of(&self.path)?)
+        if fs::read_to_string(&beside).ok() != self.text {
+            return Err(put_back(Hindered::Changed));
+        }
+        remove(&beside).map_err(|error| put_back(error.into()))?;
+        sync_folder_of(&self.path).map_err(Hindered::Unsynced)
     }
 }
 
@@ -298,24 +362,25 @@ pub(super) fn remove(path: &Path) -> io::Result<()> {
 
 /// Writes a file that is not finished, with the rights that the finished one has.
 fn write_beside(path: &Path, text: &str, like: Option<&Metadata>, mode: u32) -> io::Result<()> {
-    match remove(path) {
-        Err(error) if !is_missing(&error) => return Err(error),
-        _ => {}
-    }
     let mode = if like.is_some() { 0o600 } else { mode };
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)
         .mode(mode)
         .open(path)?;
-    file.write_all(text.as_bytes())?;
-    if let Some(like) = like {
-        if file.metadata()?.gid() != like.gid() {
-            std::os::unix::fs::fchown(&file, None, Some(like.gid()))?;
+    let mut fill = || {
+        file.write_all(text.as_bytes())?;
+        if let Some(like) = like {
+            if file.metadata()?.gid() != like.gid() {
+                std::os::unix::fs::fchown(&file, None, Some(like.gid()))?;
+            }
+            file.set_permissions(Permissions::from_mode(like.mode() & 0o7777))?;
         }
-        file.set_permissions(Permissions::from_mode(like.mode() & 0o7777))?;
-    }
-    file.sync_all()
+        file.sync_all()
+    };
+    fill().inspect_err(|_| {
+        let _ = remove(path);
+    })
 }
 
 /// Puts the new file in the place of the old one, if that has the expected text.
@@ -355,7 +420,18 @@ fn rename_new(from: &Path, to: &Path) -> Result<(), Errno> {
 
 fn sync_folder_of(path: &Path) -> io::Result<()> {
     let folder = path.parent().unwrap_or_else(|| Path::new("."));
-    File::open(folder)?.sync_all()
+    match File::open(folder)?.sync_all() {
+        // The file system syncs no folders.
+        Err(error)
+            if matches!(
+                Errno::from_io_error(&error),
+                Some(Errno::INVAL | Errno::NOTSUP)
+            ) =>
+        {
+            Ok(())
+        }
+        other => other,
+    }
 }
 
 /// Makes one folder, unless it is there.

@@ -8,7 +8,7 @@
 
 use super::difference;
 use super::entries::{Kind, Words, is_blank, is_empty_object};
-use super::files::{self, Hindered, Target, remove_empty};
+use super::files::{self, Hindered, Settled, Target, remove_empty};
 use super::receipts::{Receipt, Receipts};
 use crate::args::AgentHost as Host;
 use crate::exit::Exit;
@@ -228,20 +228,78 @@ pub(super) fn carry_out<T>(
     receipts: &Receipts,
     roots: &Roots,
     last: impl FnOnce() -> T,
-) -> Result<(Vec<Step>, T), Failure> {
+) -> Result<Done<T>, Failure> {
     // What is refused is refused before a folder is made for the lock.
     decide(task, words, files, receipts, roots)?;
     let _lock = receipts.lock()?;
-    let mut turns = 0;
+    let (mut turns, mut kept) = (0, Vec::new());
     loop {
         turns += 1;
         let steps = decide(task, words, files, receipts, roots)?;
+        if settle(words, &steps, &mut kept)? && turns < TURNS_MAX {
+            continue;
+        }
         match apply(task, steps, receipts) {
-            Ok(steps) => return Ok((steps, last())),
+            Ok(steps) => {
+                let last = last();
+                return Ok(Done { steps, last, kept });
+            }
             Err((_, true)) if turns < TURNS_MAX => {}
-            Err((failure, _)) => return Err(failure),
+            Err((mut failure, _)) => {
+                if let Ok(steps) = decide(task, words, files, receipts, roots) {
+                    let _ = settle(words, &steps, &mut kept);
+                }
+                for kept in kept {
+                    failure.message = format!("{}; {kept}", failure.message);
+                }
+                return Err(failure);
+            }
         }
     }
+}
+
+/// What was done.
+#[derive(Debug)]
+pub(super) struct Done<T> {
+    pub(super) steps: Vec<Step>,
+    pub(super) last: T,
+    /// Sentences about other programs' texts that have another name now.
+    pub(super) kept: Vec<String>,
+}
+
+/// Clears the names beside the files. Tells whether a file is to be read anew.
+fn settle(words: &Words, steps: &[Step], kept: &mut Vec<String>) -> Result<bool, Failure> {
+    let mut anew = false;
+    for step in steps {
+        let current = &step.target.text;
+        // A death may have cut a text of ours short, or have come between an exchange and the end of the old text:
+        // then the file has all that the old text has.
+        let is_known = |text: &str| {
+            let fresh = words.fresh(step.kind);
+            let of_receipt = step.known.as_ref().is_some_and(|receipt| {
+                receipt.knows(text) || receipt.before.as_deref() == Some(text)
+            });
+            let becomes = |other: Result<String, String>| other.ok() == *current;
+            current.as_deref() == Some(text)
+                || step.new.as_ref().is_some_and(|new| new.starts_with(text))
+                || fresh.starts_with(text)
+                || of_receipt
+                || (step.kind != Kind::Skill
+                    && current.is_some()
+                    && (becomes(words.put(step.kind, text))
+                        || becomes(words.take_out(step.kind, text))))
+        };
+        match step.target.settle(is_known)? {
+            Settled::Clear => {}
+            Settled::PutBack => anew = true,
+            Settled::Kept(path) => kept.push(format!(
+                "what another program wrote to {} meanwhile is kept in {}",
+                step.shown(),
+                clean(&path.display().to_string())
+            )),
+        }
+    }
+    Ok(anew)
 }
 
 /// Carries the steps out. The failure comes with whether another try may help: a file has changed meanwhile, and
@@ -262,16 +320,21 @@ fn apply(
             continue;
         };
         let file = step.target.named.clone();
+        // How many files have their new texts, as far as `undo` has to care.
+        let written = at + usize::from(matches!(failed, Failed::Unsynced(_)));
+        step.target.text = old;
         let (failure, may_help) = match failed {
             Failed::Changed => {
                 let error = std::io::Error::other("another program changes it all the time");
                 (files::failed(&file, "written", &error), true)
             }
             Failed::Receipt(failure) => (*failure, false),
-            Failed::File(error) => (files::failed(&file, "written", &error), false),
+            Failed::File(error) | Failed::Unsynced(error) => {
+                (files::failed(&file, "written", &error), false)
+            }
         };
         let undone = match task {
-            Task::Install => undo(&mut steps, at, receipts),
+            Task::Install => undo(&mut steps, at, written, receipts),
             // What is out stays out: the next call takes out the rest.
             Task::Uninstall => Err(said(&steps, at)),
         };
@@ -310,10 +373,11 @@ enum Failed {
     Changed,
     Receipt(Box<Failure>),
     File(std::io::Error),
+    /// The file has its new text, which may not outlive a loss of power.
+    Unsynced(std::io::Error),
 }
 
 fn apply_one(step: &mut Step, receipts: &Receipts) -> Result<(), Failed> {
-    step.target.tidy();
     let file = step.target.path.clone();
     // On the way in the receipt is first on disk, and on the way out it is there for longest.
     if step.receipt.is_some() && step.changes() {
@@ -327,6 +391,7 @@ fn apply_one(step: &mut Step, receipts: &Receipts) -> Result<(), Failed> {
             Ok(()) => {}
             Err(Hindered::Changed) => return Err(Failed::Changed),
             Err(Hindered::Failed(error)) => return Err(Failed::File(error)),
+            Err(Hindered::Unsynced(error)) => return Err(Failed::Unsynced(error)),
         }
     }
     remove_empty(&step.folders);
@@ -338,20 +403,26 @@ fn apply_one(step: &mut Step, receipts: &Receipts) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Gives the files before this one their old texts back. The error says which still have ours.
-fn undo(steps: &mut [Step], at: usize, receipts: &Receipts) -> Result<(), String> {
+/// Gives the files that are written their old texts back, the one that failed among them if its new text is in
+/// place. The error says which still have ours.
+fn undo(steps: &mut [Step], at: usize, written: usize, receipts: &Receipts) -> Result<(), String> {
     let mut still = Vec::new();
     for (place, step) in steps.iter_mut().enumerate().take(at + 1).rev() {
         if !step.changes() {
             continue;
         }
         let folders = step.receipt.as_ref().map(|receipt| receipt.folders.clone());
-        if place < at {
+        if place < written {
             // `apply` has put the old text there for the answer; on disk is the new one.
             let old = std::mem::replace(&mut step.target.text, step.new.clone());
-            if step.target.replace(old.as_deref()).is_err() {
-                still.push(step.shown());
-                continue;
+            match step.target.replace(old.as_deref()) {
+                Ok(()) => {}
+                // A loss of power may bring the new text back, so its receipt stays.
+                Err(Hindered::Unsynced(_)) => continue,
+                Err(_) => {
+                    still.push(step.shown());
+                    continue;
+                }
             }
         }
         let _ = receipts.keep(&step.target.path, step.known.as_ref());

@@ -150,7 +150,9 @@ impl Receipts {
             return Ok(());
         }
         target.replace(text.as_deref()).map_err(|why| match why {
-            Hindered::Failed(error) => files::failed(&path, "written", &error),
+            Hindered::Failed(error) | Hindered::Unsynced(error) => {
+                files::failed(&path, "written", &error)
+            }
             Hindered::Changed => {
                 let error = io::Error::other("another program changed it meanwhile");
                 files::failed(&path, "written", &error)
