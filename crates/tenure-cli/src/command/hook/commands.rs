@@ -231,7 +231,11 @@ fn sets_place(command: &Simple) -> bool {
         return command.assigned.iter().any(|name| changes_place(name));
     };
     match first.text.as_deref() {
-        Some("source" | ".") => true,
+        Some("source" | ".") => {
+            let file = command.words.get(1).and_then(|word| word.text.as_deref());
+            // The usual way into an environment of Python, whose file puts a folder before the others of PATH.
+            !file.is_some_and(|file| file == "activate" || file.ends_with("bin/activate"))
+        }
         Some("export" | "unset" | "declare" | "typeset" | "readonly") => {
             command.words.iter().skip(1).any(|word| {
                 let set = word.text.as_deref();
@@ -391,6 +395,10 @@ mod tests {
             ),
             ("makes; cargo tests; cargo", "makes; cargo tests; cargo"),
             ("export A=1; make", "export A=1; @make"),
+            (
+                "source .venv/bin/activate && make",
+                "source .venv/bin/activate && @make",
+            ),
             ("ls $x", "ls $x"),
             ("[ -f Makefile ] && make", "[ -f Makefile ] && @make"),
             ("", ""),
