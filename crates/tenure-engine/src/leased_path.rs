@@ -104,9 +104,9 @@ pub fn lock_of(path: &Path, across: Across, here: &Path) -> Result<PathLock, Pat
         return Err(PathError::Empty);
     }
     let said = || crate::printed::clean(&path.display().to_string());
-    let failed = |source| PathError::Io {
+    let failed = |r#source| PathError::Io {
         path: said(),
-        r#source: source,
+        r#source,
     };
     let (target, folder) = resolved(&here.join(path)).map_err(failed)?;
     let root = root_of(&folder);
