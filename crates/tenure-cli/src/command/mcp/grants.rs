@@ -166,3 +166,29 @@ impl Grants {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
+    use super::*;
+
+    #[test]
+    fn the_end_waits_for_running_calls_and_not_for_ever() {
+        let (grants, cancel) = (Grants::default(), Cancel::new());
+        let running = grants.begin_call(&cancel, 1).unwrap();
+        assert!(grants.begin_call(&cancel, 1).is_none(), "one at a time");
+        let begun = instant();
+        grants.finish(Duration::from_millis(50));
+        assert!(cancel.is_cancelled(), "its wait is ended");
+        let slow = thread::spawn(move || {
+            nap(Duration::from_millis(200));
+            drop(running);
+        });
+        grants.finish(Duration::from_secs(60));
+        let took = instant().saturating_duration_since(begun);
+        assert!(took >= Duration::from_millis(200), "{took:?}");
+        assert!(took < Duration::from_secs(30), "{took:?}");
+        slow.join().unwrap();
+    }
+}
