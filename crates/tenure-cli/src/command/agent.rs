@@ -94,7 +94,9 @@ fn change(task: Task, call: &Agent, reporter: &mut Reporter) -> Result<(String, 
         (done.steps, done.last)
     };
     for step in &steps {
-        if let Some(why) = &step.left {
+        if let Some(failure) = &step.hindered {
+            reporter.warn(&failure.message);
+        } else if let Some(why) = &step.left {
             reporter.warn(format!("{} is left as it is: {why}", step.shown()));
         }
     }
@@ -114,17 +116,19 @@ fn change(task: Task, call: &Agent, reporter: &mut Reporter) -> Result<(String, 
         "difference": call.dry_run.then_some(difference),
         "next": next,
     });
-    match server.filter(claude::Server::is_failed) {
-        None => Ok((text, data)),
-        Some(server) => {
-            let mut failure = Failure::new(Exit::Partial, "PARTIAL", server.message.clone())
-                .with_text(text)
-                .with_context(data);
-            failure.partial = true;
-            failure.is_answer = true;
-            Err(failure)
-        }
+    let hindered = steps.iter().filter_map(|step| step.hindered.as_ref());
+    let mut failed: Vec<String> = hindered.map(|failure| failure.message.clone()).collect();
+    let server = server.filter(claude::Server::is_failed);
+    failed.extend(server.map(|server| server.message));
+    if failed.is_empty() {
+        return Ok((text, data));
     }
+    let mut failure = Failure::new(Exit::Partial, "PARTIAL", failed.join("; "))
+        .with_text(text)
+        .with_context(data);
+    failure.partial = true;
+    failure.is_answer = true;
+    Err(failure)
 }
 
 /// What only the user can do.

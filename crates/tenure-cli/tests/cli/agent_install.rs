@@ -744,6 +744,28 @@ fn a_folder_that_cannot_be_synced_is_a_failure_that_is_undone() {
 }
 
 #[test]
+fn a_file_that_cannot_be_read_does_not_keep_tenure_in_the_others() {
+    let desk = Desk::new();
+    desk.run(&["install", "codex"]).expect(0, "installed");
+    let config = "project/.codex/config.toml";
+    desk.write(config, "a = \n");
+    let said = desk.run(&["uninstall", "codex"]).expect(3, "one is left");
+    assert!(
+        said.stderr().contains("config.toml is left as it is"),
+        "{}",
+        said.said()
+    );
+    assert!(!desk.scene.path("project/.codex/hooks.json").exists());
+    assert!(!desk.scene.path("project/.agents").exists());
+    assert_eq!(desk.read(config), "a = \n");
+    desk.run(&["uninstall", "codex"])
+        .expect(2, "nothing else is left");
+    desk.write(config, "a = 1\n\n[mcp_servers.tenure]\ncommand = \"tenure\"\nargs = [\"mcp\"]\n\n[mcp_servers.tenure.env]\nA = \"b\"\n");
+    desk.run(&["uninstall", "codex"]).expect(0, "it is mended");
+    assert_eq!(desk.read(config), "a = 1\n");
+}
+
+#[test]
 fn a_program_of_any_name_is_found_by_the_hooks_of_a_user() {
     let desk = Desk::new();
     let folder = desk.scene.path("my programs/it's");

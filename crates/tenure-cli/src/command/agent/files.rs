@@ -164,7 +164,18 @@ impl Target {
         })
     }
 
-    /// The same for a file that is for its owner alone, whatever its folder lets others do.
+    /// Stands for a file that cannot be looked at, and stays as it is.
+    pub(super) fn unread(named: &Path) -> Self {
+        Self {
+            named: named.to_owned(),
+            path: named.to_owned(),
+            text: None,
+            facts: None,
+            mode: 0o666,
+        }
+    }
+
+    /// Looks at a file that is for its owner alone, whatever its folder lets others do.
     pub(super) fn private(named: &Path) -> Result<Self, Failure> {
         let target = Self::at(named, named.parent().unwrap_or(named))?;
         Ok(Self {

@@ -2,7 +2,8 @@
 //!
 //! Everything is read and decided before anything changes, so a file that cannot be changed is refused while all
 //! are as they were. The hooks come last and go first: they name the skill's locks, and not the other way round.
-//! If a file fails all the same, the files before it get their old texts back.
+//! If a file fails all the same, the files before it get their old texts back. The end of an installation takes
+//! out what it can, and says what is left.
 //!
 //! A file may change between the reading and the writing. Then all is decided anew, a few times.
 
@@ -41,6 +42,8 @@ pub(super) struct Step {
     folders: Vec<PathBuf>,
     /// Why it is left as it is although it is not as it should be.
     pub(super) left: Option<String>,
+    /// The same for a file that an end of the installation cannot change: it does not keep the other files.
+    pub(super) hindered: Option<Failure>,
 }
 
 impl Step {
@@ -98,7 +101,7 @@ pub(super) fn decide(
     receipts: &Receipts,
     roots: &Roots,
 ) -> Result<Vec<Step>, Failure> {
-    let step = |(kind, file): &(Kind, PathBuf)| {
+    let step = |(kind, file): &(Kind, PathBuf)| -> Result<Step, Failure> {
         let target = Target::at(file, roots.above(file))?;
         let receipt = receipts.of(&target.path);
         let named = file.display().to_string();
@@ -110,9 +113,27 @@ pub(super) fn decide(
             Failure::bad_arguments(format!("{} is left as it is: {why}", clean(&named)))
         })
     };
-    let mut steps: Vec<Step> = files.iter().map(step).collect::<Result<_, _>>()?;
-    if task == Task::Uninstall {
-        steps.reverse();
+    if task == Task::Install {
+        return files.iter().map(step).collect();
+    }
+    // What can be taken out is: one file that cannot be read does not keep the hooks in another one.
+    let steps = files.iter().rev().map(|entry| {
+        step(entry).unwrap_or_else(|failure| Step {
+            kind: entry.0,
+            target: Target::unread(&entry.1),
+            new: None,
+            known: None,
+            receipt: None,
+            folders: Vec::new(),
+            left: Some(failure.message.clone()),
+            hindered: Some(failure),
+        })
+    });
+    let mut steps: Vec<Step> = steps.collect();
+    if !steps.iter().any(Step::changes)
+        && let Some(failure) = steps.iter_mut().find_map(|step| step.hindered.take())
+    {
+        return Err(failure);
     }
     Ok(steps)
 }
@@ -131,6 +152,7 @@ fn installed(
         receipt: known.clone(),
         folders: Vec::new(),
         left: None,
+        hindered: None,
         target,
     };
     let is_ours = |text: &str| known.as_ref().is_some_and(|receipt| receipt.knows(text));
@@ -188,6 +210,7 @@ fn uninstalled(
             .as_ref()
             .map_or_else(Vec::new, |known| known.folders.clone()),
         left: None,
+        hindered: None,
         target,
     };
     let Some(text) = step.target.text.clone() else {
@@ -270,7 +293,7 @@ pub(super) struct Done<T> {
 /// Clears the names beside the files. Tells whether a file is to be read anew.
 fn settle(words: &Words, steps: &[Step], kept: &mut Vec<String>) -> Result<bool, Failure> {
     let mut anew = false;
-    for step in steps {
+    for step in steps.iter().filter(|step| step.hindered.is_none()) {
         let current = &step.target.text;
         // A death may have cut a text of ours short, or have come between an exchange and the end of the old text:
         // then the file has all that the old text has.
