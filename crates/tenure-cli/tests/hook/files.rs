@@ -301,3 +301,18 @@ fn a_session_that_goes_on_learns_what_it_holds_and_what_it_lost() {
         "said once: {context}"
     );
 }
+
+#[test]
+fn the_audit_names_the_agent_of_a_lease() {
+    let repository = Repository::with(RULES);
+    let file = repository.root().join("src/api.rs");
+    assert!(edit(&repository, "one", Some("a6"), &file).nothing());
+    ends(&repository, "SubagentStop", "one", Some("a6"));
+    let audit = repository.scene.run(["audit", "--output", "json"]).json();
+    let events = audit["data"]["events"].as_array().expect("events");
+    for name in ["lock_acquired", "lock_released"] {
+        let event = events.iter().find(|event| event["event"] == name);
+        let event = event.unwrap_or_else(|| panic!("{name}: {audit}"));
+        assert_eq!(event["agent"]["key"], "claude/one/a6", "{event}");
+    }
+}

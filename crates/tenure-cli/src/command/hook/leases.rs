@@ -138,7 +138,7 @@ pub(super) fn take(
     for (place, files) in groups {
         let folder = place.folder.display().to_string();
         let rest = until.saturating_duration_since(tenure_engine::clock::instant());
-        let at = open(place).map_err(fault);
+        let at = open(place, key).map_err(fault);
         let leases = at.and_then(|session| {
             let leases = take_at(&session, key, &files, rest, what);
             leases.map(|leases| (session, leases))
@@ -219,7 +219,9 @@ fn take_at(
 }
 
 /// Opens a place whose ordinary events are recorded: no supervisor tells of these holds.
-fn open(place: Place) -> Result<Session, Failure> {
+/// The audit names the agent, as it does for each other call in an agent's name.
+fn open(mut place: Place, key: &AgentKey) -> Result<Session, Failure> {
+    place.agent = Some(key.clone());
     let mut session = Session::open(place)?;
     session.audit_writer.everything();
     Ok(session)
@@ -292,7 +294,7 @@ fn places(folder: &Path, leased: &[Leased]) -> Vec<Place> {
 /// Notes a sign of life of an agent. A sign that cannot be noted only makes its holds shorter.
 pub(super) fn seen(key: &AgentKey, folder: &Path, leased: &[Leased], sign: AgentSign<'_>) {
     for place in places(folder, leased) {
-        if let Ok(session) = open(place) {
+        if let Ok(session) = open(place, key) {
             let _ = agent(&session, key).seen(sign);
         }
     }
@@ -302,7 +304,7 @@ pub(super) fn seen(key: &AgentKey, folder: &Path, leased: &[Leased], sign: Agent
 pub(super) fn free(key: &AgentKey, folder: &Path, leased: &[Leased]) -> Option<String> {
     let mut failed = None;
     for place in places(folder, leased) {
-        let freed = open(place)
+        let freed = open(place, key)
             .map_err(|failure| failure.message.clone())
             .and_then(|session| {
                 let freed = agent(&session, key)
@@ -329,7 +331,7 @@ pub(super) fn free(key: &AgentKey, folder: &Path, leased: &[Leased]) -> Option<S
 pub(super) fn held(key: &AgentKey, folder: &Path, leased: &[Leased]) -> Vec<(LockName, String)> {
     let mut held = Vec::new();
     for place in places(folder, leased) {
-        let Ok(session) = open(place) else {
+        let Ok(session) = open(place, key) else {
             continue;
         };
         let holds = agent(&session, key).holds().unwrap_or_default();
