@@ -174,6 +174,7 @@ mod tests {
     /// Sleeps of the standard library do not count the time that the machine slept. The lints know no such
     /// rule for the program alone: tests may sleep as they like.
     #[test]
+    #[allow(clippy::too_many_lines, reason = "most of it is the table")]
     fn only_these_sleep_by_the_clock_that_stands_still_with_the_machine() {
         const SLEEPS: [&str; 4] = [
             "thread::sleep(",
