@@ -127,6 +127,13 @@ impl Locks {
 
     /// Looks at a hold of this process, by its own file; `None` for locks on servers.
     #[cfg(unix)]
+    #[cfg_attr(
+        not(feature = "etcd"),
+        expect(
+            clippy::unnecessary_wraps,
+            reason = "a build without servers has no other case"
+        )
+    )]
     pub(crate) fn look_at_own(
         &self,
         handle: &dyn Handle,
