@@ -155,6 +155,9 @@ pub enum Kept {
     Ticket(u64),
     /// The process that it is kept for. Where there is none, the request enters anew.
     Owner(Process),
+    /// The agent that the request names, whichever process asks for it, and no other agent of its session. Where
+    /// there is none, the request enters anew.
+    Agent,
 }
 
 /// What the work under a hold waits for, on some other lock.

@@ -176,19 +176,32 @@ impl Entry {
                 && claim.mode == request.terms.mode
                 && claim.weigh(policy, evidence(claim), now) == Weight::Aside
         });
+        let agent = request.holder.agent();
         let found = reserved.find(|claim| match kept {
-            Kept::Ticket(ticket) => claim.ticket == ticket,
+            // A number is no secret, so a sibling that reads it in a list gets nothing by it. A caller that names no
+            // agent may be the shell of that agent, which is not told for whom it works.
+            Kept::Ticket(ticket) => {
+                claim.ticket == ticket
+                    && match (&agent, claim.holder.agent()) {
+                        (Some(agent), Some(other)) => agent.covers(&other),
+                        _ => true,
+                    }
+            }
             Kept::Owner(owner) => {
                 // All agents of one host follow one process.
                 claim.holder.process == Some(owner)
                     && claim.holder.host == request.holder.host
-                    && claim.holder.agent() == request.holder.agent()
+                    && claim.holder.agent() == agent
+            }
+            // A place that follows a process belongs to a script that has inherited the key, and not to the agent.
+            Kept::Agent => {
+                agent.is_some() && claim.holder.process.is_none() && claim.holder.agent() == agent
             }
         });
         match (found, kept) {
             (Some(claim), _) => Place::Kept(claim.ticket),
             (None, Kept::Ticket(_)) => Place::NotKept,
-            (None, Kept::Owner(_)) => Place::New,
+            (None, Kept::Owner(_) | Kept::Agent) => Place::New,
         }
     }
 

@@ -99,7 +99,7 @@ fn a_place_is_kept_for_its_grace_and_not_a_moment_longer() {
     for kept_by in [Kept::Owner(OWNER), Kept::Ticket(0)] {
         let named = |ticket| match kept_by {
             Kept::Ticket(_) => Kept::Ticket(ticket),
-            by @ Kept::Owner(_) => by,
+            by @ (Kept::Owner(_) | Kept::Agent) => by,
         };
         for (after_ms, in_time) in [
             (0, true),
@@ -284,6 +284,74 @@ fn a_place_is_kept_for_one_process_on_one_host() {
             "it enters anew: {entering:?}"
         );
     }
+}
+
+/// The place of an agent: whichever process of whichever sandbox asks for it, and no sibling, not even by its number.
+#[test]
+fn a_place_is_kept_for_one_agent_and_for_none_of_its_siblings() {
+    let of = |agent: Option<&str>, kept: Option<Kept>, boot: &str| {
+        let terms = Terms {
+            kept,
+            ..Terms::default()
+        };
+        let mut request = request("call", terms);
+        request.holder.host = Host {
+            boot_id: Some(boot.to_owned()),
+            pid_namespace: Some(4),
+            ..Host::default()
+        };
+        if let Some(agent) = agent {
+            request.holder.set_agent(&agent.parse().expect("a key"));
+        }
+        request
+    };
+    let (mut entry, other) = kept();
+    let agent = Some("claude/s/a");
+    let Entering::Queued { ticket: place, .. } = enter(&mut entry, of(agent, None, BOOT), &at(0))
+    else {
+        panic!("it waits");
+    };
+    assert!(entry.reserve(place, None, GRACE_MS, &at(0)));
+    let comes = |request: Request, ms: u64| enter(&mut entry.clone(), request, &at(ms));
+    let auto = Some(Kept::Agent);
+    assert!(is_at(&comes(of(agent, auto, BOOT), GRACE_MS), place));
+    assert!(
+        is_at(&comes(of(agent, auto, "boot-b"), 1), place),
+        "the key decides, and no machine"
+    );
+    for (who, ms) in [
+        (Some("claude/s/b"), 1),
+        (Some("claude/s"), 1),
+        (Some("codex/s/a"), 1),
+        (None, 1),
+        // It was silent for too long.
+        (agent, GRACE_MS + 1),
+    ] {
+        let entering = comes(of(who, auto, BOOT), ms);
+        assert!(
+            matches!(entering, Entering::Queued { ticket, .. } if ticket > place),
+            "{who:?} enters anew: {entering:?}"
+        );
+    }
+    let numbered = Some(Kept::Ticket(place));
+    for (who, may) in [
+        (agent, true),
+        (Some("claude/s"), true),
+        (None, true),
+        (Some("claude/s/b"), false),
+    ] {
+        let entering = comes(of(who, numbered, BOOT), 1);
+        let is_there = is_at(&entering, place);
+        assert!(
+            is_there == may && (may || entering == Entering::NotKept),
+            "{who:?}: {entering:?}"
+        );
+    }
+    // What a script keeps that only inherited the key is the script's.
+    assert!(!is_at(&comes(of(agent, auto, BOOT), 1), other));
+    assert!(entry.reserve(place, Some(OWNER), GRACE_MS, &at(0)));
+    let entering = enter(&mut entry, of(agent, auto, BOOT), &at(1));
+    assert!(matches!(entering, Entering::Queued { ticket, .. } if ticket > place));
 }
 
 #[test]

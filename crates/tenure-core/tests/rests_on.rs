@@ -111,6 +111,7 @@ fn a_request_that_asks_for_more_than_a_place_rests_on_the_whole_list() {
         queueing(Queueing::Max),
         kept(Kept::Ticket(5)),
         kept(Kept::Owner(owner)),
+        kept(Kept::Agent),
         with(Terms {
             cancel_in_progress: true,
             ..Terms::default()

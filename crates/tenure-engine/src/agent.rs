@@ -243,10 +243,6 @@ impl Agent<'_> {
                 acquired: None,
             });
         }
-        let reserved = reading.entry().and_then(|entry| {
-            let mut claims = entry.claims.iter();
-            claims.find(|claim| claim.reservation.is_some() && self.is_own(claim))
-        });
         let mut request = self.request(want, terms).map_err(|error| {
             seen(StoreError::Io {
                 place: self.store.location(name).shown,
@@ -254,30 +250,20 @@ impl Agent<'_> {
                 source: error,
             })
         })?;
-        request.terms.kept = reserved.map(|claim| Kept::Ticket(claim.ticket));
-        let limits = || Limits {
+        request.terms.kept = Some(Kept::Agent);
+        let limits = Limits {
             wait: match until.and_then(|until| until.checked_duration_since(self.clock.instant())) {
                 Some(rest) if !rest.is_zero() => Wait::For(rest),
                 _ => Wait::No,
             },
+            // The place is the agent's, and each of its calls is another process.
             keep: Some(Keep {
-                owner: terms.owner,
+                owner: None,
                 grace: PLACE_KEPT,
             }),
         };
-        let acquire = |request: &Request| {
-            let mut one = OneWaiter(self.key);
-            engine::acquire(self.store, self.clock, name, request, limits(), &mut one)
-        };
-        let acquired = match acquire(&request) {
-            // The place lapsed since it was seen.
-            Err(AcquireError::NotKept) => {
-                request.terms.kept = None;
-                acquire(&request)
-            }
-            other => other,
-        };
-        match acquired {
+        let mut one = OneWaiter(self.key);
+        match engine::acquire(self.store, self.clock, name, &request, limits, &mut one) {
             Ok(acquired) => Ok(Lease {
                 name: name.clone(),
                 claim: acquired.claim.clone(),

@@ -116,17 +116,27 @@ fn change(task: Task, call: &Agent, reporter: &mut Reporter) -> Result<(String, 
         "difference": call.dry_run.then_some(difference),
         "next": next,
     });
-    let hindered = steps.iter().filter_map(|step| step.hindered.as_ref());
-    let mut failed: Vec<String> = hindered.map(|failure| failure.message.clone()).collect();
+    let hindered: Vec<&Failure> = steps
+        .iter()
+        .filter_map(|step| step.hindered.as_ref())
+        .collect();
+    let mut failed: Vec<String> = (hindered.iter())
+        .map(|failure| failure.message.clone())
+        .collect();
+    let server_did = server.as_ref().is_some_and(|server| !server.is_failed());
     let server = server.filter(claude::Server::is_failed);
     failed.extend(server.map(|server| server.message));
     if failed.is_empty() {
         return Ok((text, data));
     }
-    let mut failure = Failure::new(Exit::Partial, "PARTIAL", failed.join("; "))
-        .with_text(text)
-        .with_context(data);
-    failure.partial = true;
+    let did = server_did || steps.iter().any(Step::is_done);
+    let mut failure = match hindered.first().filter(|_| !did) {
+        Some(first) => Failure::new(first.exit, first.code.clone(), failed.join("; ")),
+        None => Failure::new(Exit::Partial, "PARTIAL", failed.join("; ")),
+    }
+    .with_text(text)
+    .with_context(data);
+    failure.partial = did || hindered.is_empty();
     failure.is_answer = true;
     Err(failure)
 }
@@ -185,11 +195,13 @@ fn told(
         Reach::Project => format!("in {}", clean(&call.roots.project.display().to_string())),
         Reach::User => "for this user".to_owned(),
     };
-    let done = match task {
-        Task::Install => "is installed",
-        Task::Uninstall => "is out",
+    let is_hindered = steps.iter().any(|step| step.hindered.is_some());
+    let (done, rest) = match task {
+        Task::Install => ("is installed", ""),
+        Task::Uninstall if is_hindered => ("is not all out", "; the next call goes on"),
+        Task::Uninstall => ("is out", ""),
     };
-    let _ = writeln!(text, "tenure {done} for {} {whose}", call.host.name());
+    let _ = writeln!(text, "tenure {done} for {} {whose}{rest}", call.host.name());
     for step in steps {
         let _ = writeln!(text, "  {:<9} {}", step.word(), step.shown());
     }

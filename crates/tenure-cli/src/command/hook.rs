@@ -6,35 +6,42 @@
 //! and names the fault. A host takes a hook that is late for one that agrees. So a second thread does the work, and
 //! this one answers within three seconds in any case.
 //!
-//! What an event says, `event` reads; `commands` finds the commands that run under a lock, `leases` takes what a file
-//! needs, `memory` remembers, and `answer` knows the words of the hosts.
+//! What an event says, `event` reads; `commands` finds the commands that run under a lock, and `folders` where; `leases`
+//! takes what a file needs, `memory` remembers, `proof` knows whether rewrites arrive, `faults` what follows where
+//! tenure itself fails, and `answer` the words of the hosts.
 
 mod answer;
 mod commands;
 mod event;
+mod faults;
+mod folders;
 mod leases;
 mod memory;
 mod paths;
+mod proof;
 
 use super::agent::probe;
 use crate::args::{AgentHost, HookArgs};
 use crate::exit::Exit;
-use crate::request::{About, Surroundings};
+use crate::request::{About, Misread, Surroundings};
 use crate::signals::{Stream, write_within};
 use answer::{Answer, Decision};
 use commands::{Found, Limits};
 use event::{Call, EVENT_MAX, Event, Kind, Read, Tool};
+use faults::{fault, if_closed, unread};
 use leases::{Leased, Refused, Untold};
 use memory::Memory;
+pub(super) use proof::ran;
 use serde_json::Value;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tenure_core::AgentKey;
+use tenure_core::{AgentKey, LockName};
 use tenure_engine::clock::{Clock, SystemClock, instant};
 use tenure_engine::config::{CommandRule, Config, OnError};
+use tenure_engine::shell;
 use tenure_engine::store::contract::AgentSign;
 
 /// When it answers at the latest.
@@ -56,7 +63,7 @@ const DRAIN_MAX: u64 = 256 << 20;
 const CLAUDE_USUAL_MS: u64 = 120_000;
 const CLAUDE_MOST_MS: u64 = 600_000;
 
-/// The longest answer that is remembered, and the longest command that a refusal repeats.
+/// The longest answer that is remembered, and the longest command that a refusal repeats or that proves anything.
 const TEXT_MAX: usize = 8 << 10;
 const FORM_MAX: usize = 2_000;
 
@@ -98,14 +105,7 @@ pub(super) fn hook(args: &HookArgs) -> Exit {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .is_closed;
-        fault(
-            if closed {
-                OnError::Closed
-            } else {
-                OnError::Open
-            },
-            why,
-        )
+        fault(if_closed(closed), why)
     };
     let answer = match started {
         Err(error) => late(&format!("no thread could be started: {error}")),
@@ -155,16 +155,6 @@ impl Sign {
     }
 }
 
-/// The answer where tenure itself fails.
-fn fault(on_error: OnError, why: &str) -> Answer {
-    match on_error {
-        OnError::Open => Answer::message(format!("{why}; the call goes on without its lock")),
-        OnError::Closed => Answer::deny(format!(
-            "tenure could not do its part, so this call was refused (on_error = \"closed\"): {why}"
-        )),
-    }
-}
-
 impl Work {
     fn answer(&self) -> (Answer, Option<Sign>) {
         let mut bytes = Vec::new();
@@ -172,7 +162,10 @@ impl Work {
         let limit = u64::try_from(EVENT_MAX).unwrap_or(u64::MAX);
         if let Err(error) = stdin.by_ref().take(limit + 1).read_to_end(&mut bytes) {
             return (
-                unread(&format!("the event could not be read: {error}")),
+                unread(
+                    &format!("the event could not be read: {error}"),
+                    &here(None),
+                ),
                 None,
             );
         }
@@ -182,7 +175,7 @@ impl Work {
         }
         match event::read(&bytes, is_cut) {
             Read::OfNoConcern => (Answer::default(), None),
-            Read::Unreadable(why) => (unread(&why), None),
+            Read::Unreadable { why, folder } => (unread(&why, &here(folder.as_deref())), None),
             Read::Event(event) => self.of_event(event),
         }
     }
@@ -193,7 +186,7 @@ impl Work {
         let Ok(key) = key else {
             let why =
                 "the event's session_id or agent_id has characters that no key of an agent has";
-            return (unread(why), None);
+            return (unread(why, &folder), None);
         };
         let memory = Memory::of(&key, now_ms());
         let sign = |call| {
@@ -218,12 +211,9 @@ impl Work {
                 };
                 (answer, sign(seen))
             }
-            Kind::After {
-                call,
-                is_unfinished,
-            } => {
+            Kind::After { call, ended } => {
                 let answer = memory.as_ref().map_or_else(Answer::default, |memory| {
-                    proof(&key, &call, is_unfinished, memory)
+                    proof::judge(&call, ended, &folder, memory)
                 });
                 let seen = if call.tool == Tool::Shell && !call.id.is_empty() {
                     Sighting::Ended(call.id)
@@ -259,11 +249,15 @@ impl Work {
         }
         let (answer, proves) = match call.tool {
             Tool::Shell => self.of_command(call, key, folder, memory),
-            Tool::Edit | Tool::Patch => (self.of_files(call, key, folder, memory), false),
+            Tool::Edit | Tool::Patch => (self.of_files(call, key, folder, memory), None),
         };
         if let (Some(memory), Some(text)) = (memory, answer.text(self.host))
             && text.len() <= TEXT_MAX
         {
+            let asked = call.input.get("command").and_then(Value::as_str);
+            let proves = proves.as_ref().zip(asked);
+            let proves = proves.filter(|(_, asked)| asked.len() <= FORM_MAX);
+            let proves = proves.map(|(under, asked)| (asked, key, under.as_str()));
             memory.answer(&call.id, &text, proves);
         }
         answer
@@ -295,39 +289,32 @@ impl Work {
         })
     }
 
-    /// The answer to a line of shell, and whether it proves that rewrites arrive.
+    /// The answer to a line of shell, and the lock under which its first command certainly runs, if it succeeds.
     fn of_command(
         &self,
         call: &Call,
         key: &AgentKey,
         folder: &Path,
         memory: Option<&Memory>,
-    ) -> (Answer, bool) {
-        let config = match Surroundings::at(folder.to_owned()).rules() {
-            Ok(config) => config,
+    ) -> (Answer, Option<LockName>) {
+        let text = call.input.get("command").and_then(Value::as_str);
+        let line = shell::read(text.unwrap_or_default());
+        let rules = match Rules::at(folders::of(text.unwrap_or_default(), &line, folder), folder) {
+            Ok(rules) => rules,
             Err(misread) => {
-                return (
-                    fault(misread.on_error(About::Commands), &misread.why),
-                    false,
-                );
+                return (fault(misread.on_error(About::Commands), &misread.why), None);
             }
         };
-        let rules = command_rules(config.as_deref());
-        if rules.is_empty() {
-            return (Answer::default(), false);
+        if rules.are_none() {
+            return (Answer::default(), None);
         }
-        let Some(text) = call.input.get("command").and_then(Value::as_str) else {
-            let closed = rules.iter().any(|rule| rule.on_error == OnError::Closed);
-            let on_error = if closed {
-                OnError::Closed
-            } else {
-                OnError::Open
-            };
-            return (fault(on_error, "the call has no command"), false);
+        let Some(text) = text else {
+            let closed = rules.all().any(|rule| rule.on_error == OnError::Closed);
+            return (fault(if_closed(closed), "the call has no command"), None);
         };
-        let found = commands::find(text, &rules);
+        let found = commands::find(text, &line, |number| rules.of(number));
         if found.is_empty() {
-            return (Answer::default(), false);
+            return (Answer::default(), None);
         }
         self.is_closed(
             found
@@ -346,19 +333,19 @@ impl Work {
         if let Some(doubt) = found.closed() {
             let usual = self.limits().usual / 2;
             let prefix = commands::prefix(&program, doubt.rule, &key.to_string(), usual);
-            return (Answer::deny(refusal_of_doubt(doubt, &prefix)), false);
+            return (Answer::deny(refusal_of_doubt(doubt, &prefix)), None);
         }
         let warning = (!found.doubts.is_empty()).then(|| warning(&found));
         let Some(new) =
             commands::rewritten(text, &found, &prefixes).filter(|_| !found.hits.is_empty())
         else {
-            return (warning.map_or_else(Answer::default, Answer::message), false);
+            return (warning.map_or_else(Answer::default, Answer::message), None);
         };
         let unheeded = memory.is_some_and(Memory::is_unheeded);
         if found.is_refused() || unheeded {
             return (
                 Answer::deny(refusal(&found, &new, &prefixes, unheeded)),
-                false,
+                None,
             );
         }
         let mut input = call.input.clone();
@@ -372,7 +359,9 @@ impl Work {
             decision: Decision::Input(input),
             message: warning,
         };
-        (answer, found.is_certain && self.host == AgentHost::Claude)
+        let first = found.hits.first().filter(|_| found.is_certain);
+        let proves = first.filter(|_| self.host == AgentHost::Claude);
+        (answer, proves.map(|hit| hit.rule.lock.clone()))
     }
 
     /// The time that a call of the shell gives its command.
@@ -406,24 +395,14 @@ impl Work {
     ) -> Answer {
         let files = match paths::named(call) {
             Ok(files) => files,
-            Err(why) => return unread(&format!("the call {why}")),
+            Err(why) => return unread(&format!("the call {why}"), folder),
         };
+        // Until the rules are known, what hangs is one that says nothing.
+        self.is_closed(true);
         let needed = match leases::needed(&files, folder) {
             Ok(needed) => needed,
-            Err(Untold::Path(why)) => return unread(&why),
-            Err(Untold::Misread { by, file }) => {
-                // Whoever mends the configuration has to be let at it.
-                let mends = by
-                    .file
-                    .as_ref()
-                    .is_some_and(|misread| is_same(misread, &file));
-                let on_error = if mends {
-                    OnError::Open
-                } else {
-                    by.on_error(About::Paths)
-                };
-                return fault(on_error, &by.why);
-            }
+            Err(Untold::Path(why)) => return unread(&why, folder),
+            Err(Untold::Misread(misread)) => return faults::untold(&misread, &files, folder),
         };
         if needed.is_empty() {
             return Answer::default();
@@ -442,70 +421,9 @@ impl Work {
                 Answer::default()
             }
             Err(Refused::Held(facts)) => Answer::deny(facts),
-            Err(Refused::Fault(why)) => fault(
-                if closed {
-                    OnError::Closed
-                } else {
-                    OnError::Open
-                },
-                &why,
-            ),
+            Err(Refused::Fault(why)) => fault(if_closed(closed), &why),
         }
     }
-}
-
-/// The answer to an event that cannot be read. It could be about any file or command, so one rule here that
-/// is closed closes it.
-fn unread(why: &str) -> Answer {
-    let closed = match Surroundings::at(here(None)).rules() {
-        Ok(config) => config.is_some_and(|config| {
-            config.files().any(|file| {
-                let commands = file.agent.commands.iter().map(|rule| rule.on_error);
-                let paths = file.agent.paths.iter().map(|rule| rule.on_error);
-                commands
-                    .chain(paths)
-                    .any(|on_error| on_error == OnError::Closed)
-            })
-        }),
-        Err(misread) => [About::Commands, About::Paths]
-            .iter()
-            .any(|about| misread.on_error(*about) == OnError::Closed),
-    };
-    fault(
-        if closed {
-            OnError::Closed
-        } else {
-            OnError::Open
-        },
-        why,
-    )
-}
-
-/// Whether a rewrite has arrived, when its call has ended. Some builds of a host drop rewrites, silently.
-///
-/// Only a call is judged whose text begins with a rewritten command, so that command has run whatever came of it. It has
-/// left a mark then, or the host says that it ran the text that it was given.
-fn proof(key: &AgentKey, call: &Call, is_unfinished: bool, memory: &Memory) -> Answer {
-    if call.tool != Tool::Shell || is_unfinished {
-        return Answer::default();
-    }
-    let Some(before) = memory.answered(&call.id) else {
-        return Answer::default();
-    };
-    let Some(at) = before.proves else {
-        return Answer::default();
-    };
-    let answered: Value = serde_json::from_str(&before.text).unwrap_or_default();
-    let given = answered.pointer("/hookSpecificOutput/updatedInput/command");
-    if given == call.input.get("command") || memory.is_unheeded() || memory.ran_since(key, at) {
-        return Answer::default();
-    }
-    memory.unheeded();
-    Answer::message(
-        "a command ran without its lock, because its host did not take the prefix that was put in front of it; from \
-         now on such commands are refused in this session, and the refusal has the form that passes"
-            .to_owned(),
-    )
 }
 
 /// Ends all that an agent or a session holds.
@@ -518,13 +436,6 @@ fn ends(key: &AgentKey, folder: &Path, memory: Option<&Memory>) -> Answer {
     failed.map_or_else(Answer::default, |why| {
         Answer::message(format!("not all holds of {key} could be ended: {why}"))
     })
-}
-
-/// Notes that a command began under `tenure run` in an agent's name.
-pub(super) fn ran(key: &AgentKey) {
-    if let Some(memory) = Memory::of(key, now_ms()) {
-        memory.ran(key);
-    }
 }
 
 /// What a session is told that goes on: a hold that it believes to have may be another's by now.
@@ -569,12 +480,58 @@ fn begins(key: &AgentKey, folder: &Path, resumed: bool, memory: Option<&Memory>)
     }
 }
 
-/// The rules for commands, of all files, the nearest first.
-fn command_rules(config: Option<&Config>) -> Vec<CommandRule> {
-    let files = config.into_iter().flat_map(Config::files);
-    files
+/// The rules for the commands of a text.
+struct Rules {
+    /// Those of each folder in which one of them runs; the first is that of the event.
+    folders: Vec<(PathBuf, Vec<CommandRule>)>,
+    /// The number of each command's folder.
+    of_commands: Vec<usize>,
+}
+
+impl Rules {
+    /// Reads them, once for each folder.
+    fn at(commands: Vec<PathBuf>, folder: &Path) -> Result<Self, Misread> {
+        let mut rules = Self {
+            folders: vec![(folder.to_owned(), command_rules(folder)?)],
+            of_commands: Vec::with_capacity(commands.len()),
+        };
+        for folder in commands {
+            let mut known = rules.folders.iter();
+            let place = known.position(|(known, _)| *known == folder);
+            rules.of_commands.push(place.unwrap_or(rules.folders.len()));
+            if place.is_none() {
+                let read = command_rules(&folder)?;
+                rules.folders.push((folder, read));
+            }
+        }
+        Ok(rules)
+    }
+
+    fn all(&self) -> impl Iterator<Item = &CommandRule> {
+        self.folders.iter().flat_map(|(_, rules)| rules)
+    }
+
+    fn are_none(&self) -> bool {
+        self.all().next().is_none()
+    }
+
+    /// Those for the command with this number; for a text that is not understood, those of the event's folder.
+    fn of(&self, command: usize) -> &[CommandRule] {
+        let folder = self.of_commands.get(command).copied().unwrap_or_default();
+        let rules = self.folders.get(folder);
+        rules.map_or(&[], |(_, rules)| rules.as_slice())
+    }
+}
+
+/// The rules for commands that count in a folder, of all files, the nearest first. A shell there finds them by where
+/// links lead, so this does as well.
+fn command_rules(folder: &Path) -> Result<Vec<CommandRule>, Misread> {
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    let config = Surroundings::at(folder).rules()?;
+    let files = config.as_deref().into_iter().flat_map(Config::files);
+    Ok(files
         .flat_map(|file| file.agent.commands.iter().cloned())
-        .collect()
+        .collect())
 }
 
 /// The folder of an event: that which it names, if it is there.
@@ -589,13 +546,6 @@ fn here(named: Option<&str>) -> PathBuf {
 
 fn now_ms() -> u64 {
     SystemClock::new(None).now().wall_us / 1_000
-}
-
-fn is_same(one: &Path, other: &Path) -> bool {
-    match (one.canonicalize(), other.canonicalize()) {
-        (Ok(one), Ok(other)) => one == other,
-        _ => false,
-    }
 }
 
 /// How the rewritten command calls tenure: by its name if that leads to it, else by its whole path.

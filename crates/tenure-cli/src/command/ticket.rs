@@ -1,4 +1,4 @@
-//! `--ticket`: how a caller's place in line is found again, and for which process it is kept.
+//! `--ticket`: how a caller's place in line is found again, and for which process or agent it is kept.
 
 use crate::failure::{Failure, human};
 use crate::request;
@@ -50,30 +50,25 @@ pub(crate) fn of_client(
     }
 }
 
-/// Finds the owner of the place. An agent's call goes on where it sees no process that lasts, as in a sandbox: its place
-/// then follows none, and its ticket leads back to it.
+/// Finds the owner of the place. That of an agent's call is the agent, and no process: each call may be made by another
+/// one, of a sandbox or of a script that ends with the refusal. Such a place lasts as long as its grace.
 pub(crate) fn of(asked: Option<request::Ticket>, is_agents: bool) -> Result<Ticket, Failure> {
     let grace = GRACE;
-    match asked {
-        None => Ok(Ticket::default()),
-        Some(request::Ticket::Auto) => {
-            let owner = match choose_owner(None) {
-                Ok(owner) => Some(owner.process),
-                Err(_) if is_agents => None,
-                Err(error) => return Err(error.into()),
-            };
-            Ok(Ticket {
-                kept: owner.map(Kept::Owner),
-                keep: Some(Keep { owner, grace }),
-            })
-        }
-        Some(request::Ticket::Numbered(ticket)) => {
-            // A place that follows no process lasts as long as its grace.
-            let owner = choose_owner(None).ok().map(|owner| owner.process);
-            Ok(Ticket {
-                kept: Some(Kept::Ticket(ticket)),
-                keep: Some(Keep { owner, grace }),
-            })
-        }
-    }
+    let Some(asked) = asked else {
+        return Ok(Ticket::default());
+    };
+    let owner = match asked {
+        _ if is_agents => None,
+        request::Ticket::Auto => Some(choose_owner(None)?.process),
+        // A place that follows no process lasts as long as its grace.
+        request::Ticket::Numbered(_) => choose_owner(None).ok().map(|owner| owner.process),
+    };
+    let kept = match asked {
+        request::Ticket::Numbered(ticket) => Kept::Ticket(ticket),
+        request::Ticket::Auto => owner.map_or(Kept::Agent, Kept::Owner),
+    };
+    Ok(Ticket {
+        kept: Some(kept),
+        keep: Some(Keep { owner, grace }),
+    })
 }

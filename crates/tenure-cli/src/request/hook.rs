@@ -1,7 +1,8 @@
 //! What an agent's call meets in the configuration: rules, as seen from the folder that the call is about.
 //!
 //! A configuration that cannot be used says no rule. What follows then depends on what it was meant to say, as far as
-//! its lines show it.
+//! its lines show it: commands go on unless a line is closed, and edits are refused unless each rule for paths is open.
+//! What becomes of the call, `command/hook` decides.
 
 use super::Surroundings;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use tenure_engine::config::{Config, ConfigError, Found, OnError};
 pub(crate) struct Misread {
     /// Which file, its line, and why.
     pub(crate) why: String,
-    /// The file whose text is wrong.
+    /// The file whose text is wrong, or that cannot be read.
     pub(crate) file: Option<PathBuf>,
 }
 
@@ -33,16 +34,18 @@ impl Surroundings {
         })
     }
 
-    /// The file whose text cannot be used.
+    /// The file that cannot be used.
     fn misread(&self) -> Option<PathBuf> {
         let found = match self.variables.place.config_file() {
             Ok(Some(named)) => Config::named(&named),
             _ => Config::search(self.folder().ok()),
         };
         match found.and_then(Found::all) {
-            Err(ConfigError::Syntax { path, .. } | ConfigError::Profile { path, .. }) => {
-                Some(path.into())
-            }
+            Err(
+                ConfigError::Syntax { path, .. }
+                | ConfigError::Profile { path, .. }
+                | ConfigError::Read { path, .. },
+            ) => Some(path.into()),
             _ => None,
         }
     }
@@ -50,10 +53,14 @@ impl Surroundings {
 
 impl Misread {
     /// What the rules of the file would have done with a fault, as far as its lines say so.
+    ///
+    /// What they do not say is what a rule is that says nothing: open for commands, closed for paths. A file may be
+    /// about any path in words that these lines do not show, so only rules that all say `open` open it.
     pub(crate) fn on_error(&self, about: About) -> OnError {
         // The configurations that are read are not larger.
         let text = self.file.as_deref().and_then(read_some).unwrap_or_default();
-        let mut closed = false;
+        let is_about_paths = |line: &str| line.starts_with('[') && heading(line) == "agent.path";
+        let mut closed = about == About::Paths && !text.lines().map(str::trim).any(is_about_paths);
         // What the rule under the last header of its kind says.
         let mut rule: Option<OnError> = None;
         for line in text.lines().map(str::trim) {
@@ -111,8 +118,8 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("tenure.toml");
         for (text, commands, paths) in [
-            ("", OnError::Open, OnError::Open),
-            ("[lock.x]\nttll = 1\n", OnError::Open, OnError::Open),
+            ("", OnError::Open, OnError::Closed),
+            ("[lock.x]\nttll = 1\n", OnError::Open, OnError::Closed),
             (
                 "[[agent.path]]\nmtch = []\n",
                 OnError::Open,
@@ -128,16 +135,20 @@ mod tests {
                 OnError::Open,
                 OnError::Closed,
             ),
-            ("[[agent.command]]\nhow = 1\n", OnError::Open, OnError::Open),
+            (
+                "[[agent.command]]\nhow = 1\n",
+                OnError::Open,
+                OnError::Closed,
+            ),
             (
                 "[[agent.command]]\non_error = \"closed\"\nx\n",
                 OnError::Closed,
-                OnError::Open,
+                OnError::Closed,
             ),
             (
                 "[[agent.command]]\n[lock.x]\non_error = \"closed\"\n",
                 OnError::Open,
-                OnError::Open,
+                OnError::Closed,
             ),
         ] {
             std::fs::write(&file, text).expect("a file");

@@ -765,6 +765,86 @@ fn a_file_that_cannot_be_read_does_not_keep_tenure_in_the_others() {
     assert_eq!(desk.read(config), "a = 1\n");
 }
 
+/// A disk that fails at one file: the others are done, each is told of, and the next call does the rest.
+#[test]
+fn an_end_that_fails_at_one_file_goes_on_with_the_others_and_says_which() {
+    let prepare = || {
+        let desk = Desk::new();
+        desk.write(&format!("project/{SETTINGS}"), SHAPES[4]);
+        let before = desk.all();
+        desk.run(&["install", "claude"]).expect(0, "installed");
+        (desk, before)
+    };
+    let (probe, before) = prepare();
+    needs_strace(&probe);
+    let words = ["uninstall", "claude", "--output", "json"];
+    let calls = changing_calls(&probe, &words);
+    assert_eq!(probe.all(), before);
+    let (mut partial, mut struck_at) = (0, 0);
+    for call in ["renameat2", "unlinkat", "unlink", "fsync", "rmdir"] {
+        for at in 1..=calls.get(call).copied().unwrap_or_default() {
+            let (desk, before) = prepare();
+            let strike = format!("inject={call}:error=EIO:when={at}");
+            let answer = struck(&desk, &strike, &words);
+            struck_at += 1;
+            let document = answer.json();
+            let files = match &document["data"]["files"] {
+                Value::Array(files) => files.clone(),
+                _ => document["error"]["context"]["files"]
+                    .as_array()
+                    .unwrap_or_else(|| panic!("{strike}: {}", answer.said()))
+                    .clone(),
+            };
+            assert_eq!(files.len(), 3, "{strike}: {document}");
+            let all = desk.all();
+            for file in &files {
+                let path = PathBuf::from(file["file"].as_str().expect("a file"));
+                let is_out = all.get(&path) == before.get(&path);
+                let is_left = file["change"] == "left";
+                assert_eq!(is_left, !is_out, "{strike}: {file}");
+                if is_left {
+                    assert!(file["because"].is_string(), "{strike}: {file}");
+                }
+            }
+            let left = files.iter().filter(|file| file["change"] == "left").count();
+            assert!(left <= 1, "{strike}: one file failed: {document}");
+            if left > 0 {
+                partial += 1;
+                answer.expect(3, &strike);
+            }
+            desk.run(&words).expect(0, "the next call goes on");
+            assert_eq!(desk.all(), before, "{strike}");
+        }
+    }
+    assert!(partial >= 3 && struck_at > 6, "{partial} of {struck_at}");
+
+    // Nothing can be written at all: nothing is called a part, and each file is named.
+    let (desk, before) = prepare();
+    let installed = desk.all();
+    let answer = struck(&desk, "inject=renameat2:error=EROFS", &words);
+    assert_eq!(word(&answer), "PERMISSION_DENIED", "{}", answer.said());
+    for name in ["SKILL.md", ".mcp.json", "settings.json"] {
+        assert!(answer.stdout().contains(name), "{}", answer.said());
+    }
+    assert_eq!(desk.all(), installed);
+    let said = struck(
+        &desk,
+        "inject=renameat2:error=EIO:when=1",
+        &["uninstall", "claude"],
+    );
+    let said = said.expect(3, "a part, for people");
+    for word in [
+        "is not all out",
+        "the next call goes on",
+        "left  ",
+        "removed  ",
+    ] {
+        assert!(said.said().contains(word), "{word}: {}", said.said());
+    }
+    desk.run(&words).expect(0, "the rest");
+    assert_eq!(desk.all(), before);
+}
+
 #[test]
 fn a_program_of_any_name_is_found_by_the_hooks_of_a_user() {
     let desk = Desk::new();

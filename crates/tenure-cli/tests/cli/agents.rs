@@ -213,6 +213,54 @@ fn a_run_in_the_background_holds_for_its_agent_beyond_the_call() {
     eventually("it is free", || scene.check("x")["standing"] == "free");
 }
 
+/// The calls of one agent are processes of their own: in a sandbox, or under a script that ends with the refusal. Its
+/// place in line is its own all the same, and no sibling's.
+#[test]
+fn an_agent_finds_its_place_again_from_whatever_process_it_comes() {
+    let scene = Scene::new();
+    let held = scene.hold("x", ["-q"]);
+    let script = scene.script(
+        "call.sh",
+        "tenure run x -w 100ms --output json --as \"$@\" -- true\nexit $?\n",
+    );
+    let refused = |words: &[&str]| {
+        let mut command = scene.program("sh");
+        let answer = answer(command.arg(&script).args(words)).expect(4, "held");
+        let document = answer.json();
+        document["error"]["context"]["ticket"]
+            .as_u64()
+            .expect("a ticket")
+    };
+    let auto = |agent: &str| refused(&[agent, "--ticket", "auto"]);
+    let first = auto(FIRST);
+    let sibling = auto(SIBLING);
+    let session = auto("claude/1f3c");
+    assert!(first < sibling && sibling < session);
+    for _ in 0..2 {
+        assert_eq!(auto(FIRST), first);
+        assert_eq!(auto(SIBLING), sibling);
+        assert_eq!(auto("claude/1f3c"), session);
+    }
+    // A sibling that reads the number in a list gets nothing by it; the agent itself does.
+    let number = first.to_string();
+    let mut command = scene.program("sh");
+    let answer = answer(command.arg(&script).args([SIBLING, "--ticket", &number]));
+    let answer = answer.expect(5, "not its place");
+    assert_eq!(
+        answer.json()["error"]["code"],
+        "TICKET_NOT_FOUND",
+        "{}",
+        answer.said()
+    );
+    assert_eq!(refused(&[FIRST, "--ticket", &number]), first);
+    assert_eq!(auto(FIRST), first, "and by its key after that");
+    // When the lock is free, whoever comes goes on: places block nobody.
+    let _ = held.open();
+    let mut command = scene.program("sh");
+    let _ = crate::support::answer(command.arg(&script).args([SIBLING, "--ticket", "auto"]))
+        .expect(0, "free");
+}
+
 #[test]
 fn who_holds_is_shown_and_found_by_agent() {
     let scene = Scene::new();

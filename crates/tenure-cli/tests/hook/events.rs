@@ -145,6 +145,110 @@ fn a_rewrite_that_does_not_arrive_is_told_once_and_then_refused() {
     assert!(after("t6", "make").nothing(), "said once");
 }
 
+/// Whatever else explains that a command left no mark is no rewrite that was dropped.
+#[test]
+fn a_missing_mark_that_has_another_reason_proves_nothing() {
+    let rules =
+        "dir = \"locks\"\n[[agent.command]]\nmatch = [\"make\"]\nlock = \"b\"\nwait = \"1s\"\n";
+    let repository = Repository::with(rules);
+    let folder = repository.root();
+    repository.scene.script("make", "#!/bin/sh\n");
+    let ask = |event: &serde_json::Value| {
+        let mut hook = repository.hook("claude");
+        hook.env_remove("TENURE_DIR");
+        super::heard(&mut hook, event.to_string().as_bytes())
+    };
+    let event = |session: &str, name: &str, command: &str| {
+        let mut event = claude(name, &folder, "t", "Bash", json!({"command": command}));
+        event["session_id"] = session.into();
+        event
+    };
+    // As an agent's shell would run it, with one variable of its own.
+    let shell = |line: &str, (name, value): (&str, &str)| {
+        let own = std::path::Path::new(super::support::TENURE).parent();
+        let path = std::env::var("PATH").unwrap_or_default();
+        let own = own.expect("a folder").display();
+        let mut shell = repository.scene.program("sh");
+        shell
+            .args(["-c", line])
+            .env(
+                "PATH",
+                format!("{}:{own}:{path}", repository.scene.root().display()),
+            )
+            .env_remove("TENURE_DIR")
+            .env(name, value)
+            .current_dir(&folder);
+        super::support::answer(&mut shell)
+    };
+    let nothing_yet = |session: &str| {
+        let next = ask(&event(session, "PreToolUse", "make next"));
+        assert!(next.command().contains("tenure run"), "{session}: {next:?}");
+    };
+
+    // Another command says how the text ends, or the call has failed: this one may not have run at all.
+    for (session, command) in [
+        ("pipe", "make > /nowhere/out | cat"),
+        ("list", "make > /nowhere/out; true"),
+        ("or", "make > /nowhere/out || true"),
+    ] {
+        assert!(
+            ask(&event(session, "PreToolUse", command))
+                .command()
+                .contains("tenure run")
+        );
+        assert!(
+            ask(&event(session, "PostToolUse", command)).nothing(),
+            "{command}"
+        );
+        nothing_yet(session);
+    }
+    ask(&event("failed", "PreToolUse", "make")).command();
+    assert!(ask(&event("failed", "PostToolUseFailure", "make")).nothing());
+    nothing_yet("failed");
+    // A person, or another hook, has made another text of it.
+    ask(&event("changed", "PreToolUse", "make")).command();
+    assert!(ask(&event("changed", "PostToolUse", "make all")).nothing());
+    nothing_yet("changed");
+
+    // It waited in vain, and its host tells of no failure.
+    let holder = repository.scene.path("held");
+    let line = format!(
+        "tenure run b -- sh -c ': >{0}; while [ -e {0} ]; do sleep 0.05; done'",
+        holder.display()
+    );
+    std::thread::scope(|scope| {
+        let held = scope.spawn(|| shell(&line, ("A", "1")).code());
+        super::support::eventually("it is held", || holder.exists());
+        let new = ask(&event("vain", "PreToolUse", "make")).command();
+        assert_eq!(shell(&new, ("A", "1")).code(), 4);
+        rustix::fs::unlink(&holder).expect("an end");
+        assert_eq!(held.join().expect("a holder"), 0);
+    });
+    assert!(ask(&event("vain", "PostToolUse", "make")).nothing());
+    nothing_yet("vain");
+
+    // The host names the agent before the call and not behind it.
+    let mut before = event("agent", "PreToolUse", "make");
+    before["agent_id"] = "a6".into();
+    let new = ask(&before).command();
+    shell(&new, ("A", "1")).expect(0, "under its lock");
+    assert!(ask(&event("agent", "PostToolUse", "make")).nothing());
+    nothing_yet("agent");
+
+    // The command's state folder is another one, so no mark comes; its lock is the one that the hook knows.
+    let other = repository.scene.path("other-state");
+    let new = ask(&event("sandbox", "PreToolUse", "make")).command();
+    shell(&new, ("XDG_STATE_HOME", other.to_str().expect("a path"))).expect(0, "in a sandbox");
+    assert!(ask(&event("sandbox", "PostToolUse", "make")).nothing());
+    nothing_yet("sandbox");
+
+    // And a rewrite that was dropped is found all the same, by a subagent too.
+    std::thread::sleep(std::time::Duration::from_millis(5));
+    ask(&event("dropped", "PreToolUse", "make && make")).command();
+    let message = ask(&event("dropped", "PostToolUse", "make && make")).message();
+    assert!(message.contains("ran without its lock"), "{message}");
+}
+
 /// An agent asks whether hook and rewrite arrive.
 #[test]
 fn an_agent_that_probes_is_told_that_both_arrive() {

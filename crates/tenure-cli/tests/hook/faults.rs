@@ -1,7 +1,7 @@
 //! What happens where tenure itself cannot do its part: the rule says it, and the host always gets an answer.
 
 use super::support::timed;
-use super::{Heard, Repository, bash, claude, heard};
+use super::{Heard, Repository, bash, claude, codex, heard};
 use serde_json::json;
 use std::process::Stdio;
 use std::time::Duration;
@@ -39,6 +39,121 @@ fn a_broken_configuration_is_named_by_its_line() {
     assert!(mending.message().contains("line 3, acros"), "{mending:?}");
     repository.rules(&format!("{PATHS}on_error = \"open\"\nacros = \"repo\"\n"));
     assert!(edit(&repository, "a/b").message().contains("line 4, acros"));
+}
+
+/// Someone breaks `tenure.toml` while agents work. No edit goes on unseen, and an agent can mend the file.
+#[test]
+fn while_the_rules_cannot_be_read_no_file_is_edited_but_theirs() {
+    let broken = format!("{COMMANDS}[lock.x\n");
+    let repository = Repository::with(&broken);
+    let reason = edit(&repository, "a/b").reason();
+    for word in ["w/tenure.toml", "line 4", "An edit of ", " alone passes"] {
+        assert!(reason.contains(word), "{word}: {reason}");
+    }
+    let message = repository
+        .ask("claude", &bash(&repository, "", "make"))
+        .message();
+    assert!(message.contains("goes on without its lock"), "{message}");
+
+    let mending = edit(&repository, "tenure.toml").message();
+    assert!(mending.contains("line 4"), "{mending}");
+    std::os::unix::fs::symlink("tenure.toml", repository.root().join("link")).expect("a link");
+    assert!(edit(&repository, "link").message().contains("line 4"));
+    // A patch of that file passes, and none that takes others with it, in whatever order.
+    let patch = |files: &[&str]| {
+        let parts: Vec<String> = files
+            .iter()
+            .map(|file| format!("*** Update File: {file}\n@@\n-a\n+b\n"))
+            .collect();
+        let patch = format!("*** Begin Patch\n{}*** End Patch\n", parts.concat());
+        let event = codex("PreToolUse", &repository.root(), "", "apply_patch", &patch);
+        repository.ask("codex", &event)
+    };
+    assert!(patch(&["tenure.toml"]).message().contains("line 4"));
+    for files in [["tenure.toml", "a/b"], ["a/b", "tenure.toml"]] {
+        let reason = patch(&files).reason();
+        assert!(reason.contains("line 4"), "{files:?}: {reason}");
+    }
+
+    // Its rules all say that a fault opens them.
+    repository.rules(&format!("{PATHS}on_error = \"open\"\n[lock.x\n"));
+    assert!(edit(&repository, "a/b").message().contains("goes on"));
+    // It is mended.
+    repository.rules("");
+    assert!(edit(&repository, "a/b").nothing());
+}
+
+/// What cannot be read at all says nothing either.
+#[test]
+fn a_configuration_that_cannot_be_read_closes_files_and_opens_commands() {
+    let repository = Repository::with("");
+    let file = repository.root().join("tenure.toml");
+    std::fs::write(&file, b"\xff\xfe\n").expect("no text");
+    let reason = edit(&repository, "a/b").reason();
+    assert!(reason.contains("w/tenure.toml"), "{reason}");
+    assert!(!edit(&repository, "tenure.toml").message().is_empty());
+    std::fs::write(&file, "#".repeat(2 << 20)).expect("a long file");
+    let reason = edit(&repository, "a/b").reason();
+    assert!(reason.contains("w/tenure.toml: it is larger"), "{reason}");
+    let message = repository
+        .ask("claude", &bash(&repository, "", "make"))
+        .message();
+    assert!(message.contains("w/tenure.toml"), "{message}");
+
+    // A variable names a file that is not there: writing it is what mends that.
+    rustix::fs::unlink(&file).expect("nothing");
+    let missing = repository.root().join("missing.toml");
+    let ask = |file: &std::path::Path| {
+        let input = json!({"file_path": file, "content": "x"});
+        let event = claude("PreToolUse", &repository.root(), "", "Write", input);
+        let mut hook = repository.hook("claude");
+        hook.env("TENURE_CONFIG", &missing);
+        heard(&mut hook, event.to_string().as_bytes())
+    };
+    assert!(ask(&file).reason().contains("missing.toml"));
+    assert!(ask(&missing).message().contains("missing.toml"));
+}
+
+/// The host calls the hook in one folder, and the agent works in another.
+#[test]
+fn an_event_that_cannot_be_read_meets_the_rules_of_its_own_folder() {
+    let repository = Repository::with(PATHS);
+    let elsewhere = repository.scene.path("elsewhere");
+    std::fs::create_dir_all(&elsewhere).expect("a folder");
+    let send = |at: &std::path::Path, event: &str| {
+        let mut hook = repository.hook("claude");
+        hook.current_dir(at);
+        heard(&mut hook, event.as_bytes())
+    };
+    let root = repository.root();
+    let long = "x".repeat(2 << 20);
+    let events = |cwd: &std::path::Path| {
+        let input = json!({"content": long});
+        let too_long = claude("PreToolUse", cwd, "", "Write", input).to_string();
+        let mut no_session = claude("PreToolUse", cwd, "", "Write", json!({"file_path": "a/b"}));
+        no_session["session_id"] = "".into();
+        let mut bad_key = no_session.clone();
+        bad_key["session_id"] = "a b".into();
+        let no_file = claude("PreToolUse", cwd, "", "Write", json!({}));
+        let cut = too_long.get(..2_000).unwrap_or_default().to_owned();
+        [
+            too_long,
+            cut,
+            no_session.to_string(),
+            bad_key.to_string(),
+            no_file.to_string(),
+        ]
+    };
+    for event in events(&root) {
+        let heard = send(&elsewhere, &event);
+        let shown = event.get(..300).unwrap_or(&event);
+        assert!(!heard.reason().is_empty(), "{shown}");
+    }
+    for event in events(&elsewhere) {
+        let heard = send(&root, &event);
+        let shown = event.get(..300).unwrap_or(&event);
+        assert!(!heard.message().is_empty(), "{shown}");
+    }
 }
 
 #[test]

@@ -73,6 +73,39 @@ fn one_agent_at_a_time_edits_a_file_and_the_other_learns_the_facts() {
     assert_eq!(held(&repository), ["src/api.rs"]);
 }
 
+/// Each hook is called by a script that ends with it: the place in line is the agent's, and nothing else's.
+#[test]
+fn a_refused_agent_finds_its_place_again_from_whatever_process_it_comes() {
+    let repository = Repository::with(RULES);
+    let file = repository.root().join("src/api.rs");
+    assert!(edit(&repository, "one", None, &file).nothing());
+    let by_script = |session: &str, agent: &str| {
+        let input = json!({"file_path": file, "content": "x"});
+        let mut event = claude("PreToolUse", &repository.root(), "", "Write", input);
+        event["session_id"] = session.into();
+        event["agent_id"] = agent.into();
+        let script = repository
+            .scene
+            .script("hook.sh", "tenure hook claude\nexit $?\n");
+        let mut command = repository.scene.program("sh");
+        command.arg(script).current_dir(repository.root());
+        super::heard(&mut command, event.to_string().as_bytes()).reason()
+    };
+    let place = |session: &str, agent: &str, number: u32| {
+        let reason = by_script(session, agent);
+        assert!(
+            reason.contains(&format!("your place {number} is kept")),
+            "{session}/{agent}, {number}: {reason}"
+        );
+    };
+    place("two", "a", 1);
+    place("two", "b", 2);
+    place("three", "a", 3);
+    place("two", "a", 1);
+    place("three", "a", 3);
+    place("two", "b", 2);
+}
+
 #[test]
 fn a_lease_that_is_given_back_within_two_seconds_is_waited_for() {
     let repository = Repository::with(RULES);

@@ -18,6 +18,7 @@ mod commands;
 mod events;
 mod faults;
 mod files;
+mod folders;
 mod shells;
 
 use serde_json::{Value, json};

@@ -260,7 +260,7 @@ pub(super) fn a_kept_place_blocks_nobody_and_goes_before_later_ones<H: Harness>(
 }
 
 /// A place is kept for its grace and no longer, and no longer than its owner lives; it is found by
-/// its ticket or by its owner. A caller that names one that is not there makes no claim.
+/// its ticket, by its owner or by its agent. A caller that names one that is not there makes no claim.
 pub(super) fn a_kept_place_lapses_with_its_grace_and_its_owner<H: Harness>(
     scene: &Scene<'_, H>,
 ) -> Result<(), Broken> {
@@ -299,6 +299,33 @@ pub(super) fn a_kept_place_lapses_with_its_grace_and_its_owner<H: Harness>(
         format!("the ticket {} of a dead owner was found", anew.ticket)
     })?;
     scene.withdraw(&store, &anew)?;
+    let of_agent = |id: &str, agent: &str, kept| {
+        let mut request = with(
+            scene,
+            id,
+            Terms {
+                kept,
+                ..Terms::default()
+            },
+        )?;
+        if let Ok(agent) = agent.parse() {
+            request.holder.set_agent(&agent);
+        }
+        Ok::<Request, Broken>(request)
+    };
+    let waiting = scene.queued_request(&store, of_agent("agent", "claude/s/a", None)?)?;
+    let reserved = store.reserve(&*waiting.handle, None, GRACE_MS, &scene.now());
+    let reserved = scene.done("keeping the place of an agent", reserved)?;
+    scene.same("whether the place of an agent is kept", &reserved, &true)?;
+    let auto = |agent| of_agent("comes", agent, Some(Kept::Agent));
+    let sibling = scene.placed(scene.enter(&store, auto("claude/s/b")?, &scene.now())?)?;
+    scene.holds(sibling.ticket > waiting.ticket, || {
+        format!("the ticket {} of a sibling was found", sibling.ticket)
+    })?;
+    scene.withdraw(&store, &sibling)?;
+    let back = scene.placed(scene.enter(&store, auto("claude/s/a")?, &scene.now())?)?;
+    scene.same("the place of an agent", &back.ticket, &waiting.ticket)?;
+    scene.withdraw(&store, &back)?;
     scene.release(&store, &holder)
 }
 

@@ -455,14 +455,16 @@ pub(super) fn make_folder(path: &Path, mode: u32) -> io::Result<()> {
     }
 }
 
-/// Removes folders that are empty, the innermost first.
-pub(super) fn remove_empty(folders: &[PathBuf]) {
+/// Removes folders that are empty, the innermost first. One that has something in it stays, and so do those above it.
+pub(super) fn remove_empty(folders: &[PathBuf]) -> Result<(), Failure> {
     for folder in folders.iter().rev() {
         match fs::remove_dir(folder) {
-            Err(error) if !is_missing(&error) => return,
+            Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => return Ok(()),
+            Err(error) if !is_missing(&error) => return Err(failed(folder, "removed", &error)),
             _ => {}
         }
     }
+    Ok(())
 }
 
 /// Refuses what is another user's.

@@ -3,7 +3,7 @@
 //! Everything is read and decided before anything changes, so a file that cannot be changed is refused while all
 //! are as they were. The hooks come last and go first: they name the skill's locks, and not the other way round.
 //! If a file fails all the same, the files before it get their old texts back. The end of an installation takes
-//! out what it can, and says what is left.
+//! out what it can: a file that fails keeps no other one, is named, and stays as it is for the next call.
 //!
 //! A file may change between the reading and the writing. Then all is decided anew, a few times.
 
@@ -42,11 +42,17 @@ pub(super) struct Step {
     folders: Vec<PathBuf>,
     /// Why it is left as it is although it is not as it should be.
     pub(super) left: Option<String>,
-    /// The same for a file that an end of the installation cannot change: it does not keep the other files.
+    /// What failed at the end of an installation. It does not keep the other files.
     pub(super) hindered: Option<Failure>,
 }
 
 impl Step {
+    /// The file stays as it is, for this reason.
+    fn stays(&mut self, failure: Failure) {
+        self.left = Some(failure.message.clone());
+        self.hindered = Some(failure);
+    }
+
     fn changes(&self) -> bool {
         self.target.text != self.new
     }
@@ -60,6 +66,11 @@ impl Step {
             (_, None) => "removed",
             _ => "changed",
         }
+    }
+
+    /// Whether the file is another one now.
+    pub(super) fn is_done(&self) -> bool {
+        !matches!(self.word(), "left" | "unchanged")
     }
 
     pub(super) fn shown(&self) -> String {
@@ -93,8 +104,25 @@ pub(super) fn files_of(host: Host, reach: Reach, roots: &Roots) -> Vec<(Kind, Pa
     files
 }
 
-/// What would become of the files.
+/// What would become of the files. A call that could do nothing is refused.
 pub(super) fn decide(
+    task: Task,
+    words: &Words,
+    files: &[(Kind, PathBuf)],
+    receipts: &Receipts,
+    roots: &Roots,
+) -> Result<Vec<Step>, Failure> {
+    let mut steps = decide_anew(task, words, files, receipts, roots)?;
+    if !steps.iter().any(Step::changes)
+        && let Some(failure) = steps.iter_mut().find_map(|step| step.hindered.take())
+    {
+        return Err(failure);
+    }
+    Ok(steps)
+}
+
+/// The same for a call that goes on, and may have done a part.
+fn decide_anew(
     task: Task,
     words: &Words,
     files: &[(Kind, PathBuf)],
@@ -129,13 +157,7 @@ pub(super) fn decide(
             hindered: Some(failure),
         })
     });
-    let mut steps: Vec<Step> = steps.collect();
-    if !steps.iter().any(Step::changes)
-        && let Some(failure) = steps.iter_mut().find_map(|step| step.hindered.take())
-    {
-        return Err(failure);
-    }
-    Ok(steps)
+    Ok(steps.collect())
 }
 
 fn installed(
@@ -256,21 +278,41 @@ pub(super) fn carry_out<T>(
     decide(task, words, files, receipts, roots)?;
     let _lock = receipts.lock()?;
     let (mut turns, mut kept) = (0, Vec::new());
+    let mut before: Vec<Step> = Vec::new();
     loop {
         turns += 1;
-        let steps = decide(task, words, files, receipts, roots)?;
-        if settle(words, &steps, &mut kept)? && turns < TURNS_MAX {
+        let mut steps = decide_anew(task, words, files, receipts, roots)?;
+        if settle(task, words, &mut steps, &mut kept)? && turns < TURNS_MAX {
             continue;
         }
-        match apply(task, steps, receipts) {
+        if task == Task::Uninstall {
+            let anew = take_out(&mut steps, receipts);
+            // A file that an earlier turn has done has nothing left to do.
+            for step in &mut steps {
+                let done = |other: &Step| other.target.named == step.target.named;
+                if step.word() == "unchanged"
+                    && let Some(done) = before.iter().position(done)
+                {
+                    *step = before.swap_remove(done);
+                }
+            }
+            if anew && turns < TURNS_MAX {
+                steps.retain(|step| step.left.is_none());
+                before = steps;
+                continue;
+            }
+            let last = last();
+            return Ok(Done { steps, last, kept });
+        }
+        match apply(steps, receipts) {
             Ok(steps) => {
                 let last = last();
                 return Ok(Done { steps, last, kept });
             }
             Err((_, true)) if turns < TURNS_MAX => {}
             Err((mut failure, _)) => {
-                if let Ok(steps) = decide(task, words, files, receipts, roots) {
-                    let _ = settle(words, &steps, &mut kept);
+                if let Ok(mut steps) = decide(task, words, files, receipts, roots) {
+                    let _ = settle(task, words, &mut steps, &mut kept);
                 }
                 for kept in kept {
                     failure.message = format!("{}; {kept}", failure.message);
@@ -291,9 +333,14 @@ pub(super) struct Done<T> {
 }
 
 /// Clears the names beside the files. Tells whether a file is to be read anew.
-fn settle(words: &Words, steps: &[Step], kept: &mut Vec<String>) -> Result<bool, Failure> {
+fn settle(
+    task: Task,
+    words: &Words,
+    steps: &mut [Step],
+    kept: &mut Vec<String>,
+) -> Result<bool, Failure> {
     let mut anew = false;
-    for step in steps.iter().filter(|step| step.hindered.is_none()) {
+    for step in steps.iter_mut().filter(|step| step.hindered.is_none()) {
         let current = &step.target.text;
         // A death may have cut a text of ours short, or have come between an exchange and the end of the old text:
         // then the file has all that the old text has.
@@ -312,10 +359,12 @@ fn settle(words: &Words, steps: &[Step], kept: &mut Vec<String>) -> Result<bool,
                     && (becomes(words.put(step.kind, text))
                         || becomes(words.take_out(step.kind, text))))
         };
-        match step.target.settle(is_known)? {
-            Settled::Clear => {}
-            Settled::PutBack => anew = true,
-            Settled::Kept(path) => kept.push(format!(
+        match step.target.settle(is_known) {
+            Err(failure) if task == Task::Uninstall => step.stays(failure),
+            Err(failure) => return Err(failure),
+            Ok(Settled::Clear) => {}
+            Ok(Settled::PutBack) => anew = true,
+            Ok(Settled::Kept(path)) => kept.push(format!(
                 "what another program wrote to {} meanwhile is kept in {}",
                 step.shown(),
                 clean(&path.display().to_string())
@@ -325,13 +374,28 @@ fn settle(words: &Words, steps: &[Step], kept: &mut Vec<String>) -> Result<bool,
     Ok(anew)
 }
 
-/// Carries the steps out. The failure comes with whether another try may help: a file has changed meanwhile, and
-/// all files are as they were.
-fn apply(
-    task: Task,
-    mut steps: Vec<Step>,
-    receipts: &Receipts,
-) -> Result<Vec<Step>, (Failure, bool)> {
+/// Takes tenure out of each file that can be written. What is out stays out, and each failure is kept with its file. Tells
+/// whether another program has changed a file meanwhile.
+fn take_out(steps: &mut [Step], receipts: &Receipts) -> bool {
+    let mut anew = false;
+    for step in steps.iter_mut().filter(|step| step.hindered.is_none()) {
+        let old = step.target.text.clone();
+        let done = apply_one(step, receipts);
+        // The answer tells what was there before.
+        step.target.text = old;
+        let Err(failed) = done else { continue };
+        anew |= matches!(failed, Failed::Changed);
+        match failed.at(&step.target.named) {
+            (failure, true) => step.hindered = Some(failure),
+            (failure, false) => step.stays(failure),
+        }
+    }
+    anew
+}
+
+/// Carries the steps of an installation out. The failure comes with whether another try may help: a file has changed
+/// meanwhile, and all files are as they were.
+fn apply(mut steps: Vec<Step>, receipts: &Receipts) -> Result<Vec<Step>, (Failure, bool)> {
     for at in 0..steps.len() {
         let Some(step) = steps.get_mut(at) else {
             break;
@@ -346,25 +410,11 @@ fn apply(
         // How many files have their new texts, as far as `undo` has to care.
         let written = at + usize::from(matches!(failed, Failed::Unsynced(_)));
         step.target.text = old;
-        let (failure, may_help) = match failed {
-            Failed::Changed => {
-                let error = std::io::Error::other("another program changes it all the time");
-                (files::failed(&file, "written", &error), true)
-            }
-            Failed::Receipt(failure) => (*failure, false),
-            Failed::File(error) | Failed::Unsynced(error) => {
-                (files::failed(&file, "written", &error), false)
-            }
-        };
-        let undone = match task {
-            Task::Install => undo(&mut steps, at, written, receipts),
-            // What is out stays out: the next call takes out the rest.
-            Task::Uninstall => Err(said(&steps, at)),
-        };
-        return Err(match undone {
+        let may_help = matches!(failed, Failed::Changed);
+        let (failure, _) = failed.at(&file);
+        return Err(match undo(&mut steps, at, written, receipts) {
             Ok(()) => (failure, may_help),
             Err(_) if may_help => (failure, true),
-            Err(state) if state.is_empty() => (failure, false),
             Err(state) => {
                 let mut partial = Failure::new(
                     Exit::Partial,
@@ -379,25 +429,28 @@ fn apply(
     Ok(steps)
 }
 
-/// Which files have changed before the one that failed.
-fn said(steps: &[Step], at: usize) -> String {
-    let changed = steps.iter().take(at).filter(|step| step.changes());
-    let changed: Vec<_> = changed.map(Step::shown).collect();
-    if changed.is_empty() {
-        return String::new();
-    }
-    format!(
-        "tenure is out of {} already, and the next call goes on",
-        changed.join(", ")
-    )
-}
-
 enum Failed {
     Changed,
-    Receipt(Box<Failure>),
+    /// What belongs to the file: its receipt, or a folder that was made for it.
+    Rest(Box<Failure>),
     File(std::io::Error),
     /// The file has its new text, which may not outlive a loss of power.
     Unsynced(std::io::Error),
+}
+
+impl Failed {
+    /// The failure, and whether the file has its new text all the same.
+    fn at(self, file: &Path) -> (Failure, bool) {
+        match self {
+            Self::Changed => {
+                let error = std::io::Error::other("another program changes it all the time");
+                (files::failed(file, "written", &error), false)
+            }
+            Self::Rest(failure) => (*failure, true),
+            Self::File(error) => (files::failed(file, "written", &error), false),
+            Self::Unsynced(error) => (files::failed(file, "written", &error), true),
+        }
+    }
 }
 
 fn apply_one(step: &mut Step, receipts: &Receipts) -> Result<(), Failed> {
@@ -406,7 +459,7 @@ fn apply_one(step: &mut Step, receipts: &Receipts) -> Result<(), Failed> {
     if step.receipt.is_some() && step.changes() {
         receipts
             .keep(&file, step.receipt.as_ref())
-            .map_err(|failure| Failed::Receipt(Box::new(failure)))?;
+            .map_err(|failure| Failed::Rest(Box::new(failure)))?;
     }
     if step.changes() {
         let new = step.new.clone();
@@ -417,11 +470,12 @@ fn apply_one(step: &mut Step, receipts: &Receipts) -> Result<(), Failed> {
             Err(Hindered::Unsynced(error)) => return Err(Failed::Unsynced(error)),
         }
     }
-    remove_empty(&step.folders);
+    // The receipt knows the folders, so it stays while one of them could not be removed.
+    remove_empty(&step.folders).map_err(|failure| Failed::Rest(Box::new(failure)))?;
     if step.receipt.is_none() && step.left.is_none() {
         receipts
             .keep(&file, None)
-            .map_err(|failure| Failed::Receipt(Box::new(failure)))?;
+            .map_err(|failure| Failed::Rest(Box::new(failure)))?;
     }
     Ok(())
 }
@@ -449,7 +503,7 @@ fn undo(steps: &mut [Step], at: usize, written: usize, receipts: &Receipts) -> R
             }
         }
         let _ = receipts.keep(&step.target.path, step.known.as_ref());
-        remove_empty(&folders.unwrap_or_default());
+        let _ = remove_empty(&folders.unwrap_or_default());
     }
     if still.is_empty() {
         Ok(())

@@ -9,7 +9,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 use tenure_engine::config::{CommandRule, How, OnError, Words};
-use tenure_engine::shell::{self, Line, Simple, is_meant, program};
+use tenure_engine::shell::{Line, Simple, is_meant, program};
 
 /// Programs that do nothing but run the command in their arguments. The lock is held around them.
 const AROUND: [&str; 10] = [
@@ -65,7 +65,8 @@ pub(super) struct Found<'a> {
     /// In the order of the text.
     pub(super) hits: Vec<Hit<'a>>,
     pub(super) doubts: Vec<Doubt<'a>>,
-    /// The first hit is the first command that the text runs, so it runs if the text does.
+    /// The first hit is the first command that the text runs, and only `&&` joins others to it: if the text succeeds,
+    /// so has that command.
     pub(super) is_certain: bool,
 }
 
@@ -86,19 +87,21 @@ impl Found<'_> {
     }
 }
 
-/// Looks for the commands of the rules in a text. Of two rules that fit a command, the one with more words counts,
-/// then the first.
-pub(super) fn find<'a>(text: &str, rules: &'a [CommandRule]) -> Found<'a> {
+/// Looks for the commands of the rules in a text, which was read as this line. `rules_of` has the rules for the command
+/// with a number. Of two rules that fit a command, the one with more words counts, then the first.
+pub(super) fn find<'a>(
+    text: &str,
+    line: &Line,
+    rules_of: impl Fn(usize) -> &'a [CommandRule],
+) -> Found<'a> {
     let mut found = Found::default();
-    if rules.is_empty() {
-        return found;
-    }
-    match shell::read(text) {
+    match line {
         Line::Plain(commands) => {
-            let with_words = commands.iter().filter(|command| !command.words.is_empty());
-            for (number, command) in with_words.enumerate() {
+            let numbered = commands.iter().enumerate();
+            let with_words = numbered.filter(|(_, command)| !command.words.is_empty());
+            for (place, (number, command)) in with_words.enumerate() {
                 let hits = found.hits.len();
-                look_at(text, command, rules, &mut found);
+                look_at(text, command, rules_of(number), &mut found);
                 // What an earlier command has set counts for tenure as well.
                 let before = commands
                     .iter()
@@ -109,11 +112,12 @@ pub(super) fn find<'a>(text: &str, rules: &'a [CommandRule]) -> Found<'a> {
                         found.doubt(hit.rule, hit.words, why.to_owned());
                     }
                 }
-                found.is_certain |= number == 0 && found.hits.len() > hits;
+                let is_first = place == 0 && found.hits.len() > hits;
+                found.is_certain |= is_first && has_to_succeed(text, commands, number);
             }
         }
         Line::Other(construct) => {
-            for (rule, words) in pairs(rules) {
+            for (rule, words) in pairs(rules_of(0)) {
                 if is_meant(text, text, words.words()) {
                     let why = format!("stands in a text that contains {}", construct.as_str());
                     found.doubt(rule, words, why);
@@ -122,6 +126,18 @@ pub(super) fn find<'a>(text: &str, rules: &'a [CommandRule]) -> Found<'a> {
         }
     }
     found
+}
+
+/// Whether a text only succeeds if the command with this number does: it is the last one, or joined to the next by `&&`
+/// alone.
+fn has_to_succeed(text: &str, commands: &[Simple], number: usize) -> bool {
+    let from_here = commands.get(number..).unwrap_or_default();
+    from_here.windows(2).all(|pair| match pair {
+        [one, next] => text
+            .get(one.to..next.from)
+            .is_some_and(|between| between.trim() == "&&"),
+        _ => true,
+    })
 }
 
 fn pairs(rules: &[CommandRule]) -> impl Iterator<Item = (&CommandRule, &Words)> {
@@ -342,10 +358,15 @@ mod tests {
     use super::*;
     use std::path::Path;
     use tenure_engine::config::Config;
+    use tenure_engine::shell;
 
     fn rules(text: &str) -> Vec<CommandRule> {
         let config = Config::parse(text, Path::new("/w/tenure.toml")).expect("a configuration");
         config.agent.commands
+    }
+
+    fn find<'a>(text: &str, rules: &'a [CommandRule]) -> Found<'a> {
+        super::find(text, &shell::read(text), |_| rules)
     }
 
     fn cargo() -> Vec<CommandRule> {
@@ -481,12 +502,19 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_command_of_a_text_is_certain_to_run() {
+    fn only_the_first_command_of_a_text_that_succeeds_is_certain_to_have_run() {
         for (text, expected) in [
             ("cargo test", true),
             ("# x\nA=1; cargo test && make", true),
             ("cd x && cargo test", false),
             ("ls; make", false),
+            ("cargo test &&\n make > out && ls", true),
+            // Another command says how the text ends.
+            ("cargo test | tail", false),
+            ("cargo test; true", false),
+            ("cargo test || true", false),
+            ("cargo test && make; ls", false),
+            ("cargo test\nls", false),
         ] {
             assert_eq!(find(text, &cargo()).is_certain, expected, "{text}");
         }

@@ -24,17 +24,21 @@ pub(super) enum Kind {
     /// A tool is about to be called.
     Before(Call),
     /// A call of a tool has ended.
-    After {
-        call: Call,
-        /// It was interrupted, or goes on in the background, so it may not have begun.
-        is_unfinished: bool,
-    },
+    After { call: Call, ended: Ended },
     /// A session begins; `resumed` if it goes on with an earlier one.
     Begins { resumed: bool },
     /// An agent of a session has ended.
     AgentEnds,
     /// A session has ended.
     Ends,
+}
+
+/// How a call of a tool ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ended {
+    Well,
+    /// It failed, was interrupted, or goes on in the background, so it may not have begun.
+    Otherwise,
 }
 
 /// A call of a tool.
@@ -74,8 +78,13 @@ pub(super) enum Read {
     Event(Event),
     /// Nothing that rules are about.
     OfNoConcern,
-    /// It cannot be told what it is. Why, as a sentence.
-    Unreadable(String),
+    /// It cannot be told what it is.
+    Unreadable {
+        /// Why, as a sentence.
+        why: String,
+        /// The folder in which the agent works, if that much can be told.
+        folder: Option<String>,
+    },
 }
 
 /// Reads an event. `is_cut` says that the bytes are only its beginning.
@@ -86,25 +95,36 @@ pub(super) fn read(bytes: &[u8], is_cut: bool) -> Read {
     let value: Value = match serde_json::from_slice(bytes) {
         Ok(value) => value,
         Err(error) => {
-            return Read::Unreadable(format!("the event is no JSON that can be read ({error})"));
+            return Read::Unreadable {
+                why: format!("the event is no JSON that can be read ({error})"),
+                folder: value_of(bytes, "cwd").map(str::to_owned),
+            };
         }
     };
     let Value::Object(mut fields) = value else {
-        return Read::Unreadable("the event is no JSON object".to_owned());
+        return Read::Unreadable {
+            why: "the event is no JSON object".to_owned(),
+            folder: None,
+        };
     };
+    let folder = text(&fields, "cwd");
     let kind = match kind(&mut fields) {
         Ok(Some(kind)) => kind,
         Ok(None) => return Read::OfNoConcern,
-        Err(missing) => return Read::Unreadable(format!("the event has no {missing}")),
+        Err(missing) => {
+            let why = format!("the event has no {missing}");
+            return Read::Unreadable { why, folder };
+        }
     };
     let Some(session) = text(&fields, "session_id") else {
-        return Read::Unreadable("the event has no session_id".to_owned());
+        let why = "the event has no session_id".to_owned();
+        return Read::Unreadable { why, folder };
     };
     Read::Event(Event {
         kind,
         session,
         agent: text(&fields, "agent_id"),
-        folder: text(&fields, "cwd"),
+        folder,
     })
 }
 
@@ -121,10 +141,15 @@ fn kind(fields: &mut Map<String, Value>) -> Result<Option<Kind>, &'static str> {
             let is_unfinished = flag(response, "interrupted")
                 || flag(response, "backgroundTaskId")
                 || flag(Some(fields), "is_interrupt");
-            call(fields)?.map(|call| Kind::After {
-                is_unfinished: is_unfinished
-                    || call.input.get("run_in_background") == Some(&Value::Bool(true)),
-                call,
+            let failed = name == "PostToolUseFailure";
+            call(fields)?.map(|call| {
+                let goes_on = call.input.get("run_in_background") == Some(&Value::Bool(true));
+                let ended = if is_unfinished || failed || goes_on {
+                    Ended::Otherwise
+                } else {
+                    Ended::Well
+                };
+                Kind::After { call, ended }
             })
         }
         "SessionStart" => {
@@ -165,13 +190,14 @@ fn of_beginning(bytes: &[u8]) -> Read {
     if is_other_event || is_other_tool {
         return Read::OfNoConcern;
     }
-    Read::Unreadable(format!(
-        "the event is longer than {EVENT_MAX} bytes, so it was not read"
-    ))
+    Read::Unreadable {
+        why: format!("the event is longer than {EVENT_MAX} bytes, so it was not read"),
+        folder: value_of(bytes, "cwd").map(str::to_owned),
+    }
 }
 
-/// The value of a key in the beginning of a document. The first place that looks like the key is one: within a
-/// text, its quotes would have backslashes.
+/// The value of a key in the beginning of a document, if it is a plain text. The first place that looks like the key
+/// is one: within a text, its quotes would have backslashes.
 fn value_of<'a>(bytes: &'a [u8], key: &str) -> Option<&'a str> {
     let key = format!("\"{key}\"");
     let at = bytes
@@ -184,6 +210,10 @@ fn value_of<'a>(bytes: &'a [u8], key: &str) -> Option<&'a str> {
     let rest = rest.strip_prefix(b":")?.trim_ascii_start();
     let rest = rest.strip_prefix(b"\"")?;
     let end = rest.iter().position(|byte| matches!(byte, b'"' | b'\\'))?;
+    // The beginning of a name is another name.
+    if rest.get(end) == Some(&b'\\') {
+        return None;
+    }
     std::str::from_utf8(rest.get(..end)?).ok()
 }
 
@@ -249,7 +279,7 @@ mod tests {
             ),
         ] {
             match read(text.as_bytes(), false) {
-                Read::Unreadable(why) => assert!(why.contains(word), "{text}: {why}"),
+                Read::Unreadable { why, .. } => assert!(why.contains(word), "{text}: {why}"),
                 other => panic!("{text}: {other:?}"),
             }
         }
@@ -276,7 +306,7 @@ mod tests {
             ),
             ("{\"x\":\"", true),
         ] {
-            let is_read = matches!(read(text.as_bytes(), true), Read::Unreadable(_));
+            let is_read = matches!(read(text.as_bytes(), true), Read::Unreadable { .. });
             assert_eq!(is_read, concerns, "{text}");
         }
     }

@@ -49,7 +49,7 @@ pub(super) enum Refused {
 /// Why it cannot be told which leases a call needs.
 #[derive(Debug)]
 pub(super) enum Untold {
-    Misread { by: Misread, file: PathBuf },
+    Misread(Misread),
     Path(String),
 }
 
@@ -78,10 +78,7 @@ pub(super) fn needed(files: &[PathBuf], here: &Path) -> Result<Vec<Needed>, Unto
             seen = Some((lock.folder.clone(), Surroundings::at(lock.folder.clone())));
         }
         let Some((_, around)) = &seen else { continue };
-        let config = around.rules().map_err(|by| Untold::Misread {
-            by,
-            file: lock.target.clone(),
-        })?;
+        let config = around.rules().map_err(Untold::Misread)?;
         let Some(config) = config else { continue };
         let root = leased_path::root_of(&lock.folder);
         let rules = config.files().flat_map(|file| {
@@ -325,6 +322,24 @@ pub(super) fn free(key: &AgentKey, folder: &Path, leased: &[Leased]) -> Option<S
         failed = failed.or(freed.err());
     }
     failed
+}
+
+/// Whether a claim may have been made on a lock since an instant, by any caller. Servers number claims otherwise: there
+/// it is not known, and counts as no.
+pub(super) fn may_have_moved(
+    key: &AgentKey,
+    lock: &LockName,
+    folder: &Path,
+    since_ms: u64,
+) -> bool {
+    let place = place_of(&Surroundings::at(folder.to_owned()));
+    let Ok(session) = place.and_then(|place| open(place, key)) else {
+        return true;
+    };
+    // The number of a claim is not below the time, in microseconds, at which it was made.
+    let reading = session.store.read(lock);
+    let last = reading.ok().and_then(|reading| Some(reading.entry()?.last));
+    last.is_none_or(|last| last / 1_000 >= since_ms)
 }
 
 /// The locks that the agents of a session hold, as people call them, with their names.

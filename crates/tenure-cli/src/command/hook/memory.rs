@@ -46,8 +46,23 @@ pub(super) struct Memory {
 pub(super) struct Remembered {
     /// What was answered.
     pub(super) text: String,
-    /// A rewrite that was certain to run, with the instant of the answer.
-    pub(super) proves: Option<u64>,
+    /// What the end of the call proves.
+    pub(super) proves: Option<Proof>,
+}
+
+/// A rewrite that has run, if its call succeeds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Proof {
+    /// The text as it was before.
+    pub(super) asked: String,
+    /// The agent in whose name it runs.
+    pub(super) by: AgentKey,
+    /// The lock.
+    pub(super) under: String,
+    /// The instant of the answer.
+    pub(super) at_ms: u64,
+    /// A command of that agent has begun under `tenure run` since.
+    pub(super) is_marked: bool,
 }
 
 impl Memory {
@@ -67,26 +82,44 @@ impl Memory {
             return None;
         }
         let lines = self.lines();
-        let of_call = |line: &&Value| line.get("call").and_then(Value::as_str) == Some(id);
-        let line = lines.iter().rev().find(of_call)?;
-        let at = line.get("at")?.as_u64()?;
-        let age = Duration::from_millis(self.now_ms.saturating_sub(at));
-        let proves = line.get("proves") == Some(&Value::Bool(true));
-        (age < ANSWER_AGE || proves).then(|| Remembered {
-            text: line
-                .get("text")
-                .and_then(Value::as_str)
-                .unwrap_or_default()
-                .to_owned(),
-            proves: proves.then_some(at),
+        let of_call = |line: &Value| line.get("call").and_then(Value::as_str) == Some(id);
+        let place = lines.iter().rposition(of_call)?;
+        let (line, later) = lines.get(place..)?.split_first()?;
+        let at_ms = line.get("at")?.as_u64()?;
+        let age = Duration::from_millis(self.now_ms.saturating_sub(at_ms));
+        let text = |key: &str| line.get(key).and_then(Value::as_str);
+        let proof = || {
+            let by: AgentKey = text("by")?.parse().ok()?;
+            let has_run = |line: &Value| line.get("ran").and_then(Value::as_str) == text("by");
+            Some(Proof {
+                asked: text("asked")?.to_owned(),
+                under: text("under")?.to_owned(),
+                // The order of the lines is that of what happened; a clock may be set back.
+                is_marked: later.iter().any(has_run),
+                at_ms,
+                by,
+            })
+        };
+        let proves = proof();
+        (age < ANSWER_AGE || proves.is_some()).then(|| Remembered {
+            text: text("text").unwrap_or_default().to_owned(),
+            proves,
         })
     }
 
-    /// Remembers an answer. `proves` says that the call is certain to leave a mark if it arrives as it was rewritten.
-    pub(super) fn answer(&self, id: &str, text: &str, proves: bool) {
-        if !id.is_empty() {
-            self.append(&json!({"at": self.now_ms, "call": id, "proves": proves, "text": text}));
+    /// Remembers an answer. `proves` says that the call is certain to leave a mark if it arrives as it was rewritten,
+    /// and succeeds: its text as it was, the agent and the lock.
+    pub(super) fn answer(&self, id: &str, text: &str, proves: Option<(&str, &AgentKey, &str)>) {
+        if id.is_empty() {
+            return;
         }
+        let mut line = json!({"at": self.now_ms, "call": id, "text": text});
+        if let Some((asked, by, under)) = proves {
+            line["asked"] = asked.into();
+            line["by"] = by.to_string().into();
+            line["under"] = under.into();
+        }
+        self.append(&line);
     }
 
     /// Notes that a command began under `tenure run` in an agent's name. Nothing is noted where no hook has been
@@ -97,15 +130,6 @@ impl Memory {
             let line = json!({"at": self.now_ms, "ran": key.to_string()});
             let _ = file.write_all(format!("{line}\n").as_bytes());
         }
-    }
-
-    /// Whether a command of the agent began under `tenure run` since then.
-    pub(super) fn ran_since(&self, key: &AgentKey, at_ms: u64) -> bool {
-        let key = key.to_string();
-        self.lines().iter().any(|line| {
-            line.get("ran").and_then(Value::as_str) == Some(key.as_str())
-                && line.get("at").and_then(Value::as_u64) >= Some(at_ms)
-        })
     }
 
     /// Whether rewrites are known not to arrive.
@@ -270,17 +294,34 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let begin = memory(folder.path(), 1_000);
         assert_eq!(begin.answered("t"), None);
-        begin.answer("t", "one", false);
-        begin.answer("", "none", false);
+        begin.answer("t", "one", None);
+        begin.answer("", "none", None);
         let of_one = |memory: &Memory| memory.answered("t").map(|found| found.text);
         assert_eq!(of_one(&begin).as_deref(), Some("one"));
         assert_eq!(begin.answered("other"), None);
         assert_eq!(begin.answered(""), None);
         let later = memory(folder.path(), 1_000 + 600_000);
         assert_eq!(of_one(&later), None);
-        later.answer("u", "two", true);
-        let found = later.answered("u").expect("an answer");
-        assert_eq!((found.text.as_str(), found.proves), ("two", Some(601_000)));
+        // The clock is set back between an answer and its mark.
+        let key: AgentKey = "claude/s/a".parse().expect("a key");
+        later.answer("u", "two", Some(("make", &key, "b")));
+        let proof = |memory: &Memory| memory.answered("u").and_then(|found| found.proves);
+        let expected = Proof {
+            asked: "make".to_owned(),
+            by: key.clone(),
+            under: "b".to_owned(),
+            at_ms: 601_000,
+            is_marked: false,
+        };
+        assert_eq!(proof(&later), Some(expected.clone()));
+        begin.ran(&"claude/s".parse().expect("a key"));
+        assert_eq!(proof(&begin), Some(expected.clone()), "a sibling's mark");
+        begin.ran(&key);
+        let marked = Proof {
+            is_marked: true,
+            ..expected
+        };
+        assert_eq!(proof(&memory(folder.path(), 9_000_000)), Some(marked));
     }
 
     #[test]
@@ -290,13 +331,13 @@ mod tests {
         let memory = memory(folder.path(), 1);
         let text = "x".repeat(4_000);
         for number in 0..300 {
-            memory.answer(&format!("t{number}"), &text, false);
+            memory.answer(&format!("t{number}"), &text, None);
         }
         let facts = std::fs::metadata(&memory.file).expect("a file");
         assert!(facts.len() < FILE_MAX + 8_000, "{}", facts.len());
         assert_eq!(facts.mode() & 0o777, 0o600);
         assert!(memory.answered("t299").is_some() && memory.answered("t0").is_none());
-        memory.answer("long", &"x".repeat(LINE_MAX), false);
+        memory.answer("long", &"x".repeat(LINE_MAX), None);
         assert_eq!(memory.answered("long"), None);
         let left = std::fs::read_dir(folder.path().join("agents")).expect("a folder");
         assert_eq!(left.count(), 1, "no other file is left");
@@ -326,9 +367,6 @@ mod tests {
         memory.freed(&key("claude/s"));
         memory.lease(&key("claude/s/b"), &lease("l3"));
         assert_eq!(memory.leased(&key("claude/s")), [lease("l3")]);
-        memory.ran(&key("claude/s"));
-        assert!(memory.ran_since(&key("claude/s"), 1));
-        assert!(!memory.ran_since(&key("claude/s"), 2) && !memory.ran_since(&key("claude/s/a"), 1));
         assert!(!memory.is_unheeded());
         memory.unheeded();
         assert!(memory.is_unheeded());

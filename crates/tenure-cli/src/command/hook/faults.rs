@@ -1,0 +1,88 @@
+//! What is answered where tenure itself fails, or cannot tell which rule a call is about.
+//!
+//! A rule says it by `on_error`. **Where the rules themselves cannot be read, commands go on and edits are refused**, as
+//! rules that say nothing would have it. The file that cannot be read may be edited all the same, alone: else no agent
+//! could mend it ([decision 0072](../../../../../docs/internals/decisions/0072-an-agents-place-and-what-a-hook-cannot-tell.md)).
+//!
+//! What the lines of such a file say, `request/hook` reads.
+
+use super::answer::Answer;
+use crate::render::clean;
+use crate::request::{About, Misread, Surroundings};
+use std::path::{Path, PathBuf};
+use tenure_engine::config::OnError;
+
+/// `Closed` for true.
+pub(super) fn if_closed(closed: bool) -> OnError {
+    if closed {
+        OnError::Closed
+    } else {
+        OnError::Open
+    }
+}
+
+/// The answer where tenure itself fails.
+pub(super) fn fault(on_error: OnError, why: &str) -> Answer {
+    match on_error {
+        OnError::Open => Answer::message(format!("{why}; the call goes on without its lock")),
+        OnError::Closed => Answer::deny(format!(
+            "tenure could not do its part, so this call was refused (on_error = \"closed\"): {why}"
+        )),
+    }
+}
+
+/// The answer to an event that cannot be read. It could be about any file or command, so one rule in its folder that
+/// is closed closes it.
+pub(super) fn unread(why: &str, folder: &Path) -> Answer {
+    let closed = match Surroundings::at(folder.to_owned()).rules() {
+        Ok(config) => config.is_some_and(|config| {
+            config.files().any(|file| {
+                let commands = file.agent.commands.iter().map(|rule| rule.on_error);
+                let paths = file.agent.paths.iter().map(|rule| rule.on_error);
+                commands
+                    .chain(paths)
+                    .any(|on_error| on_error == OnError::Closed)
+            })
+        }),
+        Err(misread) => {
+            let closed = [About::Commands, About::Paths]
+                .iter()
+                .any(|about| misread.on_error(*about) == OnError::Closed);
+            let why = format!("{why}; and {}", misread.why);
+            return fault(if_closed(closed), &why);
+        }
+    };
+    fault(if_closed(closed), why)
+}
+
+/// The answer to a call that writes these files, where the rules for one of them cannot be read.
+pub(super) fn untold(misread: &Misread, files: &[PathBuf], folder: &Path) -> Answer {
+    let named = misread.file.as_deref();
+    let mends = named.is_some_and(|named| {
+        let is_it = |file: &PathBuf| is_same(named, &folder.join(file));
+        files.iter().all(is_it)
+    });
+    if mends || misread.on_error(About::Paths) == OnError::Open {
+        return fault(OnError::Open, &misread.why);
+    }
+    let way_out = match named {
+        Some(named) => format!(
+            "An edit of {} alone passes; when that file can be read, this call is judged by its rules",
+            clean(&named.display().to_string())
+        ),
+        None => "When the configuration can be read, this call is judged by its rules".to_owned(),
+    };
+    Answer::deny(format!(
+        "tenure cannot read its configuration, so it is not known whether this file may be edited now, and the call \
+         was refused: {}. {way_out}.",
+        misread.why
+    ))
+}
+
+fn is_same(one: &Path, other: &Path) -> bool {
+    match (one.canonicalize(), other.canonicalize()) {
+        (Ok(one), Ok(other)) => one == other,
+        // A file that a variable names and that is not there yet.
+        _ => one == other,
+    }
+}
