@@ -30,7 +30,7 @@ use commands::{Found, Limits};
 use event::{Call, EVENT_MAX, Event, Kind, Read, Tool};
 use faults::{fault, if_closed, unread};
 use leases::{Leased, Refused, Untold};
-use memory::Memory;
+use memory::{Memory, Proof};
 pub(super) use proof::ran;
 use serde_json::Value;
 use std::io::Read as _;
@@ -212,9 +212,9 @@ impl Work {
                 (answer, sign(seen))
             }
             Kind::After { call, ended } => {
-                let answer = memory.as_ref().map_or_else(Answer::default, |memory| {
-                    proof::judge(&call, ended, &folder, memory)
-                });
+                let answer = memory
+                    .as_ref()
+                    .map_or_else(Answer::default, |memory| proof::judge(&call, ended, memory));
                 let seen = if call.tool == Tool::Shell && !call.id.is_empty() {
                     Sighting::Ended(call.id)
                 } else {
@@ -255,10 +255,16 @@ impl Work {
             && text.len() <= TEXT_MAX
         {
             let asked = call.input.get("command").and_then(Value::as_str);
-            let proves = proves.as_ref().zip(asked);
-            let proves = proves.filter(|(_, asked)| asked.len() <= FORM_MAX);
-            let proves = proves.map(|(under, asked)| (asked, key, under.as_str()));
-            memory.answer(&call.id, &text, proves);
+            let asked = asked.filter(|asked| asked.len() <= FORM_MAX);
+            let proves = proves.zip(asked).map(|(under, asked)| Proof {
+                asked: asked.to_owned(),
+                by: key.clone(),
+                under: under.to_string(),
+                folder: folder.to_owned(),
+                at_ms: now_ms(),
+                is_marked: false,
+            });
+            memory.answer(&call.id, &text, proves.as_ref());
         }
         answer
     }

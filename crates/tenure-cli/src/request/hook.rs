@@ -16,6 +16,8 @@ pub(crate) struct Misread {
     pub(crate) why: String,
     /// The file whose text is wrong, or that cannot be read.
     pub(crate) file: Option<PathBuf>,
+    /// A search found another user's file. It has no rules for this caller, and cannot close anything.
+    is_foreign: bool,
 }
 
 /// What a call is about.
@@ -28,25 +30,29 @@ pub(crate) enum About {
 impl Surroundings {
     /// The configuration that counts here.
     pub(crate) fn rules(&self) -> Result<Option<Arc<Config>>, Misread> {
-        self.config().map_err(|failure| Misread {
-            why: failure.message.clone(),
-            file: self.misread(),
+        self.config().map_err(|failure| {
+            let why = failure.message.clone();
+            self.misread(why)
         })
     }
 
-    /// The file that cannot be used.
-    fn misread(&self) -> Option<PathBuf> {
+    fn misread(&self, why: String) -> Misread {
         let found = match self.variables.place.config_file() {
             Ok(Some(named)) => Config::named(&named),
             _ => Config::search(self.folder().ok()),
         };
-        match found.and_then(Found::all) {
-            Err(
-                ConfigError::Syntax { path, .. }
-                | ConfigError::Profile { path, .. }
-                | ConfigError::Read { path, .. },
-            ) => Some(path.into()),
-            _ => None,
+        let error = found.and_then(Found::all).err();
+        Misread {
+            why,
+            is_foreign: matches!(error, Some(ConfigError::Untrusted { .. })),
+            file: match error {
+                Some(
+                    ConfigError::Syntax { path, .. }
+                    | ConfigError::Profile { path, .. }
+                    | ConfigError::Read { path, .. },
+                ) => Some(path.into()),
+                _ => None,
+            },
         }
     }
 }
@@ -57,6 +63,9 @@ impl Misread {
     /// What they do not say is what a rule is that says nothing: open for commands, closed for paths. A file may be
     /// about any path in words that these lines do not show, so only rules that all say `open` open it.
     pub(crate) fn on_error(&self, about: About) -> OnError {
+        if self.is_foreign {
+            return OnError::Open;
+        }
         // The configurations that are read are not larger.
         let text = self.file.as_deref().and_then(read_some).unwrap_or_default();
         let is_about_paths = |line: &str| line.starts_with('[') && heading(line) == "agent.path";
@@ -155,6 +164,7 @@ mod tests {
             let misread = Misread {
                 why: String::new(),
                 file: Some(file.clone()),
+                is_foreign: false,
             };
             assert_eq!(misread.on_error(About::Commands), commands, "{text}");
             assert_eq!(misread.on_error(About::Paths), paths, "{text}");

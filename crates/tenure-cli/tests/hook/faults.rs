@@ -114,6 +114,26 @@ fn a_configuration_that_cannot_be_read_closes_files_and_opens_commands() {
     assert!(ask(&missing).message().contains("missing.toml"));
 }
 
+/// A hostile neighbour plants a file above the project: it stops no edit, and closes nothing.
+#[test]
+fn another_users_configuration_closes_no_file() {
+    if !super::support::is_root() {
+        return;
+    }
+    let repository = Repository::with("");
+    rustix::fs::unlink(repository.root().join("tenure.toml")).expect("no rules");
+    let planted = repository
+        .scene
+        .write("tenure.toml", &format!("{PATHS}[lock.x\n"));
+    std::os::unix::fs::chown(&planted, Some(12_345), None).expect("another user's");
+    let input = json!({"file_path": repository.root().join("a/b"), "content": "x"});
+    let event = claude("PreToolUse", &repository.root(), "", "Write", input);
+    let mut hook = repository.hook("claude");
+    hook.env_remove("TENURE_DIR");
+    let heard = heard(&mut hook, event.to_string().as_bytes());
+    assert!(heard.nothing() || !heard.message().is_empty(), "{heard:?}");
+}
+
 /// The host calls the hook in one folder, and the agent works in another.
 #[test]
 fn an_event_that_cannot_be_read_meets_the_rules_of_its_own_folder() {

@@ -1,9 +1,10 @@
 //! In which folder each command of a text runs, as far as the text tells.
 //!
 //! The prefix looks for its lock where the shell is by then. So the rules have to be those of that folder too: behind
-//! `cd sub &&`, those of `sub`. A `cd` counts if it names its folder plainly and that folder is there now. Every other
-//! one is passed over, and the rules of the folder before it go on: `cd "$x"`, a folder that an earlier command is
-//! about to make, a `cd` that only runs if another command fails.
+//! `cd sub &&`, those of `sub`. A `cd` counts if it names its folder plainly and that folder is there now. Where
+//! another command decides whether it runs (`test && cd sub && make; make`), it counts for what is joined to it. Every
+//! other one is passed over, and the rules of the folder before it go on: `cd "$x"`, a folder that an earlier command
+//! is about to make, a `cd` that only runs if another command fails.
 //!
 //! What the rules of a folder are, the caller asks (`request/hook`).
 
@@ -15,26 +16,37 @@ pub(super) fn of(text: &str, line: &Line, start: &Path) -> Vec<PathBuf> {
     let Line::Plain(commands) = line else {
         return Vec::new();
     };
-    let (mut here, mut before) = (start.to_owned(), None);
     let mut folders = Vec::with_capacity(commands.len());
+    let (mut here, mut before) = (start.to_owned(), None);
+    // Where the list begins that is joined by `&&` and `||`, and whether all of it has run so far.
+    let (mut settled, mut has_run) = (here.clone(), true);
     for (number, command) in commands.iter().enumerate() {
+        let last = number.checked_sub(1).and_then(|last| commands.get(last));
+        let between = last.and_then(|last| text.get(last.to..command.from));
+        let joined = |sign: &str| between.is_some_and(|between| between.contains(sign));
+        if !(command.is_piped || joined("&&") || joined("||")) {
+            here.clone_from(&settled);
+            has_run = true;
+        }
         folders.push(here.clone());
         // Each part of a pipe has a shell of its own.
         let next = commands.get(number + 1);
         let is_piped = command.is_piped || next.is_some_and(|next| next.is_piped);
-        let last = number.checked_sub(1).and_then(|last| commands.get(last));
-        let between = last.and_then(|last| text.get(last.to..command.from));
-        let is_otherwise = between.is_some_and(|between| between.contains("||"));
-        if is_piped || is_otherwise {
-            continue;
-        }
         let to = match target(command) {
+            _ if is_piped || joined("||") => None,
             Some(Target::Folder(folder)) => lexically(&here, &folder),
             Some(Target::Before) => before.clone(),
             None => None,
         };
-        if let Some(to) = to.filter(|to| to.is_dir()) {
-            before = Some(std::mem::replace(&mut here, to));
+        match to.filter(|to| to.is_dir()) {
+            Some(to) => {
+                before = Some(std::mem::replace(&mut here, to));
+                if has_run {
+                    settled.clone_from(&here);
+                }
+            }
+            // Variables alone are set whatever comes of it.
+            None => has_run &= command.words.is_empty(),
         }
     }
     folders
@@ -117,6 +129,13 @@ mod tests {
             ("cd none || cd a; make", ""),
             ("cd a || exit 1; make", "a"),
             ("cd none && make", ""),
+            ("test x && cd a && make", "a"),
+            ("test x && cd a; make", ""),
+            ("cd c\\ d && test x && cd ../a\nmake", "c d"),
+            ("cd a && cd b && true; make", "a/b"),
+            ("A=1 && cd a; make", "a"),
+            ("make | cat && cd a; make", ""),
+            ("cd a && make || true; make", "a"),
             ("cd \"$X\" && make", ""),
             ("cd a b && make", ""),
             ("cd && make", ""),

@@ -57,8 +57,9 @@ pub(super) struct Proof {
     pub(super) asked: String,
     /// The agent in whose name it runs.
     pub(super) by: AgentKey,
-    /// The lock.
+    /// The lock, and the folder from which it is found.
     pub(super) under: String,
+    pub(super) folder: PathBuf,
     /// The instant of the answer.
     pub(super) at_ms: u64,
     /// A command of that agent has begun under `tenure run` since.
@@ -94,6 +95,7 @@ impl Memory {
             Some(Proof {
                 asked: text("asked")?.to_owned(),
                 under: text("under")?.to_owned(),
+                folder: text("in")?.into(),
                 // The order of the lines is that of what happened; a clock may be set back.
                 is_marked: later.iter().any(has_run),
                 at_ms,
@@ -108,16 +110,17 @@ impl Memory {
     }
 
     /// Remembers an answer. `proves` says that the call is certain to leave a mark if it arrives as it was rewritten,
-    /// and succeeds: its text as it was, the agent and the lock.
-    pub(super) fn answer(&self, id: &str, text: &str, proves: Option<(&str, &AgentKey, &str)>) {
+    /// and succeeds.
+    pub(super) fn answer(&self, id: &str, text: &str, proves: Option<&Proof>) {
         if id.is_empty() {
             return;
         }
         let mut line = json!({"at": self.now_ms, "call": id, "text": text});
-        if let Some((asked, by, under)) = proves {
-            line["asked"] = asked.into();
-            line["by"] = by.to_string().into();
-            line["under"] = under.into();
+        if let Some(proof) = proves {
+            line["asked"] = proof.asked.as_str().into();
+            line["by"] = proof.by.to_string().into();
+            line["under"] = proof.under.as_str().into();
+            line["in"] = proof.folder.to_string_lossy().into();
         }
         self.append(&line);
     }
@@ -304,15 +307,16 @@ mod tests {
         assert_eq!(of_one(&later), None);
         // The clock is set back between an answer and its mark.
         let key: AgentKey = "claude/s/a".parse().expect("a key");
-        later.answer("u", "two", Some(("make", &key, "b")));
         let proof = |memory: &Memory| memory.answered("u").and_then(|found| found.proves);
         let expected = Proof {
             asked: "make".to_owned(),
             by: key.clone(),
             under: "b".to_owned(),
+            folder: "/w".into(),
             at_ms: 601_000,
             is_marked: false,
         };
+        later.answer("u", "two", Some(&expected));
         assert_eq!(proof(&later), Some(expected.clone()));
         begin.ran(&"claude/s".parse().expect("a key"));
         assert_eq!(proof(&begin), Some(expected.clone()), "a sibling's mark");

@@ -20,11 +20,10 @@ use super::answer::Answer;
 use super::event::{Call, Ended, Tool};
 use super::memory::{Memory, Proof};
 use super::{leases, now_ms};
-use std::path::Path;
 use tenure_core::{AgentKey, LockName};
 
 /// Judges a call that has ended.
-pub(super) fn judge(call: &Call, ended: Ended, folder: &Path, memory: &Memory) -> Answer {
+pub(super) fn judge(call: &Call, ended: Ended, memory: &Memory) -> Answer {
     if call.tool != Tool::Shell || ended == Ended::Otherwise {
         return Answer::default();
     }
@@ -35,7 +34,7 @@ pub(super) fn judge(call: &Call, ended: Ended, folder: &Path, memory: &Memory) -
     if ran != Some(proof.asked.as_str())
         || proof.is_marked
         || memory.is_unheeded()
-        || may_be_locked(&proof, folder)
+        || may_be_locked(&proof)
     {
         return Answer::default();
     }
@@ -48,9 +47,9 @@ pub(super) fn judge(call: &Call, ended: Ended, folder: &Path, memory: &Memory) -
     )
 }
 
-fn may_be_locked(proof: &Proof, folder: &Path) -> bool {
+fn may_be_locked(proof: &Proof) -> bool {
     LockName::new(&proof.under)
-        .is_ok_and(|lock| leases::may_have_moved(&proof.by, &lock, folder, proof.at_ms))
+        .is_ok_and(|lock| leases::may_have_moved(&proof.by, &lock, &proof.folder, proof.at_ms))
 }
 
 /// Notes that a command began under `tenure run` in an agent's name.
