@@ -10,6 +10,7 @@
 //!
 //! `claims` decides which claim may hold; `standing` decides which claim may be taken for dead.
 
+use crate::agent::AgentKey;
 use crate::claim::{Claim, Entry, Kept, Request, Reservation, StopRequest, WaitingFor};
 use crate::event::Event;
 use crate::holder::Process;
@@ -48,6 +49,20 @@ impl Claim {
     /// Whether it waits in vain: its caller has died, or its place has lapsed. The next caller removes it.
     pub fn is_gone(&self, policy: &Policy, evidence: Evidence, now: &Now) -> bool {
         matches!(self.weigh(policy, evidence, now), Weight::Gone(_))
+    }
+
+    /// Whether it is a place that is kept for an agent, or for an agent of that session.
+    pub fn is_place_of(&self, agent: &AgentKey) -> bool {
+        self.is_agents_place()
+            && self
+                .holder
+                .agent()
+                .is_some_and(|other| agent.covers(&other))
+    }
+
+    /// A place that follows a process belongs to a script that has inherited the key, and not to the agent.
+    fn is_agents_place(&self) -> bool {
+        self.token.is_none() && self.reservation.is_some() && self.holder.process.is_none()
     }
 
     /// What it means to the claims behind it.
@@ -134,6 +149,13 @@ impl Entry {
         true
     }
 
+    /// Gives up the places that are kept for an agent, or for all agents of a session. Returns how many there were.
+    pub fn forget_places(&mut self, agent: &AgentKey) -> usize {
+        let before = self.claims.len();
+        self.claims.retain(|claim| !claim.is_place_of(agent));
+        before - self.claims.len()
+    }
+
     /// Lets other claims past a waiting claim whose process is stopped. It keeps its place. It counts again
     /// as soon as its process goes on, and at the latest when it looks itself.
     pub(crate) fn let_pass(&mut self, ticket: u64, now: &Now) {
@@ -193,9 +215,8 @@ impl Entry {
                     && claim.holder.host == request.holder.host
                     && claim.holder.agent() == agent
             }
-            // A place that follows a process belongs to a script that has inherited the key, and not to the agent.
             Kept::Agent => {
-                agent.is_some() && claim.holder.process.is_none() && claim.holder.agent() == agent
+                claim.is_agents_place() && agent.is_some() && claim.holder.agent() == agent
             }
         });
         match (found, kept) {

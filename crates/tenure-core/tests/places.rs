@@ -347,6 +347,19 @@ fn a_place_is_kept_for_one_agent_and_for_none_of_its_siblings() {
             "{who:?}: {entering:?}"
         );
     }
+    // The end of an agent, or of its session, gives it up; that of a sibling does not.
+    for (ended, count) in [
+        ("claude/s/a", 1),
+        ("claude/s", 1),
+        ("claude/s/b", 0),
+        ("claude/t", 0),
+    ] {
+        let mut entry = entry.clone();
+        let ended = ended.parse().expect("a key");
+        assert_eq!(entry.forget_places(&ended), count, "{ended}");
+        assert!(entry.claim(other).is_some(), "another caller's place stays");
+        assert_eq!(entry.claim(place).is_none(), count == 1, "{ended}");
+    }
     // What a script keeps that only inherited the key is the script's.
     assert!(!is_at(&comes(of(agent, auto, BOOT), 1), other));
     assert!(entry.reserve(place, Some(OWNER), GRACE_MS, &at(0)));

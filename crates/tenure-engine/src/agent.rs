@@ -150,6 +150,14 @@ impl Agent<'_> {
         {
             return Ok(Vec::new());
         }
+        self.look_at_all(&mut Vec::new())
+    }
+
+    /// The same, whatever signs there are; `places` gets the locks in whose line a place is kept for one of them.
+    fn look_at_all(
+        &self,
+        places: &mut Vec<LockName>,
+    ) -> Result<Vec<(LockName, Claim)>, StoreError> {
         let mut names = Vec::new();
         (self.store).names(crate::store::contract::Which::Locks, &mut |name| {
             names.push(name);
@@ -161,17 +169,23 @@ impl Agent<'_> {
         for (name, reading) in names.iter().zip(self.store.read_several(&names)) {
             // A lock that cannot be read is no agent's.
             let Ok(reading) = reading else { continue };
-            let granted = reading.entry().into_iter().flat_map(Entry::granted);
-            let own = granted.filter(|claim| self.is_covered(claim));
+            let Some(entry) = reading.entry() else {
+                continue;
+            };
+            let own = entry.granted().filter(|claim| self.is_covered(claim));
             let live = own.filter(|claim| {
                 matches!(reading.standing_of(policy, claim, &now), Standing::Held(_))
             });
             holds.extend(live.map(|claim| (name.clone(), claim.clone())));
+            if entry.claims.iter().any(|claim| claim.is_place_of(self.key)) {
+                places.push(name.clone());
+            }
         }
         Ok(holds)
     }
 
-    /// Ends the detached holds of all agents that the key covers, and forgets their signs.
+    /// Ends the detached holds of all agents that the key covers, gives up the places that are kept for them, and
+    /// forgets their signs. Runs have places without a sign, so each lock is looked at.
     ///
     /// # Crash safety
     /// The signs go last. A process that dies before that leaves holds that end by silence, and a later call finds
@@ -181,7 +195,13 @@ impl Agent<'_> {
     /// - [`StoreError`] if one cannot be ended. The others were tried.
     pub fn free(&self) -> Result<Vec<Freed>, StoreError> {
         let (mut freed, mut failed) = (Vec::new(), None);
-        for (name, claim) in self.holds()? {
+        let mut places = Vec::new();
+        let holds = self.look_at_all(&mut places)?;
+        // Nothing needs them: one that cannot be given up lapses.
+        for name in places {
+            let _ = self.store.forget_places(&name, self.key, &self.clock.now());
+        }
+        for (name, claim) in holds {
             let owns = |other: &Claim| shown(is_same(other, &claim));
             match self.store.release_owned(&name, &owns, &self.clock.now()) {
                 Ok(Released::Done { claim, held_ms, .. }) => freed.push(Freed {

@@ -104,6 +104,47 @@ fn a_refused_agent_finds_its_place_again_from_whatever_process_it_comes() {
     place("two", "a", 1);
     place("three", "a", 3);
     place("two", "b", 2);
+
+    // A run has its place as well, and all of them end with their agents.
+    let build = repository.scene.hold("build", ["-q"]);
+    let run = ["run", "build", "-w", "50ms", "--ticket", "auto", "--as"];
+    for agent in ["claude/two/a", "claude/two/b", "claude/three/a"] {
+        let words = run.iter().copied().chain([agent, "--", "true"]);
+        repository.scene.run(words).expect(4, "held");
+    }
+    let queued = || -> Vec<String> {
+        let list = repository.scene.run(["list", "--output", "json"]).json();
+        let locks = list["data"]["locks"].as_array().expect("locks").clone();
+        let queues = locks
+            .iter()
+            .filter_map(|lock| lock["queue"].as_array().cloned());
+        let mut keys: Vec<String> = queues
+            .flatten()
+            .map(|waiter| {
+                waiter["agent"]["key"]
+                    .as_str()
+                    .unwrap_or_default()
+                    .to_owned()
+            })
+            .collect();
+        keys.sort();
+        keys
+    };
+    assert_eq!(queued().len(), 6);
+    ends(&repository, "SubagentStop", "two", Some("a"));
+    let rest = [
+        "claude/three/a",
+        "claude/three/a",
+        "claude/two/b",
+        "claude/two/b",
+    ];
+    assert_eq!(queued(), rest);
+    ends(&repository, "SessionEnd", "two", None);
+    assert_eq!(queued(), ["claude/three/a", "claude/three/a"]);
+    ends(&repository, "SessionEnd", "three", None);
+    assert_eq!(queued(), [""; 0]);
+    assert_eq!(held(&repository).len(), 2);
+    let _ = build.open();
 }
 
 #[test]

@@ -325,7 +325,19 @@ pub(super) fn a_kept_place_lapses_with_its_grace_and_its_owner<H: Harness>(
     scene.withdraw(&store, &sibling)?;
     let back = scene.placed(scene.enter(&store, auto("claude/s/a")?, &scene.now())?)?;
     scene.same("the place of an agent", &back.ticket, &waiting.ticket)?;
-    scene.withdraw(&store, &back)?;
+    let reserved = store.reserve(&*back.handle, None, GRACE_MS, &scene.now());
+    scene.done("keeping it again", reserved)?;
+    for (key, expected) in [("claude/t", 0), ("claude/s", 1), ("claude/s", 0)] {
+        let Ok(agent) = key.parse() else { continue };
+        let forgotten = store.forget_places(&scene.name, &agent, &scene.now());
+        let forgotten = scene.done("forgetting the places of a session", forgotten)?;
+        scene.same("how many places it had", &forgotten, &expected)?;
+    }
+    let anew = scene.placed(scene.enter(&store, auto("claude/s/a")?, &scene.now())?)?;
+    scene.holds(anew.ticket > waiting.ticket, || {
+        format!("the ticket {} that was given up was found", anew.ticket)
+    })?;
+    scene.withdraw(&store, &anew)?;
     scene.release(&store, &holder)
 }
 

@@ -15,10 +15,10 @@ use super::{Cleaned, Content, ForcedRelease, Reading, RenewedOwned, StoreError, 
 use std::borrow::Borrow;
 use std::time::{Duration, Instant};
 use tenure_core::{
-    Claim, Entering, Entry, Event, Evidence, Force, Forced, Kind, Left, Liveness, LivenessLock,
-    LockName, Mode, Now, Ownership, Patience, Policy, Predecessor, Process, ReleaseByOther,
-    Released, Renewal, Request, RestsOn, StaleUnforced, Standing, StopRequest, Takeover, TryGrant,
-    UnreadableRule, WaitingFor, unreadable,
+    AgentKey, Claim, Entering, Entry, Event, Evidence, Force, Forced, Kind, Left, Liveness,
+    LivenessLock, LockName, Mode, Now, Ownership, Patience, Policy, Predecessor, Process,
+    ReleaseByOther, Released, Renewal, Request, RestsOn, StaleUnforced, Standing, StopRequest,
+    Takeover, TryGrant, UnreadableRule, WaitingFor, unreadable,
 };
 
 /// The answer to [`Verbs::enter`].
@@ -379,6 +379,22 @@ pub trait Verbs: Store {
             let asked = (draft.entry).cancel_seeing(policy, by, now, evidence, draft.stopped);
             let changed = !asked.is_empty();
             (asked, Step::write_if(changed))
+        })
+    }
+
+    /// Gives up the places that are kept for an agent, or for all agents of a session. Returns how many there were.
+    ///
+    /// # Errors
+    /// - As for [`Verbs::cancel`].
+    fn forget_places(
+        &self,
+        name: &LockName,
+        agent: &AgentKey,
+        now: &Now,
+    ) -> Result<usize, StoreError> {
+        by_name(self, name, 0, now, |draft| {
+            let forgotten = draft.entry.forget_places(agent);
+            (forgotten, Step::write_if(forgotten > 0))
         })
     }
 
