@@ -226,8 +226,14 @@ pub(crate) fn our_name() -> String {
 
 /// Looks at what is open.
 pub(crate) fn facts(file: impl AsFd) -> Result<Facts, Errno> {
-    look(file, Path::new(""), AtFlags::EMPTY_PATH)
+    look(file, Path::new(""), ITSELF)
 }
+
+/// With an empty path: what is open itself. Where no such flag exists, no call takes it.
+#[cfg(target_os = "linux")]
+const ITSELF: AtFlags = AtFlags::EMPTY_PATH;
+#[cfg(not(target_os = "linux"))]
+const ITSELF: AtFlags = AtFlags::empty();
 
 /// Looks at what a path leads to, through links.
 pub(crate) fn facts_of(path: &Path) -> Result<Facts, Errno> {
@@ -279,7 +285,7 @@ fn look(folder: impl AsFd, path: &Path, flags: AtFlags) -> Result<Facts, Errno> 
 }
 
 fn look_with_times(folder: impl AsFd, path: &Path, flags: AtFlags) -> Result<Stat, Errno> {
-    if flags.contains(AtFlags::EMPTY_PATH) {
+    if path.as_os_str().is_empty() {
         return rustix::fs::fstat(folder);
     }
     rustix::fs::statat(folder, path, flags)
@@ -1100,6 +1106,10 @@ pub(crate) fn nameless_file(folder: impl AsFd) -> Result<Option<Descriptor>, Err
 
 /// There are none.
 #[cfg(not(target_os = "linux"))]
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "where there are such files, the call can fail"
+)]
 pub(crate) fn nameless_file(_: impl AsFd) -> Result<Option<Descriptor>, Errno> {
     Ok(None)
 }
