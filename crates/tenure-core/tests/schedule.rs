@@ -48,6 +48,7 @@ fn the_interval_is_a_third_of_the_lease_and_no_more_than_30_seconds() {
     for (ttl, interval) in [(1, 333), (15, 5_000), (90, 30_000), (900, 30_000)] {
         let schedule = Schedule::new(terms(ttl * SECOND, None), 0);
         assert_eq!(next_ms(&schedule), interval, "ttl {ttl} s");
+        assert_eq!(schedule.interval_ms(), interval, "ttl {ttl} s");
     }
     let short = Schedule::new(terms(900 * SECOND, Some(6 * SECOND)), 0);
     assert_eq!(next_ms(&short), 2_000, "it is left behind after 6 s");
@@ -254,6 +255,44 @@ fn a_hold_that_the_kernel_vouches_for_never_runs_out() {
     let mut schedule = Schedule::new(terms(30 * SECOND, None), 0);
     assert_eq!(fail(&mut schedule, 100_000 * SECOND).runs_out_ms, None);
     assert!(!schedule.has_lapsed(u64::MAX));
+}
+
+#[test]
+fn a_renewal_is_under_way_until_its_answer_comes_or_is_given_up() {
+    let mut schedule = lease();
+    assert!(!schedule.is_asking());
+    schedule.begin(1_030 * SECOND);
+    schedule.unanswered(1_040 * SECOND);
+    assert!(schedule.is_asking(), "it may still succeed");
+    assert_eq!(schedule.due(1_041 * SECOND), Due::Nothing);
+    schedule.forget_question();
+    assert!(!schedule.is_asking());
+    assert_eq!(
+        schedule.due(1_041 * SECOND),
+        Due::Renew,
+        "no second renewal waits for an answer that cannot come"
+    );
+    schedule.begin(1_041 * SECOND);
+    schedule.renewed();
+    assert!(!schedule.is_asking());
+}
+
+#[test]
+fn a_holder_relies_on_its_lock_until_it_is_told_or_the_lease_has_run_out() {
+    let mut schedule = lease();
+    assert!(schedule.is_reliable(1_000 * SECOND));
+    assert!(schedule.is_reliable(1_900 * SECOND - 1));
+    assert!(!schedule.is_reliable(1_900 * SECOND), "others may have it");
+    fail(&mut schedule, 1_890 * SECOND);
+    assert!(!schedule.has_lapsed(1_890 * SECOND));
+    assert!(
+        !schedule.is_reliable(1_890 * SECOND),
+        "the holder was told, and has begun to end its work"
+    );
+    assert!(renew(&mut schedule, 1_891 * SECOND));
+    assert!(schedule.is_reliable(1_900 * SECOND));
+    schedule.lost();
+    assert!(!schedule.is_reliable(1_900 * SECOND));
 }
 
 #[test]
