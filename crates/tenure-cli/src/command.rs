@@ -21,6 +21,7 @@ mod help;
 #[cfg(unix)]
 mod hook;
 mod ignored;
+mod keeper;
 mod man;
 #[cfg(all(feature = "mcp", unix))]
 mod mcp;

@@ -9,15 +9,18 @@
 //! The code that acts on a lock decides when an event is worth a line, and what becomes of an error. Old
 //! files are not removed here, apart from what [`Layout::OneFile`] rotates out.
 
+mod entry;
 mod folder;
 mod follow;
 mod read;
 mod record;
 mod span;
+mod text;
 mod write;
 
+pub use entry::Entry;
 pub use follow::Follower;
-pub use read::{Entry, Events, Filter};
+pub use read::{Events, Filter};
 pub use record::{
     Ending, LINE_BYTES_MAX, Occasion, RAW_BYTES_MAX, Record, StealReason, error_text,
 };

@@ -10,10 +10,11 @@ mod lock;
 mod table;
 
 pub use lock::{
-    AgentView, HolderView, LockView, QueueView, StandstillView, age, asks_for_the_lock,
-    is_retryable, leased, stale_reason, timestamp, utc,
+    HolderView, LockView, QueueView, StandstillView, age, asks_for_the_lock, is_retryable, leased,
+    stale_reason, timestamp, utc,
 };
 
+pub use crate::agent_view::AgentView;
 pub use crate::printed::{clean, json_line, turns_text, write_json};
 
 use serde::{Serialize, Serializer};

@@ -5,6 +5,7 @@
 //! which shows the part of it that stays.
 
 pub mod agent;
+mod agent_view;
 pub mod audit;
 pub mod cancel;
 pub mod clock;

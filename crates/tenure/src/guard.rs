@@ -89,6 +89,7 @@ mod pending;
 mod renewer;
 mod term;
 mod turns;
+mod watching;
 mod worker;
 
 pub use error::{
@@ -134,7 +135,6 @@ use crate::sync::locked;
 use crate::trust::Named;
 use hold::Hold;
 use pending::Pending;
-use renewer::Watching;
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -145,6 +145,7 @@ use tenure_core::{
     Terms,
 };
 use turns::{Call, Deadlines, Lines};
+use watching::Watching;
 
 /// How often a wait checks whether it was cancelled, in a store that knows nothing of [`Cancel`].
 const CANCEL_LOOK: Duration = Duration::from_millis(10);

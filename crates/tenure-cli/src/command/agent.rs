@@ -60,7 +60,7 @@ fn program(reach: Reach) -> Result<String, Failure> {
     }
     let own = std::env::current_exe().ok();
     let own = own.and_then(|own| own.to_str().map(str::to_owned));
-    own.filter(|own| entries::is_tenure(own)).ok_or_else(|| {
+    own.filter(|own| hosts::is_tenure(own)).ok_or_else(|| {
         Failure::new(
             Exit::General,
             "NO_PROGRAM",

@@ -24,6 +24,7 @@
 
 mod git;
 mod judge;
+mod remote;
 mod target;
 mod upstream;
 
@@ -202,7 +203,7 @@ fn foretell(
         }
         None => (None, Some(0)),
     };
-    let remote = target::without_secret(&target.remote);
+    let remote = remote::without_secret(&target.remote);
     let branch = &target.branch;
     let already = there.as_deref() == Some(commit.as_str());
     let commits = match ahead {
@@ -260,7 +261,7 @@ fn is_rebasing(git: &Git<'_>) -> Result<bool, Failure> {
 
 /// The request for the lock.
 fn request_of(session: &Session, target: &Target) -> Result<Request, Failure> {
-    let remote = target::without_secret(&target.remote);
+    let remote = remote::without_secret(&target.remote);
     Ok(Request {
         holder: Holder {
             facts: Vec::new(),
@@ -430,7 +431,7 @@ impl Push<'_> {
         for line in said.filter(|line| line.starts_with("remote: ")) {
             reporter.warn(clean(line));
         }
-        let remote = target::without_secret(&self.target.remote);
+        let remote = remote::without_secret(&self.target.remote);
         let branch = &self.target.branch;
         let attempts = self.attempts.made.saturating_add(1);
         let text = if already {
@@ -503,7 +504,7 @@ impl Push<'_> {
 
     fn not_rebased(&self, code: &'static str, why: &str) -> Failure {
         let (remote, branch) = (
-            target::without_secret(&self.target.remote),
+            remote::without_secret(&self.target.remote),
             &self.target.branch,
         );
         Failure::new(
@@ -591,7 +592,7 @@ impl Push<'_> {
             // It stopped for another reason, which git has said.
             return failed(answer);
         }
-        let remote = target::without_secret(&self.target.remote);
+        let remote = remote::without_secret(&self.target.remote);
         let branch = &self.target.branch;
         let (shown, more) = conflicts.split_at(conflicts.len().min(CONFLICTS_SHOWN));
         let mut files = shown.join(", ");

@@ -13,7 +13,6 @@
 mod calls;
 mod frames;
 mod holds;
-pub(super) mod keeper;
 mod output;
 mod parent;
 mod waits;

@@ -1,8 +1,9 @@
 //! Follows a log: gives every event that is written from now on, once.
 
+use super::entry::Entry;
 use super::folder::{File, Folder, Inode};
 use super::read::{
-    DAYS_FOLLOWED, Day, Entry, Events, Filter, Link, Position, Trouble, chain, days, read_day,
+    DAYS_FOLLOWED, Day, Events, Filter, Link, Position, Trouble, chain, days, read_day,
 };
 use super::{AuditError, FILE, Place};
 use crate::os::{self, BorrowedDescriptor, WatchFor};

@@ -5,12 +5,12 @@
 //! reading direction and characters that are not seen are written as `\uXXXX`.
 
 use super::span::{self, Span};
+use super::text::{instant, render, to_the_millisecond};
 use super::{EventName, SUFFIX};
-use crate::envelope::AgentView;
-use crate::printed::{acts, json_line};
+use crate::agent_view::AgentView;
+use crate::printed::acts;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use sha2::{Digest, Sha256};
 use std::io;
@@ -348,13 +348,6 @@ impl Record {
     }
 }
 
-/// A JSON object with sorted keys on one line, safe to be shown by a terminal; no newline.
-pub(super) fn render(object: &Map<String, Value>) -> String {
-    let mut whole = Value::Object(object.clone());
-    whole.sort_all_objects();
-    json_line(&whole)
-}
-
 /// The string that takes the most room and can be cut; short ones are left alone.
 fn longest(value: &mut Value) -> Option<&mut String> {
     match value {
@@ -440,19 +433,6 @@ fn stamp(stamp: Stamp) -> String {
     } else {
         format!("{at:.3}")
     }
-}
-
-/// An instant as each event has it.
-pub(super) fn to_the_millisecond(at_ms: u64) -> String {
-    format!("{:.3}", instant(at_ms))
-}
-
-/// An instant; what lies beyond the year 9999 is the last one before.
-fn instant(at_ms: u64) -> Timestamp {
-    i64::try_from(at_ms)
-        .ok()
-        .and_then(|at_ms| Timestamp::from_millisecond(at_ms).ok())
-        .unwrap_or(Timestamp::MAX)
 }
 
 /// A duration in seconds: a whole number where it is one, milliseconds otherwise.

@@ -16,10 +16,9 @@
 //! crash tore. A span moves with its bytes, so renaming and copying the file keep it.
 
 use super::LINE_BYTES_MAX;
-use super::read::{Entry, Facts};
-use super::record::to_the_millisecond;
+use super::entry::{Entry, Facts};
+use super::text::{at_ms, to_the_millisecond};
 use crate::os::{self, AsDescriptor, Errno, uninterrupted};
-use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 /// The field of the line that ends a span.
@@ -119,10 +118,7 @@ impl Span {
     fn parse(line: &Map<String, Value>) -> Option<Self> {
         let span = line.get(FIELD)?.as_object()?;
         let number = |key: &str| span.get(key)?.as_u64();
-        let instant = |key: &str| {
-            let at: Timestamp = span.get(key)?.as_str()?.parse().ok()?;
-            u64::try_from(at.as_millisecond()).ok()
-        };
+        let instant = |key: &str| at_ms(span.get(key)?.as_str()?);
         Some(Self {
             from: number("from")?,
             to: number("to")?,

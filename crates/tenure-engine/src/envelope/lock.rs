@@ -2,6 +2,7 @@
 //! lines. The object is the `context` of a refusal, and what `tenure check` and `list` answer.
 
 use super::{Exit, Failure, Retry, human};
+use crate::agent_view::AgentView;
 use crate::printed::clean;
 use crate::process::{actor_name, is_other_namespace};
 use crate::profile::known_as;
@@ -24,45 +25,6 @@ pub fn is_retryable(reason: Reason) -> bool {
         | Reason::NeedsConfirmation
         | Reason::Unreadable
         | Reason::Unknown => false,
-    }
-}
-
-/// An agent, as a claim names it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct AgentView {
-    /// The whole key.
-    pub key: String,
-    /// The program that runs it.
-    pub host: String,
-    /// Its session.
-    pub session: String,
-    /// Which agent of the session; `None` for the session itself.
-    pub agent: Option<String>,
-}
-
-impl From<&AgentKey> for AgentView {
-    fn from(key: &AgentKey) -> Self {
-        Self {
-            key: key.to_string(),
-            host: key.host().to_owned(),
-            session: key.session().to_owned(),
-            agent: key.agent().map(str::to_owned),
-        }
-    }
-}
-
-impl AgentView {
-    /// The agent that a claim names, if it names one.
-    pub fn of(claim: &Claim) -> Option<Self> {
-        claim.holder.agent().as_ref().map(Self::from)
-    }
-
-    /// For people: `claude 1f3c/a6b4`.
-    fn words(&self) -> String {
-        match &self.agent {
-            Some(agent) => format!("{} {}/{agent}", self.host, self.session),
-            None => format!("{} {}", self.host, self.session),
-        }
     }
 }
 

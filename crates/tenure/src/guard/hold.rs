@@ -4,8 +4,8 @@
 //! `renewer` sends the heartbeats.
 
 use super::error::{ReleaseAllError, ReleaseError, ReleaseFailure, VerifyError};
-use super::renewer::Watching;
 use super::term::{GuardState, Term};
+use super::watching::Watching;
 use super::{Shared, log};
 use crate::offload;
 use crate::store::contract::Notices;

@@ -16,6 +16,7 @@
 
 use super::hold::Hold;
 use super::pending::Ring;
+use super::watching::Watching;
 use super::worker::{Answer, Worker};
 use super::{GuardState, Shared, log};
 use crate::clock::instant;
@@ -56,27 +57,6 @@ const NEIGHBOURS: u64 = 64;
 /// After this many heartbeats in a row the thread reads what the kernel reports of files. The kernel's
 /// list is finite, and a request to stop should not wait for thousands of heartbeats.
 const BEATS_MAX: usize = 64;
-
-/// How holds are watched.
-#[derive(Debug, Clone)]
-pub(super) enum Watching {
-    /// The kernel reports changes to the files in which the store keeps its locks.
-    Files,
-    /// The thread looks at each hold this often, or less often where there are many.
-    Looks(Duration),
-    /// The same for a clock that stands still while the test sleeps: at all of them, this often.
-    Always(Duration),
-}
-
-impl Watching {
-    /// How long a sleep of this manager lasts at most, by the machine's clock.
-    pub(super) fn nap(&self) -> Option<Duration> {
-        match self {
-            Self::Files | Self::Looks(_) => None,
-            Self::Always(nap) => Some(*nap),
-        }
-    }
-}
 
 impl Ring for Ringer {
     fn ring(&self) {

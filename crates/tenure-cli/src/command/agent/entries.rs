@@ -5,7 +5,7 @@
 //!
 //! How single places of a text are changed is in `json` and `toml`.
 
-use super::hosts::{NAME, SKILL};
+use super::hosts::{NAME, SKILL, is_tenure};
 use super::json::{self, Node};
 use super::toml;
 use crate::args::AgentHost as Host;
@@ -388,11 +388,6 @@ fn shell_words(text: &str) -> Vec<String> {
     }
     words.extend(word);
     words
-}
-
-/// Whether a program's name or path is tenure's.
-pub(super) fn is_tenure(program: &str) -> bool {
-    program.rsplit('/').next() == Some(NAME)
 }
 
 /// Whether an entry of a server is ours: its program is tenure, wherever that is.

@@ -54,6 +54,11 @@ pub(super) const SKILL: &str = include_str!("skill.md");
 /// The name of the skill, of its folder and of the server.
 pub(super) const NAME: &str = "tenure";
 
+/// Whether a program's name or path is tenure's.
+pub(super) fn is_tenure(program: &str) -> bool {
+    program.rsplit('/').next() == Some(NAME)
+}
+
 impl Host {
     /// What people call it.
     pub(super) fn name(self) -> &'static str {

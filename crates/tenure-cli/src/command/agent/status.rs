@@ -5,8 +5,9 @@
 mod rules;
 
 use super::claude::{self, Registered};
-use super::entries::{Has, Kind, Words, is_tenure};
+use super::entries::{Has, Kind, Words};
 use super::files::text_of;
+use super::hosts::is_tenure;
 use super::install::files_of;
 use super::program;
 use super::toml;

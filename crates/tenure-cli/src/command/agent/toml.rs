@@ -4,8 +4,8 @@
 //! after each change, and the change is made only if both differ by this table and nothing else. So a text that
 //! is laid out in an unusual way (inline tables, several lines in one string) is refused, and never damaged.
 
-use super::entries::is_tenure;
 use super::hosts::NAME;
+use super::hosts::is_tenure;
 use serde::Deserialize;
 use serde_json::Value as Json;
 use toml::{Spanned, Table, Value};

@@ -9,14 +9,15 @@
 
 use super::Attempts;
 use super::git::Git;
-use super::judge::{self, Answer};
+use super::judge::Answer;
+use super::remote::{asked, place_of, url_of, without_secret};
 use super::upstream::{self, Upstream};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::Reporter;
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use tenure_core::{LockName, NameError};
 
 /// How much of the repository's name, and of the branch's, a lock's name shows.
@@ -102,35 +103,6 @@ fn unnamed(
     Err(upstream::unknown(&local, &why, remote, &default))
 }
 
-/// Where a remote is. A remote without a name is its own URL.
-pub(super) fn url_of(git: &Git<'_>, remote: &str) -> Result<String, Failure> {
-    let url = git.ask(&["remote", "get-url", "--push", "--", remote])?;
-    Ok(match url.first_line() {
-        "" => remote.to_owned(),
-        url => url.to_owned(),
-    })
-}
-
-/// Asks the remote, again after each transient failure while an attempt is left.
-pub(super) fn asked(
-    git: &Git<'_>,
-    words: &[&str],
-    attempts: &mut Attempts,
-    reporter: &mut Reporter,
-) -> Result<Answer, Failure> {
-    loop {
-        let answer = git.run(words, None)?;
-        if answer.succeeded() {
-            return Ok(answer);
-        }
-        if !judge::is_transient(&answer) {
-            return Err(super::failed(&answer));
-        }
-        attempts.spend(reporter, &answer)?;
-        attempts.pause(reporter)?;
-    }
-}
-
 /// The remote's default branch: as this clone knows it, else as the remote says.
 fn default_branch(
     git: &Git<'_>,
@@ -174,37 +146,6 @@ fn no_default(remote: &str) -> Failure {
             without_secret(remote)
         ),
     )
-}
-
-/// A URL without the user name and the password in it. They may change from run to run, and are secret.
-pub(super) fn without_secret(url: &str) -> String {
-    if let Some((scheme, rest)) = url.split_once("://")
-        && !scheme.is_empty()
-    {
-        let host_end = rest.find('/').unwrap_or(rest.len());
-        let (host, path) = rest.split_at(host_end);
-        let host = host.rsplit_once('@').map_or(host, |(_, host)| host);
-        return format!("{scheme}://{host}{path}");
-    }
-    url.to_owned()
-}
-
-/// One name for a repository, as far as that can be known without asking the remote.
-pub(super) fn place_of(url: &str, top: &Path) -> String {
-    let path = match url.strip_prefix("file://") {
-        Some(path) => Some(path),
-        // `host:path` is ssh's way; a path with a colon in its first part is written `./a:b`.
-        None if url.contains("://") => None,
-        None => (!url.split('/').next().unwrap_or_default().contains(':')).then_some(url),
-    };
-    match path {
-        Some(path) => {
-            let path: PathBuf = top.join(path);
-            let real = path.canonicalize().unwrap_or(path);
-            real.to_string_lossy().into_owned()
-        }
-        None => without_secret(url),
-    }
 }
 
 /// The lock's name.
@@ -289,19 +230,6 @@ mod tests {
             name("/a", "a-b"),
             "the digest tells them apart"
         );
-    }
-
-    #[test]
-    fn secrets_are_taken_out_of_urls() {
-        for (url, shown) in [
-            ("https://u:p@host/x", "https://host/x"),
-            ("https://u:p@ss@host", "https://host"),
-            ("https://host/a@b", "https://host/a@b"),
-            ("git@host:a", "git@host:a"),
-            ("origin", "origin"),
-        ] {
-            assert_eq!(without_secret(url), shown);
-        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 use super::Attempts;
 use super::git::Git;
-use super::target::{asked, place_of, url_of};
+use super::remote::{asked, place_of, url_of, without_secret};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::Reporter;
@@ -48,7 +48,7 @@ impl Upstream {
         let same = of == remote
             || place_of(&url_of(git, of)?, top) == place_of(&url_of(git, remote)?, top);
         if !same {
-            let of = super::target::without_secret(of);
+            let of = without_secret(of);
             return Ok(Self::None(format!(
                 "tracks {merge} of {of} (--remote would push there)"
             )));
@@ -103,7 +103,7 @@ pub(super) fn tip(
 
 /// The answer if no setting says where a branch goes.
 pub(super) fn unknown(branch: &str, why: &str, remote: &str, default: &str) -> Failure {
-    let remote = super::target::without_secret(remote);
+    let remote = without_secret(remote);
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '/' | '-');
     let mut failure = Failure::new(
         Exit::NotFound,

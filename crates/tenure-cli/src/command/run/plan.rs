@@ -2,7 +2,7 @@
 
 use super::acquire_all::Target;
 use super::exec;
-use crate::command::serve::keeper;
+use crate::command::keeper;
 use crate::command::{Session, already_held, covers, ticket};
 use crate::exit::Exit;
 use crate::failure::Failure;

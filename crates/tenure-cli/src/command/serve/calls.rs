@@ -2,8 +2,8 @@
 //!
 //! When that is done, and what a client is told of it, is decided elsewhere.
 
-use super::keeper;
 use crate::audit_writer::occasion;
+use crate::command::keeper;
 use crate::command::run::acquire_all::{self, Hold, schedule_of};
 use crate::command::run::plan::Planning;
 use crate::command::{Session, readings};

@@ -2,7 +2,8 @@
 //! numbers of their successors stay above it.
 
 use super::folder::{Access, Folder, fault};
-use super::guarded::{GUARD_PATIENCE, Guarded, Names};
+use super::guarded::{GUARD_PATIENCE, Guarded};
+use super::names::Names;
 use super::pages::{self, ReadError, Room};
 use super::{FileStore, fd};
 use crate::os;

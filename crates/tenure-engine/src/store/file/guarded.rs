@@ -10,7 +10,7 @@
 use super::folder::{Access, Folder, Opened, fault, io_fault};
 use super::handle::{FileHandle, Granted};
 use super::joined::join;
-use super::look::any_is_held;
+use super::names::Names;
 use super::pages::{self, ReadError, Room, Snapshot, UNKNOWN};
 use super::partial::{self, Rest, Want};
 use super::publication::{Change, Publication, Published};
@@ -22,7 +22,7 @@ use crate::store::codec;
 use crate::store::{StoreError, Wake};
 use std::cell::Cell;
 use std::time::Duration;
-use tenure_core::{Claim, Entry, LockName, Now};
+use tenure_core::{Claim, Entry, Now};
 
 /// How long a caller waits for a guard before that is an error. A transition takes microseconds; only a
 /// process that was stopped in the middle of one keeps the guard longer.
@@ -31,15 +31,10 @@ pub(super) const GUARD_PATIENCE: Duration = Duration::from_secs(5);
 /// What is wrong with an empty coordination file while a liveness lock is held.
 pub(super) const EMPTY_BUT_HELD: &str = "it is empty, but a live process has a place in it";
 
-/// The names of one lock's files.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Names {
-    /// The lock.
-    pub(super) name: LockName,
-    /// Its coordination file.
-    pub(super) list: String,
-    /// Its record, where the profile publishes.
-    pub(super) record: String,
+/// Whether any claim's liveness lock is held. If that cannot be asked, the answer is no. That takes no
+/// live claim for dead: without working locks, the guard could not have been taken either.
+pub(super) fn any_is_held(opened: &Opened) -> bool {
+    bytes::probe_tickets(fd(opened)) == Ok(true)
 }
 
 /// The held guard of one lock. All changes to the lock's files go through it; dropping it releases the
@@ -543,7 +538,7 @@ impl<'a> Guarded<'a> {
 mod tests {
     use super::super::joined::tests::{listed, stamp, tickets};
     use super::*;
-    use tenure_core::Host;
+    use tenure_core::{Host, LockName};
 
     /// What another program does to a record between our read and our write.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]

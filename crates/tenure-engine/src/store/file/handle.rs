@@ -7,7 +7,7 @@
 use super::bytes::{self, Byte};
 use super::ends::Begun;
 use super::folder::Opened;
-use super::guarded::Names;
+use super::names::Names;
 use super::publication::Published;
 use super::{BorrowedDescriptor, ClaimKey, fd};
 use crate::os::{self, Watch};

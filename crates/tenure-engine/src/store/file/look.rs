@@ -6,8 +6,9 @@
 
 use super::bytes::{self, Byte};
 use super::folder::{Access, Folder, Opened, fault, io_fault};
-use super::guarded::{EMPTY_BUT_HELD, LoadError, Loaded, Names};
+use super::guarded::{EMPTY_BUT_HELD, LoadError, Loaded, any_is_held};
 use super::handle::FileHandle;
+use super::names::Names;
 use super::pages::{self, ReadError};
 use super::publication::{self, Published};
 use super::{BorrowedDescriptor, FileStore, agents, fd, joined};
@@ -367,12 +368,6 @@ fn is_settling(published: &Published, now: &Now, since_now: Duration) -> bool {
 pub(super) fn is_half_said(entry: &Entry) -> bool {
     let mut granted = entry.granted();
     granted.any(|claim| claim.holder.fact(UNJUDGED).is_some())
-}
-
-/// Whether any claim's liveness lock is held. If that cannot be asked, the answer is no. That takes no
-/// live claim for dead: without working locks, the guard could not have been taken either.
-pub(super) fn any_is_held(opened: &Opened) -> bool {
-    bytes::probe_tickets(fd(opened)) == Ok(true)
 }
 
 #[cfg(test)]

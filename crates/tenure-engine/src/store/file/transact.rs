@@ -44,9 +44,10 @@
 use super::bytes::{self, Byte, Mode};
 use super::ends::{Begun, Ends};
 use super::folder::{Access, Opened, fault};
-use super::guarded::{BadRecord, GUARD_PATIENCE, Guarded, LoadError, Loaded, Names};
+use super::guarded::{BadRecord, GUARD_PATIENCE, Guarded, LoadError, Loaded};
 use super::handle::{FileHandle, Granted, Part, WakeUp};
 use super::joined::{is_of, note_bytes};
+use super::names::Names;
 use super::pages::{Room, Snapshot};
 use super::partial::{Rest, Want};
 use super::publication::Change;

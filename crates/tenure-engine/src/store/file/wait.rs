@@ -8,8 +8,8 @@
 
 use super::bytes::{Byte, Mode};
 use super::folder::{Access, Opened, fault, io_fault};
-use super::guarded::Names;
 use super::handle::{FileHandle, WakeUp};
+use super::names::Names;
 use super::sleeper::ByteLock;
 use super::{BorrowedDescriptor, FileStore, fd};
 use crate::cancel::{self, Cancel};

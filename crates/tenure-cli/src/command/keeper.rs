@@ -10,7 +10,7 @@ use tenure_engine::process::liveness;
 const KEY: &str = "serve";
 
 /// The fact that this process keeps the lease.
-pub(in crate::command) fn mark(keeper: Process) -> (&'static str, String) {
+pub(super) fn mark(keeper: Process) -> (&'static str, String) {
     let started = keeper.started.unwrap_or_default();
     (KEY, format!("{}/{started}", keeper.pid))
 }
