@@ -157,6 +157,69 @@ fn signs_of_life_and_calls_under_way_keep_a_hold_and_silence_ends_it() {
     }
 }
 
+/// A person refuses a call that its hook let pass, so nothing tells of its end.
+#[test]
+fn the_end_of_a_turn_ends_the_agents_open_calls_and_no_siblings() {
+    let scratch = tempfile::tempdir().unwrap();
+    let store = store(scratch.path());
+    let clock = new_clock();
+    let (main, helper, other) = (key("claude/1"), key("claude/1/b"), key("claude/2"));
+    let of = |key| Agent {
+        store: &store,
+        clock: &clock,
+        key,
+    };
+    let (main, helper, other) = (of(&main), of(&helper), of(&other));
+    let now = terms(Duration::ZERO);
+    main.take(&wanted(&["a"]), &now).unwrap();
+    helper.take(&wanted(&["b"]), &now).unwrap();
+    for agent in [&main, &helper] {
+        agent.seen(AgentSign::Began("toolu_1")).unwrap();
+        agent.seen(AgentSign::Began("toolu_2")).unwrap();
+    }
+    sleep(SILENCE * 2);
+    main.seen(AgentSign::Rests).unwrap();
+    assert!(
+        other.take(&wanted(&["a"]), &now).is_err(),
+        "it has just been seen"
+    );
+    let began = instant();
+    other.take(&wanted(&["a"]), &terms(SILENCE * 20)).unwrap();
+    assert!(since(began) < SILENCE * 10, "silence counts");
+    assert!(
+        other.take(&wanted(&["b"]), &now).is_err(),
+        "a sibling calls"
+    );
+    // The next turn has calls of its own.
+    main.take(&wanted(&["c"]), &now).unwrap();
+    main.seen(AgentSign::Began("toolu_3")).unwrap();
+    sleep(SILENCE * 2);
+    assert!(other.take(&wanted(&["c"]), &now).is_err(), "it calls");
+}
+
+/// In a container that is minutes old, the first call of all takes the first lock of all, and works for long.
+#[test]
+fn a_call_that_began_before_the_agent_had_anything_keeps_what_it_takes() {
+    let scratch = tempfile::tempdir().unwrap();
+    let store = store(&scratch.path().join("locks"));
+    let clock = new_clock();
+    let (first, second) = (key("claude/1/a"), key("claude/1/b"));
+    let of = |key| Agent {
+        store: &store,
+        clock: &clock,
+        key,
+    };
+    let (first, second) = (of(&first), of(&second));
+    let now = terms(Duration::ZERO);
+    first.seen(AgentSign::Began("toolu_1")).unwrap();
+    assert_eq!(names_of(&first), [""; 0], "a call is no hold");
+    first.take(&wanted(&["a"]), &now).unwrap();
+    sleep(SILENCE * 2);
+    assert!(second.take(&wanted(&["a"]), &now).is_err(), "it calls");
+    first.seen(AgentSign::Ended("toolu_1")).unwrap();
+    second.take(&wanted(&["a"]), &terms(SILENCE * 20)).unwrap();
+}
+
 #[test]
 fn one_call_of_an_agent_waits_and_its_place_is_kept() {
     let scratch = tempfile::tempdir().unwrap();
@@ -257,9 +320,18 @@ fn an_agent_that_holds_nothing_costs_one_look_and_leaves_nothing() {
         clock: &clock,
         key: &key,
     };
-    agent.seen(AgentSign::Began("x")).unwrap();
+    agent.seen(AgentSign::Seen).unwrap();
+    agent.seen(AgentSign::Ended("x")).unwrap();
     assert_eq!(agent.free().unwrap(), []);
     assert!(!folder.exists(), "nothing was made");
+    agent.seen(AgentSign::Began("x")).unwrap();
+    agent.seen(AgentSign::Ended("x")).unwrap();
+    let left = std::fs::read_dir(&folder).unwrap();
+    let signs = left.filter(|file| {
+        let name = file.as_ref().unwrap().file_name();
+        name.to_string_lossy().starts_with(".agent-")
+    });
+    assert_eq!(signs.count(), 0, "of a call that has ended");
     let agents = store.agents().expect("a file store keeps signs");
     assert!(!agents.may_hold(&key).unwrap());
     assert_eq!(agents.forget_old(&clock.now(), false).unwrap(), 0);

@@ -32,7 +32,8 @@ use faults::{fault, if_closed, unread};
 use leases::{Leased, Refused, Untold};
 use memory::{Memory, Proof};
 pub(super) use proof::ran;
-use serde_json::Value;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -142,6 +143,7 @@ enum Sighting {
     Somehow,
     Began(String),
     Ended(String),
+    Rests,
 }
 
 impl Sign {
@@ -150,6 +152,7 @@ impl Sign {
             Sighting::Somehow => AgentSign::Seen,
             Sighting::Began(call) => AgentSign::Began(call),
             Sighting::Ended(call) => AgentSign::Ended(call),
+            Sighting::Rests => AgentSign::Rests,
         };
         leases::seen(&self.key, &self.folder, &self.leased, sign);
     }
@@ -223,6 +226,9 @@ impl Work {
                 (answer, sign(seen))
             }
             Kind::Begins { resumed } => (begins(&key, &folder, resumed, memory.as_ref()), None),
+            // A call that was refused by a person, or interrupted, has no end that is told. Where it is left open, it keeps
+            // silence off. Only the agent that rests is meant: its siblings may work in the background.
+            Kind::Rests => (Answer::default(), sign(Sighting::Rests)),
             // A session speaks for all of its agents.
             Kind::Ends => (ends(&key.of_session(), &folder, memory.as_ref()), None),
             Kind::AgentEnds if key.agent().is_some() => {
@@ -240,9 +246,11 @@ impl Work {
         folder: &Path,
         memory: Option<&Memory>,
     ) -> Answer {
-        let before = memory.and_then(|memory| memory.answered(&call.id));
-        if let Some(before) = before.filter(|before| !before.text.is_empty()) {
-            return Answer::said(before.text);
+        // A host that numbers its calls may give a number twice, so the number alone does not say that it is one call.
+        let asks = asks(call, key, folder);
+        let before = memory.and_then(|memory| memory.said(&call.id, &asks));
+        if let Some(text) = before.filter(|text| !text.is_empty()) {
+            return Answer::said(text);
         }
         if let Some(answer) = self.probed(call) {
             return answer;
@@ -264,7 +272,7 @@ impl Work {
                 at_ms: now_ms(),
                 is_marked: false,
             });
-            memory.answer(&call.id, &text, proves.as_ref());
+            memory.answer(&call.id, &asks, &text, proves.as_ref());
         }
         answer
     }
@@ -538,6 +546,22 @@ fn command_rules(folder: &Path) -> Result<Vec<CommandRule>, Misread> {
     Ok(files
         .flat_map(|file| file.agent.commands.iter().cloned())
         .collect())
+}
+
+/// What a call asks for, as few digits: the tool and the whole of its input, the agent, and the folder.
+fn asks(call: &Call, key: &AgentKey, folder: &Path) -> String {
+    let input = serde_json::to_string(&call.input).unwrap_or_default();
+    let folder = folder.to_string_lossy();
+    let whole = json!([format!("{:?}", call.tool), input, key.to_string(), folder]);
+    let digest = Sha256::digest(whole.to_string().as_bytes());
+    let mut digits = String::with_capacity(32);
+    for byte in digest.iter().take(16) {
+        digits.extend(
+            [byte >> 4, byte & 15]
+                .map(|digit| char::from_digit(digit.into(), 16).unwrap_or_default()),
+        );
+    }
+    digits
 }
 
 /// The folder of an event: that which it names, if it is there.

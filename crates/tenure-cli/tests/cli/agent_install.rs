@@ -158,6 +158,7 @@ fn settings_keep_every_byte_and_come_back_as_they_were() {
             "PreToolUse",
             "PostToolUse",
             "PostToolUseFailure",
+            "Stop",
             "SubagentStop",
             "SessionStart",
             "SessionEnd",
@@ -1209,10 +1210,11 @@ fn status_names_what_codex_asks_of_its_user() {
     assert!(trust[0].contains("this project"), "{trust:?}");
     desk.write(config, &trusted("sandbox_mode = \"danger-full-access\""));
     let trust = wrong(&status(1), "trust");
-    assert!(trust[0].contains("5 of 5 hooks"), "{trust:?}");
+    assert!(trust[0].contains("6 of 6 hooks"), "{trust:?}");
     let marks: String = [
         "pre_tool_use",
         "post_tool_use",
+        "stop",
         "subagent_stop",
         "session_start",
         "session_end",
@@ -1235,7 +1237,7 @@ fn status_names_what_codex_asks_of_its_user() {
         config,
         &(trusted("sandbox_mode = \"danger-full-access\"") + &off),
     );
-    assert!(wrong(&status(1), "trust")[0].contains("1 of 5"));
+    assert!(wrong(&status(1), "trust")[0].contains("1 of 6"));
     desk.write(config, &(trusted("[features]\nhooks = false") + &marks));
     assert_eq!(wrong(&status(1), "hooks").len(), 1);
     // Below /tmp every sandbox of Codex lets a command write, so the locks are elsewhere.

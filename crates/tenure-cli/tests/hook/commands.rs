@@ -191,6 +191,33 @@ fn one_call_gets_one_answer_however_often_it_is_asked_about() {
     assert_ne!(other, first);
 }
 
+/// Some hosts number the calls of each answer of a model anew: `call_0` comes again within seconds.
+#[test]
+fn a_call_with_the_name_of_an_earlier_one_gets_an_answer_of_its_own() {
+    let repository = Repository::with(&format!("{BUILD}[[agent.path]]\nmatch = [\"src/**\"]\n"));
+    let folder = repository.root();
+    let first = repository.ask("claude", &bash(&repository, "call_0", "make one"));
+    assert!(first.command().ends_with(" -- make one"), "{first:?}");
+    let second = repository.ask("claude", &bash(&repository, "call_0", "make two"));
+    assert!(second.command().ends_with(" -- make two"), "{second:?}");
+    assert!(
+        repository
+            .ask("claude", &bash(&repository, "call_0", "ls"))
+            .nothing()
+    );
+    for name in ["src/a.rs", "README.md"] {
+        let input = json!({"file_path": folder.join(name), "old_string": "a", "new_string": "b"});
+        let edit = claude("PreToolUse", &folder, "call_0", "Edit", input);
+        let heard = repository.ask("claude", &edit);
+        assert!(heard.nothing(), "no command for an edit: {heard:?}");
+    }
+    // A sibling's call has the sibling's key.
+    let mut sibling = bash(&repository, "call_0", "make two");
+    sibling["agent_id"] = "a6".into();
+    let command = repository.ask("claude", &sibling).command();
+    assert!(command.contains(" --as claude/1f3c/a6 "), "{command}");
+}
+
 #[test]
 fn a_tenure_that_is_not_on_the_path_is_called_by_its_own() {
     let repository = Repository::with(BUILD);

@@ -191,6 +191,35 @@ fn the_end_of_an_agent_frees_its_leases_and_no_siblings() {
     assert_eq!(sorted(), ["migrations/d"]);
 }
 
+/// A person refuses a command that its hook let pass, and goes home. Nothing tells of the end of that call.
+#[test]
+fn a_call_without_an_end_keeps_a_lease_until_the_turn_ends_and_no_longer() {
+    let repository = Repository::with(&format!("{RULES}silence = \"2s\"\n"));
+    let at = |name: &str| repository.root().join("migrations").join(name);
+    assert!(edit(&repository, "s", None, &at("main")).nothing());
+    assert!(edit(&repository, "s", Some("a"), &at("helper")).nothing());
+    for agent in [None, Some("a")] {
+        let input = json!({"command": "sleep 1000"});
+        let mut event = claude("PreToolUse", &repository.root(), "t", "Bash", input);
+        event["session_id"] = "s".into();
+        if let Some(agent) = agent {
+            event["agent_id"] = agent.into();
+        }
+        assert!(repository.ask("claude", &event).nothing());
+    }
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    let mut both = held(&repository);
+    both.sort();
+    assert_eq!(both, ["migrations/helper", "migrations/main"]);
+    ends(&repository, "Stop", "s", None);
+    eventually("the lease of the agent that rests ends by silence", || {
+        held(&repository) == ["migrations/helper"]
+    });
+    assert!(edit(&repository, "t", None, &at("main")).nothing());
+    let reason = edit(&repository, "t", None, &at("helper")).reason();
+    assert!(reason.contains("claude s/a"), "a sibling calls: {reason}");
+}
+
 #[test]
 fn a_patch_takes_all_its_files_or_none() {
     let repository = Repository::with(RULES);

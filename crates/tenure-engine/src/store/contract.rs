@@ -436,12 +436,15 @@ pub enum AgentSign<'a> {
     Began(&'a str),
     /// That call has ended.
     Ended(&'a str),
+    /// It ended its turn: no call of its own is under way, whether or not its end was told.
+    Rests,
 }
 
 /// The signs of life of agents, kept apart from their claims, so that a sign costs the same however many claims an
 /// agent has. The claims that the store shows are as fresh as the signs of their agents.
 pub trait Agents {
-    /// Notes a sign of an agent. Nothing happens for an agent that has taken nothing here.
+    /// Notes a sign of an agent. For an agent that has taken nothing here, only the calls count that are under way: it may
+    /// take a lock while they last.
     ///
     /// # Errors
     /// - [`StoreError`] if the sign cannot be written.

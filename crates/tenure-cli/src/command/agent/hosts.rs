@@ -30,18 +30,20 @@ const fn hook(event: &'static str, matcher: Option<&'static str>, seconds: u32) 
     }
 }
 
-const CLAUDE: [Hook; 6] = [
+const CLAUDE: [Hook; 7] = [
     hook("PreToolUse", Some(CLAUDE_TOOLS), 10),
     hook("PostToolUse", Some(CLAUDE_TOOLS), 10),
     hook("PostToolUseFailure", Some(CLAUDE_TOOLS), 10),
+    hook("Stop", None, 10),
     hook("SubagentStop", None, 10),
     hook("SessionStart", None, 10),
     hook("SessionEnd", None, 10),
 ];
 
-const CODEX: [Hook; 5] = [
+const CODEX: [Hook; 6] = [
     hook("PreToolUse", Some(CODEX_TOOLS), 10),
     hook("PostToolUse", Some(CODEX_TOOLS), 10),
+    hook("Stop", None, 10),
     hook("SubagentStop", None, 10),
     hook("SessionStart", None, 10),
     // Codex gives this event 3 s at most, and warns at each start of a hook that asks for more.

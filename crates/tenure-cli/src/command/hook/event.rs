@@ -27,6 +27,8 @@ pub(super) enum Kind {
     After { call: Call, ended: Ended },
     /// A session begins; `resumed` if it goes on with an earlier one.
     Begins { resumed: bool },
+    /// An agent has ended its turn, and waits for a person: no call of its own is under way any more.
+    Rests,
     /// An agent of a session has ended.
     AgentEnds,
     /// A session has ended.
@@ -158,6 +160,7 @@ fn kind(fields: &mut Map<String, Value>) -> Result<Option<Kind>, &'static str> {
                 resumed: matches!(source.as_str(), "resume" | "compact"),
             })
         }
+        "Stop" => Some(Kind::Rests),
         "SubagentStop" => Some(Kind::AgentEnds),
         "SessionEnd" => Some(Kind::Ends),
         _ => None,
@@ -249,7 +252,7 @@ mod tests {
     #[test]
     fn what_asks_for_nothing_is_of_no_concern() {
         for value in [
-            json!({"hook_event_name": "Stop", "session_id": "s"}),
+            json!({"hook_event_name": "Notification", "session_id": "s"}),
             json!({"hook_event_name": "PreToolUse", "tool_name": "Read", "session_id": "s"}),
         ] {
             assert!(

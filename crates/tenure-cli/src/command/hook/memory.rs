@@ -44,8 +44,12 @@ pub(super) struct Memory {
 /// What is remembered of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Remembered {
+    /// What the call asked for.
+    asks: String,
     /// What was answered.
-    pub(super) text: String,
+    text: String,
+    /// The host may still be asking a second time.
+    is_fresh: bool,
     /// What the end of the call proves.
     pub(super) proves: Option<Proof>,
 }
@@ -103,19 +107,28 @@ impl Memory {
             })
         };
         let proves = proof();
-        (age < ANSWER_AGE || proves.is_some()).then(|| Remembered {
+        let is_fresh = age < ANSWER_AGE;
+        (is_fresh || proves.is_some()).then(|| Remembered {
+            asks: text("asks").unwrap_or_default().to_owned(),
             text: text("text").unwrap_or_default().to_owned(),
+            is_fresh,
             proves,
         })
     }
 
-    /// Remembers an answer. `proves` says that the call is certain to leave a mark if it arrives as it was rewritten,
-    /// and succeeds.
-    pub(super) fn answer(&self, id: &str, text: &str, proves: Option<&Proof>) {
+    /// What was answered a moment ago to a call with this name that asked for just this.
+    pub(super) fn said(&self, id: &str, asks: &str) -> Option<String> {
+        let before = self.answered(id)?;
+        (before.asks == asks && before.is_fresh).then_some(before.text)
+    }
+
+    /// Remembers an answer. `asks` tells what the call asked for from all else. `proves` says that the call is certain
+    /// to leave a mark if it arrives as it was rewritten, and succeeds.
+    pub(super) fn answer(&self, id: &str, asks: &str, text: &str, proves: Option<&Proof>) {
         if id.is_empty() {
             return;
         }
-        let mut line = json!({"at": self.now_ms, "call": id, "text": text});
+        let mut line = json!({"at": self.now_ms, "call": id, "asks": asks, "text": text});
         if let Some(proof) = proves {
             line["asked"] = proof.asked.as_str().into();
             line["by"] = proof.by.to_string().into();
@@ -297,9 +310,10 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let begin = memory(folder.path(), 1_000);
         assert_eq!(begin.answered("t"), None);
-        begin.answer("t", "one", None);
-        begin.answer("", "none", None);
-        let of_one = |memory: &Memory| memory.answered("t").map(|found| found.text);
+        begin.answer("t", "make", "one", None);
+        begin.answer("", "make", "none", None);
+        let of_one = |memory: &Memory| memory.said("t", "make");
+        assert_eq!(begin.said("t", "edit"), None, "another call of this name");
         assert_eq!(of_one(&begin).as_deref(), Some("one"));
         assert_eq!(begin.answered("other"), None);
         assert_eq!(begin.answered(""), None);
@@ -316,7 +330,7 @@ mod tests {
             at_ms: 601_000,
             is_marked: false,
         };
-        later.answer("u", "two", Some(&expected));
+        later.answer("u", "make", "two", Some(&expected));
         assert_eq!(proof(&later), Some(expected.clone()));
         begin.ran(&"claude/s".parse().expect("a key"));
         assert_eq!(proof(&begin), Some(expected.clone()), "a sibling's mark");
@@ -335,13 +349,13 @@ mod tests {
         let memory = memory(folder.path(), 1);
         let text = "x".repeat(4_000);
         for number in 0..300 {
-            memory.answer(&format!("t{number}"), &text, None);
+            memory.answer(&format!("t{number}"), "", &text, None);
         }
         let facts = std::fs::metadata(&memory.file).expect("a file");
         assert!(facts.len() < FILE_MAX + 8_000, "{}", facts.len());
         assert_eq!(facts.mode() & 0o777, 0o600);
         assert!(memory.answered("t299").is_some() && memory.answered("t0").is_none());
-        memory.answer("long", &"x".repeat(LINE_MAX), None);
+        memory.answer("long", "", &"x".repeat(LINE_MAX), None);
         assert_eq!(memory.answered("long"), None);
         let left = std::fs::read_dir(folder.path().join("agents")).expect("a folder");
         assert_eq!(left.count(), 1, "no other file is left");

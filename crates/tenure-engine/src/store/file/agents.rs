@@ -10,7 +10,9 @@
 //! cannot be understood, the file's time is all there is.
 //!
 //! A call that is under way is a file of its own. Hooks of one agent run side by side, and none of them may undo what
-//! another one has just noted. These files are looked for only where an agent is silent.
+//! another one has just noted. These files are looked for only where an agent is silent. A call is noted also where its
+//! agent has nothing yet: it may take its first lock in that call or beside it, and the call would be forgotten then. A call whose end is told by no
+//! hook (a person refused or interrupted it) ends with the agent's turn.
 //!
 //! # Crash safety
 //! The file is made before the claim that it belongs to is written: no claim is without one from its first instant. A
@@ -271,18 +273,22 @@ fn remove(folder: &Folder, file: &str) -> Result<(), StoreError> {
 
 impl Agents for FileStore {
     fn note(&self, agent: &AgentKey, sign: AgentSign<'_>, now: &Now) -> Result<(), StoreError> {
-        let Some(folder) = self.folder(false)? else {
+        // The end of a call and a mere sign say nothing about a folder that nobody has made yet.
+        let Some(folder) = self.folder(matches!(sign, AgentSign::Began(_)))? else {
             return Ok(());
         };
-        if !write(folder, &file_of(folder, agent), Access::Write, now)? {
-            return Ok(());
-        }
+        // A sign that cannot be written does not keep a call from its beginning or its end.
+        let seen = write(folder, &file_of(folder, agent), Access::Write, now);
         let call = |call| format!("{}{}{SUFFIX}", begin_of_calls(folder, agent), part(call));
-        match sign {
+        let noted = match sign {
             AgentSign::Seen => Ok(()),
             AgentSign::Began(name) => write(folder, &call(name), Access::Create, now).map(|_| ()),
             AgentSign::Ended(name) => remove(folder, &call(name)),
-        }
+            // The names of these files have the agent's part, so none of a sibling is among them.
+            AgentSign::Rests => files_from(folder, &begin_of_calls(folder, agent))
+                .and_then(|files| files.iter().try_for_each(|file| remove(folder, file))),
+        };
+        seen.and(noted)
     }
 
     fn may_hold(&self, key: &AgentKey) -> Result<bool, StoreError> {
