@@ -36,6 +36,8 @@ pub(crate) mod run;
 #[cfg(unix)]
 mod serve;
 mod sprint;
+#[cfg(unix)]
+mod starter;
 mod ticket;
 mod wait;
 

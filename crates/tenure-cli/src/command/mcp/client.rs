@@ -3,8 +3,9 @@
 //! It is the parent of this process. A one-shot shell between the two (`sh -c 'tenure mcp'`) ends together with this
 //! process, so the holds belong to the program behind it, as with `acquire`.
 //!
-//! The end of stdin alone does not tell of its end: a child that it has forked keeps the other end of the pipe open.
+//! What tells of its end stands in `command/starter`.
 
+use crate::command::starter;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::signals::Signals;
@@ -27,14 +28,14 @@ impl Client {
         // In a container the host may be the first process, which `choose_owner` passes over.
         let chosen = process::choose_owner(None)
             .or_else(|error| parent.map_or(Err(error), |pid| process::choose_owner(Some(pid))))
-            .map_err(|error| unknown(&error.to_string()))?;
+            .map_err(|error| starter::unknown("mcp", &error.to_string()))?;
         if chosen.process.started.is_none() {
-            return Err(unknown("its start time cannot be seen"));
+            return Err(starter::unknown("mcp", "its start time cannot be seen"));
         }
-        let handle = open(chosen.process.pid);
+        let handle = starter::handle(chosen.process.pid);
         // What was opened is its own only if it has not ended since.
         if process::start_time(chosen.process.pid) != chosen.process.started {
-            return Err(unknown("it has ended"));
+            return Err(starter::unknown("mcp", "it has ended"));
         }
         Ok(Self {
             chosen,
@@ -42,26 +43,6 @@ impl Client {
             parent,
         })
     }
-}
-
-fn unknown(why: &str) -> Failure {
-    Failure::new(
-        Exit::Precondition,
-        "NO_PARENT",
-        format!("holds belong to the program that starts mcp, and it is not known: {why}"),
-    )
-}
-
-#[cfg(target_os = "linux")]
-fn open(pid: u32) -> Option<OwnedFd> {
-    use rustix::process::{Pid, PidfdFlags, pidfd_open};
-    let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
-    pidfd_open(pid, PidfdFlags::empty()).ok()
-}
-
-#[cfg(not(target_os = "linux"))]
-fn open(_: u32) -> Option<OwnedFd> {
-    None
 }
 
 /// Tells of what ends this server from outside: a request to end (SIGTERM), or the end of the client. Ctrl-C and the

@@ -1,11 +1,8 @@
 //! The program that started `serve`, to which the holds belong, and how its end is noticed.
 //!
-//! A pidfd tells of the end at once, and means this very process, whatever gets its number later. Where there is
-//! none, `serve` looks from time to time whether it has another parent. The end of stdin alone does not do: a child
-//! that the program has forked keeps the other end of the pipe open after the program was killed.
-//! `PR_SET_PDEATHSIG` does not do either: it tells of the end of a thread.
+//! It is the parent itself, a shell too. What tells of its end stands in `command/starter`.
 
-use crate::exit::Exit;
+use crate::command::starter;
 use crate::failure::Failure;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use tenure_core::Process;
@@ -21,12 +18,13 @@ pub(super) struct Parent {
 
 impl Parent {
     pub(super) fn find() -> Result<Self, Failure> {
-        let pid = process::parent().ok_or_else(|| unknown("it is in another PID namespace"))?;
-        let handle = open(pid);
-        let chosen =
-            process::choose_owner(Some(pid)).map_err(|error| unknown(&error.to_string()))?;
+        let pid = process::parent()
+            .ok_or_else(|| starter::unknown("serve", "it is in another PID namespace"))?;
+        let handle = starter::handle(pid);
+        let chosen = process::choose_owner(Some(pid))
+            .map_err(|error| starter::unknown("serve", &error.to_string()))?;
         if chosen.process.started.is_none() {
-            return Err(unknown("its start time cannot be seen"));
+            return Err(starter::unknown("serve", "its start time cannot be seen"));
         }
         let parent = Self {
             process: chosen.process,
@@ -35,7 +33,7 @@ impl Parent {
         };
         // What was opened and read is the parent's only if the parent has not ended since.
         if parent.is_gone() {
-            return Err(unknown("it has ended"));
+            return Err(starter::unknown("serve", "it has ended"));
         }
         Ok(parent)
     }
@@ -49,26 +47,6 @@ impl Parent {
     pub(super) fn is_gone(&self) -> bool {
         process::parent() != Some(self.process.pid)
     }
-}
-
-fn unknown(why: &str) -> Failure {
-    Failure::new(
-        Exit::Precondition,
-        "NO_PARENT",
-        format!("holds belong to the program that starts serve, and it is not known: {why}"),
-    )
-}
-
-#[cfg(target_os = "linux")]
-fn open(pid: u32) -> Option<OwnedFd> {
-    use rustix::process::{Pid, PidfdFlags, pidfd_open};
-    let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
-    pidfd_open(pid, PidfdFlags::empty()).ok()
-}
-
-#[cfg(not(target_os = "linux"))]
-fn open(_: u32) -> Option<OwnedFd> {
-    None
 }
 
 /// What it was started as, where the system shows that.
