@@ -272,6 +272,21 @@ fn a_handle_is_of_use_to_its_own_program_alone_and_as_often_as_it_likes() {
     assert_eq!(other.end(), 0);
 }
 
+/// Who asks for the end of a hold needs no handle of it: an unnamed sibling could give the hold back by it.
+#[test]
+fn the_answer_to_a_request_to_stop_shows_no_handle() {
+    let scene = Scene::new();
+    let mut host = Host::new(&scene);
+    let handle = host.acquire("deploy");
+    let id = host.begin("lock_cancel", &json!({ "name": "deploy" }));
+    let said = host.answer(id)["result"].clone();
+    assert!(!said.to_string().contains(&handle), "{said:#}");
+    let asked = &said["structuredContent"]["data"]["asked"][0];
+    assert_eq!(asked["pid"], std::process::id(), "{said:#}");
+    host.data("lock_release", &json!({ "handle": handle }));
+    assert_eq!(host.end(), 0);
+}
+
 #[test]
 fn a_lock_that_is_held_is_a_result_with_all_that_an_agent_acts_by() {
     let scene = Scene::new();

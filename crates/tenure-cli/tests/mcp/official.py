@@ -91,7 +91,7 @@ async def conversation(mode):
         same(queue, [], "the wait has ended")
 
         asked = (await call(client, "lock_cancel", name="deploy"))["data"]["asked"]
-        same(asked[0]["request_id"], again["handle"], "its holder is asked")
+        same(asked[0]["token"], again["token"], "its holder is asked")
         wrong = await client.call_tool("lock_acquire", {"name": "../deploy"})
         same((wrong.is_error, wrong.structured_content["error"]["code"]), (True, "BAD_ARGUMENTS"), "no name")
         kept = again["handle"]

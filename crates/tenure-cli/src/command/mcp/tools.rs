@@ -402,10 +402,11 @@ impl Tools {
             "" => "an agent asks for it".to_owned(),
             client => format!("an agent asks for it, by {client}"),
         };
-        cancel::cancel(
-            self.asked(call.agent.as_ref()).cancel(&params, why)?,
-            reporter,
-        )
+        let asked = self.asked(call.agent.as_ref()).cancel(&params, why)?;
+        let (text, mut data) = cancel::cancel(asked, reporter)?;
+        let holders = data["asked"].as_array_mut();
+        holders.into_iter().flatten().for_each(without_handles);
+        Ok((text, data))
     }
 
     pub(super) fn handles(&self) -> BTreeSet<String> {
@@ -563,8 +564,8 @@ fn text_of(failure: &Failure) -> String {
     text
 }
 
-/// Leaves the request ids out of a refusal. An agent that is refused and reads a handle beside it might give back what
-/// another agent of its program holds. One that has lost its own looks for it (`lock_check`, `lock_list`).
+/// Leaves the request ids out of a refusal, and out of the answer to an agent that asks a holder to stop. An agent that
+/// wants a lock and reads a handle beside it might give back what another agent of its program holds. One that has lost its own looks for it (`lock_check`, `lock_list`).
 fn without_handles(context: &mut Value) {
     match context {
         Value::Object(facts) => {
