@@ -251,7 +251,7 @@ pub(crate) struct Patience {
 pub(crate) struct Calling {
     /// The agent in whose name: HOST/SESSION, or HOST/SESSION/AGENT for one agent of a session
     ///
-    /// [env: TENURE_AS]
+    /// [env: TENURE_AS]; a TENURE_AS that the caller has inherited is only a label: what it takes is not that agent's
     #[arg(long = "as", value_name = "KEY", help_heading = AGENTS, hide_short_help = true, value_parser = typed(value::agent))]
     pub(crate) agent: Option<Typed<AgentKey>>,
     /// The lock of this file or folder, in place of NAME; it need not exist yet
