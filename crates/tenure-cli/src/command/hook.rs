@@ -72,6 +72,8 @@ const FORM_MAX: usize = 2_000;
 #[derive(Debug, Default)]
 struct Progress {
     is_closed: bool,
+    /// What follows from a late answer to an event that is about no call, or comes behind it.
+    follows: Option<&'static str>,
 }
 
 /// One event on its way to an answer.
@@ -102,11 +104,11 @@ pub(super) fn hook(args: &HookArgs) -> Exit {
     });
     let left = || PATIENCE.saturating_sub(instant().saturating_duration_since(began));
     let late = |why: &str| {
-        let closed = progress
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .is_closed;
-        fault(if_closed(closed), why)
+        let progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
+        match progress.follows {
+            Some(follows) => Answer::message(format!("{why}; {follows}")),
+            None => fault(if_closed(progress.is_closed), why),
+        }
     };
     let answer = match started {
         Err(error) => late(&format!("no thread could be started: {error}")),
@@ -201,6 +203,14 @@ impl Work {
                 call,
             })
         };
+        self.follows(match &event.kind {
+            Kind::Before(_) => None,
+            Kind::After { .. } => {
+                Some("so it is not known whether this command ran under its lock")
+            }
+            Kind::Begins { .. } => Some("so it is not known what this session still holds"),
+            Kind::AgentEnds | Kind::Ends => Some("what was not given back ends by silence"),
+        });
         match event.kind {
             Kind::Before(call) => {
                 let answer = self.before(&call, &key, &folder, memory.as_ref());
@@ -280,6 +290,11 @@ impl Work {
     fn is_closed(&self, closed: bool) {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         progress.is_closed = closed;
+    }
+
+    fn follows(&self, follows: Option<&'static str>) {
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        progress.follows = follows;
     }
 
     /// The answer to an agent that asks whether hook and rewrite arrive (`tenure agent probe`).

@@ -303,3 +303,34 @@ fn an_unknown_host_is_refused_in_one_sentence() {
         "the environment's format is not the hosts'"
     );
 }
+
+/// Servers that are away: an edit is refused and a command goes on, each with what is known; the end of an agent says
+/// what becomes of its holds.
+#[cfg(feature = "etcd")]
+#[test]
+fn etcd_that_is_away_refuses_edits_and_names_itself() {
+    // Takes no connection: the port is bound, and nothing listens.
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let port = socket.local_addr().expect("its number").port();
+    let store = format!("etcd://127.0.0.1:{port}/day");
+    let repository = Repository::with(&format!(
+        "store = \"{store}\"\n[[agent.command]]\nmatch = [\"make\"]\nlock = \"build\"\n\
+         [[agent.path]]\nmatch = [\"src/**\"]\n"
+    ));
+    let ask = |event: &serde_json::Value| {
+        let mut hook = repository.hook("claude");
+        hook.env_remove("TENURE_DIR");
+        heard(&mut hook, event.to_string().as_bytes())
+    };
+    let root = repository.root();
+    let input = json!({"file_path": root.join("src/a.rs")});
+    let refused = ask(&claude("PreToolUse", &root, "t1", "Edit", input)).reason();
+    assert!(refused.contains(&store), "{refused}");
+    assert!(refused.contains("on_error"), "{refused}");
+    let command = ask(&bash(&repository, "t2", "make all")).command();
+    assert!(command.starts_with("tenure run build "), "{command}");
+    let mut end = claude("SubagentStop", &root, "", "", json!({}));
+    end["agent_id"] = "a1".into();
+    let said = ask(&end).message();
+    assert!(!said.contains("the call goes on"), "{said}");
+}

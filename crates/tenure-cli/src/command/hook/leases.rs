@@ -24,6 +24,12 @@ use tenure_engine::leased_path::{self, Across, PathLock};
 use tenure_engine::store::Verbs;
 use tenure_engine::store::contract::AgentSign;
 
+/// How long servers may be silent until the answer names them as the reason. It leaves time for that answer.
+const SERVERS: Duration = Duration::from_millis(1_500);
+
+/// The same for a sign of life. Its host waits for the end of the hook at each call of a tool.
+const SERVERS_OF_SIGNS: Duration = Duration::from_millis(700);
+
 /// A file that needs a lease.
 #[derive(Debug)]
 pub(super) struct Needed {
@@ -217,9 +223,15 @@ fn take_at(
 
 /// Opens a place whose ordinary events are recorded: no supervisor tells of these holds.
 /// The audit names the agent, as it does for each other call in an agent's name.
-fn open(mut place: Place, key: &AgentKey) -> Result<Session, Failure> {
+fn open(place: Place, key: &AgentKey) -> Result<Session, Failure> {
+    open_within(place, key, SERVERS)
+}
+
+/// The same, with an own limit for servers that do not answer.
+fn open_within(mut place: Place, key: &AgentKey, limit: Duration) -> Result<Session, Failure> {
     place.agent = Some(key.clone());
     let mut session = Session::open(place)?;
+    session.store = session.store.patience(limit);
     session.audit_writer.everything();
     Ok(session)
 }
@@ -291,7 +303,7 @@ fn places(folder: &Path, leased: &[Leased]) -> Vec<Place> {
 /// Notes a sign of life of an agent. A sign that cannot be noted only makes its holds shorter.
 pub(super) fn seen(key: &AgentKey, folder: &Path, leased: &[Leased], sign: AgentSign<'_>) {
     for place in places(folder, leased) {
-        if let Ok(session) = open(place, key) {
+        if let Ok(session) = open_within(place, key, SERVERS_OF_SIGNS) {
             let _ = agent(&session, key).seen(sign);
         }
     }
