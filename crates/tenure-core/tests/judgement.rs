@@ -87,6 +87,8 @@ fn a_run_whose_supervisor_is_dead_is_an_orphan_while_anything_of_it_lives() {
     assert_eq!(judged(evidence(held, DEAD, none)), orphaned);
     assert_eq!(judged(evidence(held, DEAD, alive)), orphaned);
     assert_eq!(judged(evidence(released, DEAD, alive)), orphaned);
+    // The supervisor lives still, and let go: its command has no supervisor any more.
+    assert_eq!(judged(evidence(released, alive, alive)), orphaned);
     assert_eq!(judged(evidence(held, alive, none)), supervised);
     assert_eq!(judged(evidence(held, Liveness::Unknown, none)), supervised);
     // Out proves it, whatever the number of the process says.
@@ -913,4 +915,101 @@ fn a_hint_ends_with_the_ttl_where_nothing_else_ends_the_hold() {
         RETRY_FLOOR_MS,
         "it is over"
     );
+}
+
+/// A detached hold of an agent, granted and renewed at 0: its ttl is 10 s, its age ends it after 5 s.
+fn hold_of_an_agent() -> Claim {
+    let mut claim = hold(Kind::Detached);
+    claim
+        .holder
+        .set_agent(&"claude/1/a".parse().expect("a key"));
+    claim.holder.set_max_age_ms(5_000);
+    claim
+}
+
+#[test]
+fn what_is_kept_of_an_agents_hold_is_read_back_and_replaced_one_by_one() {
+    let mut holder = hold(Kind::Detached).holder;
+    assert_eq!(
+        (holder.agent(), holder.max_age_ms(), holder.path()),
+        (None, None, None)
+    );
+    for (key, max_age_ms, path) in [("claude/1/a", 7, "/a"), ("codex/2", 8, "/b")] {
+        holder.set_agent(&key.parse().expect("a key"));
+        holder.set_max_age_ms(max_age_ms);
+        holder.set_path(path);
+        assert_eq!(
+            holder.agent().map(|key| key.to_string()).as_deref(),
+            Some(key)
+        );
+        assert_eq!(holder.max_age_ms(), Some(max_age_ms));
+        assert_eq!(holder.path(), Some(path));
+        assert_eq!(holder.facts.len(), 3);
+    }
+}
+
+#[test]
+fn the_usual_limits_of_an_agents_hold_are_a_quarter_two_and_twenty_four_hours() {
+    assert_eq!(tenure_core::SILENCE_MS, 900_000);
+    assert_eq!(tenure_core::AGENT_AGE_MS, 7_200_000);
+    assert_eq!(tenure_core::AGENT_AGE_MAX_MS, 86_400_000);
+}
+
+#[test]
+fn a_hold_of_an_agent_ends_by_age_and_by_silence_though_its_host_lives() {
+    let (policy, native) = (Policy::NATIVE, lives(&hold(Kind::Detached)));
+    let judged = |claim: &Claim, ms| judge(&policy, claim, &native, &at(ms));
+    let held = Standing::Held(Life::Detached);
+    let mut claim = hold_of_an_agent();
+    assert_eq!(judged(&claim, 5_000), held);
+    assert_eq!(judged(&claim, 5_001), Standing::Stale(StaleReason::Aged));
+    assert_eq!(judged(&claim, 9_000), Standing::Stale(StaleReason::Aged));
+    claim.holder.set_max_age_ms(60_000);
+    assert_eq!(judged(&claim, 10_000), held);
+    assert_eq!(judged(&claim, 10_001), Standing::Stale(StaleReason::Silent));
+    // Without an agent its host's life is enough, and only its age ends it.
+    let mut plain = hold(Kind::Detached);
+    assert_eq!(judged(&plain, 600_000), held);
+    plain.holder.set_max_age_ms(60_000);
+    assert_eq!(judged(&plain, 60_000), held);
+    assert_eq!(judged(&plain, 60_001), Standing::Stale(StaleReason::Aged));
+}
+
+#[test]
+fn the_rest_of_a_limited_hold_is_the_nearer_of_its_limits() {
+    let native = &Policy::NATIVE;
+    let mut claim = hold_of_an_agent();
+    assert!(claim.ends_by_silence(native));
+    assert_eq!(
+        claim.limited_ms(native, &at(3_000)),
+        Some(2_000),
+        "by its age"
+    );
+    claim.holder.set_max_age_ms(60_000);
+    assert_eq!(
+        claim.limited_ms(native, &at(3_000)),
+        Some(7_000),
+        "by silence"
+    );
+    let mut plain = hold(Kind::Detached);
+    assert!(!plain.ends_by_silence(native));
+    assert_eq!(plain.limited_ms(native, &at(3_000)), None);
+    plain.holder.set_max_age_ms(60_000);
+    assert_eq!(plain.limited_ms(native, &at(3_000)), Some(57_000));
+    // Neither the hold of a run, nor one that still waits, nor one of a row that asks for no process.
+    let mut run = hold_of_an_agent();
+    run.kind = Kind::Kernel;
+    let mut waits = hold_of_an_agent();
+    waits.token = None;
+    for (claim, policy) in [(&run, native), (&waits, native), (&claim, &Policy::SESSION)] {
+        assert!(!claim.ends_by_silence(policy));
+        assert_eq!(claim.limited_ms(policy, &at(3_000)), None);
+    }
+}
+
+#[test]
+fn force_means_something_in_every_row_but_that_of_sessions() {
+    let heeds = Policy::ALL.map(|policy| (policy.name, policy.heeds_force()));
+    let expected = Policy::ALL.map(|policy| (policy.name, policy.name != "session"));
+    assert_eq!(heeds, expected);
 }

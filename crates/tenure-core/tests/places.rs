@@ -2,10 +2,11 @@
 //! argument, so no test waits.
 #![allow(missing_docs, clippy::expect_used, clippy::panic)]
 
+use std::num::NonZeroU32;
 use tenure_core::{
     Claim, Death, Entering, Entry, Event, Evidence, Force, Holder, Host, Kept, Kind, Liveness,
     LivenessLock, Mode, Now, PENDING_MAX, Patience, Policy, Process, Queueing, Reason, Request,
-    RequestId, Terms, TryGrant, WaitingFor,
+    RequestId, Standing, Terms, TryGrant, WaitingFor,
 };
 
 const BOOT: &str = "boot-a";
@@ -719,19 +720,202 @@ fn cancel_and_a_forced_release_reach_who_is_next_and_stopped() {
         "{released:?}"
     );
     let (standing, _) = forced.standing_seeing(policy, &now, alive, is_stopped);
-    assert_eq!(standing, tenure_core::Standing::Free);
+    assert_eq!(standing, Standing::Free);
     let (standing, _) = forced.standing_seeing(policy, &now, alive, |_| false);
-    assert_ne!(standing, tenure_core::Standing::Free, "it goes on");
+    assert_ne!(standing, Standing::Free, "it goes on");
 
     let asked = entry.cancel_seeing(policy, "me", &now, alive, is_stopped);
     assert_eq!(asked.len(), 1);
     assert!(entry.is_cancelled(waiting[0]));
     let (standing, _) = entry.standing_seeing(policy, &now, alive, is_stopped);
-    assert_eq!(
-        standing,
-        tenure_core::Standing::Free,
-        "it stands aside at once"
-    );
+    assert_eq!(standing, Standing::Free, "it stands aside at once");
     let goes_on = look(&mut entry, waiting[0], &now, &[]);
     assert!(matches!(goes_on, TryGrant::Cancelled { .. }), "{goes_on:?}");
+}
+
+/// A list with a holder of each of these kinds, all in this mode, and so many waiters in the same mode.
+fn slots_of(kinds: &[Kind], slots: u32, waiters: usize) -> (Entry, Vec<u64>, Vec<u64>) {
+    let mut entry = Entry::default();
+    let terms = in_slots(slots);
+    let mut holders = Vec::new();
+    for (number, kind) in kinds.iter().enumerate() {
+        let holder = Request {
+            kind: *kind,
+            ..request(&format!("h{number}"), terms)
+        };
+        match enter(&mut entry, holder, &at(0)) {
+            Entering::Granted { ticket, .. } => holders.push(ticket),
+            other => panic!("a slot is free: {other:?}"),
+        }
+    }
+    let waits = |number| match enter(&mut entry, request(&format!("w{number}"), terms), &at(0)) {
+        Entering::Queued { ticket, .. } => ticket,
+        other => panic!("no slot is free: {other:?}"),
+    };
+    let waiting = (0..waiters).map(waits).collect();
+    (entry, holders, waiting)
+}
+
+fn in_slots(slots: u32) -> Terms {
+    Terms {
+        mode: Mode::Slots(NonZeroU32::new(slots).expect("a number of slots")),
+        ..Terms::default()
+    }
+}
+
+#[test]
+fn a_stopped_waiter_is_not_passed_while_all_slots_are_held() {
+    let (mut entry, holders, waiting) = slots_of(&[Kind::Kernel; 2], 2, 2);
+    let full = look(&mut entry, waiting[1], &at(50_000), &waiting[..1]);
+    assert!(matches!(full, TryGrant::Behind(_)), "{full:?}");
+    entry.leave(holders[0], &at(50_000));
+    let passes = look(&mut entry, waiting[1], &at(60_000), &waiting[..1]);
+    assert!(matches!(passes, TryGrant::Granted { .. }), "{passes:?}");
+}
+
+#[test]
+fn a_line_in_which_all_are_stopped_is_free_after_the_grace_and_a_stopped_holder_holds() {
+    let (mut entry, holder, waiting) = line_of(2);
+    let policy = &Policy::NATIVE;
+    let late = at(50_000);
+    let (standing, by) = entry.standing_seeing(policy, &late, alive, |_| true);
+    assert!(matches!(standing, Standing::Held(_)), "{standing:?}");
+    assert_eq!(by.map(|claim| claim.ticket), Some(holder));
+    entry.leave(holder, &at(60_000));
+    for (ms, is_free) in [(69_999, false), (70_000, true)] {
+        let all = |claim: &Claim| waiting.contains(&claim.ticket);
+        let (standing, by) = entry.standing_seeing(policy, &at(ms), alive, all);
+        assert_eq!(standing == Standing::Free, is_free, "{ms} ms: {standing:?}");
+        assert_eq!(by.is_none(), is_free);
+        let (one_runs, by) =
+            entry.standing_seeing(policy, &at(ms), alive, |claim| claim.ticket == waiting[0]);
+        assert!(
+            matches!(one_runs, Standing::Held(_)),
+            "{ms} ms: {one_runs:?}"
+        );
+        assert_eq!(by.map(|claim| claim.ticket), Some(waiting[0]));
+    }
+}
+
+/// Of the places that yield to newer claims, one that was passed is idle while its process is stopped, and only then.
+#[test]
+fn a_newer_claim_takes_the_place_of_a_passed_one_that_is_still_stopped() {
+    let (mut entry, holders, waiting) = slots_of(&[Kind::Kernel; 2], 2, 2);
+    let first = entry
+        .claims
+        .iter_mut()
+        .find(|claim| claim.ticket == waiting[0]);
+    first.expect("it waits").queueing = Queueing::Single;
+    entry.leave(holders[0], &at(0));
+    let passes = look(&mut entry, waiting[1], &at(10_000), &waiting[..1]);
+    assert!(matches!(passes, TryGrant::Granted { .. }), "{passes:?}");
+    for ticket in [holders[1], waiting[1]] {
+        entry.leave(ticket, &at(10_000));
+    }
+    for (is_stopped, is_taken) in [(true, true), (false, false)] {
+        let mut entry = entry.clone();
+        let newer = request(
+            "newer",
+            Terms {
+                queueing: Queueing::Single,
+                ..in_slots(2)
+            },
+        );
+        let mut events = Vec::new();
+        let seen = |claim: &Claim| is_stopped && claim.ticket == waiting[0];
+        let entering = entry.enter_seeing(
+            &Policy::NATIVE,
+            newer,
+            &at(10_000),
+            alive,
+            seen,
+            &mut events,
+        );
+        assert!(matches!(entering, Entering::Granted { .. }), "{entering:?}");
+        assert_eq!(
+            entry.is_cancelled(waiting[0]),
+            is_taken,
+            "stopped: {is_stopped}"
+        );
+        let displaced = |event: &Event| matches!(event, Event::Displaced { claim } if claim.ticket == waiting[0]);
+        assert_eq!(events.iter().any(displaced), is_taken);
+    }
+}
+
+#[test]
+fn a_caller_that_does_not_wait_asks_the_holder_to_stop_all_the_same() {
+    let (mut entry, holder, _) = line_of(0);
+    let forces = Request {
+        patience: Patience::AtOnce,
+        force: Force::Asked,
+        ..request("forces", Terms::default())
+    };
+    let entering = enter(&mut entry, forces, &at(1));
+    assert!(matches!(entering, Entering::Refused(_)), "{entering:?}");
+    assert!(entry.is_cancelled(holder));
+}
+
+#[test]
+fn force_that_ends_a_hold_takes_the_places_of_waiters_only_for_a_queue_of_one() {
+    for queueing in [Queueing::Fifo, Queueing::Single] {
+        let mut entry = Entry::default();
+        let holder = Request {
+            kind: Kind::Detached,
+            ..request("holder", Terms::default())
+        };
+        let held = enter(&mut entry, holder, &at(0));
+        assert!(matches!(held, Entering::Granted { .. }), "{held:?}");
+        let single = Terms {
+            queueing: Queueing::Single,
+            ..Terms::default()
+        };
+        let Entering::Queued { ticket, .. } = enter(&mut entry, request("w", single), &at(0))
+        else {
+            panic!("it is held");
+        };
+        let forces = Request {
+            force: Force::Confirmed,
+            ..request(
+                "forces",
+                Terms {
+                    queueing,
+                    ..Terms::default()
+                },
+            )
+        };
+        let entering = enter(&mut entry, forces, &at(1));
+        assert!(matches!(entering, Entering::Granted { .. }), "{entering:?}");
+        assert_eq!(entry.is_cancelled(ticket), queueing == Queueing::Single);
+    }
+}
+
+/// Force ends the detached hold alone. The supervised one stays, and slots of another number are not beside it.
+#[test]
+fn force_grants_nothing_beside_a_hold_that_it_may_not_end() {
+    let (run, detached) = (Kind::Kernel, Kind::Detached);
+    for (patience, kinds) in [
+        (Patience::AtOnce, [run, detached]),
+        (Patience::Queue, [run, detached]),
+        (Patience::Queue, [detached, run]),
+    ] {
+        let (mut entry, mut holders, _) = slots_of(&kinds, 3, 0);
+        if kinds == [detached, run] {
+            holders.reverse();
+        }
+        let forces = Request {
+            patience,
+            force: Force::Confirmed,
+            ..request("forces", in_slots(2))
+        };
+        let entering = enter(&mut entry, forces, &at(1));
+        let waits = matches!(entering, Entering::Queued { .. });
+        assert!(
+            waits || matches!(entering, Entering::Refused(_)),
+            "{entering:?}"
+        );
+        assert_eq!(waits, patience == Patience::Queue);
+        assert!(entry.claim(holders[0]).is_some(), "the supervised one");
+        // A caller that does not wait for that one ends none.
+        assert_eq!(entry.claim(holders[1]).is_some(), !waits);
+    }
 }
