@@ -209,6 +209,7 @@ impl Work {
                 Some("so it is not known whether this command ran under its lock")
             }
             Kind::Begins { .. } => Some("so it is not known what this session still holds"),
+            Kind::Rests => Some("a call that was interrupted may count as under way"),
             Kind::AgentEnds | Kind::Ends => Some("what was not given back ends by silence"),
         });
         match event.kind {

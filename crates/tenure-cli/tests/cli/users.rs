@@ -224,6 +224,35 @@ fn in_a_folder_of_a_group_every_member_uses_and_raises_the_floor() {
     }
 }
 
+/// The sticky bit leaves files to the user who made them. Their claims are swept all the same, and nothing has failed.
+#[test]
+fn where_only_owners_remove_files_a_clean_leaves_those_of_others() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let locks = machine.team_folder("locks", 0o3770);
+    let stands = |name: &str| locks.join(format!("{name}.tenure")).exists();
+    use_lock(&machine, BOB, &locks, "his");
+    let said = clean(&machine, ADA, &locks).expect(0, "his alone: nothing to do");
+    assert!(stands("his"), "{}", said.said());
+    use_lock(&machine, ADA, &locks, "hers");
+    let said = clean(&machine, ADA, &locks).expect(0, "both");
+    assert!(stands("his") && !stands("hers"), "{}", said.said());
+
+    let held = machine.hold(BOB, &locks, "dead", "022");
+    held.started.kill_with_children();
+    eventually("the claim of his dead run is swept", || {
+        let said = clean(&machine, ADA, &locks).expect(0, "his dead run");
+        said.stdout().contains("1 stale claim")
+    });
+    assert!(stands("dead"), "its file stays");
+    let check = ["check", "dead", "--dir", text(&locks)];
+    machine.run(ADA, Path::new("/"), &check).expect(0, "free");
+
+    let _ = clean(&machine, BOB, &locks).expect(0, "his own");
+    assert!(!stands("his") && !stands("dead"));
+}
+
 /// As an earlier version made it, and as one that was killed in the middle leaves it.
 #[test]
 fn a_floor_of_root_alone_is_mended_by_its_owner_and_does_not_count_while_it_is_empty() {
@@ -751,6 +780,88 @@ fn the_members_of_a_folders_group_take_turns_and_no_other_user_is_let_in() {
             said.said()
         );
     }
+}
+
+/// A mount of `/proc` that hides what other users run, for one call.
+fn check_where_processes_are_hidden(
+    machine: &Machine,
+    user: User,
+    name: &str,
+    locks: &Path,
+) -> Answer {
+    let number = user.number.to_string();
+    let script = "mount -t proc -o hidepid=2 proc /proc && exec \"$@\"";
+    let mut command = machine.scene.program("unshare");
+    command
+        .args([
+            "-m", "sh", "-c", script, "sh", "setpriv", "--reuid", &number, "--regid", &number,
+            "--groups",
+        ])
+        .arg(format!("{number},{TEAM}"))
+        .arg(machine.path("tenure"))
+        .args(["check", name, "--dir", text(locks)])
+        .current_dir("/");
+    answer(&mut command)
+}
+
+/// The kernel says still whether it exists. Its hold is not taken over at its ttl, and is free once it has ended.
+#[test]
+fn a_process_that_the_kernel_hides_is_alive_while_it_exists() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let mut trial = machine.scene.program("unshare");
+    trial.args([
+        "-m",
+        "mount",
+        "-t",
+        "proc",
+        "-o",
+        "hidepid=2",
+        "proc",
+        "/proc",
+    ]);
+    if !trial.status().is_ok_and(|status| status.success()) {
+        // A container without the right to mount: nothing can be hidden there.
+        return;
+    }
+    let locks = machine.team_folder("locks", 0o3770);
+    let mut sleeps = machine.scene.program("setpriv");
+    let number = ADA.number.to_string();
+    sleeps.args([
+        "--reuid",
+        &number,
+        "--regid",
+        &number,
+        "--clear-groups",
+        "sleep",
+        "60",
+    ]);
+    let mut owner = Started::new(&mut sleeps);
+    let pid = owner.pid().to_string();
+    let status = PathBuf::from(format!("/proc/{pid}/status"));
+    eventually("it is ada's", || {
+        fs::read_to_string(&status).is_ok_and(|text| text.contains(&format!("Uid:\t{number}")))
+    });
+    let words = [
+        "acquire",
+        "x",
+        "--owner",
+        &pid,
+        "--ttl",
+        "1ms",
+        "--dir",
+        text(&locks),
+    ];
+    let _ = machine.run(ADA, Path::new("/"), &words).expect(0, "hers");
+    let hidden = || check_where_processes_are_hidden(&machine, BOB, "x", &locks);
+    let said = hidden()
+        .expect(4, "her process exists, though its ttl is over")
+        .said();
+    assert!(said.contains(&pid), "{said}");
+    owner.signal(rustix::process::Signal::KILL);
+    owner.end();
+    let _ = hidden().expect(0, "it is gone");
 }
 
 #[test]

@@ -470,6 +470,10 @@ pub trait Agents {
     fn forget_old(&self, now: &Now, dry_run: bool) -> Result<usize, StoreError>;
 }
 
+/// What a store does last with a lock that it removes ([`Write::removes`]). If the system refuses only that, all else is
+/// written, and the lock is free.
+pub(crate) const REMOVING: &str = "removing an unused lock";
+
 /// A place that keeps claims. The module's documentation is the contract.
 pub trait Store: Send + Sync {
     /// The rules by which claims are judged here.

@@ -8,8 +8,8 @@
 //! store).
 
 use super::contract::{
-    About, Ask, Committed, Corrupt, Depth, Draft, Handle, NewClaim, Outcome, Rules, Run, Step,
-    Store, Waiting, Write,
+    About, Ask, Committed, Corrupt, Depth, Draft, Handle, NewClaim, Outcome, REMOVING, Rules, Run,
+    Step, Store, Waiting, Write,
 };
 use super::{Cleaned, Content, ForcedRelease, Reading, RenewedOwned, StoreError, Wake};
 use std::borrow::Borrow;
@@ -505,7 +505,8 @@ pub trait Verbs: Store {
         })
     }
 
-    /// Removes what is proven stale. With `dry_run` it only reads, and says what it would remove.
+    /// Removes what is proven stale. With `dry_run` it only reads, and says what it would remove. The files of an
+    /// unused lock stay where the system lets only their owner remove them.
     ///
     /// # Errors
     /// - As for [`Verbs::cancel`].
@@ -515,25 +516,47 @@ pub trait Verbs: Store {
             return would_clean(policy, self.read(name, None)?, now);
         }
         let ask = Ask::new(name, About::All, now);
-        let (cleaned, done) = settled(self, &ask, Ok((Vec::new(), false)), |draft| {
-            if let Some(corrupt) = &draft.corrupt {
-                return discard(corrupt, sweeps_unreadable(policy), |_| (Vec::new(), true));
-            }
-            let evidence = |claim: &Claim| (draft.evidence)(claim, Depth::Thorough);
-            let swept = draft.entry.sweep(policy, now, evidence);
-            let removes = draft.entry.claims.is_empty();
-            let step = match RestsOn::sweeping(&swept, removes) {
-                None => Step::Keep,
-                Some(rests_on) => Step::Write(Write {
-                    rests_on,
-                    removes,
-                    ..Write::PLAIN
-                }),
+        let (mut swept, mut record, mut removes_lock) = (Vec::new(), Vec::new(), true);
+        // What is swept is written first, and told whatever becomes of the files: a removal that the system refuses
+        // must lose no line of the audit.
+        let removed = loop {
+            let pass = settled(self, &ask, Ok((Vec::new(), false)), |draft| {
+                if let Some(corrupt) = &draft.corrupt {
+                    return discard(corrupt, sweeps_unreadable(policy), |_| (Vec::new(), true));
+                }
+                let evidence = |claim: &Claim| (draft.evidence)(claim, Depth::Thorough);
+                let swept = draft.entry.sweep(policy, now, evidence);
+                let removes = removes_lock && swept.is_empty() && draft.entry.claims.is_empty();
+                let step = match RestsOn::sweeping(&swept, removes) {
+                    None => Step::Keep,
+                    Some(rests_on) => Step::Write(Write {
+                        rests_on,
+                        removes,
+                        ..Write::PLAIN
+                    }),
+                };
+                (Ok((swept, removes)), step)
+            });
+            let (cleaned, done) = match pass {
+                // In a folder with the sticky bit, the files of a lock stay with the user who made them. An empty list
+                // does no harm.
+                Err(StoreError::Permission {
+                    doing: REMOVING, ..
+                }) if removes_lock => {
+                    removes_lock = false;
+                    continue;
+                }
+                pass => pass?,
             };
-            (Ok((swept, removes)), step)
-        })?;
-        let (swept, removed) = cleaned?;
-        let record = done.map_or_else(Vec::new, |done| done.record);
+            let (more, removed) = cleaned?;
+            if record.is_empty() {
+                record = done.map_or_else(Vec::new, |done| done.record);
+            }
+            if more.is_empty() {
+                break removed;
+            }
+            swept.extend(more);
+        };
         Ok(Cleaned {
             record: record_of(&swept, removed, record),
             swept,

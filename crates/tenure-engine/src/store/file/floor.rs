@@ -10,6 +10,7 @@ use crate::os;
 use crate::profile::SUFFIX;
 use crate::store::StoreError;
 use crate::store::codec;
+use crate::store::contract::REMOVING;
 
 /// The coordination file that remembers that number. No lock can have this name.
 ///
@@ -118,6 +119,6 @@ impl Guarded<'_> {
         raise(self.store, self, last)?;
         let list = &self.names.list;
         os::remove(self.folder.fd(), list)
-            .map_err(|errno| fault(&self.folder.path_of(list), "removing an unused lock", errno))
+            .map_err(|errno| fault(&self.folder.path_of(list), REMOVING, errno))
     }
 }
