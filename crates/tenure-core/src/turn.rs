@@ -346,13 +346,12 @@ impl Entry {
             count += 1;
             count >= capacity || !mode.holds_beside(other)
         };
-        let others = || self.claims.iter().filter(|claim| Some(claim.ticket) != own);
-        for claim in others().filter(|claim| claim.token.is_some()) {
+        for claim in self.granted().filter(|claim| Some(claim.ticket) != own) {
             if matches!(asking.weigh(claim), Weight::Live(_)) && is_full(claim.mode) {
                 return None;
             }
         }
-        let waiting = others().filter(|claim| claim.token.is_none());
+        let waiting = self.claims.iter().filter(|claim| claim.token.is_none());
         let before = waiting.filter(|claim| own.is_none_or(|own| claim.ticket < own));
         let mut stopped = Vec::new();
         // From the nearest: in a long line of running waiters, one look is enough.

@@ -773,6 +773,27 @@ fn a_stopped_waiter_is_not_passed_while_all_slots_are_held() {
     assert!(matches!(passes, TryGrant::Granted { .. }), "{passes:?}");
 }
 
+/// The first waiter was away while the second one was granted. It came back, and is stopped before it looks.
+#[test]
+fn a_free_slot_is_not_kept_for_a_stopped_waiter_by_a_hold_behind_it() {
+    let (mut entry, holders, waiting) = slots_of(&[Kind::Kernel; 2], 2, 3);
+    assert!(entry.reserve(waiting[0], Some(OWNER), GRACE_MS, &at(0)));
+    entry.leave(holders[0], &at(0));
+    let second = look(&mut entry, waiting[1], &at(0), &[]);
+    assert!(matches!(second, TryGrant::Granted { .. }), "{second:?}");
+    let comes = Terms {
+        kept: Some(Kept::Ticket(waiting[0])),
+        ..in_slots(2)
+    };
+    let entering = enter(&mut entry, request("back", comes), &at(1));
+    assert!(is_at(&entering, waiting[0]), "{entering:?}");
+    entry.leave(holders[1], &at(10));
+    let runs = look(&mut entry.clone(), waiting[2], &at(60_000), &[]);
+    assert!(matches!(runs, TryGrant::Behind(_)), "its turn: {runs:?}");
+    let passes = look(&mut entry, waiting[2], &at(60_000), &waiting[..1]);
+    assert!(matches!(passes, TryGrant::Granted { .. }), "{passes:?}");
+}
+
 #[test]
 fn a_line_in_which_all_are_stopped_is_free_after_the_grace_and_a_stopped_holder_holds() {
     let (mut entry, holder, waiting) = line_of(2);
