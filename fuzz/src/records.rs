@@ -140,12 +140,12 @@ fn drawn(draw: &mut Draw<'_>) -> Claim {
                 started: draw.some(Draw::number),
             }),
             command: None,
-            host: Host {
+            host: std::sync::Arc::new(Host {
                 name: draw.text(),
                 machine_id: draw.some(Draw::text),
                 boot_id: draw.some(Draw::text),
                 pid_namespace: draw.some(Draw::number),
-            },
+            }),
             why: draw.text(),
             facts,
         },

@@ -212,12 +212,12 @@ fn claim(draw: &mut Draw<'_>, ticket: u64, token: Option<u64>) -> Claim {
             actor: draw.text(),
             process: draw.some(process),
             command: draw.some(process),
-            host: Host {
+            host: std::sync::Arc::new(Host {
                 name: draw.text(),
                 machine_id: draw.some(Draw::text),
                 boot_id: draw.some(Draw::text),
                 pid_namespace: draw.some(Draw::number),
-            },
+            }),
             why: draw.text(),
             facts: (0..draw.below(3))
                 .map(|_| (draw.text(), draw.text()))

@@ -446,7 +446,7 @@ impl Session {
             actor: self.actor(actor),
             process,
             command: None,
-            host: self.identity.host.clone(),
+            host: self.identity.host.clone().into(),
             why,
         };
         if let Some(agent) = &self.place.agent {
@@ -623,7 +623,7 @@ impl Session {
             &*self.store,
             &self.clock,
             name,
-            request,
+            request.clone(),
             limits,
             &mut attendance,
         );

@@ -2,6 +2,7 @@
 
 use crate::RequestId;
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 /// A process as a record names it. A number alone is reused sooner or later, so the start time goes with
@@ -40,7 +41,7 @@ pub struct Holder {
     /// The command that a supervisor started, once it runs.
     pub command: Option<Process>,
     /// Where all of the above was recorded.
-    pub host: Host,
+    pub host: Arc<Host>,
     /// What the lock is held for: the command line, or the reason that was given.
     pub why: String,
     /// What a profile's own record says beyond this, by the names of its keys. Never judged.
@@ -69,7 +70,7 @@ mod tests {
             actor: String::new(),
             process: None,
             command: None,
-            host: Host::default(),
+            host: Arc::default(),
             why: String::new(),
             facts: vec![fact("branch", "main"), fact("mode", "write")],
         };

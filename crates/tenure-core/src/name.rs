@@ -1,6 +1,7 @@
 //! Which lock names and request ids are accepted, decided before anything touches a disk.
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use core::fmt;
 
 /// The longest lock name, in bytes. With a suffix it stays below the 255 bytes that every
@@ -19,15 +20,15 @@ pub(crate) const NAME_BYTES_MAX: usize = 128;
 /// assert!(LockName::new("../etc/passwd").is_err());
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LockName(String);
+pub struct LockName(Arc<str>);
 
 impl LockName {
     /// Checks a name.
     ///
     /// # Errors
     /// - [`NameError`] says which rule the name breaks.
-    pub fn new(name: impl Into<String>) -> Result<Self, NameError> {
-        let name = name.into();
+    pub fn new(name: impl AsRef<str>) -> Result<Self, NameError> {
+        let name = name.as_ref();
         let first = name.bytes().next().ok_or(NameError::Empty)?;
         if name.len() > NAME_BYTES_MAX {
             return Err(NameError::TooLong { bytes: name.len() });
@@ -43,7 +44,7 @@ impl LockName {
         if name.contains("..") {
             return Err(NameError::DotDot);
         }
-        Ok(Self(name))
+        Ok(Self(name.into()))
     }
 
     /// The name as text.
@@ -66,36 +67,36 @@ fn is_name_char(c: char) -> bool {
 ///
 /// `[A-Za-z0-9][A-Za-z0-9_.-]{0,127}`, the same in every profile.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct RequestId(String);
+pub struct RequestId(Arc<str>);
 
 impl RequestId {
     /// Checks a request id.
     ///
     /// # Errors
     /// - [`NameError`] says which rule the id breaks.
-    pub fn new(id: impl Into<String>) -> Result<Self, NameError> {
-        let id = id.into();
+    pub fn new(id: impl AsRef<str>) -> Result<Self, NameError> {
+        let id = id.as_ref();
         let first = id.chars().next().ok_or(NameError::Empty)?;
         if id.len() > NAME_BYTES_MAX {
             return Err(NameError::TooLong { bytes: id.len() });
         }
-        let is_good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        let is_good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
         // By bytes first: each byte of any other character is a bad one.
-        if !id.bytes().all(|byte| is_good(byte.into()))
-            && let Some(bad) = id.chars().find(|c| !is_good(*c))
+        if !id.bytes().all(is_good)
+            && let Some(bad) = id.chars().find(|c| !u8::try_from(*c).is_ok_and(is_good))
         {
             return Err(NameError::Character { character: bad });
         }
         if !first.is_ascii_alphanumeric() {
             return Err(NameError::Start { character: first });
         }
-        Ok(Self(id))
+        Ok(Self(id.into()))
     }
 
     /// An id as another program's record has it, in whatever form. It is compared and shown, and never
     /// becomes a part of a name. Cut after 128 characters.
     pub fn as_recorded(id: &str) -> Self {
-        Self(id.chars().take(NAME_BYTES_MAX).collect())
+        Self(id.chars().take(NAME_BYTES_MAX).collect::<String>().into())
     }
 
     /// The id as text.

@@ -2,6 +2,7 @@
 //! found missing by mutation testing (`scripts/mutants`, `docs/internals/mutants.md`).
 #![allow(missing_docs, clippy::expect_used, clippy::panic)]
 
+use std::sync::Arc;
 use tenure_core::{
     Attempt, Cancel, Claim, Death, Effect, Entering, Entry, Evidence, Force, History, Holder, Host,
     Input, Kind, Left, Life, Liveness, LivenessLock, Mode, Now, Outcome, Ownership, Patience,
@@ -28,10 +29,10 @@ fn request(id: &str, kind: Kind) -> Request {
             actor: String::new(),
             process: None,
             command: None,
-            host: Host {
+            host: Arc::new(Host {
                 boot_id: Some(BOOT.to_owned()),
                 ..Host::default()
-            },
+            }),
             why: String::new(),
         },
         kind,

@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::expect_used, clippy::panic)]
 
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use tenure_core::{
     Claim, Death, Entering, Entry, Event, Evidence, Force, Holder, Host, Kept, Kind, Liveness,
     LivenessLock, Mode, Now, PENDING_MAX, Patience, Policy, Process, Queueing, Reason, Request,
@@ -35,10 +36,10 @@ fn request(id: &str, terms: Terms) -> Request {
                 started: None,
             }),
             command: None,
-            host: Host {
+            host: Arc::new(Host {
                 boot_id: Some(BOOT.to_owned()),
                 ..Host::default()
-            },
+            }),
             why: String::new(),
         },
         kind: Kind::Kernel,
@@ -269,7 +270,9 @@ fn a_place_is_kept_for_one_process_on_one_host() {
             ..Terms::default()
         };
         let mut request = request("back", terms);
-        request.holder.host = host.unwrap_or(request.holder.host);
+        if let Some(host) = host {
+            request.holder.host = host.into();
+        }
         enter(&mut entry.clone(), request, &at(1))
     };
     assert!(is_at(&comes(OWNER, None), place));
@@ -296,11 +299,11 @@ fn a_place_is_kept_for_one_agent_and_for_none_of_its_siblings() {
             ..Terms::default()
         };
         let mut request = request("call", terms);
-        request.holder.host = Host {
+        request.holder.host = Arc::new(Host {
             boot_id: Some(boot.to_owned()),
             pid_namespace: Some(4),
             ..Host::default()
-        };
+        });
         if let Some(agent) = agent {
             request.holder.set_agent(&agent.parse().expect("a key"));
         }

@@ -6,6 +6,7 @@
 
 use proptest::prelude::*;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use tenure_core::{
     Attempt, Cancel, Claim, Death, Effect, Entering, Entry, Event, Evidence, Force, History,
     Holder, Host, Input, Kept, Kind, Lease, Left, Liveness, LivenessLock, Mode, Now, Outcome,
@@ -201,10 +202,10 @@ fn request(who: u8, kind: Kind, force: Force, patience: Patience) -> Request {
                 started: None,
             }),
             command: None,
-            host: Host {
+            host: Arc::new(Host {
                 boot_id: Some(BOOT.into()),
                 ..Host::default()
-            },
+            }),
             why: String::new(),
         },
         kind,

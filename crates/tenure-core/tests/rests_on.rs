@@ -3,9 +3,10 @@
 #![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
 
 use core::num::NonZeroU32;
+use std::sync::Arc;
 use tenure_core::{
-    Claim, Entering, Event, Force, Holder, Host, Kept, Kind, Lease, Mode, Patience, Predecessor,
-    Process, Queueing, Request, RequestId, RestsOn, Stamp, Terms, TryGrant,
+    Claim, Entering, Event, Force, Holder, Kept, Kind, Lease, Mode, Patience, Predecessor, Process,
+    Queueing, Request, RequestId, RestsOn, Stamp, Terms, TryGrant,
 };
 
 const CANCEL: Event = Event::CancelRequested { ticket: 3 };
@@ -17,7 +18,7 @@ fn holder() -> Holder {
         actor: String::new(),
         process: None,
         command: None,
-        host: Host::default(),
+        host: Arc::default(),
         why: String::new(),
     }
 }

@@ -283,7 +283,7 @@ impl Agent<'_> {
             }),
         };
         let mut one = OneWaiter(self.key);
-        match engine::acquire(self.store, self.clock, name, &request, limits, &mut one) {
+        match engine::acquire(self.store, self.clock, name, request, limits, &mut one) {
             Ok(acquired) => Ok(Lease {
                 name: name.clone(),
                 claim: acquired.claim.clone(),
@@ -334,7 +334,7 @@ impl Agent<'_> {
             actor: terms.actor.clone(),
             process: terms.owner,
             command: None,
-            host: terms.here.clone(),
+            host: terms.here.clone().into(),
             why: terms.why.clone(),
             facts: Vec::new(),
         };

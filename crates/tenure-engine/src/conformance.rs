@@ -877,7 +877,7 @@ fn a_detached_hold_of_a_stranger_lives_until_its_ttl<H: Harness>(
         let store = scene.store();
         let mut request = scene.detached("stranger", None)?;
         if let Some((host, process)) = owner {
-            request.holder.host = host;
+            request.holder.host = host.into();
             request.holder.process = Some(process);
         }
         let held = scene.granted_request(&store, request)?;
@@ -1239,8 +1239,14 @@ fn two_never_hold_at_once<H: Harness>(scene: &Scene<'_, H>) -> Result<(), Broken
                         let wait = Wait::For(6 * scene.harness.patience());
                         let clock = &scene.clock;
                         let name = &scene.name;
-                        let acquired =
-                            engine::acquire(&store, clock, name, &request, wait, &mut Silent);
+                        let acquired = engine::acquire(
+                            &store,
+                            clock,
+                            name,
+                            request.clone(),
+                            wait,
+                            &mut Silent,
+                        );
                         let acquired = scene.done("acquiring", acquired)?;
                         let handle = scene.handle(acquired.handle)?;
                         let token = acquired.claim.token.unwrap_or_default();

@@ -178,7 +178,7 @@ pub fn acquire(
     store: &dyn Store,
     clock: &dyn Clock,
     name: &LockName,
-    request: &Request,
+    request: Request,
     limits: impl Into<Limits>,
     observer: &mut dyn Observer,
 ) -> Result<Acquired, AcquireError> {
@@ -209,20 +209,16 @@ pub fn acquire(
             Wait::No => Patience::AtOnce,
             Wait::For(_) | Wait::Forever => Patience::Queue,
         },
-        ..request.clone()
+        ..request
     };
     let outcome = run.drive(request)?;
-    let paused = run.paused;
-    let elapsed = || {
-        let elapsed = clock.instant().saturating_duration_since(began);
-        elapsed.saturating_sub(paused)
-    };
-    let counted = elapsed();
+    let elapsed = clock.instant().saturating_duration_since(began);
+    let counted = elapsed.saturating_sub(run.paused);
     let waited = match wait {
         Wait::No => None,
         // The answer names no longer time than the caller asked for.
-        Wait::For(asked) => Some(elapsed().min(asked)),
-        Wait::Forever => Some(elapsed()),
+        Wait::For(asked) => Some(counted.min(asked)),
+        Wait::Forever => Some(counted),
     };
     run.answer(outcome, waited, counted)
 }

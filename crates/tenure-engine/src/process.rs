@@ -102,14 +102,21 @@ pub fn actor_name(actor: &str) -> String {
 pub fn new_request_id() -> std::io::Result<RequestId> {
     let mut bytes = [0_u8; 16];
     os::random(&mut bytes)?;
-    let mut id = String::with_capacity("req_".len() + 2 * bytes.len());
-    id.push_str("req_");
-    for byte in bytes {
-        for digit in [byte >> 4, byte & 15] {
-            id.push(char::from_digit(digit.into(), 16).unwrap_or('0'));
-        }
+    let digits = |byte: u8| [byte >> 4, byte & 15].map(hex_digit);
+    let mut id = *b"req_00000000000000000000000000000000";
+    for (two, byte) in id.chunks_exact_mut(2).skip(2).zip(bytes) {
+        two.copy_from_slice(&digits(byte));
     }
+    let id = std::str::from_utf8(&id).map_err(std::io::Error::other)?;
     RequestId::new(id).map_err(std::io::Error::other)
+}
+
+/// A number below 16 as a digit.
+pub(crate) fn hex_digit(number: u8) -> u8 {
+    match number {
+        0..=9 => b'0' + number,
+        _ => b'a' + number - 10,
+    }
 }
 
 /// Fills a buffer with the kernel's random bytes.

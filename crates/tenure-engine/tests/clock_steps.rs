@@ -87,7 +87,7 @@ impl Scene {
                 actor: "clock".to_owned(),
                 process: Some(self.identity.process),
                 command: None,
-                host: self.identity.host.clone(),
+                host: self.identity.host.clone().into(),
                 why: String::new(),
                 facts: ["intent", "intent_version"]
                     .map(|key| (key.to_owned(), "1".to_owned()))

@@ -11,7 +11,6 @@
 )]
 #![allow(clippy::print_stdout, reason = "a test that is skipped says why")]
 
-#[cfg(unix)]
 use rustix::fs::{AtFlags, CWD, FileType, Mode, mknodat, symlinkat};
 #[cfg(unix)]
 use rustix::process::{Pid, Signal, WaitOptions};
@@ -21,6 +20,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 #[cfg(unix)]
 use std::process::{Command, Stdio};
+#[cfg(unix)]
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::{Duration, Instant};
@@ -109,7 +110,7 @@ impl Place {
                 actor: "test".to_owned(),
                 process: None,
                 command: None,
-                host: self.host.clone(),
+                host: self.host.clone().into(),
                 why: "testing".to_owned(),
             },
             kind: Kind::Kernel,
@@ -1073,8 +1074,8 @@ fn a_hold_of_this_machine_s_last_boot_is_over_and_one_of_another_machine_is_not(
         let mut request = place.request("before");
         request.kind = Kind::Detached;
         request.holder.process = process;
-        request.holder.host.machine_id = Some(machine.to_owned());
-        request.holder.host.boot_id = Some("another boot".to_owned());
+        Arc::make_mut(&mut request.holder.host).machine_id = Some(machine.to_owned());
+        Arc::make_mut(&mut request.holder.host).boot_id = Some("another boot".to_owned());
         request
     };
     let hasty = |place: &Place| Request {
@@ -1116,8 +1117,8 @@ fn a_hold_of_this_machine_s_last_boot_is_over_and_one_of_another_machine_is_not(
 fn a_claim_of_another_boot_that_waits_or_runs_has_no_liveness_lock_and_is_passed() {
     let place = Place::new();
     let mut request = place.request("before");
-    request.holder.host.boot_id = Some("another boot".to_owned());
-    request.holder.host.machine_id = Some("another machine".to_owned());
+    Arc::make_mut(&mut request.holder.host).boot_id = Some("another boot".to_owned());
+    Arc::make_mut(&mut request.holder.host).machine_id = Some("another machine".to_owned());
     drop(place.enter(request));
     let standing = |store: &FileStore| {
         let reading = store.read(&place.name, None).expect("a reading");
@@ -1289,7 +1290,7 @@ fn a_waiter_whose_file_was_removed_queues_again() {
             let store = place.store();
             let mut restless = Restless { seen: 0 };
             let acquired =
-                engine::acquire(&store, &clock, &place.name, &request, wait, &mut restless);
+                engine::acquire(&store, &clock, &place.name, request, wait, &mut restless);
             acquired.map(|acquired| (acquired.claim.ticket, acquired.handle))
         });
         while place.tickets().len() < 2 {
@@ -1525,8 +1526,8 @@ fn a_watcher_looks_again_as_a_lease_runs_out_that_nothing_else_tells_of() {
     let mut request = place.request("stranger");
     request.kind = Kind::Detached;
     request.ttl_ms = 150;
-    request.holder.host.machine_id = Some("another machine".to_owned());
-    request.holder.host.boot_id = Some("another boot".to_owned());
+    Arc::make_mut(&mut request.holder.host).machine_id = Some("another machine".to_owned());
+    Arc::make_mut(&mut request.holder.host).boot_id = Some("another boot".to_owned());
     place.enter(request);
     let store = place.store();
     let seen = store.read(&place.name, None).expect("a reading");

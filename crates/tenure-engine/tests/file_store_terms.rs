@@ -161,7 +161,7 @@ fn request(identity: &Identity, id: &str, terms: Terms) -> Request {
             actor: "test".to_owned(),
             process: Some(identity.process),
             command: None,
-            host: identity.host.clone(),
+            host: identity.host.clone().into(),
             why: "testing".to_owned(),
         },
         kind: Kind::Kernel,
@@ -243,7 +243,7 @@ fn slots_are_granted_in_the_order_of_the_queue() {
                 let request = request(&place.identity, &format!("w{number}"), slots(SLOTS));
                 let wait = Wait::For(LONG);
                 let acquired =
-                    engine::acquire(&store, &clock, &place.name, &request, wait, &mut Silent)
+                    engine::acquire(&store, &clock, &place.name, request, wait, &mut Silent)
                         .expect("a slot");
                 most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                 let claim = acquired.claim;

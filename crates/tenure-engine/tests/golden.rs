@@ -119,7 +119,7 @@ fn claim() -> Claim {
                 started: Some(987_654),
             }),
             command: None,
-            host: here(),
+            host: here().into(),
             why: "make deploy".to_owned(),
             facts: facts
                 .iter()
@@ -205,7 +205,7 @@ fn a_record_of_another_program_is_understood() {
         if system == "resume" {
             assert_eq!(
                 read.holder.host,
-                here(),
+                here().into(),
                 "the host that it names is this one"
             );
             assert!(read.holder.facts.is_empty(), "it has no more to say");

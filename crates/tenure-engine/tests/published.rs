@@ -240,7 +240,7 @@ impl Place {
                     started: start_time(pid),
                 }),
                 command: None,
-                host: self.host.clone(),
+                host: self.host.clone().into(),
                 why: "testing".to_owned(),
             },
             kind: Kind::Detached,
@@ -1839,7 +1839,7 @@ fn wait(place: &Place, id: &str, wait: Duration) -> (Result<u64, String>, u32) {
         &store,
         &clock,
         &place.name,
-        &request,
+        request,
         Wait::For(wait),
         &mut naps,
     );

@@ -281,7 +281,7 @@ usage: guard [--rounds N] [--holds N] [--hold-us N] [--only TEXT]
                 actor: here.actor.clone(),
                 process: Some(here.process),
                 command: None,
-                host: here.host.clone(),
+                host: here.host.clone().into(),
                 why: "measuring".to_owned(),
                 facts: vec![
                     fact("intent", "measuring"),

@@ -347,6 +347,8 @@ struct Shared {
     policy: Policy,
     clock: Box<dyn Clock + Send + Sync>,
     identity: Identity,
+    /// The host of that identity, shared by all its claims.
+    here: Arc<tenure_core::Host>,
     /// The process that made the manager.
     pid: u32,
     /// The name of the program, for holds without another reason. It stays what it was at the start.
@@ -518,6 +520,7 @@ impl LockManager {
                 policy: made.store.rules().policy,
                 store: made.store,
                 clock: made.clock,
+                here: Arc::new(made.identity.host.clone()),
                 identity: made.identity,
                 pid: std::process::id(),
                 program: OnceLock::new(),
@@ -766,7 +769,7 @@ impl LockManager {
         let acquired = cancel::listening(cancel, || {
             let (store, clock) = (&*shared.store, &*shared.clock);
             let wait = call.rest(stood);
-            engine::acquire(store, clock, &name, &request, wait, &mut attendance)
+            engine::acquire(store, clock, &name, request, wait, &mut attendance)
         });
         let gave_way = attendance.gave_way.take();
         let acquired = match acquired {
@@ -914,7 +917,7 @@ impl Shared {
             actor: actor.clone(),
             process: Some(self.identity.process),
             command: None,
-            host: self.identity.host.clone(),
+            host: Arc::clone(&self.here),
             why: why.clone(),
             facts: Vec::new(),
         }

@@ -357,7 +357,7 @@ impl ResumeLockManager {
             terms: tenure_core::Terms::default(),
         };
         let clock = place.clock();
-        let acquired = engine::acquire(&store, &clock, &name, &request, Wait::No, &mut Silent)
+        let acquired = engine::acquire(&store, &clock, &name, request, Wait::No, &mut Silent)
             .map_err(|error| refusal(&place, &store, &name, error))?;
         report::acquired(&place, &name, &acquired, overriding);
         // A handle comes with every grant that is not an earlier hold of the same request id, and
@@ -411,7 +411,7 @@ impl Place {
             actor: self.identity.actor.clone(),
             process: Some(self.identity.process),
             command: None,
-            host: self.identity.host.clone(),
+            host: self.identity.host.clone().into(),
             why: program.map_or_else(String::new, |name| why(&name.to_string_lossy())),
             facts: Vec::new(),
         }

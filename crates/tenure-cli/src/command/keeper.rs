@@ -46,7 +46,7 @@ mod tests {
             actor: String::new(),
             process: None,
             command: None,
-            host: host.clone(),
+            host: host.clone().into(),
             why: String::new(),
             facts: vec![(KEY.to_owned(), fact.to_owned())],
         };

@@ -269,7 +269,7 @@ fn request_of(session: &Session, target: &Target) -> Result<Request, Failure> {
             actor: session.actor(None),
             process: Some(session.identity.process),
             command: None,
-            host: session.identity.host.clone(),
+            host: session.identity.host.clone().into(),
             why: tenure_engine::profile::why(&format!("git push {remote} HEAD:{}", target.branch)),
         },
         kind: Kind::Kernel,

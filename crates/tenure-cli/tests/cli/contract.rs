@@ -366,7 +366,7 @@ fn fleet_and_native_never_meet_in_one_folder() {
 #[test]
 fn session_ten_minutes_are_reached_and_not_passed() {
     use tenure_core::{
-        Claim, Evidence, Holder, Host, Kind, Lease, Liveness, LivenessLock, Now, Policy, RequestId,
+        Claim, Evidence, Holder, Kind, Lease, Liveness, LivenessLock, Now, Policy, RequestId,
         Stamp, Standing, judge,
     };
     let at = Stamp {
@@ -381,7 +381,7 @@ fn session_ten_minutes_are_reached_and_not_passed() {
             actor: String::new(),
             process: None,
             command: None,
-            host: Host::default(),
+            host: Default::default(),
             why: String::new(),
             facts: Vec::new(),
         },

@@ -764,7 +764,7 @@ fn a_stale_lock_is_replaced_in_one_step_when_it_is_forced() {
 #[test]
 fn a_lock_as_old_as_its_ttl_is_not_stale_yet() {
     use tenure_core::{
-        Claim, Evidence, Holder, Host, Kind, Lease, Liveness, LivenessLock, Now, Policy, RequestId,
+        Claim, Evidence, Holder, Kind, Lease, Liveness, LivenessLock, Now, Policy, RequestId,
         Stamp, Standing, judge,
     };
     let at = |wall_ms| Stamp {
@@ -779,7 +779,7 @@ fn a_lock_as_old_as_its_ttl_is_not_stale_yet() {
             actor: String::new(),
             process: None,
             command: None,
-            host: Host::default(),
+            host: Default::default(),
             why: String::new(),
             facts: Vec::new(),
         },

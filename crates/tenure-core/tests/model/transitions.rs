@@ -8,6 +8,7 @@ use super::{
 };
 use crate::scenario::{Defect, Job, Place, Scenario};
 use std::rc::Rc;
+use std::sync::Arc;
 use tenure_core::{
     Attempt, Claim, Effect, Entering, Entry, Event, Force, Holder, Host, Input, Kept, Kind,
     LivenessLock, Mode, Outcome, Ownership, Patience, Policy, Predecessor, Queueing, Reason,
@@ -48,10 +49,10 @@ impl World {
                 actor: String::new(),
                 process: Some(process(role, who, round)),
                 command: None,
-                host: Host {
+                host: Arc::new(Host {
                     boot_id: scenario.is_timed().then(|| "boot".into()),
                     ..Host::default()
-                },
+                }),
                 why: String::new(),
             },
             kind: match script.job {

@@ -466,6 +466,7 @@ pub fn error_text(error: &io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
     use tenure_core::{Death, Holder, Host, Kind, Lease, Process};
 
     fn recorded(make: impl FnOnce(Occasion<'_>) -> Record) -> (String, Value) {
@@ -497,10 +498,10 @@ mod tests {
                     started: None,
                 }),
                 command: None,
-                host: Host {
+                host: Arc::new(Host {
                     name: "box".into(),
                     ..Host::default()
-                },
+                }),
                 why: String::new(),
                 facts: vec![("intent".into(), "deploy-app".into())],
             },

@@ -170,7 +170,7 @@ impl<'a, H: Harness> Scene<'a, H> {
                 actor: "conformance".to_owned(),
                 process: None,
                 command: None,
-                host: self.harness.host(),
+                host: self.harness.host().into(),
                 why: self.promise.to_owned(),
             },
             kind: Kind::Kernel,

@@ -43,6 +43,9 @@ pub(crate) const WATCHES: bool = cfg!(target_os = "linux");
 /// Whether a folder that a process has open can get another name, or another folder its name.
 pub(crate) const FOLDERS_MOVE: bool = true;
 
+/// Whether what is open tells how many names are left to it, also when the last one was removed.
+pub(crate) const COUNTS_NAMES: bool = true;
+
 /// Borrows a descriptor.
 pub fn borrow(descriptor: &impl AsFd) -> BorrowedDescriptor<'_> {
     descriptor.as_fd()

@@ -67,6 +67,9 @@ pub(crate) const REPLACES_OPEN_FILES: bool = false;
 /// Whether a folder that a process has open can get another name, or another folder its name.
 pub(crate) const FOLDERS_MOVE: bool = false;
 
+/// Whether what is open tells how many names are left to it, also when the last one was removed.
+pub(crate) const COUNTS_NAMES: bool = false;
+
 /// Whether files can be watched.
 pub(crate) const WATCHES: bool = false;
 

@@ -44,7 +44,7 @@ pub(super) fn claim(facts: &[(&str, &str)]) -> Claim {
                 started: Some(987_654),
             }),
             command: None,
-            host: here(),
+            host: here().into(),
             why: "make deploy".to_owned(),
             facts: facts
                 .iter()

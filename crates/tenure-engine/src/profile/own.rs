@@ -5,6 +5,7 @@
 //! own format says.
 
 use serde::{Deserialize, Serialize};
+use std::sync::Arc;
 use tenure_core::{Claim, Host, Kind, Process, RequestId, Stamp};
 
 /// The extra key's object.
@@ -72,12 +73,12 @@ impl Own {
             claim.lease.ttl_ms = ttl_ms;
         }
         if self.boot_id.is_some() {
-            holder.host = Host {
+            holder.host = Arc::new(Host {
                 name: self.host.unwrap_or_else(|| holder.host.name.clone()),
                 machine_id: self.machine_id,
                 boot_id: self.boot_id,
                 pid_namespace: self.pid_namespace,
-            };
+            });
             if let Some(process) = &mut holder.process {
                 process.started = self.started;
             }
@@ -105,7 +106,7 @@ pub(crate) fn foreign(request_id: &str, pid: Option<u32>, host: Host, since_ms: 
             actor: String::new(),
             process: pid.map(|pid| Process { pid, started: None }),
             command: None,
-            host,
+            host: host.into(),
             why: String::new(),
             facts: Vec::new(),
         },

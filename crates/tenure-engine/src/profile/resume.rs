@@ -11,6 +11,7 @@ pub use words::{override_command, takeover_text};
 use super::{Profile, Record, document, instant, own};
 use serde_json::Map;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use tenure_core::{Claim, Host, LockName, Now, Policy};
 
 /// Stands in a record for a host name that could not be found out; it names no host.
@@ -141,10 +142,10 @@ impl Record for OneMachine {
         let host = &mut claim.holder.host;
         if host.boot_id.is_none() {
             // People are told the name that stands in the record.
-            *host = Host {
-                name: std::mem::take(&mut host.name),
+            *host = Arc::new(Host {
+                name: host.name.clone(),
                 ..here.clone()
-            };
+            });
         }
         Ok(claim)
     }
@@ -211,7 +212,7 @@ mod tests {
     fn a_record_of_the_original_program_means_a_process_of_the_host_it_names() {
         let ours = read(FOREIGN).expect("four fields are enough");
         assert_eq!(pid_of(&ours), Some(999));
-        assert_eq!(ours.holder.host, here(), "this host");
+        assert_eq!(*ours.holder.host, here(), "this host");
         assert_eq!(since_ms(&ours), Some(AT_MS + 123));
         assert_eq!(ours.holder.request_id.as_str(), "", "no token of ours");
 
@@ -234,12 +235,12 @@ mod tests {
             let host = read.expect("a record").holder.host;
             let (boot_id, pid_namespace) = (here().boot_id, here().pid_namespace);
             assert_eq!(
-                (host.name.as_str(), host.boot_id, host.pid_namespace),
+                (host.name.as_str(), host.boot_id.clone(), host.pid_namespace),
                 (other, boot_id, pid_namespace)
             );
         }
         let mut elsewhere = claim(&[]);
-        elsewhere.holder.host.boot_id = Some("another boot".to_owned());
+        Arc::make_mut(&mut elsewhere.holder.host).boot_id = Some("another boot".to_owned());
         let text = written(&elsewhere, None).expect("a record");
         let read = records_of(OneMachine).read(&text);
         assert_eq!(
@@ -263,7 +264,7 @@ mod tests {
     #[test]
     fn a_record_without_a_host_name_is_ours_by_its_boot_id() {
         let mut claim = claim(&[]);
-        claim.holder.host.name.clear();
+        Arc::make_mut(&mut claim.holder.host).name.clear();
         let text = written(&claim, None).expect("a record");
         let read = read(&text).expect("a record of ours");
         assert_eq!(read.holder.host.name, "unknown");

@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(read.holder.fact("runId"), Some("1234567890"));
         assert_eq!(read.holder.fact("future"), None);
         assert_eq!(pid_of(&read), Some(999));
-        assert_eq!(read.holder.host, Host::default(), "no host is named");
+        assert_eq!(*read.holder.host, Host::default(), "no host is named");
         assert_eq!(since_ms(&read), Some(AT_MS));
         assert_eq!(read.lease.renewed.wall_ms, AT_MS);
         assert_eq!(read.lease.ttl_ms, 600_000, "ten minutes");

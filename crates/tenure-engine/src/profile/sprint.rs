@@ -465,7 +465,7 @@ mod tests {
         let read = read(FOREIGN).expect("five plain keys");
         assert_eq!(id(&read), "sprint-2026-02-07-001");
         assert_eq!(pid_of(&read), Some(999));
-        assert_eq!(read.holder.host, here());
+        assert_eq!(*read.holder.host, here());
         assert_eq!(read.holder.why, "epic5");
         assert_eq!(read.holder.fact("epic_spec"), Some("epic5"));
         assert_eq!(read.holder.fact("future"), None);

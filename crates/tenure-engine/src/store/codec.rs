@@ -21,10 +21,11 @@ mod plain;
 
 pub(in crate::store) use plain::push_number;
 
-use memchr::memchr;
+use memchr::{memchr, memchr_iter};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use tenure_core::{
     Cancel, Claim, Entry, Force, History, Holder, Host, Kind, Lease, Mode, Process, Queueing,
     RequestId, Reservation, Stamp, WaitingFor,
@@ -214,8 +215,8 @@ pub fn encode(entry: &Entry) -> Result<Vec<u8>, CodecError> {
     let mut body = Vec::with_capacity(512 * (1 + entry.claims.len()));
     let mut hosts: Vec<&Host> = Vec::new();
     for claim in entry.claims.iter().filter(|claim| is_kept(claim)) {
-        if !hosts.contains(&&claim.holder.host) {
-            hosts.push(&claim.holder.host);
+        if !hosts.contains(&&*claim.holder.host) {
+            hosts.push(&*claim.holder.host);
         }
     }
     write_head(&mut body, entry, &hosts)?;
@@ -259,7 +260,7 @@ pub(in crate::store) fn write_claim(
     hosts: &[&Host],
 ) -> Result<(), CodecError> {
     if is_kept(claim) {
-        let host = hosts.iter().position(|host| **host == claim.holder.host);
+        let host = hosts.iter().position(|host| **host == *claim.holder.host);
         let line = line(claim, host.unwrap_or(0));
         let written = plain::write_claim(body, &line).and_then(|written| {
             if written {
@@ -379,6 +380,9 @@ pub fn decode(body: &[u8]) -> Result<Entry, CodecError> {
     let mut lines = lines_of(body).filter(|line| !line.is_empty());
     let first = lines.next().ok_or("it has no header")?;
     let Head { mut entry, hosts } = read_head(first)?;
+    // A line for each claim behind that of the header. Without any there is room for the first one.
+    let claims = memchr_iter(b'\n', body).count().saturating_sub(1);
+    entry.claims.reserve_exact(claims.max(1));
     for line in lines {
         let claim = read_claim(line, &hosts)?;
         if claim.ticket == 0 || claim.ticket > entry.last {
@@ -410,7 +414,7 @@ fn lines_of(body: &[u8]) -> impl Iterator<Item = &[u8]> {
 /// A list without its claims, and the hosts that they name by number.
 pub(in crate::store) struct Head {
     pub(in crate::store) entry: Entry,
-    pub(in crate::store) hosts: Vec<Host>,
+    pub(in crate::store) hosts: Vec<Arc<Host>>,
 }
 
 /// Reads the header's line.
@@ -446,25 +450,25 @@ pub(in crate::store) fn read_head(line: &[u8]) -> Result<Head, String> {
 ///
 /// # Errors
 /// - A sentence that says what cannot be understood.
-pub(in crate::store) fn read_claim(line: &[u8], hosts: &[Host]) -> Result<Claim, String> {
+pub(in crate::store) fn read_claim(line: &[u8], hosts: &[Arc<Host>]) -> Result<Claim, String> {
     let line = match plain::claim(line) {
         Some(claim) => claim,
         None => serde_json::from_slice(line).map_err(|error| format!("a claim: {error}"))?,
     };
     let host = hosts.get(line.host).ok_or("a claim names no host")?;
-    claim(line, host.clone())
+    claim(line, Arc::clone(host))
 }
 
-fn host(line: HostLine<'_>) -> Host {
-    Host {
+fn host(line: HostLine<'_>) -> Arc<Host> {
+    Arc::new(Host {
         name: line.name.into_owned(),
         machine_id: line.machine_id.map(Cow::into_owned),
         boot_id: line.boot_id.map(Cow::into_owned),
         pid_namespace: line.pid_namespace,
-    }
+    })
 }
 
-fn claim(line: ClaimLine<'_>, host: Host) -> Result<Claim, String> {
+fn claim(line: ClaimLine<'_>, host: Arc<Host>) -> Result<Claim, String> {
     let stamp = |wall_ms, boot_ms| Stamp { wall_ms, boot_ms };
     let entered = stamp(line.entered_ms, line.entered_boot_ms);
     let since = line
@@ -595,12 +599,12 @@ pub(super) mod tests {
                             pid: 8,
                             started: None,
                         }),
-                        host: Host {
+                        host: Arc::new(Host {
                             name: "host".into(),
                             machine_id: None,
                             boot_id: Some("boot".into()),
                             pid_namespace: Some(9),
-                        },
+                        }),
                         why: "./backup.sh".into(),
                         facts: vec![("intent".into(), "deploy".into())],
                     },
@@ -651,7 +655,7 @@ pub(super) mod tests {
             actor: String::new(),
             process: None,
             command: None,
-            host: Host::default(),
+            host: Arc::default(),
             why: String::new(),
             facts: Vec::new(),
         };
@@ -921,7 +925,7 @@ pub(super) mod tests {
             let mut claim = sample().claims.remove(0);
             claim.kind = Kind::Detached;
             claim.ticket += 1 + number as u64;
-            claim.holder.host.name = name.into();
+            Arc::make_mut(&mut claim.holder.host).name = name.into();
             entry.last = claim.ticket;
             entry.claims.push(claim);
         }

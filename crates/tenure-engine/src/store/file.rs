@@ -218,7 +218,8 @@ impl FileStore {
     /// - a claim has one open file and not two, and its handle has no [`Handle::descriptor`];
     /// - a thread that waits for a claim of this store is woken by the thread that ends it.
     ///
-    /// Its [`Sleeper`] has to be one that a [`crate::cancel::Cancel`] ends, as [`ThreadSleeper`] is.
+    /// Its [`Sleeper`] has to be one that a [`crate::cancel::Cancel`] ends, as [`ThreadSleeper`] is. In a copy of
+    /// the process that a fork made, the program drops handles and makes no call.
     #[must_use]
     pub fn within_program(mut self) -> Self {
         self.ends = Some(Arc::new(Ends::new()));

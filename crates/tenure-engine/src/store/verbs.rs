@@ -631,7 +631,8 @@ fn run<S: Store + ?Sized, A>(
     ask: &Ask<'_>,
     change: impl Fn(&mut Draft<'_>) -> (A, Step),
 ) -> Result<Option<(Option<A>, Committed)>, StoreError> {
-    let mut answers = Vec::new();
+    // Nearly always one.
+    let mut answers = Vec::with_capacity(1);
     let outcome = store.transact(ask, &mut |draft| {
         let (answer, step) = change(draft);
         answers.push(answer);

@@ -672,7 +672,7 @@ mod tests {
         let request = shared.request(&Options::new(), Mode::Exclusive);
         let request = request.expect("random bytes");
         let (store, clock) = (&*shared.store, &*shared.clock);
-        let acquired = engine::acquire(store, clock, &name, &request, Wait::No, &mut Silent);
+        let acquired = engine::acquire(store, clock, &name, request, Wait::No, &mut Silent);
         let acquired = acquired.expect("a free lock");
         let handle = acquired.handle.expect("a handle");
         let mut hold = Hold::new(Arc::clone(shared), handle, name, acquired.claim);

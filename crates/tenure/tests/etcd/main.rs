@@ -108,7 +108,7 @@ pub(crate) fn request(id: &str, ttl: Duration) -> Request {
             actor: "a test".to_owned(),
             process: None,
             command: None,
-            host: Identity::current().host,
+            host: Identity::current().host.into(),
             why: "to see".to_owned(),
         },
         kind: Kind::Kernel,

@@ -82,7 +82,7 @@ fn a_holder_on_another_machine_is_judged_by_its_lease_and_not_by_its_clock() {
             let ttl = Duration::from_secs(3);
             let mut request = request("theirs", ttl);
             request.kind = kind;
-            request.holder.host = elsewhere.host.clone();
+            request.holder.host = elsewhere.host.clone().into();
             let began = instant();
             let entered = theirs.enter(&name, request, &elsewhere.now());
             let entered = entered.expect("an etcd that answers");

@@ -227,7 +227,7 @@ impl Acquisition<'_> {
             &**store,
             &self.session.clock,
             self.name,
-            &self.request,
+            self.request.clone(),
             wait,
             &mut progress,
         );

@@ -235,6 +235,7 @@ fn about(ms: u64) -> String {
 mod tests {
     use super::*;
     use crate::render::lock::LockView;
+    use std::sync::Arc;
     use tenure_engine::tenure_core::{
         Claim, Holder, Host, Kind, Lease, Now, Process, RequestId, Stamp,
     };
@@ -257,11 +258,11 @@ mod tests {
                     started: None,
                 }),
                 command: None,
-                host: Host {
+                host: Arc::new(Host {
                     name: "here".to_owned(),
                     boot_id: Some("boot".to_owned()),
                     ..Host::default()
-                },
+                }),
                 why: why.to_owned(),
                 facts: Vec::new(),
             },

@@ -12,6 +12,9 @@
 use super::{ClaimLine, Header, HostLine};
 use std::borrow::Cow;
 
+/// How many digits a number may have so that it fits whatever they are.
+const DIGITS_MAX: usize = 19;
+
 /// Reads along a line.
 struct Cursor<'a> {
     rest: &'a [u8],
@@ -43,15 +46,16 @@ impl<'a> Cursor<'a> {
         let mut number = 0_u64;
         let mut length = 0;
         for byte in self.rest {
-            if !byte.is_ascii_digit() {
+            let digit = byte.wrapping_sub(b'0');
+            if digit > 9 {
                 break;
             }
-            let digit = u64::from(byte - b'0');
-            number = number.checked_mul(10)?.checked_add(digit)?;
+            number = number.wrapping_mul(10).wrapping_add(digit.into());
             length += 1;
         }
         let (digits, rest) = self.rest.split_at_checked(length)?;
-        if matches!(digits, [] | [b'0', _, ..]) {
+        // Any number of so many digits fits. The parser knows which longer ones do.
+        if length > DIGITS_MAX || matches!(digits, [] | [b'0', _, ..]) {
             return None;
         }
         self.rest = rest;
@@ -197,22 +201,8 @@ pub(super) fn claim(line: &[u8]) -> Option<ClaimLine<'_>> {
 }
 
 /// Writes a number as decimal digits.
-pub(in crate::store) fn push_number(bytes: &mut Vec<u8>, mut number: u64) {
-    // As many digits as the highest number has.
-    let mut digits = [b'0'; 20];
-    let mut length = 0;
-    for digit in digits.iter_mut().rev() {
-        #[allow(clippy::cast_possible_truncation, reason = "a digit")]
-        let last = (number % 10) as u8;
-        *digit = b'0' + last;
-        number /= 10;
-        length += 1;
-        if number == 0 {
-            break;
-        }
-    }
-    let written = digits.get(digits.len() - length..);
-    bytes.extend_from_slice(written.unwrap_or_default());
+pub(in crate::store) fn push_number(bytes: &mut Vec<u8>, number: u64) {
+    bytes.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
 /// Writes along a line.

@@ -83,7 +83,7 @@ pub(super) fn encode(
     if granted_here {
         written.claim.token = None;
     }
-    let hosts = [&written.claim.holder.host];
+    let hosts = [&*written.claim.holder.host];
     codec::write_head(&mut value, &Entry::default(), &hosts)?;
     codec::write_claim(&mut value, &written.claim, &hosts)?;
     Ok(value)

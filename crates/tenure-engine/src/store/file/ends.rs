@@ -11,13 +11,14 @@
 //! claim ends here when its byte is released, or at the latest when its handle is dropped. A process that
 //! dies takes its waiting threads with it.
 //!
-//! **After a fork** the copy touches nothing of this: another thread may have had the mutex at that moment.
+//! **After a fork** the copy touches nothing of this: another thread may have had the mutex at that moment. A copy
+//! has handles to drop, and a drop looks whose copy it is. Callers do nothing else there: a manager of guards refuses
+//! each call in a copy before it comes to a store, so that the process is asked for once and not three times.
 
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Arc, Condvar, Mutex, Weak, locked};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
-use std::hash::Hash;
 use std::ops::ControlFlow;
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -26,7 +27,7 @@ use std::time::Duration;
 pub(crate) struct Ends<K> {
     /// The process whose claims they are.
     pid: u32,
-    live: Mutex<HashMap<K, Weak<End>>>,
+    live: Mutex<BTreeMap<K, Weak<End>>>,
 }
 
 struct End {
@@ -41,11 +42,11 @@ struct State {
     waiting: usize,
 }
 
-impl<K: Eq + Hash + Clone> Ends<K> {
+impl<K: Ord + Clone> Ends<K> {
     pub(crate) fn new() -> Self {
         Self {
             pid: std::process::id(),
-            live: Mutex::new(HashMap::new()),
+            live: Mutex::new(BTreeMap::new()),
         }
     }
 
@@ -53,22 +54,19 @@ impl<K: Eq + Hash + Clone> Ends<K> {
         self.pid == std::process::id()
     }
 
-    /// Notes a claim that begins. `None` in a copy made by a fork.
-    pub(crate) fn begin(ends: &Arc<Self>, key: K) -> Option<Begun<K>> {
-        if !ends.is_here() {
-            return None;
-        }
+    /// Notes a claim that begins.
+    pub(crate) fn begin(ends: &Arc<Self>, key: K) -> Begun<K> {
         let end = Arc::new(End {
             state: Mutex::new(State::default()),
             changed: Condvar::new(),
         });
         locked(&ends.live).insert(key.clone(), Arc::downgrade(&end));
-        Some(Begun {
+        Begun {
             ends: Arc::clone(ends),
             key,
             end,
             has_ended: AtomicBool::new(false),
-        })
+        }
     }
 
     /// The end to wait for, if it is that of a claim of this process.
@@ -89,7 +87,7 @@ impl<K> fmt::Debug for Ends<K> {
 
 /// A claim that has begun. Dropping it ends it.
 #[derive(Debug)]
-pub(crate) struct Begun<K: Eq + Hash + Clone> {
+pub(crate) struct Begun<K: Ord + Clone> {
     ends: Arc<Ends<K>>,
     key: K,
     end: Arc<End>,
@@ -102,11 +100,11 @@ impl fmt::Debug for End {
     }
 }
 
-impl<K: Eq + Hash + Clone> Begun<K> {
+impl<K: Ord + Clone> Begun<K> {
     /// Wakes the threads that wait for the end. Called after the claim's byte was released, so that a woken
     /// thread finds the byte free.
     pub(crate) fn end(&self) {
-        if self.has_ended.swap(true, Ordering::AcqRel) || !self.ends.is_here() {
+        if self.has_ended.swap(true, Ordering::AcqRel) {
             return;
         }
         {
@@ -125,9 +123,12 @@ impl<K: Eq + Hash + Clone> Begun<K> {
     }
 }
 
-impl<K: Eq + Hash + Clone> Drop for Begun<K> {
+impl<K: Ord + Clone> Drop for Begun<K> {
     fn drop(&mut self) {
-        self.end();
+        // Mostly it has ended before.
+        if !self.has_ended.load(Ordering::Acquire) && self.ends.is_here() {
+            self.end();
+        }
     }
 }
 

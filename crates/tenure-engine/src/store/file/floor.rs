@@ -54,7 +54,7 @@ pub(super) fn read(folder: &Folder) -> Result<u64, StoreError> {
         place: folder.path_of(&file).display().to_string(),
         why,
     };
-    match pages::read_unguarded(fd(&opened)) {
+    match pages::read_unguarded(fd(&opened), opened.length) {
         Ok(snapshot) => codec::decode(&snapshot.body)
             .map(|entry| entry.last)
             .map_err(|error| unreadable(error.into())),

@@ -97,6 +97,8 @@ pub(super) enum Access {
 pub(super) struct Opened {
     pub(super) fd: Descriptor,
     inode: (u64, u64),
+    /// How long it was then.
+    pub(super) length: u64,
 }
 
 impl Opened {
@@ -327,26 +329,48 @@ impl Folder {
         file: &str,
         access: Access,
     ) -> Result<Option<Opened>, StoreError> {
+        match self.open_unseen(file, access)? {
+            Some(fd) => self.seen(file, access, fd).map(|(opened, _)| Some(opened)),
+            None => Ok(None),
+        }
+    }
+
+    /// The same, but nothing is known of the file before the caller has it [`seen`](Self::seen).
+    pub(super) fn open_unseen(
+        &self,
+        file: &str,
+        access: Access,
+    ) -> Result<Option<Descriptor>, StoreError> {
         let how = match access {
             Access::Read => Open::Read,
             Access::Write => Open::Change,
             Access::Create => Open::Create,
         };
         let path = || self.path_of(file);
-        let fd = match open_or_make(&self.fd, file, how, self.sharing) {
-            Err(Errno::ACCESS) if self.is_kept_from_group(file) => {
-                return Err(StoreError::Permission {
-                    place: path().display().to_string(),
-                    doing: "its owner keeps it from the group; `chmod 660` it, by its owner or root",
-                });
-            }
-            Err(Errno::NOENT) if access != Access::Create => return Ok(None),
-            Err(Errno::LOOP) => return Err(self.unsafe_file(file, "it is a link")),
+        match open_or_make(&self.fd, file, how, self.sharing) {
+            Err(Errno::ACCESS) if self.is_kept_from_group(file) => Err(StoreError::Permission {
+                place: path().display().to_string(),
+                doing: "its owner keeps it from the group; `chmod 660` it, by its owner or root",
+            }),
+            Err(Errno::NOENT) if access != Access::Create => Ok(None),
+            Err(Errno::LOOP) => Err(self.unsafe_file(file, "it is a link")),
             Err(Errno::NXIO | Errno::ISDIR) => {
-                return Err(self.unsafe_file(file, "it is not a regular file"));
+                Err(self.unsafe_file(file, "it is not a regular file"))
             }
-            other => other.map_err(|errno| fault(&path(), "opening the lock", errno))?,
-        };
+            other => other
+                .map(Some)
+                .map_err(|errno| fault(&path(), "opening the lock", errno)),
+        }
+    }
+
+    /// Looks at a file that was opened, and refuses one that cannot be trusted.
+    pub(super) fn seen(
+        &self,
+        file: &str,
+        access: Access,
+        fd: Descriptor,
+    ) -> Result<(Opened, Facts), StoreError> {
+        let path = || self.path_of(file);
         let facts = os::facts(&fd).map_err(|errno| fault(&path(), "looking at the lock", errno))?;
         if !facts.is_regular() {
             return Err(self.unsafe_file(file, "it is not a regular file"));
@@ -374,10 +398,12 @@ impl Folder {
                 let _ = os::give(&folder, &fd);
             }
         }
-        Ok(Some(Opened {
+        let opened = Opened {
             fd,
             inode: facts.inode(),
-        }))
+            length: facts.size(),
+        };
+        Ok((opened, facts))
     }
 
     /// Whether a file in a folder of a group lacks the rights that the group has to the others.

@@ -27,7 +27,7 @@ fn length_of(file: BorrowedFd<'_>) -> u64 {
 /// # Errors
 /// - Why there is no state.
 pub fn read_unguarded(file: BorrowedFd<'_>) -> Result<(u64, Vec<u8>), String> {
-    plain(pages::read_unguarded(file))
+    plain(pages::read_unguarded(file, length_of(file)))
 }
 
 /// Writes the next state. False if it is too long.

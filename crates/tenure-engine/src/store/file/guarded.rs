@@ -28,6 +28,8 @@ use tenure_core::{Claim, Entry, Now};
 /// process that was stopped in the middle of one keeps the guard longer.
 pub(super) const GUARD_PATIENCE: Duration = Duration::from_secs(5);
 
+const LOCKING: &str = "locking the guard";
+
 /// What is wrong with an empty coordination file while a liveness lock is held.
 pub(super) const EMPTY_BUT_HELD: &str = "it is empty, but a live process has a place in it";
 
@@ -88,11 +90,26 @@ impl FileStore {
             return Ok(None);
         };
         let (file, length) = loop {
-            let Some(file) = folder.open_file(&names.list, access)? else {
+            let Some(opened) = folder.open_unseen(&names.list, access)? else {
                 return Ok(None);
             };
             // Until the end of the loop, closing the file releases the guard.
-            self.take_guard(folder, names, &file, false, patience)?;
+            let tried = bytes::try_lock(os::borrow(&opened), Byte::GUARD, Mode::Exclusive);
+            let (file, facts) = folder.seen(&names.list, access, opened)?;
+            let path = || folder.path_of(&names.list);
+            let is_taken = tried.map_err(|errno| fault(&path(), LOCKING, errno))?;
+            if is_taken && folder.local && os::COUNTS_NAMES {
+                // This look was under the guard. A file that was removed or replaced since it was opened has no name
+                // any more. A file that another program renamed in these microseconds has one, as it has if that
+                // program does it after this look: either way the holder finds out.
+                if facts.names() > 0 {
+                    break (file, facts.size());
+                }
+                continue;
+            }
+            if !is_taken {
+                self.take_guard(folder, names, &file, false, patience)?;
+            }
             if let Some(length) = folder.length_of(&names.list, &file)? {
                 break (file, length);
             }
@@ -166,7 +183,7 @@ impl FileStore {
     ) -> Result<bool, StoreError> {
         let file = fd(opened);
         let path = || folder.path_of(&names.list);
-        let failed = |error| io_fault(&path(), "locking the guard", error);
+        let failed = |error| io_fault(&path(), LOCKING, error);
         let lock = ByteLock {
             byte: Byte::GUARD,
             mode: Mode::Exclusive,
@@ -538,6 +555,7 @@ impl<'a> Guarded<'a> {
 mod tests {
     use super::super::joined::tests::{listed, stamp, tickets};
     use super::*;
+    use std::sync::Arc;
     use tenure_core::{Host, LockName};
 
     /// What another program does to a record between our read and our write.
@@ -617,7 +635,7 @@ mod tests {
 
     fn fleet_claim(token: Option<u64>) -> Claim {
         let mut claim = listed(1, token);
-        claim.holder.host.name = "host-1".into();
+        Arc::make_mut(&mut claim.holder.host).name = "host-1".into();
         claim
             .holder
             .facts

@@ -13,7 +13,7 @@ use super::{BorrowedDescriptor, ClaimKey, fd};
 use crate::os::{self, Watch};
 use crate::store::contract::{Handle, Within};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 use tenure_core::{Claim, Entry, LockName, Queueing};
 
 /// A claim of this process. Its descriptor carries the liveness lock: dropping it is dying.
@@ -30,7 +30,7 @@ pub(super) struct FileHandle {
     pub(super) is_alive_on_opened: AtomicBool,
     /// By which the threads of this process learn that the claim has ended.
     pub(super) begun: Option<Begun<ClaimKey>>,
-    pub(super) names: Names,
+    pub(super) names: Arc<Names>,
     /// Whether it keeps the byte of its turn while it waits.
     pub(super) has_turn: bool,
     /// How a waiting claim learns that it was asked to stop, if it may be asked.

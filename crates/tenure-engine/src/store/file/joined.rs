@@ -155,6 +155,7 @@ pub(super) fn note_bytes(events: &mut [Event], published: Option<&Published>) {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use std::sync::Arc;
     use tenure_core::{Holder, Lease, Process, RequestId, StaleReason, Takeover};
 
     const PROCESS: Process = Process {
@@ -187,7 +188,7 @@ pub(super) mod tests {
                 actor: "somebody".into(),
                 process: Some(PROCESS),
                 command: None,
-                host: Host::default(),
+                host: Arc::default(),
                 why: String::new(),
                 facts: vec![("intent".into(), "deploy".into())],
             },

@@ -159,7 +159,7 @@ impl FileStore {
             };
             let entry = match opened
                 .as_ref()
-                .map(|opened| pages::read_unguarded(fd(opened)))
+                .map(|opened| pages::read_unguarded(fd(opened), opened.length))
             {
                 None => Ok(Entry::default()),
                 Some(Ok(snapshot)) => {

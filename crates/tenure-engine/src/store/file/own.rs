@@ -19,7 +19,7 @@
 use super::folder::{Folder, fault};
 use super::handle::FileHandle;
 use super::look::is_half_said;
-use super::pages::{self, ReadError};
+use super::pages::{self, ReadError, UNKNOWN};
 use super::publication::{self, Published};
 use super::{FileStore, Latest, fd, joined};
 use crate::os::{self, Errno};
@@ -168,7 +168,7 @@ fn own_list(handle: &FileHandle, path: &Path) -> Result<Result<Entry, Own>, Stor
             path.display()
         )))
     };
-    Ok(match pages::read_unguarded(fd(&handle.opened)) {
+    Ok(match pages::read_unguarded(fd(&handle.opened), UNKNOWN) {
         Ok(snapshot) if snapshot.sequence == 0 => {
             Err(Own::Lost(format!("{} was emptied", path.display())))
         }

@@ -17,6 +17,7 @@
 
 use super::folder::fault;
 use crate::os::{self, BorrowedDescriptor, Errno};
+use crate::process::hex_digit;
 use crate::store::{StoreError, codec};
 use memchr::memchr;
 use std::hash::Hasher;
@@ -26,6 +27,9 @@ use twox_hash::XxHash64;
 
 /// The size of a page in the first pair. Two of them are one page of memory.
 const PAGE_BYTES: usize = 2048;
+
+/// What a look reads first. One byte more than the first pair tells whether there is a second.
+const NEAR_BYTES: usize = 2 * PAGE_BYTES + 1;
 
 /// How many pairs there may be: the last page has 2 MiB and the file stays below 8 MiB. A build that
 /// knows fewer takes an older page for the newest, once the list is in a later pair (decision 0054).
@@ -119,18 +123,18 @@ pub(crate) const UNKNOWN: u64 = u64::MAX;
 /// `length` is the file's length, asked under the guard as well, with no write since. Then no extra call
 /// looks for the file's end; with [`UNKNOWN`] one does.
 pub(crate) fn read(file: BorrowedDescriptor<'_>, length: u64) -> Result<Snapshot, ReadError> {
-    // One byte more than the first pair tells whether there is a second.
-    let most = 2 * PAGE_BYTES + 1;
-    let mut near = vec![0; usize::try_from(length).map_or(most, |length| length.min(most))];
-    let filled = read_at(file, &mut near, 0).map_err(ReadError::Io)?;
-    near.truncate(filled);
-    if filled > 2 * PAGE_BYTES {
-        if let Some(snapshot) = read_long(file).map_err(ReadError::Io)? {
-            return Ok(snapshot);
-        }
-        near = read_all(file).map_err(ReadError::Io)?;
+    // On the stack: an allocation of this size takes longer than the look.
+    let mut space = [0; NEAR_BYTES];
+    let wanted = usize::try_from(length).map_or(NEAR_BYTES, |length| length.min(NEAR_BYTES));
+    let near = space.get_mut(..wanted).unwrap_or_default();
+    let filled = read_at(file, near, 0).map_err(ReadError::Io)?;
+    if filled < NEAR_BYTES {
+        return newest(near.get(..filled).unwrap_or_default()).map_err(ReadError::Torn);
     }
-    newest(&near).map_err(ReadError::Torn)
+    if let Some(snapshot) = read_long(file).map_err(ReadError::Io)? {
+        return Ok(snapshot);
+    }
+    newest(&read_all(file).map_err(ReadError::Io)?).map_err(ReadError::Torn)
 }
 
 /// Finds the whole page with the highest sequence by the frames. `None` if no page is whole.
@@ -183,10 +187,63 @@ fn read_at(file: BorrowedDescriptor<'_>, buffer: &mut [u8], offset: usize) -> Re
 }
 
 /// Reads the state without the guard, while writes may be under way.
-pub(crate) fn read_unguarded(file: BorrowedDescriptor<'_>) -> Result<Snapshot, ReadError> {
+///
+/// `length` is the file's length a moment ago, or [`UNKNOWN`]. Of a short file one look is mostly enough ([`at_rest`]).
+pub(crate) fn read_unguarded(
+    file: BorrowedDescriptor<'_>,
+    length: u64,
+) -> Result<Snapshot, ReadError> {
+    if length < NEAR_BYTES as u64 {
+        let mut near = [0; NEAR_BYTES];
+        let filled = os::uninterrupted(|| os::read_at(file, &mut near, 0));
+        let filled = filled.map_err(ReadError::Io)?;
+        if filled as u64 == length
+            && let Some(snapshot) = near.get(..filled).and_then(at_rest)
+        {
+            return Ok(snapshot);
+        }
+    }
     let mut is_second = false;
     // Of two looks that show the same bytes, the second one has found the end.
     settle(|| read_until(file, std::mem::replace(&mut is_second, true)))
+}
+
+/// The state of a first pair that one look without the guard has read, if it was surely the file's state during that
+/// look: both frames are there, the sequence of one is that of the other and one more, and that one is whole. `None`
+/// needs another look.
+///
+/// The next write goes to the older page. Its frame still had the older sequence when the look came to it, so that
+/// write was not done by then. Before or after that, the look found the newer page whole. The newer one counted from
+/// the end of its own write to the end of the next, and one of these instants lies in the look:
+/// - The older frame was read last: the newer page was whole before, and the next write was not done.
+/// - The newer page was read last: when the older frame was read, either state counted; if the older one did, the
+///   newer one came to count before the look had read it.
+///
+/// A pair further back may count only in a longer file. If the file has grown since its length was asked for, the
+/// state is the last one before that.
+fn at_rest(bytes: &[u8]) -> Option<Snapshot> {
+    let (first, second) = bytes.split_at_checked(PAGE_BYTES)?;
+    let sequence_of = |page: &[u8]| {
+        if page.iter().all(|byte| *byte == 0) {
+            return Some(0);
+        }
+        Frame::of(page).ok().map(|frame| frame.sequence)
+    };
+    let (before, after) = (sequence_of(first)?, sequence_of(second)?);
+    if before.abs_diff(after) != 1 {
+        return None;
+    }
+    let is_second = after > before;
+    let (sequence, body) = parse(if is_second { second } else { first }, 0).ok()??;
+    Some(Snapshot {
+        sequence,
+        page: Some(Page {
+            pair: 0,
+            second: is_second,
+        }),
+        long: false,
+        body: body.to_vec(),
+    })
 }
 
 /// Looks until two looks in a row show the same bytes. Then nothing was written in between, apart from
@@ -240,9 +297,16 @@ pub(crate) fn write(
     if pair == 0 {
         // The padding overwrites all of an older, longer body, which would confuse a reader of `cat`; a
         // terminal shows nothing for a NUL.
-        let mut bytes = Vec::with_capacity(PAGE_BYTES);
-        parts.for_each(|part| bytes.extend_from_slice(part));
-        bytes.resize(PAGE_BYTES, 0);
+        let mut bytes = [0; PAGE_BYTES];
+        let mut rest = bytes.as_mut_slice();
+        for part in parts {
+            // All of them fit: the pair was chosen by their length.
+            if let Some((room, after)) = std::mem::take(&mut rest).split_at_mut_checked(part.len())
+            {
+                room.copy_from_slice(part);
+                rest = after;
+            }
+        }
         write_slot(file, &mut [IoSlice::new(&bytes)], page.offset(), length)?;
     } else {
         let mut parts: Vec<IoSlice<'_>> = parts.map(IoSlice::new).collect();
@@ -290,8 +354,7 @@ fn read_all(file: BorrowedDescriptor<'_>) -> Result<Vec<u8>, Errno> {
 
 /// Reads the file to its end, or to the end of the first short read.
 fn read_until(file: BorrowedDescriptor<'_>, end: bool) -> Result<Vec<u8>, Errno> {
-    // One byte more than the first pair tells whether there is a second.
-    let mut bytes = vec![0; 2 * PAGE_BYTES + 1];
+    let mut bytes = vec![0; NEAR_BYTES];
     let mut filled = 0;
     loop {
         match os::read_at(
@@ -418,9 +481,7 @@ pub(super) fn frame(sequence: u64, body: &[&[u8]]) -> Vec<u8> {
     frame.push(b' ');
     for shift in (0..u64::BITS).step_by(4).rev() {
         // Four bits of it are one digit.
-        let digit = u32::try_from((sum >> shift) & 15).unwrap_or(0);
-        let digit = char::from_digit(digit, 16).unwrap_or('0');
-        frame.extend(u8::try_from(digit));
+        frame.push(hex_digit(((sum >> shift) & 15) as u8));
     }
     frame.push(b'\n');
     frame
@@ -430,12 +491,13 @@ pub(super) fn frame(sequence: u64, body: &[&[u8]]) -> Vec<u8> {
 const FRAME_BYTES_MAX: usize = 96;
 
 /// A number of a frame line.
-fn number(digits: &[u8], base: u32) -> Option<u64> {
-    let digit = |byte: &u8| char::from(*byte).to_digit(base).map(u64::from);
-    let number = digits.iter().try_fold(0_u64, |number, byte| {
-        number.checked_mul(base.into())?.checked_add(digit(byte)?)
-    });
-    number.filter(|_| !digits.is_empty())
+fn number<const BASE: u32>(digits: &[u8]) -> Option<u64> {
+    let mut number = 0_u64;
+    for byte in digits {
+        let digit = char::from(*byte).to_digit(BASE)?;
+        number = number.checked_mul(BASE.into())?.checked_add(digit.into())?;
+    }
+    (!digits.is_empty()).then_some(number)
 }
 
 /// What a frame line says of its page.
@@ -457,16 +519,16 @@ impl Frame {
             .strip_prefix(MAGIC.as_bytes())
             .ok_or("it does not begin with `tenure 1`")?
             .split(|byte| *byte == b' ');
-        let mut number = |base| words.next().and_then(|word| number(word, base));
+        let mut word = || words.next().unwrap_or_default();
         // No write could follow the last number, and 0 stands for a file without any state.
-        let sequence = number(10)
+        let sequence = number::<10>(word())
             .filter(|sequence| (1..u64::MAX).contains(sequence))
             .ok_or("its sequence is no number that a write can have")?;
-        let length = number(10)
+        let length = number::<10>(word())
             .and_then(|length| usize::try_from(length).ok())
             .filter(|length| *length <= FILE_BYTES_MAX)
             .ok_or("its length is not a number")?;
-        let sum = number(16).ok_or("its checksum is not a number")?;
+        let sum = number::<16>(word()).ok_or("its checksum is not a number")?;
         Ok(Self {
             sequence,
             length,
@@ -659,6 +721,71 @@ mod tests {
             bytes.splice(to, content);
         }
         bytes
+    }
+
+    /// The bytes of a first pair at each instant while three writes go on, and the state that counts then: a write
+    /// shows in pieces, and counts with its last one.
+    fn instants() -> Vec<(Vec<u8>, u64)> {
+        const PIECE: usize = 24;
+        let mut bytes = vec![0; 2 * PAGE_BYTES];
+        let mut all = vec![(bytes.clone(), 0)];
+        for sequence in 1..=4 {
+            let body = [b'a' + u8::try_from(sequence).expect("few"); 40];
+            let mut page = frame(sequence, &body).into_bytes();
+            page.extend_from_slice(&body);
+            let offset = if sequence % 2 == 0 { PAGE_BYTES } else { 0 };
+            let pieces = page.len().div_ceil(PIECE);
+            for (number, piece) in page.chunks(PIECE).enumerate() {
+                let at = offset + number * PIECE;
+                let to = bytes.get_mut(at..at + piece.len()).expect("a piece of it");
+                to.copy_from_slice(piece);
+                let counts = sequence - u64::from(number + 1 < pieces);
+                all.push((bytes.clone(), counts));
+            }
+        }
+        all
+    }
+
+    /// The bytes of a page in two parts, each as it was at an instant of its own; a look reads them in any order.
+    #[test]
+    fn one_look_without_the_guard_shows_a_state_that_counted_during_it_or_asks_for_another() {
+        const PARTS: [std::ops::Range<usize>; 4] = [
+            0..30,
+            30..PAGE_BYTES,
+            PAGE_BYTES..PAGE_BYTES + 30,
+            PAGE_BYTES + 30..2 * PAGE_BYTES,
+        ];
+        const ORDERS: [[usize; 4]; 4] = [[0, 1, 2, 3], [2, 3, 0, 1], [1, 0, 3, 2], [3, 0, 2, 1]];
+        let all = instants();
+        let mut shown = 0;
+        for begins in 0..all.len() {
+            for second in begins..all.len() {
+                for third in second..all.len() {
+                    for ends in third..all.len() {
+                        for order in ORDERS {
+                            let mut look = vec![0; 2 * PAGE_BYTES];
+                            for (part, at) in order.into_iter().zip([begins, second, third, ends]) {
+                                let range = PARTS[part].clone();
+                                look[range.clone()].copy_from_slice(&all[at].0[range]);
+                            }
+                            let Some(state) = at_rest(&look) else {
+                                continue;
+                            };
+                            shown += 1;
+                            let counted = all[begins..=ends].iter().map(|(_, counts)| *counts);
+                            assert!(
+                                counted.clone().any(|counts| counts == state.sequence),
+                                "{} in a look at {:?}",
+                                state.sequence,
+                                counted.collect::<Vec<_>>()
+                            );
+                        }
+                    }
+                }
+            }
+        }
+        assert!(shown > 1_000, "mostly one look is enough: {shown}");
+        assert!(at_rest(&[]).is_none(), "an empty file is looked at again");
     }
 
     #[test]

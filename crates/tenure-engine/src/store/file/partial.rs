@@ -11,10 +11,16 @@ use crate::store::codec::{self, Head};
 use memchr::memchr;
 use std::borrow::Cow;
 use std::ops::Range;
+use std::sync::Arc;
 use tenure_core::{Entry, Host};
 
 /// With fewer claims than this, reading all of them costs no more.
 const SHORT: usize = 6;
+
+/// The shortest line of a claim has more bytes: its keys alone. A body without room for [`SHORT`] of them is not
+/// looked through.
+const LINE_BYTES_MIN: usize =
+    "{'ticket':,'request_id':'','actor':'','why':'','entered_ms':,'ttl_ms':}".len();
 
 /// How many waiters are read before an own one. A waiter with more of them before it is far from its turn.
 const BEFORE_MAX: usize = 4;
@@ -36,7 +42,7 @@ pub(super) enum Want {
 /// What has to be known of the claims that were not read, so that they can be written back.
 #[derive(Debug, Clone)]
 pub(super) struct Rest {
-    hosts: Vec<Host>,
+    hosts: Vec<Arc<Host>>,
     /// Where the first claim's line begins.
     start: usize,
     /// The lines that were read, in their order.
@@ -81,10 +87,10 @@ impl Rest {
         before: &'b [u8],
         entry: &Entry,
     ) -> Result<Vec<Cow<'b, [u8]>>, codec::CodecError> {
-        let mut hosts: Vec<&Host> = self.hosts.iter().collect();
+        let mut hosts: Vec<&Host> = self.hosts.iter().map(AsRef::as_ref).collect();
         for claim in &entry.claims {
-            if !hosts.contains(&&claim.holder.host) {
-                hosts.push(&claim.holder.host);
+            if !hosts.contains(&&*claim.holder.host) {
+                hosts.push(&*claim.holder.host);
             }
         }
         let mut parts = Vec::with_capacity(2 * self.read.len() + 3);
@@ -118,7 +124,7 @@ impl Rest {
 /// out of the ordinary, or it cannot be understood. In the last case, reading all of it gives the better
 /// error.
 pub(super) fn decode(body: &[u8], want: Want) -> Option<(Entry, Rest)> {
-    if want == Want::All {
+    if want == Want::All || body.len() < SHORT * LINE_BYTES_MIN {
         return None;
     }
     let head_end = memchr(b'\n', body)?;
@@ -296,11 +302,11 @@ mod tests {
                     started: Some(7),
                 }),
                 command: None,
-                host: Host {
+                host: Arc::new(Host {
                     // Three machines take turns.
                     name: format!("host-{}", number % 3),
                     ..Host::default()
-                },
+                }),
                 why: "it says \"away\":{\"ttl_ms\":7} and \"token\":1\nand more}".into(),
                 facts: Vec::new(),
             },
@@ -454,7 +460,7 @@ mod tests {
         for (name, hosts) in [("host-0", 3), ("elsewhere", 4)] {
             let written = same_either_way(&list_of(12), Want::Ends, |entry| {
                 let mut comes = request(99);
-                comes.holder.host.name = name.into();
+                Arc::make_mut(&mut comes.holder.host).name = name.into();
                 let now = Now::default();
                 entry.enter(&Policy::NATIVE, comes, &now, lives, &mut Vec::new())
             });
@@ -471,7 +477,7 @@ mod tests {
         let from_hosts = |hosts: usize| {
             let mut entry = list_of(12);
             for (number, claim) in entry.claims.iter_mut().enumerate() {
-                claim.holder.host.name = format!("host-{}", number % hosts);
+                Arc::make_mut(&mut claim.holder.host).name = format!("host-{}", number % hosts);
             }
             entry
         };

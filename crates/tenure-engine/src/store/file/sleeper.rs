@@ -8,9 +8,10 @@ use crate::cancel;
 use crate::clock::{instant, nap, since};
 use crate::os::{self, BorrowedDescriptor, Errno};
 use crate::store::Wake;
+use crate::sync::locked;
 use std::cell::RefCell;
 use std::io;
-use std::sync::mpsc;
+use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 /// A byte, and the mode in which to lock it.
@@ -91,10 +92,14 @@ pub trait Sleeper: Send + Sync {
 /// Sleeps without signals: a helper thread blocks in the kernel, and the caller waits for the thread.
 ///
 /// If the caller leaves at its deadline, the helper stays parked until the byte is released; then it
-/// gives the byte back and ends. It sleeps *shared* on another claim's byte, so it never blocks another
+/// gives the byte back. It sleeps *shared* on another claim's byte, so it never blocks another
 /// caller. Where the system can open a file once more, it has an open file of its own, so that it keeps
 /// no liveness lock of its caller held. A caller that sleeps again behind the same byte finds its helper there; there is never a second one for
 /// the same wait.
+///
+/// A helper that has nothing to do waits a little for its caller's next sleep. A caller that loops would else start a
+/// thread for each wait. And where there are few processors, the caller that was woken would wait for the end of that
+/// thread.
 ///
 /// A [`crate::cancel::Cancel`] that reaches a wait ends it at once.
 #[derive(Debug, Clone, Copy, Default)]
@@ -155,9 +160,10 @@ impl Sleeper for ThreadSleeper {
             return Ok(Wake::Expired);
         }
         let of = Sought::of(file, lock)?;
-        let helper = match PARKED.take().filter(|parked| parked.of == of) {
-            Some(parked) => parked,
-            None => Helper::start(file, lock, of)?,
+        let mut helper = match PARKED.take().filter(Helper::is_here) {
+            Some(parked) if parked.of == Some(of) => parked,
+            Some(idle) if idle.of.is_none() => idle.again(file, of)?,
+            Some(_) | None => Helper::start(Work::new(file, lock)?, of)?,
         };
         let cancel = cancel::heard();
         let caller = helper.caller.clone();
@@ -185,7 +191,11 @@ impl Sleeper for ThreadSleeper {
                 }
             };
             match word {
-                Ok(Word::Ended(result)) => return result.map(|()| Wake::Ready),
+                Ok(Word::Ended(result)) => {
+                    helper.of = None;
+                    PARKED.set(Some(helper));
+                    return result.map(|()| Wake::Ready);
+                }
                 // A cancel that came for an earlier wait of this thread does not end this one.
                 Ok(Word::Called) if !is_cancelled() => {}
                 Ok(Word::Called) => {
@@ -227,8 +237,8 @@ impl Sleeper for ThreadSleeper {
 }
 
 thread_local! {
-    /// The helper that the last wait of this thread left behind at its deadline. A thread waits for one
-    /// thing at a time, so one entry is enough.
+    /// The helper of this thread: one without work, or one that the last wait left behind at its deadline. A thread
+    /// waits for one thing at a time, so one is enough.
     static PARKED: RefCell<Option<Helper>> = const { RefCell::new(None) };
 }
 
@@ -250,14 +260,72 @@ impl Sought {
 
 /// A thread that sleeps in the kernel in a caller's place.
 struct Helper {
-    of: Sought,
+    /// What it sleeps on; `None` for one that has nothing to do.
+    of: Option<Sought>,
     words: mpsc::Receiver<Word>,
     /// The way by which a cancel reaches the caller.
     caller: mpsc::Sender<Word>,
+    desk: Arc<Desk>,
+    /// The process in which the thread is. A copy that a fork made has the caller alone.
+    pid: u32,
 }
 
-/// Enough for a thread that makes two system calls and sends one message.
+/// A byte to sleep on, and an open file of the helper's own.
+struct Work {
+    lock: ByteLock,
+    file: os::Descriptor,
+}
+
+/// Where a helper without work finds its next one.
+#[derive(Default)]
+struct Desk {
+    next: Mutex<Next>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+enum Next {
+    #[default]
+    Nothing,
+    Work(Work),
+    /// The thread has ended, and takes no more.
+    Closed,
+}
+
+impl Desk {
+    /// Leaves work for the thread; gives it back if the thread has ended.
+    fn leave(&self, work: Work) -> Option<Work> {
+        let mut next = locked(&self.next);
+        if matches!(*next, Next::Closed) {
+            return Some(work);
+        }
+        *next = Next::Work(work);
+        self.changed.notify_one();
+        None
+    }
+
+    /// Waits for work. `None` if none came within [`IDLE_MAX`]; then the desk is closed. Both under the mutex: no
+    /// work is left for a thread that has gone.
+    fn take(&self) -> Option<Work> {
+        let next = locked(&self.next);
+        let is_empty = |next: &mut Next| matches!(next, Next::Nothing);
+        let waited = (self.changed).wait_timeout_while(next, IDLE_MAX, is_empty);
+        let (mut next, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        match std::mem::take(&mut *next) {
+            Next::Work(work) => Some(work),
+            Next::Nothing | Next::Closed => {
+                *next = Next::Closed;
+                None
+            }
+        }
+    }
+}
+
+/// Enough for a thread that makes a few system calls and sends messages.
 const STACK_BYTES: usize = 65_536;
+
+/// How long a helper without work waits for some.
+const IDLE_MAX: Duration = Duration::from_secs(1);
 
 /// What the caller that waits for a helper is told.
 enum Word {
@@ -271,26 +339,68 @@ fn ended_early() -> io::Error {
     io::Error::other("the waiting thread ended early")
 }
 
+impl Work {
+    fn new(file: BorrowedDescriptor<'_>, lock: ByteLock) -> io::Result<Self> {
+        let file = os::reopen(file, lock.mode == Mode::Exclusive)?;
+        Ok(Self { lock, file })
+    }
+
+    /// Sleeps until the byte can be taken, and gives it back.
+    fn sleep(&self) -> io::Result<()> {
+        let file = os::borrow(&self.file);
+        let taken = loop {
+            match self.lock.take(file) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => break other,
+            }
+        };
+        taken.and(self.lock.give_back(file))
+    }
+}
+
 impl Helper {
-    fn start(file: BorrowedDescriptor<'_>, lock: ByteLock, of: Sought) -> io::Result<Self> {
-        let own = os::reopen(file, lock.mode == Mode::Exclusive)?;
+    /// A new thread that sleeps on this.
+    fn start(first: Work, of: Sought) -> io::Result<Self> {
         let (done, words) = mpsc::channel();
         let caller = done.clone();
+        let desk = Arc::new(Desk::default());
+        let own = Arc::clone(&desk);
         std::thread::Builder::new()
             .name("tenure-wait".to_owned())
             .stack_size(STACK_BYTES)
             .spawn(move || {
-                let result = loop {
-                    match lock.take(os::borrow(&own)) {
-                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                        other => break other,
+                let mut next = Some(first);
+                while let Some(work) = next {
+                    // The caller may have left. Its next wait starts another thread then.
+                    if done.send(Word::Ended(work.sleep())).is_err() {
+                        return;
                     }
-                };
-                let given_back = lock.give_back(os::borrow(&own));
-                // The caller may have left.
-                let _ = done.send(Word::Ended(result.and(given_back)));
+                    drop(work);
+                    next = own.take();
+                }
             })?;
-        Ok(Self { of, words, caller })
+        Ok(Self {
+            of: Some(of),
+            words,
+            caller,
+            desk,
+            pid: std::process::id(),
+        })
+    }
+
+    /// The same thread, which has nothing to do, or a new one if it has ended; it sleeps on this.
+    fn again(self, file: BorrowedDescriptor<'_>, of: Sought) -> io::Result<Self> {
+        match self.desk.leave(Work::new(file, of.lock)?) {
+            Some(work) => Self::start(work, of),
+            None => Ok(Self {
+                of: Some(of),
+                ..self
+            }),
+        }
+    }
+
+    fn is_here(&self) -> bool {
+        self.pid == std::process::id()
     }
 }
 
@@ -299,14 +409,18 @@ impl Helper {
     /// between naps. So it answers a wake-up at once, and the end of the claim before within
     /// [`WAKE_UP_NAP`].
     fn wait_for_wake_up(
-        self,
+        mut self,
         wake_up: BorrowedDescriptor<'_>,
         until: Option<Instant>,
         is_cancelled: &dyn Fn() -> bool,
     ) -> io::Result<Wake> {
         loop {
             match self.words.try_recv() {
-                Ok(Word::Ended(result)) => return result.map(|()| Wake::Ready),
+                Ok(Word::Ended(result)) => {
+                    self.of = None;
+                    PARKED.set(Some(self));
+                    return result.map(|()| Wake::Ready);
+                }
                 Err(mpsc::TryRecvError::Disconnected) => return Err(ended_early()),
                 Ok(Word::Called) | Err(mpsc::TryRecvError::Empty) => {}
             }
@@ -483,7 +597,8 @@ mod tests {
     fn a_call_that_came_for_an_earlier_wait_of_the_thread_ends_no_later_one() {
         let (ours, _owner) = taken();
         let file = borrow(&ours);
-        let helper = Helper::start(file, SHARED, Sought::of(file, SHARED).expect("its facts"));
+        let work = Work::new(file, SHARED).expect("an open file");
+        let helper = Helper::start(work, Sought::of(file, SHARED).expect("its facts"));
         let helper = helper.expect("a helper");
         helper.caller.send(Word::Called).expect("a listener");
         PARKED.set(Some(helper));

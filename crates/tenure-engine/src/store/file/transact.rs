@@ -59,11 +59,9 @@ use crate::store::contract::{
     About, Ask, Committed, Corrupt, Draft, Handle, NewClaim, Outcome, Run, Step, Store as _, Write,
     own,
 };
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_core::{Claim, Entry, Event, Kind, Left, LockName, Now};
 
@@ -93,7 +91,7 @@ struct Frame<'a> {
     store: &'a FileStore,
     ask: &'a Ask<'a>,
     handle: Option<&'a FileHandle>,
-    names: &'a Names,
+    names: &'a Arc<Names>,
     /// How much of the list is read.
     want: Want,
     began: Instant,
@@ -130,8 +128,8 @@ impl FileStore {
             return Ok(Outcome::Absent);
         }
         let names = match handle {
-            Some(handle) => Cow::Borrowed(&handle.names),
-            None => Cow::Owned(self.names_of(ask.name)),
+            Some(handle) => Arc::clone(&handle.names),
+            None => Arc::new(self.names_of(ask.name)),
         };
         let mut frame = Frame {
             store: self,
@@ -524,7 +522,7 @@ impl<'f> Frame<'f> {
                 is_alive_on_opened: AtomicBool::new(made.liveness && taken.liveness_lock.is_none()),
                 begun,
                 liveness_lock: taken.liveness_lock,
-                names: self.names.clone(),
+                names: Arc::clone(self.names),
                 has_turn: made.turn,
                 wake_up: WakeUp::of(queueing.unwrap_or_default()),
                 lasts: AtomicBool::new(false),
@@ -541,7 +539,7 @@ impl<'f> Frame<'f> {
     /// Lets the threads of this process wait for the end of a claim that it has made.
     fn begin(&self, opened: &Opened, made: NewClaim) -> Option<Begun<ClaimKey>> {
         let ends = self.store.ends.as_ref().filter(|_| made.liveness)?;
-        Ends::begin(ends, (opened.inode(), made.ticket))
+        Some(Ends::begin(ends, (opened.inode(), made.ticket)))
     }
 
     /// If the caller asks for it, removes the temporary file that a crash of the format's original tool

@@ -357,7 +357,7 @@ mod tests {
                     actor: "test".to_owned(),
                     process: None,
                     command: None,
-                    host: store.here.clone(),
+                    host: store.here.clone().into(),
                     why: "testing".to_owned(),
                 },
                 kind: Kind::Kernel,
