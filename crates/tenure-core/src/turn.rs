@@ -153,18 +153,18 @@ impl Entry {
         force: Force,
         asking: &mut Asking<'_, E>,
     ) -> Blocker {
-        let Some(own) = own.and_then(|ticket| self.position(ticket)) else {
+        let Some(mut last) = own.filter(|ticket| self.position(*ticket).is_some()) else {
             return Blocker::None;
         };
-        let mut index = own + 1;
-        while let Some(claim) = self.claims.get(index) {
-            if claim.token.is_none() {
-                index += 1;
-                continue;
-            }
+        loop {
+            let mut behind = self.claims.iter().enumerate();
+            let next = behind.find(|(_, claim)| claim.token.is_some() && claim.ticket > last);
+            let Some((index, ticket)) = next.map(|(index, claim)| (index, claim.ticket)) else {
+                return Blocker::None;
+            };
             match self.look_at(index, force, asking) {
                 Look::Nothing => return Blocker::None,
-                Look::Aside => index += 1,
+                Look::Aside => last = ticket,
                 Look::Swept => {}
                 Look::Stale(refusal) => return Blocker::Stale(refusal),
                 Look::Live(near) => {
@@ -173,7 +173,6 @@ impl Entry {
                 }
             }
         }
-        Blocker::None
     }
 
     /// Counts the live claims before one that holds beside others, and the granted ones behind it.
