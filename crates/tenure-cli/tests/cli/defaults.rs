@@ -701,16 +701,30 @@ fn a_native_call_beside_a_record_of_its_name_says_so() {
     let intent = ["--intent-name", "deploy", "--intent-version", "1"];
     let words = [&["--profile", "fleet", "acquire", "app-prod"], &intent[..]].concat();
     let _ = scene.run(words).expect(0, "a fleet's lock");
-    let told = |words: &[&str]| {
-        let said = scene.run(words).expect(0, &format!("{words:?}")).stderr();
+    let told_and = |code: i32, words: &[&str]| {
+        let said = scene
+            .run(words)
+            .expect(code, &format!("{words:?}"))
+            .stderr();
         let is_told = said.contains("app-prod.lock is the record of another lock of this name");
         assert_eq!(is_told, said.contains("--profile fleet"), "{said}");
         is_told
     };
-    assert!(
-        told(&["run", "app-prod", "--", "true"]),
-        "the first use of the name"
-    );
+    let told = |words: &[&str]| told_and(0, words);
+    for use_of_the_name in ["the first", "a later"] {
+        let run = ["run", "app-prod", "--", "true"];
+        assert!(told(&run), "{use_of_the_name} use of the name");
+    }
+    assert!(!told(&["run", "app-prod", "-q", "--", "true"]), "quiet");
+    // What they answer is true of the native lock alone.
+    for (code, words) in [
+        (5, &["cancel", "app-prod"][..]),
+        (0, &["release", "app-prod", "--request-id", "a"]),
+        (0, &["force-release", "app-prod", "--yes"]),
+        (80, &["heartbeat", "app-prod", "--request-id", "a"]),
+    ] {
+        assert!(told_and(code, words), "{words:?}");
+    }
     assert!(told(&["check", "app-prod"]));
     assert!(told(&["wait", "app-prod"]));
     assert!(told(&[
