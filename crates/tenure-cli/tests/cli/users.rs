@@ -219,7 +219,7 @@ fn in_a_folder_of_a_group_every_member_uses_and_raises_the_floor() {
             let _ = clean(&machine, user, &locks).expect(0, "a member's clean");
             assert!(!locks.join(format!("{name}.tenure")).exists(), "{name}");
             let floor = fs::metadata(locks.join(".floor.tenure")).unwrap();
-            assert_eq!((floor.gid(), floor.mode() & 0o777), (TEAM, 0o664));
+            assert_eq!((floor.gid(), floor.mode() & 0o777), (TEAM, 0o660));
         }
     }
 }
