@@ -700,6 +700,9 @@ fn no_folder_gets_the_name_of_what_a_shell_would_have_expanded() {
         ("audit_dir = \"~bob/x\"\n", "only ~/"),
         ("dir = \"$(pwd)/x\"\n", "not expanded"),
         ("dir = \"  \"\n", "it is empty"),
+        ("host_id = \"\"\n", "write what this machine is called"),
+        ("[lock.\"\"]\nslots = 2\n", "write that of a lock"),
+        ("[lock.x]\nmembers = [\"0\", \"\"]\n", "a member is empty"),
         ("scope = \"repo\"\ndir = \"refs/heads\"\n", "git's own"),
         ("scope = \"repo\"\ndir = \".\"\n", "git's own"),
         ("scope = \"repo\"\ndir = \"./Hooks\"\n", "git's own"),
@@ -726,6 +729,7 @@ fn no_folder_gets_the_name_of_what_a_shell_would_have_expanded() {
         ),
         ("TENURE_AUDIT_DIR", "aud", "write its whole path"),
         ("TENURE_CONFIG", "", "it is empty"),
+        ("TENURE_CONFIG", "c.toml", "write its whole path"),
         (
             "TENURE_CONFIG",
             "$HOME/c.toml",
@@ -782,9 +786,10 @@ fn no_folder_gets_the_name_of_what_a_flag_leaves_to_a_shell() {
         ("--store", "file:$HOME/x", "variables are not expanded"),
         ("--dir", "$HOME/x", "variables are not expanded"),
         ("--dir", "~bob/x", "only ~/"),
-        ("--dir", "", "name is empty"),
+        ("--dir", "", "name is empty; write a folder"),
+        ("--scope", "", "is empty; write --scope SCOPE"),
         ("--audit-dir", "${HOME}/x", "variables are not expanded"),
-        ("--audit-dir", "", "name is empty"),
+        ("--audit-dir", "", "name is empty; write a folder"),
         ("--config", "$HOME/c.toml", "variables are not expanded"),
     ] {
         let words = ["run", "x", flag, value, "--", "echo", "ran"];

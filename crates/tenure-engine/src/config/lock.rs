@@ -149,6 +149,9 @@ impl LockDefaults {
         if members.is_empty() {
             return Some("it is empty; name what the slots stand for, or leave it out".to_owned());
         }
+        if members.iter().any(|member| member.trim().is_empty()) {
+            return Some("a member is empty; name what its slot stands for".to_owned());
+        }
         if let Some(bad) = members.iter().find(|member| member.contains('\0')) {
             return Some(format!(
                 "{bad:?} contains a NUL, which no variable can have"
