@@ -840,8 +840,21 @@ fn a_linked_work_tree_finds_a_main_checkout_that_the_repository_names() {
     for part in ["main checkout", "core.worktree"] {
         assert!(said.contains(part), "it is unknown: {said}");
     }
+    let said = from(&scene, &linked, &["doctor"]).stdout();
+    let note = said.lines().find(|line| line.contains("main checkout"));
+    assert!(
+        note.is_some_and(|line| line.starts_with("note   configuration")),
+        "{said}"
+    );
     let said = from(&scene, &main, &["list", "-v"]).expect(0, "the main one");
     assert!(!said.stderr().contains("core.worktree"), "{}", said.said());
+    // A file of its own ends the way up before.
+    fs::write(linked.join("tenure.toml"), "dir = \"own\"\n").unwrap();
+    for words in [&["list", "-v"][..], &["doctor"]] {
+        let said = from(&scene, &linked, words).said();
+        assert!(!said.contains("core.worktree"), "{said}");
+    }
+    fs::remove_file(linked.join("tenure.toml")).unwrap();
     let words = ["config", "core.worktree", main.to_str().unwrap()];
     git(&scene, &main, &words);
     let words = ["list", "-v"];

@@ -86,7 +86,15 @@ fn usable(survey: &Survey, report: &mut Report) {
     let shown = quoted_for_unix(&survey.path.display().to_string());
     let error = match &survey.is_there {
         Ok(true) => {
-            if let Some(kind) = survey.nearest.as_ref().and_then(|nearest| nearest.remote) {
+            if let Some(group) = keeps_out(survey) {
+                let said = format!("only members of the group {group} take locks there");
+                report.add(
+                    Finding::Folder,
+                    Status::Wrong,
+                    &said,
+                    Some(rights_of(survey)),
+                );
+            } else if let Some(kind) = survey.nearest.as_ref().and_then(|nearest| nearest.remote) {
                 report.add(
                     Finding::Folder,
                     Status::Note,
@@ -129,6 +137,15 @@ fn usable(survey: &Survey, report: &mut Report) {
     report.add(Finding::Folder, Status::Wrong, &said, Some(fix));
 }
 
+/// The group whose folder it is, if this user may read in it and is no member.
+fn keeps_out(survey: &Survey) -> Option<String> {
+    let nearest = survey.nearest.as_ref()?;
+    match (nearest.users(), nearest.may_write()) {
+        (Users::Group(group), Err(StoreError::Permission { .. })) => Some(group),
+        _ => None,
+    }
+}
+
 /// Where the right comes from that is missing.
 fn rights_of(survey: &Survey) -> String {
     let right = match &survey.whose {
@@ -154,6 +171,9 @@ fn locks(survey: &Survey, report: &mut Report) -> bool {
     let Ok(is_there) = survey.is_there else {
         return false;
     };
+    if report.is_wrong(Finding::Folder) {
+        return false;
+    }
     let Some(nearest) = &survey.nearest else {
         let said = "not tried: the system does not let the folder be looked at";
         report.add(Finding::Locks, Status::Note, said, None);
