@@ -22,6 +22,8 @@ pub struct LockDefaults {
     pub wait: Option<String>,
     /// The ttl.
     pub ttl: Option<String>,
+    /// The age at which a detached hold ends.
+    pub max_age: Option<String>,
     /// How many may hold the lock at a time.
     pub slots: Option<NonZeroU32>,
     /// Whether callers hold it beside other shared holders.
@@ -75,6 +77,7 @@ impl LockDefaults {
         Self {
             wait: self.wait.or(others.wait),
             ttl: self.ttl.or(others.ttl),
+            max_age: self.max_age.or(others.max_age),
             slots: mode.0,
             members: mode.1,
             shared: mode.2,
