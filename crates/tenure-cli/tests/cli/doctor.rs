@@ -464,6 +464,8 @@ const ADMINISTRATOR: &str = "
         ls -A /var/lib/open /var/lib/shared | wc -w
         rm -rf /etc/tenure.toml /var/lib/tenure
         said as 64001 64001,64100
+        install -d -m 3770 -g team /var/lib/tenure/locks
+        said tenure doctor --profile session --scope machine
         umount /etc /var/lib
     ";
 
@@ -549,6 +551,9 @@ fn the_machines_folder_is_made_for_a_group_and_only_by_root_in_a_safe_place() {
     assert_eq!(lines[18], "3", "the two headings and the link: {said}");
     // The audit would lie in it, and is no trouble of its own.
     begins(19, "1", &["wrong  folder", remedy, "1 thing is wrong"]);
+    // Below the machine's folder, where `--fix` makes none.
+    begins(20, "1", &["wrong  folder", remedy, "/locks/locks"]);
+    assert!(!lines[20].contains("--fix"), "{}", lines[20]);
 }
 
 /// The words for programs.

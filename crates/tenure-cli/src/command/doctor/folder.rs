@@ -6,7 +6,7 @@ use super::{trial, users_of};
 use crate::render::clean;
 use crate::render::doctor::{Finding, Report, Status};
 use std::path::Path;
-use tenure_engine::place::line_that_makes;
+use tenure_engine::place::{line_that_makes, machines_folder};
 use tenure_engine::printed::quoted_for_unix;
 use tenure_engine::repository::{Fate, fate_of};
 use tenure_engine::store::StoreError;
@@ -127,9 +127,16 @@ fn usable(survey: &Survey, report: &mut Report) {
     let said = match error {
         // The line that makes it stands below.
         StoreError::Missing { place } => {
+            // The other way makes the machine's folder, and none below it, where some profiles keep their records.
+            let is_machines = machines_folder().is_ok_and(|folder| folder == Path::new(place));
+            let other_way = if is_machines {
+                " or by tenure doctor --fix --group GROUP"
+            } else {
+                ""
+            };
             format!(
-                "{place} is not there; an administrator makes it once for the members of a group, by the line below or by \
-                 tenure doctor --fix --group GROUP"
+                "{place} is not there; an administrator makes it once for the members of a group, by the line \
+                 below{other_way}"
             )
         }
         error => error.to_string(),
