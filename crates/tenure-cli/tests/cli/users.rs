@@ -1091,12 +1091,12 @@ fn what_a_member_has_prepared_in_a_shared_folder_is_refused() {
         let plant = "
             cd $D; umask 0
             : >target; ln -s target link.tenure; mkfifo fifo.tenure; mkdir folder.tenure
-            : >own.tenure; chmod 600 own.tenure
+            : >own.tenure; chmod 600 own.tenure; mkfifo -m 600 shut.tenure
             : >one.tenure; ln one.tenure two.tenure
             : >secret; chmod 600 secret
         ";
         let _ = as_user(&machine, BOB, &locks, plant).expect(0, "planted");
-        for name in ["link", "fifo", "folder", "own", "one", "two"] {
+        for name in ["link", "fifo", "folder", "own", "shut", "one", "two"] {
             for words in [
                 &[
                     "run",
@@ -1116,6 +1116,8 @@ fn what_a_member_has_prepared_in_a_shared_folder_is_refused() {
                 let said = said.expect(7, &format!("{name} in {bits:o}"));
                 assert_eq!(said.stdout(), "", "{words:?}");
                 assert!(said.stderr().contains(name), "{}", said.said());
+                let is_pipe = said.stderr().contains("not a regular file");
+                assert!(is_pipe || name != "shut", "{}", said.said());
                 assert!(took < Duration::from_secs(10), "{name} took {took:?}");
             }
         }
