@@ -70,9 +70,9 @@ use tenure_engine::profile::{ends_without_release, known_as};
 use tenure_engine::store::file::ThreadSleeper;
 use tenure_engine::store::{Cleaned, Content, Reading, StoreError, Verbs};
 use tenure_engine::tenure_core::{
-    Claim, Entry, Event, Force, ForceOnHeld, Holder, Host, Kind, Life, LockName, Mode, Now,
-    Ownership, Policy, Process, Reason, Refusal, Released, Request, RequestId, StaleReason,
-    Standing, UnreadableRule,
+    Claim, Entry, Event, Force, ForceOnHeld, Holder, Host, Life, LockName, Mode, Now, Ownership,
+    Policy, Process, Reason, Refusal, Released, Request, RequestId, StaleReason, Standing,
+    UnreadableRule,
 };
 
 /// Turns the typed call into a request, carries it out and answers with the exit code.
@@ -638,7 +638,7 @@ impl Session {
             reporter.warn(warning);
         }
         let looks_around = match &acquired {
-            Ok(acquired) => acquired.is_first || request.kind == Kind::Detached,
+            Ok(_) => true,
             Err(_) => reporter.shows_waits(),
         };
         if looks_around {

@@ -234,7 +234,24 @@ impl Config {
             path: path.display().to_string(),
             why,
         })?;
+        let empty = |what: String| ConfigError::Syntax {
+            path: path.display().to_string(),
+            why: format!("{what}, or leave it out"),
+        };
+        if config
+            .host_id
+            .as_deref()
+            .is_some_and(|name| name.trim().is_empty())
+        {
+            return Err(empty(
+                "host_id: it is empty; write what this machine is called".to_owned(),
+            ));
+        }
         for (pattern, defaults) in &config.locks {
+            if pattern.trim().is_empty() {
+                let what = "[lock.\"\"]: the name is empty; write that of a lock, or a pattern as deploy-*";
+                return Err(empty(what.to_owned()));
+            }
             if let Some((key, why)) = defaults.mistake() {
                 return Err(ConfigError::Syntax {
                     path: path.display().to_string(),

@@ -119,8 +119,6 @@ pub struct Acquired {
     pub events: Vec<Event>,
     /// Whether it was held already, by an earlier claim of the same owner.
     pub already: bool,
-    /// Whether no hold of this lock has been released yet, as far as its list tells.
-    pub is_first: bool,
     /// How much of the caller's time the wait has used up.
     pub waited: Duration,
     /// The request ids of claims, waiting or holding, that were asked to give up their place to this claim.
@@ -405,7 +403,6 @@ impl Run<'_> {
                 match claims.into_iter().find(|claim| claim.ticket == ticket) {
                     Some(claim) => Ok(Acquired {
                         already: self.handle.is_none(),
-                        is_first: self.entry.history.holds == 0,
                         handle: self.handle,
                         claim,
                         events: self.events,

@@ -282,10 +282,10 @@ impl Variables {
     /// The configuration that a variable names.
     ///
     /// # Errors
-    /// - [`ConfigError::Place`] if its value is no path.
+    /// - [`ConfigError::Place`] if its value is no whole path.
     pub fn config_file(&self) -> Result<Option<PathBuf>, ConfigError> {
         let path = self.config.as_deref();
-        path.map(|path| path_in(CONFIG, path, "a file")).transpose()
+        path.map(|path| whole(CONFIG, path, "file")).transpose()
     }
 
     /// The place that a variable names by a folder or a URL.
@@ -342,11 +342,20 @@ impl Variables {
 /// # Errors
 /// - [`ConfigError::Place`] if its value is no whole path.
 pub fn folder_in(variable: &str, written: &Path) -> Result<PathBuf, ConfigError> {
-    let read = path_in(variable, written, "the whole path of a folder")?;
+    whole(variable, written, "folder")
+}
+
+/// The whole path in a variable, of a folder or a file.
+fn whole(variable: &str, written: &Path, what: &str) -> Result<PathBuf, ConfigError> {
+    if config::is_blank(written) {
+        let why = format!("it is empty; unset it, or write the whole path of a {what}");
+        return Err(place_error(variable, why));
+    }
+    let read = config::path_of(written).map_err(|why| place_error(variable, why))?;
     if read.is_relative() {
         let read = read.display();
         let why = format!(
-            "{read} would be another folder in each working folder; write its whole path, as \
+            "{read} would be another {what} in each working folder; write its whole path, as \
              /…/{read}"
         );
         return Err(place_error(variable, why));
@@ -362,18 +371,12 @@ pub fn folder_in(variable: &str, written: &Path) -> Result<PathBuf, ConfigError>
 /// - [`ConfigError::Place`] if its value is no path.
 pub fn path_typed(flag: &str, written: &Path) -> Result<PathBuf, ConfigError> {
     if written.as_os_str().is_empty() {
-        return Err(place_error(flag, "the folder's name is empty".to_owned()));
+        return Err(place_error(
+            flag,
+            "the folder's name is empty; write a folder, or leave the flag out".to_owned(),
+        ));
     }
     config::path_of(written).map_err(|why| place_error(flag, why))
-}
-
-/// The path that a variable names.
-fn path_in(variable: &str, written: &Path, what: &str) -> Result<PathBuf, ConfigError> {
-    if config::is_blank(written) {
-        let why = format!("it is empty; unset it, or write {what}");
-        return Err(place_error(variable, why));
-    }
-    config::path_of(written).map_err(|why| place_error(variable, why))
 }
 
 /// The value of a variable that has to be text.

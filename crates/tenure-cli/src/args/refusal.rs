@@ -263,9 +263,15 @@ fn no_value(error: &clap::Error, words: &[OsString], flags: &Command) -> Option<
     let wanted = wanted.map_or("VALUE", |name| name.as_str());
     Some(match value.as_deref() {
         Some("") => match wanted {
-            "DIR" => format!("{flag}: the folder's name is empty"),
-            "FILE" => format!("{flag}: the file's name is empty"),
-            _ => format!("{flag}: the value is empty"),
+            "DIR" => {
+                format!("{flag}: the folder's name is empty; write a folder, or leave the flag out")
+            }
+            "FILE" => {
+                format!("{flag}: the file's name is empty; write a file, or leave the flag out")
+            }
+            _ => {
+                format!("{flag}: the value is empty; write {flag} {wanted}, or leave the flag out")
+            }
         },
         Some(next) if next.starts_with('-') && next != "--" => format!(
             "{flag} needs a value, and {next:?} is a flag; write {flag}={next} if it is the value"

@@ -3,7 +3,7 @@
 #[cfg(target_os = "linux")]
 mod orphan;
 
-use super::Session;
+use super::{Session, near};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::ids::request_id_or_new;
@@ -69,6 +69,7 @@ pub(super) fn cancel(cancel: Cancel, reporter: &mut Reporter) -> Result<(String,
         asked = ask(&session)?;
     }
     if asked.is_empty() {
+        near::point_out_records(&session, reporter, &name);
         return Err(Failure::new(
             Exit::NotFound,
             "NO_HOLDER",

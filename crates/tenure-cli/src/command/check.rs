@@ -363,7 +363,7 @@ impl Row {
                 holder.map_or_else(
                     || left.unwrap_or_else(dash),
                     |holder| match view.standstill {
-                        None => holder.who() + &holder.purpose(),
+                        None => holder.who() + &holder.slot_of_slots() + &holder.purpose(),
                         Some(_) => format!("none; next in line, stopped: {}", holder.who()),
                     },
                 ),

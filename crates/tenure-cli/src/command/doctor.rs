@@ -89,9 +89,10 @@ pub(super) fn doctor(doctor: Doctor, reporter: &mut Reporter) -> Result<(String,
             report.ok(Finding::Place, &said);
         }
     }
-    let passed_over = opened.as_ref().ok();
-    let passed_over = passed_over.and_then(|session| session.place.passed_over());
-    configuration(&mut report, &files, passed_over);
+    let opened_place = opened.as_ref().ok().map(|session| &session.place);
+    let passed_over = opened_place.and_then(|place| place.passed_over());
+    let without_main = opened_place.and_then(Place::without_main);
+    configuration(&mut report, &files, passed_over, without_main.as_deref());
     if let Ok(mut session) = opened {
         session.store = session.store.patience(SERVERS_WITHIN);
         of_place(&session, mends, &flags, reporter, &mut report)?;
@@ -131,6 +132,10 @@ fn of_place(
         Err(error) if only_looks => {
             report.add(Finding::Audit, Status::Note, &error.to_string(), None);
         }
+        // It lies in the folder of the locks, of which that was said already.
+        Err(_)
+            if report.is_wrong(Finding::Folder) && log.dir().starts_with(&session.place.folder) => {
+        }
         Err(error) => report.add(
             Finding::Audit,
             Status::Wrong,
@@ -153,9 +158,16 @@ fn configuration(
     report: &mut Report,
     files: &Result<Vec<PathBuf>, Failure>,
     passed_over: Option<&str>,
+    without_main: Option<&str>,
 ) {
     let what = Finding::Configuration;
     match (files, passed_over) {
+        (Ok(_), None) if without_main.is_some() => report.add(
+            what,
+            Status::Note,
+            without_main.unwrap_or_default(),
+            Some("git config core.worktree CHECKOUT, or name the file with --config".to_owned()),
+        ),
         (Ok(_), Some(why)) => report.add(
             what,
             Status::Note,

@@ -1,7 +1,7 @@
 //! `force-release`: removes another owner's hold, if the profile lets force do that. It is for an
 //! operator who wants the lock to be free, and not to hold it.
 
-use super::{Session, unheeded};
+use super::{Session, near, unheeded};
 use crate::audit_writer::occasion;
 use crate::dialect::Done;
 use crate::failure::Failure;
@@ -110,6 +110,7 @@ pub(crate) fn force_release(
             Ok((text, data))
         }
         Forced::Absent => {
+            near::point_out_records(&session, reporter, &name);
             reporter.warn(format!("{name} is not held; nothing to remove"));
             let data = json!({ "name": name.as_str(), "status": "released", "held_ms": null });
             let done = Done::Absent { name: &name };

@@ -1,6 +1,6 @@
 //! `heartbeat`: renews a hold, and tells its holder whether it still has it.
 
-use super::Session;
+use super::{Session, near};
 use crate::dialect::{Done, Refused};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -90,6 +90,7 @@ pub(super) fn heartbeat(
         RenewedOwned::NotOwner { .. } => {
             let view = session.view(&name, id)?;
             if view.available {
+                near::point_out_records(&session, reporter, &name);
                 return Err(lost(&name));
             }
             let text = format!("{}; it was not renewed", view.headline());
@@ -104,7 +105,10 @@ pub(super) fn heartbeat(
             .with_context(context);
             Err(session.dialect.refusal(failure, &Refused::NotOwner(&view)))
         }
-        RenewedOwned::Lost => Err(lost(&name)),
+        RenewedOwned::Lost => {
+            near::point_out_records(&session, reporter, &name);
+            Err(lost(&name))
+        }
     }
 }
 

@@ -51,11 +51,8 @@ pub(super) fn point_out(
     }
 }
 
-/// Warns, if a record of another profile stands beside a native lock of this name.
-///
-/// A plain `run` must cost no more than its lock. So it looks where it has time: when it is refused, and when
-/// the name is used for the first time. `acquire`, `check` and `wait` always look.
-#[cold]
+/// Warns, if a record of another profile stands beside a native lock of this name. Each call that names a lock and
+/// gets it, is refused it, or finds it free looks: a record may have come since the last one.
 #[inline(never)]
 pub(super) fn point_out_records(session: &Session, reporter: &mut Reporter, name: &LockName) {
     if session.store.publishes() || !session.place.is_folder() {

@@ -1,7 +1,7 @@
 //! `release`: gives back a hold that `acquire` took; only for its owner.
 
 use super::result::RunResult;
-use super::{Session, give_back};
+use super::{Session, give_back, near};
 use crate::dialect::{Done, Line, Refused};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -211,6 +211,7 @@ fn needs_id(name: &LockName, claim: &Claim) -> String {
 }
 
 fn absent(reporter: &mut Reporter, session: &Session, name: &LockName) -> (String, Value) {
+    near::point_out_records(session, reporter, name);
     if session.store.policy().absent_release == AbsentRelease::SuccessWithWarning {
         reporter.warn(format!("{name} is not held; nothing to release"));
     }

@@ -227,6 +227,12 @@ impl Report {
         self.add(finding, Status::Ok, message, None);
     }
 
+    /// Whether that check has found something wrong.
+    pub(crate) fn is_wrong(&self, finding: Finding) -> bool {
+        let mut checks = self.checks.iter();
+        checks.any(|check| check.finding == finding && check.status == Status::Wrong)
+    }
+
     pub(crate) fn add(
         &mut self,
         finding: Finding,

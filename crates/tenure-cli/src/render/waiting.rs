@@ -255,15 +255,17 @@ impl Sight {
         } else {
             "passes to"
         };
+        let slot = front.slot_of_slots();
         let who = match front.command_pid {
             Some(pid) if front.orphaned => {
                 let command = HolderView {
                     pid: Some(pid),
                     ..front.clone()
                 };
-                format!("{}, whose supervisor is dead,", command.who())
+                format!("{}{slot}, whose supervisor is dead,", command.who())
             }
-            _ => front.who(),
+            _ if slot.is_empty() => front.who(),
+            _ => format!("{}{slot},", front.who()),
         };
         let (since, age, why) = (&front.since, age(front.age_ms), front.purpose());
         format!("{name} {held} {who} since {since} ({age} ago){why}")

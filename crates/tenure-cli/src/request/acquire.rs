@@ -79,7 +79,7 @@ impl Acquiring {
         Ok(Self::Lock(Acquire {
             mode: mode(claiming, typed.exclusive, &defaults, &name, &place)?,
             ttl_ms: ttl_ms(intends.ttl, &defaults, place.format())?,
-            max_age_ms: max_age_ms(typed, &place)?,
+            max_age_ms: max_age_ms(typed, &defaults, &place)?,
             wait,
             force: force(claiming),
             ticket: ticket(claiming, wait)?,
@@ -93,13 +93,23 @@ impl Acquiring {
 }
 
 /// The age at which the hold ends. An agent's has one in any case, because its host is seldom told that it has ended.
-fn max_age_ms(typed: &AcquireArgs, place: &Place) -> Result<Option<u64>, Failure> {
-    let said = value::given("--max-age", typed.max_age.as_ref())?.map(millis);
+fn max_age_ms(
+    typed: &AcquireArgs,
+    defaults: &Defaults,
+    place: &Place,
+) -> Result<Option<u64>, Failure> {
+    let flag = value::given("--max-age", typed.max_age.as_ref())?;
+    let source = if flag.is_some() {
+        "--max-age"
+    } else {
+        "max_age"
+    };
+    let said = flag.or(defaults.max_age).map(millis);
     let policy = place.profile().policy();
     if policy.unknown_life != UnknownLife::AliveUntilTtl {
         return match said {
             Some(_) => Err(Failure::bad_arguments(format!(
-                "--max-age: the {} profile has a rule of its own for the age of a hold",
+                "{source}: the {} profile has a rule of its own for the age of a hold",
                 policy.name
             ))),
             None => Ok(None),
@@ -107,7 +117,7 @@ fn max_age_ms(typed: &AcquireArgs, place: &Place) -> Result<Option<u64>, Failure
     }
     match said {
         Some(said) if place.is_agents && said > AGENT_AGE_MAX_MS => Err(Failure::bad_arguments(
-            "--max-age: a hold of an agent ends within a day; write 24h or less",
+            format!("{source}: a hold of an agent ends within a day; write 24h or less"),
         )),
         Some(said) => Ok(Some(said.max(1))),
         None => Ok(place.is_agents.then_some(AGENT_AGE_MS)),

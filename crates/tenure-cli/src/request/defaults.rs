@@ -50,6 +50,7 @@ fn on_lost(text: &str) -> Result<OnLost, String> {
 pub(crate) struct Defaults {
     pub(crate) wait: Option<Wait>,
     pub(super) ttl: Option<Duration>,
+    pub(super) max_age: Option<Duration>,
     /// In which mode all callers hold it.
     mode: Option<Mode>,
     pub(super) group: Option<LockName>,
@@ -98,6 +99,7 @@ impl Defaults {
         Ok(Self {
             wait: value::read(&source("wait"), said.wait.as_deref(), value::wait)?,
             ttl: value::read(&source("ttl"), said.ttl.as_deref(), value::lease)?,
+            max_age: value::read(&source("max_age"), said.max_age.as_deref(), value::lease)?,
             mode: (said.slots().map(Mode::Slots)).or(is_shared.then_some(Mode::Shared)),
             group: value::read(&source("group"), said.group.as_deref(), group::group)?,
             queue: value::read(&source("queue"), said.queue.as_deref(), queue)?,

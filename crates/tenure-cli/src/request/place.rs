@@ -345,18 +345,29 @@ impl Place {
         if let Some(passed_over) = &self.passed_over {
             told = format!("{told}; not read: {passed_over}");
         }
+        match self.without_main() {
+            Some(why) => format!("{told}; {why}"),
+            None => told,
+        }
+    }
+
+    /// Why no file of the main checkout counts, where the work tree of the call has one that cannot be found.
+    pub(crate) fn without_main(&self) -> Option<String> {
         // A file that was named needs no search.
         let first = self.config.as_ref().map(|config| config.source);
         let is_searched = first != Some(Source::Named);
-        let here = std::env::current_dir().ok().filter(|_| is_searched);
-        match here.as_deref().and_then(repository::tree_without_main) {
-            Some(tree) => format!(
-                "{told}; no tenure.toml of the main checkout counts, because {} is linked to a repository that \
-                 does not say where that is (core.worktree)",
-                clean(&tree.display().to_string())
-            ),
-            None => told,
+        let here = std::env::current_dir().ok().filter(|_| is_searched)?;
+        let tree = repository::tree_without_main(&here)?;
+        // The way up has ended before.
+        let nearest = self.config.as_ref().map(|config| config.file.as_path());
+        if nearest.is_some_and(|file| file.starts_with(tree)) {
+            return None;
         }
+        Some(format!(
+            "no tenure.toml of the main checkout counts, because {} is linked to a repository that \
+             does not say where that is (core.worktree)",
+            clean(&tree.display().to_string())
+        ))
     }
 
     /// What the project says about a lock.

@@ -4,6 +4,7 @@
 use crate::support::{Answer, Gate, Scene, Started, answer, eventually};
 use serde_json::Value;
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// A call from the scene's folder, where its `tenure.toml` is the nearest one.
@@ -417,6 +418,62 @@ fn flags_may_stand_in_the_file() {
     assert_eq!(told, "issue-1 of-group\n");
 }
 
+/// The age of a detached hold is its lock's, unless the call says another one.
+#[test]
+fn the_age_at_which_a_hold_ends_may_stand_in_the_file() {
+    let scene = Scene::new();
+    scene.write("tenure.toml", "[lock.\"x*\"]\nmax_age = \"1h\"\n");
+    let age = |words: &[&str]| {
+        let words = [&["acquire", "--owner", "none", "--output", "json"], words].concat();
+        let said = run(&scene, &words).expect(0, &format!("{words:?}")).json();
+        said["data"]["max_age_ms"].clone()
+    };
+    assert_eq!(age(&["x1"]), 3_600_000);
+    assert_eq!(age(&["x2", "--max-age", "30m"]), 1_800_000);
+    assert_eq!(age(&["y"]), Value::Null);
+    scene.write("tenure.toml", "[lock.x]\nmax_age = \"2d\"\n");
+    let words = ["acquire", "x", "--as", "tool/s"];
+    let said = run(&scene, &words).expect(2, "longer than a day").stderr();
+    assert!(said.contains("max_age: a hold of an agent ends"), "{said}");
+}
+
+/// The page says of each flag of `run` and `acquire` which key stands for it, or that it is about one call.
+#[test]
+fn the_page_of_locks_knows_every_flag_of_a_call() {
+    let scene = Scene::new();
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/locks.md");
+    let page = fs::read_to_string(page).expect("the page");
+    let begins = page
+        .find("## What a lock is for everybody")
+        .expect("a heading");
+    let ends = page.find("## Force").expect("the next heading");
+    let part = &page[begins..ends];
+    let mut seen = 0;
+    for verb in ["run", "acquire"] {
+        let help = scene.run([verb, "--help"]).expect(0, verb).stdout();
+        for line in help
+            .lines()
+            .filter(|line| line.trim_start().starts_with('-'))
+        {
+            let mut words = line.split([' ', ',', '=', '[', ']']);
+            let Some(flag) = words.find(|word| word.starts_with("--")) else {
+                continue;
+            };
+            // `-n` and `-E` are written so.
+            if ["--help", "--nonblock", "--conflict-exit-code"].contains(&flag) {
+                continue;
+            }
+            let is_named = ["`", " "]
+                .iter()
+                .any(|end| part.contains(&format!("`{flag}{end}")));
+            let is_alias = flag == "--exclusive" && part.contains("`-x`");
+            assert!(is_named || is_alias, "{verb} {flag} is not on the page");
+            seen += 1;
+        }
+    }
+    assert!(seen > 60, "only {seen} flags");
+}
+
 #[test]
 fn keys_that_mean_nothing_are_named_with_their_lock() {
     let scene = Scene::new();
@@ -701,16 +758,30 @@ fn a_native_call_beside_a_record_of_its_name_says_so() {
     let intent = ["--intent-name", "deploy", "--intent-version", "1"];
     let words = [&["--profile", "fleet", "acquire", "app-prod"], &intent[..]].concat();
     let _ = scene.run(words).expect(0, "a fleet's lock");
-    let told = |words: &[&str]| {
-        let said = scene.run(words).expect(0, &format!("{words:?}")).stderr();
+    let told_and = |code: i32, words: &[&str]| {
+        let said = scene
+            .run(words)
+            .expect(code, &format!("{words:?}"))
+            .stderr();
         let is_told = said.contains("app-prod.lock is the record of another lock of this name");
         assert_eq!(is_told, said.contains("--profile fleet"), "{said}");
         is_told
     };
-    assert!(
-        told(&["run", "app-prod", "--", "true"]),
-        "the first use of the name"
-    );
+    let told = |words: &[&str]| told_and(0, words);
+    for use_of_the_name in ["the first", "a later"] {
+        let run = ["run", "app-prod", "--", "true"];
+        assert!(told(&run), "{use_of_the_name} use of the name");
+    }
+    assert!(!told(&["run", "app-prod", "-q", "--", "true"]), "quiet");
+    // What they answer is true of the native lock alone.
+    for (code, words) in [
+        (5, &["cancel", "app-prod"][..]),
+        (0, &["release", "app-prod", "--request-id", "a"]),
+        (0, &["force-release", "app-prod", "--yes"]),
+        (80, &["heartbeat", "app-prod", "--request-id", "a"]),
+    ] {
+        assert!(told_and(code, words), "{words:?}");
+    }
     assert!(told(&["check", "app-prod"]));
     assert!(told(&["wait", "app-prod"]));
     assert!(told(&[

@@ -462,6 +462,10 @@ const ADMINISTRATOR: &str = "
         printf 'dri = 1\\n' >/etc/tenure.toml
         said tenure doctor --fix --group team
         ls -A /var/lib/open /var/lib/shared | wc -w
+        rm -rf /etc/tenure.toml /var/lib/tenure
+        said as 64001 64001,64100
+        install -d -m 3770 -g team /var/lib/tenure/locks
+        said tenure doctor --profile session --scope machine
         umount /etc /var/lib
     ";
 
@@ -525,7 +529,11 @@ fn the_machines_folder_is_made_for_a_group_and_only_by_root_in_a_safe_place() {
     begins(
         9,
         "1",
-        &["wrong  folder", "become a member of the group team"],
+        &[
+            "wrong  folder",
+            "become a member of the group team",
+            "1 thing is wrong",
+        ],
     );
     begins(10, "0", &["ok     folder"]);
     assert_eq!(lines[11], "2770", "an administrator's choice stays: {said}");
@@ -541,6 +549,11 @@ fn the_machines_folder_is_made_for_a_group_and_only_by_root_in_a_safe_place() {
     begins(16, "7", &["/var/lib/open", "may exchange"]);
     begins(17, "2", &["/etc/tenure.toml", "dri"]);
     assert_eq!(lines[18], "3", "the two headings and the link: {said}");
+    // The audit would lie in it, and is no trouble of its own.
+    begins(19, "1", &["wrong  folder", remedy, "1 thing is wrong"]);
+    // Below the machine's folder, where `--fix` makes none.
+    begins(20, "1", &["wrong  folder", remedy, "/locks/locks"]);
+    assert!(!lines[20].contains("--fix"), "{}", lines[20]);
 }
 
 /// The words for programs.
@@ -577,6 +590,9 @@ fn a_member_who_may_only_read_is_told_so() {
         said() { rc=0; \"$@\" >out 2>&1 || rc=$?; echo \"$rc $(tr '\\n' ' ' <out)\"; }
         said setpriv --reuid 64001 --regid 64001 --groups 64001,64100 ./copy doctor
         said setpriv --reuid 64003 --regid 64003 --groups 64003 ./copy doctor
+        chmod 2775 \"$TENURE_DIR\"; tenure run x -- true
+        said setpriv --reuid 64001 --regid 64001 --groups 64001,64100 ./copy doctor
+        said setpriv --reuid 64003 --regid 64003 --groups 64003 ./copy doctor
     ";
     let line = format!("cd '{}'\n{line}", scene.root().display());
     let Some(answer) = in_namespaces(&scene, &["--mount"], &line) else {
@@ -592,6 +608,21 @@ fn a_member_who_may_only_read_is_told_so() {
         lines[1].starts_with("1 ") && lines[1].contains("permission denied"),
         "{said}"
     );
+    // In a folder that all users may read, who is no member is told that, and no more is wrong.
+    assert!(
+        lines[2].starts_with("0 ") && lines[2].contains("you may use it"),
+        "{said}"
+    );
+    for part in [
+        "only members of the group 64100 take locks there",
+        "become a member of the group 64100",
+        "1 thing is wrong",
+    ] {
+        assert!(
+            lines[3].starts_with("1 ") && lines[3].contains(part),
+            "{part}: {said}"
+        );
+    }
 }
 
 #[cfg(feature = "etcd")]

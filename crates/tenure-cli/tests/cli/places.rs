@@ -700,6 +700,9 @@ fn no_folder_gets_the_name_of_what_a_shell_would_have_expanded() {
         ("audit_dir = \"~bob/x\"\n", "only ~/"),
         ("dir = \"$(pwd)/x\"\n", "not expanded"),
         ("dir = \"  \"\n", "it is empty"),
+        ("host_id = \"\"\n", "write what this machine is called"),
+        ("[lock.\"\"]\nslots = 2\n", "write that of a lock"),
+        ("[lock.x]\nmembers = [\"0\", \"\"]\n", "a member is empty"),
         ("scope = \"repo\"\ndir = \"refs/heads\"\n", "git's own"),
         ("scope = \"repo\"\ndir = \".\"\n", "git's own"),
         ("scope = \"repo\"\ndir = \"./Hooks\"\n", "git's own"),
@@ -726,6 +729,7 @@ fn no_folder_gets_the_name_of_what_a_shell_would_have_expanded() {
         ),
         ("TENURE_AUDIT_DIR", "aud", "write its whole path"),
         ("TENURE_CONFIG", "", "it is empty"),
+        ("TENURE_CONFIG", "c.toml", "write its whole path"),
         (
             "TENURE_CONFIG",
             "$HOME/c.toml",
@@ -782,9 +786,10 @@ fn no_folder_gets_the_name_of_what_a_flag_leaves_to_a_shell() {
         ("--store", "file:$HOME/x", "variables are not expanded"),
         ("--dir", "$HOME/x", "variables are not expanded"),
         ("--dir", "~bob/x", "only ~/"),
-        ("--dir", "", "name is empty"),
+        ("--dir", "", "name is empty; write a folder"),
+        ("--scope", "", "is empty; write --scope SCOPE"),
         ("--audit-dir", "${HOME}/x", "variables are not expanded"),
-        ("--audit-dir", "", "name is empty"),
+        ("--audit-dir", "", "name is empty; write a folder"),
         ("--config", "$HOME/c.toml", "variables are not expanded"),
     ] {
         let words = ["run", "x", flag, value, "--", "echo", "ran"];
@@ -835,8 +840,21 @@ fn a_linked_work_tree_finds_a_main_checkout_that_the_repository_names() {
     for part in ["main checkout", "core.worktree"] {
         assert!(said.contains(part), "it is unknown: {said}");
     }
+    let said = from(&scene, &linked, &["doctor"]).stdout();
+    let note = said.lines().find(|line| line.contains("main checkout"));
+    assert!(
+        note.is_some_and(|line| line.starts_with("note   configuration")),
+        "{said}"
+    );
     let said = from(&scene, &main, &["list", "-v"]).expect(0, "the main one");
     assert!(!said.stderr().contains("core.worktree"), "{}", said.said());
+    // A file of its own ends the way up before.
+    fs::write(linked.join("tenure.toml"), "dir = \"own\"\n").unwrap();
+    for words in [&["list", "-v"][..], &["doctor"]] {
+        let said = from(&scene, &linked, words).said();
+        assert!(!said.contains("core.worktree"), "{said}");
+    }
+    fs::remove_file(linked.join("tenure.toml")).unwrap();
     let words = ["config", "core.worktree", main.to_str().unwrap()];
     git(&scene, &main, &words);
     let words = ["list", "-v"];

@@ -263,6 +263,15 @@ fn each_slot_has_a_number_of_its_own() {
         text.contains(&format!("PID {pid} ")) && text.contains(", slot 1 of 4, since"),
         "{text}"
     );
+    let text = scene.run(["list"]).expect(0, "all").stdout();
+    assert!(text.contains(", slot 0 of 4: "), "{text}");
+    let said = scene.run(["run", "x", "-w", "100ms", "--", "true"]);
+    let said = said.expect(4, "it waits for all of them").stderr();
+    let waiting = said.lines().find(|line| line.contains("next in line"));
+    assert!(
+        waiting.is_some_and(|line| line.contains(", slot 0 of 4, since")),
+        "{said}"
+    );
     second.signal(Signal::KILL);
     send(second.command, Signal::KILL);
     eventually("the number of the dead is free", || told(&scene) == "1\n");

@@ -22,6 +22,8 @@ pub struct LockDefaults {
     pub wait: Option<String>,
     /// The ttl.
     pub ttl: Option<String>,
+    /// The age at which a detached hold ends.
+    pub max_age: Option<String>,
     /// How many may hold the lock at a time.
     pub slots: Option<NonZeroU32>,
     /// Whether callers hold it beside other shared holders.
@@ -75,6 +77,7 @@ impl LockDefaults {
         Self {
             wait: self.wait.or(others.wait),
             ttl: self.ttl.or(others.ttl),
+            max_age: self.max_age.or(others.max_age),
             slots: mode.0,
             members: mode.1,
             shared: mode.2,
@@ -148,6 +151,9 @@ impl LockDefaults {
         let members = self.members.as_ref()?;
         if members.is_empty() {
             return Some("it is empty; name what the slots stand for, or leave it out".to_owned());
+        }
+        if members.iter().any(|member| member.trim().is_empty()) {
+            return Some("a member is empty; name what its slot stands for".to_owned());
         }
         if let Some(bad) = members.iter().find(|member| member.contains('\0')) {
             return Some(format!(

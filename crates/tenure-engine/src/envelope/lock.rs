@@ -656,6 +656,14 @@ impl HolderView {
         of_agent(self.agent.as_ref(), who)
     }
 
+    /// Its slot, as a part of a sentence; empty for another lock.
+    pub fn slot_of_slots(&self) -> String {
+        match (self.slot, self.slots) {
+            (Some(slot), Some(slots)) => format!(", slot {slot} of {slots}"),
+            (Some(_), None) | (None, _) => String::new(),
+        }
+    }
+
     /// What for, as the end of a sentence; empty where the record does not say.
     pub fn purpose(&self) -> String {
         purpose(&self.why)
@@ -687,10 +695,7 @@ impl HolderView {
         } else {
             String::new()
         };
-        let mut apart = String::new();
-        if let (Some(slot), Some(slots)) = (self.slot, self.slots) {
-            let _ = write!(apart, ", slot {slot} of {slots}");
-        }
+        let mut apart = self.slot_of_slots();
         if self.stopped {
             apart.push_str(", stopped");
         }

@@ -466,9 +466,10 @@ pub(crate) fn share_folder(folder: impl AsFd, around: &Facts) -> Result<(), Errn
 }
 
 /// Gives a file to the users that may make files in a folder, and to no others: to the folder's owner and,
-/// if its group may write there, to that group. In the second case every user that gets as far as the
-/// folder may read the file. Rights that an access list gives cannot be told from those of the group. A
-/// file of another user stays as it is, unless this process is root.
+/// if its group may write there, to that group. Where that group shares the folder, the file has the mode of all
+/// files there. Elsewhere every user that gets as far as the folder may read it, because rights that an access
+/// list gives cannot be told from those of the group. A file of another user stays as it is, unless this process
+/// is root.
 pub(crate) fn share_within(folder: &Facts, file: impl AsFd) -> Result<(), Errno> {
     let (there, here) = (folder, facts(&file)?);
     let is_root = rustix::process::geteuid().is_root();
@@ -488,10 +489,9 @@ pub(crate) fn share_within(folder: &Facts, file: impl AsFd) -> Result<(), Errno>
             other => other?,
         }
     }
-    let wanted = if by_group {
-        OWNER_ONLY | Mode::RGRP | Mode::WGRP | Mode::ROTH
-    } else {
-        file_mode(folder.sharing())
+    let wanted = match folder.sharing() {
+        Sharing::Owner if by_group => OWNER_ONLY | Mode::RGRP | Mode::WGRP | Mode::ROTH,
+        sharing => file_mode(sharing),
     };
     if facts(&file)?.mode() == wanted {
         return Ok(());

@@ -6,7 +6,7 @@ use super::{trial, users_of};
 use crate::render::clean;
 use crate::render::doctor::{Finding, Report, Status};
 use std::path::Path;
-use tenure_engine::place::line_that_makes;
+use tenure_engine::place::{line_that_makes, machines_folder};
 use tenure_engine::printed::quoted_for_unix;
 use tenure_engine::repository::{Fate, fate_of};
 use tenure_engine::store::StoreError;
@@ -86,7 +86,15 @@ fn usable(survey: &Survey, report: &mut Report) {
     let shown = quoted_for_unix(&survey.path.display().to_string());
     let error = match &survey.is_there {
         Ok(true) => {
-            if let Some(kind) = survey.nearest.as_ref().and_then(|nearest| nearest.remote) {
+            if let Some(group) = keeps_out(survey) {
+                let said = format!("only members of the group {group} take locks there");
+                report.add(
+                    Finding::Folder,
+                    Status::Wrong,
+                    &said,
+                    Some(rights_of(survey)),
+                );
+            } else if let Some(kind) = survey.nearest.as_ref().and_then(|nearest| nearest.remote) {
                 report.add(
                     Finding::Folder,
                     Status::Note,
@@ -119,14 +127,30 @@ fn usable(survey: &Survey, report: &mut Report) {
     let said = match error {
         // The line that makes it stands below.
         StoreError::Missing { place } => {
+            // The other way makes the machine's folder, and none below it, where some profiles keep their records.
+            let is_machines = machines_folder().is_ok_and(|folder| folder == Path::new(place));
+            let other_way = if is_machines {
+                " or by tenure doctor --fix --group GROUP"
+            } else {
+                ""
+            };
             format!(
-                "{place} is not there; an administrator makes it once for the members of a group, by the line below or by \
-                 tenure doctor --fix --group GROUP"
+                "{place} is not there; an administrator makes it once for the members of a group, by the line \
+                 below{other_way}"
             )
         }
         error => error.to_string(),
     };
     report.add(Finding::Folder, Status::Wrong, &said, Some(fix));
+}
+
+/// The group whose folder it is, if this user may read in it and is no member.
+fn keeps_out(survey: &Survey) -> Option<String> {
+    let nearest = survey.nearest.as_ref()?;
+    match (nearest.users(), nearest.may_write()) {
+        (Users::Group(group), Err(StoreError::Permission { .. })) => Some(group),
+        _ => None,
+    }
 }
 
 /// Where the right comes from that is missing.
@@ -154,6 +178,9 @@ fn locks(survey: &Survey, report: &mut Report) -> bool {
     let Ok(is_there) = survey.is_there else {
         return false;
     };
+    if report.is_wrong(Finding::Folder) {
+        return false;
+    }
     let Some(nearest) = &survey.nearest else {
         let said = "not tried: the system does not let the folder be looked at";
         report.add(Finding::Locks, Status::Note, said, None);

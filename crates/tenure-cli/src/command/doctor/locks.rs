@@ -73,6 +73,10 @@ pub(super) fn look(
     reporter: &mut Reporter,
     report: &mut Report,
 ) -> Result<(), Failure> {
+    // What keeps the caller from the folder keeps it from every lock there.
+    if report.is_wrong(Finding::Folder) {
+        return Ok(());
+    }
     let is_remote = session.store.is_remote();
     let began = clock::instant();
     let names = match readings::names(&session.store, Which::Locks) {

@@ -348,6 +348,10 @@ impl Folder {
         };
         let path = || self.path_of(file);
         match open_or_make(&self.fd, file, how, self.sharing) {
+            // With the right to it, it would be refused for what it is.
+            Err(Errno::ACCESS) if self.is_no_file(file) => {
+                Err(self.unsafe_file(file, "it is not a regular file"))
+            }
             Err(Errno::ACCESS) if self.is_kept_from_group(file) => Err(StoreError::Permission {
                 place: path().display().to_string(),
                 doing: "its owner keeps it from the group; `chmod 660` it, by its owner or root",
@@ -404,6 +408,11 @@ impl Folder {
             length: facts.size(),
         };
         Ok((opened, facts))
+    }
+
+    /// Whether something else than a file stands at the name.
+    fn is_no_file(&self, file: &str) -> bool {
+        os::facts_at(&self.fd, file).is_ok_and(|facts| !facts.is_regular())
     }
 
     /// Whether a file in a folder of a group lacks the rights that the group has to the others.
