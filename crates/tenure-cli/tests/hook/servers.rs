@@ -14,7 +14,7 @@ use std::time::Duration;
 /// A repository whose locks are on a server.
 struct Day {
     repository: Repository,
-    _server: Server,
+    server: Server,
 }
 
 impl Day {
@@ -23,7 +23,7 @@ impl Day {
         let store = format!("store = \"etcd://{}/day\"\n", server.endpoint());
         Self {
             repository: Repository::with(&format!("{store}{rules}")),
-            _server: server,
+            server,
         }
     }
 
@@ -215,8 +215,10 @@ fn a_lease_on_servers_ends_with_the_process_of_its_host() {
 #[cfg(feature = "mcp")]
 mod protocol {
     use super::Day;
+    use crate::support::timed;
     use crate::support_lines::host::{Era, Host};
     use serde_json::{Value, json};
+    use std::time::Duration;
 
     fn start(day: &Day) -> Host {
         let mut command = day.program("tenure");
@@ -254,6 +256,46 @@ mod protocol {
         assert_eq!(released["data"]["name"], "deploy", "{released:#}");
         host.data("lock_release", &json!({ "handle": unnamed }));
         assert!(day.is_free("deploy") && day.is_free("other"));
+        assert_eq!(host.end(), 0);
+    }
+
+    /// The sign of life before a call asks the servers as well, and the two share the time.
+    #[test]
+    fn servers_that_are_stopped_keep_no_call_longer_than_five_seconds() {
+        let day = Day::with("");
+        let mut host = start(&day);
+        let handle = host.acquire("kept");
+        day.server.stop();
+        let name = json!({ "name": "deploy", "wait_ms": 0 });
+        let mut calls = Vec::new();
+        for thread in [None, Some("t-1")] {
+            for (tool, arguments) in [
+                ("lock_acquire", name.clone()),
+                ("lock_release", json!({ "handle": handle })),
+                ("lock_check", json!({ "name": "deploy" })),
+                ("lock_list", json!({})),
+                ("lock_wait", name.clone()),
+                ("lock_cancel", json!({ "name": "deploy" })),
+            ] {
+                let mut call = json!({ "name": tool, "arguments": arguments });
+                if let Some(thread) = thread {
+                    call["_meta"]["threadId"] = thread.into();
+                }
+                calls.push(host.ask("tools/call", call));
+            }
+        }
+        // All at once: each has a thread of its own.
+        let ((), took) = timed(|| {
+            for _ in 0..calls.len() {
+                let answer = host.line().expect("an answer");
+                let said = &answer["result"]["structuredContent"];
+                assert_eq!(said["error"]["code"], "STORE_UNREACHABLE", "{answer:#}");
+            }
+        });
+        assert!(took < Duration::from_millis(5_500), "{took:?}");
+        day.server.go_on();
+        host.data("lock_release", &json!({ "handle": handle }));
+        assert!(day.is_free("kept"));
         assert_eq!(host.end(), 0);
     }
 }
