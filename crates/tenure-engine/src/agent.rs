@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::engine::{self, AcquireError, Acquired, Keep, Limits, Observer, Wait, Waiting};
 use crate::envelope::{LockView, leased};
 use crate::process;
-use crate::store::contract::AgentSign;
+use crate::store::contract::{AgentSign, Agents};
 use crate::store::{RenewedOwned, Store, StoreError, Verbs};
 use std::time::{Duration, Instant};
 use tenure_core::{
@@ -189,7 +189,8 @@ impl Agent<'_> {
     ///
     /// # Crash safety
     /// The signs go last. A process that dies before that leaves holds that end by silence, and a later call finds
-    /// them.
+    /// them. What a call of these agents takes meanwhile gets its sign back: by a second look here, or by that call,
+    /// which writes it again behind the grant. One of the two comes later than the other.
     ///
     /// # Errors
     /// - [`StoreError`] if one cannot be ended. The others were tried.
@@ -215,9 +216,23 @@ impl Agent<'_> {
         }
         match (failed, self.store.agents()) {
             (Some(error), _) => Err(error),
-            (None, Some(agents)) => agents.forget(self.key).map(|()| freed),
+            (None, Some(agents)) => self.forget(agents).map(|()| freed),
             (None, None) => Ok(freed),
         }
+    }
+
+    /// Forgets the signs of all agents that the key covers, except of those that hold something by now.
+    fn forget(&self, agents: &dyn Agents) -> Result<(), StoreError> {
+        if !agents.may_hold(self.key)? {
+            return Ok(());
+        }
+        agents.forget(self.key)?;
+        for (_, claim) in self.look_at_all(&mut Vec::new())? {
+            if let Some(agent) = claim.holder.agent() {
+                agents.note(&agent, AgentSign::Holds, &self.clock.now())?;
+            }
+        }
+        Ok(())
     }
 
     /// Takes all of these locks, or none. What the agent has already it keeps, and renews it under the lock's guard:

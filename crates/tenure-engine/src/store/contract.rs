@@ -432,6 +432,8 @@ pub enum Which {
 pub enum AgentSign<'a> {
     /// It is at work.
     Seen,
+    /// It is at work, and holds something here: its signs count from now on.
+    Holds,
     /// It began a call of this name, which may take long. Its holds live as long as the call goes on.
     Began(&'a str),
     /// That call has ended.
