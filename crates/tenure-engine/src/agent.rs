@@ -20,12 +20,15 @@ use crate::store::contract::{AgentSign, Agents};
 use crate::store::{RenewedOwned, Store, StoreError, Verbs};
 use std::time::{Duration, Instant};
 use tenure_core::{
-    AgentKey, Claim, Entry, Force, Holder, Host, Kept, Kind, LockName, Ownership, Patience,
-    Process, Reason, Released, Request, Standing, Terms,
+    AgentKey, Claim, Entry, Force, Holder, Host, Kept, Kind, LockName, Now, Ownership, Patience,
+    Policy, Process, Reason, Released, Request, Standing, Terms,
 };
 
 /// How long the place of an agent that was refused is kept.
 const PLACE_KEPT: Duration = Duration::from_secs(60);
+
+/// How long a lease lasts at least, as a guess, on a lock that had none before. A place is kept for longer.
+const LEASE_MS: u64 = 30_000;
 
 /// An agent, and the locks that its calls are about.
 pub struct Agent<'a> {
@@ -381,7 +384,8 @@ impl Agent<'_> {
             let shown = self.store.location(name).shown;
             let mut seen =
                 LockView::refused(name, shown, refusal, entry, policy, &self.clock.now());
-            seen.retry_after_ms = Some(*retry_after_ms).filter(|_| refusal.reason == Reason::Held);
+            let hint = comes_back_ms(entry, policy, &self.clock.now(), *retry_after_ms);
+            seen.retry_after_ms = Some(hint).filter(|_| refusal.reason == Reason::Held);
             let mut waiting = entry.claims.iter().filter(|claim| claim.token.is_none());
             place = waiting
                 .position(|claim| self.is_own(claim))
@@ -436,6 +440,18 @@ impl Observer for OneWaiter<'_> {
                 && claim.holder.agent().as_ref() == Some(self.0)
         })
     }
+}
+
+/// When a call should come back that was refused a lease, where `guess` is what is said of any lock. A lease ends with its
+/// agent, and not with an edit. So of one without a past, nothing says that it is free in a moment: a model that
+/// is told so asks again and again.
+fn comes_back_ms(entry: &Entry, policy: &Policy, now: &Now, guess: u64) -> u64 {
+    let front = entry.front().filter(|claim| claim.kind == Kind::Detached);
+    let Some(lease) = front.filter(|_| entry.history.usual_ms().is_none()) else {
+        return guess;
+    };
+    let rest = lease.limited_ms(policy, now).unwrap_or(u64::MAX);
+    guess.max(LEASE_MS.min(rest))
 }
 
 fn is_same(one: &Claim, other: &Claim) -> bool {

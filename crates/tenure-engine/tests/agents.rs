@@ -390,6 +390,12 @@ fn one_call_of_an_agent_waits_and_its_place_is_kept() {
     assert_eq!(waiting(), 1, "one place, however many calls");
     let other = third.take(&wanted(&["a"]), &long).unwrap_err();
     assert_eq!(other.place, Some(2), "{}", other.facts());
+    // A lease ends with its agent: nothing says that it is free in a second.
+    assert!(
+        other.facts().contains("(retry_after_ms 30000)"),
+        "{}",
+        other.facts()
+    );
     assert!(
         other.facts().contains("your place 2 is kept"),
         "{}",
