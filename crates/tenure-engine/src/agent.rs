@@ -226,10 +226,9 @@ impl Agent<'_> {
 
     /// Forgets the signs of all agents that the key covers, except of those that hold something by now.
     fn forget(&self, agents: &dyn Agents) -> Result<(), StoreError> {
-        if !agents.may_hold(self.key)? {
+        if !agents.forget(self.key)? {
             return Ok(());
         }
-        agents.forget(self.key)?;
         for (_, claim) in self.look_at_all(&mut Vec::new())? {
             if let Some(agent) = claim.holder.agent() {
                 agents.note(&agent, AgentSign::Holds, &self.clock.now())?;

@@ -455,6 +455,9 @@ fn an_agent_that_holds_nothing_costs_one_look_and_leaves_nothing() {
     assert!(!folder.exists(), "nothing was made");
     agent.seen(AgentSign::Began("x")).unwrap();
     agent.seen(AgentSign::Ended("x")).unwrap();
+    // The end of an agent ends a call of it whose end was not told.
+    agent.seen(AgentSign::Began("y")).unwrap();
+    assert_eq!(agent.free().unwrap(), []);
     let left = std::fs::read_dir(&folder).unwrap();
     let signs = left.filter(|file| {
         let name = file.as_ref().unwrap().file_name();

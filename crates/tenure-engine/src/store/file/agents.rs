@@ -313,16 +313,17 @@ impl Agents for FileStore {
         }
     }
 
-    fn forget(&self, key: &AgentKey) -> Result<(), StoreError> {
+    fn forget(&self, key: &AgentKey) -> Result<bool, StoreError> {
         let Some(folder) = self.folder(false)? else {
-            return Ok(());
+            return Ok(false);
         };
         let begin = match key.agent() {
             Some(_) => begin_of(folder, key),
             None => begin_of_session(folder, key),
         };
         let files = files_from(folder, &begin)?;
-        files.iter().try_for_each(|file| remove(folder, file))
+        files.iter().try_for_each(|file| remove(folder, file))?;
+        Ok(!files.is_empty())
     }
 
     fn forget_old(&self, now: &Now, dry_run: bool) -> Result<usize, StoreError> {
