@@ -14,6 +14,11 @@ use std::time::Duration;
 /// A repository whose locks are on a server.
 struct Day {
     repository: Repository,
+    /// Serves until the day is dropped.
+    #[cfg_attr(
+        not(feature = "mcp"),
+        allow(dead_code, reason = "only the tests of mcp stop it")
+    )]
     server: Server,
 }
 
