@@ -6,7 +6,7 @@
 use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
-#[cfg(unix)]
+#[cfg(all(feature = "etcd", unix))]
 use std::time::Duration;
 #[cfg(unix)]
 use tenure_core::Now;
@@ -74,15 +74,11 @@ impl Locks {
     }
 
     /// The same locks; servers that do not answer within this time cannot be reached.
-    #[cfg(unix)]
+    #[cfg(all(feature = "etcd", unix))]
     pub(crate) fn patience(self, limit: Duration) -> Self {
         let store = match self.store {
-            #[cfg(feature = "etcd")]
             Kept::Servers(store) => Kept::Servers(Box::new(store.patience(limit))),
-            files @ Kept::Files(_) => {
-                let _ = limit;
-                files
-            }
+            files @ Kept::Files(_) => files,
         };
         Self { store, ..self }
     }

@@ -12,25 +12,39 @@
 )]
 
 mod support;
+mod support_lines;
 mod support_schemas;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 use support::{Answer, Scene, TENURE, answer, eventually, send};
+use support_lines::{Lines, is_refused};
 use support_schemas::satisfies;
 
 /// A client that writes what the test says, and holds every line to the schema.
 struct Client {
-    process: Child,
-    stdin: Option<ChildStdin>,
-    stdout: BufReader<ChildStdout>,
-    number: u64,
+    lines: Lines,
     /// What came while another message was waited for.
     unread: Vec<Value>,
+}
+
+impl Deref for Client {
+    type Target = Lines;
+
+    fn deref(&self) -> &Lines {
+        &self.lines
+    }
+}
+
+impl DerefMut for Client {
+    fn deref_mut(&mut self) -> &mut Lines {
+        &mut self.lines
+    }
 }
 
 impl Client {
@@ -45,40 +59,10 @@ impl Client {
     }
 
     fn start(command: &mut Command) -> Self {
-        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut process = command.spawn().expect("serve starts");
         Self {
-            stdin: process.stdin.take(),
-            stdout: BufReader::new(process.stdout.take().expect("its stdout")),
-            process,
-            number: 0,
+            lines: Lines::start(command, |message| satisfies("serve", message)),
             unread: Vec::new(),
         }
-    }
-
-    fn say(&mut self, bytes: &[u8]) {
-        let stdin = self.stdin.as_mut().expect("an open stdin");
-        stdin.write_all(bytes).expect("serve reads");
-    }
-
-    fn ask(&mut self, method: &str, params: &Value) -> u64 {
-        self.number += 1;
-        let id = self.number;
-        let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
-        self.say(format!("{request}\n").as_bytes());
-        id
-    }
-
-    /// The next line; `None` at the end.
-    fn line(&mut self) -> Option<Value> {
-        let mut line = String::new();
-        self.stdout.read_line(&mut line).expect("serve writes text");
-        if line.is_empty() {
-            return None;
-        }
-        let message = serde_json::from_str(&line).expect("a line is JSON");
-        satisfies("serve", &message);
-        Some(message)
     }
 
     /// The first message that is meant.
@@ -107,7 +91,7 @@ impl Client {
 
     #[track_caller]
     fn call(&mut self, method: &str, params: &Value) -> Value {
-        let id = self.ask(method, params);
+        let id = self.request(method, params);
         let answer = self.answer(id);
         assert!(answer["error"].is_null(), "{method} {params}: {answer:#}");
         answer["result"].clone()
@@ -116,7 +100,7 @@ impl Client {
     /// The word of the refusal.
     #[track_caller]
     fn refused(&mut self, method: &str, params: &Value) -> String {
-        let id = self.ask(method, params);
+        let id = self.request(method, params);
         code(&self.answer(id))
     }
 
@@ -124,19 +108,6 @@ impl Client {
     #[track_caller]
     fn acquire(&mut self, name: &str) -> Value {
         self.call("acquire", &json!({ "locks": [{ "name": name }] }))
-    }
-
-    fn kill(mut self) {
-        self.process.kill().expect("serve is killed");
-        self.process.wait().expect("serve has ended");
-    }
-
-    /// Ends stdin, and answers with the exit code.
-    fn end(mut self) -> i32 {
-        self.stdin = None;
-        while self.line().is_some() {}
-        let status = self.process.wait().expect("serve has ended");
-        status.code().expect("an exit code")
     }
 }
 
@@ -149,10 +120,6 @@ fn code(answer: &Value) -> String {
 
 fn adopting(hold: &Value) -> Value {
     json!({ "request_id": hold["request_id"], "locks": hold["locks"] })
-}
-
-fn is_refused(scene: &Scene, name: &str) -> bool {
-    scene.run(["run", "-q", "-n", name, "--", "true"]).code() == 4
 }
 
 fn of_hold(hold: &Value) -> Value {
@@ -261,7 +228,10 @@ fn a_hold_is_adopted_by_its_request_id_its_token_and_its_place() {
     assert_eq!(adopted["locks"], one["locks"]);
     // Asked twice at once, and once more: it is one hold.
     let without = json!({ "request_id": "both" });
-    let (first, second) = (client.ask("adopt", &without), client.ask("adopt", &without));
+    let (first, second) = (
+        client.request("adopt", &without),
+        client.request("adopt", &without),
+    );
     let first = client.answer(first)["result"].clone();
     assert_eq!(first["locks"], both["locks"]);
     assert_eq!(client.answer(second)["result"], first);
@@ -294,8 +264,8 @@ fn the_end_of_stdin_gives_back_what_is_being_adopted() {
         let hold = client.acquire("a");
         client.kill();
         let mut client = Client::new(&scene);
-        client.ask("adopt", &adopting(&hold));
-        client.ask("adopt", &adopting(&hold));
+        client.request("adopt", &adopting(&hold));
+        client.request("adopt", &adopting(&hold));
         assert_eq!(client.end(), 0);
         assert!(scene.is_free("a"));
     }
@@ -496,11 +466,14 @@ fn an_abandoned_wait_holds_nothing_whichever_comes_first() {
     let held = client.acquire("deploy");
     let wait = json!({ "locks": [{ "name": "deploy" }], "wait_ms": "forever" });
     // In the store, and in the line behind it.
-    let (first, second) = (client.ask("acquire", &wait), client.ask("acquire", &wait));
+    let (first, second) = (
+        client.request("acquire", &wait),
+        client.request("acquire", &wait),
+    );
     let seen = client.notification("waiting");
     assert_eq!(seen["holder"]["pid"], std::process::id(), "{seen:#}");
     for waiting in [second, first] {
-        let abandon = client.ask("abandon", &json!({ "id": waiting }));
+        let abandon = client.request("abandon", &json!({ "id": waiting }));
         assert_eq!(code(&client.answer(waiting)), "ABANDONED");
         assert_eq!(
             client.answer(abandon)["result"],
@@ -511,8 +484,8 @@ fn an_abandoned_wait_holds_nothing_whichever_comes_first() {
     // What was answered is the client's. Where both cross, the answers agree on who won.
     let mut granted = 0;
     for _ in 0..40 {
-        let asked = client.ask("acquire", &wait);
-        let abandon = client.ask("abandon", &json!({ "id": asked }));
+        let asked = client.request("acquire", &wait);
+        let abandon = client.request("abandon", &json!({ "id": asked }));
         let (asked, abandon) = (client.answer(asked), client.answer(abandon));
         let was_abandoned = abandon["result"]["abandoned"].as_bool().expect("yes or no");
         assert_eq!(asked["error"].is_null(), !was_abandoned, "{asked:#}");
@@ -536,7 +509,7 @@ fn hello_comes_first_and_names_both_versions() {
         "BAD_ARGUMENTS",
         "before hello"
     );
-    let id = client.ask("hello", &json!({ "protocol": 7, "client": "later" }));
+    let id = client.request("hello", &json!({ "protocol": 7, "client": "later" }));
     let refused = client.answer(id);
     assert_eq!(code(&refused), "PROTOCOL_UNKNOWN");
     let said = refused["error"]["message"].as_str().expect("a message");
@@ -688,7 +661,7 @@ fn absent_members_and_numbers_are_read_as_clients_write_them() {
         (json!({ "locks": "a" }), "acquire: locks: invalid type"),
         (json!([]), "acquire: params: write an object"),
     ] {
-        let id = client.ask("acquire", &params);
+        let id = client.request("acquire", &params);
         let refused = client.answer(id);
         assert_eq!(refused["error"]["code"], -32_602, "{refused:#}");
         let message = refused["error"]["message"].as_str().expect("a message");
@@ -711,7 +684,7 @@ fn a_message_without_an_id_is_carried_out_without_an_answer() {
     let scene = Scene::new();
     let mut client = Client::new(&scene);
     let hold = client.acquire("a");
-    let wait = client.ask(
+    let wait = client.request(
         "acquire",
         &json!({ "locks": [{ "name": "a" }], "wait_ms": "forever" }),
     );
@@ -746,12 +719,12 @@ fn a_parent_that_closes_stdout_keeps_its_holds() {
     let mut client = Client::start(command.stderr(Stdio::null()));
     client.call("hello", &json!({ "protocol": 1 }));
     let hold = client.acquire("a");
-    let Client {
+    let Lines {
         mut process,
         stdin,
         stdout,
         ..
-    } = client;
+    } = client.lines;
     drop(stdout);
     assert_eq!(process.wait().expect("it has ended").code(), Some(2));
     drop(stdin);
@@ -762,12 +735,12 @@ fn a_parent_that_closes_stdout_keeps_its_holds() {
     let mut client = Client::new(&scene);
     client.call("adopt", &adopting(&hold));
     // With stdin as well, it is done.
-    let Client {
+    let Lines {
         mut process,
         stdin,
         stdout,
         ..
-    } = client;
+    } = client.lines;
     drop(stdout);
     std::thread::sleep(Duration::from_millis(50));
     drop(stdin);
@@ -822,9 +795,9 @@ fn the_same_caller_is_refused_and_others_take_turns_in_order() {
         client.refused("acquire", &of("other", json!(0))),
         "LOCK_HELD"
     );
-    let late = client.ask("acquire", &of("late", json!(300)));
+    let late = client.request("acquire", &of("late", json!(300)));
     let waiting: Vec<u64> = (0..5)
-        .map(|number| client.ask("acquire", &of(&format!("task {number}"), json!("forever"))))
+        .map(|number| client.request("acquire", &of(&format!("task {number}"), json!("forever"))))
         .collect();
     let refused = client.answer(late);
     assert_eq!(code(&refused), "LOCK_HELD", "its time is over");
@@ -846,7 +819,9 @@ fn a_long_line_is_told_from_time_to_time() {
     let mut client = Client::new(&scene);
     let mut hold = client.acquire("a");
     let wait = json!({ "locks": [{ "name": "a" }], "wait_ms": "forever" });
-    let waiting: Vec<u64> = (0..TASKS).map(|_| client.ask("acquire", &wait)).collect();
+    let waiting: Vec<u64> = (0..TASKS)
+        .map(|_| client.request("acquire", &wait))
+        .collect();
     let ((), took) = support::timed(|| {
         for id in waiting {
             client.call("release", &of_hold(&hold));
@@ -869,7 +844,7 @@ fn a_wait_in_the_line_of_the_program_ends_in_time() {
     let mut client = Client::new(&scene);
     client.acquire("a");
     let forever = json!({ "locks": [{ "name": "a" }], "wait_ms": "forever" });
-    client.ask("acquire", &forever);
+    client.request("acquire", &forever);
     let (refused, took) = support::timed(|| {
         client.refused(
             "acquire",
@@ -934,7 +909,7 @@ fn modes_groups_and_the_defaults_of_a_project_are_those_of_the_command_line() {
     );
     let group = client.call("acquire", &json!({ "group": "PR 7", "wait_ms": 0 }));
     assert_eq!(group["locks"][0]["group"], true, "{group:#}");
-    let newer = client.ask(
+    let newer = client.request(
         "acquire",
         &json!({ "group": "PR 7", "cancel_in_progress": true }),
     );

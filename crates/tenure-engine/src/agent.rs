@@ -16,16 +16,19 @@ use crate::clock::Clock;
 use crate::engine::{self, AcquireError, Acquired, Keep, Limits, Observer, Wait, Waiting};
 use crate::envelope::{LockView, leased};
 use crate::process;
-use crate::store::contract::AgentSign;
+use crate::store::contract::{AgentSign, Agents};
 use crate::store::{RenewedOwned, Store, StoreError, Verbs};
 use std::time::{Duration, Instant};
 use tenure_core::{
-    AgentKey, Claim, Entry, Force, Holder, Host, Kept, Kind, LockName, Ownership, Patience,
-    Process, Reason, Released, Request, Standing, Terms,
+    AgentKey, Claim, Entry, Force, Holder, Host, Kept, Kind, LockName, Now, Ownership, Patience,
+    Policy, Process, Reason, Released, Request, Standing, Terms,
 };
 
 /// How long the place of an agent that was refused is kept.
 const PLACE_KEPT: Duration = Duration::from_secs(60);
+
+/// How long a lease lasts at least, as a guess, on a lock that had none before. A place is kept for longer.
+const LEASE_MS: u64 = 30_000;
 
 /// An agent, and the locks that its calls are about.
 pub struct Agent<'a> {
@@ -189,7 +192,8 @@ impl Agent<'_> {
     ///
     /// # Crash safety
     /// The signs go last. A process that dies before that leaves holds that end by silence, and a later call finds
-    /// them.
+    /// them. What a call of these agents takes meanwhile gets its sign back: by a second look here, or by that call,
+    /// which writes it again behind the grant. One of the two comes later than the other.
     ///
     /// # Errors
     /// - [`StoreError`] if one cannot be ended. The others were tried.
@@ -215,9 +219,22 @@ impl Agent<'_> {
         }
         match (failed, self.store.agents()) {
             (Some(error), _) => Err(error),
-            (None, Some(agents)) => agents.forget(self.key).map(|()| freed),
+            (None, Some(agents)) => self.forget(agents).map(|()| freed),
             (None, None) => Ok(freed),
         }
+    }
+
+    /// Forgets the signs of all agents that the key covers, except of those that hold something by now.
+    fn forget(&self, agents: &dyn Agents) -> Result<(), StoreError> {
+        if !agents.forget(self.key)? {
+            return Ok(());
+        }
+        for (_, claim) in self.look_at_all(&mut Vec::new())? {
+            if let Some(agent) = claim.holder.agent() {
+                agents.note(&agent, AgentSign::Holds, &self.clock.now())?;
+            }
+        }
+        Ok(())
     }
 
     /// Takes all of these locks, or none. What the agent has already it keeps, and renews it under the lock's guard:
@@ -366,7 +383,8 @@ impl Agent<'_> {
             let shown = self.store.location(name).shown;
             let mut seen =
                 LockView::refused(name, shown, refusal, entry, policy, &self.clock.now());
-            seen.retry_after_ms = Some(*retry_after_ms).filter(|_| refusal.reason == Reason::Held);
+            let hint = comes_back_ms(entry, policy, &self.clock.now(), *retry_after_ms);
+            seen.retry_after_ms = Some(hint).filter(|_| refusal.reason == Reason::Held);
             let mut waiting = entry.claims.iter().filter(|claim| claim.token.is_none());
             place = waiting
                 .position(|claim| self.is_own(claim))
@@ -421,6 +439,18 @@ impl Observer for OneWaiter<'_> {
                 && claim.holder.agent().as_ref() == Some(self.0)
         })
     }
+}
+
+/// When a call should come back that was refused a lease, where `guess` is what is said of any lock. A lease ends with its
+/// agent, and not with an edit. So of one without a past, nothing says that it is free in a moment: a model that
+/// is told so asks again and again.
+fn comes_back_ms(entry: &Entry, policy: &Policy, now: &Now, guess: u64) -> u64 {
+    let front = entry.front().filter(|claim| claim.kind == Kind::Detached);
+    let Some(lease) = front.filter(|_| entry.history.usual_ms().is_none()) else {
+        return guess;
+    };
+    let rest = lease.limited_ms(policy, now).unwrap_or(u64::MAX);
+    guess.max(LEASE_MS.min(rest))
 }
 
 fn is_same(one: &Claim, other: &Claim) -> bool {

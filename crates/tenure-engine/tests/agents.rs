@@ -6,10 +6,11 @@
     reason = "a test says what it expects by failing"
 )]
 
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Barrier;
 use std::thread::{scope, sleep};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tenure_engine::agent::{Agent, LeaseTerms, Wanted};
 use tenure_engine::clock::{Clock, SystemClock, instant, since};
 use tenure_engine::process::Identity;
@@ -17,7 +18,7 @@ use tenure_engine::store::Store;
 use tenure_engine::store::contract::AgentSign;
 use tenure_engine::store::file::{FileStore, ThreadSleeper};
 use tenure_engine::store::memory::MemoryStore;
-use tenure_engine::tenure_core::{AgentKey, LockName, Policy};
+use tenure_engine::tenure_core::{AgentKey, LockName, Now, Policy};
 
 const SILENCE: Duration = Duration::from_millis(600);
 
@@ -220,6 +221,128 @@ fn a_call_that_began_before_the_agent_had_anything_keeps_what_it_takes() {
     second.take(&wanted(&["a"]), &terms(SILENCE * 20)).unwrap();
 }
 
+/// A clock at which another call comes between two steps of the one that asks for the time.
+struct Between<'a> {
+    clock: SystemClock,
+    /// How often it was asked.
+    asked: Cell<u32>,
+    /// At which time.
+    at: u32,
+    other: &'a dyn Fn(),
+}
+
+impl Clock for Between<'_> {
+    fn now(&self) -> Now {
+        self.asked.set(self.asked.get() + 1);
+        if self.asked.get() == self.at {
+            (self.other)();
+        }
+        self.clock.now()
+    }
+
+    fn instant(&self) -> Instant {
+        self.clock.instant()
+    }
+}
+
+/// Signs of life keep what the agent holds, for longer than its silence may last.
+#[track_caller]
+fn lives_by_its_signs(agent: &Agent<'_>, other: &Agent<'_>, name: &str) {
+    for _ in 0..8 {
+        sleep(SILENCE / 4);
+        agent.seen(AgentSign::Seen).unwrap();
+        let refused = other.take(&wanted(&[name]), &terms(Duration::ZERO));
+        assert!(refused.is_err(), "{name} is lost, though its agent is seen");
+    }
+}
+
+#[test]
+fn a_lease_that_is_taken_while_its_agent_ends_lives_by_signs() {
+    let mut left = 0;
+    for at in 1..=8 {
+        let scratch = tempfile::tempdir().unwrap();
+        let store = store(scratch.path());
+        let clock = new_clock();
+        let (key, other, session) = (key("claude/1/a"), key("claude/2"), key("claude/1"));
+        let of = |key| Agent {
+            store: &store,
+            clock: &clock,
+            key,
+        };
+        let (agent, other) = (of(&key), of(&other));
+        agent.take(&wanted(&["a"]), &terms(Duration::ZERO)).unwrap();
+        let takes = || {
+            agent.take(&wanted(&["b"]), &terms(Duration::ZERO)).unwrap();
+        };
+        let between = Between {
+            clock: new_clock(),
+            asked: Cell::new(0),
+            at,
+            other: &takes,
+        };
+        let ends = Agent {
+            store: &store,
+            clock: &between,
+            key: &session,
+        };
+        ends.free().unwrap();
+        if between.asked.get() < at {
+            break;
+        }
+        // Whether the end found it or not, no look at the agent says so: this asks the lock.
+        let reading = store.read(&LockName::new("b").unwrap(), None).unwrap();
+        if reading.entry().unwrap().granted().next().is_some() {
+            left += 1;
+            lives_by_its_signs(&agent, &other, "b");
+        }
+    }
+    assert!(left > 1, "the end asks for the time at its steps: {left}");
+}
+
+/// It waits in line while its session ends, which looks for holds alone, and is granted the lock then.
+#[test]
+fn a_waiter_whose_agent_has_ended_meanwhile_lives_by_signs_from_its_grant_on() {
+    let scratch = tempfile::tempdir().unwrap();
+    let store = store(scratch.path());
+    let clock = new_clock();
+    let (key, other, session) = (key("claude/1/a"), key("claude/2"), key("claude/1"));
+    let of = |key| Agent {
+        store: &store,
+        clock: &clock,
+        key,
+    };
+    let (agent, other, session) = (of(&key), of(&other), of(&session));
+    let long = LeaseTerms {
+        silence_ms: 60_000,
+        ..terms(Duration::ZERO)
+    };
+    other.take(&wanted(&["a"]), &long).unwrap();
+    let waits = || {
+        let reading = store.read(&LockName::new("a").unwrap(), None).unwrap();
+        reading.entry().unwrap().claims.len() == 2
+    };
+    scope(|scope| {
+        let waiter = scope.spawn(|| {
+            let agent = Agent {
+                store: &store,
+                clock: &new_clock(),
+                key: &key,
+            };
+            let taken = agent.take(&wanted(&["a"]), &terms(Duration::from_secs(20)));
+            taken.unwrap();
+        });
+        let begun = instant();
+        while !waits() {
+            assert!(since(begun) < Duration::from_secs(20), "it waits");
+            sleep(Duration::from_millis(2));
+        }
+        assert_eq!(session.free().unwrap(), [], "it holds nothing yet");
+        assert_eq!(other.free().unwrap().len(), 1);
+        waiter.join().unwrap();
+    });
+    lives_by_its_signs(&agent, &other, "a");
+}
+
 #[test]
 fn one_call_of_an_agent_waits_and_its_place_is_kept() {
     let scratch = tempfile::tempdir().unwrap();
@@ -267,6 +390,12 @@ fn one_call_of_an_agent_waits_and_its_place_is_kept() {
     assert_eq!(waiting(), 1, "one place, however many calls");
     let other = third.take(&wanted(&["a"]), &long).unwrap_err();
     assert_eq!(other.place, Some(2), "{}", other.facts());
+    // A lease ends with its agent: nothing says that it is free in a second.
+    assert!(
+        other.facts().contains("(retry_after_ms 30000)"),
+        "{}",
+        other.facts()
+    );
     assert!(
         other.facts().contains("your place 2 is kept"),
         "{}",
@@ -326,6 +455,9 @@ fn an_agent_that_holds_nothing_costs_one_look_and_leaves_nothing() {
     assert!(!folder.exists(), "nothing was made");
     agent.seen(AgentSign::Began("x")).unwrap();
     agent.seen(AgentSign::Ended("x")).unwrap();
+    // The end of an agent ends a call of it whose end was not told.
+    agent.seen(AgentSign::Began("y")).unwrap();
+    assert_eq!(agent.free().unwrap(), []);
     let left = std::fs::read_dir(&folder).unwrap();
     let signs = left.filter(|file| {
         let name = file.as_ref().unwrap().file_name();

@@ -62,7 +62,8 @@ pub(super) fn doctor(doctor: Doctor, reporter: &mut Reporter) -> Result<(String,
     let mends = fix != Fix::Nothing;
     let why = place.as_ref().ok().and_then(Place::why);
     let is_default = matches!(why, None | Some(Why::Default));
-    let opened = place.and_then(|place| {
+    let opened = place.and_then(|mut place| {
+        place.patience = Some(SERVERS_WITHIN);
         let shown = clean(&place.folder.display().to_string());
         let why = place.why().map(ToString::to_string);
         report.place = Some(Where::named(shown, why, place.is_folder()));
@@ -93,8 +94,7 @@ pub(super) fn doctor(doctor: Doctor, reporter: &mut Reporter) -> Result<(String,
     let passed_over = opened_place.and_then(|place| place.passed_over());
     let without_main = opened_place.and_then(Place::without_main);
     configuration(&mut report, &files, passed_over, without_main.as_deref());
-    if let Ok(mut session) = opened {
-        session.store = session.store.patience(SERVERS_WITHIN);
+    if let Ok(session) = opened {
         of_place(&session, mends, &flags, reporter, &mut report)?;
     }
     path::look(&mut report);

@@ -18,6 +18,10 @@ use tenure_engine::engine;
 /// How long one call waits at most. Some hosts give a call a minute.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(50);
 
+/// How long servers may be silent until a call gives up. With the sign of life before it, the call is answered within
+/// five seconds. An election takes less.
+const SERVERS: Duration = Duration::from_millis(4_200);
+
 /// The arguments of `lock_acquire`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -144,6 +148,7 @@ impl Asked {
         let said = said_wait(&typed.claiming.patience, around)?;
         let said = said.or(acquire.place.defaults(&acquire.name)?.wait);
         acquire.wait = bounded(said);
+        acquire.place.patience = Some(SERVERS);
         Ok(acquire)
     }
 
@@ -159,23 +164,30 @@ impl Asked {
         let mut wait = Wait::of(&typed, around)?;
         let said = said_wait(&typed.patience, around)?;
         wait.limit = bounded(said.or(wait.place.defaults(&wait.name)?.wait));
+        wait.place.patience = Some(SERVERS);
         Ok(wait)
     }
 
     /// Which lock is looked at.
     pub(crate) fn check(&self, params: &NameParams) -> Result<Check, Failure> {
-        self.usual.check(&Where::default(), &params.name)
+        let mut check = self.usual.check(&Where::default(), &params.name)?;
+        check.place.patience = Some(SERVERS);
+        Ok(check)
     }
 
     /// Where the locks are.
     pub(crate) fn list(&self) -> Result<List, Failure> {
-        self.usual.list(&Where::default(), false)
+        let mut list = self.usual.list(&Where::default(), false)?;
+        list.place.patience = Some(SERVERS);
+        Ok(list)
     }
 
     /// Whose holder is asked to stop.
     pub(crate) fn cancel(&self, params: &NameParams, why: String) -> Result<Cancel, Failure> {
         let name = Some(params.name.as_str());
-        (self.usual).cancel(&Where::default(), name, None, None, Some(why))
+        let mut cancel = (self.usual).cancel(&Where::default(), name, None, None, Some(why))?;
+        cancel.place.patience = Some(SERVERS);
+        Ok(cancel)
     }
 }
 

@@ -7,6 +7,7 @@ use crate::failure::Failure;
 use crate::store::{Location, Locks};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tenure_core::{AgentKey, Host, LockName, Policy};
 use tenure_engine::audit;
 use tenure_engine::config::{self, Config, Source};
@@ -48,6 +49,12 @@ pub(crate) struct Place {
     /// The call itself names that agent (`--as`), so what it takes is the agent's. An agent that the call has
     /// inherited (`TENURE_AS`) is a label: a script under `run --as` keeps its own holds, with their own rules.
     pub(crate) is_agents: bool,
+    /// How long servers may be silent until the call gives up, where that is not their store's own patience.
+    #[cfg_attr(
+        not(all(feature = "etcd", unix)),
+        allow(dead_code, reason = "a folder is never silent")
+    )]
+    pub(crate) patience: Option<Duration>,
     /// The lock of the path that the call names.
     pub(crate) leased: Option<PathLock>,
     /// The configuration file that was read, absolute.
@@ -129,6 +136,7 @@ impl Place {
             actor: Format::named(profile.format()).actor(variables),
             agent: around.agent()?,
             is_agents: around.types_agent(),
+            patience: None,
             leased,
             config_file: whole
                 .filter(|config| !config.file.as_os_str().is_empty())
@@ -174,6 +182,7 @@ impl Place {
             actor: None,
             agent: None,
             is_agents: false,
+            patience: None,
             leased: None,
             config_file: None,
             config: None,
@@ -230,6 +239,7 @@ impl Place {
             actor: None,
             agent: None,
             is_agents: false,
+            patience: None,
             leased: None,
             config_file: None,
             config: None,
@@ -306,7 +316,11 @@ impl Place {
             #[cfg(all(feature = "etcd", unix))]
             Location::Etcd(address) => {
                 let found = self.named_by_sudo_user();
-                Locks::of_servers(address, found, profile, here, sleeper)
+                let locks = Locks::of_servers(address, found, profile, here, sleeper)?;
+                Ok(match self.patience {
+                    Some(patience) => locks.patience(patience),
+                    None => locks,
+                })
             }
         }
     }

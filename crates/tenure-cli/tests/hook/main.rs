@@ -12,6 +12,12 @@
 
 #[path = "../support/mod.rs"]
 mod support;
+#[cfg(all(feature = "etcd", feature = "mcp"))]
+#[path = "../support_lines/mod.rs"]
+mod support_lines;
+#[cfg(all(feature = "etcd", feature = "mcp"))]
+#[path = "../support_schemas/mod.rs"]
+mod support_schemas;
 
 mod agents;
 mod commands;
@@ -19,6 +25,8 @@ mod events;
 mod faults;
 mod files;
 mod folders;
+#[cfg(feature = "etcd")]
+mod servers;
 mod shells;
 
 use serde_json::{Value, json};

@@ -432,6 +432,8 @@ pub enum Which {
 pub enum AgentSign<'a> {
     /// It is at work.
     Seen,
+    /// It is at work, and holds something here: its signs count from now on.
+    Holds,
     /// It began a call of this name, which may take long. Its holds live as long as the call goes on.
     Began(&'a str),
     /// That call has ended.
@@ -456,11 +458,12 @@ pub trait Agents {
     /// - [`StoreError`] if the place cannot be read.
     fn may_hold(&self, key: &AgentKey) -> Result<bool, StoreError>;
 
-    /// Forgets the signs of all agents that `key` covers, for a caller that has ended their holds.
+    /// Forgets the signs of all agents that `key` covers, for a caller that has ended their holds, and says whether there
+    /// were any.
     ///
     /// # Errors
     /// - [`StoreError`] if one cannot be removed.
-    fn forget(&self, key: &AgentKey) -> Result<(), StoreError>;
+    fn forget(&self, key: &AgentKey) -> Result<bool, StoreError>;
 
     /// Removes signs that are too old to say anything about a hold, and says how many there were. With `dry_run`
     /// it only looks.

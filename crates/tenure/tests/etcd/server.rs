@@ -165,6 +165,24 @@ impl Server {
         self.child.wait().expect("the child's end");
     }
 
+    /// Stops it: connections stay, and no request is answered. A kill ends it as ever.
+    #[allow(dead_code, reason = "the tests of the program use it")]
+    pub(crate) fn stop(&self) {
+        self.signal(rustix::process::Signal::STOP);
+    }
+
+    /// Lets it go on.
+    #[allow(dead_code, reason = "the tests of the program use it")]
+    pub(crate) fn go_on(&self) {
+        self.signal(rustix::process::Signal::CONT);
+    }
+
+    #[allow(dead_code, reason = "the tests of the program use it")]
+    fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).expect("a signal to a child");
+    }
+
     /// Starts it again with what it has on disk.
     pub(crate) fn again(&mut self) {
         self.child = spawn(&self.folder, self.port, self.peer, &self.tls, self.delay);

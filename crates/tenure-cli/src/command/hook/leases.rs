@@ -230,8 +230,8 @@ fn open(place: Place, key: &AgentKey) -> Result<Session, Failure> {
 /// The same, with an own limit for servers that do not answer.
 fn open_within(mut place: Place, key: &AgentKey, limit: Duration) -> Result<Session, Failure> {
     place.agent = Some(key.clone());
+    place.patience = Some(limit);
     let mut session = Session::open(place)?;
-    session.store = session.store.patience(limit);
     session.audit_writer.everything();
     Ok(session)
 }

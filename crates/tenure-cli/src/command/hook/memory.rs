@@ -5,6 +5,10 @@
 //! run their commands. It is lines of JSON, appended by one write each. It is bounded, and what is older than a day
 //! goes. **It is a memory and no state:** a line that is lost makes an answer that is found again, so every fault here
 //! is passed over.
+//!
+//! A file that is too long loses its oldest answers. What counts for the whole session stays: its leases, whose places
+//! its end has to find, and that rewrites do not arrive. A hook that appends while another one shortens may write into
+//! the file that is replaced. Its line is lost then, as above; a lock between the two would keep calls waiting.
 
 use super::leases::Leased;
 use serde_json::{Value, json};
@@ -21,6 +25,9 @@ const FOLDER: &str = "agents";
 
 /// The longest file; it is cut to its later half then.
 const FILE_MAX: u64 = 256 << 10;
+
+/// How many leases are kept of the lines that go.
+const LEASES_MAX: usize = 200;
 
 /// The longest line.
 const LINE_MAX: usize = 16 << 10;
@@ -150,8 +157,7 @@ impl Memory {
 
     /// Whether rewrites are known not to arrive.
     pub(super) fn is_unheeded(&self) -> bool {
-        let lines = self.lines();
-        lines.iter().any(|line| line.get("unheeded").is_some())
+        self.lines().iter().any(is_of_unheeded)
     }
 
     /// Remembers that a rewrite did not arrive.
@@ -175,36 +181,24 @@ impl Memory {
     }
 
     fn leased_by(&self, key: &AgentKey) -> Vec<(AgentKey, Leased)> {
-        let lines = self.lines();
-        let mut leased: Vec<(AgentKey, Leased)> = Vec::new();
-        for line in &lines {
-            let text = |key: &str| line.get(key).and_then(Value::as_str);
-            let of = |key: &str| text(key).and_then(|key| key.parse::<AgentKey>().ok());
-            if let Some(freed) = of("freed") {
-                leased.retain(|(agent, _)| !freed.covers(agent));
-            } else if let (Some(agent), Some(lock)) = (of("agent"), text("lock")) {
-                let lease = Leased {
-                    lock: lock.to_owned(),
-                    path: text("path").unwrap_or_default().to_owned(),
-                    place: text("place").unwrap_or_default().to_owned(),
-                };
-                leased.retain(|(_, known)| known.lock != lease.lock);
-                leased.push((agent, lease));
-            }
-        }
+        let mut leased = leases_of(&self.lines());
         leased.retain(|(agent, _)| key.covers(agent));
         leased
     }
 
     /// Remembers a lease.
     pub(super) fn lease(&self, key: &AgentKey, lease: &Leased) {
-        self.append(&json!({
+        self.append(&self.line_of(key, lease));
+    }
+
+    fn line_of(&self, key: &AgentKey, lease: &Leased) -> Value {
+        json!({
             "at": self.now_ms,
             "agent": key.to_string(),
             "lock": lease.lock,
             "path": lease.path,
             "place": lease.place,
-        }));
+        })
     }
 
     /// Remembers that the leases of an agent or a session have ended, or were told as lost.
@@ -271,16 +265,24 @@ impl Memory {
         }
     }
 
-    /// Leaves the later half of the lines. A line that another process appends meanwhile may be lost.
+    /// Leaves the later half of the lines, and before them what counts of the others: the leases that had not ended by
+    /// then, the latest of them if they are too many, and that rewrites do not arrive.
     fn shorten(&self, folder: &Path) {
         let lines = self.lines();
-        let kept = lines.get(lines.len() / 2..).unwrap_or_default();
+        let (early, later) = lines.split_at(lines.len() / 2);
+        let unheeded = early.iter().filter(|line| is_of_unheeded(line)).take(1);
+        let mut kept: Vec<String> = unheeded.map(Value::to_string).collect();
+        let leases = leases_of(early);
+        let leases = leases.iter().rev().take(LEASES_MAX).rev();
+        kept.extend(leases.map(|(agent, lease)| self.line_of(agent, lease).to_string()));
+        kept.extend(later.iter().map(Value::to_string));
         let mut text = String::new();
-        for line in kept {
-            text.push_str(&line.to_string());
+        for line in &kept {
+            text.push_str(line);
             text.push('\n');
         }
-        let new = folder.join(format!(".{}.new", std::process::id()));
+        // What is left of it after a kill is removed like the file of a session (`forget_old`).
+        let new = folder.join(format!(".{}.new.jsonl", std::process::id()));
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
         let written = options
@@ -292,6 +294,31 @@ impl Memory {
             let _ = rustix::fs::unlink(&new);
         }
     }
+}
+
+fn is_of_unheeded(line: &Value) -> bool {
+    line.get("unheeded").is_some()
+}
+
+/// The leases that these lines tell of, each with its agent, as far as the lines do not say that they have ended.
+fn leases_of(lines: &[Value]) -> Vec<(AgentKey, Leased)> {
+    let mut leased: Vec<(AgentKey, Leased)> = Vec::new();
+    for line in lines {
+        let text = |key: &str| line.get(key).and_then(Value::as_str);
+        let of = |key: &str| text(key).and_then(|key| key.parse::<AgentKey>().ok());
+        if let Some(freed) = of("freed") {
+            leased.retain(|(agent, _)| !freed.covers(agent));
+        } else if let (Some(agent), Some(lock)) = (of("agent"), text("lock")) {
+            let lease = Leased {
+                lock: lock.to_owned(),
+                path: text("path").unwrap_or_default().to_owned(),
+                place: text("place").unwrap_or_default().to_owned(),
+            };
+            leased.retain(|(_, known)| known.lock != lease.lock);
+            leased.push((agent, lease));
+        }
+    }
+    leased
 }
 
 #[cfg(test)]
@@ -359,6 +386,54 @@ mod tests {
         assert_eq!(memory.answered("long"), None);
         let left = std::fs::read_dir(folder.path().join("agents")).expect("a folder");
         assert_eq!(left.count(), 1, "no other file is left");
+    }
+
+    #[test]
+    fn a_memory_that_is_shortened_keeps_leases_and_that_rewrites_do_not_arrive() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let memory = memory(folder.path(), 1);
+        let key = |text: &str| text.parse::<AgentKey>().expect("a key");
+        let lease = |lock: &str| Leased {
+            lock: lock.to_owned(),
+            path: lock.to_owned(),
+            place: "/elsewhere".to_owned(),
+        };
+        memory.unheeded();
+        memory.lease(&key("claude/s/a"), &lease("ended"));
+        memory.lease(&key("claude/s/b"), &lease("kept"));
+        memory.freed(&key("claude/s/a"));
+        let text = "x".repeat(4_000);
+        for number in 0..300 {
+            memory.answer(&format!("t{number}"), "", &text, None);
+        }
+        assert_eq!(memory.answered("t0"), None, "it was shortened");
+        assert_eq!(memory.leased(&key("claude/s")), [lease("kept")]);
+        assert!(memory.is_unheeded());
+        // What ends a lease later on counts, and very many leases do not make the file too long.
+        memory.freed(&key("claude/s/b"));
+        assert_eq!(memory.leased(&key("claude/s")), []);
+        for number in 0..4_000 {
+            memory.lease(&key("claude/s"), &lease(&format!("l{number}")));
+        }
+        let facts = std::fs::metadata(&memory.file).expect("a file");
+        assert!(facts.len() < FILE_MAX + 8_000, "{}", facts.len());
+        let leased = memory.leased(&key("claude/s"));
+        assert_eq!(leased.last(), Some(&lease("l3999")));
+    }
+
+    #[test]
+    fn what_a_killed_hook_left_beside_the_memory_goes_with_old_memories() {
+        let folder = tempfile::tempdir().expect("a folder");
+        // A day after all that is written here.
+        let now_ms = crate::command::hook::now_ms();
+        memory(folder.path(), now_ms).unheeded();
+        let agents = folder.path().join("agents");
+        std::fs::write(agents.join(".7.new.jsonl"), "").expect("a file");
+        let count = || std::fs::read_dir(&agents).expect("a folder").count();
+        memory(folder.path(), now_ms).forget_old();
+        assert_eq!(count(), 2);
+        memory(folder.path(), now_ms + 25 * 3_600_000).forget_old();
+        assert_eq!(count(), 0);
     }
 
     #[test]

@@ -42,6 +42,9 @@ const LISTED_MAX: usize = 200;
 /// How often a hold that cannot be given back is tried again, a second apart.
 const TRIES: u32 = 30;
 
+/// How long servers may be silent until the sign of life before a call is left out. The call itself comes behind it.
+const SERVERS_OF_SIGNS: Duration = Duration::from_millis(700);
+
 /// What all calls of one server have in common.
 pub(super) struct Tools {
     common: Common,
@@ -161,7 +164,9 @@ impl Tools {
     /// A call is a sign of life of its agent, which keeps what it holds.
     fn note(&self, call: &Call) {
         let seen = || {
-            let session = Session::open(self.asked(call.agent.as_ref()).list()?.place)?;
+            let mut place = self.asked(call.agent.as_ref()).list()?.place;
+            place.patience = Some(SERVERS_OF_SIGNS);
+            let session = Session::open(place)?;
             // Named by the call, or for all calls of this server (TENURE_AS).
             let Some(key) = &session.place.agent else {
                 return Ok(());

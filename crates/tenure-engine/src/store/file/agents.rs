@@ -15,7 +15,8 @@
 //! hook (a person refused or interrupted it) ends with the agent's turn.
 //!
 //! # Crash safety
-//! The file is made before the claim that it belongs to is written: no claim is without one from its first instant. A
+//! The file is made before the claim that it belongs to is written: no claim is without one from its first instant. It is
+//! written once more behind the grant: meanwhile the end of the agent may have removed it (`Agent::free`). A
 //! line is written at once, has always the same length, and ends in a sum over it: a reader that meets a write reads
 //! again. A sign that cannot be read is no silence (unknown is never dead): then only the age ends a hold. What a dead
 //! host leaves here says nothing after a day, as no hold of an agent is older (`AGENT_AGE_MAX_MS`), and `clean` removes
@@ -195,7 +196,7 @@ fn read(folder: &Folder, file: &str) -> Result<Option<Sign>, StoreError> {
     }))
 }
 
-/// Notes that an agent is about to make a claim.
+/// Notes that an agent is about to make a claim, or has just been granted one.
 pub(super) fn begin(folder: &Folder, key: &AgentKey, now: &Now) -> Result<(), StoreError> {
     write(folder, &file_of(folder, key), Access::Create, now).map(|_| ())
 }
@@ -277,11 +278,17 @@ impl Agents for FileStore {
         let Some(folder) = self.folder(matches!(sign, AgentSign::Began(_)))? else {
             return Ok(());
         };
+        let access = match sign {
+            AgentSign::Holds => Access::Create,
+            AgentSign::Seen | AgentSign::Began(_) | AgentSign::Ended(_) | AgentSign::Rests => {
+                Access::Write
+            }
+        };
         // A sign that cannot be written does not keep a call from its beginning or its end.
-        let seen = write(folder, &file_of(folder, agent), Access::Write, now);
+        let seen = write(folder, &file_of(folder, agent), access, now);
         let call = |call| format!("{}{}{SUFFIX}", begin_of_calls(folder, agent), part(call));
         let noted = match sign {
-            AgentSign::Seen => Ok(()),
+            AgentSign::Seen | AgentSign::Holds => Ok(()),
             AgentSign::Began(name) => write(folder, &call(name), Access::Create, now).map(|_| ()),
             AgentSign::Ended(name) => remove(folder, &call(name)),
             // The names of these files have the agent's part, so none of a sibling is among them.
@@ -306,16 +313,17 @@ impl Agents for FileStore {
         }
     }
 
-    fn forget(&self, key: &AgentKey) -> Result<(), StoreError> {
+    fn forget(&self, key: &AgentKey) -> Result<bool, StoreError> {
         let Some(folder) = self.folder(false)? else {
-            return Ok(());
+            return Ok(false);
         };
         let begin = match key.agent() {
             Some(_) => begin_of(folder, key),
             None => begin_of_session(folder, key),
         };
         let files = files_from(folder, &begin)?;
-        files.iter().try_for_each(|file| remove(folder, file))
+        files.iter().try_for_each(|file| remove(folder, file))?;
+        Ok(!files.is_empty())
     }
 
     fn forget_old(&self, now: &Now, dry_run: bool) -> Result<usize, StoreError> {

@@ -275,6 +275,7 @@ impl<'f> Frame<'f> {
         if is_new {
             guarded.leaves.set(false);
         }
+        self.note_grant(&guarded, &write, &done.entry);
         if write.removes {
             guarded.remove_list(done.entry.last)?;
         }
@@ -303,6 +304,23 @@ impl<'f> Frame<'f> {
                 agents::begin(guarded.folder, &agent, self.ask.now)
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Notes it again behind the write that grants the caller's claim. Between the two, another call may have ended the
+    /// agent and forgotten its signs: it did not see this hold. A sign that cannot be written makes the hold shorter.
+    fn note_grant(&self, guarded: &Guarded<'_>, write: &Write, entry: &Entry) {
+        let turn = self
+            .handle
+            .filter(|_| matches!(self.ask.about, About::Turn(_)));
+        let own = write.makes.map(|made| made.ticket);
+        let own = own.or(turn.map(|handle| handle.ticket));
+        let claim = own.and_then(|ticket| entry.claim(ticket));
+        let granted = claim.filter(|claim| claim.kind == Kind::Detached && claim.token.is_some());
+        if let Some(agent) = granted.and_then(|claim| claim.holder.agent())
+            && self.store.agents().is_some()
+        {
+            let _ = agents::begin(guarded.folder, &agent, self.ask.now);
         }
     }
 
