@@ -566,6 +566,21 @@ impl Session {
         self.view_by((name, reading), &self.clock.now(), shown, is_descendant_of)
     }
 
+    /// The same for a caller that keeps holds for a program. `keeps` says which claims they are.
+    pub(crate) fn view_of_keeper(
+        &self,
+        name: &LockName,
+        reading: &Reading,
+        keeps: impl Fn(&Claim) -> bool,
+    ) -> LockView {
+        let (policy, inherited) = (self.store.policy(), self.inherited(name));
+        LockView::of(name, reading, policy, &self.clock.now(), |claim| {
+            keeps(claim)
+                || self.is_mine_by(claim, None, &inherited, is_descendant_of)
+                || self.is_agent_of(claim)
+        })
+    }
+
     /// The same, where `descends` says whether the caller descends from an owner.
     fn view_by(
         &self,

@@ -950,6 +950,31 @@ fn modes_groups_and_the_defaults_of_a_project_are_those_of_the_command_line() {
 }
 
 #[test]
+fn check_and_list_say_which_holds_are_the_programs_own_also_behind_another_holder() {
+    let scene = Scene::new();
+    let (mut other, mut client) = (Client::new(&scene), Client::new(&scene));
+    let slots = json!({ "locks": [{ "name": "gpu", "slots": 2 }] });
+    other.call("acquire", &slots);
+    other.acquire("theirs");
+    let own = client.call("acquire", &slots);
+    client.acquire("own");
+    let listed = client.call("list", &json!({}))["locks"].clone();
+    let listed = listed.as_array().expect("locks");
+    assert_eq!(listed.len(), 3);
+    for lock in listed {
+        let name = &lock["name"];
+        let checked = client.call("check", &json!({ "name": name }));
+        for said in [lock, &checked] {
+            assert_eq!(said["mine"], name != "theirs", "{said:#}");
+        }
+    }
+    let gpu = client.call("check", &json!({ "name": "gpu" }));
+    assert_eq!(gpu["holder"]["token"], own["locks"][0]["token"]);
+    assert_eq!(client.end(), 0);
+    assert_eq!(other.end(), 0);
+}
+
+#[test]
 fn a_holder_is_told_of_requests_to_stop_and_of_loss() {
     let scene = Scene::new();
     let mut client = Client::new(&scene);

@@ -39,7 +39,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
-use tenure_core::{LockName, Schedule};
+use tenure_core::Schedule;
 use tenure_engine::clock::{Clock, instant};
 use tenure_engine::os::{self, Bell, Ringer};
 use waits::{LineKey, Pending, Queue, TELL};
@@ -487,13 +487,14 @@ impl Serve {
                 let name = meant
                     .name
                     .ok_or_else(|| Failure::bad_arguments("name: name a lock"))?;
-                let own = self.tokens_of(session, &name);
+                let own = self.own(session);
                 self.done(id, move || calls::check(session, &name, &own));
             }
             Method::List(list) => {
                 let meant = self.usual.list(&list.place(), list.all)?;
                 let (session, all) = (self.session(meant.place, false)?, meant.all);
-                self.done(id, move || calls::list(session, all));
+                let own = self.own(session);
+                self.done(id, move || calls::list(session, all, &own));
             }
             Method::Cancel(cancel) => {
                 let meant = self.usual.cancel(
@@ -571,13 +572,12 @@ impl Serve {
         Ok(session)
     }
 
-    /// The tokens of the program's own holds of a lock.
-    fn tokens_of(&self, session: &Session, name: &LockName) -> Vec<u64> {
+    /// The program's own holds in a place.
+    fn own(&self, session: &Session) -> calls::Own {
         let parts = self.holds.values().flat_map(|kept| &kept.parts);
-        let own = parts
-            .map(|(part, _)| part)
-            .filter(|part| part.name() == name && is_same_place(part.session, session));
-        own.filter_map(|part| part.claim.token).collect()
+        let own = parts.filter(|(part, _)| is_same_place(part.session, session));
+        own.filter_map(|(part, _)| Some((part.name().clone(), part.claim.token?)))
+            .collect()
     }
 
     /// Has a thread do it.
