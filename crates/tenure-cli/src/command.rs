@@ -391,7 +391,7 @@ impl Session {
     }
 
     /// Opens it for a caller that sleeps in this way.
-    fn at(
+    pub(crate) fn at(
         mut place: Place,
         sleeper: Box<dyn tenure_engine::store::file::Sleeper>,
     ) -> Result<Self, Failure> {

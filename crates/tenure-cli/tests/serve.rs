@@ -882,6 +882,38 @@ fn a_wait_in_the_line_of_the_program_ends_in_time() {
 }
 
 #[test]
+fn waits_that_are_over_leave_no_thread_and_no_open_file_behind() {
+    let scene = Scene::new();
+    let (mut other, mut client) = (Client::new(&scene), Client::new(&scene));
+    let names = ["a", "b", "c"];
+    let hold = names.map(|name| other.acquire(name));
+    let of = |name: &str, wait: Value| json!({ "locks": [{ "name": name }], "wait_ms": wait });
+    for _ in 0..20 {
+        for name in names {
+            assert_eq!(client.refused("acquire", &of(name, json!(1))), "LOCK_HELD");
+            let wait = client.ask("acquire", &of(name, json!("forever")));
+            client.call("abandon", &json!({ "id": wait }));
+            assert_eq!(code(&client.answer(wait)), "ABANDONED");
+        }
+    }
+    let pid = client.process.id();
+    let count = |of: &str| {
+        let entries = std::fs::read_dir(format!("/proc/{pid}/{of}")).expect("serve lives");
+        entries.count()
+    };
+    // Its own, eight for calls, and one for each lock that it has waited for. A file for each of these, and ten.
+    let (threads, files) = (count("task"), count("fd"));
+    assert!(threads <= 1 + 8 + names.len(), "{threads} threads");
+    assert!(files <= 10 + names.len(), "{files} open files");
+    // The end of what was waited for ends a wait that came later.
+    let wait = client.ask("acquire", &of("b", json!("forever")));
+    other.call("release", &of_hold(&hold[1]));
+    assert!(client.answer(wait)["error"].is_null());
+    assert_eq!(client.end(), 0);
+    assert_eq!(other.end(), 0);
+}
+
+#[test]
 fn several_locks_are_taken_all_or_none() {
     let scene = Scene::new();
     let mut client = Client::new(&scene);

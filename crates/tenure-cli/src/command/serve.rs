@@ -15,6 +15,7 @@ mod frames;
 mod holds;
 mod output;
 mod parent;
+mod sleep;
 mod waits;
 mod work;
 
@@ -34,6 +35,7 @@ use parent::Parent;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
+use sleep::SharedSleeper;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -152,6 +154,8 @@ struct Serve {
     teller: Teller,
     events: Receiver<Event>,
     bell: Bell,
+    /// How all waits sleep.
+    sleeper: SharedSleeper,
     sessions: BTreeMap<(String, bool), &'static Session>,
     pending: BTreeMap<Id, Pending>,
     lines: BTreeMap<LineKey, Queue>,
@@ -209,6 +213,7 @@ impl Serve {
             },
             events,
             bell,
+            sleeper: SharedSleeper::default(),
             sessions: BTreeMap::new(),
             pending: BTreeMap::new(),
             lines: BTreeMap::new(),
@@ -567,7 +572,8 @@ impl Serve {
             )));
         }
         // Holds name it, and it is of use for as long as this process lives.
-        let session: &'static Session = Box::leak(Box::new(Session::open(place)?));
+        let sleeper = Box::new(self.sleeper.clone());
+        let session: &'static Session = Box::leak(Box::new(Session::at(place, sleeper)?));
         self.sessions.insert(key, session);
         Ok(session)
     }
