@@ -391,7 +391,7 @@ impl Session {
     }
 
     /// Opens it for a caller that sleeps in this way.
-    fn at(
+    pub(crate) fn at(
         mut place: Place,
         sleeper: Box<dyn tenure_engine::store::file::Sleeper>,
     ) -> Result<Self, Failure> {
@@ -564,6 +564,21 @@ impl Session {
         shown: Option<&str>,
     ) -> LockView {
         self.view_by((name, reading), &self.clock.now(), shown, is_descendant_of)
+    }
+
+    /// The same for a caller that keeps holds for a program. `keeps` says which claims they are.
+    pub(crate) fn view_of_keeper(
+        &self,
+        name: &LockName,
+        reading: &Reading,
+        keeps: impl Fn(&Claim) -> bool,
+    ) -> LockView {
+        let (policy, inherited) = (self.store.policy(), self.inherited(name));
+        LockView::of(name, reading, policy, &self.clock.now(), |claim| {
+            keeps(claim)
+                || self.is_mine_by(claim, None, &inherited, is_descendant_of)
+                || self.is_agent_of(claim)
+        })
     }
 
     /// The same, where `descends` says whether the caller descends from an owner.

@@ -857,6 +857,38 @@ fn a_wait_in_the_line_of_the_program_ends_in_time() {
 }
 
 #[test]
+fn waits_that_are_over_leave_no_thread_and_no_open_file_behind() {
+    let scene = Scene::new();
+    let (mut other, mut client) = (Client::new(&scene), Client::new(&scene));
+    let names = ["a", "b", "c"];
+    let hold = names.map(|name| other.acquire(name));
+    let of = |name: &str, wait: Value| json!({ "locks": [{ "name": name }], "wait_ms": wait });
+    for _ in 0..20 {
+        for name in names {
+            assert_eq!(client.refused("acquire", &of(name, json!(1))), "LOCK_HELD");
+            let wait = client.ask("acquire", &of(name, json!("forever")));
+            client.call("abandon", &json!({ "id": wait }));
+            assert_eq!(code(&client.answer(wait)), "ABANDONED");
+        }
+    }
+    let pid = client.process.id();
+    let count = |of: &str| {
+        let entries = std::fs::read_dir(format!("/proc/{pid}/{of}")).expect("serve lives");
+        entries.count()
+    };
+    // Its own, eight for calls, and one for each lock that it has waited for. A file for each of these, and ten.
+    let (threads, files) = (count("task"), count("fd"));
+    assert!(threads <= 1 + 8 + names.len(), "{threads} threads");
+    assert!(files <= 10 + names.len(), "{files} open files");
+    // The end of what was waited for ends a wait that came later.
+    let wait = client.ask("acquire", &of("b", json!("forever")));
+    other.call("release", &of_hold(&hold[1]));
+    assert!(client.answer(wait)["error"].is_null());
+    assert_eq!(client.end(), 0);
+    assert_eq!(other.end(), 0);
+}
+
+#[test]
 fn several_locks_are_taken_all_or_none() {
     let scene = Scene::new();
     let mut client = Client::new(&scene);
@@ -922,6 +954,31 @@ fn modes_groups_and_the_defaults_of_a_project_are_those_of_the_command_line() {
     let gpu = client.call("check", &json!({ "name": "gpu" }));
     assert_eq!(gpu["mine"], true, "{gpu:#}");
     assert_eq!(client.end(), 0);
+}
+
+#[test]
+fn check_and_list_say_which_holds_are_the_programs_own_also_behind_another_holder() {
+    let scene = Scene::new();
+    let (mut other, mut client) = (Client::new(&scene), Client::new(&scene));
+    let slots = json!({ "locks": [{ "name": "gpu", "slots": 2 }] });
+    other.call("acquire", &slots);
+    other.acquire("theirs");
+    let own = client.call("acquire", &slots);
+    client.acquire("own");
+    let listed = client.call("list", &json!({}))["locks"].clone();
+    let listed = listed.as_array().expect("locks");
+    assert_eq!(listed.len(), 3);
+    for lock in listed {
+        let name = &lock["name"];
+        let checked = client.call("check", &json!({ "name": name }));
+        for said in [lock, &checked] {
+            assert_eq!(said["mine"], name != "theirs", "{said:#}");
+        }
+    }
+    let gpu = client.call("check", &json!({ "name": "gpu" }));
+    assert_eq!(gpu["holder"]["token"], own["locks"][0]["token"]);
+    assert_eq!(client.end(), 0);
+    assert_eq!(other.end(), 0);
 }
 
 #[test]

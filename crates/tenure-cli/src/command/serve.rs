@@ -15,6 +15,7 @@ mod frames;
 mod holds;
 mod output;
 mod parent;
+mod sleep;
 mod waits;
 mod work;
 
@@ -34,12 +35,13 @@ use parent::Parent;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
+use sleep::SharedSleeper;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
-use tenure_core::{LockName, Schedule};
+use tenure_core::Schedule;
 use tenure_engine::clock::{Clock, instant};
 use tenure_engine::os::{self, Bell, Ringer};
 use waits::{LineKey, Pending, Queue, TELL};
@@ -152,6 +154,8 @@ struct Serve {
     teller: Teller,
     events: Receiver<Event>,
     bell: Bell,
+    /// How all waits sleep.
+    sleeper: SharedSleeper,
     sessions: BTreeMap<(String, bool), &'static Session>,
     pending: BTreeMap<Id, Pending>,
     lines: BTreeMap<LineKey, Queue>,
@@ -209,6 +213,7 @@ impl Serve {
             },
             events,
             bell,
+            sleeper: SharedSleeper::default(),
             sessions: BTreeMap::new(),
             pending: BTreeMap::new(),
             lines: BTreeMap::new(),
@@ -487,13 +492,14 @@ impl Serve {
                 let name = meant
                     .name
                     .ok_or_else(|| Failure::bad_arguments("name: name a lock"))?;
-                let own = self.tokens_of(session, &name);
+                let own = self.own(session);
                 self.done(id, move || calls::check(session, &name, &own));
             }
             Method::List(list) => {
                 let meant = self.usual.list(&list.place(), list.all)?;
                 let (session, all) = (self.session(meant.place, false)?, meant.all);
-                self.done(id, move || calls::list(session, all));
+                let own = self.own(session);
+                self.done(id, move || calls::list(session, all, &own));
             }
             Method::Cancel(cancel) => {
                 let meant = self.usual.cancel(
@@ -566,18 +572,18 @@ impl Serve {
             )));
         }
         // Holds name it, and it is of use for as long as this process lives.
-        let session: &'static Session = Box::leak(Box::new(Session::open(place)?));
+        let sleeper = Box::new(self.sleeper.clone());
+        let session: &'static Session = Box::leak(Box::new(Session::at(place, sleeper)?));
         self.sessions.insert(key, session);
         Ok(session)
     }
 
-    /// The tokens of the program's own holds of a lock.
-    fn tokens_of(&self, session: &Session, name: &LockName) -> Vec<u64> {
+    /// The program's own holds in a place.
+    fn own(&self, session: &Session) -> calls::Own {
         let parts = self.holds.values().flat_map(|kept| &kept.parts);
-        let own = parts
-            .map(|(part, _)| part)
-            .filter(|part| part.name() == name && is_same_place(part.session, session));
-        own.filter_map(|part| part.claim.token).collect()
+        let own = parts.filter(|(part, _)| is_same_place(part.session, session));
+        own.filter_map(|(part, _)| Some((part.name().clone(), part.claim.token?)))
+            .collect()
     }
 
     /// Has a thread do it.

@@ -391,7 +391,10 @@ pub(crate) fn open_file(
 
 /// The same file under an open file of its own, for reading or for changing. A copy of the
 /// descriptor would share its locks.
-pub(crate) fn reopen(file: BorrowedDescriptor<'_>, changes: bool) -> io::Result<Descriptor> {
+///
+/// # Errors
+/// - Whatever the system answers.
+pub fn reopen(file: BorrowedDescriptor<'_>, changes: bool) -> io::Result<Descriptor> {
     // If that fails, a copy has to do. The caller can wait; if it dies without leaving, its claim counts
     // until the byte that it waited for is let go.
     reopened(file, changes).or_else(|_| file.try_clone_to_owned())

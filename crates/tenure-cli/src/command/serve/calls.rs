@@ -14,16 +14,18 @@ use crate::render::{Listener, Reporter};
 use crate::request::serve::KnownLock;
 use crate::request::{Defaults, Pool, Task};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::time::Duration;
 use tenure_core::{Claim, Entry, LockName, Ownership, Process, Renewal, RequestId, Schedule};
 use tenure_engine::audit::Ending;
 use tenure_engine::cancel::{Cancel, listening};
 use tenure_engine::clock::{Clock, instant, nap};
 use tenure_engine::engine::Wait;
+use tenure_engine::envelope::LockView;
 use tenure_engine::profile::known_as;
 use tenure_engine::store::contract::Which;
 use tenure_engine::store::verbs::{Adopted, Adopter};
-use tenure_engine::store::{Handle, StoreError, Verbs};
+use tenure_engine::store::{Handle, Reading, StoreError, Verbs};
 use tenure_engine::tenure_core::Left;
 
 /// One lock of a hold.
@@ -398,21 +400,29 @@ fn take_over(
     }
 }
 
-/// How one lock stands. `own` are the tokens of the program's own holds of it.
-pub(super) fn check(session: &Session, name: &LockName, own: &[u64]) -> Result<Value, Failure> {
-    let mut view = session.view(name, None)?;
-    let token = view.holder.as_ref().and_then(|holder| holder.token);
-    view.mine |= token.is_some_and(|token| own.contains(&token));
-    Ok(view.json().into())
+/// The program's own holds: their locks and tokens.
+pub(super) type Own = BTreeSet<(LockName, u64)>;
+
+fn view(session: &Session, name: &LockName, reading: &Reading, own: &Own) -> LockView {
+    session.view_of_keeper(name, reading, |claim| {
+        let own_token = |token| own.contains(&(name.clone(), token));
+        claim.token.is_some_and(own_token)
+    })
+}
+
+/// How one lock stands.
+pub(super) fn check(session: &Session, name: &LockName, own: &Own) -> Result<Value, Failure> {
+    let reading = session.reading(name)?;
+    Ok(view(session, name, &reading, own).json().into())
 }
 
 /// How all locks stand.
-pub(super) fn list(session: &Session, all: bool) -> Result<Value, Failure> {
+pub(super) fn list(session: &Session, all: bool, own: &Own) -> Result<Value, Failure> {
     let names = readings::names(&session.store, Which::Locks)?;
     let readings = readings::Readings::of(&session.store, &session.clock, names);
     let mut locks = Vec::new();
     for read in readings {
-        let view = session.view_of(&read.name, &read.reading?, None);
+        let view = view(session, &read.name, &read.reading?, own);
         if all || view.standing != "free" || !view.queue.is_empty() {
             locks.push(Value::from(view.json()));
         }

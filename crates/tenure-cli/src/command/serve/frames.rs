@@ -172,15 +172,18 @@ pub(super) enum Line {
     Garbage(String),
 }
 
-fn params_of(message: &Value) -> Value {
-    let params = message.get("params").filter(|params| !params.is_null());
-    params.cloned().unwrap_or_else(|| json!({}))
+/// Takes the parameters out of a message.
+fn params_of(message: &mut Value) -> Value {
+    let params = message.get_mut("params").map(Value::take);
+    let params = params.filter(|params| !params.is_null());
+    params.unwrap_or_else(|| json!({}))
 }
 
 /// What a message without an id asks for.
-fn notified(message: &Value) -> Line {
+fn notified(message: &mut Value) -> Line {
+    let params = params_of(message);
     let method = message.get("method").and_then(Value::as_str);
-    match method.and_then(|method| method_of(method, params_of(message))) {
+    match method.and_then(|method| method_of(method, params)) {
         Some(Ok(method @ (Method::Release(_) | Method::Abandon(_) | Method::Cancel(_)))) => {
             Line::Notified(method)
         }
@@ -217,7 +220,7 @@ fn without_halves(line: &[u8]) -> Vec<u8> {
 
 /// Reads a line.
 pub(super) fn read(line: &[u8]) -> Line {
-    let message: Value = match serde_json::from_slice(line) {
+    let mut message: Value = match serde_json::from_slice(line) {
         Ok(message) => message,
         Err(error) => {
             let Ok(message) = serde_json::from_slice::<Value>(&without_halves(line)) else {
@@ -240,19 +243,20 @@ pub(super) fn read(line: &[u8]) -> Line {
                 "id: write a text or a number",
             ));
         }
-        None if message.get("method").is_some() => return notified(&message),
+        None if message.get("method").is_some() => return notified(&mut message),
         None => {
             let why = "the line is no request: it has no id and no method";
             return Line::Refused(wrong("null", INVALID_REQUEST, why));
         }
     };
+    let params = params_of(&mut message);
     let method = message.get("method").and_then(Value::as_str);
     let (Some(method), Some("2.0")) = (method, message.get("jsonrpc").and_then(Value::as_str))
     else {
         let why = "write jsonrpc: \"2.0\" and a method";
         return Line::Refused(wrong(&id, INVALID_REQUEST, why));
     };
-    match method_of(method, params_of(&message)) {
+    match method_of(method, params) {
         Some(Ok(method)) => Line::Request(Request { id, method }),
         Some(Err(error)) => {
             let why = format!("{method}: {error}");
@@ -290,7 +294,7 @@ fn method_of(method: &str, params: Value) -> Option<Result<Method, String>> {
             return Err("params: write an object".to_owned());
         }
         let params = plain(params);
-        match serde_json::from_value(params.clone()) {
+        match P::deserialize(&params) {
             Ok(read) => Ok(make(read)),
             Err(error) => Err(blame::<P>(&params, &error.to_string())),
         }

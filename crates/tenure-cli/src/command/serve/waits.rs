@@ -5,7 +5,6 @@
 use super::calls::{self, Asked, Taken};
 use super::frames::{self, Id};
 use super::output::About;
-use super::work::Crew;
 use super::{Event, Serve, abandoned, already_held, is_same_place};
 use crate::command::Session;
 use crate::exit::Exit;
@@ -220,7 +219,7 @@ impl Serve {
         } else if self.waiters >= WAITERS_MAX {
             Err(std::io::ErrorKind::WouldBlock.into())
         } else {
-            Crew::run_apart(Box::new(work))
+            self.crew.run_apart(Box::new(work))
         };
         self.waiters += 1;
         if let Err(error) = begun {
