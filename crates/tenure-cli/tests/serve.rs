@@ -866,7 +866,7 @@ fn waits_that_are_over_leave_no_thread_and_no_open_file_behind() {
     for _ in 0..20 {
         for name in names {
             assert_eq!(client.refused("acquire", &of(name, json!(1))), "LOCK_HELD");
-            let wait = client.ask("acquire", &of(name, json!("forever")));
+            let wait = client.request("acquire", &of(name, json!("forever")));
             client.call("abandon", &json!({ "id": wait }));
             assert_eq!(code(&client.answer(wait)), "ABANDONED");
         }
@@ -881,7 +881,7 @@ fn waits_that_are_over_leave_no_thread_and_no_open_file_behind() {
     assert!(threads <= 1 + 8 + names.len(), "{threads} threads");
     assert!(files <= 10 + names.len(), "{files} open files");
     // The end of what was waited for ends a wait that came later.
-    let wait = client.ask("acquire", &of("b", json!("forever")));
+    let wait = client.request("acquire", &of("b", json!("forever")));
     other.call("release", &of_hold(&hold[1]));
     assert!(client.answer(wait)["error"].is_null());
     assert_eq!(client.end(), 0);

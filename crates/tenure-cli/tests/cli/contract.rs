@@ -8,6 +8,7 @@
 use crate::support::{Answer, Scene, Started, answer, is_root};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -381,7 +382,7 @@ fn session_ten_minutes_are_reached_and_not_passed() {
             actor: String::new(),
             process: None,
             command: None,
-            host: Default::default(),
+            host: Arc::default(),
             why: String::new(),
             facts: Vec::new(),
         },

@@ -12,6 +12,7 @@ use crate::support::{
 use jiff::{SignedDuration, Timestamp};
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
@@ -779,7 +780,7 @@ fn a_lock_as_old_as_its_ttl_is_not_stale_yet() {
             actor: String::new(),
             process: None,
             command: None,
-            host: Default::default(),
+            host: Arc::default(),
             why: String::new(),
             facts: Vec::new(),
         },
