@@ -8,11 +8,11 @@
 use crate::support::{Answer, Scene, Started, answer, is_root};
 use rustix::process::Signal;
 use serde_json::{Value, json};
-use std::sync::Arc;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 const INTENT: [&str; 4] = ["--intent-name", "deploy", "--intent-version", "1.2.0"];
