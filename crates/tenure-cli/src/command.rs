@@ -567,6 +567,7 @@ impl Session {
     }
 
     /// The same for a caller that keeps holds for a program. `keeps` says which claims they are.
+    #[cfg(unix)]
     pub(crate) fn view_of_keeper(
         &self,
         name: &LockName,

@@ -11,6 +11,7 @@
 )]
 #![allow(clippy::print_stdout, reason = "a test that is skipped says why")]
 
+#[cfg(unix)]
 use rustix::fs::{AtFlags, CWD, FileType, Mode, mknodat, symlinkat};
 #[cfg(unix)]
 use rustix::process::{Pid, Signal, WaitOptions};
@@ -20,7 +21,6 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 #[cfg(unix)]
 use std::process::{Command, Stdio};
-#[cfg(unix)]
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, ScopedJoinHandle};

@@ -135,7 +135,7 @@ use crate::sync::locked;
 use crate::trust::Named;
 use hold::Hold;
 use pending::Pending;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -358,7 +358,7 @@ struct Shared {
     hears_cancel: bool,
     pending: Pending<Hold, Ringer>,
     /// One hold of each lock that is held.
-    held: Mutex<HashMap<LockName, Weak<Hold>>>,
+    held: Mutex<BTreeMap<LockName, Weak<Hold>>>,
     /// The lines in which callers stand before they enter the store.
     lines: Arc<Lines>,
     deadlines: Deadlines,

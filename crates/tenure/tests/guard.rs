@@ -16,10 +16,13 @@ use tenure::guard::{
 };
 use tenure::store::Verbs;
 use tenure::store::file::{FileStore, ThreadSleeper};
+#[cfg(target_os = "linux")]
 use tenure::store::memory::MemoryStore;
 use tenure::store::{Reading, Store};
 use tenure::testing::Scene;
-use tenure_core::{AgeLimit, AgeRule, Policy};
+use tenure_core::Policy;
+#[cfg(target_os = "linux")]
+use tenure_core::{AgeLimit, AgeRule};
 use tenure_engine::clock::{Clock, SystemClock, instant};
 use tenure_engine::process::Identity;
 
@@ -1358,8 +1361,10 @@ fn many_guards_cost_little() {
 }
 
 /// A waker that does not come back.
+#[cfg(target_os = "linux")]
 struct Stuck;
 
+#[cfg(target_os = "linux")]
 impl std::task::Wake for Stuck {
     fn wake(self: std::sync::Arc<Self>) {
         loop {
@@ -1369,8 +1374,10 @@ impl std::task::Wake for Stuck {
 }
 
 /// A log that writes to a full pipe, say.
+#[cfg(target_os = "linux")]
 struct StuckLog;
 
+#[cfg(target_os = "linux")]
 impl tracing::Subscriber for StuckLog {
     fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
         metadata.name() == "tenure.lock.lost"

@@ -3,7 +3,10 @@
 //! In files a kernel lock says it, and ends with the process. A lease on a server goes on for up to its ttl after the
 //! death of a serve. A new serve of the same program could not adopt before, and other machines could have the lock by then.
 
-use tenure_core::{Claim, Host, Liveness, Process};
+use tenure_core::Process;
+#[cfg(unix)]
+use tenure_core::{Claim, Host, Liveness};
+#[cfg(unix)]
 use tenure_engine::process::liveness;
 
 /// The name of the fact.
@@ -17,6 +20,7 @@ pub(super) fn mark(keeper: Process) -> (&'static str, String) {
 
 /// Whether the process that keeps the claim's lease is proven dead. It ran in the namespace of the holder, which
 /// the caller has compared with its own.
+#[cfg(unix)]
 pub(super) fn is_dead(claim: &Claim, here: &Host) -> bool {
     let written = claim.holder.fact(KEY).and_then(|fact| fact.split_once('/'));
     let keeper = written.and_then(|(pid, started)| {
@@ -33,7 +37,7 @@ pub(super) fn is_dead(claim: &Claim, here: &Host) -> bool {
     })
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
     use std::process;

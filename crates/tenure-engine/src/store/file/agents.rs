@@ -107,6 +107,7 @@ fn sum(text: &str) -> u64 {
 }
 
 /// Whether a file of such a name and beginning is one of these.
+#[cfg(unix)]
 pub(super) fn looks_like_ours(name: &str, begin: &[u8]) -> bool {
     name.starts_with(BEGIN) && (begin.is_empty() || begin.starts_with(MAGIC.as_bytes()))
 }

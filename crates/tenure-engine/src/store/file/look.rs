@@ -332,14 +332,14 @@ impl FileStore {
     pub(super) fn is_being_written(
         loaded: &Result<Loaded, LoadError>,
         now: &Now,
-        began: Instant,
+        began: impl FnOnce() -> Instant,
     ) -> bool {
         let published = match loaded {
             Ok(loaded) if is_half_said(&loaded.entry) => loaded.published.as_ref(),
             Err(LoadError::Record(found)) => Some(&found.published),
             Ok(_) | Err(LoadError::List { .. } | LoadError::Store(_)) => None,
         };
-        published.is_some_and(|published| is_settling(published, now, since(began)))
+        published.is_some_and(|published| is_settling(published, now, since(began())))
     }
 
     /// Waits a little until another program has finished its write. Not under the guard.

@@ -59,6 +59,7 @@ use crate::store::contract::{
     About, Ask, Committed, Corrupt, Draft, Handle, NewClaim, Outcome, Run, Step, Store as _, Write,
     own,
 };
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -94,7 +95,8 @@ struct Frame<'a> {
     names: &'a Arc<Names>,
     /// How much of the list is read.
     want: Want,
-    began: Instant,
+    /// When its first round ended without a result. Mostly the first is the last, and asks no clock.
+    began: OnceCell<Instant>,
     /// How often another program may still come first.
     tries: usize,
     /// How often the change was run.
@@ -137,7 +139,7 @@ impl FileStore {
             handle,
             names: &names,
             want: wanted(&ask.about),
-            began: instant(),
+            began: OnceCell::new(),
             tries: OVERTAKEN_MAX,
             runs: 0,
         };
@@ -174,6 +176,10 @@ fn wanted(about: &About<'_>) -> Want {
 }
 
 impl<'f> Frame<'f> {
+    fn began(&self) -> Instant {
+        *self.began.get_or_init(instant)
+    }
+
     fn is_new_claim(&self) -> bool {
         matches!(self.ask.about, About::NewClaim { .. })
     }
@@ -189,7 +195,7 @@ impl<'f> Frame<'f> {
             return self.absent();
         };
         let loaded = guarded.load(self.want, now);
-        if FileStore::is_being_written(&loaded, now, self.began) {
+        if FileStore::is_being_written(&loaded, now, || self.began()) {
             drop(guarded);
             store.settle()?;
             return Ok(Round::Again);
@@ -245,7 +251,7 @@ impl<'f> Frame<'f> {
             Some(made) => match take_bytes(store, &guarded, made)? {
                 Some(taken) => Some((*made, taken)),
                 // Waiters may still have the bytes of a reserved place to which its claimant comes back.
-                None if made.ticket <= last && since(self.began) < GUARD_PATIENCE => {
+                None if made.ticket <= last && since(self.began()) < GUARD_PATIENCE => {
                     drop(guarded);
                     store.pause(KEPT_LOOK)?;
                     return Ok(Round::Again);
@@ -685,7 +691,7 @@ impl FileStore {
                 return Ok(None);
             };
             let loaded = guarded.load(Want::All, &now);
-            if Self::is_being_written(&loaded, &now, began) {
+            if Self::is_being_written(&loaded, &now, || began) {
                 drop(guarded);
                 self.settle()?;
                 continue;
