@@ -176,13 +176,14 @@ mod tests {
     #[test]
     #[allow(clippy::too_many_lines, reason = "most of it is the table")]
     fn only_these_sleep_by_the_clock_that_stands_still_with_the_machine() {
-        const SLEEPS: [&str; 4] = [
+        const SLEEPS: [&str; 5] = [
             "thread::sleep(",
             ".recv_timeout(",
             ".wait_timeout(",
+            ".wait_timeout_while(",
             "park_timeout(",
         ];
-        const KNOWN: [(&str, &str); 18] = [
+        const KNOWN: [(&str, &str); 19] = [
             ("tenure-engine/src/clock.rs", "`nap` itself"),
             (
                 "tenure-engine/src/conformance/terms.rs",
@@ -232,6 +233,10 @@ mod tests {
             ),
             ("tenure-cli/src/command/hook.rs", "a bound for an answer"),
             (
+                "tenure-cli/src/command/serve/sleep.rs",
+                "a bounded wait of the caller (decision 0040)",
+            ),
+            (
                 "tenure-cli/src/command/serve/work.rs",
                 "a thread without work ends a little later",
             ),
@@ -268,6 +273,7 @@ mod tests {
                     .expect("below the crates")
                     .display()
                     .to_string()
+                    .replace('\\', "/")
             })
             .collect();
         found.sort();
