@@ -205,19 +205,17 @@ usage: guard [--rounds N] [--holds N] [--hold-us N] [--only TEXT]
             let (mut pages, page) = (vec![0; 2 * PAGE_BYTES], vec![b'x'; PAGE_BYTES]);
             Ok(Box::new(move || {
                 ticket += 1;
-                let named = || statx(&folder, "lock", AtFlags::SYMLINK_NOFOLLOW, asked);
                 statx(CWD, &place, AtFlags::empty(), asked)?;
                 let file = openat(&folder, "lock", flags, Mode::RUSR | Mode::WUSR)?;
-                statx(&file, "", AtFlags::EMPTY_PATH, asked)?;
                 let fd = std::os::fd::AsFd::as_fd(&file);
                 lock(fd, libc::F_WRLCK, GUARD, 1)?;
-                named()?;
+                statx(&file, "", AtFlags::EMPTY_PATH, asked)?;
                 rustix::io::pread(fd, &mut pages[..], 0)?;
                 lock(fd, libc::F_WRLCK, GUARD + ticket, 1)?;
                 rustix::io::pwrite(fd, &page, 0)?;
                 lock(fd, libc::F_UNLCK, GUARD - 1, 2)?;
                 lock(fd, libc::F_WRLCK, GUARD - 1, 2)?;
-                named()?;
+                statx(&folder, "lock", AtFlags::SYMLINK_NOFOLLOW, asked)?;
                 rustix::io::pread(fd, &mut pages[..], 0)?;
                 rustix::io::pwrite(fd, &page, PAGE_BYTES as u64)?;
                 lock(fd, libc::F_UNLCK, GUARD - 1, 0)
