@@ -152,10 +152,10 @@ impl Place<'_> {
         let file = format!("--callgrind-out-file={out}");
         let this = std::env::current_exe().unwrap_or_default();
         let this = this.to_string_lossy();
-        // Of a round of the library all threads count; a run's command does not.
-        let of_all = if program == TENURE { "-qq" } else { "-f" };
+        // The thread that makes the call counts, and no other one or its command: a renewer of the library works by
+        // the time, and not by the round.
         let mut all = match by {
-            By::Calls => vec![ALONE, &self.strace, "-qq", of_all, "-o", &out, program],
+            By::Calls => vec![ALONE, &self.strace, "-qq", "-o", &out, program],
             By::Instructions => vec![
                 WITHOUT_AUXV,
                 &self.valgrind,
@@ -285,8 +285,6 @@ fn said(from: Option<impl Read + Send + 'static>, words: &str) -> Result<(), Str
 fn calls(text: &str) -> Counts {
     let mut counts = Counts::new();
     for line in text.lines() {
-        // With all threads, the number of the thread comes first.
-        let line = line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
         let name = line.split_once('(').map(|(name, _)| name);
         // Other lines are signals, ends of processes, and the second halves of calls.
         let is_name = |name: &&str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');

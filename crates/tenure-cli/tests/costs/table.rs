@@ -18,7 +18,7 @@ const BUILD: &str = "Build: ";
 
 const HEAD: &str = "\
 What calls cost: instructions, and system calls by kind. The events are read, write, poll and what waits for a
-process. Of the library: one round more, all its threads. crates/tenure-cli/tests/costs says what is counted and how
+process. Of the library: one round more, by the thread that makes it. crates/tenure-cli/tests/costs says what is counted and how
 far a count may differ. `scripts/costs` compares, `scripts/costs --renew` writes this file anew.
 ";
 

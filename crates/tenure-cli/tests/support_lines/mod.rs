@@ -43,11 +43,17 @@ impl Lines {
 
     /// Sends a request, and answers with its id.
     pub(crate) fn request(&mut self, method: &str, params: &Value) -> u64 {
+        let (id, line) = self.written(method, params);
+        self.say(line.as_bytes());
+        id
+    }
+
+    /// A request that is not sent yet: its id, and its line.
+    pub(crate) fn written(&mut self, method: &str, params: &Value) -> (u64, String) {
         self.number += 1;
         let id = self.number;
         let request = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
-        self.say(format!("{request}\n").as_bytes());
-        id
+        (id, format!("{request}\n"))
     }
 
     /// The next line; `None` at the end.
