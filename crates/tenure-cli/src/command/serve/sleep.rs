@@ -95,13 +95,7 @@ impl SharedSleeper {
         let all = self.clone();
         let thread = std::thread::Builder::new().stack_size(STACK);
         thread.spawn(move || {
-            let taken = loop {
-                match lock.take(os::borrow(&own)) {
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    other => break other,
-                }
-            };
-            let ended = taken.and(lock.give_back(os::borrow(&own)));
+            let ended = lock.sleep(os::borrow(&own));
             all.end(
                 on,
                 ended.map_err(|error| error.raw_os_error().unwrap_or_default()),

@@ -32,6 +32,21 @@ impl ByteLock {
         Ok(bytes::lock(file, self.byte, self.mode)?)
     }
 
+    /// Sleeps until the byte can be taken, however often a signal handler runs, and gives it back.
+    ///
+    /// # Errors
+    /// - Whatever the system answers.
+    #[doc(hidden)] // For our own sleepers: the one of `serve` is in the program.
+    pub fn sleep(self, file: BorrowedDescriptor<'_>) -> io::Result<()> {
+        let taken = loop {
+            match self.take(file) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => break other,
+            }
+        };
+        taken.and(self.give_back(file))
+    }
+
     /// Takes the byte if that is possible at once.
     ///
     /// # Errors
@@ -344,18 +359,6 @@ impl Work {
         let file = os::reopen(file, lock.mode == Mode::Exclusive)?;
         Ok(Self { lock, file })
     }
-
-    /// Sleeps until the byte can be taken, and gives it back.
-    fn sleep(&self) -> io::Result<()> {
-        let file = os::borrow(&self.file);
-        let taken = loop {
-            match self.lock.take(file) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                other => break other,
-            }
-        };
-        taken.and(self.lock.give_back(file))
-    }
 }
 
 impl Helper {
@@ -372,7 +375,10 @@ impl Helper {
                 let mut next = Some(first);
                 while let Some(work) = next {
                     // The caller may have left. Its next wait starts another thread then.
-                    if done.send(Word::Ended(work.sleep())).is_err() {
+                    if done
+                        .send(Word::Ended(work.lock.sleep(os::borrow(&work.file))))
+                        .is_err()
+                    {
                         return;
                     }
                     drop(work);
