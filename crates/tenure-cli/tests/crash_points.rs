@@ -102,6 +102,8 @@ enum Before {
     Held,
     /// The same, with so much said about it that two claims do not fit into a small slot.
     HeldAtLength,
+    /// The same, and a crowd of waiters was killed: their claims are most of a list in segments.
+    HeldBeforeMany,
     /// It was used and cleaned away, and used again.
     Cleaned,
 }
@@ -241,6 +243,10 @@ impl Before {
             Self::Dead => token = leave_dead_claims(&site)?,
             Self::Held => token = hold(&site, "held by the test")?,
             Self::HeldAtLength => token = hold(&site, &long())?,
+            Self::HeldBeforeMany => {
+                token = hold(&site, "held by the test")?;
+                leave_dead_crowd(&site)?;
+            }
             Self::Cleaned => {
                 next(&site, 0)?;
                 let answer = site.call(["clean"])?;
@@ -279,6 +285,28 @@ fn leave_dead_claims(site: &Site) -> Result<u64, Fault> {
         !std::path::Path::new(&format!("/proc/{}", started.command)).exists()
     })?;
     Ok(started.token)
+}
+
+/// Leaves so many claims of waiters that were killed that their list stands in segments.
+fn leave_dead_crowd(site: &Site) -> Result<(), Fault> {
+    const CROWD: usize = 24;
+    let words = Verb::RunAtLength.words(site).join("\n").replace("50ms", "10m");
+    let start = |_| Process::start(site.tenure(words.split('\n')));
+    let mut crowd: Vec<Process> = (0..CROWD).map(start).collect();
+    for waiter in &mut crowd {
+        crate::ensure!(waiter.says("waiting up to")?, "a run did not wait");
+    }
+    for waiter in &crowd {
+        waiter.kill(rustix::process::Signal::KILL);
+    }
+    for waiter in &mut crowd {
+        waiter.wait()?;
+    }
+    let list = site.locks().join(format!("{NAME}.tenure"));
+    let list = std::fs::read(list).map_err(|error| error.to_string())?;
+    let has_segments = String::from_utf8_lossy(&list).contains("{\"segments\":[[");
+    crate::ensure!(has_segments, "the list is too short for segments");
+    Ok(())
 }
 
 fn token_in(answer: &Answer) -> Result<u64, Fault> {
@@ -1247,6 +1275,21 @@ const HEARTBEAT: Transition = Transition {
     verb: Verb::Heartbeat,
     ..ACQUIRE_FORCING
 };
+const RUN_BEHIND_MANY: Transition = Transition {
+    name: "run that gives up behind a dead crowd",
+    before: Before::HeldBeforeMany,
+    ..RUN_GIVING_UP
+};
+const HEARTBEAT_BEFORE_MANY: Transition = Transition {
+    name: "heartbeat before a dead crowd",
+    before: Before::HeldBeforeMany,
+    ..HEARTBEAT
+};
+const RELEASE_BEFORE_MANY: Transition = Transition {
+    name: "release before a dead crowd",
+    before: Before::HeldBeforeMany,
+    ..RELEASE
+};
 const CLEAN_FREE: Transition = Transition {
     name: "clean of a free lock",
     verb: Verb::Clean,
@@ -1343,6 +1386,9 @@ mod crash_points {
         acquire_by_force: ACQUIRE_FORCING,
         release_of_a_detached_hold: RELEASE,
         heartbeat_of_a_detached_hold: HEARTBEAT,
+        run_behind_a_dead_crowd: RUN_BEHIND_MANY,
+        heartbeat_before_a_dead_crowd: HEARTBEAT_BEFORE_MANY,
+        release_before_a_dead_crowd: RELEASE_BEFORE_MANY,
         clean_of_a_free_lock: CLEAN_FREE,
         clean_of_dead_claims: CLEAN_DEAD,
         clean_after_a_cleaning: CLEAN_AGAIN,

@@ -33,12 +33,16 @@ pub mod fuzzing;
 mod guarded;
 mod handle;
 mod joined;
+mod lines;
+#[cfg(test)]
+mod long_lists;
 mod look;
 mod names;
 mod own;
 mod pages;
 mod partial;
 mod publication;
+mod segments;
 mod sleeper;
 #[cfg(unix)]
 #[doc(hidden)]

@@ -55,7 +55,7 @@ pub(super) fn read(folder: &Folder) -> Result<u64, StoreError> {
         why,
     };
     match pages::read_unguarded(fd(&opened), opened.length) {
-        Ok(snapshot) => codec::decode(&snapshot.body)
+        Ok(snapshot) => codec::decode(&snapshot.text.bytes)
             .map(|entry| entry.last)
             .map_err(|error| unreadable(error.into())),
         Err(ReadError::Torn(why)) => Err(unreadable(why)),
@@ -99,10 +99,11 @@ fn raise(store: &FileStore, removed: &Guarded<'_>, last: u64) -> Result<(), Stor
     let snapshot = guarded
         .snapshot()
         .map_err(|error| error.into_store(&path()))?;
-    let mut entry = codec::decode(&snapshot.body).map_err(|error| StoreError::Unreadable {
-        place: path().display().to_string(),
-        why: error.into(),
-    })?;
+    let mut entry =
+        codec::decode(&snapshot.text.bytes).map_err(|error| StoreError::Unreadable {
+            place: path().display().to_string(),
+            why: error.into(),
+        })?;
     if entry.last < last {
         entry.raise(last);
         guarded.write_list(&snapshot, &entry, Room::All)?;

@@ -4,9 +4,11 @@
 //! integration test or a fuzzer is another crate. So the feature `fuzzing` alone makes them visible, and
 //! the library does not promise them. The programs that try them (`fuzz/src`) say what has to hold.
 
-use super::pages;
+use super::pages::{self, ReadError, Snapshot};
 use super::partial::{self, Want};
+use super::segments::{Piece, Text};
 use crate::store::codec;
+use std::borrow::Cow;
 use std::os::fd::BorrowedFd;
 use tenure_core::Entry;
 
@@ -15,7 +17,15 @@ use tenure_core::Entry;
 /// # Errors
 /// - Why there is no state.
 pub fn read(file: BorrowedFd<'_>) -> Result<(u64, Vec<u8>), String> {
-    plain(pages::read(file, length_of(file)))
+    plain(read_whole(file))
+}
+
+/// Reads a state and all of its segments.
+fn read_whole(file: BorrowedFd<'_>) -> Result<Snapshot, ReadError> {
+    let mut snapshot = pages::read(file, length_of(file))?;
+    let all = 0..snapshot.text.named.len();
+    pages::fill(file, &mut snapshot.text, all)?;
+    Ok(snapshot)
 }
 
 fn length_of(file: BorrowedFd<'_>) -> u64 {
@@ -36,7 +46,8 @@ pub fn read_unguarded(file: BorrowedFd<'_>) -> Result<(u64, Vec<u8>), String> {
 /// - Why there is no state to begin with, or how the system failed.
 pub fn write(file: BorrowedFd<'_>, body: &[u8]) -> Result<bool, String> {
     let current = pages::read(file, length_of(file)).map_err(|error| format!("{error:?}"))?;
-    pages::write(file, &current, &[body], pages::Room::All).map_err(|errno| errno.to_string())
+    let list = vec![Piece::Lines(Cow::Borrowed(body))];
+    pages::write(file, &current, list, pages::Room::All).map_err(|errno| errno.to_string())
 }
 
 /// A page's content: a frame that fits the body, and the body.
@@ -60,19 +71,21 @@ pub fn encode(entry: &Entry) -> Option<Vec<u8>> {
 /// Reads a list in every partial way, and writes it back from each part without a change. `ticket` is
 /// that of an own claim.
 pub fn partial(body: &[u8], ticket: u64) -> Vec<Vec<u8>> {
+    let text = Text::of_page(body.to_vec());
     [Want::Own(ticket), Want::UpTo(ticket), Want::Ends]
         .into_iter()
         .filter_map(|want| {
-            let (part, rest) = partial::decode(body, want)?;
-            Some(rest.encode(body, &part).ok()?.concat())
+            let (part, rest) = partial::decode(&text, want)?;
+            let pieces = rest.encode(&text, &part).ok()?;
+            Some(pieces.iter().flat_map(Piece::lines).copied().collect())
         })
         .collect()
 }
 
-fn plain(read: Result<pages::Snapshot, pages::ReadError>) -> Result<(u64, Vec<u8>), String> {
+fn plain(read: Result<Snapshot, ReadError>) -> Result<(u64, Vec<u8>), String> {
     match read {
-        Ok(snapshot) => Ok((snapshot.sequence, snapshot.body)),
-        Err(pages::ReadError::Io(errno)) => Err(errno.to_string()),
-        Err(pages::ReadError::Torn(why)) => Err(why),
+        Ok(snapshot) => Ok((snapshot.sequence, snapshot.text.bytes)),
+        Err(ReadError::Io(errno)) => Err(errno.to_string()),
+        Err(ReadError::Torn(why)) => Err(why),
     }
 }

@@ -14,12 +14,14 @@ use super::names::Names;
 use super::pages::{self, ReadError, Room, Snapshot, UNKNOWN};
 use super::partial::{self, Rest, Want};
 use super::publication::{Change, Publication, Published};
+use super::segments::{Piece, Text};
 use super::sleeper::ByteLock;
 use super::{Byte, FileStore, Mode, agents, bytes, fd};
 use crate::os;
 use crate::profile::Record;
 use crate::store::codec;
 use crate::store::{StoreError, Wake};
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::time::Duration;
 use tenure_core::{Claim, Entry, Now};
@@ -306,7 +308,8 @@ impl<'a> Guarded<'a> {
     /// Reads the list, or as much of it as is wanted, and the record.
     pub(super) fn load(&self, want: Want, now: &Now) -> Result<Loaded, LoadError> {
         let path = || self.folder.path_of(&self.names.list);
-        let snapshot = match self.snapshot() {
+        let failed = |errno| LoadError::Store(fault(&path(), "reading the lock", errno));
+        let mut snapshot = match self.snapshot() {
             Ok(snapshot) => snapshot,
             Err(ReadError::Torn(why)) => {
                 return Err(LoadError::List {
@@ -314,23 +317,23 @@ impl<'a> Guarded<'a> {
                     snapshot: Snapshot::replacing_torn(),
                 });
             }
-            Err(ReadError::Io(errno)) => {
-                return Err(LoadError::Store(fault(&path(), "reading the lock", errno)));
-            }
+            Err(ReadError::Io(errno)) => return Err(failed(errno)),
         };
-        // A record decides which claim of the list holds, so with records the whole list is read.
-        if self.store.profile.record().is_none()
-            && let Some((mut entry, rest)) = partial::decode(&snapshot.body, want)
-        {
-            agents::refresh(self.folder, &mut entry, now);
-            return Ok(Loaded {
-                entry,
-                snapshot,
-                published: None,
-                rest: Some(rest),
-            });
+        match self.read_part(&mut snapshot.text, want) {
+            Ok(None) => {}
+            Ok(Some((mut entry, rest))) => {
+                agents::refresh(self.folder, &mut entry, now);
+                return Ok(Loaded {
+                    entry,
+                    snapshot,
+                    published: None,
+                    rest: Some(rest),
+                });
+            }
+            Err(ReadError::Torn(why)) => return Err(LoadError::List { why, snapshot }),
+            Err(ReadError::Io(errno)) => return Err(failed(errno)),
         }
-        let entry = match codec::decode(&snapshot.body) {
+        let entry = match codec::decode(&snapshot.text.bytes) {
             Ok(entry) => entry,
             Err(error) => {
                 return Err(LoadError::List {
@@ -346,6 +349,28 @@ impl<'a> Guarded<'a> {
             });
         }
         self.join(entry, snapshot, now)
+    }
+
+    /// Reads the wanted claims of a list. `None` where all of it has to be read; then all of it is there.
+    fn read_part(&self, text: &mut Text, want: Want) -> Result<Option<(Entry, Rest)>, ReadError> {
+        // A record decides which claim of the list holds, so with records the whole list is read.
+        let is_partial = want != Want::All && self.store.profile.record().is_none();
+        if is_partial {
+            for segments in partial::segments_for(text, want) {
+                pages::fill(fd(self.opened), text, segments)?;
+            }
+            let part = partial::decode(text, want);
+            if part.is_some() || text.gaps.is_empty() {
+                return Ok(part);
+            }
+        }
+        self.fill(text)?;
+        Ok(is_partial.then(|| partial::decode(text, want)).flatten())
+    }
+
+    /// Reads all of a list.
+    pub(super) fn fill(&self, text: &mut Text) -> Result<(), ReadError> {
+        pages::fill(fd(self.opened), text, 0..text.named.len())
     }
 
     /// Brings a list together with the record that stands beside it.
@@ -425,11 +450,10 @@ impl<'a> Guarded<'a> {
             self.write_list(&before.snapshot, after, room)?;
             return Ok(Change::Done);
         };
-        let body = rest.encode(&before.snapshot.body, after);
-        let body = body.map_err(|error| self.not_encoded(error))?;
-        let body: Vec<&[u8]> = body.iter().map(AsRef::as_ref).collect();
+        let list = rest.encode(&before.snapshot.text, after);
+        let list = list.map_err(|error| self.not_encoded(error))?;
         let claims = after.claims.len() + rest.len();
-        self.write_body(&before.snapshot, &body, room, claims)?;
+        self.write_lines(&before.snapshot, list, room, claims)?;
         Ok(Change::Done)
     }
 
@@ -504,11 +528,12 @@ impl<'a> Guarded<'a> {
 
     /// Undoes the writing of a list. The counter stays where the write raised it to.
     fn write_list_back(&self, before: &Loaded) -> Result<(), StoreError> {
-        let current = self
-            .snapshot()
-            .map_err(|error| error.into_store(&self.folder.path_of(&self.names.list)))?;
+        let path = || self.folder.path_of(&self.names.list);
+        let mut current = self.snapshot().map_err(|error| error.into_store(&path()))?;
+        let filled = self.fill(&mut current.text);
+        filled.map_err(|error| error.into_store(&path()))?;
         let mut entry = before.entry.clone();
-        if let Ok(written) = codec::decode(&current.body) {
+        if let Ok(written) = codec::decode(&current.text.bytes) {
             entry.raise(written.last);
         }
         self.write_list(&current, &entry, Room::All)
@@ -521,7 +546,8 @@ impl<'a> Guarded<'a> {
         room: Room,
     ) -> Result<(), StoreError> {
         let body = codec::encode(entry).map_err(|error| self.not_encoded(error))?;
-        self.write_body(current, &[&body], room, entry.claims.len())
+        let list = vec![Piece::Lines(Cow::Owned(body))];
+        self.write_lines(current, list, room, entry.claims.len())
     }
 
     fn not_encoded(&self, error: codec::CodecError) -> StoreError {
@@ -529,17 +555,17 @@ impl<'a> Guarded<'a> {
         io_fault(&path, "writing the lock", std::io::Error::other(error))
     }
 
-    fn write_body(
+    fn write_lines(
         &self,
         current: &Snapshot,
-        body: &[&[u8]],
+        list: Vec<Piece<'_>>,
         room: Room,
         claims: usize,
     ) -> Result<(), StoreError> {
         let place = || self.folder.path_of(&self.names.list);
         // It may be longer from here on, also if the write fails in the middle.
         self.length.set(UNKNOWN);
-        let written = pages::write(fd(self.opened), current, body, room)
+        let written = pages::write(fd(self.opened), current, list, room)
             .map_err(|errno| fault(&place(), "writing the lock", errno))?;
         if written {
             return Ok(());
@@ -629,7 +655,7 @@ mod tests {
         let answer = write(&change, meanwhile);
         let text = std::fs::read_to_string(store.record_path(&names)).ok();
         let snapshot = pages::read(fd(guarded.opened), UNKNOWN).expect("a state");
-        let list = codec::decode(&snapshot.body).expect("a list");
+        let list = codec::decode(&snapshot.text.bytes).expect("a list");
         (answer, text, tickets(&list))
     }
 

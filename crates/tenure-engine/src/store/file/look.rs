@@ -164,7 +164,7 @@ impl FileStore {
                 None => Ok(Entry::default()),
                 Some(Ok(snapshot)) => {
                     is_empty = snapshot.sequence == 0;
-                    codec::decode(&snapshot.body).map_err(String::from)
+                    codec::decode(&snapshot.text.bytes).map_err(String::from)
                 }
                 Some(Err(ReadError::Torn(why))) => Err(why),
                 Some(Err(ReadError::Io(errno))) => {

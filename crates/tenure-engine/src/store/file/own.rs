@@ -172,7 +172,7 @@ fn own_list(handle: &FileHandle, path: &Path) -> Result<Result<Entry, Own>, Stor
         Ok(snapshot) if snapshot.sequence == 0 => {
             Err(Own::Lost(format!("{} was emptied", path.display())))
         }
-        Ok(snapshot) => match codec::decode(&snapshot.body) {
+        Ok(snapshot) => match codec::decode(&snapshot.text.bytes) {
             Ok(entry) => Ok(entry),
             Err(error) => unreadable(&String::from(error)),
         },

@@ -10,18 +10,20 @@
 //! every instant, because the page that counts is never written to.
 //!
 //! A body that outgrows its page goes to a larger pair further back in the file; each pair is twice the
-//! size of the one before. So growing is an ordinary write too. Once the list is short again and its
-//! page in the first pair counts, the rest is cut off.
+//! size of the one before. So growing is an ordinary write too. Of a long list a page keeps the two ends, and
+//! names the `segments` behind the last pair that hold the rest. Once the list is short again and its page in the
+//! first pair counts, what is behind that is cut off.
 //!
 //! The store's `codec` defines the format of the body.
 
 use super::folder::fault;
+use super::segments::{self, Piece, SEGMENTS_START, Segment, Text};
 use crate::os::{self, BorrowedDescriptor, Errno};
-use crate::process::hex_digit;
 use crate::store::{StoreError, codec};
 use memchr::memchr;
 use std::hash::Hasher;
 use std::io::IoSlice;
+use std::ops::Range;
 use std::path::Path;
 use twox_hash::XxHash64;
 
@@ -31,29 +33,33 @@ const PAGE_BYTES: usize = 2048;
 /// What a look reads first. One byte more than the first pair tells whether there is a second.
 const NEAR_BYTES: usize = 2 * PAGE_BYTES + 1;
 
-/// How many pairs there may be: the last page has 2 MiB and the file stays below 8 MiB. A build that
-/// knows fewer takes an older page for the newest, once the list is in a later pair (decision 0054).
-const PAIRS_MAX: u32 = 11;
+/// How many pairs there may be: the last page has 64 KiB. A build that knows fewer takes an older page for the
+/// newest, once the list is in a later pair (decision 0054).
+const PAIRS_MAX: u32 = 6;
+
+const _: () = assert!(
+    SEGMENTS_START == 2 * PAGE_BYTES * ((1 << PAIRS_MAX) - 1),
+    "the segments begin where the last pair ends"
+);
 
 /// The largest file that is read.
 const FILE_BYTES_MAX: usize = 1 << 23;
 
-/// How much of the file a write may take.
+/// How long a list may become by a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Room {
-    /// All but the last pair, for a change that adds a claim: 1 MiB. So a list that is full for new claims
-    /// has as much room again for what is still written about its claims: grants, commands, requests to
-    /// stop.
+    /// 1 MiB, for a change that adds a claim. So a list that is full for new claims has as much room again for
+    /// what is still written about its claims: grants, commands, requests to stop.
     Joining,
-    /// All of it.
+    /// 2 MiB. Written beside as much that counts, it keeps the file below 8 MiB.
     All,
 }
 
 impl Room {
-    fn pairs(self) -> u32 {
+    fn bytes(self) -> usize {
         match self {
-            Self::Joining => PAIRS_MAX - 1,
-            Self::All => PAIRS_MAX,
+            Self::Joining => 1 << 20,
+            Self::All => 1 << 21,
         }
     }
 }
@@ -88,8 +94,8 @@ pub(crate) struct Snapshot {
     page: Option<Page>,
     /// Whether the file reaches beyond the first pair.
     long: bool,
-    /// The body of the page that counts.
-    pub(crate) body: Vec<u8>,
+    /// The list in the page that counts.
+    pub(crate) text: Text,
 }
 
 /// Why there is no state.
@@ -118,7 +124,7 @@ impl ReadError {
 pub(crate) const UNKNOWN: u64 = u64::MAX;
 
 /// Reads the state under the guard, where nothing changes meanwhile. So of a long file only the frames
-/// are read, and the body of the page that counts.
+/// are read, and the body of the page that counts. What that leaves to segments is read with [`fill`].
 ///
 /// `length` is the file's length, asked under the guard as well, with no write since. Then no extra call
 /// looks for the file's end; with [`UNKNOWN`] one does.
@@ -164,11 +170,45 @@ fn read_long(file: BorrowedDescriptor<'_>) -> Result<Option<Snapshot>, Errno> {
                 sequence: frame.sequence,
                 page: Some(page),
                 long: true,
-                body,
+                text: Text::of_page(body),
             }));
         }
     }
     Ok(None)
+}
+
+/// Reads segments of a state, under the guard.
+pub(super) fn fill(
+    file: BorrowedDescriptor<'_>,
+    text: &mut Text,
+    segments: Range<usize>,
+) -> Result<(), ReadError> {
+    text.fill(segments, |segment| {
+        let place = segment.range();
+        let mut lines = vec![0; place.len()];
+        let filled = read_at(file, &mut lines, place.start).map_err(ReadError::Io)?;
+        lines.truncate(filled);
+        whole(segment, lines).map_err(ReadError::Torn)
+    })
+}
+
+/// The same from bytes of the file, all of its segments.
+fn filled(mut snapshot: Snapshot, file: &[u8]) -> Result<Snapshot, String> {
+    let text = &mut snapshot.text;
+    text.fill(0..text.named.len(), |segment| {
+        let lines = file.get(segment.range()).unwrap_or_default();
+        whole(segment, lines.to_vec())
+    })?;
+    Ok(snapshot)
+}
+
+/// The bytes of a segment, if they are its bytes.
+fn whole(segment: &Segment, lines: Vec<u8>) -> Result<Vec<u8>, String> {
+    if segment.is(&lines) {
+        Ok(lines)
+    } else {
+        Err("a segment of it does not fit its checksum".to_owned())
+    }
 }
 
 /// Fills a buffer from an offset on, as far as the file reaches.
@@ -242,8 +282,9 @@ fn at_rest(bytes: &[u8]) -> Option<Snapshot> {
             second: is_second,
         }),
         long: false,
-        body: body.to_vec(),
+        text: Text::of_page(body.to_vec()),
     })
+    .filter(|snapshot| snapshot.text.named.is_empty())
 }
 
 /// Looks until two looks in a row show the same bytes. Then nothing was written in between, apart from
@@ -257,7 +298,7 @@ fn settle(mut look: impl FnMut() -> Result<Vec<u8>, Errno>) -> Result<Snapshot, 
     let mut best: Option<Snapshot> = None;
     for _ in 0..READS_MAX {
         let bytes = look().map_err(ReadError::Io)?;
-        let seen = newest(&bytes);
+        let seen = newest(&bytes).and_then(|seen| filled(seen, &bytes));
         if bytes == before {
             return seen.map_err(ReadError::Torn);
         }
@@ -267,25 +308,39 @@ fn settle(mut look: impl FnMut() -> Result<Vec<u8>, Errno>) -> Result<Snapshot, 
         }
         before = bytes;
     }
-    best.map_or_else(|| newest(&before).map_err(ReadError::Torn), Ok)
+    let last = || newest(&before).and_then(|seen| filled(seen, &before));
+    best.map_or_else(|| last().map_err(ReadError::Torn), Ok)
 }
 
-/// Writes the next state into a page that does not count. Called with the guard held. The body comes in
-/// parts, so that a caller need not copy what it leaves as it is.
+/// Writes the next state into a page that does not count, and before it the segments that are new. Called with the
+/// guard held. The list comes in parts, so that a caller need not copy what it leaves as it is.
 ///
-/// False if the body is larger than there is room for; then nothing was written.
-pub(crate) fn write(
+/// False if the list is longer than there is room for. Then nothing was written.
+pub(super) fn write(
     file: BorrowedDescriptor<'_>,
     current: &Snapshot,
-    body: &[&[u8]],
+    list: Vec<Piece<'_>>,
     room: Room,
 ) -> Result<bool, Errno> {
+    let length: usize = list.iter().map(Piece::bytes).sum();
+    if length + FRAME_BYTES_MAX > room.bytes() {
+        return Ok(false);
+    }
+    let Some(layout) = segments::lay_out(list, &current.text.named) else {
+        return Ok(false);
+    };
+    let body: Vec<&[u8]> = layout.page.iter().map(AsRef::as_ref).collect();
+    let body = body.as_slice();
     let sequence = current.sequence + 1;
     let frame = frame(sequence, body);
     let length = body.iter().fold(frame.len(), |sum, part| sum + part.len());
-    let Some(pair) = (0..room.pairs()).find(|pair| length <= PAGE_BYTES << pair) else {
+    let Some(pair) = (0..PAIRS_MAX).find(|pair| length <= PAGE_BYTES << pair) else {
         return Ok(false);
     };
+    for (segment, lines) in &layout.new {
+        let place = segment.range();
+        write_slot(file, &mut [IoSlice::new(lines)], place.start, place.len())?;
+    }
     let page = Page {
         pair,
         // In the same pair the other page; in another pair no page counts, so either.
@@ -312,7 +367,7 @@ pub(crate) fn write(
         let mut parts: Vec<IoSlice<'_>> = parts.map(IoSlice::new).collect();
         write_slot(file, &mut parts, page.offset(), length)?;
     }
-    if pair == 0 && current.long {
+    if pair == 0 && current.long && !layout.is_long {
         // This cuts off only what no longer counts; if it fails, the file is merely longer.
         let _ = os::cut(file, (2 * PAGE_BYTES) as u64);
     }
@@ -413,7 +468,7 @@ fn newest(bytes: &[u8]) -> Result<Snapshot, String> {
             sequence,
             page: Some(page),
             long: bytes.len() > 2 * PAGE_BYTES,
-            body: body.to_vec(),
+            text: Text::of_page(body.to_vec()),
         });
     }
     // While no page is whole, a write goes to the first page of some pair: the very first write, and
@@ -433,7 +488,7 @@ impl Snapshot {
             sequence: 0,
             page: None,
             long: false,
-            body: Vec::new(),
+            text: Text::default(),
         }
     }
 
@@ -444,7 +499,7 @@ impl Snapshot {
             sequence: 0,
             page: None,
             long: true,
-            body: Vec::new(),
+            text: Text::default(),
         }
     }
 }
@@ -479,10 +534,7 @@ pub(super) fn frame(sequence: u64, body: &[&[u8]]) -> Vec<u8> {
     frame.push(b' ');
     codec::push_number(&mut frame, length as u64);
     frame.push(b' ');
-    for shift in (0..u64::BITS).step_by(4).rev() {
-        // Four bits of it are one digit.
-        frame.push(hex_digit(((sum >> shift) & 15) as u8));
-    }
+    segments::push_hex(&mut frame, sum);
     frame.push(b'\n');
     frame
 }
@@ -559,6 +611,7 @@ fn parse(content: &[u8], above: u64) -> Result<Option<(u64, &[u8])>, String> {
 mod tests {
     use super::*;
     use crate::os::{borrow, facts};
+    use std::borrow::Cow;
 
     fn write_all(file: BorrowedDescriptor<'_>, bytes: &[u8], offset: usize) -> Result<(), Errno> {
         write_slot(file, &mut [IoSlice::new(bytes)], offset, bytes.len())
@@ -571,12 +624,22 @@ mod tests {
     /// [`super::read`], with the length that its caller would know.
     fn read(file: BorrowedDescriptor<'_>) -> Result<Snapshot, ReadError> {
         let length = facts(file).expect("a file").size();
-        super::read(file, length)
+        let mut snapshot = super::read(file, length)?;
+        let all = 0..snapshot.text.named.len();
+        fill(file, &mut snapshot.text, all)?;
+        Ok(snapshot)
     }
 
     /// [`super::write`] of a whole body.
     fn write(file: BorrowedDescriptor<'_>, current: &Snapshot, body: &[u8]) -> Result<bool, Errno> {
-        super::write(file, current, &[body], Room::All)
+        super::write(file, current, list(&[body]), Room::All)
+    }
+
+    fn list<'b>(parts: &[&'b [u8]]) -> Vec<Piece<'b>> {
+        let parts = parts.iter();
+        parts
+            .map(|part| Piece::Lines(Cow::Borrowed(part)))
+            .collect()
     }
 
     fn frame(sequence: u64, body: &[u8]) -> String {
@@ -620,9 +683,9 @@ mod tests {
     #[test]
     fn the_last_write_counts_and_the_one_before_survives_a_torn_one() {
         let file = scratch();
-        assert_eq!(put(&file, b"one").body, b"one");
+        assert_eq!(put(&file, b"one").text.bytes, b"one");
         let two = put(&file, b"two");
-        assert_eq!(two.body, b"two");
+        assert_eq!(two.text.bytes, b"two");
         // Tear the page that the next write goes to, at every length.
         let three = {
             let mut bytes = frame(3, b"three").into_bytes();
@@ -633,7 +696,7 @@ mod tests {
             write_all(borrow(&file), &vec![0xff; PAGE_BYTES], 0).expect("a write");
             write_all(borrow(&file), three.get(..cut).expect("a prefix"), 0).expect("a write");
             let seen = read(borrow(&file)).expect("the page before still counts");
-            assert_eq!(seen.body, b"two", "torn after {cut} bytes");
+            assert_eq!(seen.text.bytes, b"two", "torn after {cut} bytes");
         }
     }
 
@@ -692,7 +755,7 @@ mod tests {
             let seen = read(borrow(&file)).expect("still no write ever succeeded");
             assert_eq!(seen.sequence, 0, "torn after {cut} bytes");
         }
-        assert_eq!(put(&file, b"one").body, b"one", "and it can be begun");
+        assert_eq!(put(&file, b"one").text.bytes, b"one", "and it can be begun");
     }
 
     #[test]
@@ -749,7 +812,7 @@ mod tests {
     /// The bytes of a page in two parts, each as it was at an instant of its own; a look reads them in any order.
     #[test]
     fn one_look_without_the_guard_shows_a_state_that_counted_during_it_or_asks_for_another() {
-        const PARTS: [std::ops::Range<usize>; 4] = [
+        const PARTS: [Range<usize>; 4] = [
             0..30,
             30..PAGE_BYTES,
             PAGE_BYTES..PAGE_BYTES + 30,
@@ -814,7 +877,7 @@ mod tests {
         ]
         .into_iter();
         let seen = settle(|| Ok(looks.next().expect("no further look")));
-        assert_eq!(seen.expect("a state").body, b"new");
+        assert_eq!(seen.expect("a state").text.bytes, b"new");
 
         let torn = image(&[(page(0, false), 7, None), (page(0, true), 8, None)]);
         let other = image(&[(page(0, false), 9, None), (page(0, true), 10, None)]);
@@ -825,7 +888,7 @@ mod tests {
         let mut looks = vec![torn, other, rest.clone(), rest].into_iter();
         let seen = settle(|| Ok(looks.next().expect("no further look")));
         assert_eq!(
-            seen.expect("a state").body,
+            seen.expect("a state").text.bytes,
             b"new",
             "torn twice is no verdict"
         );
@@ -853,13 +916,13 @@ mod tests {
         let file = scratch();
         for size in [10, 3_000, 100, 200_000, 5_000, 20, 1_990, 2_048] {
             let body = vec![b'x'; size];
-            assert_eq!(put(&file, &body).body, body, "size {size}");
+            assert_eq!(put(&file, &body).text.bytes, body, "size {size}");
         }
         put(&file, b"short");
         let length = || file.metadata().expect("metadata").len();
         assert_eq!(length(), 4096, "a short list needs one page");
         assert_eq!(
-            put(&file, b"short again").body,
+            put(&file, b"short again").text.bytes,
             b"short again",
             "after the cut"
         );
@@ -883,8 +946,7 @@ mod tests {
                 end += page.bytes();
             }
         }
-        assert_eq!(end, 8_384_512, "as its documentation says");
-        assert!(end <= FILE_BYTES_MAX);
+        assert_eq!(end, SEGMENTS_START, "there the segments begin");
     }
 
     /// Death during a write leaves the state before it, whatever the sizes.
@@ -899,7 +961,7 @@ mod tests {
                 bytes
                     .get(page.offset()..page.offset() + page.bytes())
                     .or_else(|| bytes.get(page.offset()..))
-                    .map(|found| found.get(..before.body.len()).map(<[u8]>::to_vec))
+                    .map(|found| found.get(..before.text.bytes.len()).map(<[u8]>::to_vec))
             };
             let was = counts(&read_all(borrow(&file)).expect("the file"));
             assert_eq!(was.is_some(), round > 0, "round {round}");
@@ -925,12 +987,12 @@ mod tests {
         let old = (page(0, true), 3, Some("old"));
         let next = (page(1, true), 1, None);
         let seen = both_ways(&image(&[old, next, (page(1, false), 9, Some(&beyond))]));
-        assert_eq!(seen.body, b"old", "it reaches into the next page");
+        assert_eq!(seen.text.bytes, b"old", "it reaches into the next page");
         let twice = image(&[
             (page(1, false), 9, Some("first")),
             (page(1, true), 9, Some("second")),
         ]);
-        assert_eq!(both_ways(&twice).body, b"first");
+        assert_eq!(both_ways(&twice).text.bytes, b"first");
     }
 
     /// Two states and an older one can stand in three pages in many ways, whole or torn, with the file
@@ -980,14 +1042,14 @@ mod tests {
     fn a_body_beyond_the_largest_slot_is_refused_and_nothing_changes() {
         let file = scratch();
         let before = put(&file, b"whole");
-        let largest = PAGE_BYTES << (PAIRS_MAX - 1);
+        let largest = 1 << 21;
         let body = vec![b'x'; largest];
         assert!(!write(borrow(&file), &before, &body).expect("a refusal"));
         assert_eq!(read(borrow(&file)).expect("a state"), before);
         // What adds a claim gets half of that.
         let joins = |length: usize| {
             let body = body.get(..length).expect("a part");
-            super::write(borrow(&file), &before, &[body], Room::Joining).expect("an answer")
+            super::write(borrow(&file), &before, list(&[body]), Room::Joining).expect("an answer")
         };
         assert!(!joins(largest / 2), "with its frame it is larger");
         assert_eq!(read(borrow(&file)).expect("a state"), before);
@@ -1004,10 +1066,10 @@ mod tests {
             let parts = [first, second, &[], third];
             let file = scratch();
             let fresh = read(borrow(&file)).expect("nothing yet");
-            let is_written = super::write(borrow(&file), &fresh, &parts, Room::All);
+            let is_written = super::write(borrow(&file), &fresh, list(&parts), Room::All);
             assert!(is_written.expect("a write"), "{cuts:?}");
             assert_eq!(
-                read(borrow(&file)).expect("a state").body,
+                read(borrow(&file)).expect("a state").text.bytes,
                 whole,
                 "{cuts:?}"
             );

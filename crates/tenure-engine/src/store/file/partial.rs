@@ -7,6 +7,8 @@
 //!
 //! `codec` defines the line of a claim.
 
+use super::lines::{is_above, is_plain, number, ticket_of};
+use super::segments::{Gap, Kind, Piece, Text};
 use crate::store::codec::{self, Head};
 use memchr::memchr;
 use std::borrow::Cow;
@@ -76,7 +78,7 @@ impl Rest {
         self.before
     }
 
-    /// The body after a change to the claims that were read, in parts. `before` is the body from which they
+    /// The list after a change to the claims that were read, in parts. `before` is the list from which they
     /// were read. What the change left alone is lent from there in as few pieces as possible: with a
     /// thousand waiters a copy costs more than all the rest.
     ///
@@ -84,47 +86,147 @@ impl Rest {
     /// - As [`codec::encode`].
     pub(super) fn encode<'b>(
         &self,
-        before: &'b [u8],
+        before: &'b Text,
         entry: &Entry,
-    ) -> Result<Vec<Cow<'b, [u8]>>, codec::CodecError> {
+    ) -> Result<Vec<Piece<'b>>, codec::CodecError> {
         let mut hosts: Vec<&Host> = self.hosts.iter().map(AsRef::as_ref).collect();
         for claim in &entry.claims {
             if !hosts.contains(&&*claim.holder.host) {
                 hosts.push(&*claim.holder.host);
             }
         }
-        let mut parts = Vec::with_capacity(2 * self.read.len() + 3);
-        let mut text = Vec::with_capacity(1_024);
-        codec::write_head(&mut text, entry, &hosts)?;
-        let mut at = self.start;
+        let mut parts = Parts {
+            pieces: Vec::with_capacity(2 * (self.read.len() + before.gaps.len()) + 3),
+            text: Vec::with_capacity(1_024),
+            before,
+            gaps: &before.gaps,
+            at: self.start,
+        };
+        codec::write_head(&mut parts.text, entry, &hosts)?;
         for line in &self.read {
-            let unread = before.get(at..line.range.start).unwrap_or_default();
-            if !unread.is_empty() {
-                parts.push(Cow::Owned(std::mem::take(&mut text)));
-                parts.push(Cow::Borrowed(unread));
-            }
+            parts.lend_until(line.range.start);
             if let Some(claim) = entry.claim(line.ticket) {
-                codec::write_claim(&mut text, claim, &hosts)?;
+                codec::write_claim(&mut parts.text, claim, &hosts)?;
             }
-            at = line.range.end + 1;
+            parts.at = line.range.end + 1;
         }
-        parts.push(Cow::Owned(std::mem::take(&mut text)));
-        parts.push(Cow::Borrowed(before.get(at..).unwrap_or_default()));
+        parts.lend_until(before.bytes.len());
+        let Parts {
+            mut pieces,
+            mut text,
+            ..
+        } = parts;
         // New claims have the highest tickets.
         let new = entry.claims.iter();
         for claim in new.filter(|claim| claim.ticket > self.known) {
             codec::write_claim(&mut text, claim, &hosts)?;
         }
-        parts.push(Cow::Owned(text));
-        Ok(parts)
+        pieces.push(Piece::Lines(Cow::Owned(text)));
+        Ok(pieces)
     }
+}
+
+/// The parts of a list that is being written, in their order.
+struct Parts<'b> {
+    pieces: Vec<Piece<'b>>,
+    /// What is written anew and stands in no piece yet.
+    text: Vec<u8>,
+    before: &'b Text,
+    /// The gaps that are still to come.
+    gaps: &'b [Gap],
+    /// How far the list before is done.
+    at: usize,
+}
+
+impl Parts<'_> {
+    /// Takes over what stands before this place and was not read.
+    fn lend_until(&mut self, end: usize) {
+        while let Some((gap, later)) = self.gaps.split_first()
+            && gap.at <= end
+        {
+            self.lend(gap.at);
+            self.end_text();
+            self.pieces.push(Piece::Kept(self.before.missing(gap)));
+            self.gaps = later;
+        }
+        self.lend(end);
+    }
+
+    fn lend(&mut self, end: usize) {
+        let unread = self.before.bytes.get(self.at..end).unwrap_or_default();
+        if !unread.is_empty() {
+            self.end_text();
+            self.pieces.push(Piece::Lines(Cow::Borrowed(unread)));
+        }
+        self.at = self.at.max(end);
+    }
+
+    fn end_text(&mut self) {
+        if !self.text.is_empty() {
+            let text = std::mem::take(&mut self.text);
+            self.pieces.push(Piece::Lines(Cow::Owned(text)));
+        }
+    }
+}
+
+/// The segments of a long list in which the wanted claims may stand: the page has one gap then. Behind a claim that
+/// its waiter leaves, a segment and its neighbour may fit into one.
+pub(super) fn segments_for(text: &Text, want: Want) -> [Range<usize>; 2] {
+    const NONE: Range<usize> = 0..0;
+    let (Some(gap), named) = (text.gaps.first(), &text.named) else {
+        return [NONE; 2];
+    };
+    let (front, back) = text.bytes.split_at_checked(gap.at).unwrap_or_default();
+    let last = named.len() - 1..named.len();
+    let ticket = match want {
+        Want::All => return [0..named.len(), NONE],
+        Want::Ends => {
+            let has_claims = memchr(b'\n', front).is_some_and(|end| end + 1 < front.len());
+            return [
+                if has_claims { NONE } else { 0..1 },
+                if back.is_empty() { last } else { NONE },
+            ];
+        }
+        Want::Own(ticket) | Want::UpTo(ticket) => ticket,
+    };
+    let is_turn = matches!(want, Want::UpTo(_));
+    let behind = ticket_of(back).and_then(|(digits, _)| number(digits));
+    if behind.is_some_and(|behind| behind <= ticket) {
+        let is_directly_behind = is_turn && behind == Some(ticket);
+        return [if is_directly_behind { last } else { NONE }, NONE];
+    }
+    let begun = named.partition_point(|segment| segment.first <= ticket);
+    let Some(found) = begun.checked_sub(1) else {
+        return [NONE; 2];
+    };
+    let is_first = named.get(found).is_some_and(|it| it.first == ticket);
+    let fits = |one: usize, other: usize| {
+        let both = named.get(one).zip(named.get(other));
+        both.is_some_and(|(one, other)| one.fits_with(other))
+    };
+    let before = found.saturating_sub(1);
+    let range = if is_turn {
+        if is_first {
+            before..begun
+        } else {
+            found..begun
+        }
+    } else if before < found && fits(before, found) {
+        before..begun
+    } else if fits(found, begun) {
+        found..begun + 1
+    } else {
+        found..begun
+    };
+    [range, NONE]
 }
 
 /// Reads the wanted claims. `None` where the whole list has to be read: it is short, something in it is
 /// out of the ordinary, or it cannot be understood. In the last case, reading all of it gives the better
 /// error.
-pub(super) fn decode(body: &[u8], want: Want) -> Option<(Entry, Rest)> {
-    if want == Want::All || body.len() < SHORT * LINE_BYTES_MIN {
+pub(super) fn decode(text: &Text, want: Want) -> Option<(Entry, Rest)> {
+    let body = text.bytes.as_slice();
+    if want == Want::All || (text.gaps.is_empty() && body.len() < SHORT * LINE_BYTES_MIN) {
         return None;
     }
     let head_end = memchr(b'\n', body)?;
@@ -134,7 +236,7 @@ pub(super) fn decode(body: &[u8], want: Want) -> Option<(Entry, Rest)> {
         count,
         known,
         before,
-    } = choose(body, start, want)?;
+    } = choose(text, start, want)?;
     if count < SHORT {
         return None;
     }
@@ -169,7 +271,8 @@ struct Chosen {
 }
 
 /// Goes once over the lines of all claims, and keeps only the wanted ones.
-fn choose(body: &[u8], mut start: usize, want: Want) -> Option<Chosen> {
+fn choose(text: &Text, mut start: usize, want: Want) -> Option<Chosen> {
+    let (body, mut gaps) = (text.bytes.as_slice(), text.gaps.as_slice());
     let own = match want {
         Want::Own(ticket) | Want::UpTo(ticket) => ticket.to_string(),
         Want::All | Want::Ends => String::new(),
@@ -181,7 +284,21 @@ fn choose(body: &[u8], mut start: usize, want: Want) -> Option<Chosen> {
     // directly before the own one (`Want::UpTo`).
     let mut seen: Option<Range<usize>> = None;
     let mut before = 0;
-    while start < body.len() {
+    loop {
+        let mut is_behind_gap = false;
+        if let Some((gap, later)) = gaps.split_first()
+            && gap.at == start
+        {
+            count += passed(text, gap, want, seen.take())?;
+            (is_behind_gap, gaps) = (true, later);
+        }
+        if start >= body.len() {
+            // Of the claims in a gap at the end, the last one is wanted.
+            if is_behind_gap && want == Want::Ends {
+                return None;
+            }
+            break;
+        }
         let length = memchr(b'\n', body.get(start..)?)?;
         let range = start..start + length;
         let text = body.get(range.clone())?;
@@ -193,6 +310,8 @@ fn choose(body: &[u8], mut start: usize, want: Want) -> Option<Chosen> {
         let is_read = match want {
             Want::All => return None,
             Want::Own(_) => is_own,
+            // The one directly before it was not read.
+            Want::UpTo(_) if is_own && is_behind_gap => return None,
             Want::UpTo(_) if is_own => {
                 if let Some(directly_before) = seen.take() {
                     if !is_plain(body.get(directly_before.clone())?) {
@@ -231,6 +350,9 @@ fn choose(body: &[u8], mut start: usize, want: Want) -> Option<Chosen> {
         count += 1;
         start += length + 1;
     }
+    if !gaps.is_empty() {
+        return None;
+    }
     let known = number(known)?;
     if let Some(range) = seen.filter(|_| want == Want::Ends) {
         before = count.saturating_sub(read.len() + 1);
@@ -247,52 +369,33 @@ fn choose(body: &[u8], mut start: usize, want: Want) -> Option<Chosen> {
     })
 }
 
-/// The digits of a claim's ticket, with which its line begins, and whether its token follows.
-fn ticket_of(text: &[u8]) -> Option<(&[u8], bool)> {
-    let rest = text.strip_prefix(b"{\"ticket\":")?;
-    let length = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let (digits, rest) = rest.split_at_checked(length)?;
-    // No writer begins a number with 0. So of two numbers, the one with more digits is the higher one.
-    let is_number = digits.first().is_some_and(|digit| *digit != b'0');
-    is_number.then(|| (digits, rest.starts_with(b",\"token\":")))
-}
-
-/// Whether a number is higher than another, by their digits.
-fn is_above(digits: &[u8], other: &[u8]) -> bool {
-    (digits.len(), digits) > (other.len(), other)
-}
-
-fn number(digits: &[u8]) -> Option<u64> {
-    std::str::from_utf8(digits).ok()?.parse().ok()
-}
-
-/// Whether a line ends as a plain waiter's does: with its ttl, and perhaps its grace. Everything else
-/// that a claim can have is written behind these.
-fn is_plain(text: &[u8]) -> bool {
-    let Some(text) = text.strip_suffix(b"}") else {
-        return false;
+/// How many claims stand in a gap, if a change can do without them and without the one that was `seen` before it.
+fn passed(text: &Text, gap: &Gap, want: Want, seen: Option<Range<usize>>) -> Option<usize> {
+    let most = match want {
+        Want::All => return None,
+        Want::Own(_) => Kind::Any,
+        // Each granted claim is wanted.
+        Want::UpTo(_) => Kind::Waiters,
+        Want::Ends => Kind::Plain,
     };
-    let text = without_number(text, b",\"grace_ms\":").unwrap_or(text);
-    without_number(text, b",\"ttl_ms\":").is_some()
-}
-
-/// A text without the key and number that it ends with.
-fn without_number<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
-    let digits = text.iter().rev().take_while(|byte| byte.is_ascii_digit());
-    let length = digits.count();
-    let (rest, digits) = text.split_at_checked(text.len() - length)?;
-    rest.strip_suffix(key).filter(|_| !digits.is_empty())
+    let missing = text.missing(gap);
+    let is_fine = match seen.filter(|_| want == Want::Ends) {
+        Some(between) => is_plain(text.bytes.get(between)?),
+        None => true,
+    };
+    (is_fine && missing.iter().all(|segment| segment.kind <= most))
+        .then(|| missing.iter().map(|segment| segment.claims).sum())
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use tenure_core::{
-        Claim, Entering, Force, Holder, Host, Kind, Now, Patience, Policy, Process, Request,
-        RequestId, Terms,
+        Claim, Entering, Force, Holder, Host, Now, Patience, Policy, Process, Request, RequestId,
+        Terms,
     };
 
-    fn request(number: u32) -> Request {
+    pub(in super::super) fn request(number: u32) -> Request {
         Request {
             holder: Holder {
                 request_id: RequestId::new(format!("r{number}")).expect("an id"),
@@ -310,7 +413,7 @@ mod tests {
                 why: "it says \"away\":{\"ttl_ms\":7} and \"token\":1\nand more}".into(),
                 facts: Vec::new(),
             },
-            kind: Kind::Kernel,
+            kind: tenure_core::Kind::Kernel,
             ttl_ms: 30_000,
             force: Force::No,
             patience: Patience::Queue,
@@ -321,7 +424,7 @@ mod tests {
         }
     }
 
-    fn lives(_: &Claim) -> tenure_core::Evidence {
+    pub(in super::super) fn lives(_: &Claim) -> tenure_core::Evidence {
         tenure_core::Evidence {
             liveness_lock: tenure_core::LivenessLock::Held,
             process: tenure_core::Liveness::Alive,
@@ -329,7 +432,7 @@ mod tests {
         }
     }
 
-    fn enter(entry: &mut Entry, number: u32) -> Entering {
+    pub(in super::super) fn enter(entry: &mut Entry, number: u32) -> Entering {
         let now = Now::default();
         entry.enter(
             &Policy::NATIVE,
@@ -341,7 +444,7 @@ mod tests {
     }
 
     /// A list of so many claims, the first of which holds.
-    fn list_of(claims: u32) -> Entry {
+    pub(in super::super) fn list_of(claims: u32) -> Entry {
         let mut entry = Entry::default();
         for number in 0..claims {
             enter(&mut entry, number);
@@ -349,8 +452,12 @@ mod tests {
         entry
     }
 
-    fn body(entry: &Entry) -> Vec<u8> {
-        codec::encode(entry).expect("a body")
+    fn text_of(body: Vec<u8>) -> Text {
+        Text::of_page(body)
+    }
+
+    fn body(entry: &Entry) -> Text {
+        text_of(codec::encode(entry).expect("a body"))
     }
 
     fn ticket(entry: &Entry, index: usize) -> u64 {
@@ -369,7 +476,8 @@ mod tests {
         assert!(rest.len() > 0, "something was left out");
         assert_eq!(part.claims.len() + rest.len(), entry.claims.len());
         let answer = change(&mut part);
-        let written = rest.encode(&before, &part).expect("a body").concat();
+        let pieces = rest.encode(&before, &part).expect("a body");
+        let written: Vec<u8> = pieces.iter().flat_map(Piece::lines).copied().collect();
         let mut whole = entry.clone();
         assert_eq!(answer, change(&mut whole), "{want:?}");
         let read = codec::decode(&written).expect("a list");
@@ -545,9 +653,9 @@ mod tests {
 
     #[test]
     fn what_is_no_list_is_no_part() {
-        let whole = body(&list_of(12));
+        let whole = body(&list_of(12)).bytes;
         for end in 0..whole.len() {
-            if let Some((part, rest)) = decode(&whole[..end], Want::Ends) {
+            if let Some((part, rest)) = decode(&text_of(whole[..end].to_vec()), Want::Ends) {
                 let claims = part.claims.len() + rest.len();
                 assert!(claims < 12, "cut at {end}, and all of it is there");
             }
@@ -557,7 +665,7 @@ mod tests {
         lines.swap(3, 4);
         let swapped = lines.join("\n") + "\n";
         assert!(
-            decode(swapped.as_bytes(), Want::Ends).is_none(),
+            decode(&text_of(swapped.into_bytes()), Want::Ends).is_none(),
             "out of order"
         );
     }

@@ -1,0 +1,333 @@
+//! Tests: a long list in a file, changed again and again as a store changes it, is the list that the same changes give
+//! in memory, whatever a crash, a reader without the guard or another program does meanwhile.
+
+use super::pages::{self, ReadError, Room, Snapshot, UNKNOWN};
+use super::partial::tests::{enter, list_of, lives};
+use super::partial::{self, Want};
+use super::segments::Piece;
+use crate::os::borrow;
+use crate::store::codec;
+use std::borrow::Cow;
+use std::fs::File;
+use std::io::{Read as _, Seek as _, Write as _};
+use std::os::unix::fs::FileExt as _;
+use tenure_core::{Cancel, Entering, Entry, Mode, Now, Policy, Process, TryGrant};
+
+/// Behind the last pair of pages.
+const SEGMENTS_START: usize = 258_048;
+
+fn whole(list: Vec<u8>) -> Vec<Piece<'static>> {
+    vec![Piece::Lines(Cow::Owned(list))]
+}
+
+fn read(file: &File) -> Result<Entry, ReadError> {
+    let mut snapshot = pages::read(borrow(file), UNKNOWN)?;
+    let all = 0..snapshot.text.named.len();
+    pages::fill(borrow(file), &mut snapshot.text, all)?;
+    let list = codec::decode(&snapshot.text.bytes);
+    list.map_err(|error| ReadError::Torn(error.into()))
+}
+
+fn bytes_of(file: &File) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut file = file;
+    file.rewind().expect("its beginning");
+    file.read_to_end(&mut bytes).expect("its bytes");
+    bytes
+}
+
+fn file_of(bytes: &[u8]) -> File {
+    let mut file = tempfile::tempfile().expect("a file");
+    file.write_all(bytes).expect("its bytes");
+    file
+}
+
+/// A list in a file, and the same list in memory.
+struct Twice {
+    file: File,
+    entry: Entry,
+    /// How many bytes were read of it in all.
+    parts: usize,
+    wholes: usize,
+}
+
+impl Twice {
+    fn of(entry: Entry) -> Self {
+        let file = tempfile::tempfile().expect("a file");
+        let list = codec::encode(&entry).expect("a list");
+        let written = pages::write(borrow(&file), &Snapshot::fresh(), whole(list), Room::All);
+        assert!(written.expect("a write"));
+        Self {
+            file,
+            entry,
+            parts: 0,
+            wholes: 0,
+        }
+    }
+
+    /// The same change to both: to the file in the way of a store that wants no more than this.
+    fn change<A: PartialEq + std::fmt::Debug>(
+        &mut self,
+        want: Want,
+        change: impl Fn(&mut Entry) -> A,
+    ) -> A {
+        let file = borrow(&self.file);
+        let mut snapshot = pages::read(file, UNKNOWN).expect("a state");
+        for segments in partial::segments_for(&snapshot.text, want) {
+            pages::fill(file, &mut snapshot.text, segments).expect("a segment");
+        }
+        let expected = change(&mut self.entry);
+        if self.entry.claims.is_empty() {
+            // A list without claims keeps no such instant.
+            self.entry.ended = None;
+        }
+        let before = bytes_of(&self.file);
+        let entry_before = read(&self.file).expect("the list before");
+        let part = partial::decode(&snapshot.text, want);
+        // What a waiter finds without all claims before its own has to be found by the whole list, but for one answer.
+        let part = part.filter(|(_, rest)| {
+            rest.before() == 0 || !matches!(want, Want::UpTo(_)) || self.entry == entry_before
+        });
+        let list = if let Some((mut part, rest)) = part {
+            self.parts += 1;
+            assert_eq!(change(&mut part), expected, "{want:?}");
+            rest.encode(&snapshot.text, &part).expect("a list")
+        } else {
+            self.wholes += 1;
+            whole(codec::encode(&self.entry).expect("a list"))
+        };
+        let written = pages::write(file, &snapshot, list, Room::All);
+        assert!(written.expect("a write"), "{want:?}");
+        assert_eq!(read(&self.file).expect("a list"), self.entry, "{want:?}");
+        self.look();
+        crashes(&before, &bytes_of(&self.file), &entry_before, &self.entry);
+        expected
+    }
+
+    /// A look without the guard shows the same.
+    fn look(&self) {
+        let seen = pages::read_unguarded(borrow(&self.file), UNKNOWN).expect("a state");
+        assert_eq!(codec::decode(&seen.text.bytes), Ok(self.entry.clone()));
+        assert!(seen.text.gaps.is_empty(), "all of it");
+    }
+}
+
+/// A write that ends before its page is whole leaves the list that was there before.
+fn crashes(before: &[u8], after: &[u8], old: &Entry, new: &Entry) {
+    // The end is cut off once the page is whole.
+    let cut = before.get(after.len()..).unwrap_or_default();
+    let after = [after, cut].concat();
+    let pages = SEGMENTS_START.min(after.len());
+    // What a file has not, reads as zeros once it is longer.
+    let byte = |bytes: &[u8], at: usize| bytes.get(at).copied().unwrap_or_default();
+    let differs = |at: &usize| byte(before, *at) != byte(&after, *at);
+    let first = (0..pages).find(differs).expect("a page was written");
+    let last = (0..pages).rfind(differs).expect("a page was written");
+    for written in [0, 1, (last - first) / 2, last - first] {
+        let mut torn = after.clone();
+        for (at, torn) in torn
+            .iter_mut()
+            .enumerate()
+            .take(pages)
+            .skip(first + written)
+        {
+            *torn = byte(before, at);
+        }
+        let found = read(&file_of(&torn)).expect("a list");
+        // What is written last may be what only covers an older, longer page.
+        let is_whole = written > 1 && found == *new;
+        assert!(is_whole || found == *old, "after {written} bytes of it");
+    }
+}
+
+/// The same numbers each time.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, end: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).expect("few bits") % end.max(1)
+    }
+}
+
+fn step(twice: &mut Twice, numbers: &mut Numbers, number: u32) {
+    let now = Now::default();
+    let count = twice.entry.claims.len();
+    let some = twice
+        .entry
+        .claims
+        .get(numbers.below(count))
+        .map_or(1, |claim| claim.ticket);
+    let first = twice.entry.claims.first().map_or(1, |claim| claim.ticket);
+    match numbers.below(12) {
+        0..=3 => {
+            twice.change(Want::Ends, |entry| {
+                matches!(enter(entry, number), Entering::Queued { .. })
+            });
+        }
+        4 | 5 => {
+            twice.change(Want::Own(some), |entry| entry.leave(some, &now));
+        }
+        6 => {
+            let command = Process {
+                pid: number,
+                started: None,
+            };
+            twice.change(Want::Own(some), |entry| entry.name_command(some, command));
+        }
+        7 => {
+            twice.change(Want::Own(some), |entry| {
+                let claim = entry.claims.iter_mut().find(|claim| claim.ticket == some);
+                let by = "somebody".into();
+                let cancel = Cancel {
+                    by,
+                    ..Cancel::default()
+                };
+                claim.map(|claim| claim.cancel = Some(cancel)).is_some()
+            });
+        }
+        8 => {
+            twice.change(Want::UpTo(some), |entry| {
+                let found = entry.try_grant(&Policy::NATIVE, some, &now, lives, &mut Vec::new());
+                std::mem::discriminant(&found)
+            });
+        }
+        9 => {
+            twice.change(Want::All, |entry| entry.raise(u64::from(number)));
+        }
+        _ => {
+            twice.change(Want::Own(first), |entry| entry.leave(first, &now));
+            let next = twice.entry.claims.first().map_or(1, |claim| claim.ticket);
+            twice.change(Want::UpTo(next), |entry| {
+                let found = entry.try_grant(&Policy::NATIVE, next, &now, lives, &mut Vec::new());
+                matches!(found, TryGrant::Granted { .. })
+            });
+        }
+    }
+}
+
+#[test]
+fn a_long_list_in_a_file_is_the_list_that_the_same_changes_give_in_memory() {
+    for seed in 1..=3 {
+        let mut numbers = Numbers(seed);
+        let mut twice = Twice::of(list_of(100 * u32::try_from(seed).expect("few")));
+        for number in 0..50 {
+            step(&mut twice, &mut numbers, 1_000 + number);
+        }
+        assert!(
+            twice.parts > twice.wholes,
+            "{} {}",
+            twice.parts,
+            twice.wholes
+        );
+    }
+}
+
+#[test]
+fn a_list_that_grows_and_drains_claim_by_claim_passes_through_each_form() {
+    let now = Now::default();
+    let mut twice = Twice::of(list_of(1));
+    for number in 1..110 {
+        assert!(twice.change(Want::Ends, |entry| {
+            matches!(enter(entry, number), Entering::Queued { .. })
+        }));
+    }
+    let long = bytes_of(&twice.file).len();
+    assert!(long > SEGMENTS_START, "it has segments: {long}");
+    while let Some(first) = twice.entry.claims.first().map(|claim| claim.ticket) {
+        twice.change(Want::Own(first), |entry| entry.leave(first, &now));
+        if let Some(next) = twice.entry.claims.first().map(|claim| claim.ticket) {
+            assert!(twice.change(Want::UpTo(next), |entry| {
+                let found = entry.try_grant(&Policy::NATIVE, next, &now, lives, &mut Vec::new());
+                matches!(found, TryGrant::Granted { .. })
+            }));
+        }
+    }
+    assert_eq!(
+        bytes_of(&twice.file).len(),
+        4_096,
+        "what was behind is cut off"
+    );
+    // A waiter that is next or last needs no more than the page and a segment.
+    assert!(twice.wholes < 20, "{} of {}", twice.wholes, twice.parts);
+}
+
+/// Each turn of a crowd reads and writes as much at 4,000 waiters as at 400.
+#[test]
+fn what_a_turn_writes_does_not_grow_with_the_list() {
+    let written = |claims: u32| {
+        let entry = list_of(claims);
+        let twice = Twice::of(entry.clone());
+        let first = entry.claims.first().expect("a holder").ticket;
+        let file = borrow(&twice.file);
+        let mut snapshot = pages::read(file, UNKNOWN).expect("a state");
+        let want = Want::Own(first);
+        for segments in partial::segments_for(&snapshot.text, want) {
+            pages::fill(file, &mut snapshot.text, segments).expect("a segment");
+        }
+        let (mut part, rest) = partial::decode(&snapshot.text, want).expect("a part");
+        part.leave(first, &Now::default());
+        let list = rest.encode(&snapshot.text, &part).expect("a list");
+        let lines: usize = list.iter().map(|piece| piece.lines().len()).sum();
+        (lines, snapshot.text.named.len())
+    };
+    let (few, segments) = written(400);
+    assert!(segments > 5, "{segments}");
+    let (many, segments) = written(4_000);
+    assert!(segments > 100, "{segments}");
+    assert!(many < 2 * few && many < 20_000, "{few} and {many} bytes");
+}
+
+#[test]
+fn claims_of_slots_and_giants_stand_in_segments_too() {
+    let mut entry = list_of(300);
+    for claim in &mut entry.claims {
+        claim.mode = Mode::Shared;
+    }
+    for index in [0, 7, 150, 298, 299] {
+        entry.claims[index].holder.why = "x".repeat(30_000);
+    }
+    let mut twice = Twice::of(entry);
+    let now = Now::default();
+    for index in [0, 6, 148, 294, 295] {
+        let own = twice.entry.claims.get(index).expect("a claim").ticket;
+        twice.change(Want::UpTo(own), |entry| entry.raise(entry.last + 1));
+        twice.change(Want::Own(own), |entry| entry.leave(own, &now));
+    }
+    twice.change(Want::Ends, |entry| entry.raise(entry.last + 1));
+}
+
+#[test]
+fn a_segment_that_another_program_wrote_over_makes_the_list_unreadable_and_a_new_list_can_follow() {
+    let entry = list_of(300);
+    let twice = Twice::of(entry.clone());
+    let mut snapshot = pages::read(borrow(&twice.file), UNKNOWN).expect("the page is whole");
+    twice
+        .file
+        .write_all_at(b"?", SEGMENTS_START as u64)
+        .expect("a write");
+    let all = 0..snapshot.text.named.len();
+    let filled = pages::fill(borrow(&twice.file), &mut snapshot.text, all);
+    assert!(matches!(filled, Err(ReadError::Torn(_))), "{filled:?}");
+    let seen = pages::read_unguarded(borrow(&twice.file), UNKNOWN);
+    assert!(matches!(seen, Err(ReadError::Torn(_))), "{seen:?}");
+    let list = codec::encode(&entry).expect("a list");
+    let written = pages::write(borrow(&twice.file), &snapshot, whole(list), Room::All);
+    assert!(written.expect("a write"));
+    assert_eq!(read(&twice.file).expect("a list"), entry);
+}
+
+/// What a build without segments finds: a whole page whose list it cannot read, so it refuses.
+#[test]
+fn a_page_with_segments_is_no_list_to_a_reader_that_knows_none() {
+    let twice = Twice::of(list_of(300));
+    let bytes = bytes_of(&twice.file);
+    let text = String::from_utf8_lossy(&bytes);
+    let page = text.split("tenure 1 ").nth(1).expect("a page");
+    let (_, body) = page.split_once('\n').expect("a frame");
+    assert!(body.starts_with("{\"segments\":["), "{body:.80}");
+    assert!(codec::decode(body.as_bytes()).is_err());
+}
