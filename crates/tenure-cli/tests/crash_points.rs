@@ -290,7 +290,10 @@ fn leave_dead_claims(site: &Site) -> Result<u64, Fault> {
 /// Leaves so many claims of waiters that were killed that their list stands in segments.
 fn leave_dead_crowd(site: &Site) -> Result<(), Fault> {
     const CROWD: usize = 24;
-    let words = Verb::RunAtLength.words(site).join("\n").replace("50ms", "10m");
+    let words = Verb::RunAtLength
+        .words(site)
+        .join("\n")
+        .replace("50ms", "10m");
     let start = |_| Process::start(site.tenure(words.split('\n')));
     let mut crowd: Vec<Process> = (0..CROWD).map(start).collect();
     for waiter in &mut crowd {

@@ -206,8 +206,14 @@ pub(crate) fn list(file: &Path, known: &BTreeSet<u64>) -> String {
     }
     let mut words = Vec::new();
     for (whose, who) in [("the one before", before), ("ours", ours)] {
-        for state in who {
-            words.push(format!("{whose} {state}"));
+        for alike in who.chunk_by(|one, next| one == next) {
+            let state = alike.first().map_or("", String::as_str);
+            // A crowd is told in one word.
+            if alike.len() > 2 {
+                words.push(format!("{} times: {whose} {state}", alike.len()));
+            } else {
+                words.extend(alike.iter().map(|state| format!("{whose} {state}")));
+            }
         }
     }
     if words.is_empty() {
@@ -236,9 +242,31 @@ fn claims(file: &Path) -> Option<Vec<Value>> {
             }
         }
     }
-    let text = std::str::from_utf8(best?.1).ok()?;
+    let text = std::str::from_utf8(&whole(best?.1, &bytes)?)
+        .ok()?
+        .to_owned();
     let lines = text.lines().skip(1).map(serde_json::from_str);
     lines.collect::<Result<_, _>>().ok()
+}
+
+/// The list of a page: a long one names segments that belong into it.
+fn whole(page: &[u8], file: &[u8]) -> Option<Vec<u8>> {
+    if !page.starts_with(b"{\"segments\":") {
+        return Some(page.to_vec());
+    }
+    let end = page.iter().position(|byte| *byte == b'\n')?;
+    let named: Value = serde_json::from_slice(page.get(..end)?).ok()?;
+    let number = |value: &Value| usize::try_from(value.as_u64()?).ok();
+    let (front, back) = page
+        .get(end + 1..)?
+        .split_at_checked(number(&named["at"])?)?;
+    let mut list = front.to_vec();
+    for segment in named["segments"].as_array()? {
+        let start = 258_048 + 8_192 * number(&segment[0])?;
+        list.extend_from_slice(file.get(start..start + number(&segment[1])?)?);
+    }
+    list.extend_from_slice(back);
+    Some(list)
 }
 
 fn slot_of(slot: &[u8]) -> Option<(u64, &[u8])> {
