@@ -81,10 +81,10 @@ impl RequestId {
             return Err(NameError::TooLong { bytes: id.len() });
         }
         let is_good = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-        // By bytes first: each byte of any other character is a bad one.
-        if !id.bytes().all(is_good)
-            && let Some(bad) = id.chars().find(|c| !u8::try_from(*c).is_ok_and(is_good))
-        {
+        // By bytes first: each byte of any other character is a bad one. To ask all of them at once takes less time
+        // than to stop at the first.
+        let all_good = id.bytes().fold(true, |good, byte| good & is_good(byte));
+        if !all_good && let Some(bad) = id.chars().find(|c| !u8::try_from(*c).is_ok_and(is_good)) {
             return Err(NameError::Character { character: bad });
         }
         if !first.is_ascii_alphanumeric() {

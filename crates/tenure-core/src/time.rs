@@ -1,6 +1,6 @@
 //! What the core knows of time: instants that the caller hands in.
 
-use alloc::string::String;
+use alloc::sync::Arc;
 
 /// The instant at which a question is asked, read once by the caller.
 ///
@@ -14,7 +14,7 @@ pub struct Now {
     /// Milliseconds since this machine started, sleep included.
     pub boot_ms: u64,
     /// The id of this boot; empty where the platform has none.
-    pub boot_id: String,
+    pub boot_id: Arc<str>,
 }
 
 impl Now {
@@ -29,7 +29,7 @@ impl Now {
     /// The same instant, for a record that was made on `recorded_boot`. On another boot only the wall clock
     /// is written: a reader would take the boot clock for that other boot's own.
     pub fn stamp_for(&self, recorded_boot: Option<&str>) -> Stamp {
-        let same = recorded_boot.is_some_and(|boot| boot == self.boot_id);
+        let same = recorded_boot.is_some_and(|boot| *boot == *self.boot_id);
         Stamp {
             boot_ms: if same {
                 self.boot_ms
@@ -64,7 +64,9 @@ impl Stamp {
     pub fn age_ms(&self, recorded_boot: Option<&str>, now: &Now) -> u64 {
         match recorded_boot {
             Some(boot)
-                if !boot.is_empty() && boot == now.boot_id && self.boot_ms != Self::OTHER_BOOT =>
+                if !boot.is_empty()
+                    && *boot == *now.boot_id
+                    && self.boot_ms != Self::OTHER_BOOT =>
             {
                 now.boot_ms.saturating_sub(self.boot_ms)
             }

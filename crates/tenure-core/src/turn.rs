@@ -387,7 +387,7 @@ impl Entry {
         let of_this_boot = ended.boot_ms <= now.boot_ms;
         // The record does not keep the boot of this instant. A later reading of another boot's clock is
         // never believed, or it could put a turn off for days. An earlier one is wrong by a grace at most.
-        let boot = of_this_boot.then_some(now.boot_id.as_str());
+        let boot = of_this_boot.then_some(&*now.boot_id);
         Some(ended.age_ms(boot, now))
     }
 

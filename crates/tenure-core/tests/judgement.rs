@@ -17,7 +17,7 @@ fn at(ms: u64) -> Now {
     Now {
         wall_us: (1_000_000_000_000 + ms) * 1_000,
         boot_ms: 1_000_000 + ms,
-        boot_id: BOOT.to_owned(),
+        boot_id: BOOT.into(),
     }
 }
 

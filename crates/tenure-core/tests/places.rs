@@ -21,7 +21,7 @@ fn at(ms: u64) -> Now {
     Now {
         wall_us: (1_000_000_000_000 + ms) * 1_000,
         boot_ms: 1_000_000 + ms,
-        boot_id: BOOT.to_owned(),
+        boot_id: BOOT.into(),
     }
 }
 
@@ -699,7 +699,7 @@ fn the_end_of_a_hold_on_another_boot_puts_no_turn_off() {
     let (mut entry, holder, waiting) = line_of(2);
     let days = Now {
         boot_ms: 900_000_000_000,
-        boot_id: "another boot".to_owned(),
+        boot_id: "another boot".into(),
         ..at(0)
     };
     entry.leave(holder, &days);

@@ -16,6 +16,7 @@ pub mod stepped;
 #[cfg(target_os = "linux")]
 pub(crate) use shift::{Shift, shift};
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tenure_core::Now;
 
@@ -36,14 +37,14 @@ pub trait Clock {
 /// The machine's own clocks.
 #[derive(Debug, Clone)]
 pub struct SystemClock {
-    boot_id: String,
+    boot_id: Arc<str>,
 }
 
 impl SystemClock {
     /// Clocks of the boot with this id; see [`crate::process::Identity`].
     pub fn new(boot_id: Option<&str>) -> Self {
         Self {
-            boot_id: boot_id.unwrap_or_default().to_owned(),
+            boot_id: boot_id.unwrap_or_default().into(),
         }
     }
 }
@@ -54,7 +55,7 @@ impl Clock for SystemClock {
         Now {
             wall_us: as_set(wall_us),
             boot_ms,
-            boot_id: self.boot_id.clone(),
+            boot_id: Arc::clone(&self.boot_id),
         }
     }
 
@@ -108,17 +109,19 @@ fn read() -> (u64, u64) {
     use rustix::time::{ClockId, clock_gettime};
     let wall = clock_gettime(ClockId::Realtime);
     let boot = clock_gettime(ClockId::Boottime);
-    let nanos = |t: rustix::time::Timespec| {
-        // A clock before its epoch reads as the epoch: no record is older than that.
-        let seconds = u128::try_from(t.tv_sec).unwrap_or(0);
-        let nanos = u128::try_from(t.tv_nsec).unwrap_or(0);
-        seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
+    // A clock before its epoch reads as the epoch: no record is older than that.
+    let parts = |t: rustix::time::Timespec| {
+        let seconds = u64::try_from(t.tv_sec).unwrap_or(0);
+        (seconds, u64::try_from(t.tv_nsec).unwrap_or(0))
     };
-    let units = |nanos: u128, unit| u64::try_from(nanos / unit).unwrap_or(u64::MAX);
-    (
-        units(nanos(wall), 1_000),
-        units(shift().unshifted(nanos(boot)), 1_000_000),
-    )
+    let (seconds, nanos) = parts(wall);
+    let wall_us = seconds
+        .saturating_mul(1_000_000)
+        .saturating_add(nanos / 1_000);
+    let (seconds, nanos) = parts(boot);
+    // 64 bits of nanoseconds are five centuries since the boot.
+    let boot = seconds.saturating_mul(1_000_000_000).saturating_add(nanos);
+    (wall_us, shift().unshifted(boot) / 1_000_000)
 }
 
 #[cfg(windows)]

@@ -127,7 +127,7 @@ use crate::herald::Herald;
 use crate::offload;
 use crate::os::Ringer;
 use crate::place::{self, At};
-use crate::process::{self, Identity};
+use crate::process::{self, Identity, RequestIds};
 use crate::profile::why;
 use crate::store::file::{FileStore, ThreadSleeper};
 use crate::store::{Content, Store, StoreError};
@@ -351,6 +351,8 @@ struct Shared {
     here: Arc<tenure_core::Host>,
     /// The process that made the manager.
     pid: u32,
+    /// Only the process that made the manager draws from them ([`Shared::is_here`]).
+    ids: Mutex<RequestIds>,
     /// The name of the program, for holds without another reason. It stays what it was at the start.
     program: OnceLock<String>,
     watching: Watching,
@@ -523,6 +525,7 @@ impl LockManager {
                 here: Arc::new(made.identity.host.clone()),
                 identity: made.identity,
                 pid: std::process::id(),
+                ids: Mutex::default(),
                 program: OnceLock::new(),
                 watching: made.watching,
                 hears_cancel: made.hears_cancel,
@@ -882,7 +885,7 @@ impl Shared {
     }
 
     fn request(&self, options: &Options, mode: Mode) -> Result<Request, StoreError> {
-        let request_id = process::new_request_id().map_err(|source| StoreError::Io {
+        let request_id = locked(&self.ids).draw().map_err(|source| StoreError::Io {
             place: "the system".to_owned(),
             doing: "drawing random bytes for a request id",
             source,

@@ -97,7 +97,7 @@ impl Clock for ManualClock {
         Now {
             wall_us: BEGINNING_US.saturating_add(micros),
             boot_ms: micros / 1_000,
-            boot_id: "a-boot-of-the-manual-clock".to_owned(),
+            boot_id: "a-boot-of-the-manual-clock".into(),
         }
     }
 
@@ -160,7 +160,7 @@ impl Scene {
     }
 
     fn manager(&self, mut identity: Identity) -> LockManager {
-        identity.host.boot_id = Some(self.clock.now().boot_id);
+        identity.host.boot_id = Some(self.clock.now().boot_id.to_string());
         let store = Patient {
             store: self.store.clone(),
             clock: self.clock.clone(),

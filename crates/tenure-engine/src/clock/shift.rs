@@ -21,10 +21,10 @@ pub(crate) enum Shift {
 
 impl Shift {
     /// The machine's own reading, in nanoseconds, for one of this process.
-    pub(super) fn unshifted(self, nanos: u128) -> u128 {
+    pub(super) fn unshifted(self, nanos: u64) -> u64 {
         match self {
-            Self::Nanos(shift) if shift >= 0 => nanos.saturating_sub(shift.unsigned_abs().into()),
-            Self::Nanos(shift) => nanos.saturating_add(shift.unsigned_abs().into()),
+            Self::Nanos(shift) if shift >= 0 => nanos.saturating_sub(shift.unsigned_abs()),
+            Self::Nanos(shift) => nanos.saturating_add(shift.unsigned_abs()),
             Self::Unknown => nanos,
         }
     }

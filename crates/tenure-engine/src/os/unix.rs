@@ -16,6 +16,7 @@ use rustix::fs::{
     AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RawMode, RenameFlags, Stat,
 };
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
@@ -509,6 +510,21 @@ pub(crate) fn give(folder: &Facts, file: impl AsFd) -> Result<(), Errno> {
     }
     let owner = rustix::fs::Uid::from_raw(folder.user);
     rustix::fs::fchown(file, Some(owner), None)
+}
+
+/// Shows the first `N` bytes of a file, or as many as it has.
+pub(crate) fn with_start<const N: usize, R>(
+    file: impl AsFd,
+    look: impl FnOnce(&[u8]) -> R,
+) -> Result<R, Errno> {
+    loop {
+        let mut space = [MaybeUninit::uninit(); N];
+        match rustix::io::pread(&file, &mut space, 0) {
+            Ok((read, _)) => return Ok(look(read)),
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
 }
 
 /// Reads from an offset on.

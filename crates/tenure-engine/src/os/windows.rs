@@ -496,6 +496,16 @@ pub(crate) fn give(_: &Facts, _: impl AsHandle) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Shows the first `N` bytes of a file, or as many as it has.
+pub(crate) fn with_start<const N: usize, R>(
+    file: impl AsHandle,
+    look: impl FnOnce(&[u8]) -> R,
+) -> Result<R, Errno> {
+    let mut space = [0; N];
+    let length = raw::read(file.as_handle(), &mut space, Some(0))?;
+    Ok(look(space.get(..length).unwrap_or_default()))
+}
+
 /// Reads from an offset on.
 pub(crate) fn read_at(file: impl AsHandle, buffer: &mut [u8], offset: u64) -> Result<usize, Errno> {
     raw::read(file.as_handle(), buffer, Some(offset))

@@ -15,7 +15,7 @@ pub(super) fn now() -> Now {
     Now {
         wall_us: (AT_MS + 5_000) * 1_000,
         boot_ms: 105_000,
-        boot_id: "boot-a".to_owned(),
+        boot_id: "boot-a".into(),
     }
 }
 

@@ -24,6 +24,7 @@ pub(in crate::store) use plain::push_number;
 use memchr::{memchr, memchr_iter};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use tenure_core::{
@@ -460,12 +461,30 @@ pub(in crate::store) fn read_claim(line: &[u8], hosts: &[Arc<Host>]) -> Result<C
 }
 
 fn host(line: HostLine<'_>) -> Arc<Host> {
-    Arc::new(Host {
-        name: line.name.into_owned(),
-        machine_id: line.machine_id.map(Cow::into_owned),
-        boot_id: line.boot_id.map(Cow::into_owned),
-        pid_namespace: line.pid_namespace,
+    thread_local! {
+        /// The host that was read last. Mostly the next list names the same one.
+        static LAST: RefCell<Arc<Host>> = RefCell::default();
+    }
+    LAST.with_borrow_mut(|last| {
+        if !line.is(last) {
+            *last = Arc::new(Host {
+                name: line.name.into_owned(),
+                machine_id: line.machine_id.map(Cow::into_owned),
+                boot_id: line.boot_id.map(Cow::into_owned),
+                pid_namespace: line.pid_namespace,
+            });
+        }
+        Arc::clone(last)
     })
+}
+
+impl HostLine<'_> {
+    fn is(&self, host: &Host) -> bool {
+        self.name == host.name
+            && self.machine_id.as_deref() == host.machine_id.as_deref()
+            && self.boot_id.as_deref() == host.boot_id.as_deref()
+            && self.pid_namespace == host.pid_namespace
+    }
 }
 
 fn claim(line: ClaimLine<'_>, host: Arc<Host>) -> Result<Claim, String> {

@@ -62,7 +62,7 @@ impl Elsewhere {
                 .expect("a time"),
             // Its boot clock means nothing here, whatever it shows.
             boot_ms: 12_345,
-            boot_id: "another-boot".to_owned(),
+            boot_id: "another-boot".into(),
         }
     }
 }

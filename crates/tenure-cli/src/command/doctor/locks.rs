@@ -165,7 +165,7 @@ impl Seen {
             let stamps = [Some(claim.entered), claim.since, Some(claim.lease.renewed)];
             let boot = claim.holder.host.boot_id.as_deref();
             for stamp in stamps.into_iter().flatten() {
-                let is_ours = boot == Some(now.boot_id.as_str()) && !now.boot_id.is_empty();
+                let is_ours = boot == Some(&*now.boot_id) && !now.boot_id.is_empty();
                 if is_ours && stamp.boot_ms != Stamp::OTHER_BOOT {
                     let step = offset_ms(now.stamp()) - offset_ms(stamp);
                     let is_larger = |known: &Step| step.abs() > known.ms.abs();

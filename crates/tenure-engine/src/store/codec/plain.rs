@@ -10,7 +10,13 @@
 //! that form as well.
 
 use super::{ClaimLine, Header, HostLine};
+use memchr::memchr2;
 use std::borrow::Cow;
+
+/// Whether any byte is such a one. Asking all of them at once takes less time than stopping at the first.
+fn has(bytes: &[u8], is_such: impl Fn(u8) -> bool) -> bool {
+    bytes.iter().fold(false, |has, byte| has | is_such(*byte))
+}
 
 /// How many digits a number may have so that it fits whatever they are.
 const DIGITS_MAX: usize = 19;
@@ -82,9 +88,11 @@ impl<'a> Cursor<'a> {
     /// A text in quotes in which nothing is escaped.
     fn text(&mut self) -> Option<Cow<'a, str>> {
         self.passes("\"")?;
-        let ends = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20);
-        let length = self.rest.iter().position(ends)?;
+        let length = memchr2(b'"', b'\\', self.rest)?;
         let (text, rest) = self.rest.split_at_checked(length)?;
+        if has(text, |byte| byte < 0x20) {
+            return None;
+        }
         self.rest = rest.strip_prefix(b"\"")?;
         std::str::from_utf8(text).ok().map(Cow::Borrowed)
     }
@@ -228,7 +236,7 @@ impl Writer<'_> {
 
     fn text(&mut self, text: &str) -> Result<(), serde_json::Error> {
         let is_escaped = |byte: u8| matches!(byte, b'"' | b'\\' | 0..0x20);
-        if text.bytes().any(is_escaped) {
+        if has(text.as_bytes(), is_escaped) {
             return serde_json::to_writer(&mut *self.body, text);
         }
         self.raw("\"");

@@ -129,11 +129,11 @@ pub(crate) const UNKNOWN: u64 = u64::MAX;
 /// `length` is the file's length, asked under the guard as well, with no write since. Then no extra call
 /// looks for the file's end; with [`UNKNOWN`] one does.
 pub(crate) fn read(file: BorrowedDescriptor<'_>, length: u64) -> Result<Snapshot, ReadError> {
-    // On the stack: an allocation of this size takes longer than the look.
-    let mut space = [0; NEAR_BYTES];
-    let wanted = usize::try_from(length).map_or(NEAR_BYTES, |length| length.min(NEAR_BYTES));
-    let near = space.get_mut(..wanted).unwrap_or_default();
-    let filled = read_at(file, near, 0).map_err(ReadError::Io)?;
+    if let Some(snapshot) = look_at_short(file, length, newest)? {
+        return snapshot.map_err(ReadError::Torn);
+    }
+    let mut near = [0; NEAR_BYTES];
+    let filled = read_at(file, &mut near, 0).map_err(ReadError::Io)?;
     if filled < NEAR_BYTES {
         return newest(near.get(..filled).unwrap_or_default()).map_err(ReadError::Torn);
     }
@@ -141,6 +141,23 @@ pub(crate) fn read(file: BorrowedDescriptor<'_>, length: u64) -> Result<Snapshot
         return Ok(snapshot);
     }
     newest(&read_all(file).map_err(ReadError::Io)?).map_err(ReadError::Torn)
+}
+
+/// Shows all of a file whose length its caller knows, if it is that short. `None` also where it has another length by
+/// now, or a signal cut the answer short.
+fn look_at_short<R>(
+    file: BorrowedDescriptor<'_>,
+    length: u64,
+    look: impl FnOnce(&[u8]) -> R,
+) -> Result<Option<R>, ReadError> {
+    if length >= NEAR_BYTES as u64 {
+        return Ok(None);
+    }
+    // On the stack, and not cleared before: an allocation of this size takes longer than the look.
+    let looked = os::with_start::<NEAR_BYTES, _>(file, |near| {
+        (near.len() as u64 == length).then(|| look(near))
+    });
+    looked.map_err(ReadError::Io)
 }
 
 /// Finds the whole page with the highest sequence by the frames. `None` if no page is whole.
@@ -165,7 +182,7 @@ fn read_long(file: BorrowedDescriptor<'_>) -> Result<Option<Snapshot>, Errno> {
     for (frame, page) in pages {
         let mut body = vec![0; frame.length];
         let filled = read_at(file, &mut body, page.offset() + frame.start)?;
-        if filled == frame.length && checksum(frame.sequence, &[&body]) == frame.sum {
+        if filled == frame.length && frame.is_of(&body) {
             return Ok(Some(Snapshot {
                 sequence: frame.sequence,
                 page: Some(page),
@@ -233,15 +250,8 @@ pub(crate) fn read_unguarded(
     file: BorrowedDescriptor<'_>,
     length: u64,
 ) -> Result<Snapshot, ReadError> {
-    if length < NEAR_BYTES as u64 {
-        let mut near = [0; NEAR_BYTES];
-        let filled = os::uninterrupted(|| os::read_at(file, &mut near, 0));
-        let filled = filled.map_err(ReadError::Io)?;
-        if filled as u64 == length
-            && let Some(snapshot) = near.get(..filled).and_then(at_rest)
-        {
-            return Ok(snapshot);
-        }
+    if let Some(snapshot) = look_at_short(file, length, at_rest)?.flatten() {
+        return Ok(snapshot);
     }
     let mut is_second = false;
     // Of two looks that show the same bytes, the second one has found the end.
@@ -263,28 +273,35 @@ pub(crate) fn read_unguarded(
 /// state is the last one before that.
 fn at_rest(bytes: &[u8]) -> Option<Snapshot> {
     let (first, second) = bytes.split_at_checked(PAGE_BYTES)?;
-    let sequence_of = |page: &[u8]| {
-        if page.iter().all(|byte| *byte == 0) {
-            return Some(0);
-        }
-        Frame::of(page).ok().map(|frame| frame.sequence)
+    // `None` for a page that was never written.
+    let frame_of = |page: &[u8]| match Frame::of(page) {
+        Ok(frame) => Some(Some(frame)),
+        Err(_) => page.iter().all(|byte| *byte == 0).then_some(None),
     };
-    let (before, after) = (sequence_of(first)?, sequence_of(second)?);
+    let sequence_of = |frame: Option<Frame>| frame.map_or(0, |frame| frame.sequence);
+    let frames = [frame_of(first)?, frame_of(second)?];
+    let [before, after] = frames.map(sequence_of);
     if before.abs_diff(after) != 1 {
         return None;
     }
     let is_second = after > before;
-    let (sequence, body) = parse(if is_second { second } else { first }, 0).ok()??;
-    Some(Snapshot {
-        sequence,
+    let [in_first, in_second] = frames;
+    let (frame, page) = if is_second {
+        (in_second?, second)
+    } else {
+        (in_first?, first)
+    };
+    let text = Text::of_page(frame.body(page).ok()?.to_vec());
+    // Its segments stand further back, where this look has not been.
+    text.named.is_empty().then_some(Snapshot {
+        sequence: frame.sequence,
         page: Some(Page {
             pair: 0,
             second: is_second,
         }),
         long: false,
-        text: Text::of_page(body.to_vec()),
+        text,
     })
-    .filter(|snapshot| snapshot.text.named.is_empty())
 }
 
 /// Looks until two looks in a row show the same bytes. Then nothing was written in between, apart from
@@ -443,7 +460,7 @@ fn read_until(file: BorrowedDescriptor<'_>, end: bool) -> Result<Vec<u8>, Errno>
 
 /// Finds the whole page with the highest sequence.
 fn newest(bytes: &[u8]) -> Result<Snapshot, String> {
-    let mut best: Option<(u64, Page, &[u8])> = None;
+    let mut framed: Vec<(Frame, Page, &[u8])> = Vec::with_capacity(2);
     let mut torn = Vec::new();
     'pairs: for pair in 0..PAIRS_MAX {
         for second in [false, true] {
@@ -452,24 +469,27 @@ fn newest(bytes: &[u8]) -> Result<Snapshot, String> {
             let Some(content) = bytes.get(page.offset()..end) else {
                 break 'pairs;
             };
-            if content.iter().all(|byte| *byte == 0) {
-                continue;
-            }
-            let above = best.map_or(0, |(sequence, ..)| sequence);
-            match parse(content, above) {
-                Ok(Some((sequence, body))) => best = Some((sequence, page, body)),
-                Ok(None) => {}
+            match Frame::of(content) {
+                Ok(frame) => framed.push((frame, page, content)),
+                Err(_) if content.iter().all(|byte| *byte == 0) => {}
                 Err(why) => torn.push((page, looks_like_ours(content), why)),
             }
         }
     }
-    if let Some((sequence, page, body)) = best {
-        return Ok(Snapshot {
-            sequence,
-            page: Some(page),
-            long: bytes.len() > 2 * PAGE_BYTES,
-            text: Text::of_page(body.to_vec()),
-        });
+    // The newest first: mostly it is whole, and then the others are not looked at. Of two alike the first one counts.
+    framed.sort_by_key(|(frame, ..)| std::cmp::Reverse(frame.sequence));
+    for (frame, page, content) in framed {
+        match frame.body(content) {
+            Ok(body) => {
+                return Ok(Snapshot {
+                    sequence: frame.sequence,
+                    page: Some(page),
+                    long: bytes.len() > 2 * PAGE_BYTES,
+                    text: Text::of_page(body.to_vec()),
+                });
+            }
+            Err(why) => torn.push((page, true, why)),
+        }
     }
     // While no page is whole, a write goes to the first page of some pair: the very first write, and
     // each later one as long as all are torn. Then no caller was ever told that a write succeeded, and
@@ -543,13 +563,32 @@ pub(super) fn frame(sequence: u64, body: &[&[u8]]) -> Vec<u8> {
 const FRAME_BYTES_MAX: usize = 96;
 
 /// A number of a frame line.
-fn number<const BASE: u32>(digits: &[u8]) -> Option<u64> {
+fn number<const BASE: u64>(digits: &[u8]) -> Option<u64> {
+    // So many digits of either base fit without a look at each step. Only a number that counts to the end has more.
+    const FIT: usize = 16;
+    let (high, low) = digits.split_at_checked(digits.len().saturating_sub(FIT))?;
     let mut number = 0_u64;
-    for byte in digits {
-        let digit = char::from(*byte).to_digit(BASE)?;
-        number = number.checked_mul(BASE.into())?.checked_add(digit.into())?;
+    for byte in high {
+        number = number
+            .checked_mul(BASE)?
+            .checked_add(digit::<BASE>(*byte)?)?;
     }
-    (!digits.is_empty()).then_some(number)
+    let mut rest = 0_u64;
+    for byte in low {
+        rest = rest.wrapping_mul(BASE).wrapping_add(digit::<BASE>(*byte)?);
+    }
+    if !high.is_empty() {
+        number = number.checked_mul(BASE.checked_pow(16)?)?;
+    }
+    (!digits.is_empty()).then_some(number.checked_add(rest)?)
+}
+
+fn digit<const BASE: u64>(byte: u8) -> Option<u64> {
+    match byte {
+        b'0'..=b'9' => Some((byte - b'0').into()),
+        b'a'..=b'f' if BASE == 16 => Some((byte - b'a' + 10).into()),
+        _ => None,
+    }
 }
 
 /// What a frame line says of its page.
@@ -567,11 +606,15 @@ impl Frame {
         let start = content.get(..FRAME_BYTES_MAX).unwrap_or(content);
         let line_end = memchr(b'\n', start).ok_or("it has no frame line")?;
         let line = content.get(..line_end).unwrap_or_default();
-        let mut words = line
+        let mut rest = line
             .strip_prefix(MAGIC.as_bytes())
-            .ok_or("it does not begin with `tenure 1`")?
-            .split(|byte| *byte == b' ');
-        let mut word = || words.next().unwrap_or_default();
+            .ok_or("it does not begin with `tenure 1`")?;
+        let mut word = || {
+            let end = memchr(b' ', rest).unwrap_or(rest.len());
+            let word = rest.get(..end).unwrap_or_default();
+            rest = rest.get(end + 1..).unwrap_or_default();
+            word
+        };
         // No write could follow the last number, and 0 stands for a file without any state.
         let sequence = number::<10>(word())
             .filter(|sequence| (1..u64::MAX).contains(sequence))
@@ -588,22 +631,22 @@ impl Frame {
             start: line_end + 1,
         })
     }
-}
 
-/// The sequence and the body of a page. `None` for one that is no newer than `above`, whole or not.
-fn parse(content: &[u8], above: u64) -> Result<Option<(u64, &[u8])>, String> {
-    let frame = Frame::of(content)?;
-    if frame.sequence <= above {
-        return Ok(None);
+    /// The body that the page has, if it is whole.
+    fn body(self, page: &[u8]) -> Result<&[u8], String> {
+        let body = page.get(self.start..);
+        let body = body.and_then(|rest| rest.get(..self.length));
+        let body = body.ok_or("it ends before its length")?;
+        if self.is_of(body) {
+            Ok(body)
+        } else {
+            Err("its checksum does not fit".to_owned())
+        }
     }
-    let body = content
-        .get(frame.start..)
-        .and_then(|rest| rest.get(..frame.length))
-        .ok_or("it ends before its length")?;
-    if checksum(frame.sequence, &[body]) == frame.sum {
-        Ok(Some((frame.sequence, body)))
-    } else {
-        Err("its checksum does not fit".to_owned())
+
+    /// Whether it was written with this body.
+    fn is_of(self, body: &[u8]) -> bool {
+        XxHash64::oneshot(self.sequence, body) == self.sum
     }
 }
 

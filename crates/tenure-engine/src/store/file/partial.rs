@@ -226,11 +226,14 @@ pub(super) fn segments_for(text: &Text, want: Want) -> [Range<usize>; 2] {
 /// error.
 pub(super) fn decode(text: &Text, want: Want) -> Option<(Entry, Rest)> {
     let body = text.bytes.as_slice();
-    if want == Want::All || (text.gaps.is_empty() && body.len() < SHORT * LINE_BYTES_MIN) {
+    if want == Want::All {
         return None;
     }
     let head_end = memchr(b'\n', body)?;
     let start = head_end + 1;
+    if text.gaps.is_empty() && body.len() - start < SHORT * LINE_BYTES_MIN {
+        return None;
+    }
     let Chosen {
         read,
         count,

@@ -27,7 +27,6 @@ use crate::store::codec::push_number;
 use memchr::{memchr, memrchr};
 use serde::Deserialize;
 use std::borrow::Cow;
-use std::hash::Hasher;
 use std::ops::Range;
 use twox_hash::XxHash64;
 
@@ -128,9 +127,7 @@ impl Segment {
 }
 
 fn sum(slot: usize, bytes: &[u8]) -> u64 {
-    let mut hasher = XxHash64::with_seed(slot as u64);
-    hasher.write(bytes);
-    hasher.finish()
+    XxHash64::oneshot(slot as u64, bytes)
 }
 
 /// A place in a list where segments belong that were not read.
