@@ -5,6 +5,7 @@
 //! folder.
 
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use tenure_core::LockName;
 
 /// The variable.
@@ -57,7 +58,7 @@ impl Folder {
 
 /// The holds that this process inherited.
 pub(crate) fn inherited() -> Vec<Hold> {
-    parse(&inherited_value())
+    parse(inherited_value())
 }
 
 /// The inherited holds of this lock. There may be several, of which the later ones were taken
@@ -73,9 +74,10 @@ pub(crate) fn of(folder: &Path, name: &LockName) -> Vec<Hold> {
     holds
 }
 
-/// The variable's value as this process inherited it.
-pub(crate) fn inherited_value() -> String {
-    std::env::var(VARIABLE).unwrap_or_default()
+/// The variable's value as this process inherited it. It is read once: a process does not change its own.
+pub(crate) fn inherited_value() -> &'static str {
+    static VALUE: OnceLock<String> = OnceLock::new();
+    VALUE.get_or_init(|| std::env::var(VARIABLE).unwrap_or_default())
 }
 
 /// Adds one more hold to the variable's value.

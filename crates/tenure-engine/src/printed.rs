@@ -42,6 +42,9 @@ fn joins(c: char) -> bool {
 
 /// Text from a record, safe for a terminal.
 pub fn clean(text: &str) -> String {
+    if is_printed_ascii(text) {
+        return text.to_owned();
+    }
     let safe = |c: char| {
         if c.is_control() || turns_text(c) {
             '\u{fffd}'
@@ -50,6 +53,13 @@ pub fn clean(text: &str) -> String {
         }
     };
     text.chars().map(safe).collect()
+}
+
+/// Whether a text is of letters, digits, signs and spaces of ASCII alone, as nearly each is. Each takes one column, and
+/// none is replaced. Asking all bytes at once takes less time than stopping at the first.
+pub fn is_printed_ascii(text: &str) -> bool {
+    let is_printed = |byte: u8| matches!(byte, b' '..=b'~');
+    text.bytes().fold(true, |all, byte| all & is_printed(byte))
 }
 
 /// Characters that a person is not shown: they turn the order in which a line is read, end it, or cannot be

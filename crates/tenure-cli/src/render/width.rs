@@ -3,8 +3,9 @@
 //! Characters are counted one by one, so a sequence that a terminal joins into one picture counts as too
 //! wide rather than too narrow. The text was made safe to print before ([`super::clean`]).
 
-#[cfg(unix)]
 use std::os::fd::AsFd;
+#[cfg(unix)]
+use tenure_engine::printed::is_printed_ascii;
 use unicode_width::UnicodeWidthChar;
 
 /// The sign for the part that was left out.
@@ -31,6 +32,9 @@ pub(crate) fn room_on_stdout() -> Option<usize> {
 
 /// How many columns a text takes.
 pub(crate) fn width(text: &str) -> usize {
+    if is_printed_ascii(text) {
+        return text.len();
+    }
     text.chars().map(of_char).sum()
 }
 
@@ -65,7 +69,10 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
 /// The text, and spaces up to so many columns.
 pub(crate) fn pad(text: &str, columns: usize) -> String {
     let spaces = columns.saturating_sub(width(text));
-    format!("{text}{:spaces$}", "")
+    let mut padded = String::with_capacity(text.len() + spaces);
+    padded.push_str(text);
+    padded.extend(std::iter::repeat_n(' ', spaces));
+    padded
 }
 
 #[cfg(test)]

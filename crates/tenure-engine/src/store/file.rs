@@ -74,7 +74,7 @@ use crate::trust::Named;
 use ends::Ends;
 use folder::{Folder, Latest, Opened, fault, is_open_to_others};
 use names::Names;
-use std::path::{Path, PathBuf};
+use std::path::{MAIN_SEPARATOR, MAIN_SEPARATOR_STR, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 use tenure_core::{Host, Left, LockName, Now};
@@ -409,15 +409,18 @@ impl FileStore {
 
     /// The path that people are shown: the record's path where one is published.
     fn shown_path(&self, names: &Names) -> PathBuf {
-        self.path.join(if names.record.is_empty() {
-            &names.list
-        } else {
-            &names.record
-        })
+        self.path.join(names.shown())
     }
 
     fn shown(&self, names: &Names) -> String {
-        self.shown_path(names).display().to_string()
+        let file = names.shown();
+        match self.path.to_str() {
+            // Thousands of times for a list: in one piece.
+            Some(folder) if !folder.ends_with(MAIN_SEPARATOR) => {
+                [folder, MAIN_SEPARATOR_STR, file].concat()
+            }
+            Some(_) | None => self.shown_path(names).display().to_string(),
+        }
     }
 
     fn contended(&self, names: &Names) -> StoreError {

@@ -34,7 +34,7 @@ impl ChildEnv {
         let (main, outer, group) = (&plan.main, plan.outer.as_ref(), task.group());
         let mut set: Vec<(&'static str, OsString)> = Vec::with_capacity(7);
         let (mut elsewhere, mut slot) = ("TENURE_STORE", None);
-        let mut held = holds::inherited_value();
+        let mut held = holds::inherited_value().to_owned();
         for hold in holds {
             let token = hold.claim.token.unwrap_or_default();
             let folder = &hold.session.place.folder;
@@ -101,7 +101,7 @@ impl ChildEnv {
     #[cfg(unix)]
     pub(crate) fn of_push(hold: &Hold<'_>) -> Self {
         let (name, token) = (hold.name(), hold.claim.token.unwrap_or_default());
-        let mut held = holds::inherited_value();
+        let mut held = holds::inherited_value().to_owned();
         holds::extend(&mut held, token, &hold.session.place.folder, name);
         let id = hold.claim.holder.request_id.as_str();
         Self {

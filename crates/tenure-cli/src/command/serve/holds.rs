@@ -231,7 +231,7 @@ impl Serve {
         let kept = self.holds.get(&hold)?;
         let parts = &kept.parts;
         let mut env = serde_json::Map::new();
-        let mut held = holds::inherited_value();
+        let mut held = holds::inherited_value().to_owned();
         for (part, _) in parts {
             let (token, folder) = (
                 part.claim.token.unwrap_or_default(),

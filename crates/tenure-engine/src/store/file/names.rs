@@ -14,3 +14,14 @@ pub(super) struct Names {
     /// Its record, where the profile publishes.
     pub(super) record: String,
 }
+
+impl Names {
+    /// The file that people are shown: the record where one is published.
+    pub(super) fn shown(&self) -> &str {
+        if self.record.is_empty() {
+            &self.list
+        } else {
+            &self.record
+        }
+    }
+}

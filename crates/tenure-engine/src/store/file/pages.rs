@@ -494,10 +494,10 @@ fn newest(bytes: &[u8]) -> Result<Snapshot, String> {
     // While no page is whole, a write goes to the first page of some pair: the very first write, and
     // each later one as long as all are torn. Then no caller was ever told that a write succeeded, and
     // the file begins anew. Any other torn content was a state, or is not ours.
-    let strange = |(page, is_ours, _): &(Page, bool, String)| page.second || !is_ours;
+    let strange = |(page, is_ours, _): &(Page, bool, &str)| page.second || !is_ours;
     match torn.into_iter().find(strange) {
         None => Ok(Snapshot::fresh()),
-        Some((_, _, why)) => Err(why),
+        Some((_, _, why)) => Err(why.to_owned()),
     }
 }
 
@@ -602,7 +602,7 @@ struct Frame {
 }
 
 impl Frame {
-    fn of(content: &[u8]) -> Result<Self, String> {
+    fn of(content: &[u8]) -> Result<Self, &'static str> {
         let start = content.get(..FRAME_BYTES_MAX).unwrap_or(content);
         let line_end = memchr(b'\n', start).ok_or("it has no frame line")?;
         let line = content.get(..line_end).unwrap_or_default();
@@ -633,14 +633,14 @@ impl Frame {
     }
 
     /// The body that the page has, if it is whole.
-    fn body(self, page: &[u8]) -> Result<&[u8], String> {
+    fn body(self, page: &[u8]) -> Result<&[u8], &'static str> {
         let body = page.get(self.start..);
         let body = body.and_then(|rest| rest.get(..self.length));
         let body = body.ok_or("it ends before its length")?;
         if self.is_of(body) {
             Ok(body)
         } else {
-            Err("its checksum does not fit".to_owned())
+            Err("its checksum does not fit")
         }
     }
 
