@@ -112,27 +112,31 @@ impl Twice {
     }
 }
 
+const BLOCK: usize = 2_048;
+
 /// A write that ends before its page is whole leaves the list that was there before.
 fn crashes(before: &[u8], after: &[u8], old: &Entry, new: &Entry) {
-    // The end is cut off once the page is whole.
-    let cut = before.get(after.len()..).unwrap_or_default();
-    let after = [after, cut].concat();
-    let pages = SEGMENTS_START.min(after.len());
-    // What a file has not, reads as zeros once it is longer.
-    let byte = |bytes: &[u8], at: usize| bytes.get(at).copied().unwrap_or_default();
-    let differs = |at: &usize| byte(before, *at) != byte(&after, *at);
-    let first = (0..pages).find(differs).expect("a page was written");
-    let last = (0..pages).rfind(differs).expect("a page was written");
+    // The end is cut off once the page is whole, and what a file has not reads as zeros once it is longer.
+    let length = before.len().max(after.len());
+    let filled = |bytes: &[u8], rest: &[u8]| [bytes, rest].concat();
+    let after = filled(after, before.get(after.len()..).unwrap_or_default());
+    let before = filled(before, &vec![0; length - before.len()]);
+    let pages = SEGMENTS_START.min(length);
+    let differs = |block: &usize| {
+        let range = *block..(*block + BLOCK).min(pages);
+        before[range.clone()] != after[range]
+    };
+    let mut blocks = (0..pages).step_by(BLOCK);
+    let first = blocks.find(differs).expect("a page was written");
+    let last = blocks.rfind(differs).unwrap_or(first);
+    let in_block = |at: &usize| before[*at] != after[*at];
+    let first = (first..pages).find(in_block).expect("a byte of it");
+    let last = (first..(last + BLOCK).min(pages)).rfind(in_block);
+    let last = last.expect("a byte of it");
     for written in [0, 1, (last - first) / 2, last - first] {
         let mut torn = after.clone();
-        for (at, torn) in torn
-            .iter_mut()
-            .enumerate()
-            .take(pages)
-            .skip(first + written)
-        {
-            *torn = byte(before, at);
-        }
+        let rest = first + written..pages;
+        torn[rest.clone()].copy_from_slice(&before[rest]);
         let found = read(&file_of(&torn)).expect("a list");
         // What is written last may be what only covers an older, longer page.
         let is_whole = written > 1 && found == *new;
