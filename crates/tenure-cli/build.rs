@@ -1,11 +1,12 @@
-//! Links the debug binary statically and without position independence.
+//! Links the binary without position independence, and that of a debug build statically.
 //!
-//! The tests start it tens of thousands of times. Unlike the library of the same code, a program without a loader
-//! maps no shared library, looks up no symbol and relocates none of 70,000 addresses: that was two fifths of a
-//! start. What is released is static and not position independent either (docs/internals/decisions/0003).
+//! A run stands in front of another program, and the tests start it tens of thousands of times. What is not position
+//! independent has no address to relocate at its start, and a program without a loader maps no shared library and looks
+//! up no symbol. What is released is static and not position independent either (docs/internals/decisions/0003).
 //!
 //! A static link takes the C library as an archive, and not every system has that one. So the compiler is asked
-//! where its archives are. Where it has none, or for another system, the binary is linked as usual.
+//! where its archives are. Where it has none, or for another system, the binary is linked as usual. A release takes the
+//! shared C library, which finds users and hosts by what the system is set to, and only the unwinder as an archive.
 #![allow(
     clippy::print_stdout,
     reason = "this is how a build script talks to cargo"
@@ -20,12 +21,15 @@ use std::{env, fs, io};
 const SHARED: [(&str, &str); 7] = [
     ("libc.so", "libc.a"),
     ("libdl.so", "libdl.a"),
-    ("libgcc_s.so", "libgcc_eh.a"),
+    UNWINDER[0],
     ("libm.so", "libm.a"),
     ("libpthread.so", "libpthread.a"),
     ("librt.so", "librt.a"),
     ("libutil.so", "libutil.a"),
 ];
+
+/// The one of these that every system with a compiler has. Without it, a start loads one library less.
+const UNWINDER: [(&str, &str); 1] = [("libgcc_s.so", "libgcc_eh.a")];
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
@@ -34,12 +38,16 @@ fn main() {
     let features = env::var("CARGO_CFG_TARGET_FEATURE").unwrap_or_default();
     // A build whose flags want all of it static has that already.
     let is_static = features.split(',').any(|feature| feature == "crt-static");
-    if !is("PROFILE", "debug") || !is_gnu_linux || is_static {
+    if !is_gnu_linux || is_static {
         return;
     }
     println!("cargo::rustc-link-arg-bin=tenure=-no-pie");
-    if let Some(folder) = archives() {
-        println!("cargo::rustc-link-arg-bin=tenure=-static");
+    let is_debug = is("PROFILE", "debug");
+    let archives = archives(if is_debug { &SHARED } else { &UNWINDER });
+    if let Some(folder) = archives {
+        if is_debug {
+            println!("cargo::rustc-link-arg-bin=tenure=-static");
+        }
         println!("cargo::rustc-link-arg-bin=tenure=-L{}", folder.display());
     }
 }
@@ -49,10 +57,10 @@ fn main() {
 ///
 /// Rust says itself that these libraries are shared ones, and says so after all arguments from here; only for a
 /// whole build can it be told otherwise. But it lets the linker find them.
-fn archives() -> Option<PathBuf> {
+fn archives(libraries: &[(&str, &str)]) -> Option<PathBuf> {
     let folder = PathBuf::from(env::var_os("OUT_DIR")?).join("archives");
     fs::create_dir_all(&folder).ok()?;
-    for (shared, archive) in SHARED {
+    for (shared, archive) in libraries {
         let archive = path_of(archive)?;
         write(&folder.join(shared), &archive).ok()?;
     }
