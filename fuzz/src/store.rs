@@ -14,6 +14,9 @@ use tenure_engine::tenure_core::{
 /// The size of a page of the first pair.
 const PAGE_BYTES: usize = 2048;
 
+/// Where the segments of a long list begin.
+const SEGMENTS_START: usize = 258_048;
+
 /// Both ways of reading find the same in any file, and what is written is read. In a file of our
 /// own, a write that is cut off anywhere leaves the state before or the one after, also where the
 /// one before it was cut off.
@@ -59,7 +62,7 @@ fn history(draw: &mut Draw<'_>) {
         };
         let whole = content(&file);
         let cut = cut.map_or(whole.len(), |cut| cut % (whole.len() + 1));
-        let torn = [&whole[..cut], image.get(cut..).unwrap_or_default()].concat();
+        let torn = torn(&image, &whole, cut);
         let seen = state(&file_of(&torn));
         assert!(
             seen.as_ref() == Ok(&before) || seen.as_ref() == Ok(&after),
@@ -67,6 +70,23 @@ fn history(draw: &mut Draw<'_>) {
         );
         image = if cut == whole.len() { whole } else { torn };
     }
+}
+
+/// The file after so many bytes of a write: segments are written before the page that names them.
+fn torn(before: &[u8], after: &[u8], cut: usize) -> Vec<u8> {
+    let (pages, segments) = after.split_at(SEGMENTS_START.min(after.len()));
+    let cut_off = |new: &[u8], old: &[u8], cut: usize| {
+        let cut = cut.min(new.len());
+        [&new[..cut], old.get(cut..).unwrap_or_default()].concat()
+    };
+    let old = before.get(SEGMENTS_START..).unwrap_or_default();
+    let segments_torn = cut_off(segments, old, cut);
+    let old = before.get(..SEGMENTS_START).unwrap_or(before);
+    let mut pages = cut_off(pages, old, cut.saturating_sub(segments.len()));
+    if !segments_torn.is_empty() {
+        pages.resize(SEGMENTS_START, 0);
+    }
+    [pages, segments_torn].concat()
 }
 
 /// Most are short; a few hundred need larger slots, or more than there is.

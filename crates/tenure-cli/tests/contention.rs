@@ -29,6 +29,7 @@ use crate::support_crash::{
     stat_of, was_killed, word,
 };
 use rustix::process::{Pid, Signal, kill_process_group};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Read;
 use std::os::fd::AsFd;
@@ -756,6 +757,61 @@ mod contention {
             "the lock was not handed over in the order of the queue"
         );
         println!("hand-over: 16 waiters in order, {:?} each", took / 16);
+        assert!(
+            holder.wait().expect("an end").success(),
+            "the holder ended well"
+        );
+    }
+
+    /// The list of a crowd stands in segments. Some of it leave, some are killed, and the others go on in their order.
+    #[test]
+    fn hands_over_in_order_within_a_crowd_of_which_some_die_and_some_leave() {
+        const CROWD: usize = 120;
+        witness::need();
+        let site = Site::new();
+        let witness = site.witness();
+        let mut holder = start_lasting(&site);
+        Started::of(holder.line().expect("a line")).expect("a holder");
+        let order = site.path("order");
+        let mut random = Random::new(seed());
+        let mut crowd = BTreeMap::new();
+        for number in 0..CROWD {
+            let id = format!("waiter-{number}");
+            let command = ["bash", "-c", WORK_IN_TURN, word(&witness), word(&order)];
+            let words = ["run", NAME, "--wait", "2m", "--request-id", &id, "--"];
+            let words = words.into_iter().chain(command);
+            crowd.insert(id.clone(), Process::start(site.tenure(words)));
+        }
+        let mut queue = Vec::new();
+        eventually("a crowd that waits", || {
+            queue = site
+                .check()
+                .map_or_else(|_| Vec::new(), |standing| standing.queue);
+            queue.len() == CROWD
+        })
+        .expect("all of them wait");
+        let list = std::fs::read(site.locks().join(format!("{NAME}.tenure"))).expect("a list");
+        let list = String::from_utf8_lossy(&list);
+        assert!(list.contains("{\"segments\":[["), "a crowd is too few");
+        queue.retain(|id| {
+            let ends = match random.between(0, 5) {
+                0 => Signal::KILL,
+                1 => Signal::TERM,
+                _ => return true,
+            };
+            let waiter = crowd.remove(id).expect("one of the crowd");
+            waiter.kill(ends);
+            let answer = waiter.answer().expect("an end");
+            assert!(!answer.is(0), "a waiter that was ended: {answer}");
+            false
+        });
+        holder.end_input();
+        for (id, waiter) in crowd {
+            let answer = waiter.answer().expect("an end");
+            assert!(answer.is(0), "{id}: {answer}");
+        }
+        let order = std::fs::read_to_string(order).expect("the order");
+        assert_eq!(order.lines().collect::<Vec<_>>(), queue, "out of order");
         assert!(
             holder.wait().expect("an end").success(),
             "the holder ended well"

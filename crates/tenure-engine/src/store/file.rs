@@ -34,8 +34,6 @@ mod guarded;
 mod handle;
 mod joined;
 mod lines;
-#[cfg(test)]
-mod long_lists;
 mod look;
 mod names;
 mod own;

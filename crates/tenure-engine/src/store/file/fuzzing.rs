@@ -45,7 +45,7 @@ pub fn read_unguarded(file: BorrowedFd<'_>) -> Result<(u64, Vec<u8>), String> {
 /// # Errors
 /// - Why there is no state to begin with, or how the system failed.
 pub fn write(file: BorrowedFd<'_>, body: &[u8]) -> Result<bool, String> {
-    let current = pages::read(file, length_of(file)).map_err(|error| format!("{error:?}"))?;
+    let current = read_whole(file).map_err(|error| format!("{error:?}"))?;
     let list = vec![Piece::Lines(Cow::Borrowed(body))];
     pages::write(file, &current, list, pages::Room::All).map_err(|errno| errno.to_string())
 }

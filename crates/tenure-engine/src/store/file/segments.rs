@@ -366,16 +366,14 @@ impl Parts {
                 (_, Piece::Kept(kept)) => runs.push(Run::Kept(kept.to_vec())),
             }
         }
-        let mut runs = runs.into_iter();
-        let Some(Run::Lines(mut front)) = runs.next() else {
-            unreachable!("the first run was made of lines")
-        };
-        let mut between: Vec<Run> = runs.collect();
-        let last = between.pop_if(|run| matches!(run, Run::Lines(_)));
-        let mut back = match last {
+        let mut between = runs.split_off(1);
+        let lines_of = |run| match run {
             Some(Run::Lines(lines)) => lines,
             Some(Run::Kept(_)) | None => Vec::new(),
         };
+        // The first one was made of lines.
+        let mut front = lines_of(runs.pop());
+        let mut back = lines_of(between.pop_if(|run| matches!(run, Run::Lines(_))));
         let mut middle = Vec::new();
         if front.len() > FRONT_MAX {
             let rest = front.split_off(whole_lines(&front, FRONT_KEPT));
@@ -507,3 +505,6 @@ impl Room {
         Some(place)
     }
 }
+
+#[cfg(test)]
+mod tests;

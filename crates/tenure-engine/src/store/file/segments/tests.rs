@@ -1,10 +1,10 @@
-//! Tests: a long list in a file, changed again and again as a store changes it, is the list that the same changes give
+//! A long list in a file, changed again and again as a store changes it, is the list that the same changes give
 //! in memory, whatever a crash, a reader without the guard or another program does meanwhile.
 
-use super::pages::{self, ReadError, Room, Snapshot, UNKNOWN};
-use super::partial::tests::{enter, list_of, lives};
-use super::partial::{self, Want};
-use super::segments::Piece;
+use super::super::pages::{self, ReadError, Room, Snapshot, UNKNOWN};
+use super::super::partial::tests::{enter, list_of, lives};
+use super::super::partial::{self, Want};
+use super::{Piece, SEGMENTS_START};
 use crate::os::borrow;
 use crate::store::codec;
 use std::borrow::Cow;
@@ -12,9 +12,6 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::fs::FileExt as _;
 use tenure_core::{Cancel, Entering, Entry, Mode, Now, Policy, Process, TryGrant};
-
-/// Behind the last pair of pages.
-const SEGMENTS_START: usize = 258_048;
 
 fn whole(list: Vec<u8>) -> Vec<Piece<'static>> {
     vec![Piece::Lines(Cow::Owned(list))]
