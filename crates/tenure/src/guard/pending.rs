@@ -62,7 +62,8 @@ impl<H, R: Ring> Pending<H, R> {
     }
 
     /// The holds that have lasted for `settle` or are gone, and the time until the next of the others
-    /// has. With none left, the thread waits to be woken.
+    /// has. With none left, the thread looks once more after `settle`, and waits to be woken if it finds none then: a
+    /// program that takes one lock after the other does not wake it each time.
     pub(super) fn settled(
         &self,
         now: Instant,
@@ -77,7 +78,8 @@ impl<H, R: Ring> Pending<H, R> {
             }
             settled.extend(state.holds.pop_front().map(|(_, hold)| hold));
         }
-        state.awake = false;
-        (settled, None)
+        state.awake = !settled.is_empty();
+        let rest = state.awake.then_some(settle);
+        (settled, rest)
     }
 }
