@@ -132,10 +132,13 @@ pub(crate) fn read(file: BorrowedDescriptor<'_>, length: u64) -> Result<Snapshot
     if let Some(snapshot) = look_at_short(file, length, newest)? {
         return snapshot.map_err(ReadError::Torn);
     }
-    let mut near = [0; NEAR_BYTES];
-    let filled = read_at(file, &mut near, 0).map_err(ReadError::Io)?;
-    if filled < NEAR_BYTES {
-        return newest(near.get(..filled).unwrap_or_default()).map_err(ReadError::Torn);
+    // A file whose length is not known, or was cut since, may be short.
+    if length == UNKNOWN || length < NEAR_BYTES as u64 {
+        let mut near = [0; NEAR_BYTES];
+        let filled = read_at(file, &mut near, 0).map_err(ReadError::Io)?;
+        if filled < NEAR_BYTES {
+            return newest(near.get(..filled).unwrap_or_default()).map_err(ReadError::Torn);
+        }
     }
     if let Some(snapshot) = read_long(file).map_err(ReadError::Io)? {
         return Ok(snapshot);
