@@ -15,6 +15,7 @@ pub mod duration;
 pub mod engine;
 pub mod envelope;
 pub mod fence;
+mod find;
 pub mod herald;
 #[cfg(feature = "yaml")]
 pub mod intent;

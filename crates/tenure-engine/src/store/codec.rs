@@ -21,7 +21,7 @@ mod plain;
 
 pub(in crate::store) use plain::push_number;
 
-use memchr::{memchr, memchr_iter};
+use crate::find::{count, find};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -382,7 +382,7 @@ pub fn decode(body: &[u8]) -> Result<Entry, CodecError> {
     let first = lines.next().ok_or("it has no header")?;
     let Head { mut entry, hosts } = read_head(first)?;
     // A line for each claim behind that of the header. Without any there is room for the first one.
-    let claims = memchr_iter(b'\n', body).count().saturating_sub(1);
+    let claims = count(b'\n', body).saturating_sub(1);
     entry.claims.reserve_exact(claims.max(1));
     for line in lines {
         let claim = read_claim(line, &hosts)?;
@@ -403,7 +403,7 @@ fn lines_of(body: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(body);
     std::iter::from_fn(move || {
         let text = rest?;
-        let (line, others) = match memchr(b'\n', text) {
+        let (line, others) = match find(b'\n', text) {
             Some(end) => (text.get(..end)?, text.get(end + 1..)),
             None => (text, None),
         };

@@ -10,7 +10,7 @@
 //! that form as well.
 
 use super::{ClaimLine, Header, HostLine};
-use memchr::memchr2;
+use crate::find::find;
 use std::borrow::Cow;
 
 /// Whether any byte is such a one. Asking all of them at once takes less time than stopping at the first.
@@ -88,9 +88,9 @@ impl<'a> Cursor<'a> {
     /// A text in quotes in which nothing is escaped.
     fn text(&mut self) -> Option<Cow<'a, str>> {
         self.passes("\"")?;
-        let length = memchr2(b'"', b'\\', self.rest)?;
+        let length = find(b'"', self.rest)?;
         let (text, rest) = self.rest.split_at_checked(length)?;
-        if has(text, |byte| byte < 0x20) {
+        if has(text, |byte| matches!(byte, b'\\' | 0..0x20)) {
             return None;
         }
         self.rest = rest.strip_prefix(b"\"")?;

@@ -18,9 +18,9 @@
 
 use super::folder::fault;
 use super::segments::{self, Piece, SEGMENTS_START, Segment, Text};
+use crate::find::find;
 use crate::os::{self, BorrowedDescriptor, Errno};
 use crate::store::{StoreError, codec};
-use memchr::memchr;
 use std::hash::Hasher;
 use std::io::IoSlice;
 use std::ops::Range;
@@ -607,13 +607,13 @@ struct Frame {
 impl Frame {
     fn of(content: &[u8]) -> Result<Self, &'static str> {
         let start = content.get(..FRAME_BYTES_MAX).unwrap_or(content);
-        let line_end = memchr(b'\n', start).ok_or("it has no frame line")?;
+        let line_end = find(b'\n', start).ok_or("it has no frame line")?;
         let line = content.get(..line_end).unwrap_or_default();
         let mut rest = line
             .strip_prefix(MAGIC.as_bytes())
             .ok_or("it does not begin with `tenure 1`")?;
         let mut word = || {
-            let end = memchr(b' ', rest).unwrap_or(rest.len());
+            let end = find(b' ', rest).unwrap_or(rest.len());
             let word = rest.get(..end).unwrap_or_default();
             rest = rest.get(end + 1..).unwrap_or_default();
             word

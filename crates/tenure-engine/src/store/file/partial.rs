@@ -9,8 +9,8 @@
 
 use super::lines::{is_above, is_plain, number, ticket_of};
 use super::segments::{Gap, Kind, Piece, Text};
+use crate::find::find;
 use crate::store::codec::{self, Head};
-use memchr::memchr;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
@@ -181,7 +181,7 @@ pub(super) fn segments_for(text: &Text, want: Want) -> [Range<usize>; 2] {
     let ticket = match want {
         Want::All => return [0..named.len(), NONE],
         Want::Ends => {
-            let has_claims = memchr(b'\n', front).is_some_and(|end| end + 1 < front.len());
+            let has_claims = find(b'\n', front).is_some_and(|end| end + 1 < front.len());
             return [
                 if has_claims { NONE } else { 0..1 },
                 if back.is_empty() { last } else { NONE },
@@ -229,7 +229,7 @@ pub(super) fn decode(text: &Text, want: Want) -> Option<(Entry, Rest)> {
     if want == Want::All {
         return None;
     }
-    let head_end = memchr(b'\n', body)?;
+    let head_end = find(b'\n', body)?;
     let start = head_end + 1;
     if text.gaps.is_empty() && body.len() - start < SHORT * LINE_BYTES_MIN {
         return None;
@@ -302,7 +302,7 @@ fn choose(text: &Text, mut start: usize, want: Want) -> Option<Chosen> {
             }
             break;
         }
-        let length = memchr(b'\n', body.get(start..)?)?;
+        let length = find(b'\n', body.get(start..)?)?;
         let range = start..start + length;
         let text = body.get(range.clone())?;
         let (ticket, is_granted) = ticket_of(text)?;

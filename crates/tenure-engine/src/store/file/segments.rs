@@ -23,8 +23,8 @@
 //! A build without segments takes that first line for a damaged header, and refuses.
 
 use super::lines::{is_plain, number, ticket_of};
+use crate::find::find;
 use crate::store::codec::push_number;
-use memchr::{memchr, memrchr};
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -223,7 +223,7 @@ fn named_in(body: &[u8]) -> Option<(Vec<Segment>, usize, usize)> {
     if !body.starts_with(MARK) {
         return None;
     }
-    let end = memchr(b'\n', body)?;
+    let end = find(b'\n', body)?;
     let Index { segments, at } = serde_json::from_slice(body.get(..end)?).ok()?;
     let named = segments.into_iter().map(segment);
     let named = named.collect::<Option<Vec<Segment>>>()?;
@@ -409,7 +409,7 @@ fn in_segments(mut lines: Vec<u8>) -> Vec<Run> {
     let mut runs = Vec::new();
     while !lines.is_empty() {
         let end = match whole_lines(&lines, SLOT_BYTES) {
-            0 => memchr(b'\n', &lines).map_or(lines.len(), |end| end + 1),
+            0 => find(b'\n', &lines).map_or(lines.len(), |end| end + 1),
             end => end,
         };
         let rest = lines.split_off(end);
@@ -424,20 +424,25 @@ fn whole_lines(lines: &[u8], most: usize) -> usize {
         return lines.len();
     }
     let within = lines.get(..most).unwrap_or(lines);
-    memrchr(b'\n', within).map_or(0, |end| end + 1)
+    within
+        .iter()
+        .rposition(|byte| *byte == b'\n')
+        .map_or(0, |end| end + 1)
 }
 
 /// Where the last line begins.
 fn last_line(lines: &[u8]) -> usize {
     let text = lines.strip_suffix(b"\n").unwrap_or(lines);
-    memrchr(b'\n', text).map_or(0, |end| end + 1)
+    text.iter()
+        .rposition(|byte| *byte == b'\n')
+        .map_or(0, |end| end + 1)
 }
 
 /// The lines, each with its end.
 fn lines_of(lines: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = lines;
     std::iter::from_fn(move || {
-        let end = memchr(b'\n', rest).map_or(rest.len(), |end| end + 1);
+        let end = find(b'\n', rest).map_or(rest.len(), |end| end + 1);
         let (line, others) = rest.split_at_checked(end)?;
         rest = others;
         (!line.is_empty()).then_some(line)
