@@ -712,7 +712,9 @@ mod tests {
             };
             assert_eq!(Frame::of(line.as_bytes()), Ok(expected));
         }
-        for line in ["", "x 1 ", "1  0", "1 1 ", "1 1 1g", "1x 1 0", "0 1 0"] {
+        for line in [
+            "", "x 1 ", "1  0", "1 1 ", "1 1 1g", "1x 1 0", "0 1 0", "1a 1 0", "1 1a 0",
+        ] {
             let line = format!("{MAGIC}{line}\n");
             assert!(Frame::of(line.as_bytes()).is_err(), "{line:?}");
         }

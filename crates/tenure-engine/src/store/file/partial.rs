@@ -672,4 +672,49 @@ pub(super) mod tests {
             "out of order"
         );
     }
+
+    /// Segments that begin with the claims 10, 20 and 30, between the claims 1 and 40. The first two fit into one.
+    fn in_segments(front: &str, back: &str) -> Text {
+        let head = "{\"last\":99}\n";
+        let segments = "[0,100,\"0\",1,10,0],[1,100,\"0\",1,20,0],[2,8192,\"0\",30,30,0]";
+        let at = head.len() + front.len();
+        let page = format!("{{\"segments\":[{segments}],\"at\":{at}}}\n{head}{front}{back}");
+        text_of(page.into_bytes())
+    }
+
+    #[test]
+    fn a_change_reads_the_segments_in_which_its_claims_may_stand() {
+        let (first, last) = ("{\"ticket\":1,\n", "{\"ticket\":40,\n");
+        let text = in_segments(first, last);
+        let read = |text: &Text, want| {
+            let ranges = segments_for(text, want).into_iter();
+            ranges.flatten().collect::<Vec<_>>()
+        };
+        let none: [usize; 0] = [];
+        assert_eq!(read(&text, Want::All), [0, 1, 2]);
+        for (ticket, own, turn) in [
+            (1, &none[..], &none[..]),
+            (9, &none, &none),
+            (10, &[0, 1], &[0]),
+            (11, &[0, 1], &[0]),
+            (20, &[0, 1], &[0, 1]),
+            (29, &[0, 1], &[1]),
+            (30, &[2], &[1, 2]),
+            (39, &[2], &[2]),
+            // The claim directly before it is the last one of the last segment.
+            (40, &none, &[2]),
+            (41, &none, &none),
+        ] {
+            assert_eq!(read(&text, Want::Own(ticket)), own, "own {ticket}");
+            assert_eq!(read(&text, Want::UpTo(ticket)), turn, "up to {ticket}");
+        }
+        assert_eq!(read(&text, Want::Ends), none);
+        assert_eq!(read(&in_segments("", last), Want::Ends), [0]);
+        assert_eq!(read(&in_segments(first, ""), Want::Ends), [2]);
+        assert_eq!(read(&in_segments("", ""), Want::Ends), [0, 2]);
+        let no_back = in_segments(first, "");
+        assert_eq!(read(&no_back, Want::Own(40)), [2]);
+        let whole = text_of(first.into());
+        assert_eq!(read(&whole, Want::All), none);
+    }
 }
