@@ -9,8 +9,7 @@ use crate::os::borrow;
 use crate::store::codec;
 use std::borrow::Cow;
 use std::fs::File;
-use std::io::{Read as _, Seek as _, Write as _};
-use std::os::unix::fs::FileExt as _;
+use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use tenure_core::{Cancel, Entering, Entry, Mode, Now, Policy, Process, TryGrant};
 
 fn whole(list: Vec<u8>) -> Vec<Piece<'static>> {
@@ -306,10 +305,10 @@ fn a_segment_that_another_program_wrote_over_makes_the_list_unreadable_and_a_new
     let entry = list_of(300);
     let twice = Twice::of(entry.clone());
     let mut snapshot = pages::read(borrow(&twice.file), UNKNOWN).expect("the page is whole");
-    twice
-        .file
-        .write_all_at(b"?", SEGMENTS_START as u64)
-        .expect("a write");
+    let mut file = &twice.file;
+    let start = SeekFrom::Start(SEGMENTS_START as u64);
+    file.seek(start).expect("a place in it");
+    file.write_all(b"?").expect("a write");
     let all = 0..snapshot.text.named.len();
     let filled = pages::fill(borrow(&twice.file), &mut snapshot.text, all);
     assert!(matches!(filled, Err(ReadError::Torn(_))), "{filled:?}");
