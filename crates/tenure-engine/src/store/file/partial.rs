@@ -717,4 +717,77 @@ pub(super) mod tests {
         let whole = text_of(first.into());
         assert_eq!(read(&whole, Want::All), none);
     }
+
+    /// The line of a waiter.
+    fn waiter(ticket: u64) -> String {
+        let who = "\"request_id\":\"a\",\"actor\":\"b\",\"why\":\"c\"";
+        format!(
+            "{{\"ticket\":{ticket},{who},\"entered_ms\":1,\"entered_boot_ms\":1,\"ttl_ms\":1}}\n"
+        )
+    }
+
+    #[test]
+    fn a_part_with_gaps_counts_what_stands_in_them_and_sleeps_behind_none_of_it() {
+        let host = |page: Text| {
+            let mut page = page;
+            let head = "{\"last\":99,\"hosts\":[{\"name\":\"h\"}]}\n";
+            let old = page
+                .bytes
+                .iter()
+                .position(|byte| *byte == b'\n')
+                .expect("a header")
+                + 1;
+            page.bytes.splice(..old, head.bytes());
+            for gap in &mut page.gaps {
+                gap.at = gap.at + head.len() - old;
+            }
+            page
+        };
+        let between = waiter(1) + &waiter(2);
+        let text = host(in_segments(&between, &(waiter(40) + &waiter(41))));
+        let part = |text: &Text, want| {
+            decode(text, want).map(|(part, rest)| {
+                let read: Vec<u64> = part.claims.iter().map(|claim| claim.ticket).collect();
+                (read, rest.len(), rest.before())
+            })
+        };
+        assert_eq!(part(&text, Want::Own(2)), Some((vec![2], 35, 0)));
+        assert_eq!(part(&text, Want::Own(41)), Some((vec![41], 35, 0)));
+        assert_eq!(part(&text, Want::Ends), Some((vec![1, 41], 34, 34)));
+        assert_eq!(part(&text, Want::UpTo(2)), Some((vec![1, 2], 34, 0)));
+        assert_eq!(
+            part(&text, Want::UpTo(41)),
+            Some((vec![1, 2, 40, 41], 32, 32))
+        );
+        assert_eq!(
+            part(&text, Want::UpTo(40)),
+            None,
+            "who is before it was not read"
+        );
+        let no_back = host(in_segments(&between, ""));
+        assert_eq!(part(&no_back, Want::Own(1)), Some((vec![1], 33, 0)));
+        assert_eq!(
+            part(&no_back, Want::Ends),
+            None,
+            "the last one was not read"
+        );
+        // Of other kinds, only a change to an own claim can do without.
+        for (kind, turn) in [(Kind::Waiters, true), (Kind::Any, false)] {
+            let mut text = text.clone();
+            text.named[1].kind = kind;
+            assert!(part(&text, Want::Own(2)).is_some());
+            assert_eq!(part(&text, Want::UpTo(2)).is_some(), turn, "{kind:?}");
+            assert!(part(&text, Want::Ends).is_none(), "{kind:?}");
+        }
+        // The claim before a gap is one of those between the ends.
+        let mut odd = waiter(2).replace(",\"ttl_ms\":1}", ",\"ttl_ms\":1,\"slots\":2}");
+        odd.insert_str(0, &waiter(1));
+        assert!(part(&host(in_segments(&odd, &waiter(41))), Want::Ends).is_none());
+        let mut nowhere = text.clone();
+        nowhere.gaps[0].at += 1;
+        assert!(
+            part(&nowhere, Want::Own(2)).is_none(),
+            "a gap within a line"
+        );
+    }
 }
