@@ -35,6 +35,9 @@ use tenure_core::{
 /// The fact that keeps the number of a slot. It is the last one of a claim that has a slot.
 const SLOT: &str = "slot";
 
+/// No claim's line is shorter: its keys alone take more.
+const CLAIM_BYTES_MIN: usize = 64;
+
 /// The largest number that every JSON reader keeps exactly.
 const NUMBER_MAX: u64 = 1 << 53;
 
@@ -381,8 +384,10 @@ pub fn decode(body: &[u8]) -> Result<Entry, CodecError> {
     let mut lines = lines_of(body).filter(|line| !line.is_empty());
     let first = lines.next().ok_or("it has no header")?;
     let Head { mut entry, hosts } = read_head(first)?;
-    // A line for each claim behind that of the header. Without any there is room for the first one.
+    // A line for each claim behind that of the header. Without any there is room for the first one. Empty lines, which
+    // another program may have written, are no claims.
     let claims = count(b'\n', body).saturating_sub(1);
+    let claims = claims.min(body.len() / CLAIM_BYTES_MIN);
     entry.claims.reserve_exact(claims.max(1));
     for line in lines {
         let claim = read_claim(line, &hosts)?;

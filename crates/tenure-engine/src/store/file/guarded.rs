@@ -330,7 +330,14 @@ impl<'a> Guarded<'a> {
                     rest: Some(rest),
                 });
             }
-            Err(ReadError::Torn(why)) => return Err(LoadError::List { why, snapshot }),
+            Err(ReadError::Torn(why)) => {
+                // While a process lives in the list, another program did the damage, and nobody knows whom it hit.
+                let file = fd(self.opened);
+                let is_dead = !self.any_is_held();
+                if !is_dead || pages::fill_without_damage(file, &mut snapshot.text).is_err() {
+                    return Err(LoadError::List { why, snapshot });
+                }
+            }
             Err(ReadError::Io(errno)) => return Err(failed(errno)),
         }
         let entry = match codec::decode(&snapshot.text.bytes) {

@@ -17,10 +17,11 @@
 //! The store's `codec` defines the format of the body.
 
 use super::folder::fault;
-use super::segments::{self, Piece, SEGMENTS_START, Segment, Text};
+use super::segments::{self, Kind, LIST_MAX, Piece, SEGMENTS_START, Segment, Text};
 use crate::find::find;
 use crate::os::{self, BorrowedDescriptor, Errno};
 use crate::store::{StoreError, codec};
+use std::borrow::Cow;
 use std::hash::Hasher;
 use std::io::IoSlice;
 use std::ops::Range;
@@ -59,7 +60,7 @@ impl Room {
     fn bytes(self) -> usize {
         match self {
             Self::Joining => 1 << 20,
-            Self::All => 1 << 21,
+            Self::All => LIST_MAX,
         }
     }
 }
@@ -146,6 +147,22 @@ pub(crate) fn read(file: BorrowedDescriptor<'_>, length: u64) -> Result<Snapshot
     newest(&read_all(file).map_err(ReadError::Io)?).map_err(ReadError::Torn)
 }
 
+/// A list with the lines of all its segments. `None` if one of them cannot be read; then it stays where it is.
+fn in_one_piece<'b>(file: BorrowedDescriptor<'_>, list: &[Piece<'_>]) -> Option<Vec<Piece<'b>>> {
+    let mut lines = Vec::new();
+    for piece in list {
+        match piece {
+            Piece::Lines(own) => lines.extend_from_slice(own),
+            Piece::Kept(kept) => {
+                for segment in *kept {
+                    lines.extend(lines_of(file, segment).ok()?);
+                }
+            }
+        }
+    }
+    Some(vec![Piece::Lines(Cow::Owned(lines))])
+}
+
 /// Shows all of a file whose length its caller knows, if it is that short. `None` also where it has another length by
 /// now, or a signal cut the answer short.
 fn look_at_short<R>(
@@ -203,12 +220,28 @@ pub(super) fn fill(
     text: &mut Text,
     segments: Range<usize>,
 ) -> Result<(), ReadError> {
-    text.fill(segments, |segment| {
-        let place = segment.range();
-        let mut lines = vec![0; place.len()];
-        let filled = read_at(file, &mut lines, place.start).map_err(ReadError::Io)?;
-        lines.truncate(filled);
-        whole(segment, lines).map_err(ReadError::Torn)
+    text.fill(segments, |segment| lines_of(file, segment))
+}
+
+fn lines_of(file: BorrowedDescriptor<'_>, segment: &Segment) -> Result<Vec<u8>, ReadError> {
+    let place = segment.range();
+    let mut lines = vec![0; place.len()];
+    let filled = read_at(file, &mut lines, place.start).map_err(ReadError::Io)?;
+    lines.truncate(filled);
+    whole(segment, lines).map_err(ReadError::Torn)
+}
+
+/// Reads all of a list in which no process lives, without the waiters of a damaged segment: a power failure may keep a
+/// page and lose a segment that it names. Whoever waited in it has ended, and a waiter holds nothing.
+pub(super) fn fill_without_damage(
+    file: BorrowedDescriptor<'_>,
+    text: &mut Text,
+) -> Result<(), ReadError> {
+    text.fill(0..text.named.len(), |segment| {
+        match lines_of(file, segment) {
+            Err(ReadError::Torn(_)) if segment.kind <= Kind::Waiters => Ok(Vec::new()),
+            lines => lines,
+        }
     })
 }
 
@@ -346,6 +379,11 @@ pub(super) fn write(
     if length + FRAME_BYTES_MAX > room.bytes() {
         return Ok(false);
     }
+    let list = if segments::is_split_up(&list) {
+        in_one_piece(file, &list).unwrap_or(list)
+    } else {
+        list
+    };
     let Some(layout) = segments::lay_out(list, &current.text.named) else {
         return Ok(false);
     };
@@ -657,7 +695,6 @@ impl Frame {
 mod tests {
     use super::*;
     use crate::os::{borrow, facts};
-    use std::borrow::Cow;
 
     fn write_all(file: BorrowedDescriptor<'_>, bytes: &[u8], offset: usize) -> Result<(), Errno> {
         write_slot(file, &mut [IoSlice::new(bytes)], offset, bytes.len())

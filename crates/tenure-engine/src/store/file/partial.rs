@@ -292,6 +292,10 @@ fn choose(text: &Text, mut start: usize, want: Want) -> Option<Chosen> {
         if let Some((gap, later)) = gaps.split_first()
             && gap.at == start
         {
+            if count == 0 && want == Want::Ends {
+                // The first claim stands in it.
+                return None;
+            }
             count += passed(text, gap, want, seen.take())?;
             (is_behind_gap, gaps) = (true, later);
         }

@@ -17,8 +17,8 @@
 //! A write puts new segments into room that no segment of the page that counts takes, before it writes the page that
 //! names them. Until that page is whole, the old one counts, with all of its segments. A reader under the guard finds
 //! each segment as it was written. Without the guard a segment may be overwritten under the reader; its checksum tells.
-//! A power failure can lose a segment and keep its page. Then the list cannot be read; the processes that waited in it
-//! ended with the machine, and the next new claim replaces it.
+//! A power failure can lose a segment and keep its page. Where no process lives in the list, it is read without the
+//! waiters of a damaged segment: they ended with the machine.
 //!
 //! A build without segments takes that first line for a damaged header, and refuses.
 
@@ -39,6 +39,9 @@ pub(super) const SEGMENTS_START: usize = 63 << 12;
 
 /// The room for a segment. A line that is longer takes several of them.
 const SLOT_BYTES: usize = 1 << 13;
+
+/// The longest list that there is.
+pub(super) const LIST_MAX: usize = 1 << 21;
 
 /// How many of them a file may have, which keeps it below 8 MiB.
 const SLOTS_MAX: usize = ((1 << 23) - SEGMENTS_START) / SLOT_BYTES;
@@ -228,7 +231,10 @@ fn named_in(body: &[u8]) -> Option<(Vec<Segment>, usize, usize)> {
     let named = segments.into_iter().map(segment);
     let named = named.collect::<Option<Vec<Segment>>>()?;
     let start = end + 1;
-    (at <= body.len() - start).then_some((named, at, start))
+    // So that no reader takes more memory than a list may have, whoever wrote the file.
+    let length: usize = named.iter().map(|segment| segment.length).sum();
+    let fits = at <= body.len() - start && length <= LIST_MAX && Room::beside(&named).is_some();
+    fits.then_some((named, at, start))
 }
 
 fn segment(
@@ -248,7 +254,7 @@ fn segment(
         },
     };
     let is_in_file = slot < SLOTS_MAX && length.div_ceil(SLOT_BYTES) <= SLOTS_MAX - slot;
-    is_in_file.then_some(segment)
+    (is_in_file && claims <= length).then_some(segment)
 }
 
 /// A part of a list that is to be written.
@@ -258,6 +264,18 @@ pub(super) enum Piece<'b> {
     Lines(Cow<'b, [u8]>),
     /// Segments that stay as they are.
     Kept(&'b [Segment]),
+}
+
+/// Whether a list stands in so many small segments that it is better written anew. Each change that makes a line longer
+/// may split a segment. A list of this many leaves room for all of it beside what counts.
+pub(super) fn is_split_up(list: &[Piece<'_>]) -> bool {
+    const SPARE: usize = 8;
+    let segments = list.iter().map(|piece| match piece {
+        Piece::Lines(_) => 0,
+        Piece::Kept(kept) => kept.len(),
+    });
+    let bytes: usize = list.iter().map(Piece::bytes).sum();
+    segments.sum::<usize>() > SPARE + 2 * bytes.div_ceil(SLOT_BYTES)
 }
 
 impl Piece<'_> {
@@ -315,7 +333,7 @@ pub(super) fn lay_out<'b>(pieces: Vec<Piece<'b>>, named: &[Segment]) -> Option<L
         middle,
         back,
     } = Parts::of(pieces);
-    let mut room = Room::beside(named);
+    let mut room = Room::beside(named)?;
     let (mut new, mut segments) = (Vec::new(), Vec::new());
     for part in middle {
         match part {
@@ -488,14 +506,16 @@ struct Room {
 }
 
 impl Room {
-    fn beside(named: &[Segment]) -> Self {
+    /// `None` if two of them have the same room.
+    fn beside(named: &[Segment]) -> Option<Self> {
         let mut taken = vec![false; SLOTS_MAX];
         for slot in named.iter().flat_map(Segment::slots) {
-            if let Some(taken) = taken.get_mut(slot) {
-                *taken = true;
+            let taken = taken.get_mut(slot)?;
+            if std::mem::replace(taken, true) {
+                return None;
             }
         }
-        Self { taken }
+        Some(Self { taken })
     }
 
     /// Finds a place for so many bytes.

@@ -4,7 +4,7 @@
 use super::super::pages::{self, ReadError, Room, Snapshot, UNKNOWN};
 use super::super::partial::tests::{enter, list_of, lives};
 use super::super::partial::{self, Want};
-use super::{Piece, SEGMENTS_START};
+use super::{Piece, SEGMENTS_START, Text};
 use crate::os::borrow;
 use crate::store::codec;
 use std::borrow::Cow;
@@ -98,6 +98,20 @@ impl Twice {
         self.look();
         crashes(&before, &bytes_of(&self.file), &entry_before, &self.entry);
         expected
+    }
+
+    /// The same without a comparison.
+    fn quietly<A>(&mut self, want: Want, change: impl Fn(&mut Entry) -> A) {
+        let file = borrow(&self.file);
+        let mut snapshot = pages::read(file, UNKNOWN).expect("a state");
+        for segments in partial::segments_for(&snapshot.text, want) {
+            pages::fill(file, &mut snapshot.text, segments).expect("a segment");
+        }
+        change(&mut self.entry);
+        let (mut part, rest) = partial::decode(&snapshot.text, want).expect("a part");
+        change(&mut part);
+        let list = rest.encode(&snapshot.text, &part).expect("a list");
+        assert!(pages::write(file, &snapshot, list, Room::All).expect("a write"));
     }
 
     /// A look without the guard shows the same.
@@ -330,4 +344,95 @@ fn a_page_with_segments_is_no_list_to_a_reader_that_knows_none() {
     let (_, body) = page.split_once('\n').expect("a frame");
     assert!(body.starts_with("{\"segments\":["), "{body:.80}");
     assert!(codec::decode(body.as_bytes()).is_err());
+}
+
+/// A power failure may keep a page and lose a segment that it names.
+#[test]
+fn a_list_in_which_nobody_lives_is_read_without_the_waiters_of_a_damaged_segment() {
+    let waiting = |granted: Option<usize>| {
+        let mut entry = list_of(300);
+        if let Some(index) = granted {
+            entry.claims[index].token = Some(entry.last + 1);
+            entry.raise(entry.last + 1);
+        }
+        let twice = Twice::of(entry);
+        let file = borrow(&twice.file);
+        let mut snapshot = pages::read(file, UNKNOWN).expect("a state");
+        let segment = snapshot.text.named[3].clone();
+        let mut open = &twice.file;
+        let place = SeekFrom::Start(segment.range().start as u64);
+        open.seek(place).expect("its place");
+        open.write_all(&[0; 100]).expect("zeros");
+        let filled = pages::fill_without_damage(file, &mut snapshot.text);
+        filled.map(|()| {
+            let list = codec::decode(&snapshot.text.bytes).expect("a list");
+            (list.claims.len(), 300 - segment.claims, list.last)
+        })
+    };
+    let (left, expected, last) = waiting(None).expect("the others");
+    assert_eq!(left, expected);
+    assert_eq!(last, list_of(300).last, "the counter stays");
+    let in_it = list_of(300).claims.len() / 2;
+    let granted = (0..300).find(|index| waiting(Some(*index)).is_err());
+    assert!(
+        granted.is_some_and(|index| index < in_it),
+        "a holder is not passed over: {granted:?}"
+    );
+}
+
+/// What another user may have written there: a reader takes no more memory than a list may have.
+#[test]
+fn an_index_that_names_too_much_or_one_place_twice_is_none() {
+    let page = |segments: &str| {
+        let text = format!("{{\"segments\":[{segments}],\"at\":0}}\n{{\"last\":9}}\n");
+        !Text::of_page(text.into_bytes()).named.is_empty()
+    };
+    assert!(page("[0,8192,\"0\",1,1,0],[1,100,\"0\",1,2,0]"));
+    for refused in [
+        "[0,8192,\"0\",1,1,0],[0,100,\"0\",1,2,0]",
+        "[0,8193,\"0\",1,1,0],[1,100,\"0\",1,2,0]",
+        "[0,2097153,\"0\",1,1,0]",
+        "[0,1100000,\"0\",1,1,0],[200,1100000,\"0\",1,2,0]",
+        "[0,100,\"0\",101,1,0]",
+        "[992,1,\"0\",1,1,0]",
+        "[991,8193,\"0\",1,1,0]",
+        "[0,100,\"0\",1,1,3]",
+        "[0,100,\"g\",1,1,0]",
+    ] {
+        assert!(!page(refused), "{refused}");
+    }
+    assert!(page("[0,2097152,\"0\",1,1,0]"));
+    assert!(page("[991,8192,\"0\",1,1,0]"));
+}
+
+/// Each change that makes a line longer may split a segment. The list is put together again before its segments fill
+/// the file.
+#[test]
+fn a_list_whose_claims_grow_one_by_one_does_not_fall_to_pieces() {
+    let mut twice = Twice::of(list_of(400));
+    let tickets: Vec<u64> = twice
+        .entry
+        .claims
+        .iter()
+        .map(|claim| claim.ticket)
+        .collect();
+    let mut most = 0;
+    for (number, ticket) in tickets.into_iter().rev().enumerate() {
+        let grows = |entry: &mut Entry| {
+            let claim = entry.claims.iter_mut().find(|claim| claim.ticket == ticket);
+            claim
+                .map(|claim| claim.holder.why.push_str(&"x".repeat(80)))
+                .is_some()
+        };
+        if number % 3 == 0 {
+            assert!(twice.change(Want::Own(ticket), grows));
+        } else {
+            // The same without a look at each step.
+            twice.quietly(Want::Own(ticket), grows);
+        }
+        let snapshot = pages::read(borrow(&twice.file), UNKNOWN).expect("a state");
+        most = most.max(snapshot.text.named.len());
+    }
+    assert!((15..60).contains(&most), "{most} segments");
+    assert_eq!(read(&twice.file).expect("a list"), twice.entry);
 }
