@@ -560,6 +560,13 @@ fn start_lasting(site: &Site) -> Process {
     Process::start_with_input(site.tenure(words.into_iter().chain(command)))
 }
 
+/// The same, once its command works.
+fn start_holding(site: &Site) -> (Process, Started) {
+    let mut holder = start_lasting(site);
+    let at_work = Started::of(holder.line().expect("a line")).expect("a holder");
+    (holder, at_work)
+}
+
 /// A run at work, and another one that waits for it.
 struct HolderAndWaiter {
     site: Site,
@@ -571,8 +578,7 @@ struct HolderAndWaiter {
 impl HolderAndWaiter {
     fn new() -> Self {
         let site = Site::new();
-        let mut holder = start_lasting(&site);
-        let at_work = Started::of(holder.line().expect("a line")).expect("a holder");
+        let (holder, at_work) = start_holding(&site);
         let mut waiter = start_lasting(&site);
         waiter.end_input();
         assert!(
@@ -726,8 +732,7 @@ mod contention {
         witness::need();
         let site = Site::new();
         let witness = site.witness();
-        let mut holder = start_lasting(&site);
-        Started::of(holder.line().expect("a line")).expect("a holder");
+        let (mut holder, _) = start_holding(&site);
         let order = site.path("order");
         let ids: Vec<String> = (0..16).map(|number| format!("waiter-{number}")).collect();
         let mut waiters = Vec::new();
@@ -770,8 +775,7 @@ mod contention {
         witness::need();
         let site = Site::new();
         let witness = site.witness();
-        let mut holder = start_lasting(&site);
-        Started::of(holder.line().expect("a line")).expect("a holder");
+        let (mut holder, _) = start_holding(&site);
         let order = site.path("order");
         let mut random = Random::new(seed());
         let mut crowd = BTreeMap::new();

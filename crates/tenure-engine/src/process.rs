@@ -144,7 +144,7 @@ impl RequestIds {
 
 impl std::fmt::Debug for RequestIds {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Nobody is to know an id before it is given.
+        // No reader of a log learns an id before a caller has it.
         f.debug_struct("RequestIds").finish_non_exhaustive()
     }
 }

@@ -404,7 +404,7 @@ pub fn decode(body: &[u8]) -> Result<Entry, CodecError> {
 }
 
 /// The lines of a body, without their ends.
-fn lines_of(body: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(in crate::store) fn lines_of(body: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(body);
     std::iter::from_fn(move || {
         let text = rest?;

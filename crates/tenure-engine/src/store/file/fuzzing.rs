@@ -23,8 +23,7 @@ pub fn read(file: BorrowedFd<'_>) -> Result<(u64, Vec<u8>), String> {
 /// Reads a state and all of its segments.
 fn read_whole(file: BorrowedFd<'_>) -> Result<Snapshot, ReadError> {
     let mut snapshot = pages::read(file, length_of(file))?;
-    let all = 0..snapshot.text.named.len();
-    pages::fill(file, &mut snapshot.text, all)?;
+    pages::fill_all(file, &mut snapshot.text)?;
     Ok(snapshot)
 }
 

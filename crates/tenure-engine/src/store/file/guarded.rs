@@ -331,7 +331,8 @@ impl<'a> Guarded<'a> {
                 });
             }
             Err(ReadError::Torn(why)) => {
-                // While a process lives in the list, another program did the damage, and nobody knows whom it hit.
+                // While a process lives in the list, another program did the damage, and no caller can tell which
+                // claim it hit.
                 let file = fd(self.opened);
                 let is_dead = !self.any_is_held();
                 if !is_dead || pages::fill_without_damage(file, &mut snapshot.text).is_err() {
@@ -371,13 +372,8 @@ impl<'a> Guarded<'a> {
                 return Ok(part);
             }
         }
-        self.fill(text)?;
+        pages::fill_all(fd(self.opened), text)?;
         Ok(is_partial.then(|| partial::decode(text, want)).flatten())
-    }
-
-    /// Reads all of a list.
-    pub(super) fn fill(&self, text: &mut Text) -> Result<(), ReadError> {
-        pages::fill(fd(self.opened), text, 0..text.named.len())
     }
 
     /// Brings a list together with the record that stands beside it.
@@ -537,7 +533,7 @@ impl<'a> Guarded<'a> {
     fn write_list_back(&self, before: &Loaded) -> Result<(), StoreError> {
         let path = || self.folder.path_of(&self.names.list);
         let mut current = self.snapshot().map_err(|error| error.into_store(&path()))?;
-        let filled = self.fill(&mut current.text);
+        let filled = pages::fill_all(fd(self.opened), &mut current.text);
         filled.map_err(|error| error.into_store(&path()))?;
         let mut entry = before.entry.clone();
         if let Ok(written) = codec::decode(&current.text.bytes) {

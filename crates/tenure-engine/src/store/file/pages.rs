@@ -214,6 +214,11 @@ fn read_long(file: BorrowedDescriptor<'_>) -> Result<Option<Snapshot>, Errno> {
     Ok(None)
 }
 
+/// Reads all segments of a state, under the guard.
+pub(super) fn fill_all(file: BorrowedDescriptor<'_>, text: &mut Text) -> Result<(), ReadError> {
+    fill(file, text, 0..text.named.len())
+}
+
 /// Reads segments of a state, under the guard.
 pub(super) fn fill(
     file: BorrowedDescriptor<'_>,
@@ -232,7 +237,7 @@ fn lines_of(file: BorrowedDescriptor<'_>, segment: &Segment) -> Result<Vec<u8>, 
 }
 
 /// Reads all of a list in which no process lives, without the waiters of a damaged segment: a power failure may keep a
-/// page and lose a segment that it names. Whoever waited in it has ended, and a waiter holds nothing.
+/// page and lose a segment that it names. The waiters in it have ended, and a waiter holds nothing.
 pub(super) fn fill_without_damage(
     file: BorrowedDescriptor<'_>,
     text: &mut Text,
@@ -708,8 +713,7 @@ mod tests {
     fn read(file: BorrowedDescriptor<'_>) -> Result<Snapshot, ReadError> {
         let length = facts(file).expect("a file").size();
         let mut snapshot = super::read(file, length)?;
-        let all = 0..snapshot.text.named.len();
-        fill(file, &mut snapshot.text, all)?;
+        fill_all(file, &mut snapshot.text)?;
         Ok(snapshot)
     }
 

@@ -24,7 +24,7 @@
 
 use super::lines::{is_plain, number, ticket_of};
 use crate::find::find;
-use crate::store::codec::push_number;
+use crate::store::codec::{lines_of, push_number};
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -86,8 +86,7 @@ impl Segment {
     fn of(lines: &[u8]) -> Self {
         let mut kind = Kind::Plain;
         let (mut claims, mut first) = (0, None);
-        for line in lines_of(lines) {
-            let text = line.strip_suffix(b"\n").unwrap_or(line);
+        for text in lines_of(lines).filter(|line| !line.is_empty()) {
             let found =
                 ticket_of(text).and_then(|(digits, granted)| Some((number(digits)?, granted)));
             kind = kind.max(match found {
@@ -231,7 +230,7 @@ fn named_in(body: &[u8]) -> Option<(Vec<Segment>, usize, usize)> {
     let named = segments.into_iter().map(segment);
     let named = named.collect::<Option<Vec<Segment>>>()?;
     let start = end + 1;
-    // So that no reader takes more memory than a list may have, whoever wrote the file.
+    // So that no reader takes more memory than a list may have, whichever user wrote the file.
     let length: usize = named.iter().map(|segment| segment.length).sum();
     let fits = at <= body.len() - start && length <= LIST_MAX && Room::beside(&named).is_some();
     fits.then_some((named, at, start))
@@ -441,30 +440,18 @@ fn whole_lines(lines: &[u8], most: usize) -> usize {
     if lines.len() <= most {
         return lines.len();
     }
-    let within = lines.get(..most).unwrap_or(lines);
-    within
-        .iter()
-        .rposition(|byte| *byte == b'\n')
-        .map_or(0, |end| end + 1)
+    begun(lines.get(..most).unwrap_or(lines))
 }
 
 /// Where the last line begins.
 fn last_line(lines: &[u8]) -> usize {
-    let text = lines.strip_suffix(b"\n").unwrap_or(lines);
-    text.iter()
-        .rposition(|byte| *byte == b'\n')
-        .map_or(0, |end| end + 1)
+    begun(lines.strip_suffix(b"\n").unwrap_or(lines))
 }
 
-/// The lines, each with its end.
-fn lines_of(lines: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut rest = lines;
-    std::iter::from_fn(move || {
-        let end = find(b'\n', rest).map_or(rest.len(), |end| end + 1);
-        let (line, others) = rest.split_at_checked(end)?;
-        rest = others;
-        (!line.is_empty()).then_some(line)
-    })
+/// Where the line begins that a text ends in: behind its last line break.
+fn begun(text: &[u8]) -> usize {
+    let last = text.iter().rposition(|byte| *byte == b'\n');
+    last.map_or(0, |end| end + 1)
 }
 
 /// The line that names the segments.

@@ -18,8 +18,7 @@ fn whole(list: Vec<u8>) -> Vec<Piece<'static>> {
 
 fn read(file: &File) -> Result<Entry, ReadError> {
     let mut snapshot = pages::read(borrow(file), UNKNOWN)?;
-    let all = 0..snapshot.text.named.len();
-    pages::fill(borrow(file), &mut snapshot.text, all)?;
+    pages::fill_all(borrow(file), &mut snapshot.text)?;
     let list = codec::decode(&snapshot.text.bytes);
     list.map_err(|error| ReadError::Torn(error.into()))
 }
@@ -323,8 +322,7 @@ fn a_segment_that_another_program_wrote_over_makes_the_list_unreadable_and_a_new
     let start = SeekFrom::Start(SEGMENTS_START as u64);
     file.seek(start).expect("a place in it");
     file.write_all(b"?").expect("a write");
-    let all = 0..snapshot.text.named.len();
-    let filled = pages::fill(borrow(&twice.file), &mut snapshot.text, all);
+    let filled = pages::fill_all(borrow(&twice.file), &mut snapshot.text);
     assert!(matches!(filled, Err(ReadError::Torn(_))), "{filled:?}");
     let seen = pages::read_unguarded(borrow(&twice.file), UNKNOWN);
     assert!(matches!(seen, Err(ReadError::Torn(_))), "{seen:?}");
