@@ -205,7 +205,7 @@ mod servers {
                 "{} names the servers, was found, and belongs to the user of SUDO_UID; name it with \
                  --config FILE, or the servers with --store, to show them TENURE_ETCD_USER or \
                  TENURE_ETCD_CERT",
-                tenure_engine::envelope::clean(&file.display().to_string())
+                tenure_engine::envelope::clean_path(file)
             ),
         )
     }

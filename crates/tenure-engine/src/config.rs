@@ -377,7 +377,7 @@ impl Config {
                 _ => "says (on_superseded)",
             };
             return Err(ConfigError::Untrusted {
-                path: crate::printed::clean(&path.display().to_string()),
+                path: crate::printed::clean_path(path),
                 why: format!(
                     "{what} what root runs, and belongs to the user who became root by sudo"
                 ),
@@ -534,7 +534,7 @@ impl Found {
         while let Some(config) = &mut self.config
             && config.source == Source::FoundOfSudoUser
         {
-            let file = crate::printed::clean(&config.file.display().to_string());
+            let file = crate::printed::clean_path(&config.file);
             why.get_or_insert(format!(
                 "{file} belongs to the user who became root by sudo"
             ));
@@ -595,7 +595,7 @@ fn unread(path: &Path, source: std::io::Error) -> ConfigError {
 fn found(path: &Path) -> Result<Option<(std::fs::File, Source)>, ConfigError> {
     let distrust = |why: String| {
         Err(ConfigError::Untrusted {
-            path: crate::printed::clean(&path.display().to_string()),
+            path: crate::printed::clean_path(path),
             why,
         })
     };

@@ -15,11 +15,12 @@ pub use lock::{
 };
 
 pub use crate::agent_view::AgentView;
-pub use crate::printed::{clean, json_line, turns_text, write_json};
+pub use crate::gathered::Gathered;
+pub use crate::printed::{clean, clean_path, json_line, turns_text, write_json};
 
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::time::Duration;
 use tenure_core::LockName;
 
@@ -388,8 +389,8 @@ pub fn human(duration: Duration) -> String {
     let mut text = String::new();
     for (number, unit) in [(days, 'd'), (hours, 'h'), (minutes, 'm'), (rest, 's')] {
         if number > 0 {
-            text.push_str(&number.to_string());
-            text.push(unit);
+            // Writing to a `String` cannot fail.
+            let _ = write!(text, "{number}{unit}");
         }
     }
     text

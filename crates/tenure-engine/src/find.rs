@@ -1,4 +1,4 @@
-//! Where a byte stands in a text, found eight bytes at a time.
+//! Where a byte stands in a text, with what a text begins, and of which bytes it is: eight at a time.
 //!
 //! A library does this with wider registers, and asks the processor which ones it has. On a virtual machine each such
 //! question ends in the hypervisor, and together they take as long as ten system calls: in front of each command that
@@ -27,6 +27,33 @@ pub(crate) fn find(byte: u8, text: &[u8]) -> Option<usize> {
     Some(8 * words.len() + at)
 }
 
+/// What stands behind `begin`, if the text begins with it. The static binary's `memcmp` goes byte by byte.
+pub(crate) fn behind<'a>(begin: &[u8], text: &'a [u8]) -> Option<&'a [u8]> {
+    let (front, rest) = text.split_at_checked(begin.len())?;
+    is_same(begin, front).then_some(rest)
+}
+
+/// Whether two texts are the same.
+pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let ((words, rest), (others, other_rest)) = (one.as_chunks::<8>(), other.as_chunks::<8>());
+    one.len() == other.len()
+        && words.iter().zip(others).all(|(one, other)| one == other)
+        && rest.iter().zip(other_rest).all(|(one, other)| one == other)
+}
+
+/// Whether all bytes are below DEL, the last one of ASCII.
+pub(crate) fn is_below_del(text: &[u8]) -> bool {
+    // A byte from DEL on has the highest bit, or gets it from one more. What a byte of ones carries to the next one
+    // changes nothing: that byte has said it.
+    const HIGH_BITS: u64 = ONES << 7;
+    let is_below = |word: &[u8; 8]| {
+        let word = u64::from_ne_bytes(*word);
+        (word | word.wrapping_add(ONES)) & HIGH_BITS == 0
+    };
+    let (words, rest) = text.as_chunks::<8>();
+    words.iter().all(is_below) && rest.iter().all(|byte| *byte < 0x7f)
+}
+
 /// How often the byte stands there.
 pub(crate) fn count(byte: u8, text: &[u8]) -> usize {
     let (words, rest) = text.as_chunks::<8>();
@@ -52,6 +79,38 @@ mod tests {
             prop_assert_eq!(find(byte, &text), at);
             let times: usize = text.iter().map(|other| usize::from(*other == byte)).sum();
             prop_assert_eq!(count(byte, &text), times);
+        }
+
+        #[test]
+        fn a_text_is_below_del_as_each_byte_says(
+            mut text in prop::collection::vec(0x20..0x7f_u8, 0..30),
+            other in any::<u8>(),
+            at in 0..30_usize,
+        ) {
+            prop_assert!(is_below_del(&text));
+            if let Some(byte) = text.get_mut(at) {
+                *byte = other;
+            }
+            prop_assert_eq!(is_below_del(&text), text.iter().all(|byte| *byte < 0x7f));
+        }
+
+        #[test]
+        fn a_text_is_the_same_and_begins_with_another_as_slices_say(
+            begin in prop::collection::vec(0..2_u8, 0..20),
+            text in prop::collection::vec(0..2_u8, 0..20),
+            at in 0..20_usize,
+        ) {
+            prop_assert_eq!(is_same(&begin, &text), begin == text);
+            prop_assert_eq!(behind(&begin, &text), text.strip_prefix(&*begin));
+            let whole = [&*begin, &text].concat();
+            prop_assert_eq!(behind(&begin, &whole), Some(&*text));
+            // And with one byte that differs.
+            if let Some(byte) = begin.get(at) {
+                let mut changed = begin.clone();
+                changed[at] = 1 - byte;
+                prop_assert!(!is_same(&begin, &changed));
+                prop_assert_eq!(behind(&changed, &whole), None);
+            }
         }
     }
 }

@@ -103,7 +103,7 @@ pub fn lock_of(path: &Path, across: Across, here: &Path) -> Result<PathLock, Pat
     if path.as_os_str().is_empty() {
         return Err(PathError::Empty);
     }
-    let said = || crate::printed::clean(&path.display().to_string());
+    let said = || crate::printed::clean_path(path);
     let failed = |r#source| PathError::Io {
         path: said(),
         r#source,

@@ -16,6 +16,7 @@ pub mod engine;
 pub mod envelope;
 pub mod fence;
 mod find;
+mod gathered;
 pub mod herald;
 #[cfg(feature = "yaml")]
 pub mod intent;

@@ -142,7 +142,7 @@ impl fmt::Display for Why {
             Self::Variable(name, None) => f.write_str(name),
             Self::Variable(name, Some(scope)) => write!(f, "{name}={}", scope.as_str()),
             Self::File { file, key, .. } => {
-                let file = crate::printed::clean(&file.display().to_string());
+                let file = crate::printed::clean_path(file);
                 write!(f, "{file}: {key}")
             }
             Self::Default => f.write_str("the default; nothing names another place"),
@@ -410,7 +410,7 @@ fn agree<F: Files>(
         return Ok(());
     }
     let text = |place: &Place| match &place.at {
-        At::Folder(folder) => crate::printed::clean(&folder.display().to_string()),
+        At::Folder(folder) => crate::printed::clean_path(folder),
         // A URL may have a password in it.
         At::Url(_) => "another store".to_owned(),
     };

@@ -8,10 +8,14 @@
 //! This is the one list of them. YAML is in `crate::yaml`; what a record's own format writes is with its
 //! profile.
 
+use crate::find;
+use crate::gathered::Gathered;
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, Serializer};
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io;
+use std::path::Path;
 
 /// How many characters of a parser's message are shown.
 const MESSAGE_CHARS_MAX: usize = 200;
@@ -41,9 +45,9 @@ fn joins(c: char) -> bool {
 }
 
 /// Text from a record, safe for a terminal.
-pub fn clean(text: &str) -> String {
+pub fn clean(text: &str) -> Cow<'_, str> {
     if is_printed_ascii(text) {
-        return text.to_owned();
+        return Cow::Borrowed(text);
     }
     let safe = |c: char| {
         if c.is_control() || turns_text(c) {
@@ -52,7 +56,12 @@ pub fn clean(text: &str) -> String {
             c
         }
     };
-    text.chars().map(safe).collect()
+    Cow::Owned(text.chars().map(safe).collect())
+}
+
+/// A path, safe for a terminal.
+pub fn clean_path(path: impl AsRef<Path>) -> String {
+    clean(&path.as_ref().display().to_string()).into_owned()
 }
 
 /// Whether a text is of letters, digits, signs and spaces of ASCII alone, as nearly each is. Each takes one column, and
@@ -71,9 +80,9 @@ pub fn turns_text(c: char) -> bool {
 /// A document as one line of JSON, without its end. Characters that act on the text around them are written
 /// as `\uXXXX`, which is the same to a parser. Empty if the document cannot be written as JSON.
 pub fn json_line(document: &impl Serialize) -> String {
-    let mut bytes = Vec::with_capacity(512);
-    match write_json(&mut bytes, document) {
-        Ok(()) => String::from_utf8(bytes).unwrap_or_default(),
+    let mut line = Gathered::default();
+    match write_json(&mut line, document) {
+        Ok(()) => String::from_utf8(line.into_bytes()).unwrap_or_default(),
         Err(_) => String::new(),
     }
 }
@@ -97,7 +106,7 @@ impl Formatter for Escaping {
     ) -> io::Result<()> {
         let mut rest = fragment;
         // Most of them are of characters that act on nothing.
-        if fragment.bytes().all(|byte| byte < 0x7f) {
+        if find::is_below_del(fragment.as_bytes()) {
             return CompactFormatter.write_string_fragment(writer, fragment);
         }
         while let Some((at, found)) = rest.char_indices().find(|(_, c)| acts(*c)) {

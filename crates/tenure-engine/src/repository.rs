@@ -249,7 +249,7 @@ impl Opened {
         let thing = (!is_own(&self.facts) && !is_shared).then_some(&self.facts);
         match link.or(thing) {
             Some(facts) => Err(Missing::Untrusted {
-                path: crate::printed::clean(&path.display().to_string()),
+                path: crate::printed::clean_path(path),
                 owner: facts.owner_text(),
             }),
             None => Ok(()),
@@ -273,7 +273,7 @@ pub fn common_folder(start: &Path) -> Result<PathBuf, Missing> {
         .ancestors()
         .find_map(|folder| git_folder(folder).transpose());
     let none = || Missing::None {
-        place: crate::printed::clean(&start.display().to_string()),
+        place: crate::printed::clean_path(start),
     };
     let git = found.transpose()?.ok_or_else(none)?;
     let common = common_of(&git).unwrap_or(git);
@@ -297,10 +297,10 @@ fn git_folder(folder: &Path) -> Result<Option<PathBuf>, Missing> {
             opened.believed(&git)?;
             let target = target_of(opened.fd.into(), folder);
             let broken = || Missing::Broken {
-                file: crate::printed::clean(&git.display().to_string()),
+                file: crate::printed::clean_path(&git),
                 target: target.as_ref().map_or_else(
                     || format!("no line `{LEADS_TO} FOLDER`"),
-                    |target| crate::printed::clean(&target.display().to_string()),
+                    crate::printed::clean_path,
                 ),
             };
             match &target {

@@ -220,7 +220,10 @@ fn sentence(
     };
     let agent = claim.holder.agent();
     let agent = agent.map_or_else(String::new, |agent| format!("agent {agent}, "));
-    let called = claim.holder.path().map_or_else(|| name.to_string(), clean);
+    let called = claim
+        .holder
+        .path()
+        .map_or_else(|| name.to_string().into(), clean);
     format!(
         "{} {called}: {slot}{agent}{lasts}, fencing token {}, request id {}",
         if already { "already held" } else { "acquired" },

@@ -31,7 +31,7 @@ use super::doctor::path;
 use crate::args::{AgentAction, AgentHost};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::render::{Reporter, clean};
+use crate::render::{Reporter, clean_path};
 use crate::request::{Agent, Reach};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -192,7 +192,7 @@ fn told(
         return text.trim_end_matches('\n').to_owned();
     }
     let whose = match call.reach {
-        Reach::Project => format!("in {}", clean(&call.roots.project.display().to_string())),
+        Reach::Project => format!("in {}", clean_path(&call.roots.project)),
         Reach::User => "for this user".to_owned(),
     };
     let is_hindered = steps.iter().any(|step| step.hindered.is_some());

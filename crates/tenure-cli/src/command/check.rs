@@ -7,12 +7,15 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Retry};
 use crate::render::colour::{paint, shows_colours};
 use crate::render::lock::{LockView, age};
-use crate::render::stream::{Each, Kept, Locks, Part, Pieces, write_envelope, write_json};
-use crate::render::table::{Columns, Giving, line};
+use crate::render::stream::{
+    Each, Kept, Locks, Part, Pieces, write_envelope, write_json, write_kept,
+};
+use crate::render::table::{Cells, Columns, Giving};
 use crate::render::width::{cut, room_on_stdout};
 use crate::render::{Output, Reporter, Unheard};
 use crate::request::{Check, List};
 use serde_json::Value;
+use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
 use std::fmt::Write as _;
 use tenure_engine::process::Ancestors;
@@ -136,24 +139,6 @@ fn all(
     let failed = failed.map(|failure| failure.exit);
     let exit = reporter.into_inner().ending(answered, failed);
     Err(Failure::already_said(exit, output))
-}
-
-/// Writes the envelope of locks that were kept, of which this is the failure.
-fn write_kept(
-    reporter: &RefCell<&mut Reporter>,
-    kept: Kept,
-    failure: Option<&Failure>,
-) -> Result<(), Unheard> {
-    let output = reporter.borrow().output;
-    let parts = kept
-        .into_parts()
-        .map_err(|error| Unheard::Failed(error.to_string()))?;
-    let locks = Each::of(parts.map(|part| Part { output, part }));
-    let answer = match failure {
-        None => Ok(Locks { locks }),
-        Some(failure) => Err((failure, Locks { locks })),
-    };
-    write_envelope(reporter, answer)
 }
 
 /// Judges each lock that is read.
@@ -304,7 +289,7 @@ fn show(session: &Session, looks: &mut Looks<'_, '_>, shown: Shown) -> Result<()
         if !shown.free && view.standing == "free" && view.queue.is_empty() {
             idle += 1;
         } else {
-            table.push(Row::of(&view, shown.company), &mut pieces);
+            table.push(Row::of(view, shown.company), &mut pieces);
         }
         if pieces.unheard().is_some() {
             return pieces.end();
@@ -331,49 +316,50 @@ fn show(session: &Session, looks: &mut Looks<'_, '_>, shown: Shown) -> Result<()
 
 /// What stands in one line of the table, and below it.
 struct Row {
-    cells: [String; 7],
+    cells: Cells<7>,
     word: &'static str,
     company: String,
 }
 
 impl Row {
-    fn of(view: &LockView, with_company: bool) -> Self {
+    fn of(view: LockView, with_company: bool) -> Self {
         // A hold that was left behind has no holder any more.
         let left = view.left_behind();
         let holder = view.holder.as_ref().filter(|_| left.is_none());
-        let dash = || "-".to_owned();
+        let dash = || Cow::Borrowed("-");
         let ttl = holder.filter(|holder| holder.kind == "detached");
-        Self {
-            cells: [
-                view.called(),
-                if view.mine {
-                    format!("{} (you)", view.word())
-                } else {
-                    view.word().to_owned()
-                },
-                holder.map_or_else(dash, |holder| age(holder.age_ms)),
-                ttl.map_or_else(dash, |holder| age(holder.ttl_ms)),
-                match view.queue.len() {
-                    0 => dash(),
-                    waiting => waiting.to_string(),
-                },
-                holder
-                    .and_then(|holder| holder.token)
-                    .map_or_else(dash, |token| token.to_string()),
-                holder.map_or_else(
-                    || left.unwrap_or_else(dash),
-                    |holder| match view.standstill {
-                        None => holder.who() + &holder.slot_of_slots() + &holder.purpose(),
-                        Some(_) => format!("none; next in line, stopped: {}", holder.who()),
-                    },
-                ),
-            ],
-            word: view.word(),
-            company: if with_company {
-                view.company()
-            } else {
-                String::new()
+        let word = view.word();
+        let standing = if view.mine {
+            format!("{word} (you)").into()
+        } else {
+            word.into()
+        };
+        let since = holder.map_or_else(dash, |holder| age(holder.age_ms).into());
+        let ttl = ttl.map_or_else(dash, |holder| age(holder.ttl_ms).into());
+        let queue = match view.queue.len() {
+            0 => dash(),
+            waiting => waiting.to_string().into(),
+        };
+        let token = holder
+            .and_then(|holder| holder.token)
+            .map_or_else(dash, |token| token.to_string().into());
+        let by = holder.map_or_else(
+            || left.map_or_else(dash, Cow::Owned),
+            |holder| match view.standstill {
+                None => holder.line().into(),
+                Some(_) => format!("none; next in line, stopped: {}", holder.who()).into(),
             },
+        );
+        let company = if with_company {
+            view.company()
+        } else {
+            String::new()
+        };
+        let called = view.into_called().into();
+        Self {
+            cells: [called, standing, since, ttl, queue, token, by],
+            word,
+            company,
         }
     }
 }
@@ -384,6 +370,8 @@ struct Table {
     colours: bool,
     first: Vec<Row>,
     columns: Option<Columns<7>>,
+    /// The line that is being made.
+    line: String,
 }
 
 impl Table {
@@ -393,13 +381,14 @@ impl Table {
             colours: shows_colours(&std::io::stdout()),
             first: Vec::new(),
             columns: None,
+            line: String::new(),
         }
     }
 
     /// Shows one more row, as soon as the columns are sized.
     fn push(&mut self, row: Row, pieces: &mut Pieces) {
-        if let Some(columns) = &self.columns {
-            self.print(columns, &row.cells, Some(&row), pieces);
+        if let Some(columns) = self.columns {
+            self.print(&columns, &row.cells, Some(&row), pieces);
             return;
         }
         self.first.push(row);
@@ -414,8 +403,7 @@ impl Table {
         if first.is_empty() {
             return;
         }
-        let header =
-            ["NAME", "STANDING", "AGE", "TTL", "QUEUE", "TOKEN", "HOLDER"].map(String::from);
+        let header = ["NAME", "STANDING", "AGE", "TTL", "QUEUE", "TOKEN", "HOLDER"].map(Cow::from);
         let cells = std::iter::once(&header).chain(first.iter().map(|row| &row.cells));
         let columns = Columns::of(cells, self.room, GIVING);
         self.print(&columns, &header, None, pieces);
@@ -426,23 +414,19 @@ impl Table {
     }
 
     fn print(
-        &self,
+        &mut self,
         columns: &Columns<7>,
-        cells: &[String; 7],
+        cells: &Cells<7>,
         row: Option<&Row>,
         pieces: &mut Pieces,
     ) {
-        let cells = columns.lay(cells).into_iter().enumerate();
-        let cells = cells.filter_map(|(column, cell)| {
-            let cell = cell?;
-            Some(
-                match row.filter(|_| self.colours && column == STANDING_COLUMN) {
-                    Some(row) => paint(&cell, row.word),
-                    None => cell,
-                },
-            )
-        });
-        pieces.push(&line(cells));
+        let painted = |column, padded: &str| {
+            let row = row.filter(|_| self.colours && column == STANDING_COLUMN)?;
+            Some(paint(padded, row.word))
+        };
+        self.line.clear();
+        columns.lay(cells, painted, &mut self.line);
+        pieces.push(&self.line);
         for line in row.map_or("", |row| &row.company).split_inclusive('\n') {
             let (line, end) = line.split_at(line.trim_end_matches('\n').len());
             match self.room {

@@ -24,7 +24,7 @@ use crate::args;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::doctor::{Audit, Check, Finding, Report, Status, Users, Where};
-use crate::render::{Reporter, clean};
+use crate::render::{Reporter, clean_path};
 use crate::request::{Doctor, Fix, Place};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -64,7 +64,7 @@ pub(super) fn doctor(doctor: Doctor, reporter: &mut Reporter) -> Result<(String,
     let is_default = matches!(why, None | Some(Why::Default));
     let opened = place.and_then(|mut place| {
         place.patience = Some(SERVERS_WITHIN);
-        let shown = clean(&place.folder.display().to_string());
+        let shown = clean_path(&place.folder);
         let why = place.why().map(ToString::to_string);
         report.place = Some(Where::named(shown, why, place.is_folder()));
         report.profile = Some(place.profile().policy().name.to_owned());
@@ -113,7 +113,7 @@ fn of_place(
     let only_looks = session.place.is_folder() && folder::look(session, mends, report);
     locks::look(session, mends, flags, reporter, report)?;
     let (log, everything) = session.audit_writer.kept();
-    let dir = clean(&log.dir().display().to_string());
+    let dir = clean_path(log.dir());
     match log.look() {
         Ok(is_there) => {
             let said = if everything {
@@ -176,7 +176,7 @@ fn configuration(
         ),
         (Ok(files), None) if files.is_empty() => report.ok(what, "no tenure.toml speaks here"),
         (Ok(files), None) => {
-            let shown = files.iter().map(|file| clean(&file.display().to_string()));
+            let shown = files.iter().map(clean_path);
             let shown: Vec<_> = shown.collect();
             report.ok(what, &format!("{} can be read", shown.join(", ")));
         }

@@ -4,7 +4,7 @@
 //! no file of the project; the contract wants the record where it is.
 
 use super::Session;
-use crate::render::{Reporter, clean};
+use crate::render::{Reporter, clean, clean_path};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -45,7 +45,7 @@ pub(super) fn tell(reporter: &Reporter, session: &Session, name: &LockName) {
 
 /// The line by which git is told to ignore records.
 pub(super) fn line_that_ignores(root: &Path, record: &str) -> String {
-    let ignore = clean(&root.join(".gitignore").display().to_string());
+    let ignore = clean_path(root.join(".gitignore"));
     format!("echo '{record}' >>'{ignore}'")
 }
 

@@ -5,7 +5,7 @@
 //!   native one do not exclude each other.
 
 use super::Session;
-use crate::render::{Reporter, clean};
+use crate::render::{Reporter, clean_path};
 use crate::spelling::is_slip;
 use tenure_engine::profile::{Fleet, Profile, Resume, Session as Sessions};
 use tenure_engine::store::Reading;
@@ -63,7 +63,7 @@ pub(super) fn point_out_records(session: &Session, reporter: &mut Reporter, name
     for other in others {
         let record = other.folder(folder).join(other.file_name(name));
         if other.check_name(name).is_ok() && record.symlink_metadata().is_ok() {
-            let (shown, profile) = (clean(&record.display().to_string()), other.policy().name);
+            let (shown, profile) = (clean_path(&record), other.policy().name);
             reporter.warn(format!(
                 "{shown} is the record of another lock of this name, which a native lock does not exclude; \
                  if that one is meant, say --profile {profile}"

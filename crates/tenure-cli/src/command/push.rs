@@ -583,7 +583,7 @@ impl Push<'_> {
             return Err(failure);
         }
         let conflicts = conflicts.split('\0').filter(|path| !path.is_empty());
-        Ok(conflicts.map(clean).collect())
+        Ok(conflicts.map(|line| clean(line).into_owned()).collect())
     }
 
     /// The answer after a rebase that was aborted.

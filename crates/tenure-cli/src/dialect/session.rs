@@ -13,7 +13,7 @@ fn named(run: &str) -> String {
     if run.is_empty() {
         "unknown".to_owned()
     } else {
-        clean(run)
+        clean(run).into_owned()
     }
 }
 

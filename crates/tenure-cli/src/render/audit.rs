@@ -27,7 +27,7 @@ pub(crate) fn line(entry: &Entry) -> String {
         or_dash(entry.request_id()),
         telling(entry),
     );
-    clean(line.trim_end())
+    clean(line.trim_end()).into_owned()
 }
 
 fn or_dash(text: &str) -> &str {

@@ -243,14 +243,14 @@ impl Report {
         self.checks.push(Check {
             finding,
             status,
-            message: super::clean(message),
-            fix: fix.map(|fix| super::clean(&fix)),
+            message: super::clean(message).into_owned(),
+            fix: fix.map(|fix| super::clean(&fix).into_owned()),
         });
     }
 
     /// Something was changed.
     pub(crate) fn fixed(&mut self, what: &str) {
-        self.fixed.push(super::clean(what));
+        self.fixed.push(super::clean(what).into_owned());
     }
 
     /// Whether each user has locks of their own in the folder.

@@ -12,7 +12,8 @@ use serde_json::value::RawValue;
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, Write};
-use tenure_engine::{envelope, yaml};
+use tenure_engine::envelope::{self, Gathered};
+use tenure_engine::yaml;
 
 /// How much is gathered before it is written.
 const PIECE_BYTES: usize = 32 << 10;
@@ -23,7 +24,7 @@ const MEMORY_BYTES_MAX: usize = 1 << 20;
 /// One answer on stdout, in pieces.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
-    pending: Vec<u8>,
+    pending: Gathered,
     unheard: Option<Unheard>,
 }
 
@@ -37,18 +38,21 @@ impl Pieces {
         if self.unheard.is_some() {
             return;
         }
-        append(&mut self.pending, bytes);
-        if self.pending.len() >= PIECE_BYTES {
+        self.pending.add(bytes);
+        if self.pending.length() >= PIECE_BYTES {
             // What may be the end stays: it has no space behind it.
-            let rest = self.pending.split_off(self.length());
-            self.unheard = print_bytes(&self.pending).err();
-            self.pending = rest;
+            let (text, space) = self.pending.bytes().split_at(self.length());
+            self.unheard = print_bytes(text).err();
+            let space = space.to_vec();
+            self.pending.truncate(0);
+            self.pending.add(&space);
         }
     }
 
     /// The length of what is pending, without the space at its end.
     fn length(&self) -> usize {
-        std::str::from_utf8(&self.pending).map_or(self.pending.len(), |text| text.trim_end().len())
+        let bytes = self.pending.bytes();
+        std::str::from_utf8(bytes).map_or(bytes.len(), |text| text.trim_end().len())
     }
 
     /// Why the rest was not written.
@@ -64,8 +68,9 @@ impl Pieces {
     /// Writes the rest, and the end of a line behind it.
     pub(crate) fn end(mut self) -> Result<(), Unheard> {
         self.trim();
-        self.pending.push(b'\n');
-        self.unheard.map_or_else(|| print_bytes(&self.pending), Err)
+        self.pending.add(b"\n");
+        let bytes = self.pending.bytes();
+        self.unheard.map_or_else(|| print_bytes(bytes), Err)
     }
 
     fn added(&self) -> io::Result<()> {
@@ -76,29 +81,14 @@ impl Pieces {
     }
 }
 
-/// Appends bytes. A document comes in thousands of pieces of a few bytes; the static binary's `memcpy` takes longer to
-/// begin than such a piece takes in blocks of a known size.
-fn append(to: &mut Vec<u8>, bytes: &[u8]) {
-    const SHORT: usize = 64;
-    if bytes.len() > SHORT {
-        to.extend_from_slice(bytes);
-        return;
-    }
-    let (eights, rest) = bytes.as_chunks::<8>();
-    for eight in eights {
-        to.extend_from_slice(eight);
-    }
-    let (twos, rest) = rest.as_chunks::<2>();
-    for two in twos {
-        to.extend_from_slice(two);
-    }
-    to.extend(rest.first());
-}
-
 impl Write for Pieces {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.write_all(bytes).map(|()| bytes.len())
+    }
+
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.add(bytes);
-        self.added().map(|()| bytes.len())
+        self.added()
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -186,20 +176,7 @@ pub(crate) fn write_envelope<D: Serialize>(
     answer: Result<D, (&Failure, D)>,
 ) -> Result<(), Unheard> {
     let output = reporter.borrow().output;
-    let answer = answer.map_err(|(failure, context)| WithContext {
-        failure,
-        context,
-        output,
-    });
-    let warnings = Late(|| {
-        let part = reporter.borrow().last_warnings();
-        Part { output, part }
-    });
-    let meta = Late(|| {
-        let part = reporter.borrow().meta();
-        Part { output, part }
-    });
-    let document = envelope::document(answer, warnings, meta);
+    let document = envelope_of(reporter, answer);
     let mut pieces = Pieces::default();
     let made = match output {
         Output::Yaml => yaml::write_to(&mut pieces, &document),
@@ -213,6 +190,79 @@ pub(crate) fn write_envelope<D: Serialize>(
     }
 }
 
+/// The envelope, of which each part is made when its turn comes to be written.
+fn envelope_of<D: Serialize>(
+    reporter: &RefCell<&mut Reporter>,
+    answer: Result<D, (&Failure, D)>,
+) -> impl Serialize {
+    let output = reporter.borrow().output;
+    let answer = answer.map_err(|(failure, context)| WithContext {
+        failure,
+        context,
+        output,
+    });
+    let warnings = Late(move || {
+        let part = reporter.borrow().last_warnings();
+        Part { output, part }
+    });
+    let meta = Late(move || {
+        let part = reporter.borrow().meta();
+        Part { output, part }
+    });
+    envelope::document(answer, warnings, meta)
+}
+
+/// Writes the envelope of locks that were kept, of which this is the failure.
+pub(crate) fn write_kept(
+    reporter: &RefCell<&mut Reporter>,
+    kept: Kept,
+    failure: Option<&Failure>,
+) -> Result<(), Unheard> {
+    fn answer<T>(locks: T, failure: Option<&Failure>) -> Result<Locks<T>, (&Failure, Locks<T>)> {
+        match failure {
+            None => Ok(Locks { locks }),
+            Some(failure) => Err((failure, Locks { locks })),
+        }
+    }
+    let output = reporter.borrow().output;
+    if output == Output::Yaml {
+        let parts = kept.into_parts().map_err(|error| unread(&error))?;
+        let locks = Each::of(parts.map(|part| Part { output, part }));
+        return write_envelope(reporter, answer(locks, failure));
+    }
+    // They are JSON already. So the envelope is written around them.
+    let envelope = envelope::json_line(&envelope_of(reporter, answer([(); 0], failure)));
+    // Within a text a quote has a backslash in front, so this is the list and no other place.
+    let (before, behind) = envelope
+        .split_once(NO_LOCKS)
+        .ok_or_else(|| Unheard::Failed("the envelope cannot be written".to_owned()))?;
+    let mut pieces = Pieces::default();
+    pieces.push(before);
+    pieces.push(NO_LOCKS.trim_end_matches(']'));
+    let lines = kept.into_lines().map_err(|error| unread(&error))?;
+    for (number, line) in lines.split(b'\n').enumerate() {
+        let line = line.map_err(|error| unread(&error))?;
+        // A part that could not be written left an empty line.
+        if line.is_empty() {
+            return Err(Unheard::Failed("a lock cannot be written".to_owned()));
+        }
+        if number > 0 {
+            pieces.push(",");
+        }
+        pieces.add(&line);
+    }
+    pieces.push("]");
+    pieces.push(behind);
+    pieces.end()
+}
+
+/// The list of an envelope without locks, as JSON.
+const NO_LOCKS: &str = "\"locks\":[]";
+
+fn unread(error: &io::Error) -> Unheard {
+    Unheard::Failed(error.to_string())
+}
+
 /// Writes a document that is no envelope.
 pub(crate) fn write_json(pieces: &mut Pieces, document: &impl Serialize) -> Result<(), String> {
     envelope::write_json(pieces, document).map_err(|error| error.to_string())
@@ -222,7 +272,7 @@ pub(crate) fn write_json(pieces: &mut Pieces, document: &impl Serialize) -> Resu
 /// a name in the folder for temporary files. Where there is no such file, all of them stay in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
-    lines: Vec<u8>,
+    lines: Gathered,
     file: Option<File>,
     /// How much of the file counts.
     length: u64,
@@ -232,10 +282,13 @@ pub(crate) struct Kept {
 impl Kept {
     /// Keeps one more.
     pub(crate) fn push(&mut self, part: &impl Serialize) {
-        self.lines
-            .extend_from_slice(envelope::json_line(part).as_bytes());
-        self.lines.push(b'\n');
-        if self.lines.len() >= MEMORY_BYTES_MAX && !self.has_no_room {
+        let length = self.lines.length();
+        if envelope::write_json(&mut self.lines, part).is_err() {
+            // Of a part that cannot be written nothing stands there, and its reader says so.
+            self.lines.truncate(length);
+        }
+        self.lines.add(b"\n");
+        if self.lines.length() >= MEMORY_BYTES_MAX && !self.has_no_room {
             self.has_no_room = self.spill().is_err();
         }
     }
@@ -246,20 +299,25 @@ impl Kept {
             Some(file) => file,
             None => tempfile::tempfile()?,
         };
-        let written = file.write_all(&self.lines);
+        let written = file.write_all(self.lines.bytes());
         if written.is_err() {
             // The disk may be full: it gets back what does not count.
             let _ = file.set_len(self.length);
         }
         self.file = Some(file);
         written?;
-        self.length += self.lines.len() as u64;
-        self.lines.clear();
+        self.length += self.lines.length() as u64;
+        self.lines.truncate(0);
         Ok(())
     }
 
     /// All of them, in their order. One that cannot be read back is an error to the serializer.
-    pub(crate) fn into_parts(self) -> io::Result<impl Iterator<Item: Serialize>> {
+    fn into_parts(self) -> io::Result<impl Iterator<Item: Serialize>> {
+        Ok(self.into_lines()?.lines().map(KeptPart))
+    }
+
+    /// All of them as JSON, in their order, a line for each.
+    fn into_lines(self) -> io::Result<impl BufRead> {
         let file: Box<dyn Read> = match self.file {
             Some(mut file) => {
                 file.rewind()?;
@@ -267,8 +325,8 @@ impl Kept {
             }
             None => Box::new(io::empty()),
         };
-        let all = BufReader::new(file.chain(io::Cursor::new(self.lines)));
-        Ok(all.lines().map(KeptPart))
+        let lines = io::Cursor::new(self.lines.into_bytes());
+        Ok(BufReader::with_capacity(PIECE_BYTES, file.chain(lines)))
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! The caller fills the cells, with text that is safe to print.
 
-use super::width::{cut, pad, width};
+use super::width::{cut, width};
+use std::borrow::Cow;
 
 /// Between two columns.
 const GAP: usize = 2;
@@ -19,6 +20,9 @@ pub(crate) struct Giving<'a> {
     pub(crate) last: (usize, usize),
 }
 
+/// What stands in the columns of a row.
+pub(crate) type Cells<const N: usize> = [Cow<'static, str>; N];
+
 /// The columns of a table.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Columns<const N: usize> {
@@ -32,7 +36,7 @@ pub(crate) struct Columns<const N: usize> {
 impl<const N: usize> Columns<N> {
     /// As wide as these rows need. `room` is how wide they may be together.
     pub(crate) fn of<'a>(
-        rows: impl IntoIterator<Item = &'a [String; N]>,
+        rows: impl IntoIterator<Item = &'a Cells<N>>,
         room: Option<usize>,
         giving: Giving<'_>,
     ) -> Self {
@@ -45,40 +49,60 @@ impl<const N: usize> Columns<N> {
         }
     }
 
-    /// A row with each cell padded to its column, and cut where that was narrowed; `None` for a column that
-    /// is left out. A cell that is wider than those by which the columns were sized moves what is behind it,
-    /// and the row is cut where the room ends.
-    pub(crate) fn lay(&self, row: &[String; N]) -> [Option<String>; N] {
+    /// A row as a line at the end of a text: each cell padded to its column, and cut where that was narrowed. A cell
+    /// that is wider than those by which the columns were sized moves what is behind it, and the row is cut where the
+    /// room ends. A cell for which there is a way to show it, by its column, is shown with its padding.
+    pub(crate) fn lay(
+        &self,
+        row: &Cells<N>,
+        shown: impl Fn(usize, &str) -> Option<String>,
+        to: &mut String,
+    ) {
         let mut room = self.room;
-        std::array::from_fn(|column| {
-            let (cell, width) = (row.get(column)?, (*self.widths.get(column)?)?);
-            let mut text = match self.cut.get(column) {
-                Some(true) => pad(&cut(cell, width), width),
-                _ => pad(cell, width),
+        let mut gap = 0;
+        for (column, (cell, columns)) in row.iter().zip(self.widths).enumerate() {
+            let Some(mut columns) = columns else {
+                continue;
             };
-            if let Some(room) = &mut room {
-                if self::width(text.trim_end()) > *room {
-                    text = cut(&text, *room);
-                } else if self::width(&text) > *room {
-                    // Only its padding is too wide. A painted cell keeps that at the end of a line.
-                    text = pad(text.trim_end(), *room);
-                }
-                *room = room.saturating_sub(self::width(&text) + GAP);
+            let mut text = Cow::Borrowed(&**cell);
+            if self.cut.get(column) == Some(&true) {
+                text = cut(cell, columns);
             }
-            Some(text)
-        })
+            if let Some(room) = &mut room {
+                // Where only its padding is too wide, that is shortened.
+                columns = columns.min(*room);
+                if width(&text) > *room {
+                    text = cut(text.trim_end(), *room).into_owned().into();
+                }
+                *room = room.saturating_sub(width(&text).max(columns) + GAP);
+            }
+            spaces(to, std::mem::replace(&mut gap, GAP));
+            let begin = to.len();
+            to.push_str(&text);
+            spaces(to, columns.saturating_sub(width(&text)));
+            let shown = to.get(begin..).and_then(|padded| shown(column, padded));
+            if let Some(shown) = shown {
+                to.truncate(begin);
+                to.push_str(&shown);
+            }
+        }
+        to.truncate(to.trim_end().len());
     }
 }
 
-/// The cells of a row as a line.
-pub(crate) fn line(cells: impl IntoIterator<Item = String>) -> String {
-    let cells: Vec<String> = cells.into_iter().collect();
-    cells.join(&" ".repeat(GAP)).trim_end().to_owned()
+/// Adds so many spaces.
+fn spaces(to: &mut String, mut count: usize) {
+    const SOME: &str = "                                ";
+    while count > 0 {
+        let some = SOME.get(..count).unwrap_or(SOME);
+        to.push_str(some);
+        count -= some.len();
+    }
 }
 
 /// The widths that everything fits into.
 fn full_widths<'a, const N: usize>(
-    rows: impl IntoIterator<Item = &'a [String; N]>,
+    rows: impl IntoIterator<Item = &'a Cells<N>>,
 ) -> [Option<usize>; N] {
     let mut widths = [None; N];
     for row in rows {
@@ -135,17 +159,21 @@ mod tests {
         last: (0, 4),
     };
 
+    fn line(columns: &Columns<3>, row: &Cells<3>) -> String {
+        let mut line = String::new();
+        columns.lay(row, |_, _| None, &mut line);
+        line
+    }
+
     fn table(room: Option<usize>) -> Vec<String> {
         let rows = [
             ["NAME", "TOKEN", "HOLDER"],
             ["a-long-name", "12345678", "PID 7: ./backup.sh"],
             ["備份", "-", "🔒"],
         ]
-        .map(|row| row.map(String::from));
+        .map(|row| row.map(Cow::from));
         let columns = Columns::of(&rows, room, GIVING);
-        rows.iter()
-            .map(|row| line(columns.lay(row).into_iter().flatten()))
-            .collect()
+        rows.iter().map(|row| line(&columns, row)).collect()
     }
 
     #[test]
@@ -190,8 +218,8 @@ mod tests {
             ["NAME", "TOKEN", "HOLDER"],
             ["short", "123", "PID 7: ./backup.sh"],
         ]
-        .map(|row| row.map(String::from));
-        let later = ["longer-than-short", "45678", "PID 8"].map(String::from);
+        .map(|row| row.map(Cow::from));
+        let later = ["longer-than-short", "45678", "PID 8"].map(Cow::from);
         for (room, expected) in [
             (None, "longer-than-short  45678  PID 8"),
             (Some(31), "longer-than-short  45678  PID 8"),
@@ -200,7 +228,7 @@ mod tests {
             (Some(20), "longer-than-short"),
         ] {
             let columns = Columns::of(&first, room, GIVING);
-            let line = line(columns.lay(&later).into_iter().flatten());
+            let line = line(&columns, &later);
             assert!(
                 room.is_none_or(|room| width(&line) <= room),
                 "{room:?}: {line}"

@@ -3,6 +3,7 @@
 //! Characters are counted one by one, so a sequence that a terminal joins into one picture counts as too
 //! wide rather than too narrow. The text was made safe to print before ([`super::clean`]).
 
+use std::borrow::Cow;
 use std::os::fd::AsFd;
 #[cfg(unix)]
 use tenure_engine::printed::is_printed_ascii;
@@ -46,9 +47,9 @@ fn of_char(c: char) -> usize {
 }
 
 /// As much of the text as fits into so many columns. A sign at its end says that something is missing.
-pub(crate) fn cut(text: &str, columns: usize) -> String {
+pub(crate) fn cut(text: &str, columns: usize) -> Cow<'_, str> {
     if width(text) <= columns {
-        return text.to_owned();
+        return Cow::Borrowed(text);
     }
     let mut room = columns.saturating_sub(1);
     let mut kept: String = text
@@ -63,7 +64,7 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
     if columns > 0 {
         kept.push(LEFT_OUT);
     }
-    kept
+    Cow::Owned(kept)
 }
 
 /// The text, and spaces up to so many columns.

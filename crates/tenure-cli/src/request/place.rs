@@ -11,7 +11,7 @@ use std::time::Duration;
 use tenure_core::{AgentKey, Host, LockName, Policy};
 use tenure_engine::audit;
 use tenure_engine::config::{self, Config, Source};
-use tenure_engine::envelope::clean;
+use tenure_engine::envelope::clean_path;
 use tenure_engine::leased_path::PathLock;
 use tenure_engine::place::{self, At, Why};
 use tenure_engine::profile::{self, Native, Profile, Rows, Settings};
@@ -351,7 +351,7 @@ impl Place {
 
     /// Where the locks are and what says so, for people.
     pub(crate) fn told(&self) -> String {
-        let place = clean(&self.folder.display().to_string());
+        let place = clean_path(&self.folder);
         let Some(why) = &self.why else {
             return format!("the locks are in {place}");
         };
@@ -380,7 +380,7 @@ impl Place {
         Some(format!(
             "no tenure.toml of the main checkout counts, because {} is linked to a repository that \
              does not say where that is (core.worktree)",
-            clean(&tree.display().to_string())
+            clean_path(tree)
         ))
     }
 

@@ -108,7 +108,7 @@ impl Usual {
             return Err(Failure::bad_arguments("dir and store: name one of them"));
         }
         if let Some(dir) = place.dir.as_ref().filter(|dir| !dir.is_absolute()) {
-            let dir = tenure_engine::envelope::clean(&dir.display().to_string());
+            let dir = tenure_engine::envelope::clean_path(dir);
             return Err(Failure::bad_arguments(format!(
                 "dir: {dir:?} is not absolute; the program and serve may have different folders"
             )));

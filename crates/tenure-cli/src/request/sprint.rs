@@ -15,7 +15,7 @@ use fields::BYTES_MAX;
 use rustix::fs::Access;
 use std::io::{ErrorKind, Read as _};
 use std::path::Path;
-use tenure_engine::envelope::clean;
+use tenure_engine::envelope::clean_path;
 use tenure_engine::tenure_core::{LockName, RequestId};
 
 /// The longest `epic_spec`: as long as the longest path.
@@ -236,7 +236,7 @@ fn root(place: &Place, access: Access) -> Result<(), Failure> {
     }
     let folder = &place.folder;
     let refuse = |exit, code, why: &str| {
-        let folder = clean(&folder.display().to_string());
+        let folder = clean_path(folder);
         Err(Failure::new(
             exit,
             code,

@@ -7,9 +7,10 @@ use crate::printed::clean;
 use crate::process::{actor_name, is_other_namespace};
 use crate::profile::known_as;
 use crate::store::{Content, Reading};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
-use std::fmt::Write as _;
+use std::borrow::Cow;
+use std::fmt::{self, Write as _};
 use std::time::Duration;
 use tenure_core::{
     AgentKey, Caller, Cancel, Claim, Death, Decision, Entry, Force, ForceOnHeld, Kind, Life,
@@ -44,7 +45,7 @@ pub struct LockView {
     pub available: bool,
     /// Why its holder no longer counts.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub stale_because: Option<String>,
+    pub stale_because: Option<&'static str>,
     /// What is wrong with its record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unreadable_because: Option<String>,
@@ -65,7 +66,7 @@ pub struct LockView {
     pub retry_after_ms: Option<u64>,
     /// What force does about a record that cannot be read, as the end of a sentence.
     #[serde(skip)]
-    replaced: String,
+    replaced: Cow<'static, str>,
     /// Whether force may end a live hold of it.
     #[serde(skip)]
     yields_to_force: bool,
@@ -81,7 +82,7 @@ pub struct StandstillView {
     /// Its place in line.
     pub ticket: u64,
     /// Since when it is its turn, RFC 3339 in UTC.
-    pub since: String,
+    pub since: Timestamp,
     /// For how long, in milliseconds.
     pub age_ms: u64,
     /// The time until it stands aside and lets others pass; 0 if it already does.
@@ -125,11 +126,11 @@ pub struct HolderView {
     /// What for.
     pub why: String,
     /// Since when, RFC 3339 in UTC.
-    pub since: String,
+    pub since: Timestamp,
     /// For how long, in milliseconds, counted from the acquisition.
     pub age_ms: u64,
     /// Its last renewal, likewise.
-    pub last_heartbeat: String,
+    pub last_heartbeat: Timestamp,
     /// How long the hold outlives that where nothing stronger can be seen. An agent's detached hold never
     /// outlives it.
     pub ttl_ms: u64,
@@ -206,7 +207,7 @@ pub struct QueueView {
     /// What for.
     pub why: String,
     /// Since when, RFC 3339 in UTC.
-    pub since: String,
+    pub since: Timestamp,
     /// For how long, in milliseconds.
     pub waiting_ms: u64,
 }
@@ -300,7 +301,7 @@ impl LockView {
             mine: false,
             available: matches!(decision, Decision::Grant | Decision::TakeOver),
             stale_because: match standing {
-                Standing::Stale(reason) => Some(stale_reason(reason).to_owned()),
+                Standing::Stale(reason) => Some(stale_reason(reason)),
                 _ => None,
             },
             unreadable_because: None,
@@ -313,12 +314,13 @@ impl LockView {
             yields_to_force: policy.force_on_held != ForceOnHeld::Never,
             replaced: match policy.unreadable {
                 UnreadableRule::Stale | UnreadableRule::RefuseUnlessForced => {
-                    "--force replaces it".to_owned()
+                    "--force replaces it".into()
                 }
-                UnreadableRule::RefuseUntilTtl => format!(
-                    "--force replaces it once it has not been written for longer than {}",
-                    age(policy.detached_ttl_ms)
-                ),
+                UnreadableRule::RefuseUntilTtl => {
+                    let ttl = age(policy.detached_ttl_ms);
+                    let if_old = "--force replaces it once it has not been written for longer than";
+                    format!("{if_old} {ttl}").into()
+                }
             },
         }
     }
@@ -394,7 +396,7 @@ impl LockView {
 
     /// How its last holder left it behind, as a sentence without its end; `None` unless it did.
     pub fn left_behind(&self) -> Option<String> {
-        let because = self.stale_because.as_deref()?;
+        let because = self.stale_because?;
         let Some(holder) = &self.holder else {
             let why = self.unreadable_because.as_deref().unwrap_or("damaged");
             return Some(format!("what stands there cannot be read ({why})"));
@@ -422,10 +424,18 @@ impl LockView {
     }
 
     /// What people call the lock: the path that it stands for, else its name.
-    pub fn called(&self) -> String {
+    pub fn called(&self) -> Cow<'_, str> {
         self.path
             .as_deref()
-            .map_or_else(|| self.name.clone(), clean)
+            .map_or(Cow::Borrowed(&*self.name), clean)
+    }
+
+    /// The same, of a view that is needed no more.
+    pub fn into_called(self) -> String {
+        match &self.path {
+            Some(path) => clean(path).into_owned(),
+            None => self.name,
+        }
     }
 
     /// One line for people: whether it is held, by whom, where, since when and why. The first of
@@ -647,13 +657,23 @@ impl HolderView {
 
     /// Its agent, process, request, actor and host, as far as the record says.
     pub fn who(&self) -> String {
-        let who = who(
-            process(self.pid, self.other_pid_namespace),
-            &self.request_id,
-            &self.actor,
-            &self.host,
-        );
-        of_agent(self.agent.as_ref(), who)
+        let caller = Recorded {
+            agent: self.agent.as_ref(),
+            pid: self.pid,
+            other_pid_namespace: self.other_pid_namespace,
+            request_id: &self.request_id,
+            actor: &self.actor,
+            host: &self.host,
+        };
+        caller.who()
+    }
+
+    /// The holder, its slot and what for.
+    pub fn line(&self) -> String {
+        let mut line = self.who();
+        line.push_str(&self.slot_of_slots());
+        add_purpose(&mut line, &self.why);
+        line
     }
 
     /// Its slot, as a part of a sentence; empty for another lock.
@@ -721,21 +741,15 @@ impl HolderView {
 
 impl QueueView {
     fn who(&self) -> String {
-        let who = who(
-            process(self.pid, self.other_pid_namespace),
-            &self.request_id,
-            &self.actor,
-            &self.host,
-        );
-        of_agent(self.agent.as_ref(), who)
-    }
-}
-
-/// A caller, with its agent in front.
-fn of_agent(agent: Option<&AgentView>, who: String) -> String {
-    match agent {
-        Some(agent) => format!("agent {}, {who}", agent.key),
-        None => who,
+        let caller = Recorded {
+            agent: self.agent.as_ref(),
+            pid: self.pid,
+            other_pid_namespace: self.other_pid_namespace,
+            request_id: &self.request_id,
+            actor: &self.actor,
+            host: &self.host,
+        };
+        caller.who()
     }
 }
 
@@ -751,7 +765,8 @@ pub fn leased(view: &LockView, place: Option<usize>) -> String {
         None => holder.who(),
     };
     // Of an instant that is not known, the age says enough.
-    let since = holder.since.get(11..16).unwrap_or("an unknown time");
+    let since = holder.since.to_string();
+    let since = since.get(11..16).unwrap_or("an unknown time");
     let mut said = format!(
         "{called} is leased by {by} since {since} UTC, active {} ago",
         age(holder.silent_ms)
@@ -769,39 +784,60 @@ pub fn leased(view: &LockView, place: Option<usize>) -> String {
     said
 }
 
-/// A process as people know it, if one is known.
-fn process(pid: Option<u32>, is_elsewhere: bool) -> Option<String> {
-    let of = if is_elsewhere {
-        " of another PID namespace"
-    } else {
-        ""
-    };
-    pid.map(|pid| format!("PID {pid}{of}"))
-}
-
 /// What for, as the end of a sentence.
 fn purpose(why: &str) -> String {
-    if why.is_empty() {
-        return String::new();
-    }
-    format!(": {}", clean(why))
+    let mut purpose = String::new();
+    add_purpose(&mut purpose, why);
+    purpose
 }
 
-/// A process, request, actor and host, as far as the record says.
-fn who(process: Option<String>, request_id: &str, actor: &str, host: &str) -> String {
-    let (request_id, actor, host) = (clean(request_id), clean(actor), clean(host));
-    // A record of another program may name neither.
-    let whose = match (actor.is_empty(), host.is_empty(), request_id.is_empty()) {
-        (true, true, false) if process.is_some() => format!(" (request {request_id})"),
-        (true, true, _) => String::new(),
-        (true, false, _) => format!(" ({host})"),
-        (false, true, _) => format!(" ({actor})"),
-        (false, false, _) => format!(" ({actor}@{host})"),
-    };
-    match process {
-        Some(process) => format!("{process}{whose}"),
-        None if request_id.is_empty() => format!("an unknown holder{whose}"),
-        None => format!("request {request_id}{whose}"),
+/// Adds to a sentence what for, where the record says it.
+fn add_purpose(sentence: &mut String, why: &str) {
+    if !why.is_empty() {
+        sentence.extend([": ", &clean(why)]);
+    }
+}
+
+/// What a record says of a holder or a waiter.
+struct Recorded<'a> {
+    agent: Option<&'a AgentView>,
+    pid: Option<u32>,
+    other_pid_namespace: bool,
+    request_id: &'a str,
+    actor: &'a str,
+    host: &'a str,
+}
+
+impl Recorded<'_> {
+    /// Its agent, process, request, actor and host, as far as the record says.
+    fn who(&self) -> String {
+        let [request_id, actor, host] = [self.request_id, self.actor, self.host].map(clean);
+        let mut who = String::with_capacity(64);
+        // Writing to a `String` cannot fail.
+        if let Some(agent) = self.agent {
+            let _ = write!(who, "agent {}, ", agent.key);
+        }
+        match self.pid {
+            Some(pid) => {
+                let _ = write!(who, "PID {pid}");
+                if self.other_pid_namespace {
+                    who.push_str(" of another PID namespace");
+                }
+            }
+            None if request_id.is_empty() => who.push_str("an unknown holder"),
+            None => who.extend(["request ", &request_id]),
+        }
+        // A record of another program may name neither.
+        match (actor.is_empty(), host.is_empty(), request_id.is_empty()) {
+            (true, true, false) if self.pid.is_some() => {
+                who.extend([" (request ", &request_id, ")"]);
+            }
+            (true, true, _) => {}
+            (true, false, _) => who.extend([" (", &host, ")"]),
+            (false, true, _) => who.extend([" (", &actor, ")"]),
+            (false, false, _) => who.extend([" (", &actor, "@", &host, ")"]),
+        }
+        who
     }
 }
 
@@ -826,7 +862,7 @@ pub fn asks_for_the_lock(cancel: &Cancel) -> String {
 
 /// Text that another program wrote, safe for a terminal and no longer than a reason may be.
 fn shown(text: &str) -> String {
-    clean(&crate::profile::why(text))
+    clean(&crate::profile::why(text)).into_owned()
 }
 
 /// A text, unless it is missing or empty.
@@ -916,23 +952,45 @@ fn queued(position: usize, claim: &Claim, now: &Now) -> QueueView {
     }
 }
 
-/// RFC 3339 in UTC, to the second.
-pub fn timestamp(wall_ms: u64) -> String {
-    i64::try_from(wall_ms / 1_000)
-        .ok()
-        .and_then(|seconds| jiff::Timestamp::from_second(seconds).ok())
-        .map_or_else(|| "an unknown time".to_owned(), |time| time.to_string())
+/// An instant of the wall clock. Both for people and for programs it is in the form of RFC 3339, in UTC and to the
+/// second.
+#[derive(Debug, Clone, Copy)]
+pub struct Timestamp {
+    wall_ms: u64,
+}
+
+/// The instant so many milliseconds after the Unix epoch.
+pub fn timestamp(wall_ms: u64) -> Timestamp {
+    Timestamp { wall_ms }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match to_second(self.wall_ms) {
+            Some(time) => time.fmt(f),
+            None => f.write_str("an unknown time"),
+        }
+    }
+}
+
+impl Serialize for Timestamp {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// An instant to the second, if a calendar has it.
+fn to_second(wall_ms: u64) -> Option<jiff::Timestamp> {
+    let seconds = i64::try_from(wall_ms / 1_000).ok()?;
+    jiff::Timestamp::from_second(seconds).ok()
 }
 
 /// `YYYY-MM-DD HH:MM:SS UTC`.
 pub fn utc(wall_ms: u64) -> String {
-    i64::try_from(wall_ms / 1_000)
-        .ok()
-        .and_then(|seconds| jiff::Timestamp::from_second(seconds).ok())
-        .map_or_else(
-            || "an unknown time".to_owned(),
-            |time| time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
-        )
+    to_second(wall_ms).map_or_else(
+        || "an unknown time".to_owned(),
+        |time| time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
+    )
 }
 
 /// What is known of a holder whose lease ran out.

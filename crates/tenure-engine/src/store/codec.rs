@@ -21,7 +21,7 @@ mod plain;
 
 pub(in crate::store) use plain::push_number;
 
-use crate::find::{count, find};
+use crate::find::{count, find, is_same};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -485,9 +485,13 @@ fn host(line: HostLine<'_>) -> Arc<Host> {
 
 impl HostLine<'_> {
     fn is(&self, host: &Host) -> bool {
+        let id = |one: Option<&str>, other: Option<&str>| match (one, other) {
+            (Some(one), Some(other)) => is_same(one.as_bytes(), other.as_bytes()),
+            (one, other) => one.is_none() && other.is_none(),
+        };
         self.name == host.name
-            && self.machine_id.as_deref() == host.machine_id.as_deref()
-            && self.boot_id.as_deref() == host.boot_id.as_deref()
+            && id(self.machine_id.as_deref(), host.machine_id.as_deref())
+            && id(self.boot_id.as_deref(), host.boot_id.as_deref())
             && self.pid_namespace == host.pid_namespace
     }
 }

@@ -98,6 +98,7 @@ pub struct FileStore {
     profile: Arc<dyn Profile>,
     rules: Rules,
     here: Host,
+    clock: SystemClock,
     sleeper: Box<dyn Sleeper>,
     /// Where the records are, for a profile that publishes.
     records: Latest,
@@ -153,6 +154,7 @@ impl FileStore {
                 ..Rules::local(profile.policy())
             },
             profile: profile.into(),
+            clock: SystemClock::new(here.boot_id.as_deref()),
             here,
             sleeper,
             records: Latest::default(),
@@ -248,7 +250,7 @@ impl FileStore {
 
     /// The present instant, for a call that was given none.
     fn now(&self) -> Now {
-        SystemClock::new(self.here.boot_id.as_deref()).now()
+        self.clock.now()
     }
 
     /// The folder of the records, opened as [`FileStore::folder`] is.

@@ -8,7 +8,7 @@ use super::files::text_of;
 use super::hosts::NAME;
 use super::install::Task;
 use crate::failure::Failure;
-use crate::render::clean;
+use crate::render::clean_path;
 use crate::request::Roots;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -86,7 +86,7 @@ pub(super) fn refuse_another(roots: &Roots) -> Result<(), Failure> {
     if registered(roots, NAME) != Some(Registered::Another) {
         return Ok(());
     }
-    let file = clean(&roots.claudes_own_file().display().to_string());
+    let file = clean_path(roots.claudes_own_file());
     Err(Failure::bad_arguments(format!(
         "{file} is left as it is: its server `{NAME}` is another program"
     )))

@@ -15,7 +15,7 @@
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::render::clean;
+use crate::render::clean_path;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
@@ -79,7 +79,7 @@ impl From<Errno> for Hindered {
 
 /// The refusal of a file.
 fn refused(path: &Path, why: &str) -> Failure {
-    let path = clean(&path.display().to_string());
+    let path = clean_path(path);
     Failure::bad_arguments(format!("{path} is left as it is: {why}"))
 }
 
@@ -91,7 +91,7 @@ pub(super) fn failed(path: &Path, what: &str, error: &io::Error) -> Failure {
         }
         _ => (Exit::General, "IO_ERROR"),
     };
-    let path = clean(&path.display().to_string());
+    let path = clean_path(path);
     Failure::new(exit, code, format!("{path} cannot be {what}: {error}"))
 }
 
@@ -473,7 +473,7 @@ fn own(path: &Path, facts: &Metadata) -> Result<(), Failure> {
     if facts.uid() == caller {
         return Ok(());
     }
-    let path = clean(&path.display().to_string());
+    let path = clean_path(path);
     Err(Failure::new(
         Exit::Permission,
         "PERMISSION_DENIED",

@@ -14,7 +14,7 @@ use super::receipts::{Receipt, Receipts};
 use crate::args::AgentHost as Host;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::render::clean;
+use crate::render::{clean, clean_path};
 use crate::request::{Reach, Roots};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -74,7 +74,7 @@ impl Step {
     }
 
     pub(super) fn shown(&self) -> String {
-        clean(&self.target.named.display().to_string())
+        clean_path(&self.target.named)
     }
 
     pub(super) fn difference(&self) -> String {
@@ -367,7 +367,7 @@ fn settle(
             Ok(Settled::Kept(path)) => kept.push(format!(
                 "what another program wrote to {} meanwhile is kept in {}",
                 step.shown(),
-                clean(&path.display().to_string())
+                clean_path(&path)
             )),
         }
     }

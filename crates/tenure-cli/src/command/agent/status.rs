@@ -15,7 +15,7 @@ use crate::args::AgentHost;
 use crate::command::doctor::path;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::render::clean;
+use crate::render::{clean, clean_path};
 use crate::request::{Agent, Reach};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -93,7 +93,7 @@ struct Layer {
 }
 
 fn shown(path: &Path) -> String {
-    clean(&path.display().to_string())
+    clean_path(path)
 }
 
 pub(super) fn status(call: &Agent, quiet: bool) -> Result<(String, Value), Failure> {

@@ -3,7 +3,7 @@
 use super::super::Session;
 use super::super::ignored::line_that_ignores;
 use super::{trial, users_of};
-use crate::render::clean;
+use crate::render::clean_path;
 use crate::render::doctor::{Finding, Report, Status};
 use std::path::Path;
 use tenure_engine::place::{line_that_makes, machines_folder};
@@ -30,7 +30,7 @@ pub(super) fn look(session: &Session, mends: bool, report: &mut Report) -> bool 
     if mends {
         // What is still wrong is said below.
         if matches!(survey.mend(), Ok(true)) {
-            let shown = clean(&survey.path.display().to_string());
+            let shown = clean_path(&survey.path);
             report.fixed(&format!(
                 "took the right to write in {shown} from all other users"
             ));
@@ -56,7 +56,7 @@ fn describe(survey: &Survey, report: &mut Report) {
     let Some(place) = &mut report.place else {
         return;
     };
-    place.shown = clean(&survey.path.display().to_string());
+    place.shown = clean_path(&survey.path);
     place.exists = Some(survey.whose.is_some());
     // A folder that is refused for what it is, is for no user.
     if matches!(
@@ -244,10 +244,7 @@ fn git(session: &Session, survey: &Survey, mends: bool, report: &mut Report) {
     };
     let mut fate = fate_of(&nearest.path, LOCK_FILE);
     if mends && matches!(fate, Fate::Committed(_)) && matches!(nearest.ignore(), Ok(true)) {
-        report.fixed(&format!(
-            "told git to ignore {}",
-            clean(&nearest.path.display().to_string())
-        ));
+        report.fixed(&format!("told git to ignore {}", clean_path(&nearest.path)));
         fate = fate_of(&nearest.path, LOCK_FILE);
     }
     match fate {
@@ -261,7 +258,7 @@ fn git(session: &Session, survey: &Survey, mends: bool, report: &mut Report) {
                 Status::Wrong,
                 &format!(
                     "`git add` in {} would commit the lock files",
-                    clean(&tree.display().to_string())
+                    clean_path(&tree)
                 ),
                 Some(format!("echo '*.tenure' >> {}", quoted_for_unix(&ignore))),
             );
@@ -297,7 +294,7 @@ fn record_is_committed(session: &Session, records: &Path, report: &mut Report) -
                 Status::Wrong,
                 &format!(
                     "`git add` in {} would commit the record {meant}",
-                    clean(&tree.display().to_string())
+                    clean_path(&tree)
                 ),
                 Some(line_that_ignores(records, &meant)),
             );

@@ -4,7 +4,7 @@
 //! version would run it. A build of tenure has its version as a mark in its bytes, which are read; a program
 //! without the mark is another one, or an older one.
 
-use crate::render::clean;
+use crate::render::clean_path;
 use crate::render::doctor::{Finding, Report, Status};
 use rustix::fs::{Mode, OFlags};
 use std::fs::{self, File, Metadata};
@@ -36,7 +36,7 @@ pub(in crate::command) struct Program {
 
 pub(super) fn look(report: &mut Report) {
     let own = std::env::current_exe().ok();
-    report.program = own.as_ref().map(|own| clean(&own.display().to_string()));
+    report.program = own.as_ref().map(clean_path);
     let own = own.and_then(|path| Some((fs::metadata(&path).ok()?, path)));
     let found = programs();
     let Some(first) = found.first() else {
@@ -50,7 +50,7 @@ pub(super) fn look(report: &mut Report) {
     let is_this = |program: &Program| own.as_ref().is_some_and(|own| is_own(own, program));
     let others: Vec<&Program> = found.iter().filter(|program| !is_this(program)).collect();
     let Some(other) = others.first() else {
-        let said = format!("a shell finds {}", clean(&first.path.display().to_string()));
+        let said = format!("a shell finds {}", clean_path(&first.path));
         report.ok(Finding::Path, &said);
         return;
     };
@@ -58,7 +58,7 @@ pub(super) fn look(report: &mut Report) {
         Some(version) => format!("version {version}"),
         None => "of unknown version".to_owned(),
     };
-    let shown = clean(&other.path.display().to_string());
+    let shown = clean_path(&other.path);
     let said = if is_this(first) {
         format!("{shown} is another tenure, {version}, behind this one")
     } else {

@@ -7,7 +7,7 @@
 //! What the lines of such a file say, `request/hook` reads.
 
 use super::answer::Answer;
-use crate::render::clean;
+use crate::render::clean_path;
 use crate::request::{About, Misread, Surroundings};
 use std::path::{Path, PathBuf};
 use tenure_engine::config::OnError;
@@ -68,7 +68,7 @@ pub(super) fn untold(misread: &Misread, files: &[PathBuf], folder: &Path) -> Ans
     let way_out = match named {
         Some(named) => format!(
             "An edit of {} alone passes; when that file can be read, this call is judged by its rules",
-            clean(&named.display().to_string())
+            clean_path(named)
         ),
         None => "When the configuration can be read, this call is judged by its rules".to_owned(),
     };

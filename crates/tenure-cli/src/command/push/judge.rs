@@ -185,7 +185,7 @@ pub(super) fn words(answer: &Answer) -> String {
     let prose = answer.stderr.lines().map(str::to_owned);
     let lines: Vec<_> = verdicts
         .chain(prose)
-        .map(|line| clean(line.trim_end()))
+        .map(|line| clean(line.trim_end()).into_owned())
         .filter(|line| !line.is_empty())
         .collect();
     if lines.is_empty() {

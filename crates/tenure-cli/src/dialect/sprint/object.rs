@@ -302,7 +302,7 @@ impl Seen {
         format!(
             "(PID: {}, session: {}, started: {})",
             pid.map_or_else(unknown, |process| process.pid.to_string()),
-            session.map_or_else(unknown, |session| clean(&session)),
+            session.map_or_else(unknown, |session| clean(&session).into_owned()),
             started.unwrap_or_else(unknown),
         )
     }

@@ -90,7 +90,7 @@ impl Short {
         };
         let (who, process) = who(front, here);
         let age = seconds(Duration::from_millis(front.age_ms));
-        let why = clean(&front.why);
+        let why = clean(&front.why).into_owned();
         if let Some(rest) = sight.stopped_for {
             let rest = seconds(rest.max(Duration::from_secs(1)));
             let who = format!(
@@ -109,7 +109,7 @@ impl Short {
             };
         }
         Self {
-            who: cut(&who, WHO_MAX),
+            who: cut(&who, WHO_MAX).into_owned(),
             process,
             age,
             remark: if front.orphaned {
@@ -161,8 +161,8 @@ impl Short {
             let name = rest.saturating_sub(2 + width(&state)).max(rest / 3);
             format!("{}: {state}", cut(&self.name, name))
         };
-        let line = cut(&head, rest) + &tail;
-        cut(line.trim_start_matches(BETWEEN), room)
+        let line = cut(&head, rest) + tail.as_str();
+        cut(line.trim_start_matches(BETWEEN), room).into_owned()
     }
 
     /// The holder, and for how long it has held the lock.
@@ -206,7 +206,7 @@ fn who(front: &HolderView, here: &str) -> (String, String) {
     let is_elsewhere = !host.is_empty() && host != here;
     match (actor.is_empty(), is_elsewhere) {
         (false, true) => (format!("{actor}@{host}"), process),
-        (false, false) => (actor, process),
+        (false, false) => (actor.into_owned(), process),
         (true, _) if !process.is_empty() => (process, String::new()),
         (true, _) => (front.who(), String::new()),
     }

@@ -10,7 +10,7 @@
 //! that form as well.
 
 use super::{ClaimLine, Header, HostLine};
-use crate::find::find;
+use crate::find::{behind, find};
 use std::borrow::Cow;
 
 /// Whether any byte is such a one. Asking all of them at once takes less time than stopping at the first.
@@ -33,7 +33,7 @@ impl<'a> Cursor<'a> {
 
     /// Goes past this text, if it stands here.
     fn skip(&mut self, text: &str) -> bool {
-        match self.rest.strip_prefix(text.as_bytes()) {
+        match behind(text.as_bytes(), self.rest) {
             Some(rest) => {
                 self.rest = rest;
                 true
