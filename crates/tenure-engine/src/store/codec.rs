@@ -24,9 +24,8 @@ pub(in crate::store) use plain::push_number;
 use crate::find::{count, find, is_same};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
-use std::cell::RefCell;
 use std::num::NonZeroU32;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use tenure_core::{
     Cancel, Claim, Entry, Force, History, Holder, Host, Kind, Lease, Mode, Process, Queueing,
     RequestId, Reservation, Stamp, WaitingFor,
@@ -465,22 +464,27 @@ pub(in crate::store) fn read_claim(line: &[u8], hosts: &[Arc<Host>]) -> Result<C
     claim(line, Arc::clone(host))
 }
 
+/// The host that was read last. Mostly the next list names the same one. It is kept for the process and not for each
+/// thread: the first value with a destructor that a thread keeps takes six system calls, for the list of those.
+static LAST_HOST: Mutex<Option<Arc<Host>>> = Mutex::new(None);
+
 fn host(line: HostLine<'_>) -> Arc<Host> {
-    thread_local! {
-        /// The host that was read last. Mostly the next list names the same one.
-        static LAST: RefCell<Arc<Host>> = RefCell::default();
+    // While another thread looks, or in the copy that a fork made in the middle of a look, the host is made anew.
+    let mut last = LAST_HOST.try_lock().ok();
+    let known = last.as_deref().and_then(Option::as_ref);
+    if let Some(known) = known.filter(|known| line.is(known)) {
+        return Arc::clone(known);
     }
-    LAST.with_borrow_mut(|last| {
-        if !line.is(last) {
-            *last = Arc::new(Host {
-                name: line.name.into_owned(),
-                machine_id: line.machine_id.map(Cow::into_owned),
-                boot_id: line.boot_id.map(Cow::into_owned),
-                pid_namespace: line.pid_namespace,
-            });
-        }
-        Arc::clone(last)
-    })
+    let host = Arc::new(Host {
+        name: line.name.into_owned(),
+        machine_id: line.machine_id.map(Cow::into_owned),
+        boot_id: line.boot_id.map(Cow::into_owned),
+        pid_namespace: line.pid_namespace,
+    });
+    if let Some(last) = &mut last {
+        **last = Some(Arc::clone(&host));
+    }
+    host
 }
 
 impl HostLine<'_> {
