@@ -31,8 +31,15 @@ const SHARED: [(&str, &str); 7] = [
 /// The one of these that every system with a compiler has. Without it, a start loads one library less.
 const UNWINDER: [(&str, &str); 1] = [("libgcc_s.so", "libgcc_eh.a")];
 
+/// The order of the code in the released binary.
+const STARTUP_ORDER: &str = "../../packaging/startup.ld";
+
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
+    // Cargo does not see that the linker reads it. A packaged crate has none.
+    if Path::new(STARTUP_ORDER).is_file() {
+        println!("cargo::rerun-if-changed={STARTUP_ORDER}");
+    }
     let is = |name: &str, value: &str| env::var(name).is_ok_and(|found| found == value);
     let is_gnu_linux = is("CARGO_CFG_TARGET_OS", "linux") && is("CARGO_CFG_TARGET_ENV", "gnu");
     let features = env::var("CARGO_CFG_TARGET_FEATURE").unwrap_or_default();
