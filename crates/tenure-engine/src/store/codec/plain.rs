@@ -22,17 +22,17 @@ fn has(bytes: &[u8], is_such: impl Fn(u8) -> bool) -> bool {
 const DIGITS_MAX: usize = 19;
 
 /// Reads along a line.
-struct Cursor<'a> {
+pub(in crate::store) struct Cursor<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Cursor<'a> {
-    fn new(line: &'a [u8]) -> Self {
+    pub(in crate::store) fn new(line: &'a [u8]) -> Self {
         Self { rest: line }
     }
 
     /// Goes past this text, if it stands here.
-    fn skip(&mut self, text: &str) -> bool {
+    pub(in crate::store) fn skip(&mut self, text: &str) -> bool {
         match behind(text.as_bytes(), self.rest) {
             Some(rest) => {
                 self.rest = rest;
@@ -42,7 +42,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    fn passes(&mut self, text: &str) -> Option<()> {
+    pub(in crate::store) fn passes(&mut self, text: &str) -> Option<()> {
         self.skip(text).then_some(())
     }
 
@@ -74,7 +74,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The number behind a key, if the key stands here. With anything else behind it the line is not plain.
-    fn numbered<T: TryFrom<u64>>(&mut self, key: &str) -> Option<T> {
+    pub(in crate::store) fn numbered<T: TryFrom<u64>>(&mut self, key: &str) -> Option<T> {
         if !self.skip(key) {
             return None;
         }
@@ -98,7 +98,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The text behind a key, likewise.
-    fn named(&mut self, key: &str) -> Option<Cow<'a, str>> {
+    pub(in crate::store) fn named(&mut self, key: &str) -> Option<Cow<'a, str>> {
         if !self.skip(key) {
             return None;
         }
@@ -110,7 +110,10 @@ impl<'a> Cursor<'a> {
     }
 
     /// The items of a list, up to its end. The list has begun.
-    fn items<T>(&mut self, item: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+    pub(in crate::store) fn items<T>(
+        &mut self,
+        item: impl Fn(&mut Self) -> Option<T>,
+    ) -> Option<Vec<T>> {
         let mut items = vec![item(self)?];
         while self.skip(",") {
             items.push(item(self)?);
@@ -119,7 +122,7 @@ impl<'a> Cursor<'a> {
         Some(items)
     }
 
-    fn end(&self) -> Option<()> {
+    pub(in crate::store) fn end(&self) -> Option<()> {
         self.rest.is_empty().then_some(())
     }
 }

@@ -24,7 +24,7 @@
 
 use super::lines::{is_plain, number, ticket_of};
 use crate::find::find;
-use crate::store::codec::{lines_of, push_number};
+use crate::store::codec::{Cursor, lines_of, push_number};
 use serde::Deserialize;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -151,11 +151,45 @@ pub(crate) struct Text {
     pub(super) named: Vec<Segment>,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, PartialEq, Deserialize)]
 struct Index<'a> {
     #[serde(borrow)]
-    segments: Vec<(usize, usize, &'a str, usize, u64, u8)>,
+    segments: Vec<Named<'a>>,
     at: usize,
+}
+
+/// A segment as the index names it.
+type Named<'a> = (usize, usize, Cow<'a, str>, usize, u64, u8);
+
+impl<'a> Index<'a> {
+    fn of(line: &'a [u8]) -> Option<Self> {
+        Self::as_written(line).or_else(|| serde_json::from_slice(line).ok())
+    }
+
+    /// Reads the form that is written here. With two thousand waiters, each change reads the
+    /// names of a hundred segments.
+    fn as_written(line: &'a [u8]) -> Option<Self> {
+        let mut line = Cursor::new(line);
+        line.passes("{\"segments\":[")?;
+        let segments = if line.skip("]") {
+            Vec::new()
+        } else {
+            line.items(|line| {
+                let slot = line.numbered("[")?;
+                let length = line.numbered(",")?;
+                let sum = line.named(",")?;
+                let claims = line.numbered(",")?;
+                let first = line.numbered(",")?;
+                let kind = line.numbered(",")?;
+                line.passes("]")?;
+                Some((slot, length, sum, claims, first, kind))
+            })?
+        };
+        let at = line.numbered(",\"at\":")?;
+        line.passes("}")?;
+        line.end()?;
+        Some(Self { segments, at })
+    }
 }
 
 impl Text {
@@ -226,7 +260,7 @@ fn named_in(body: &[u8]) -> Option<(Vec<Segment>, usize, usize)> {
         return None;
     }
     let end = find(b'\n', body)?;
-    let Index { segments, at } = serde_json::from_slice(body.get(..end)?).ok()?;
+    let Index { segments, at } = Index::of(body.get(..end)?)?;
     let named = segments.into_iter().map(segment);
     let named = named.collect::<Option<Vec<Segment>>>()?;
     let start = end + 1;
@@ -236,13 +270,11 @@ fn named_in(body: &[u8]) -> Option<(Vec<Segment>, usize, usize)> {
     fits.then_some((named, at, start))
 }
 
-fn segment(
-    (slot, length, sum, claims, first, kind): (usize, usize, &str, usize, u64, u8),
-) -> Option<Segment> {
+fn segment((slot, length, sum, claims, first, kind): Named<'_>) -> Option<Segment> {
     let segment = Segment {
         slot,
         length,
-        sum: u64::from_str_radix(sum, 16).ok()?,
+        sum: u64::from_str_radix(&sum, 16).ok()?,
         claims,
         first,
         kind: match kind {
@@ -481,10 +513,12 @@ fn index(segments: &[Segment], at: usize) -> Vec<u8> {
 
 /// Sixteen digits of a number.
 pub(super) fn push_hex(text: &mut Vec<u8>, number: u64) {
-    for shift in (0..u64::BITS).step_by(4).rev() {
+    let mut digits = [0; 16];
+    for (at, digit) in digits.iter_mut().rev().enumerate() {
         // Four bits of it are one digit.
-        text.push(crate::process::hex_digit(((number >> shift) & 15) as u8));
+        *digit = crate::process::hex_digit(((number >> (4 * at)) & 15) as u8);
     }
+    text.extend_from_slice(&digits);
 }
 
 /// The room for segments that none of those has that count.

@@ -4,7 +4,7 @@
 use super::super::pages::{self, ReadError, Room, Snapshot, UNKNOWN};
 use super::super::partial::tests::{enter, list_of, lives};
 use super::super::partial::{self, Want};
-use super::{Piece, SEGMENTS_START, Text};
+use super::{Index, Kind, Piece, SEGMENTS_START, Segment, Text, index, segment};
 use crate::os::borrow;
 use crate::store::codec;
 use std::borrow::Cow;
@@ -379,6 +379,44 @@ fn a_list_in_which_nobody_lives_is_read_without_the_waiters_of_a_damaged_segment
 }
 
 /// What another user may have written there: a reader takes no more memory than a list may have.
+#[test]
+fn an_index_is_read_as_the_parser_for_all_of_json_reads_it() {
+    for count in [0, 1, 3] {
+        let segments: Vec<Segment> = (0..count)
+            .map(|slot| Segment {
+                slot,
+                length: 8_000 + slot,
+                sum: u64::MAX >> (5 * slot),
+                claims: 20,
+                first: 1_795_761_729_927_440,
+                kind: Kind::Waiters,
+            })
+            .collect();
+        let written = index(&segments, 4_096);
+        let line = written.strip_suffix(b"\n").expect("a line");
+        let read = Index::as_written(line).expect("the form that is written here");
+        assert_eq!(read, serde_json::from_slice(line).expect("JSON"));
+        let named: Vec<Segment> = read.segments.into_iter().filter_map(segment).collect();
+        assert_eq!((named, read.at), (segments, 4_096));
+        // Each byte in turn changed, left out and put in twice.
+        for at in 0..line.len() {
+            let without = [&line[..at], &line[at + 1..]].concat();
+            let twice = [&line[..=at], &line[at..]].concat();
+            let changed = b"0\"\\ ,:[]{}a\xc3\x1f".map(|byte| {
+                let mut changed = line.to_vec();
+                changed[at] = byte;
+                changed
+            });
+            for other in changed.into_iter().chain([without, twice]) {
+                if let Some(read) = Index::as_written(&other) {
+                    let parsed = serde_json::from_slice(&other);
+                    assert_eq!(read, parsed.expect("the parser reads it as well"));
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn an_index_that_names_too_much_or_one_place_twice_is_none() {
     let page = |segments: &str| {
