@@ -943,3 +943,32 @@ fn force_grants_nothing_beside_a_hold_that_it_may_not_end() {
         assert_eq!(entry.claim(holders[1]).is_some(), !waits);
     }
 }
+
+/// Force ends the detached hold alone. The runs that stay are as many as the slots that the caller names.
+#[test]
+fn force_gets_no_slot_where_holds_that_it_may_not_end_take_them_all() {
+    let mut entry = Entry::default();
+    let shared = Terms {
+        mode: Mode::Shared,
+        ..Terms::default()
+    };
+    for (id, kind) in [
+        ("detached", Kind::Detached),
+        ("first", Kind::Kernel),
+        ("second", Kind::Kernel),
+    ] {
+        let reader = Request {
+            kind,
+            ..request(id, shared)
+        };
+        let entering = enter(&mut entry, reader, &at(0));
+        assert!(matches!(entering, Entering::Granted { .. }), "{entering:?}");
+    }
+    let forces = Request {
+        force: Force::Confirmed,
+        ..request("forces", in_slots(2))
+    };
+    let entering = enter(&mut entry, forces, &at(1));
+    assert!(matches!(entering, Entering::Queued { .. }), "{entering:?}");
+    assert_eq!(entry.granted().count(), 2, "the runs");
+}
