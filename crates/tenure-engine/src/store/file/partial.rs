@@ -350,7 +350,7 @@ fn choose(text: &Text, mut start: usize, want: Want) -> Option<Chosen> {
             seen = None;
             let ticket = number(ticket)?;
             read.push(Line { ticket, range });
-        } else if want == Want::Ends || !has_own {
+        } else {
             seen = Some(range);
         }
         known = ticket;
@@ -620,6 +620,14 @@ pub(super) mod tests {
                 "far back, and claim {index} is no plain waiter"
             );
         }
+        for index in [1, 2] {
+            let mut entry = plain.clone();
+            entry.claims[index].queueing = tenure_core::Queueing::Single;
+            assert!(
+                decode(&body(&entry), Want::UpTo(ticket(&entry, 2))).is_some(),
+                "all before it are read, whatever claim {index} is"
+            );
+        }
         assert!(
             decode(&body(&plain), Want::Own(own + 1)).is_none(),
             "not there"
@@ -774,6 +782,13 @@ pub(super) mod tests {
             part(&no_back, Want::Ends),
             None,
             "the last one was not read"
+        );
+        let no_front = host(in_segments("", &waiter(41)));
+        assert_eq!(part(&no_front, Want::Own(41)), Some((vec![41], 32, 0)));
+        assert_eq!(
+            part(&no_front, Want::Ends),
+            None,
+            "the first one was not read"
         );
         // Of other kinds, only a change to an own claim can do without.
         for (kind, turn) in [(Kind::Waiters, true), (Kind::Any, false)] {

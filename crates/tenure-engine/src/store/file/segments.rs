@@ -284,8 +284,8 @@ fn segment((slot, length, sum, claims, first, kind): Named<'_>) -> Option<Segmen
             _ => return None,
         },
     };
-    let is_in_file = slot < SLOTS_MAX && length.div_ceil(SLOT_BYTES) <= SLOTS_MAX - slot;
-    (is_in_file && claims <= length).then_some(segment)
+    // Whether it ends within the file, and beside the others, is what `Room` finds.
+    (slot < SLOTS_MAX && length <= LIST_MAX && claims <= length).then_some(segment)
 }
 
 /// A part of a list that is to be written.

@@ -4,7 +4,9 @@
 use super::super::pages::{self, ReadError, Room, Snapshot, UNKNOWN};
 use super::super::partial::tests::{enter, list_of, lives};
 use super::super::partial::{self, Want};
-use super::{Index, Kind, Piece, SEGMENTS_START, Segment, Text, index, segment};
+use super::{
+    Index, Kind, Piece, SEGMENTS_START, SLOT_BYTES, Segment, Text, index, is_split_up, segment,
+};
 use crate::os::borrow;
 use crate::store::codec;
 use std::borrow::Cow;
@@ -430,7 +432,9 @@ fn an_index_that_names_too_much_or_one_place_twice_is_none() {
         "[0,2097153,\"0\",1,1,0]",
         "[0,1100000,\"0\",1,1,0],[200,1100000,\"0\",1,2,0]",
         "[0,100,\"0\",101,1,0]",
+        "[992,0,\"0\",0,1,0]",
         "[992,1,\"0\",1,1,0]",
+        "[18446744073709551615,1,\"0\",1,1,0]",
         "[991,8193,\"0\",1,1,0]",
         "[0,100,\"0\",1,1,3]",
         "[0,100,\"g\",1,1,0]",
@@ -439,6 +443,51 @@ fn an_index_that_names_too_much_or_one_place_twice_is_none() {
     }
     assert!(page("[0,2097152,\"0\",1,1,0]"));
     assert!(page("[991,8192,\"0\",1,1,0]"));
+}
+
+#[test]
+fn an_index_names_no_place_behind_the_list_of_its_page() {
+    let list = "{\"last\":9}\n";
+    let is_index = |at: usize| {
+        let text = format!("{{\"segments\":[[0,1,\"0\",1,1,0]],\"at\":{at}}}\n{list}");
+        !Text::of_page(text.into_bytes()).named.is_empty()
+    };
+    assert!(is_index(list.len()));
+    assert!(!is_index(list.len() + 1));
+}
+
+/// A change that does without the other segments at first may need them after all.
+#[test]
+fn a_segment_from_the_middle_and_the_others_after_it_give_the_list() {
+    let twice = Twice::of(list_of(300));
+    let file = borrow(&twice.file);
+    let text = &mut pages::read(file, UNKNOWN).expect("a state").text;
+    let middle = text.named.len() / 2;
+    pages::fill(file, text, middle..middle + 1).expect("a segment");
+    pages::fill_all(file, text).expect("the others");
+    assert_eq!(codec::decode(&text.bytes), Ok(twice.entry));
+}
+
+#[test]
+fn whoever_comes_reads_all_claims_where_one_in_a_segment_is_no_plain_waiter() {
+    let mut entry = list_of(300);
+    entry.claims[150].mode = Mode::Shared;
+    let mut twice = Twice::of(entry);
+    let comes = |entry: &mut Entry| matches!(enter(entry, 999), Entering::Queued { .. });
+    assert!(twice.change(Want::Ends, comes));
+    assert_eq!((twice.parts, twice.wholes), (0, 1));
+}
+
+#[test]
+fn a_list_is_split_up_by_eight_segments_more_than_twice_what_it_needs() {
+    let small = vec![Segment::of(&[b'\n'; 100]); 20];
+    let is_split_up = |segments: usize| {
+        let two = Piece::Lines(Cow::Owned(vec![b'\n'; 2 * SLOT_BYTES]));
+        is_split_up(&[two, Piece::Kept(&small[..segments])])
+    };
+    // With the small ones it needs three.
+    assert!(!is_split_up(14));
+    assert!(is_split_up(15));
 }
 
 /// Each change that makes a line longer may split a segment. The list is put together again before its segments fill
