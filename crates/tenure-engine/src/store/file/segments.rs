@@ -409,7 +409,6 @@ impl Parts {
             match (runs.last_mut(), piece) {
                 (Some(Run::Lines(run)), Piece::Lines(lines)) => run.extend_from_slice(&lines),
                 (Some(Run::Kept(run)), Piece::Kept(kept)) => run.extend_from_slice(kept),
-                (_, Piece::Lines(lines)) if lines.is_empty() => {}
                 (_, Piece::Kept([])) => {}
                 (_, Piece::Lines(lines)) => runs.push(Run::Lines(lines.into_owned())),
                 (_, Piece::Kept(kept)) => runs.push(Run::Kept(kept.to_vec())),

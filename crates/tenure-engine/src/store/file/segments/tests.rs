@@ -5,7 +5,7 @@ use super::super::pages::{self, ReadError, Room, Snapshot, UNKNOWN};
 use super::super::partial::tests::{enter, list_of, lives};
 use super::super::partial::{self, Want};
 use super::{
-    Index, Kind, Piece, SEGMENTS_START, SLOT_BYTES, Segment, Text, index, is_split_up, segment,
+    Index, Kind, Piece, SEGMENTS_START, SLOT_BYTES, Segment, Text, index, is_split_up, lay_out, segment,
 };
 use crate::os::borrow;
 use crate::store::codec;
@@ -520,4 +520,43 @@ fn a_list_whose_claims_grow_one_by_one_does_not_fall_to_pieces() {
     }
     assert!((15..60).contains(&most), "{most} segments");
     assert_eq!(read(&twice.file).expect("a list"), twice.entry);
+}
+
+#[test]
+fn a_page_keeps_up_to_ten_kibibytes_before_its_segments_and_eight_behind_them() {
+    let kept = [Segment::of(b"a segment\n")];
+    let lines = |lengths: &[usize]| {
+        let line = |length: &usize| [vec![b'x'; length - 1], vec![b'\n']].concat();
+        Piece::Lines(Cow::Owned(lengths.iter().flat_map(line).collect()))
+    };
+    let laid_out = |front: &[usize], back: &[usize]| {
+        let list = vec![lines(front), Piece::Kept(&kept), lines(back)];
+        let layout = lay_out(list, &kept).expect("room");
+        let new = layout.new.iter().map(|(_, lines)| lines.len());
+        let new: Vec<usize> = new.collect();
+        (layout.page[1].len(), new, layout.page[2].len())
+    };
+    assert_eq!(laid_out(&[1_024; 10], &[1]), (10_240, vec![], 1));
+    let eleven = [[1_024; 10].as_slice(), &[1]].concat();
+    assert_eq!(laid_out(&eleven, &[1]), (4_096, vec![6_145], 1));
+    assert_eq!(laid_out(&[1], &[1_024; 8]), (1, vec![], 8_192));
+    let nine = [[1_024; 8].as_slice(), &[1]].concat();
+    assert_eq!(laid_out(&[1], &nine), (1, vec![8_192], 1), "the last claim");
+    assert_eq!(laid_out(&[1], &[8_193]), (1, vec![8_193], 0), "a long one");
+}
+
+/// The store writes no such list.
+#[test]
+fn a_list_that_begins_as_an_index_does_is_read_as_it_was_written() {
+    let list = b"{\"segments\":[],\"at\":0}\n{\"last\":9}\n";
+    let file = tempfile::tempfile().expect("a file");
+    let written = pages::write(
+        borrow(&file),
+        &Snapshot::fresh(),
+        whole(list.to_vec()),
+        Room::All,
+    );
+    assert!(written.expect("a write"));
+    let snapshot = pages::read(borrow(&file), UNKNOWN).expect("a state");
+    assert_eq!(snapshot.text.bytes, list);
 }
