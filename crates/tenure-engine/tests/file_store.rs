@@ -1194,6 +1194,26 @@ fn a_copy_in_place_of_the_file_is_not_the_lock_although_it_says_the_same() {
     assert_eq!(renewed, Renewal::Lost);
 }
 
+/// A link is not the file of the hold. That file with a second name is, and is refused.
+#[cfg(unix)]
+#[test]
+fn what_may_not_be_read_loses_a_hold_only_where_its_file_is_gone() {
+    let place = Place::new();
+    let (holder, _) = place.granted("holder");
+    let store = place.store();
+    let verify = || store.verify(&*holder, &place.now());
+    let second = place.scratch.path().join("second");
+    fs::hard_link(place.file(), &second).expect("a second name");
+    let refused = verify();
+    assert!(
+        matches!(refused, Err(StoreError::Unsafe { .. })),
+        "{refused:?}"
+    );
+    remove_by_hand(&place.file());
+    symlinkat(second, CWD, place.file()).expect("a link");
+    assert_eq!(verify().expect("an answer"), Renewal::Lost);
+}
+
 // A folder in which a process has a file open cannot be removed on Windows.
 #[cfg(unix)]
 #[test]
