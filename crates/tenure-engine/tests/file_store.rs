@@ -492,10 +492,28 @@ fn a_file_that_was_emptied_under_a_holder_is_not_a_free_lock() {
         };
         assert!(expected, "{call}: {answer:?}");
     }
+    let content = place.content();
+    let is_free = matches!(content, Content::Whole { .. });
+    assert!(!is_free, "{content:?}");
     let forced = place.try_enter(place.forced(Force::Confirmed));
     assert!(forced.is_err(), "force lets a second one in: {forced:?}");
     drop(holder);
     place.granted("next");
+}
+
+/// A caller that has its bytes already is about to write its claim.
+#[test]
+fn a_reader_waits_for_the_list_of_an_empty_file_in_which_somebody_has_a_place() {
+    let place = Place::with_folder();
+    let (holder, _) = place.granted("holder");
+    let list = fs::read(place.file()).expect("the list");
+    fs::write(place.file(), "").expect("an empty file");
+    thread::scope(|scope| {
+        let reader = scope.spawn(|| place.tickets());
+        thread::sleep(Duration::from_millis(100));
+        fs::write(place.file(), list).expect("the list");
+        assert_eq!(reader.join().expect("a reading"), [holder.ticket()]);
+    });
 }
 
 /// How many bytes this thread has read so far.
