@@ -17,7 +17,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, mknodat, symlinkat};
 use rustix::process::{Pid, Signal, WaitOptions};
 use std::fs;
 #[cfg(unix)]
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 #[cfg(unix)]
 use std::process::{Command, Stdio};
@@ -839,6 +839,33 @@ fn a_queue_that_is_full_refuses_the_next_and_keeps_the_rest() {
     request.holder.why = "w".repeat(20_000);
     place.try_enter(request).expect("room again");
     drop(holder);
+}
+
+/// The waiters in it ended with the machine; of living ones no caller can tell whom the damage hit.
+#[cfg(unix)]
+#[test]
+fn a_damaged_part_of_a_long_list_is_passed_over_once_nobody_lives_in_it() {
+    /// Where a list has its first segment.
+    const SEGMENTS_START: u64 = 63 << 12;
+    let place = Place::new();
+    let (holder, _) = place.granted("holder");
+    let waits = |number: u32| {
+        let mut request = place.request(&format!("w{number}"));
+        request.holder.why = "w".repeat(9_000);
+        place.enter(request).handle.expect("a handle")
+    };
+    let waiters: Vec<ClaimHandle> = (0..9).map(waits).collect();
+    let file = fs::File::options().write(true).open(place.file());
+    let damaged = file.and_then(|file| file.write_all_at(&[0; 100], SEGMENTS_START));
+    damaged.expect("damage");
+    let owns = |_: &Claim| Ownership::Shown;
+    let refused = (place.store()).release_owned(&place.name, &owns, &place.now());
+    assert!(
+        matches!(refused, Err(StoreError::Unreadable { .. })),
+        "{refused:?}"
+    );
+    drop((holder, waiters));
+    place.granted("next");
 }
 
 #[test]

@@ -10,6 +10,8 @@
     reason = "a test says what it expects by failing"
 )]
 
+#[cfg(unix)]
+use rustix::process::{Pid, Signal, WaitOptions};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::num::NonZeroU32;
@@ -383,6 +385,28 @@ fn a_killed_waiter_wakes_the_one_that_sleeps_on_its_turn() {
     assert!(
         matches!(advanced.grant, TryGrant::Behind(Predecessor::AnyOf(_))),
         "the first in line now: {advanced:?}"
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_waiter_behind_a_stopped_one_waits_for_the_end_of_its_grace() {
+    let place = Place::new();
+    let [leaves, _stays] = [place.granted("a", slots(2)), place.granted("b", slots(2))];
+    let first = place.somebody("first", "Queued");
+    let (second, _) = place.queued("second", slots(2));
+    let pid = Pid::from_child(&first.0);
+    rustix::process::kill_process(pid, Signal::STOP).expect("a stop");
+    let stopped = rustix::process::waitpid(Some(pid), WaitOptions::UNTRACED);
+    let (_, status) = stopped.expect("a child").expect("its state");
+    assert!(status.stopped(), "{status:?}");
+    let left = place.store().release(&*leaves, &place.now());
+    left.expect("a release");
+    let looked = place.store().try_grant(&*second, &place.now());
+    let grant = looked.expect("a look").grant;
+    assert!(
+        matches!(grant, TryGrant::Behind(Predecessor::Stopped { .. })),
+        "{grant:?}"
     );
 }
 

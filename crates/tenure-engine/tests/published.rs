@@ -475,6 +475,24 @@ fn a_hold_shows_a_whole_private_record_and_its_release_none() {
     });
 }
 
+/// A part of a long list would not say whose record stands.
+#[test]
+fn the_hold_before_a_long_queue_ends_with_its_record() {
+    each_place(|format, place| {
+        let (holder, _) = place.granted("ours-1");
+        let waits = |number: u32| Request {
+            kind: Kind::Kernel,
+            patience: Patience::Queue,
+            ..place.request(&format!("waits-{number}"))
+        };
+        let waiters = (0..8).map(|number| place.try_enter(waits(number)).expect("a place"));
+        let waiters: Vec<Entered> = waiters.collect();
+        assert!(matches!(place.release(&*holder), Left::Released { .. }));
+        assert!(!place.record().exists(), "{format:?}");
+        drop(waiters);
+    });
+}
+
 #[cfg(unix)]
 #[test]
 fn a_strict_umask_takes_nothing_from_the_record() {
@@ -1752,6 +1770,17 @@ fn git_is_told_to_leave_the_ledger_alone_unless_it_was_told_something_else() {
         drop(place.granted("ours-2"));
         let told = fs::read_to_string(&ignore).expect("a .gitignore");
         assert_eq!(told, "!42.lock\n", "{format:?}");
+    });
+}
+
+/// A process may die after it made the ledger and before it tells git of it.
+#[test]
+fn git_is_told_of_a_ledger_that_is_there_already() {
+    each_place(|format, place| {
+        fs::create_dir_all(place.ledger()).expect("a ledger");
+        drop(place.granted("ours-1"));
+        let told = fs::read_to_string(place.ledger().join(".gitignore"));
+        assert_eq!(told.expect("a .gitignore"), "*\n", "{format:?}");
     });
 }
 
