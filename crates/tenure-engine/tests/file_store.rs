@@ -841,6 +841,31 @@ fn a_queue_that_is_full_refuses_the_next_and_keeps_the_rest() {
     drop(holder);
 }
 
+/// Waiters whose claims take more than a page of memory each.
+#[cfg(unix)]
+fn with_long_claims(place: &Place) -> Vec<ClaimHandle> {
+    let waits = |number: u32| {
+        let mut request = place.request(&format!("w{number}"));
+        request.holder.why = "w".repeat(9_000);
+        place.enter(request).handle.expect("a handle")
+    };
+    (0..9).map(waits).collect()
+}
+
+#[cfg(unix)]
+#[test]
+fn a_holder_before_long_claims_reads_none_of_them() {
+    let place = Place::new();
+    let (holder, _) = place.granted("holder");
+    let _waiters = with_long_claims(&place);
+    let store = place.store();
+    let before = bytes_read();
+    let named = store.name_command(&*holder, Identity::current().process, &place.now());
+    let read = bytes_read() - before;
+    assert!(named.expect("an answer"));
+    assert!(read < 9_000, "{read} bytes");
+}
+
 /// The waiters in it ended with the machine; of living ones no caller can tell whom the damage hit.
 #[cfg(unix)]
 #[test]
@@ -849,12 +874,7 @@ fn a_damaged_part_of_a_long_list_is_passed_over_once_nobody_lives_in_it() {
     const SEGMENTS_START: u64 = 63 << 12;
     let place = Place::new();
     let (holder, _) = place.granted("holder");
-    let waits = |number: u32| {
-        let mut request = place.request(&format!("w{number}"));
-        request.holder.why = "w".repeat(9_000);
-        place.enter(request).handle.expect("a handle")
-    };
-    let waiters: Vec<ClaimHandle> = (0..9).map(waits).collect();
+    let waiters = with_long_claims(&place);
     let file = fs::File::options().write(true).open(place.file());
     let damaged = file.and_then(|file| file.write_all_at(&[0; 100], SEGMENTS_START));
     damaged.expect("damage");

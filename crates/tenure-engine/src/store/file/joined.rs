@@ -376,13 +376,35 @@ pub(super) mod tests {
         let fact = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         record.holder.facts = vec![fact("intent", "test"), fact("branch", "main")];
         record.kind = Kind::Sealed;
+        let mut held = held;
+        held.holder.facts.push(fact("slot", "1"));
         let claim = merged(held, record);
         assert_eq!(claim.lease.ttl_ms, 1);
         assert_eq!(
             claim.holder.facts,
-            [fact("intent", "test"), fact("branch", "main")]
+            [
+                fact("intent", "test"),
+                fact("slot", "1"),
+                fact("branch", "main")
+            ]
         );
         assert_eq!(claim.kind, Kind::Sealed, "a newer version's");
+    }
+
+    #[test]
+    fn a_record_is_of_the_future_only_where_the_boot_clock_knows_none_of_its_instants() {
+        let is_future = |granted_at, renewed_at| {
+            let (held, mut record) = (listed(2, Some(9)), shown(Some(9)));
+            record
+                .holder
+                .facts
+                .push((FUTURE.to_owned(), "true".to_owned()));
+            (record.since, record.lease.renewed) = (Some(theirs(granted_at)), theirs(renewed_at));
+            merged(held, record).holder.fact(FUTURE).is_some()
+        };
+        assert!(is_future(60_000, 60_000));
+        assert!(!is_future(10_500, 60_000), "the grant is ours");
+        assert!(!is_future(60_000, 10_500), "the renewal is ours");
     }
 
     #[test]
