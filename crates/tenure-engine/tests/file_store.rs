@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 #[cfg(unix)]
 use tenure_core::LivenessLock;
 use tenure_core::{
-    Claim, Death, Entering, Entry, Event, Force, Holder, Host, Kind, Left, LockName, Now,
+    Claim, Death, Entering, Entry, Event, Force, Holder, Host, Kept, Kind, Left, LockName, Now,
     Ownership, Patience, Predecessor, Released, Renewal, Request, RequestId, StaleReason, Standing,
     Takeover, TryGrant,
 };
@@ -39,7 +39,7 @@ use tenure_engine::engine::{self, Observer, Wait, Waiting};
 use tenure_engine::process::Identity;
 use tenure_engine::store::Handle;
 use tenure_engine::store::Verbs;
-use tenure_engine::store::contract::Which;
+use tenure_engine::store::contract::{About, Ask, Step, Which};
 #[cfg(unix)]
 use tenure_engine::store::file::{Byte, ByteLock, Mode as LockMode};
 use tenure_engine::store::file::{FileStore, ThreadSleeper};
@@ -434,6 +434,18 @@ fn a_record_that_cannot_be_read_is_left_as_it_is_until_force_replaces_it() {
 }
 
 #[test]
+fn a_change_writes_over_what_it_does_not_understand_only_where_it_says_so() {
+    let place = Place::with_folder();
+    fs::write(place.file(), "garbage").expect("a file");
+    let now = place.now();
+    let ask = Ask::new(&place.name, About::All, &now);
+    let written = place.store().transact(&ask, &mut |_| Step::write_if(true));
+    assert!(matches!(written, Err(StoreError::Misused { .. })));
+    let left = fs::read_to_string(place.file()).expect("a file");
+    assert_eq!(left, "garbage");
+}
+
+#[test]
 fn force_does_not_replace_a_record_while_somebody_alive_stands_in_it() {
     let place = Place::with_folder();
     let (holder, _) = place.granted("holder");
@@ -664,6 +676,24 @@ fn a_removed_lock_leaves_a_floor_that_is_no_lock() {
         Entering::Granted { ticket, token } => {
             assert!(first < ticket && ticket < token, "{first} {ticket} {token}");
         }
+        other => panic!("expected a grant, saw {other:?}"),
+    }
+}
+
+#[test]
+fn what_replaces_a_damaged_list_gets_its_numbers_above_the_floor() {
+    let place = Place::new();
+    let store = place.store();
+    let mut now = place.now();
+    let (handle, first) = place.granted("first");
+    store.release(&*handle, &now).expect("a release");
+    let cleaned = store.clean(&place.name, &now, false).expect("a cleaning");
+    assert!(cleaned.removed);
+    fs::write(place.file(), "garbage").expect("a file");
+    now.wall_us = 1;
+    let entered = store.enter(&place.name, place.forced(Force::Confirmed), &now);
+    match entered.expect("a grant").entering {
+        Entering::Granted { token, .. } => assert!(first < token, "{first} {token}"),
         other => panic!("expected a grant, saw {other:?}"),
     }
 }
@@ -1315,6 +1345,24 @@ fn a_store_that_is_kept_open_finds_what_stands_in_a_folder_that_was_made_anew() 
     assert!(is_found, "it is found by its name: {released:?}");
 }
 
+#[cfg(unix)]
+#[test]
+fn the_end_of_long_work_tells_whether_the_folder_got_another_name() {
+    for is_renamed in [false, true] {
+        let place = Place::new();
+        let store = place.store();
+        let entered = store.enter(&place.name, place.request("holder"), &place.now());
+        let holder = entered.expect("a grant").handle.expect("a handle");
+        assert!(store.notices(&*holder).is_some(), "its work lasts");
+        if is_renamed {
+            let elsewhere = place.scratch.path().join("elsewhere");
+            fs::rename(place.folder(), elsewhere).expect("another name");
+        }
+        let left = store.release(&*holder, &place.now()).expect("an answer");
+        assert_eq!(left == Left::Absent, is_renamed, "{left:?}");
+    }
+}
+
 /// A caller that has the old folder open is granted nothing in it, and comes to the folder that others
 /// find.
 #[cfg(unix)]
@@ -1415,8 +1463,9 @@ fn a_place_whose_byte_somebody_has_is_an_error_at_once_and_changes_nothing() {
     let began = instant();
     let answer = store.enter(&place.name, place.request("next"), &now);
     assert!(
-        matches!(&answer, Err(StoreError::Io { source, .. })
-            if source.kind() == std::io::ErrorKind::AddrInUse),
+        matches!(&answer, Err(StoreError::Io { source, place: named, .. })
+            if source.kind() == std::io::ErrorKind::AddrInUse
+                && Path::new(named) == place.file()),
         "{answer:?}"
     );
     assert!(
@@ -2022,4 +2071,29 @@ fn a_full_list_refuses_a_new_claim_and_nothing_else() {
     store.release(&*handle, &place.now()).expect("a release");
     let length = fs::metadata(place.file()).expect("its file").len();
     assert_eq!(length, 4_096, "a short list needs one page of memory");
+}
+
+#[test]
+fn who_comes_back_last_to_a_full_list_gets_in() {
+    let place = Place::new();
+    let long = |id: &str, kept: Option<Kept>| {
+        let mut request = place.request(id);
+        request.holder.why = "x".repeat(100_000);
+        request.terms.kept = kept;
+        place.try_enter(request)
+    };
+    let long_claims = (0..10).map(|number| long(&format!("r{number}"), None).expect("a claim"));
+    let _claims: Vec<Entered> = long_claims.collect();
+    let entered = place.try_enter(place.request("away")).expect("a claim");
+    let away = entered.handle.expect("a handle");
+    let ticket = away.ticket();
+    let kept = place.store().reserve(&*away, None, 60_000, &place.now());
+    assert!(kept.expect("an answer"), "its place is kept");
+    assert!(long("new", None).is_err(), "the list is full");
+    let back = long("back", Some(Kept::Ticket(ticket))).expect("its place");
+    assert!(
+        matches!(back.entering, Entering::Queued { ticket: own, .. } if own == ticket),
+        "{:?}",
+        back.entering
+    );
 }

@@ -1471,6 +1471,30 @@ fn a_hold_whose_coordination_files_were_removed_takes_its_record_with_it() {
 }
 
 #[test]
+fn a_hold_that_was_waited_for_takes_its_record_with_it_too() {
+    each_place(|format, place| {
+        let store = place.store();
+        let (first, _) = place.granted("ours-1");
+        let waits = Request {
+            kind: Kind::Kernel,
+            patience: Patience::Queue,
+            ..place.request("ours-2")
+        };
+        let entered = store.enter(&place.name, waits, &place.now());
+        let waiter = entered.expect("an answer").handle.expect("a handle");
+        assert!(matches!(place.release(&*first), Left::Released { .. }));
+        let tried = store.try_grant(&*waiter, &place.now()).expect("a look");
+        assert!(
+            matches!(tried.grant, tenure_core::TryGrant::Granted { .. }),
+            "{format:?}"
+        );
+        fs::remove_dir_all(place.ledger()).expect("a removal by hand");
+        store.release(&*waiter, &place.now()).expect("an answer");
+        assert!(!place.record().exists(), "{format:?}");
+    });
+}
+
+#[test]
 fn whoever_lost_its_coordination_files_leaves_the_record_of_another_alone() {
     each_place(|format, place| {
         let store = place.store();
