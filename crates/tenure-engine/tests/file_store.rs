@@ -680,24 +680,6 @@ fn a_removed_lock_leaves_a_floor_that_is_no_lock() {
     }
 }
 
-#[test]
-fn what_replaces_a_damaged_list_gets_its_numbers_above_the_floor() {
-    let place = Place::new();
-    let store = place.store();
-    let mut now = place.now();
-    let (handle, first) = place.granted("first");
-    store.release(&*handle, &now).expect("a release");
-    let cleaned = store.clean(&place.name, &now, false).expect("a cleaning");
-    assert!(cleaned.removed);
-    fs::write(place.file(), "garbage").expect("a file");
-    now.wall_us = 1;
-    let entered = store.enter(&place.name, place.forced(Force::Confirmed), &now);
-    match entered.expect("a grant").entering {
-        Entering::Granted { token, .. } => assert!(first < token, "{first} {token}"),
-        other => panic!("expected a grant, saw {other:?}"),
-    }
-}
-
 #[cfg(unix)]
 #[test]
 fn in_a_shared_folder_the_floor_of_one_user_locks_nobody_out() {

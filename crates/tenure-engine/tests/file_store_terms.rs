@@ -411,20 +411,6 @@ fn a_waiter_behind_a_stopped_one_waits_for_the_end_of_its_grace() {
 }
 
 #[test]
-fn a_waiter_that_looks_and_goes_on_waiting_keeps_its_turn() {
-    let place = Place::new();
-    let _holders = [place.granted("a", slots(2)), place.granted("b", slots(2))];
-    let (first, _) = place.queued("first", slots(2));
-    let (second, behind) = place.queued("second", slots(2));
-    assert!(matches!(behind, Predecessor::Turn { .. }), "{behind:?}");
-    let looked = place.store().try_grant(&*first, &place.now());
-    let grant = looked.expect("a look").grant;
-    assert!(matches!(grant, TryGrant::Behind(_)), "{grant:?}");
-    let wake = place.sleep(&second, &behind, Duration::from_millis(50));
-    assert_eq!(wake, Wake::Expired);
-}
-
-#[test]
 fn a_run_within_one_of_two_holds_keeps_that_one_alone() {
     let place = Place::new();
     let [first, second] = [place.granted("a", slots(2)), place.granted("b", slots(2))];
