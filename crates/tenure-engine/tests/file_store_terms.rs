@@ -403,11 +403,13 @@ fn a_waiter_behind_a_stopped_one_waits_for_the_end_of_its_grace() {
     let left = place.store().release(&*leaves, &place.now());
     left.expect("a release");
     let looked = place.store().try_grant(&*second, &place.now());
-    let grant = looked.expect("a look").grant;
-    assert!(
-        matches!(grant, TryGrant::Behind(Predecessor::Stopped { .. })),
-        "{grant:?}"
-    );
+    match looked.expect("a look").grant {
+        TryGrant::Behind(behind @ Predecessor::Stopped { .. }) => {
+            let wake = place.sleep(&second, &behind, Duration::from_millis(50));
+            assert_eq!(wake, Wake::Expired);
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

@@ -1471,6 +1471,18 @@ fn a_hold_whose_coordination_files_were_removed_takes_its_record_with_it() {
 }
 
 #[test]
+fn nobody_goes_on_within_a_hold_of_which_the_record_alone_is_left() {
+    each_place(|format, place| {
+        let (_handle, token) = place.granted("ours-1");
+        fs::remove_dir_all(place.ledger()).expect("a removal by hand");
+        let (reason, _) = place.refused(place.request("next-1"));
+        assert_eq!(reason, Reason::Held, "{format:?}: the record stands");
+        let within = place.store().go_within(&place.name, token);
+        assert!(within.expect("an answer").is_none(), "{format:?}");
+    });
+}
+
+#[test]
 fn a_hold_that_was_waited_for_takes_its_record_with_it_too() {
     each_place(|format, place| {
         let store = place.store();
