@@ -5,7 +5,8 @@ use super::super::pages::{self, ReadError, Room, Snapshot, UNKNOWN};
 use super::super::partial::tests::{enter, list_of, lives};
 use super::super::partial::{self, Want};
 use super::{
-    Index, Kind, Piece, SEGMENTS_START, SLOT_BYTES, Segment, Text, index, is_split_up, lay_out, segment,
+    Index, Kind, Piece, SEGMENTS_START, SLOT_BYTES, Segment, Text, index, is_split_up, lay_out,
+    segment,
 };
 use crate::os::borrow;
 use crate::store::codec;
