@@ -27,14 +27,22 @@ pub(crate) fn find(byte: u8, text: &[u8]) -> Option<usize> {
     Some(8 * words.len() + at)
 }
 
-/// What stands behind `begin`, if the text begins with it. The static binary's `memcmp` goes byte by byte.
+/// What stands behind `begin`, if the text begins with it.
 pub(crate) fn behind<'a>(begin: &[u8], text: &'a [u8]) -> Option<&'a [u8]> {
     let (front, rest) = text.split_at_checked(begin.len())?;
     is_same(begin, front).then_some(rest)
 }
 
-/// Whether two texts are the same.
+/// Whether two texts are the same. The `memcmp` of musl goes byte by byte; other C libraries have a better one.
 pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
+    if cfg!(target_env = "musl") {
+        is_same_by_words(one, other)
+    } else {
+        one == other
+    }
+}
+
+fn is_same_by_words(one: &[u8], other: &[u8]) -> bool {
     let ((words, rest), (others, other_rest)) = (one.as_chunks::<8>(), other.as_chunks::<8>());
     one.len() == other.len()
         && words.iter().zip(others).all(|(one, other)| one == other)
@@ -96,11 +104,11 @@ mod tests {
 
         #[test]
         fn a_text_is_the_same_and_begins_with_another_as_slices_say(
-            begin in prop::collection::vec(0..2_u8, 0..20),
-            text in prop::collection::vec(0..2_u8, 0..20),
-            at in 0..20_usize,
+            begin in prop::collection::vec(0..2_u8, 0..40),
+            text in prop::collection::vec(0..2_u8, 0..40),
+            at in 0..40_usize,
         ) {
-            prop_assert_eq!(is_same(&begin, &text), begin == text);
+            prop_assert_eq!(is_same_by_words(&begin, &text), begin == text);
             prop_assert_eq!(behind(&begin, &text), text.strip_prefix(&*begin));
             let whole = [&*begin, &text].concat();
             prop_assert_eq!(behind(&begin, &whole), Some(&*text));
@@ -108,7 +116,7 @@ mod tests {
             if let Some(byte) = begin.get(at) {
                 let mut changed = begin.clone();
                 changed[at] = 1 - byte;
-                prop_assert!(!is_same(&begin, &changed));
+                prop_assert!(!is_same_by_words(&begin, &changed));
                 prop_assert_eq!(behind(&changed, &whole), None);
             }
         }
