@@ -657,15 +657,9 @@ impl HolderView {
 
     /// Its agent, process, request, actor and host, as far as the record says.
     pub fn who(&self) -> String {
-        let caller = Recorded {
-            agent: self.agent.as_ref(),
-            pid: self.pid,
-            other_pid_namespace: self.other_pid_namespace,
-            request_id: &self.request_id,
-            actor: &self.actor,
-            host: &self.host,
-        };
-        caller.who()
+        let process = (self.pid, self.other_pid_namespace);
+        let texts = [&*self.request_id, &self.actor, &self.host];
+        who(self.agent.as_ref(), process, texts)
     }
 
     /// The holder, its slot and what for.
@@ -741,15 +735,9 @@ impl HolderView {
 
 impl QueueView {
     fn who(&self) -> String {
-        let caller = Recorded {
-            agent: self.agent.as_ref(),
-            pid: self.pid,
-            other_pid_namespace: self.other_pid_namespace,
-            request_id: &self.request_id,
-            actor: &self.actor,
-            host: &self.host,
-        };
-        caller.who()
+        let process = (self.pid, self.other_pid_namespace);
+        let texts = [&*self.request_id, &self.actor, &self.host];
+        who(self.agent.as_ref(), process, texts)
     }
 }
 
@@ -798,47 +786,38 @@ fn add_purpose(sentence: &mut String, why: &str) {
     }
 }
 
-/// What a record says of a holder or a waiter.
-struct Recorded<'a> {
-    agent: Option<&'a AgentView>,
-    pid: Option<u32>,
-    other_pid_namespace: bool,
-    request_id: &'a str,
-    actor: &'a str,
-    host: &'a str,
-}
-
-impl Recorded<'_> {
-    /// Its agent, process, request, actor and host, as far as the record says.
-    fn who(&self) -> String {
-        let [request_id, actor, host] = [self.request_id, self.actor, self.host].map(clean);
-        let mut who = String::with_capacity(64);
-        // Writing to a `String` cannot fail.
-        if let Some(agent) = self.agent {
-            let _ = write!(who, "agent {}, ", agent.key);
-        }
-        match self.pid {
-            Some(pid) => {
-                let _ = write!(who, "PID {pid}");
-                if self.other_pid_namespace {
-                    who.push_str(" of another PID namespace");
-                }
-            }
-            None if request_id.is_empty() => who.push_str("an unknown holder"),
-            None => who.extend(["request ", &request_id]),
-        }
-        // A record of another program may name neither.
-        match (actor.is_empty(), host.is_empty(), request_id.is_empty()) {
-            (true, true, false) if self.pid.is_some() => {
-                who.extend([" (request ", &request_id, ")"]);
-            }
-            (true, true, _) => {}
-            (true, false, _) => who.extend([" (", &host, ")"]),
-            (false, true, _) => who.extend([" (", &actor, ")"]),
-            (false, false, _) => who.extend([" (", &actor, "@", &host, ")"]),
-        }
-        who
+/// A holder or a waiter by its agent, process, request, actor and host, as far as the record says. The process may be one
+/// of another PID namespace.
+fn who(
+    agent: Option<&AgentView>,
+    (pid, is_elsewhere): (Option<u32>, bool),
+    texts: [&str; 3],
+) -> String {
+    let [request_id, actor, host] = texts.map(clean);
+    let mut who = String::with_capacity(64);
+    // Writing to a `String` cannot fail.
+    if let Some(agent) = agent {
+        let _ = write!(who, "agent {}, ", agent.key);
     }
+    match pid {
+        Some(pid) => {
+            let _ = write!(who, "PID {pid}");
+            if is_elsewhere {
+                who.push_str(" of another PID namespace");
+            }
+        }
+        None if request_id.is_empty() => who.push_str("an unknown holder"),
+        None => who.extend(["request ", &request_id]),
+    }
+    // A record of another program may name neither.
+    match (actor.is_empty(), host.is_empty(), request_id.is_empty()) {
+        (true, true, false) if pid.is_some() => who.extend([" (request ", &request_id, ")"]),
+        (true, true, _) => {}
+        (true, false, _) => who.extend([" (", &host, ")"]),
+        (false, true, _) => who.extend([" (", &actor, ")"]),
+        (false, false, _) => who.extend([" (", &actor, "@", &host, ")"]),
+    }
+    who
 }
 
 /// An age, in the unit that says enough.
