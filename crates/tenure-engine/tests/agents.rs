@@ -336,6 +336,18 @@ fn a_waiter_whose_agent_has_ended_meanwhile_lives_by_signs_from_its_grant_on() {
             assert!(since(begun) < Duration::from_secs(20), "it waits");
             sleep(Duration::from_millis(2));
         }
+        let of_agents = |file: &std::fs::DirEntry| {
+            let name = file.file_name();
+            name.to_string_lossy().starts_with(".agent-")
+        };
+        let files = std::fs::read_dir(scratch.path())
+            .unwrap()
+            .map(Result::unwrap);
+        assert_eq!(
+            files.filter(of_agents).count(),
+            2,
+            "its signs count already"
+        );
         assert_eq!(session.free().unwrap(), [], "it holds nothing yet");
         assert_eq!(other.free().unwrap().len(), 1);
         waiter.join().unwrap();
