@@ -1818,9 +1818,10 @@ fn a_thread_waits_for_another_one_of_its_program_without_a_helper() {
         let (store, holder) = held_in_a_program(&place);
         let (waiter, behind) = waits_in_a_program(&place, &store);
         let now = place.now();
-        let soon = Some(instant() + Duration::from_millis(5));
-        let wake = store.sleep(&*waiter, &behind, &now, soon);
-        assert_eq!(wake.expect("a sleep"), Wake::Expired, "its time is up");
+        let soon = instant() + Duration::from_millis(5);
+        let wake = store.sleep(&*waiter, &behind, &now, Some(soon));
+        assert_eq!(wake.expect("a sleep"), Wake::Expired);
+        assert!(instant() >= soon, "its time is up");
         let cancel = Cancel::new();
         let late = || Some(instant() + Duration::from_secs(10));
         thread::scope(|scope| {
