@@ -1767,6 +1767,12 @@ fn a_claim_of_a_program_has_one_open_file_and_is_alive_for_every_caller() {
     ));
     let swept = store.clean(&place.name, &now, false).expect("an answer");
     assert!(swept.swept.is_empty() && !swept.removed, "{swept:?}");
+    let ended = tenure_core::Process {
+        pid: 4_194_304,
+        started: Some(u64::MAX),
+    };
+    let named = store.name_command(&*holder, ended, &now);
+    assert!(named.expect("an answer"));
     // Other callers see the byte.
     let (waiter, behind) = place.queued("other");
     let soon = Some(instant() + Duration::from_millis(20));

@@ -192,3 +192,41 @@ impl Drop for Part {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::joined::tests::listed;
+    use super::*;
+    use tenure_core::RequestId;
+
+    #[test]
+    fn what_was_granted_is_known_while_its_record_and_its_claim_stand_unchanged() {
+        let granted = Granted {
+            claim: listed(2, Some(9)),
+            record: Some(b"ours".to_vec()),
+        };
+        let is_known = |bytes: &[u8], is_too_long, change: fn(&mut Entry)| {
+            let mut published = Published::of_bytes(bytes);
+            published.is_too_long = is_too_long;
+            let mut entry = Entry {
+                claims: vec![listed(2, Some(9)), listed(3, None)],
+                ..Entry::default()
+            };
+            change(&mut entry);
+            granted.is(&published, &entry)
+        };
+        assert!(is_known(b"ours", false, |_| {}));
+        assert!(!is_known(b"theirs", false, |_| {}));
+        assert!(!is_known(b"ours", true, |_| {}), "there is more of it");
+        let changes: [fn(&mut Entry); 5] = [
+            |entry| entry.claims[0].ticket = 1,
+            |entry| entry.claims[0].token = Some(8),
+            |entry| entry.claims[0].holder.request_id = RequestId::new("b").expect("an id"),
+            |entry| entry.claims[1].token = Some(10),
+            |entry| entry.claims.clear(),
+        ];
+        for (number, change) in changes.into_iter().enumerate() {
+            assert!(!is_known(b"ours", false, change), "change {number}");
+        }
+    }
+}
