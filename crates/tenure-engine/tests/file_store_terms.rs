@@ -421,7 +421,9 @@ fn a_run_within_one_of_two_holds_keeps_that_one_alone() {
         .store()
         .go_within(&place.name, token.expect("a hold"))
         .expect("an answer");
-    assert!(within.is_some(), "a part in the second one");
+    let within = within.expect("a part in the second one");
+    #[cfg(unix)]
+    assert!(within.descriptor().is_some(), "a command inherits it");
     let leaves = |handle: &ClaimHandle| {
         let left = place.store().release_if_alone(&**handle, &place.now());
         left.expect("an answer").is_some()
