@@ -422,8 +422,11 @@ fn a_run_within_one_of_two_holds_keeps_that_one_alone() {
         .go_within(&place.name, token.expect("a hold"))
         .expect("an answer");
     let within = within.expect("a part in the second one");
+    // Its command inherits it, and leaves a daemon behind.
     #[cfg(unix)]
-    assert!(within.descriptor().is_some(), "a command inherits it");
+    let inherited = within.descriptor().expect("a descriptor");
+    #[cfg(unix)]
+    let _daemons = inherited.try_clone_to_owned().expect("a copy");
     let leaves = |handle: &ClaimHandle| {
         let left = place.store().release_if_alone(&**handle, &place.now());
         left.expect("an answer").is_some()
