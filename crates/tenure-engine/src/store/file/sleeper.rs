@@ -614,6 +614,30 @@ mod tests {
         assert!(took >= SOON, "{took:?}");
     }
 
+    /// A helper that has worked before may still sleep on the byte of the wait that expired.
+    #[test]
+    fn a_wait_behind_one_that_expired_ends_with_its_own_byte() {
+        let pass = |ours: &File, length| {
+            let until = instant().checked_add(length);
+            let wake = ThreadSleeper.pass(borrow(ours), SHARED, until, None);
+            wake.expect("a sleep")
+        };
+        let until_it_is_let_go = || {
+            let (ours, owner) = taken();
+            std::thread::scope(|threads| {
+                threads.spawn(|| {
+                    std::thread::sleep(SOON);
+                    EXCLUSIVE.give_back(borrow(&owner)).expect("it is let go");
+                });
+                pass(&ours, LATE)
+            })
+        };
+        assert_eq!(until_it_is_let_go(), Wake::Ready);
+        let (stays, _owner) = taken();
+        assert_eq!(pass(&stays, SOON), Wake::Expired);
+        assert_eq!(until_it_is_let_go(), Wake::Ready);
+    }
+
     #[test]
     fn a_wake_up_ends_a_wait_and_its_deadline_does_and_neither_before() {
         let (ours, _owner) = taken();
