@@ -515,7 +515,7 @@ fn a_file_that_was_emptied_under_a_holder_is_not_a_free_lock() {
 
 /// A caller that has its bytes already is about to write its claim.
 #[test]
-fn a_reader_waits_for_the_list_of_an_empty_file_in_which_somebody_has_a_place() {
+fn a_reader_waits_for_the_list_of_an_empty_file_in_which_a_process_has_a_place() {
     let place = Place::with_folder();
     let (holder, _) = place.granted("holder");
     let list = fs::read(place.file()).expect("the list");
@@ -881,7 +881,7 @@ fn a_holder_before_long_claims_reads_none_of_them() {
 /// The waiters in it ended with the machine; of living ones no caller can tell whom the damage hit.
 #[cfg(unix)]
 #[test]
-fn a_damaged_part_of_a_long_list_is_passed_over_once_nobody_lives_in_it() {
+fn a_damaged_part_of_a_long_list_is_passed_over_once_no_process_lives_in_it() {
     /// Where a list has its first segment.
     const SEGMENTS_START: u64 = 63 << 12;
     let place = Place::new();

@@ -1471,7 +1471,7 @@ fn a_hold_whose_coordination_files_were_removed_takes_its_record_with_it() {
 }
 
 #[test]
-fn nobody_goes_on_within_a_hold_of_which_the_record_alone_is_left() {
+fn no_run_goes_on_within_a_hold_of_which_the_record_alone_is_left() {
     each_place(|format, place| {
         let (_handle, token) = place.granted("ours-1");
         fs::remove_dir_all(place.ledger()).expect("a removal by hand");

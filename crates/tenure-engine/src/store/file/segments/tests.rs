@@ -470,7 +470,7 @@ fn a_segment_from_the_middle_and_the_others_after_it_give_the_list() {
 }
 
 #[test]
-fn whoever_comes_reads_all_claims_where_one_in_a_segment_is_no_plain_waiter() {
+fn a_caller_reads_all_claims_where_one_in_a_segment_is_no_plain_waiter() {
     let mut entry = list_of(300);
     entry.claims[150].mode = Mode::Shared;
     let mut twice = Twice::of(entry);
