@@ -232,20 +232,29 @@ pub(crate) fn write_kept(
     }
     // They are JSON already. So the envelope is written around them.
     let envelope = envelope::json_line(&envelope_of(reporter, answer([(); 0], failure)));
-    // Within a text a quote has a backslash in front, so this is the list and no other place.
+    // Within a text a quote has a backslash in front, and no other field is called so. So this is the list.
     let (before, behind) = envelope
         .split_once(NO_LOCKS)
         .ok_or_else(|| Unheard::Failed("the envelope cannot be written".to_owned()))?;
     let mut pieces = Pieces::default();
     pieces.push(before);
     pieces.push(NO_LOCKS.trim_end_matches(']'));
-    let lines = kept.into_lines().map_err(|error| unread(&error))?;
-    for (number, line) in lines.split(b'\n').enumerate() {
-        let line = line.map_err(|error| unread(&error))?;
-        // A part that could not be written left an empty line.
-        if line.is_empty() {
-            return Err(Unheard::Failed("a lock cannot be written".to_owned()));
+    let count = kept.count;
+    let mut lines = kept
+        .into_lines()
+        .map_err(|error| unread(&error))?
+        .split(b'\n');
+    for number in 0..count {
+        if pieces.unheard().is_some() {
+            break;
         }
+        let line = lines.next().transpose().map_err(|error| unread(&error))?;
+        // A part that could not be written left an empty line, and a file that another program cut has none.
+        let is_whole = |line: &Vec<u8>| line.starts_with(b"{") && line.ends_with(b"}");
+        let Some(line) = line.filter(is_whole) else {
+            let why = format!("lock {} of {count} cannot be written", number + 1);
+            return Err(Unheard::Failed(why));
+        };
         if number > 0 {
             pieces.push(",");
         }
@@ -273,6 +282,8 @@ pub(crate) fn write_json(pieces: &mut Pieces, document: &impl Serialize) -> Resu
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     lines: Gathered,
+    /// How many parts there are.
+    count: usize,
     file: Option<File>,
     /// How much of the file counts.
     length: u64,
@@ -288,6 +299,7 @@ impl Kept {
             self.lines.truncate(length);
         }
         self.lines.add(b"\n");
+        self.count += 1;
         if self.lines.length() >= MEMORY_BYTES_MAX && !self.has_no_room {
             self.has_no_room = self.spill().is_err();
         }

@@ -49,7 +49,7 @@ impl<const N: usize> Columns<N> {
         }
     }
 
-    /// A row as a line at the end of a text: each cell padded to its column, and cut where that was narrowed. A cell
+    /// A row as a line, for which there is an empty text: each cell padded to its column, and cut where that was narrowed. A cell
     /// that is wider than those by which the columns were sized moves what is behind it, and the row is cut where the
     /// room ends. A cell for which there is a way to show it, by its column, is shown with its padding.
     pub(crate) fn lay(
@@ -64,6 +64,9 @@ impl<const N: usize> Columns<N> {
             let Some(mut columns) = columns else {
                 continue;
             };
+            if room == Some(0) {
+                break;
+            }
             let mut text = Cow::Borrowed(&**cell);
             if self.cut.get(column) == Some(&true) {
                 text = cut(cell, columns);
@@ -235,5 +238,17 @@ mod tests {
             );
             assert!(line.starts_with(expected), "{room:?}: {line}");
         }
+    }
+
+    #[test]
+    fn a_painted_cell_for_which_there_is_no_room_is_left_out() {
+        let first = [["NAME", "TOKEN", "HOLDER"].map(Cow::from)];
+        let columns = Columns::of(&first, Some(18), GIVING);
+        let later = ["longer-than-the-room", "45678", "PID 8"].map(Cow::from);
+        let mut line = String::new();
+        let painted =
+            |column, padded: &str| (column == 1).then(|| format!("\x1b[31m{padded}\x1b[0m"));
+        columns.lay(&later, painted, &mut line);
+        assert_eq!(line, "longer-than-the-r…");
     }
 }

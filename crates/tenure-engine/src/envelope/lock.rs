@@ -932,7 +932,7 @@ fn queued(position: usize, claim: &Claim, now: &Now) -> QueueView {
 }
 
 /// An instant of the wall clock. Both for people and for programs it is in the form of RFC 3339, in UTC and to the
-/// second.
+/// second. One that no calendar has is said to be unknown.
 #[derive(Debug, Clone, Copy)]
 pub struct Timestamp {
     wall_ms: u64,
