@@ -40,9 +40,8 @@ mod table;
 /// By how much the events of a call may differ: a sleep with its wake-up, and one more look.
 const EVENTS_OFF: f64 = 4.0;
 
-/// By how much the calls of a round of the library may differ, each kind: some are made now and then, and some by
-/// whichever thread comes first. One call more in each round is twice as much.
-const ROUND_OFF: f64 = 0.5;
+/// By how much the calls of a round of the library may differ, each kind: some are made now and then.
+const ROUND_OFF: f64 = 0.2;
 
 /// By how much instructions may differ, as a part of what the table has.
 const INSTRUCTIONS_OFF: f64 = 0.05;

@@ -18,7 +18,7 @@ pub(crate) const WITHOUT_AUXV: &str = "without-auxv";
 const TENURE: &str = env!("CARGO_BIN_EXE_tenure");
 
 /// How many rounds of the library the shorter and the longer loop make.
-const ROUNDS: [u32; 2] = [4, 64];
+const ROUNDS: [u32; 2] = [4, 24];
 
 /// How long a waiter has to fall asleep, once it has said that it waits. If it needs longer, it makes the
 /// same calls.
@@ -69,7 +69,6 @@ pub(crate) fn all() -> Result<Costs, String> {
         ),
         of_calls("check x", both(&["check", "x"])?),
         place.round(round::HOLD)?,
-        place.round(round::HAND_OVER)?,
     ];
     let rust = Command::new("rustc").arg("-V").output();
     let rust = rust.map_err(|error| format!("rustc: {error}"))?;
