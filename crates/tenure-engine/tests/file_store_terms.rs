@@ -125,7 +125,7 @@ impl Place {
     }
 
     /// A process of its own that enters, and stays until it is killed. Returns once it has entered.
-    fn somebody(&self, id: &str, what: &str) -> Somebody {
+    fn other_process(&self, id: &str, what: &str) -> OtherProcess {
         let mut child = Command::new(std::env::current_exe().expect("this test"))
             .args([
                 "--exact",
@@ -140,14 +140,14 @@ impl Place {
             .spawn()
             .expect("a process");
         let told = BufReader::new(child.stdout.take().expect("its output"));
-        let somebody = Somebody(child);
+        let other_process = OtherProcess(child);
         let mut lines = told.lines().map_while(Result::ok);
         let said = lines.find(|line| line.contains(SAYS));
         assert!(
             said.as_ref().is_some_and(|line| line.contains(what)),
             "{id} says {said:?}"
         );
-        somebody
+        other_process
     }
 }
 
@@ -193,16 +193,16 @@ const ID: &str = "TENURE_TEST_ID";
 const SAYS: &str = "entered:";
 
 /// A process of our own, which ends with the test.
-struct Somebody(Child);
+struct OtherProcess(Child);
 
-impl Somebody {
+impl OtherProcess {
     fn kill(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-impl Drop for Somebody {
+impl Drop for OtherProcess {
     fn drop(&mut self) {
         self.kill();
     }
@@ -300,8 +300,8 @@ fn slots_are_granted_in_the_order_of_the_queue() {
 #[test]
 fn a_killed_slot_holder_wakes_the_first_waiter_at_once() {
     let place = Place::new();
-    let mut dies = place.somebody("dies", "Granted");
-    let _stays = place.somebody("stays", "Granted");
+    let mut dies = place.other_process("dies", "Granted");
+    let _stays = place.other_process("stays", "Granted");
     let (first, behind) = place.queued("first", slots(2));
     assert!(matches!(behind, Predecessor::AnyOf(_)), "{behind:?}");
     let killed = thread::scope(|threads| {
@@ -365,7 +365,7 @@ fn a_holder_that_its_byte_alone_tells_of_is_looked_at_often() {
 fn a_killed_waiter_wakes_the_one_that_sleeps_on_its_turn() {
     let place = Place::new();
     let _holders = [place.granted("a", slots(2)), place.granted("b", slots(2))];
-    let mut first = place.somebody("first", "Queued");
+    let mut first = place.other_process("first", "Queued");
     let (second, behind) = place.queued("second", slots(2));
     assert!(matches!(behind, Predecessor::Turn { .. }), "{behind:?}");
     thread::scope(|threads| {
@@ -393,7 +393,7 @@ fn a_killed_waiter_wakes_the_one_that_sleeps_on_its_turn() {
 fn a_waiter_behind_a_stopped_one_waits_for_the_end_of_its_grace() {
     let place = Place::new();
     let [leaves, _stays] = [place.granted("a", slots(2)), place.granted("b", slots(2))];
-    let first = place.somebody("first", "Queued");
+    let first = place.other_process("first", "Queued");
     let (second, _) = place.queued("second", slots(2));
     let pid = Pid::from_child(&first.0);
     rustix::process::kill_process(pid, Signal::STOP).expect("a stop");

@@ -220,10 +220,7 @@ fn sentence(
     };
     let agent = claim.holder.agent();
     let agent = agent.map_or_else(String::new, |agent| format!("agent {agent}, "));
-    let called = claim
-        .holder
-        .path()
-        .map_or_else(|| name.to_string().into(), clean);
+    let called = claim.holder.path().map_or(name.as_str().into(), clean);
     format!(
         "{} {called}: {slot}{agent}{lasts}, fencing token {}, request id {}",
         if already { "already held" } else { "acquired" },

@@ -289,7 +289,7 @@ fn show(session: &Session, looks: &mut Looks<'_, '_>, shown: Shown) -> Result<()
         if !shown.free && view.standing == "free" && view.queue.is_empty() {
             idle += 1;
         } else {
-            table.push(Row::of(view, shown.company), &mut pieces);
+            table.push(Row::of(&view, shown.company), &mut pieces);
         }
         if pieces.unheard().is_some() {
             return pieces.end();
@@ -322,7 +322,7 @@ struct Row {
 }
 
 impl Row {
-    fn of(view: LockView, with_company: bool) -> Self {
+    fn of(view: &LockView, with_company: bool) -> Self {
         // A hold that was left behind has no holder any more.
         let left = view.left_behind();
         let holder = view.holder.as_ref().filter(|_| left.is_none());
@@ -355,7 +355,7 @@ impl Row {
         } else {
             String::new()
         };
-        let called = view.into_called().into();
+        let called = view.called().into_owned().into();
         Self {
             cells: [called, standing, since, ttl, queue, token, by],
             word,

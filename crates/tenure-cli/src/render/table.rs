@@ -2,7 +2,7 @@
 //!
 //! The caller fills the cells, with text that is safe to print.
 
-use super::width::{cut, width};
+use super::width::{add_padded, cut, width};
 use std::borrow::Cow;
 
 /// Between two columns.
@@ -79,10 +79,9 @@ impl<const N: usize> Columns<N> {
                 }
                 *room = room.saturating_sub(width(&text).max(columns) + GAP);
             }
-            spaces(to, std::mem::replace(&mut gap, GAP));
+            add_padded(to, "", std::mem::replace(&mut gap, GAP));
             let begin = to.len();
-            to.push_str(&text);
-            spaces(to, columns.saturating_sub(width(&text)));
+            add_padded(to, &text, columns);
             let shown = to.get(begin..).and_then(|padded| shown(column, padded));
             if let Some(shown) = shown {
                 to.truncate(begin);
@@ -90,16 +89,6 @@ impl<const N: usize> Columns<N> {
             }
         }
         to.truncate(to.trim_end().len());
-    }
-}
-
-/// Adds so many spaces.
-fn spaces(to: &mut String, mut count: usize) {
-    const SOME: &str = "                                ";
-    while count > 0 {
-        let some = SOME.get(..count).unwrap_or(SOME);
-        to.push_str(some);
-        count -= some.len();
     }
 }
 

@@ -69,11 +69,21 @@ pub(crate) fn cut(text: &str, columns: usize) -> Cow<'_, str> {
 
 /// The text, and spaces up to so many columns.
 pub(crate) fn pad(text: &str, columns: usize) -> String {
-    let spaces = columns.saturating_sub(width(text));
-    let mut padded = String::with_capacity(text.len() + spaces);
-    padded.push_str(text);
-    padded.extend(std::iter::repeat_n(' ', spaces));
+    let mut padded = String::new();
+    add_padded(&mut padded, text, columns);
     padded
+}
+
+/// The same, at the end of a line.
+pub(crate) fn add_padded(line: &mut String, text: &str, columns: usize) {
+    const SPACES: &str = "                                ";
+    line.push_str(text);
+    let mut missing = columns.saturating_sub(width(text));
+    while missing > 0 {
+        let some = SPACES.get(..missing).unwrap_or(SPACES);
+        line.push_str(some);
+        missing -= some.len();
+    }
 }
 
 #[cfg(test)]

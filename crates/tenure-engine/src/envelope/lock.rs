@@ -430,14 +430,6 @@ impl LockView {
             .map_or(Cow::Borrowed(&*self.name), clean)
     }
 
-    /// The same, of a view that is needed no more.
-    pub fn into_called(self) -> String {
-        match &self.path {
-            Some(path) => clean(path).into_owned(),
-            None => self.name,
-        }
-    }
-
     /// One line for people: whether it is held, by whom, where, since when and why. The first of
     /// [`LockView::text`].
     pub fn headline(&self) -> String {

@@ -92,10 +92,6 @@ struct Layer {
     has: Has,
 }
 
-fn shown(path: &Path) -> String {
-    clean_path(path)
-}
-
 pub(super) fn status(call: &Agent, quiet: bool) -> Result<(String, Value), Failure> {
     let mut report = Report::default();
     let layers = layers(call, &mut report);
@@ -134,7 +130,7 @@ fn layers(call: &Agent, report: &mut Report) -> Vec<Layer> {
     files.retain(|(reach, file)| *reach == Reach::User || *file != users);
     let mut layers = Vec::new();
     for (reach, file) in files {
-        let shown = shown(&file);
+        let shown = clean_path(&file);
         let words = Words {
             host: call.host,
             program: program(reach).unwrap_or_else(|_| super::hosts::NAME.to_owned()),
@@ -276,7 +272,7 @@ fn parts(call: &Agent, layers: &[Layer], report: &mut Report) {
             if kind == Kind::Hooks {
                 continue;
             }
-            let name = shown(&file);
+            let name = clean_path(&file);
             let fix = format!("tenure agent install {host} --{}", reach.word());
             let has = match text_of(&file) {
                 Ok(None) => Ok(Has::Nothing),
@@ -316,7 +312,10 @@ fn parts(call: &Agent, layers: &[Layer], report: &mut Report) {
                 ),
                 None => report.note(
                     "server",
-                    format!("{} cannot be read", shown(&call.roots.claudes_own_file())),
+                    format!(
+                        "{} cannot be read",
+                        clean_path(call.roots.claudes_own_file())
+                    ),
                     "claude mcp list",
                 ),
             }
@@ -349,7 +348,7 @@ fn programs(layers: &[Layer], report: &mut Report) {
         );
         return;
     };
-    let place = shown(&first.path);
+    let place = clean_path(&first.path);
     if path::is_this(first) {
         report.ok(
             "program",
@@ -410,7 +409,7 @@ fn folder(call: &Agent, report: &mut Report) -> Option<PathBuf> {
         let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
         rustix::fs::access(there, access).is_ok()
     });
-    let name = shown(&folder);
+    let name = clean_path(&folder);
     if may {
         report.ok("folder", format!("{name} can be written"));
     } else {
@@ -466,7 +465,7 @@ fn sandbox_of_claude(call: &Agent, layers: &[Layer], folder: &Path, report: &mut
         .flatten()
         .filter_map(Value::as_str)
         .collect();
-    let name = shown(folder);
+    let name = clean_path(folder);
     // The working folder can be written; git's own folder is in it.
     if lies_in(folder, &allowed, call) || folder.starts_with(&call.roots.project) {
         report.ok("sandbox", format!("it lets commands write in {name}"));
@@ -493,8 +492,8 @@ fn codex(call: &Agent, layers: &[Layer], folder: Option<&Path>, report: &mut Rep
         Err(why) => {
             report.wrong(
                 "config",
-                format!("{} cannot be used: {why}", shown(&user)),
-                format!("mend {}", shown(&user)),
+                format!("{} cannot be used: {why}", clean_path(&user)),
+                format!("mend {}", clean_path(&user)),
             );
             return;
         }
@@ -513,8 +512,14 @@ fn codex(call: &Agent, layers: &[Layer], folder: Option<&Path>, report: &mut Rep
     if get(&["features", "hooks"]).and_then(::toml::Value::as_bool) == Some(false) {
         report.wrong(
             "hooks",
-            format!("{} switches all hooks off (features.hooks)", shown(&user)),
-            format!("write hooks = true below [features] in {}", shown(&user)),
+            format!(
+                "{} switches all hooks off (features.hooks)",
+                clean_path(&user)
+            ),
+            format!(
+                "write hooks = true below [features] in {}",
+                clean_path(&user)
+            ),
         );
     }
     for layer in layers.iter().filter(|layer| layer.has != Has::Nothing) {
@@ -567,7 +572,7 @@ fn sandbox_of_codex(
     folder: &Path,
     report: &mut Report,
 ) {
-    let name = shown(folder);
+    let name = clean_path(folder);
     let tree = &call.roots.project;
     // Below the work tree all can be written but git's folder and Codex' own.
     let is_kept = [".git", ".codex", ".agents"]
@@ -585,7 +590,7 @@ fn sandbox_of_codex(
         format!("it keeps commands from writing in {name}, so no lock can be taken"),
         format!(
             "below [sandbox_workspace_write] in {}: writable_roots = [{root}]",
-            shown(&call.roots.codex.join("config.toml"))
+            clean_path(call.roots.codex.join("config.toml"))
         ),
     );
 }

@@ -56,7 +56,7 @@ const FRONT_KEPT: usize = 4 << 10;
 const BACK_MAX: usize = SLOT_BYTES;
 
 /// How the body of a page with segments begins.
-const MARK: &[u8] = b"{\"segments\":[";
+const MARK: &str = "{\"segments\":[";
 
 /// What the lines of a segment are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -166,11 +166,10 @@ impl<'a> Index<'a> {
         Self::as_written(line).or_else(|| serde_json::from_slice(line).ok())
     }
 
-    /// Reads the form that is written here. With two thousand waiters, each change reads the
-    /// names of a hundred segments.
+    /// Reads the form that is written here. With two thousand waiters, each change reads the names of a hundred segments.
     fn as_written(line: &'a [u8]) -> Option<Self> {
         let mut line = Cursor::new(line);
-        line.passes("{\"segments\":[")?;
+        line.passes(MARK)?;
         let segments = if line.skip("]") {
             Vec::new()
         } else {
@@ -256,7 +255,7 @@ impl Text {
 
 /// The segments that a page names, where they belong in its list, and where that begins.
 fn named_in(body: &[u8]) -> Option<(Vec<Segment>, usize, usize)> {
-    if !body.starts_with(MARK) {
+    if !body.starts_with(MARK.as_bytes()) {
         return None;
     }
     let end = find(b'\n', body)?;
@@ -347,7 +346,7 @@ pub(super) fn lay_out<'b>(pieces: Vec<Piece<'b>>, named: &[Segment]) -> Option<L
         Piece::Lines(lines) if !lines.is_empty() => Some(lines.as_ref()),
         Piece::Lines(_) | Piece::Kept(_) => None,
     });
-    let is_marked = first.is_some_and(|lines| lines.starts_with(MARK));
+    let is_marked = first.is_some_and(|lines| lines.starts_with(MARK.as_bytes()));
     if length <= WHOLE_MAX && !is_marked && !pieces.iter().any(is_kept) {
         let lines = pieces.into_iter().filter_map(|piece| match piece {
             Piece::Lines(lines) => Some(lines),
@@ -488,7 +487,7 @@ fn begun(text: &[u8]) -> usize {
 /// The line that names the segments.
 fn index(segments: &[Segment], at: usize) -> Vec<u8> {
     let mut line = Vec::with_capacity(MARK.len() + 64 * (segments.len() + 1));
-    line.extend_from_slice(MARK);
+    line.extend_from_slice(MARK.as_bytes());
     for (number, segment) in segments.iter().enumerate() {
         line.extend_from_slice(if number > 0 { b",[" } else { b"[" });
         push_number(&mut line, segment.slot as u64);
