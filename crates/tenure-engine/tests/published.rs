@@ -2006,6 +2006,38 @@ fn a_waiter_sleeps_however_the_record_is_dated() {
     });
 }
 
+/// On a slow disk a waiter sleeps milliseconds after its change.
+#[test]
+fn a_waiter_sleeps_whatever_instant_its_last_change_had() {
+    each(|format| {
+        for ahead_ms in [0, 10 * MINUTE_MS] {
+            let place = Place::with_folder(format);
+            let mut foreign = place.foreign();
+            (foreign.ago_ms, foreign.ahead_ms) = (MINUTE_MS, ahead_ms);
+            place.plant(&format.write(&foreign));
+            let mut earlier = place.now();
+            let queues = Request {
+                patience: Patience::Queue,
+                kind: Kind::Kernel,
+                ..place.request("ours-1")
+            };
+            earlier.wall_us -= 5_000;
+            earlier.boot_ms -= 5;
+            let store = place.store();
+            let entered = store.enter(&place.name, queues, &earlier);
+            let entered = entered.expect("an answer");
+            let Entering::Queued { behind, .. } = entered.entering else {
+                panic!("{format:?}: it is held");
+            };
+            let waiter = entered.handle.expect("a handle");
+            let soon = instant() + Duration::from_millis(50);
+            let wake = store.sleep(&*waiter, &behind, &place.now(), Some(soon));
+            let wake = wake.expect("a sleep");
+            assert_eq!(wake, Wake::Expired, "{format:?}, {ahead_ms} ms ahead");
+        }
+    });
+}
+
 #[test]
 fn a_waiter_behind_a_newer_version_sleeps() {
     let place = Place::with_folder(P);

@@ -39,10 +39,11 @@ impl Checkpoint {
     }
 
     /// Replaces the checkpoint: written beside it, brought to the disk, then renamed over it. A
-    /// kill at any instant leaves the old one or the new one. Only under the lock, so the name of
-    /// the new one needs to be nobody's but ours.
+    /// kill at any instant leaves the old one or the new one. A process that lost the lock to a forced
+    /// one may be in here as well, before it hears of it: so each process has a file of its own.
     pub(crate) fn save(&self, dir: &Path, id: &str) -> Result<(), Failure> {
-        let (path, fresh) = (path(dir, id), dir.join(format!("{id}.json.new")));
+        let own = format!("{id}.json.{}.new", std::process::id());
+        let (path, fresh) = (path(dir, id), dir.join(own));
         let failed = |why: String| Failure::File(format!("{}: {why}", path.display()));
         let text = serde_json::to_string_pretty(self).map_err(|error| failed(error.to_string()))?;
         File::create(&fresh)

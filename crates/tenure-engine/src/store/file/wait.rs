@@ -16,7 +16,7 @@ use crate::cancel::{self, Cancel};
 use crate::clock::instant;
 use crate::os::{self, Watch, WatchFor};
 use crate::process;
-use crate::profile::document::UNDATED;
+use crate::profile::document::{FUTURE, UNDATED};
 use crate::store::contract::{About, Ask, Depth, Notices, Step, Store, Waiting};
 use crate::store::{StoreError, Wake};
 use std::ops::ControlFlow;
@@ -270,9 +270,9 @@ impl FileStore {
                 .ok()
                 .and_then(|entry| entry.claim(claim.ticket));
             let held = judge(&self.rules.policy, claim, &evidence, now);
-            // A record without a date of its own gets the date of the look, so two looks date it
-            // differently; so does a claim whose agent gives signs of life. Without a watch every claim is looked at again after a short pause, so there
-            // a different date may count as the same.
+            // A record without a date, or with one in the future, gets the date of the look, so two looks date it
+            // differently. So do they where an agent gives signs of life. Without a watch every claim is looked at
+            // again after a short pause, so there a different date may count as the same.
             let is_same = |other: &Claim| {
                 (other.ticket, other.token) == (claim.ticket, claim.token)
                     && other.holder == claim.holder
@@ -319,9 +319,14 @@ impl FileStore {
     }
 }
 
-/// Whether two looks at a claim that did not change show the same dates.
+/// Whether two looks at a claim that did not change show the same dates. A waiter sleeps some time after its change: on
+/// a slow disk that is another millisecond, and a date that each look sets anew would wake the waiter at once.
 fn has_one_date(claim: &Claim) -> bool {
-    claim.holder.fact(UNDATED).is_none() && claim.holder.agent().is_none()
+    let holder = &claim.holder;
+    let gets_date_of_look = [UNDATED, FUTURE]
+        .iter()
+        .any(|fact| holder.fact(fact).is_some());
+    !gets_date_of_look && holder.agent().is_none()
 }
 
 /// How a sleep ended that was meant to last until `until` and was cut shorter for a look.
