@@ -53,7 +53,7 @@ pub(super) struct Guarded<'a> {
     /// No run works within any hold of the lock: this caller took the byte that such runs share,
     /// together with the guard.
     pub(super) is_alone: bool,
-    /// The handle whose open file it is, if it is a claim's.
+    /// The handle of which it is an open file, if it is a claim's.
     by: Option<&'a FileHandle>,
     /// The claim of this open file is not in the list, or no longer: its bytes are released together with
     /// the guard. If a new claim's bytes were released later, the next caller would draw the same ticket,
@@ -138,11 +138,12 @@ impl FileStore {
         Ok(Some(guarded))
     }
 
-    /// Takes the guard of a handle's own file. `None` if the name no longer leads to that file: the
-    /// handle's claim is lost.
+    /// Takes the guard by one of a handle's own open files. `None` if the name no longer leads to that file:
+    /// the handle's claim is lost.
     pub(super) fn guard_handle<'a>(
         &'a self,
         handle: &'a FileHandle,
+        opened: &'a Opened,
         patience: Duration,
     ) -> Result<Option<Guarded<'a>>, StoreError> {
         let folder = match self.folder.get() {
@@ -155,7 +156,7 @@ impl FileStore {
         let Some(folder) = folder else {
             return Ok(None);
         };
-        let FileHandle { names, opened, .. } = handle;
+        let names = &*handle.names;
         let guarded = Guarded {
             is_alone: self.take_guard(folder, names, opened, true, patience)?,
             store: self,
@@ -292,7 +293,7 @@ impl<'a> Guarded<'a> {
 
     /// The ticket whose byte the open file with the guard has itself, and cannot see.
     pub(super) fn own_ticket(&self) -> Option<u64> {
-        self.by.and_then(FileHandle::ticket_on_opened)
+        self.by.and_then(|handle| handle.ticket_on(self.opened))
     }
 
     /// Whether any claim's liveness lock is held.

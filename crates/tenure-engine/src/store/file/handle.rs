@@ -23,11 +23,10 @@ pub(super) struct FileHandle {
     pub(super) opened: Opened,
     /// The liveness lock's own open file. A command inherits this one, and locks belong to the open
     /// file. If the guard were taken on it too, a supervisor killed in the middle of a change would
-    /// leave the guard with its command.
+    /// leave the guard with its command. Where no command inherits it, `opened` has the liveness lock.
     pub(super) liveness_lock: Option<Opened>,
-    /// Whether `opened` itself has the liveness lock: no command inherits it. An open file does not see its
-    /// own locks, so looks by it take the claim for alive without asking.
-    pub(super) is_alive_on_opened: AtomicBool,
+    /// Whether the liveness lock is held.
+    pub(super) is_alive: AtomicBool,
     /// By which the threads of this process learn that the claim has ended.
     pub(super) begun: Option<Begun<ClaimKey>>,
     pub(super) names: Arc<Names>,
@@ -98,22 +97,40 @@ impl WakeUp {
 }
 
 impl FileHandle {
-    /// The descriptor that carries the liveness lock. A command that inherits a copy keeps the lock
-    /// held, and gets no other right by it.
-    fn liveness_lock(&self) -> BorrowedDescriptor<'_> {
-        fd(self.liveness_lock.as_ref().unwrap_or(&self.opened))
+    /// The open file that has the liveness lock. A command that inherits a copy keeps the lock held, and
+    /// gets no other right by it.
+    fn liveness(&self) -> &Opened {
+        self.liveness_lock.as_ref().unwrap_or(&self.opened)
     }
 
-    /// The ticket whose byte `opened` itself has.
-    pub(super) fn ticket_on_opened(&self) -> Option<u64> {
-        let is_on_opened = self.is_alive_on_opened.load(Ordering::Acquire);
-        is_on_opened.then_some(self.ticket)
+    /// The open file by which the claim waits: it sleeps on it, and takes the guard on it to look whether it
+    /// holds now.
+    ///
+    /// It is the one of the liveness lock. No command has it before the grant, and its locks are soon found:
+    /// the kernel keeps the locks of a file in one list, in the order in which their open files took the first
+    /// one. So the locks of a waiter whose turn has come stand at the front. Those of an open file that has no
+    /// other are put behind the locks of all waiters, and each call goes through these.
+    pub(super) fn while_waiting(&self) -> &Opened {
+        // On Windows a thread that sleeps on an open file keeps others from using it.
+        if cfg!(unix) {
+            self.liveness()
+        } else {
+            &self.opened
+        }
     }
 
-    /// Releases the guard and all bytes of the claim in one call: the claim has left the list.
+    /// The claim's ticket, if this open file has its liveness lock. An open file does not see its own locks,
+    /// so looks by it take the claim for alive without asking.
+    pub(super) fn ticket_on(&self, opened: &Opened) -> Option<u64> {
+        let is_here = std::ptr::eq(opened, self.liveness());
+        (is_here && self.is_alive.load(Ordering::Acquire)).then_some(self.ticket)
+    }
+
+    /// Releases the guard and all bytes of the claim in one call: the claim has left the list. For a claim whose
+    /// liveness lock no command inherits.
     pub(super) fn unguard_and_let_go(&self) {
         if bytes::unlock_all(fd(&self.opened)).is_ok() {
-            self.is_alive_on_opened.store(false, Ordering::Release);
+            self.is_alive.store(false, Ordering::Release);
         } else {
             let _ = bytes::unguard(fd(&self.opened));
         }
@@ -139,9 +156,8 @@ impl Handle for FileHandle {
 
     fn let_go(&self) {
         self.give_turn();
-        let was_on_opened = self.is_alive_on_opened.swap(false, Ordering::AcqRel);
-        if was_on_opened || self.liveness_lock.is_some() {
-            let _ = bytes::unlock(self.liveness_lock(), Byte::of_ticket(self.ticket));
+        if self.is_alive.swap(false, Ordering::AcqRel) {
+            let _ = bytes::unlock(fd(self.liveness()), Byte::of_ticket(self.ticket));
         }
         if let Some(begun) = &self.begun {
             begun.end();

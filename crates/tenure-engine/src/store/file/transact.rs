@@ -339,7 +339,12 @@ impl<'f> Frame<'f> {
         let within = self.ask.within.unwrap_or(GUARD_PATIENCE);
         let patience = within.min(GUARD_PATIENCE);
         if let Some(handle) = self.handle {
-            let mut guarded = self.store.guard_handle(handle, patience)?;
+            let opened = if matches!(self.ask.about, About::Turn(_)) {
+                handle.while_waiting()
+            } else {
+                &handle.opened
+            };
+            let mut guarded = self.store.guard_handle(handle, opened, patience)?;
             if let (Some(guarded), About::Own(_)) = (&mut guarded, self.ask.about) {
                 guarded.knows = handle.granted.get().map(AsRef::as_ref);
             }
@@ -543,7 +548,7 @@ impl<'f> Frame<'f> {
             let handle = FileHandle {
                 ticket: made.ticket,
                 opened,
-                is_alive_on_opened: AtomicBool::new(made.liveness && taken.liveness_lock.is_none()),
+                is_alive: AtomicBool::new(made.liveness),
                 begun,
                 liveness_lock: taken.liveness_lock,
                 names: Arc::clone(self.names),

@@ -135,12 +135,12 @@ impl FileStore {
         until: Option<Instant>,
     ) -> Result<Wake, StoreError> {
         let watch = match &handle.wake_up {
-            WakeUp::Never => return self.sleep_on_byte(&handle.opened, byte, until, None),
+            WakeUp::Never => return self.sleep_on_byte(handle.while_waiting(), byte, until, None),
             WakeUp::Watch(watch) => watch,
             WakeUp::Looks => {
                 let look = instant() + WAKE_UP_NAP;
                 let first = until.map_or(look, |until| until.min(look));
-                let wake = self.sleep_on_byte(&handle.opened, byte, Some(first), None)?;
+                let wake = self.sleep_on_byte(handle.while_waiting(), byte, Some(first), None)?;
                 return Ok(woken_early(wake, until));
             }
         };
@@ -149,7 +149,7 @@ impl FileStore {
             return Ok(Wake::Ready);
         }
         let wake_up = watch.get().map(Watch::descriptor);
-        let wake = self.sleep_on_byte(&handle.opened, byte, until, wake_up)?;
+        let wake = self.sleep_on_byte(handle.while_waiting(), byte, until, wake_up)?;
         if let Some(watch) = watch.get() {
             watch.settle();
         }
@@ -339,7 +339,7 @@ fn woken_early(wake: Wake, until: Option<Instant>) -> Wake {
 
 #[cfg(test)]
 mod tests {
-    use super::super::ThreadSleeper;
+    use super::super::{ThreadSleeper, bytes};
     use super::*;
     use crate::clock::since;
     use crate::process::Identity;
@@ -391,6 +391,46 @@ mod tests {
     }
 
     const LONG: Duration = Duration::from_secs(5);
+
+    /// The kernel looks for a lock through all that were taken before it by other open files.
+    #[cfg(unix)]
+    #[test]
+    fn a_waiter_sleeps_and_looks_by_the_open_file_that_is_in_line_already() {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let here = Identity::current().host;
+        let store = FileStore::new(scratch.path(), here, Box::new(ThreadSleeper));
+        let name = LockName::new("lock").expect("an accepted name");
+        let (holder, waiter, _) = holder_and_waiter(&store, &name);
+        let in_line = waiter.liveness_lock.as_ref().expect("an open file");
+        assert!(std::ptr::eq(waiter.while_waiting(), in_line));
+        let now = store.now();
+        let turn = || Ask::new(&name, About::Turn(&*waiter), &now);
+        let own = || Ask::new(&name, About::Own(&*waiter), &now);
+        // An open file does not exclude itself.
+        let has_guard = |opened, ask: Ask<'_>| {
+            let mut taken = None;
+            let done = store.transact(&ask, &mut |_| {
+                taken = bytes::try_lock(fd(opened), Byte::GUARD, Mode::Exclusive).ok();
+                Step::Keep
+            });
+            done.expect("a look");
+            taken
+        };
+        assert_eq!(has_guard(in_line, turn()), Some(true));
+        assert_eq!(has_guard(&waiter.opened, turn()), Some(false));
+        assert_eq!(has_guard(&waiter.opened, own()), Some(true));
+        for ask in [turn(), own()] {
+            let mut seen = None;
+            let done = store.transact(&ask, &mut |draft| {
+                let claim = draft.entry.claim(waiter.ticket);
+                seen = claim.map(|claim| (draft.evidence)(claim, Depth::Quick).liveness_lock);
+                Step::Keep
+            });
+            done.expect("a look");
+            assert_eq!(seen, Some(LivenessLock::Held), "its own claim lives");
+        }
+        drop(holder);
+    }
 
     /// As on a system without watches.
     #[test]
