@@ -1030,4 +1030,29 @@ pub(super) mod tests {
         assert!(decode(b"{\"holds\":4}\n").is_err(), "no counter");
         assert!(decode(b"{\"last\":4}\n{\"ticket\":1}\n").is_err());
     }
+
+    #[test]
+    fn what_is_wrong_is_said_alike_by_the_error_and_by_its_text() {
+        let error = decode(b"{\"holds\":4}\n").expect_err("no counter");
+        let text = error.to_string();
+        assert!(text.contains("missing field `last`"), "{text}");
+        assert_eq!(String::from(error), text);
+    }
+
+    /// Another user may write empty lines, and a claim takes far more memory than a line break.
+    #[test]
+    fn a_list_takes_room_for_as_many_claims_as_it_has_and_little_for_empty_lines() {
+        let mut entry = sample();
+        let claim = entry.claims.remove(0);
+        for ticket in 1..=100 {
+            let mut claim = claim.clone();
+            claim.ticket = ticket;
+            entry.claims.push(claim);
+        }
+        let read = decode(&encode(&entry).expect("a body")).expect("a list");
+        assert!((100..110).contains(&read.claims.capacity()));
+        let empty = [b"{\"last\":4}\n".as_slice(), &[b'\n'; 6_400]].concat();
+        let read = decode(&empty).expect("a list");
+        assert!((1..=110).contains(&read.claims.capacity()));
+    }
 }
