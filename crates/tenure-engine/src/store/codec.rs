@@ -1055,4 +1055,37 @@ pub(super) mod tests {
         let read = decode(&empty).expect("a list");
         assert!((1..=110).contains(&read.claims.capacity()));
     }
+
+    #[test]
+    fn a_list_shares_its_host_with_the_list_before_it_where_all_of_the_host_is_the_same() {
+        let changes: [fn(&mut Host); 8] = [
+            |_| {},
+            |host| host.name = "other".into(),
+            |host| host.machine_id = Some("machine".into()),
+            |host| host.machine_id = Some("another".into()),
+            |host| host.boot_id = None,
+            |host| host.boot_id = Some("later".into()),
+            |host| host.pid_namespace = None,
+            |host| host.pid_namespace = Some(10),
+        ];
+        let hosts = changes.map(|change| {
+            let mut host = Arc::unwrap_or_clone(sample().claims.remove(0).holder.host);
+            change(&mut host);
+            host
+        });
+        let read = |host: &Host| {
+            let mut entry = sample();
+            entry.claims[0].holder.host = Arc::new(host.clone());
+            let body = encode(&entry).expect("a body");
+            let read = decode(&body).expect("a list").claims.remove(0);
+            read.holder.host
+        };
+        for (before, host) in hosts.iter().flat_map(|a| hosts.iter().map(move |b| (a, b))) {
+            read(before);
+            assert_eq!(*read(host), *host, "after {before:?}");
+        }
+        // Another test may read its own list in between.
+        let is_shared = |host| (0..1_000).any(|_| Arc::ptr_eq(&read(host), &read(host)));
+        assert!(hosts.iter().all(is_shared));
+    }
 }
