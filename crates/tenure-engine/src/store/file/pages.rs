@@ -1030,6 +1030,15 @@ mod tests {
     }
 
     #[test]
+    fn a_read_ends_where_its_file_ends() {
+        let file = scratch();
+        write_all(borrow(&file), b"0123456789", 0).expect("a written file");
+        let mut buffer = *b"......";
+        assert_eq!(read_at(borrow(&file), &mut buffer, 6), Ok(4));
+        assert_eq!(&buffer, b"6789..");
+    }
+
+    #[test]
     fn slots_lie_side_by_side_and_all_of_them_are_read() {
         let mut end = 0;
         for pair in 0..PAIRS_MAX {
