@@ -90,25 +90,13 @@ mod tests {
         }
 
         #[test]
-        fn a_text_is_below_del_as_each_byte_says(
-            mut text in prop::collection::vec(0x20..0x7f_u8, 0..30),
-            other in any::<u8>(),
-            at in 0..30_usize,
-        ) {
-            prop_assert!(is_below_del(&text));
-            if let Some(byte) = text.get_mut(at) {
-                *byte = other;
-            }
-            prop_assert_eq!(is_below_del(&text), text.iter().all(|byte| *byte < 0x7f));
-        }
-
-        #[test]
         fn a_text_is_the_same_and_begins_with_another_as_slices_say(
             begin in prop::collection::vec(0..2_u8, 0..40),
             text in prop::collection::vec(0..2_u8, 0..40),
             at in 0..40_usize,
         ) {
             prop_assert_eq!(is_same_by_words(&begin, &text), begin == text);
+            prop_assert!(is_same_by_words(&begin, &begin.clone()));
             prop_assert_eq!(behind(&begin, &text), text.strip_prefix(&*begin));
             let whole = [&*begin, &text].concat();
             prop_assert_eq!(behind(&begin, &whole), Some(&*text));
@@ -118,6 +106,23 @@ mod tests {
                 changed[at] = 1 - byte;
                 prop_assert!(!is_same_by_words(&begin, &changed));
                 prop_assert_eq!(behind(&changed, &whole), None);
+            }
+        }
+    }
+
+    #[test]
+    fn a_text_is_below_del_as_each_byte_says() {
+        for (length, other) in (0..20).flat_map(|length| [b' ', b'~'].map(|other| (length, other)))
+        {
+            assert!(is_below_del(&vec![other; length]));
+            for (at, byte) in (0..length).flat_map(|at| (0..=u8::MAX).map(move |byte| (at, byte))) {
+                let mut text = vec![other; length];
+                text[at] = byte;
+                assert_eq!(
+                    is_below_del(&text),
+                    byte < 0x7f,
+                    "{byte} at {at} of {length}"
+                );
             }
         }
     }

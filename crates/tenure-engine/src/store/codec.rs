@@ -1030,4 +1030,62 @@ pub(super) mod tests {
         assert!(decode(b"{\"holds\":4}\n").is_err(), "no counter");
         assert!(decode(b"{\"last\":4}\n{\"ticket\":1}\n").is_err());
     }
+
+    #[test]
+    fn what_is_wrong_is_said_alike_by_the_error_and_by_its_text() {
+        let error = decode(b"{\"holds\":4}\n").expect_err("no counter");
+        let text = error.to_string();
+        assert!(text.contains("missing field `last`"), "{text}");
+        assert_eq!(String::from(error), text);
+    }
+
+    /// Another user may write empty lines, and a claim takes far more memory than a line break.
+    #[test]
+    fn a_list_takes_room_for_as_many_claims_as_it_has_and_little_for_empty_lines() {
+        let mut entry = sample();
+        let claim = entry.claims.remove(0);
+        for ticket in 1..=100 {
+            let mut claim = claim.clone();
+            claim.ticket = ticket;
+            entry.claims.push(claim);
+        }
+        let read = decode(&encode(&entry).expect("a body")).expect("a list");
+        assert!((100..110).contains(&read.claims.capacity()));
+        let empty = [b"{\"last\":4}\n".as_slice(), &[b'\n'; 6_400]].concat();
+        let read = decode(&empty).expect("a list");
+        assert!((1..=110).contains(&read.claims.capacity()));
+    }
+
+    #[test]
+    fn a_list_shares_its_host_with_the_list_before_it_where_all_of_the_host_is_the_same() {
+        let changes: [fn(&mut Host); 8] = [
+            |_| {},
+            |host| host.name = "other".into(),
+            |host| host.machine_id = Some("machine".into()),
+            |host| host.machine_id = Some("another".into()),
+            |host| host.boot_id = None,
+            |host| host.boot_id = Some("later".into()),
+            |host| host.pid_namespace = None,
+            |host| host.pid_namespace = Some(10),
+        ];
+        let hosts = changes.map(|change| {
+            let mut host = Arc::unwrap_or_clone(sample().claims.remove(0).holder.host);
+            change(&mut host);
+            host
+        });
+        let read = |host: &Host| {
+            let mut entry = sample();
+            entry.claims[0].holder.host = Arc::new(host.clone());
+            let body = encode(&entry).expect("a body");
+            let read = decode(&body).expect("a list").claims.remove(0);
+            read.holder.host
+        };
+        for (before, host) in hosts.iter().flat_map(|a| hosts.iter().map(move |b| (a, b))) {
+            read(before);
+            assert_eq!(*read(host), *host, "after {before:?}");
+        }
+        // Another test may read its own list in between.
+        let is_shared = |host| (0..1_000).any(|_| Arc::ptr_eq(&read(host), &read(host)));
+        assert!(hosts.iter().all(is_shared));
+    }
 }

@@ -220,6 +220,37 @@ mod tests {
         assert_eq!(alone(three), cfg!(unix));
     }
 
+    /// On Windows an open file has no byte but the guard.
+    #[cfg(unix)]
+    #[test]
+    fn an_open_file_lets_go_of_all_its_bytes_at_once() {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        let opened = [(); 2].map(|()| file.reopen().expect("an open file of its own"));
+        let [one, two] = opened.each_ref().map(borrow);
+        let (ticket, turn) = (Byte::of_ticket(7), Byte::of_turn(7));
+        let bytes = [
+            Byte::WITHIN_ANY,
+            Byte::GUARD,
+            ticket,
+            turn,
+            Byte::of_within(7),
+        ];
+        let all_are = |is_held| bytes.iter().all(|byte| probe(two, *byte) == Ok(is_held));
+        for byte in bytes {
+            assert_eq!(try_lock(one, byte, Mode::Exclusive), Ok(true));
+        }
+        assert!(all_are(true));
+        unlock_all(one).expect("they are let go");
+        assert!(all_are(false));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_a_trial_locks_stands_directly_before_the_bytes_of_locks() {
+        let bytes = [Byte::TRIED, Byte::KEPT, Byte::WITHIN_ANY, Byte::GUARD];
+        assert_eq!(bytes.map(|byte| byte.0 - BASE), [-3, -2, -1, 0]);
+    }
+
     #[test]
     fn no_two_bytes_meet_and_none_meets_the_data() {
         let data = Byte(1 << 20);

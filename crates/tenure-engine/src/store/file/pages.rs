@@ -121,27 +121,18 @@ impl ReadError {
     }
 }
 
-/// The length of a file that is read to its end.
+/// The length of a file that has to be asked for it.
 pub(crate) const UNKNOWN: u64 = u64::MAX;
 
 /// Reads the state under the guard, where nothing changes meanwhile. So of a long file only the frames
 /// are read, and the body of the page that counts. What that leaves to segments is read with [`fill`].
 ///
-/// `length` is the file's length, asked under the guard as well, with no write since. Then no extra call
-/// looks for the file's end; with [`UNKNOWN`] one does.
+/// `length` is the file's length, asked under the guard as well, with no write since; or [`UNKNOWN`].
 pub(crate) fn read(file: BorrowedDescriptor<'_>, length: u64) -> Result<Snapshot, ReadError> {
     if let Some(snapshot) = look_at_short(file, length, newest)? {
         return snapshot.map_err(ReadError::Torn);
     }
-    // A file whose length is not known, or was cut since, may be short.
-    if length == UNKNOWN || length < NEAR_BYTES as u64 {
-        let mut near = [0; NEAR_BYTES];
-        let filled = read_at(file, &mut near, 0).map_err(ReadError::Io)?;
-        if filled < NEAR_BYTES {
-            return newest(near.get(..filled).unwrap_or_default()).map_err(ReadError::Torn);
-        }
-    }
-    if let Some(snapshot) = read_long(file).map_err(ReadError::Io)? {
+    if let Some(snapshot) = read_by_frames(file).map_err(ReadError::Io)? {
         return Ok(snapshot);
     }
     newest(&read_all(file).map_err(ReadError::Io)?).map_err(ReadError::Torn)
@@ -163,13 +154,17 @@ fn in_one_piece<'b>(file: BorrowedDescriptor<'_>, list: &[Piece<'_>]) -> Option<
     Some(vec![Piece::Lines(Cow::Owned(lines))])
 }
 
-/// Shows all of a file whose length its caller knows, if it is that short. `None` also where it has another length by
-/// now, or a signal cut the answer short.
+/// Shows all of a file by one call, if it is no longer than the first pair. `None` also where it has another length by
+/// now than `length` says, or a signal cut the answer short.
 fn look_at_short<R>(
     file: BorrowedDescriptor<'_>,
     length: u64,
     look: impl FnOnce(&[u8]) -> R,
 ) -> Result<Option<R>, ReadError> {
+    let length = match length {
+        UNKNOWN => os::facts(file).map_err(ReadError::Io)?.size(),
+        known => known,
+    };
     if length >= NEAR_BYTES as u64 {
         return Ok(None);
     }
@@ -181,8 +176,9 @@ fn look_at_short<R>(
 }
 
 /// Finds the whole page with the highest sequence by the frames. `None` if no page is whole.
-fn read_long(file: BorrowedDescriptor<'_>) -> Result<Option<Snapshot>, Errno> {
+fn read_by_frames(file: BorrowedDescriptor<'_>) -> Result<Option<Snapshot>, Errno> {
     let mut pages: Vec<(Frame, Page)> = Vec::new();
+    let mut long = false;
     'pairs: for pair in 0..PAIRS_MAX {
         for second in [false, true] {
             let page = Page { pair, second };
@@ -191,6 +187,7 @@ fn read_long(file: BorrowedDescriptor<'_>) -> Result<Option<Snapshot>, Errno> {
             if filled == 0 {
                 break 'pairs;
             }
+            long = pair > 0;
             if let Ok(frame) = Frame::of(start.get(..filled).unwrap_or_default())
                 && frame.start + frame.length <= page.bytes()
             {
@@ -206,7 +203,7 @@ fn read_long(file: BorrowedDescriptor<'_>) -> Result<Option<Snapshot>, Errno> {
             return Ok(Some(Snapshot {
                 sequence: frame.sequence,
                 page: Some(page),
-                long: true,
+                long,
                 text: Text::of_page(body),
             }));
         }
@@ -294,9 +291,7 @@ pub(crate) fn read_unguarded(
     if let Some(snapshot) = look_at_short(file, length, at_rest)?.flatten() {
         return Ok(snapshot);
     }
-    let mut is_second = false;
-    // Of two looks that show the same bytes, the second one has found the end.
-    settle(|| read_until(file, std::mem::replace(&mut is_second, true)))
+    settle(|| read_all(file))
 }
 
 /// The state of a first pair that one look without the guard has read, if it was surely the file's state during that
@@ -322,10 +317,10 @@ fn at_rest(bytes: &[u8]) -> Option<Snapshot> {
     let sequence_of = |frame: Option<Frame>| frame.map_or(0, |frame| frame.sequence);
     let frames = [frame_of(first)?, frame_of(second)?];
     let [before, after] = frames.map(sequence_of);
-    if before.abs_diff(after) != 1 {
+    let is_second = after == before + 1;
+    if !is_second && before != after + 1 {
         return None;
     }
-    let is_second = after > before;
     let [in_first, in_second] = frames;
     let (frame, page) = if is_second {
         (in_second?, second)
@@ -348,7 +343,8 @@ fn at_rest(bytes: &[u8]) -> Option<Snapshot> {
 /// Looks until two looks in a row show the same bytes. Then nothing was written in between, apart from
 /// at most one page that does not count yet. It would not be enough to compare the decoded states. While
 /// both pages of a pair are being written, the newest whole page may be a forgotten one of another pair.
-/// Two looks may both see that one.
+/// Two looks may both see that one. Each look asks for the length before it reads, so the second one would show what
+/// came behind the end of the first.
 ///
 /// If the file never rests, the answer is the newest state that was seen.
 fn settle(mut look: impl FnMut() -> Result<Vec<u8>, Errno>) -> Result<Snapshot, ReadError> {
@@ -360,10 +356,8 @@ fn settle(mut look: impl FnMut() -> Result<Vec<u8>, Errno>) -> Result<Snapshot, 
         if bytes == before {
             return seen.map_err(ReadError::Torn);
         }
-        let sequence_of = |seen: &Snapshot| seen.sequence;
-        if seen.as_ref().ok().map(sequence_of) > best.as_ref().map(sequence_of) {
-            best = seen.ok();
-        }
+        let states = best.into_iter().chain(seen.ok());
+        best = states.max_by_key(|state| state.sequence);
         before = bytes;
     }
     let last = || newest(&before).and_then(|seen| filled(seen, &before));
@@ -400,9 +394,10 @@ pub(super) fn write(
     let Some(pair) = (0..PAIRS_MAX).find(|pair| length <= PAGE_BYTES << pair) else {
         return Ok(false);
     };
+    let to_file = |parts: &[IoSlice<'_>], offset| os::write_parts_at(file, parts, offset);
     for (segment, lines) in &layout.new {
-        let place = segment.range();
-        write_slot(file, &mut [IoSlice::new(lines)], place.start, place.len())?;
+        let (mut parts, place) = ([IoSlice::new(lines)], segment.range());
+        write_slot(to_file, &mut parts, place.start, place.len())?;
     }
     let page = Page {
         pair,
@@ -425,10 +420,10 @@ pub(super) fn write(
                 rest = after;
             }
         }
-        write_slot(file, &mut [IoSlice::new(&bytes)], page.offset(), length)?;
+        write_slot(to_file, &mut [IoSlice::new(&bytes)], page.offset(), length)?;
     } else {
         let mut parts: Vec<IoSlice<'_>> = parts.map(IoSlice::new).collect();
-        write_slot(file, &mut parts, page.offset(), length)?;
+        write_slot(to_file, &mut parts, page.offset(), length)?;
     }
     if pair == 0 && current.long && !layout.is_long {
         // This cuts off only what no longer counts; if it fails, the file is merely longer.
@@ -440,8 +435,10 @@ pub(super) fn write(
 /// Writes all of `parts`, of which the first `needed` bytes count. The system may take these and no more: the
 /// disk is full, or a file may not be that long. Then the page is whole and counts, so this is no
 /// failure: the answer has to be what the next reader finds.
+///
+/// `write` is the system's call: it writes from an offset on, and says how many bytes it took.
 fn write_slot(
-    file: BorrowedDescriptor<'_>,
+    write: impl Fn(&[IoSlice<'_>], u64) -> Result<usize, Errno>,
     mut parts: &mut [IoSlice<'_>],
     offset: usize,
     needed: usize,
@@ -451,55 +448,24 @@ fn write_slot(
     // Leaves out the empty parts at the beginning, so that parts that are left have bytes that are left.
     IoSlice::advance_slices(&mut parts, 0);
     while !parts.is_empty() {
-        match os::write_parts_at(file, parts, offset) {
-            Ok(0) if offset >= end_needed => return Ok(()),
+        match os::uninterrupted(|| write(parts, offset)) {
+            Ok(0) | Err(_) if offset >= end_needed => return Ok(()),
             Ok(0) => return Err(Errno::NOSPC),
+            Err(errno) => return Err(errno),
             Ok(written) => {
                 IoSlice::advance_slices(&mut parts, written);
                 offset += written as u64;
             }
-            Err(Errno::INTR) => {}
-            Err(_) if offset >= end_needed => return Ok(()),
-            Err(errno) => return Err(errno),
         }
     }
     Ok(())
 }
 
+/// Reads the file to its end.
 fn read_all(file: BorrowedDescriptor<'_>) -> Result<Vec<u8>, Errno> {
-    read_until(file, true)
-}
-
-/// Reads the file to its end, or to the end of the first short read.
-fn read_until(file: BorrowedDescriptor<'_>, end: bool) -> Result<Vec<u8>, Errno> {
-    let mut bytes = vec![0; NEAR_BYTES];
-    let mut filled = 0;
-    loop {
-        match os::read_at(
-            file,
-            bytes.get_mut(filled..).unwrap_or_default(),
-            filled as u64,
-        ) {
-            Ok(0) => break,
-            Ok(read) => {
-                filled += read;
-                if filled < bytes.len() {
-                    // A short read ends at the end of the file, or at a signal; ask again.
-                    if end {
-                        continue;
-                    }
-                    break;
-                }
-                if bytes.len() >= FILE_BYTES_MAX {
-                    break;
-                }
-                let longer = (bytes.len() * 4).min(FILE_BYTES_MAX);
-                bytes.resize(longer, 0);
-            }
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
+    let length = usize::try_from(os::facts(file)?.size()).unwrap_or(usize::MAX);
+    let mut bytes = vec![0; length.min(FILE_BYTES_MAX)];
+    let filled = read_at(file, &mut bytes, 0)?;
     bytes.truncate(filled);
     Ok(bytes)
 }
@@ -700,9 +666,11 @@ impl Frame {
 mod tests {
     use super::*;
     use crate::os::{borrow, facts};
+    use std::cell::{Cell, RefCell};
 
     fn write_all(file: BorrowedDescriptor<'_>, bytes: &[u8], offset: usize) -> Result<(), Errno> {
-        write_slot(file, &mut [IoSlice::new(bytes)], offset, bytes.len())
+        let to_file = |parts: &[IoSlice<'_>], offset| os::write_parts_at(file, parts, offset);
+        write_slot(to_file, &mut [IoSlice::new(bytes)], offset, bytes.len())
     }
 
     fn scratch() -> std::fs::File {
@@ -1020,6 +988,56 @@ mod tests {
         assert!(!page.long, "nothing is left to be cut off");
     }
 
+    /// What this work gives, and how many calls of this thread read meanwhile.
+    #[cfg(target_os = "linux")]
+    fn counted<T>(work: impl FnOnce() -> T) -> (T, u64) {
+        let reads = || {
+            let told =
+                std::fs::read_to_string("/proc/thread-self/io").expect("the kernel's counts");
+            let reads = told.lines().find_map(|line| line.strip_prefix("syscr: "));
+            reads
+                .and_then(|reads| reads.parse::<u64>().ok())
+                .expect("a number")
+        };
+        // A look at the count reads as well.
+        let (first, second) = (reads(), reads());
+        let given = work();
+        (given, reads() - second - (second - first))
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_short_file_is_read_by_one_call_and_a_long_one_by_its_frames() {
+        let file = scratch();
+        put(&file, b"before");
+        let short = put(&file, b"short");
+        for length in [2 * PAGE_BYTES as u64, UNKNOWN] {
+            let (seen, reads) = counted(|| super::read(borrow(&file), length));
+            assert_eq!((seen.expect("a state"), reads), (short.clone(), 1));
+            let (seen, reads) = counted(|| read_unguarded(borrow(&file), length));
+            assert_eq!((seen.expect("a state"), reads), (short.clone(), 1));
+        }
+        let other = super::read(borrow(&file), 2 * PAGE_BYTES as u64 - 1);
+        assert_eq!(other.expect("a state"), short, "it was shorter before");
+        let long = put(&file, &[b'x'; 3_000]);
+        for length in [facts(&file).expect("a file").size(), UNKNOWN] {
+            let (seen, reads) = counted(|| super::read(borrow(&file), length));
+            // Three frames, the end of the file, and the body.
+            assert_eq!((seen.expect("a state"), reads), (long.clone(), 5));
+            let (seen, reads) = counted(|| read_unguarded(borrow(&file), length));
+            assert_eq!((seen.expect("a state"), reads), (long.clone(), 2));
+        }
+    }
+
+    #[test]
+    fn a_read_ends_where_its_file_ends() {
+        let file = scratch();
+        write_all(borrow(&file), b"0123456789", 0).expect("a written file");
+        let mut buffer = *b"......";
+        assert_eq!(read_at(borrow(&file), &mut buffer, 6), Ok(4));
+        assert_eq!(&buffer, b"6789..");
+    }
+
     #[test]
     fn slots_lie_side_by_side_and_all_of_them_are_read() {
         let mut end = 0;
@@ -1114,10 +1132,9 @@ mod tests {
                         compared += 1;
                         // And the frames are enough, where any page is whole.
                         if let Ok(whole) = all
-                            && whole.long
                             && whole.page.is_some()
                         {
-                            let by_frames = read_long(borrow(&file)).expect("a look");
+                            let by_frames = read_by_frames(borrow(&file)).expect("a look");
                             assert_eq!(by_frames, Some(whole));
                         }
                     }
@@ -1162,6 +1179,39 @@ mod tests {
                 whole,
                 "{cuts:?}"
             );
+        }
+    }
+
+    /// A page of which ten bytes count, on a disk that takes few bytes at once, is full from some byte on, and
+    /// interrupts each other call.
+    #[test]
+    fn a_page_is_written_where_the_system_took_all_of_it_that_counts() {
+        const START: usize = 100;
+        let page = b"frame+body+padding";
+        for (full, why) in [(Ok(0), Errno::NOSPC), (Err(Errno::INVAL), Errno::INVAL)] {
+            for (at_once, room) in [1, 4, 99]
+                .into_iter()
+                .flat_map(|n| (0..=18).map(move |r| (n, r)))
+            {
+                let taken = RefCell::new(Vec::new());
+                let is_interrupted = Cell::new(false);
+                let write = |parts: &[IoSlice<'_>], offset: u64| {
+                    let mut taken = taken.borrow_mut();
+                    assert_eq!(offset, (START + taken.len()) as u64, "the next byte");
+                    if is_interrupted.replace(!is_interrupted.get()) {
+                        return Err(Errno::INTR);
+                    }
+                    let bytes: Vec<u8> = parts.iter().flat_map(|part| part.to_vec()).collect();
+                    let count = bytes.len().min(at_once).min(room - taken.len());
+                    taken.extend_from_slice(&bytes[..count]);
+                    if count == 0 { full } else { Ok(count) }
+                };
+                let parts = [&b""[..], &page[..6], b"", &page[6..]];
+                let written = write_slot(write, &mut parts.map(IoSlice::new), START, 10);
+                let expected = if room >= 10 { Ok(()) } else { Err(why) };
+                assert_eq!(written, expected, "{room} bytes, {at_once} at once");
+                assert_eq!(taken.into_inner(), page[..room]);
+            }
         }
     }
 }

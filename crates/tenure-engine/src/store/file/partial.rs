@@ -19,11 +19,6 @@ use tenure_core::{Entry, Host};
 /// With fewer claims than this, reading all of them costs no more.
 const SHORT: usize = 6;
 
-/// The shortest line of a claim has more bytes: its keys alone. A body without room for [`SHORT`] of them is not
-/// looked through.
-const LINE_BYTES_MIN: usize =
-    "{'ticket':,'request_id':'','actor':'','why':'','entered_ms':,'ttl_ms':}".len();
-
 /// How many waiters are read before an own one. A waiter with more of them before it is far from its turn.
 const BEFORE_MAX: usize = 4;
 
@@ -231,9 +226,6 @@ pub(super) fn decode(text: &Text, want: Want) -> Option<(Entry, Rest)> {
     }
     let head_end = find(b'\n', body)?;
     let start = head_end + 1;
-    if text.gaps.is_empty() && body.len() - start < SHORT * LINE_BYTES_MIN {
-        return None;
-    }
     let Chosen {
         read,
         count,
@@ -675,14 +667,17 @@ pub(super) mod tests {
                 assert!(claims < 12, "cut at {end}, and all of it is there");
             }
         }
-        let swapped = String::from_utf8(whole).expect("text");
-        let mut lines: Vec<&str> = swapped.lines().collect();
-        lines.swap(3, 4);
-        let swapped = lines.join("\n") + "\n";
-        assert!(
-            decode(&text_of(swapped.into_bytes()), Want::Ends).is_none(),
-            "out of order"
-        );
+        let whole = String::from_utf8(whole).expect("text");
+        let lines: Vec<&str> = whole.lines().collect();
+        let is_part = |change: fn(&mut Vec<&str>)| {
+            let mut changed = lines.clone();
+            change(&mut changed);
+            let body = changed.join("\n") + "\n";
+            decode(&text_of(body.into_bytes()), Want::Ends).is_some()
+        };
+        assert!(is_part(|_| {}));
+        assert!(!is_part(|lines| lines.swap(3, 4)), "out of order");
+        assert!(!is_part(|lines| lines[4] = lines[3]), "one ticket twice");
     }
 
     /// Segments that begin with the claims 10, 20 and 30, between the claims 1 and 40. The first two fit into one.
