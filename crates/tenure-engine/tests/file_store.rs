@@ -16,6 +16,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, mknodat, symlinkat};
 #[cfg(unix)]
 use rustix::process::{Pid, Signal, WaitOptions};
 use std::fs;
+use std::io;
 #[cfg(unix)]
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -40,9 +41,9 @@ use tenure_engine::process::Identity;
 use tenure_engine::store::Handle;
 use tenure_engine::store::Verbs;
 use tenure_engine::store::contract::{About, Ask, Step, Which};
+use tenure_engine::store::file::{BorrowedDescriptor, ByteLock, FileStore, Sleeper, ThreadSleeper};
 #[cfg(unix)]
-use tenure_engine::store::file::{Byte, ByteLock, Mode as LockMode};
-use tenure_engine::store::file::{FileStore, ThreadSleeper};
+use tenure_engine::store::file::{Byte, Mode as LockMode};
 use tenure_engine::store::verbs::Entered;
 use tenure_engine::store::{Content, Store, StoreError, Wake};
 
@@ -713,6 +714,91 @@ fn in_a_shared_folder_the_floor_of_one_user_locks_nobody_out() {
             let cleaned = store.clean(&place.name, &now, false);
             assert!(cleaned.expect("a cleaning of one's own").removed);
         }
+    });
+}
+
+#[test]
+fn a_damaged_floor_is_asked_for_a_lock_that_begins_anew_and_for_no_other() {
+    let place = Place::new();
+    let (handle, _) = place.granted("first");
+    let release = |handle: ClaimHandle| place.store().release(&*handle, &place.now());
+    release(handle).expect("a release");
+    fs::write(place.folder().join(".floor.tenure"), "damaged").expect("a file");
+    release(place.granted("again").0).expect("a release");
+    remove_by_hand(&place.file());
+    let entered = place.try_enter(place.request("anew"));
+    assert!(
+        matches!(entered, Err(StoreError::Unreadable { .. })),
+        "{entered:?}"
+    );
+}
+
+/// As one that a user has put back from a copy.
+#[test]
+fn a_lock_that_is_removed_once_more_leaves_the_floor_as_it_is() {
+    let place = Place::new();
+    let (handle, _) = place.granted("holder");
+    let store = place.store();
+    store.release(&*handle, &place.now()).expect("a release");
+    drop(handle);
+    let list = fs::read(place.file()).expect("the list");
+    let mut floors = Vec::new();
+    for _ in 0..2 {
+        fs::write(place.file(), &list).expect("the list");
+        let cleaned = store.clean(&place.name, &place.now(), false);
+        assert!(cleaned.expect("a cleaning").removed);
+        floors.push(fs::read(place.folder().join(".floor.tenure")).expect("the floor"));
+    }
+    assert_eq!(floors[0], floors[1]);
+}
+
+#[cfg(unix)]
+#[test]
+fn those_who_may_make_locks_in_a_folder_may_read_its_floor() {
+    let place = Place::with_folder();
+    place.chmod(&place.folder(), 0o770);
+    let (handle, _) = place.granted("holder");
+    let store = place.store();
+    store.release(&*handle, &place.now()).expect("a release");
+    let cleaned = store.clean(&place.name, &place.now(), false);
+    assert!(cleaned.expect("a cleaning").removed);
+    let floor = place.folder().join(".floor.tenure");
+    assert_eq!(mode_of(&floor), 0o664, "{:o}", mode_of(&floor));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_floor_that_may_not_be_read_or_written_stops_those_who_need_its_number() {
+    let place = Place::new();
+    place.chmod(place.scratch.path(), 0o777);
+    without_privileges(|| {
+        let (name, store) = (
+            |name: &str| LockName::new(name).expect("a name"),
+            place.store(),
+        );
+        let enter = |lock: &str| {
+            let entered = store.enter(&name(lock), place.request("user"), &place.now());
+            let handle = entered?.handle.expect("a handle");
+            store.release(&*handle, &place.now())
+        };
+        let clean = |lock: &str| store.clean(&name(lock), &place.now(), false);
+        let is_refused = |answer: &Result<(), StoreError>| matches!(answer, Err(StoreError::Permission { doing, .. }) if doing.contains("removed locks"));
+        for lock in ["lower", "first"] {
+            enter(lock).expect("a lock");
+        }
+        assert!(clean("first").expect("a cleaning").removed);
+        let floor = place.folder().join(".floor.tenure");
+        place.chmod(&floor, 0o444);
+        assert!(clean("lower").expect("it is high enough").removed);
+        enter("higher").expect("a lock");
+        assert!(is_refused(&clean("higher").map(drop)), "it has to rise");
+        place.chmod(&floor, 0o000);
+        let entered = enter("next").map(drop);
+        assert!(is_refused(&entered), "{entered:?}");
+        place.chmod(&floor, 0o600);
+        fs::write(&floor, "").expect("an empty floor");
+        place.chmod(&floor, 0o000);
+        enter("next").expect("an empty floor says nothing");
     });
 }
 
@@ -1605,6 +1691,84 @@ fn a_holder_is_asked_to_stop_by_one_who_does_not_wait_for_it() {
     assert_eq!(entered.events, [Event::CancelRequested { ticket }]);
     let list = place.list();
     assert!(list.is_cancelled(ticket), "{list:?}");
+}
+
+/// What reads a lock once more finds its holder's process as it was a moment ago.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_list_of_locks_looks_at_each_process_once() {
+    let place = Place::new();
+    let store = place.store();
+    let names = ["a", "b", "c", "d"].map(|name| LockName::new(name).expect("an accepted name"));
+    let mut handles = Vec::new();
+    for name in &names {
+        let mut request = place.request("holder");
+        request.holder.process = Some(Identity::current().process);
+        let entered = store.enter(name, request, &place.now());
+        handles.push(entered.expect("a grant").handle);
+    }
+    let read_for = |read: &dyn Fn()| {
+        let before = bytes_read();
+        read();
+        bytes_read() - before
+    };
+    let apart = read_for(&|| {
+        for name in &names {
+            store.read(name, None).expect("a reading");
+        }
+    });
+    let together = read_for(&|| {
+        let read = store.read_several(&names);
+        assert!(read.iter().all(Result::is_ok), "{read:?}");
+    });
+    assert!(together < apart, "{together} bytes, and {apart} one by one");
+}
+
+/// Sleeps for nothing but moments.
+struct Sleepless;
+
+impl Sleeper for Sleepless {
+    fn lock(&self, _: BorrowedDescriptor<'_>, _: ByteLock, _: Duration) -> io::Result<Wake> {
+        Err(io::Error::other("the guard is free"))
+    }
+
+    fn pass(
+        &self,
+        _: BorrowedDescriptor<'_>,
+        _: ByteLock,
+        _: Option<Instant>,
+        _: Option<BorrowedDescriptor<'_>>,
+    ) -> io::Result<Wake> {
+        Err(io::Error::other("no claim is before"))
+    }
+
+    fn poll(
+        &self,
+        fds: &[BorrowedDescriptor<'_>],
+        nap: Duration,
+        until: Option<Instant>,
+    ) -> io::Result<Wake> {
+        ThreadSleeper.poll(fds, nap, until)
+    }
+}
+
+#[test]
+fn a_holder_whose_hold_other_runs_work_within_takes_a_free_guard_without_a_sleep() {
+    let place = Place::new();
+    let store = FileStore::new(place.folder(), place.host.clone(), Box::new(Sleepless));
+    let entered = store.enter(&place.name, place.request("holder"), &place.now());
+    let entered = entered.expect("a grant");
+    let Entering::Granted { token, .. } = entered.entering else {
+        panic!("expected a grant, saw {:?}", entered.entering);
+    };
+    let holder = entered.handle.expect("a handle");
+    let within = store.go_within(&place.name, token).expect("an answer");
+    assert!(within.is_some(), "it stands");
+    let renewed = store.renew(&*holder, &place.now());
+    assert!(
+        matches!(renewed, Ok(Renewal::Renewed { .. })),
+        "{renewed:?}"
+    );
 }
 
 /// Well under the second after which a sleeper looks by itself that was not told.

@@ -1263,6 +1263,18 @@ fn an_old_unreadable_record_is_judged_by_the_row() {
     }
 }
 
+/// The list that stands beside it goes on with its own numbers.
+#[test]
+fn whoever_replaces_an_unreadable_record_asks_no_floor() {
+    let place = Place::new(R);
+    let (handle, _) = place.granted("ours-1");
+    place.release(&*handle);
+    place.plant("no record at all\n");
+    place.age(Duration::from_secs(5));
+    fs::write(place.ledger().join(".floor.tenure"), "damaged").expect("a file");
+    place.grant(place.forced("ours-2", Force::Asked));
+}
+
 #[test]
 fn a_record_edited_by_hand_to_look_old_is_stale() {
     for (format, field) in [
