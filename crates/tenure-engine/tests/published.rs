@@ -41,7 +41,7 @@ use tenure_core::{
 use tenure_engine::clock::{Clock, SystemClock, instant};
 use tenure_engine::engine::{self, Observer, Wait, Waiting};
 use tenure_engine::process::{Identity, start_time};
-use tenure_engine::profile::{Fleet, Profile, Record, Resume, Session, Sprint};
+use tenure_engine::profile::{Fleet, Native, Profile, Record, Resume, Session, Sprint};
 use tenure_engine::store::Verbs;
 use tenure_engine::store::contract::{Handle, Which};
 use tenure_engine::store::file::{BorrowedDescriptor, ByteLock, FileStore, Sleeper, ThreadSleeper};
@@ -1778,6 +1778,59 @@ fn a_planted_ledger_is_refused() {
         assert_eq!(made, 0, "{format:?}: nothing was made through the link");
         assert!(!place.record().exists(), "{format:?}");
     });
+}
+
+#[cfg(unix)]
+#[test]
+fn in_a_shared_folder_the_folder_of_records_of_another_user_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can give a folder away");
+        return;
+    }
+    let place = Place::with_folder(R);
+    let shared = fs::Permissions::from_mode(0o1777);
+    fs::set_permissions(place.scratch.path(), shared).expect("a mode");
+    std::os::unix::fs::chown(place.folder(), Some(65_534), None).expect("another owner");
+    let entered = place.try_enter(place.request("ours-1"));
+    assert!(
+        matches!(entered, Err(StoreError::Unsafe { .. })),
+        "{entered:?}"
+    );
+}
+
+/// What a run takes beside a lock of another format.
+#[test]
+fn native_locks_beside_records_lie_in_a_folder_of_ours_that_git_ignores() {
+    each_place(|format, place| {
+        let (profile, root) = (format.profile(), place.scratch.path());
+        let folder = FileStore::folder_beside(&*profile, root);
+        assert_eq!(folder, root.join(".tenure/locks"), "{format:?}");
+        let here = place.host.clone();
+        let store = FileStore::beside(&*profile, root, here, Box::new(ThreadSleeper));
+        let name = LockName::new("native").expect("a name");
+        let entered = store.enter(&name, place.request("ours-1"), &place.now());
+        assert!(entered.is_ok(), "{format:?}: {entered:?}");
+        assert!(folder.join("native.tenure").exists(), "{format:?}");
+        assert!(root.join(".tenure/.gitignore").exists(), "{format:?}");
+    });
+    let root = Path::new("anywhere");
+    assert_eq!(FileStore::folder_beside(&Native, root), root);
+}
+
+#[cfg(unix)]
+#[test]
+fn native_locks_lie_beside_records_only_where_the_records_may_lie() {
+    for (format, is_refused) in [(F, true), (R, false)] {
+        let place = Place::with_folder(format);
+        let groups = fs::Permissions::from_mode(0o770);
+        fs::set_permissions(place.scratch.path(), groups).expect("a mode");
+        let (root, here) = (place.scratch.path(), place.host.clone());
+        let store = FileStore::beside(&*format.profile(), root, here, Box::new(ThreadSleeper));
+        let name = LockName::new("native").expect("a name");
+        let entered = store.enter(&name, place.request("ours-1"), &place.now());
+        let refused = matches!(entered, Err(StoreError::Unsafe { .. }));
+        assert_eq!(refused, is_refused, "{format:?}: {entered:?}");
+    }
 }
 
 #[cfg(unix)]
