@@ -1113,7 +1113,7 @@ fn a_full_disk_leaves_the_state_before_and_releases_still_work() {
     let store = place.store();
     let full = |error: &StoreError| {
         matches!(error, StoreError::Io { source, .. }
-            if source.kind() == std::io::ErrorKind::StorageFull)
+            if source.kind() == io::ErrorKind::StorageFull)
     };
 
     disk.fill_but(0);
@@ -1532,7 +1532,7 @@ fn a_place_whose_byte_somebody_has_is_an_error_at_once_and_changes_nothing() {
     let answer = store.enter(&place.name, place.request("next"), &now);
     assert!(
         matches!(&answer, Err(StoreError::Io { source, place: named, .. })
-            if source.kind() == std::io::ErrorKind::AddrInUse
+            if source.kind() == io::ErrorKind::AddrInUse
                 && Path::new(named) == place.file()),
         "{answer:?}"
     );
