@@ -601,6 +601,174 @@ fn what_others_were_given_of_a_file_of_ours_is_left_to_them() {
     }
 }
 
+/// As where the folder became the group's after the file was made.
+#[cfg(unix)]
+#[test]
+fn a_file_in_a_folder_of_a_group_gets_the_group_s_rights_from_a_call_that_may_make_it() {
+    let place = Place::with_folder();
+    let (handle, _) = place.granted("first");
+    place.chmod(&place.folder(), 0o2770);
+    let renewed = place.store().renew(&*handle, &place.now());
+    assert!(
+        matches!(renewed, Ok(Renewal::Renewed { .. })),
+        "{renewed:?}"
+    );
+    assert_eq!(place.tickets(), [handle.ticket()]);
+    assert_eq!(mode_of(&place.file()), 0o600, "neither makes a file");
+    drop(handle);
+    drop(place.granted("next"));
+    assert_eq!(mode_of(&place.file()), 0o660);
+    place.chmod(&place.folder(), 0o2750);
+    remove_by_hand(&place.file());
+    drop(place.granted("last"));
+    assert_eq!(mode_of(&place.file()), 0o640, "the group may look");
+}
+
+/// The owner of a folder could not use a file of root's there.
+#[cfg(unix)]
+#[test]
+fn root_gives_an_empty_file_to_the_owner_of_a_folder_that_is_one_user_s() {
+    if !is_root() {
+        println!("skipped: only root can give a file away");
+        return;
+    }
+    let owner_of = |path: &Path| fs::metadata(path).expect("metadata").uid();
+    for (mode, owner) in [
+        (0o700, 65_534),
+        (0o755, 65_534),
+        (0o2770, 0),
+        (0o2750, 0),
+        (0o1777, 0),
+    ] {
+        let place = Place::with_folder();
+        std::os::unix::fs::chown(place.folder(), Some(65_534), None).expect("another owner");
+        place.chmod(&place.folder(), mode);
+        fs::write(place.file(), "").expect("an empty file");
+        let store = place.store();
+        store.read(&place.name, None).expect("a reading");
+        assert_eq!(owner_of(&place.file()), 0, "{mode:o}: a look");
+        drop(place.granted("holder"));
+        assert_eq!(owner_of(&place.file()), owner, "{mode:o}");
+    }
+    let place = Place::new();
+    drop(place.granted("holder"));
+    std::os::unix::fs::chown(place.folder(), Some(65_534), None).expect("another owner");
+    drop(place.granted("next"));
+    assert_eq!(owner_of(&place.file()), 0, "it has a content of root's");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_may_not_be_opened_is_named_for_what_it_is() {
+    if !is_root() {
+        println!("skipped: only root can be two users");
+        return;
+    }
+    let place = Place::with_folder();
+    place.chmod(place.scratch.path(), 0o755);
+    fs::write(place.file(), "").expect("a file");
+    let refused = || {
+        without_privileges(|| {
+            let read = place.store().read(&place.name, None);
+            match read.map(drop).expect_err("a refusal") {
+                StoreError::Permission { doing, .. } => doing.to_owned(),
+                StoreError::Unsafe { why, .. } => why,
+                other => panic!("{other:?}"),
+            }
+        })
+    };
+    place.chmod(&place.file(), 0o600);
+    place.chmod(&place.folder(), 0o755);
+    assert_eq!(refused(), "opening the lock");
+    // The thread keeps its group, which is the folder's.
+    place.chmod(&place.folder(), 0o2770);
+    assert!(
+        refused().contains("keeps it from the group"),
+        "{}",
+        refused()
+    );
+    place.chmod(&place.folder(), 0o755);
+    remove_by_hand(&place.file());
+    mknodat(CWD, place.file(), FileType::Fifo, Mode::empty(), 0).expect("a FIFO");
+    assert_eq!(refused(), "it is not a regular file");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_of_another_user_that_no_caller_named_is_neither_used_nor_made_below() {
+    if !is_root() {
+        println!("skipped: only root can give a folder away");
+        return;
+    }
+    for is_there in [true, false] {
+        let place = Place::with_folder();
+        if !is_there {
+            fs::remove_dir(place.folder()).expect("an empty folder");
+        }
+        let theirs = if is_there {
+            place.folder()
+        } else {
+            place.scratch.path().to_owned()
+        };
+        std::os::unix::fs::chown(theirs, Some(65_534), None).expect("another owner");
+        let entered =
+            place
+                .store()
+                .found()
+                .enter(&place.name, place.request("holder"), &place.now());
+        assert!(
+            matches!(entered, Err(StoreError::Unsafe { .. })),
+            "{is_there}: {entered:?}"
+        );
+        assert_eq!(place.folder().exists(), is_there);
+        drop(place.granted("named"));
+    }
+}
+
+#[test]
+fn the_machine_s_folder_is_made_by_no_call() {
+    let place = Place::new();
+    let machine_s = || place.store().of_machine();
+    let enter = || machine_s().enter(&place.name, place.request("holder"), &place.now());
+    let read = machine_s().read(&place.name, None);
+    assert!(matches!(read, Err(StoreError::Missing { .. })), "{read:?}");
+    let entered = enter();
+    assert!(
+        matches!(entered, Err(StoreError::Missing { .. })),
+        "{entered:?}"
+    );
+    fs::write(place.folder(), "").expect("a file in its place");
+    let entered = enter();
+    assert!(
+        matches!(&entered, Err(StoreError::Unsafe { why, .. }) if why.contains("administrator")),
+        "{entered:?}"
+    );
+    let entered = place.try_enter(place.request("holder"));
+    assert!(
+        matches!(entered, Err(StoreError::Io { .. })),
+        "another folder's administrator is its user: {entered:?}"
+    );
+    remove_by_hand(&place.folder());
+    fs::create_dir(place.folder()).expect("a folder");
+    #[cfg(unix)]
+    place.chmod(&place.folder(), 0o700);
+    enter().expect("a grant");
+}
+
+/// With a separator behind its folder, and without.
+#[test]
+fn a_lock_is_shown_by_its_path() {
+    let place = Place::new();
+    drop(place.granted("holder"));
+    for end in ["", std::path::MAIN_SEPARATOR_STR] {
+        let folder = format!("{}{end}", place.folder().display());
+        let store = place.store_in(Path::new(&folder));
+        let reading = store.read(&place.name, None).expect("a reading");
+        assert_eq!(Path::new(&reading.place), place.file());
+        assert_eq!(reading.place, place.file().display().to_string());
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn reading_needs_no_right_to_write_and_creates_nothing() {
