@@ -30,14 +30,15 @@ use std::time::{Duration, Instant};
 use tenure_core::LivenessLock;
 use tenure_core::{
     Claim, Death, Entering, Entry, Event, Force, Holder, Host, Kept, Kind, Left, LockName, Now,
-    Ownership, Patience, Predecessor, Released, Renewal, Request, RequestId, StaleReason, Standing,
-    Takeover, TryGrant,
+    Ownership, Patience, Policy, Predecessor, Released, Renewal, Request, RequestId, StaleReason,
+    Standing, Takeover, TryGrant,
 };
 #[cfg(unix)]
 use tenure_engine::cancel::{self, Cancel};
 use tenure_engine::clock::{Clock, SystemClock, instant};
 use tenure_engine::engine::{self, Observer, Wait, Waiting};
 use tenure_engine::process::Identity;
+use tenure_engine::profile::{Native, Profile};
 use tenure_engine::store::Handle;
 use tenure_engine::store::Verbs;
 use tenure_engine::store::contract::{About, Ask, Step, Which};
@@ -1890,6 +1891,48 @@ fn a_list_of_locks_looks_at_each_process_once() {
         assert!(read.iter().all(Result::is_ok), "{read:?}");
     });
     assert!(together < apart, "{together} bytes, and {apart} one by one");
+}
+
+/// A format by whose first name another process makes the folder, with a lock in it.
+#[derive(Debug)]
+struct Meanwhile {
+    from: PathBuf,
+    to: PathBuf,
+}
+
+impl Profile for Meanwhile {
+    fn policy(&self) -> Policy {
+        Native.policy()
+    }
+
+    fn file_name(&self, name: &LockName) -> String {
+        if self.from.exists() {
+            fs::rename(&self.from, &self.to).expect("the folder");
+        }
+        Native.file_name(name)
+    }
+
+    fn name_of(&self, file: &str) -> Option<LockName> {
+        Native.name_of(file)
+    }
+}
+
+#[test]
+fn a_list_of_locks_shows_one_whose_folder_is_made_while_it_is_read() {
+    let place = Place::new();
+    drop(place.granted("holder"));
+    let (from, to) = (place.folder(), place.scratch.path().join("made"));
+    let profile = Box::new(Meanwhile {
+        from,
+        to: to.clone(),
+    });
+    let here = place.host.clone();
+    let store = FileStore::with_profile(profile, &to, here, Box::new(ThreadSleeper));
+    let mut read = store.read_several(std::slice::from_ref(&place.name));
+    let reading = read.remove(0).expect("a reading");
+    assert!(to.exists(), "it is made");
+    let claims = reading.entry().map(|entry| entry.claims.len());
+    assert_eq!(claims, Some(1));
 }
 
 /// Sleeps for nothing but moments.
