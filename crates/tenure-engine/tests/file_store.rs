@@ -726,6 +726,7 @@ fn a_folder_of_another_user_that_no_caller_named_is_neither_used_nor_made_below(
     }
 }
 
+#[cfg(unix)]
 #[test]
 fn the_machine_s_folder_is_made_by_no_call() {
     let place = Place::new();
@@ -751,7 +752,6 @@ fn the_machine_s_folder_is_made_by_no_call() {
     );
     remove_by_hand(&place.folder());
     fs::create_dir(place.folder()).expect("a folder");
-    #[cfg(unix)]
     place.chmod(&place.folder(), 0o700);
     enter().expect("a grant");
 }

@@ -438,6 +438,7 @@ mod tests {
         found.expect("a record")
     }
 
+    #[cfg(unix)]
     fn text(folder: &Folder, file: &str) -> Option<String> {
         std::fs::read_to_string(folder.path_of(file)).ok()
     }
