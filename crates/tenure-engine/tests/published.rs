@@ -1898,6 +1898,23 @@ fn native_locks_beside_records_lie_in_a_folder_of_ours_that_git_ignores() {
     assert_eq!(FileStore::folder_beside(&Native, root), root);
 }
 
+#[test]
+fn the_place_of_native_locks_beside_records_is_made_by_no_look_and_in_no_project() {
+    each(|format| {
+        let place = Place::new(format);
+        let root = place.scratch.path().join("deeper");
+        let here = place.host.clone();
+        let profile = format.profile();
+        let store = FileStore::beside(&*profile, &root, here, Box::new(ThreadSleeper));
+        let name = LockName::new("native").expect("a name");
+        store.read(&name, None).expect("a reading");
+        assert!(!root.exists(), "{format:?}: a look");
+        let entered = store.enter(&name, place.request("ours-1"), &place.now());
+        assert_eq!(entered.is_ok(), format != P, "{format:?}: {entered:?}");
+        assert_eq!(root.exists(), format != P, "{format:?}");
+    });
+}
+
 #[cfg(unix)]
 #[test]
 fn native_locks_lie_beside_records_only_where_the_records_may_lie() {
