@@ -76,6 +76,12 @@ pub fn since(began: Instant) -> Duration {
     instant().saturating_duration_since(began)
 }
 
+/// How long it is until an instant, by the same clock; `None` once it has come.
+pub fn rest_until(until: Instant) -> Option<Duration> {
+    let rest = until.saturating_duration_since(instant());
+    (!rest.is_zero()).then_some(rest)
+}
+
 /// A short pause between two looks. The time that the machine slept is not in it, so it is no longer than a
 /// second: a lease can run out meanwhile. A longer sleep is `os::poll_readable`'s.
 pub fn nap(length: Duration) {
@@ -160,8 +166,19 @@ fn wall_us() -> u64 {
 mod tests {
     #![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
 
+    use super::{instant, rest_until};
     use std::fs;
     use std::path::{Path, PathBuf};
+    use std::time::Duration;
+
+    #[test]
+    fn an_instant_that_has_come_leaves_no_rest() {
+        let now = instant();
+        assert_eq!(rest_until(now), None);
+        let hour = Duration::from_secs(3_600);
+        let rest = rest_until(now + hour).expect("it has not come");
+        assert!(rest <= hour && rest > hour / 2, "{rest:?}");
+    }
 
     fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).expect("a folder of sources") {

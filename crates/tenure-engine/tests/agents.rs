@@ -14,11 +14,14 @@ use std::time::{Duration, Instant};
 use tenure_engine::agent::{Agent, LeaseTerms, Wanted};
 use tenure_engine::clock::{Clock, SystemClock, instant, since};
 use tenure_engine::process::Identity;
-use tenure_engine::store::Store;
 use tenure_engine::store::contract::AgentSign;
 use tenure_engine::store::file::{FileStore, ThreadSleeper};
 use tenure_engine::store::memory::MemoryStore;
-use tenure_engine::tenure_core::{AgentKey, LockName, Now, Policy};
+use tenure_engine::store::{Store, Verbs};
+use tenure_engine::tenure_core::{
+    AgentKey, Entering, Force, Holder, Kind, LockName, Now, Patience, Policy, Request, RequestId,
+    Terms,
+};
 
 const SILENCE: Duration = Duration::from_millis(600);
 
@@ -111,6 +114,36 @@ fn an_agent_gets_all_its_leases_or_none_and_keeps_what_it_had() {
         name.to_string_lossy().starts_with(".agent-")
     });
     assert_eq!(signs.count(), 1, "of the one that took something at last");
+}
+
+/// The claim of a run lives as long as its process does, whatever its agent does.
+#[test]
+fn a_claim_that_is_not_judged_by_the_signs_of_its_agent_leaves_none() {
+    let scratch = tempfile::tempdir().unwrap();
+    let lock = LockName::new("a").unwrap();
+    let mut request = Request {
+        holder: Holder {
+            facts: Vec::new(),
+            request_id: RequestId::new("run").unwrap(),
+            actor: "tester".to_owned(),
+            process: None,
+            command: None,
+            host: Identity::current().host.into(),
+            why: "a run".to_owned(),
+        },
+        kind: Kind::Kernel,
+        ttl_ms: 60_000,
+        force: Force::No,
+        patience: Patience::Queue,
+        terms: Terms::default(),
+    };
+    request.holder.set_agent(&key("claude/1/a"));
+    let files = store(scratch.path());
+    let entered = files.enter(&lock, &request, &new_clock().now()).unwrap();
+    assert!(matches!(entered.entering, Entering::Granted { .. }));
+    let left = std::fs::read_dir(scratch.path()).unwrap();
+    let left: Vec<_> = left.map(|file| file.unwrap().file_name()).collect();
+    assert_eq!(left, ["a.tenure"]);
 }
 
 #[test]

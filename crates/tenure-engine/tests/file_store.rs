@@ -16,6 +16,7 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, mknodat, symlinkat};
 #[cfg(unix)]
 use rustix::process::{Pid, Signal, WaitOptions};
 use std::fs;
+use std::io;
 #[cfg(unix)]
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -29,20 +30,21 @@ use std::time::{Duration, Instant};
 use tenure_core::LivenessLock;
 use tenure_core::{
     Claim, Death, Entering, Entry, Event, Force, Holder, Host, Kept, Kind, Left, LockName, Now,
-    Ownership, Patience, Predecessor, Released, Renewal, Request, RequestId, StaleReason, Standing,
-    Takeover, TryGrant,
+    Ownership, Patience, Policy, Predecessor, Released, Renewal, Request, RequestId, StaleReason,
+    Standing, Takeover, TryGrant,
 };
 #[cfg(unix)]
 use tenure_engine::cancel::{self, Cancel};
 use tenure_engine::clock::{Clock, SystemClock, instant};
 use tenure_engine::engine::{self, Observer, Wait, Waiting};
 use tenure_engine::process::Identity;
+use tenure_engine::profile::{Native, Profile};
 use tenure_engine::store::Handle;
 use tenure_engine::store::Verbs;
 use tenure_engine::store::contract::{About, Ask, Step, Which};
+use tenure_engine::store::file::{BorrowedDescriptor, ByteLock, FileStore, Sleeper, ThreadSleeper};
 #[cfg(unix)]
-use tenure_engine::store::file::{Byte, ByteLock, Mode as LockMode};
-use tenure_engine::store::file::{FileStore, ThreadSleeper};
+use tenure_engine::store::file::{Byte, Mode as LockMode};
 use tenure_engine::store::verbs::Entered;
 use tenure_engine::store::{Content, Store, StoreError, Wake};
 
@@ -600,6 +602,174 @@ fn what_others_were_given_of_a_file_of_ours_is_left_to_them() {
     }
 }
 
+/// As where the folder became the group's after the file was made.
+#[cfg(unix)]
+#[test]
+fn a_file_in_a_folder_of_a_group_gets_the_group_s_rights_from_a_call_that_may_make_it() {
+    let place = Place::with_folder();
+    let (handle, _) = place.granted("first");
+    place.chmod(&place.folder(), 0o2770);
+    let renewed = place.store().renew(&*handle, &place.now());
+    assert!(
+        matches!(renewed, Ok(Renewal::Renewed { .. })),
+        "{renewed:?}"
+    );
+    assert_eq!(place.tickets(), [handle.ticket()]);
+    assert_eq!(mode_of(&place.file()), 0o600, "neither makes a file");
+    drop(handle);
+    drop(place.granted("next"));
+    assert_eq!(mode_of(&place.file()), 0o660);
+    place.chmod(&place.folder(), 0o2750);
+    remove_by_hand(&place.file());
+    drop(place.granted("last"));
+    assert_eq!(mode_of(&place.file()), 0o640, "the group may look");
+}
+
+/// The owner of a folder could not use a file of root's there.
+#[cfg(unix)]
+#[test]
+fn root_gives_an_empty_file_to_the_owner_of_a_folder_that_is_one_user_s() {
+    if !is_root() {
+        println!("skipped: only root can give a file away");
+        return;
+    }
+    let owner_of = |path: &Path| fs::metadata(path).expect("metadata").uid();
+    for (mode, owner) in [
+        (0o700, 65_534),
+        (0o755, 65_534),
+        (0o2770, 0),
+        (0o2750, 0),
+        (0o1777, 0),
+    ] {
+        let place = Place::with_folder();
+        std::os::unix::fs::chown(place.folder(), Some(65_534), None).expect("another owner");
+        place.chmod(&place.folder(), mode);
+        fs::write(place.file(), "").expect("an empty file");
+        let store = place.store();
+        store.read(&place.name, None).expect("a reading");
+        assert_eq!(owner_of(&place.file()), 0, "{mode:o}: a look");
+        drop(place.granted("holder"));
+        assert_eq!(owner_of(&place.file()), owner, "{mode:o}");
+    }
+    let place = Place::new();
+    drop(place.granted("holder"));
+    std::os::unix::fs::chown(place.folder(), Some(65_534), None).expect("another owner");
+    drop(place.granted("next"));
+    assert_eq!(owner_of(&place.file()), 0, "it has a content of root's");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_file_that_may_not_be_opened_is_named_for_what_it_is() {
+    if !is_root() {
+        println!("skipped: only root can be two users");
+        return;
+    }
+    let place = Place::with_folder();
+    place.chmod(place.scratch.path(), 0o755);
+    fs::write(place.file(), "").expect("a file");
+    let refused = || {
+        without_privileges(|| {
+            let read = place.store().read(&place.name, None);
+            match read.map(drop).expect_err("a refusal") {
+                StoreError::Permission { doing, .. } => doing.to_owned(),
+                StoreError::Unsafe { why, .. } => why,
+                other => panic!("{other:?}"),
+            }
+        })
+    };
+    place.chmod(&place.file(), 0o600);
+    place.chmod(&place.folder(), 0o755);
+    assert_eq!(refused(), "opening the lock");
+    // The thread keeps its group, which is the folder's.
+    place.chmod(&place.folder(), 0o2770);
+    assert!(
+        refused().contains("keeps it from the group"),
+        "{}",
+        refused()
+    );
+    place.chmod(&place.folder(), 0o755);
+    remove_by_hand(&place.file());
+    mknodat(CWD, place.file(), FileType::Fifo, Mode::empty(), 0).expect("a FIFO");
+    assert_eq!(refused(), "it is not a regular file");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_of_another_user_that_no_caller_named_is_neither_used_nor_made_below() {
+    if !is_root() {
+        println!("skipped: only root can give a folder away");
+        return;
+    }
+    for is_there in [true, false] {
+        let place = Place::with_folder();
+        if !is_there {
+            fs::remove_dir(place.folder()).expect("an empty folder");
+        }
+        let theirs = if is_there {
+            place.folder()
+        } else {
+            place.scratch.path().to_owned()
+        };
+        std::os::unix::fs::chown(theirs, Some(65_534), None).expect("another owner");
+        let entered =
+            place
+                .store()
+                .found()
+                .enter(&place.name, place.request("holder"), &place.now());
+        assert!(
+            matches!(entered, Err(StoreError::Unsafe { .. })),
+            "{is_there}: {entered:?}"
+        );
+        assert_eq!(place.folder().exists(), is_there);
+        drop(place.granted("named"));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn the_machine_s_folder_is_made_by_no_call() {
+    let place = Place::new();
+    let machine_s = || place.store().of_machine();
+    let enter = || machine_s().enter(&place.name, place.request("holder"), &place.now());
+    let read = machine_s().read(&place.name, None);
+    assert!(matches!(read, Err(StoreError::Missing { .. })), "{read:?}");
+    let entered = enter();
+    assert!(
+        matches!(entered, Err(StoreError::Missing { .. })),
+        "{entered:?}"
+    );
+    fs::write(place.folder(), "").expect("a file in its place");
+    let entered = enter();
+    assert!(
+        matches!(&entered, Err(StoreError::Unsafe { why, .. }) if why.contains("administrator")),
+        "{entered:?}"
+    );
+    let entered = place.try_enter(place.request("holder"));
+    assert!(
+        matches!(entered, Err(StoreError::Io { .. })),
+        "another folder's administrator is its user: {entered:?}"
+    );
+    remove_by_hand(&place.folder());
+    fs::create_dir(place.folder()).expect("a folder");
+    place.chmod(&place.folder(), 0o700);
+    enter().expect("a grant");
+}
+
+/// With a separator behind its folder, and without.
+#[test]
+fn a_lock_is_shown_by_its_path() {
+    let place = Place::new();
+    drop(place.granted("holder"));
+    for end in ["", std::path::MAIN_SEPARATOR_STR] {
+        let folder = format!("{}{end}", place.folder().display());
+        let store = place.store_in(Path::new(&folder));
+        let reading = store.read(&place.name, None).expect("a reading");
+        assert_eq!(Path::new(&reading.place), place.file());
+        assert_eq!(reading.place, place.file().display().to_string());
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn reading_needs_no_right_to_write_and_creates_nothing() {
@@ -713,6 +883,91 @@ fn in_a_shared_folder_the_floor_of_one_user_locks_nobody_out() {
             let cleaned = store.clean(&place.name, &now, false);
             assert!(cleaned.expect("a cleaning of one's own").removed);
         }
+    });
+}
+
+#[test]
+fn a_damaged_floor_is_asked_for_a_lock_that_begins_anew_and_for_no_other() {
+    let place = Place::new();
+    let (handle, _) = place.granted("first");
+    let release = |handle: ClaimHandle| place.store().release(&*handle, &place.now());
+    release(handle).expect("a release");
+    fs::write(place.folder().join(".floor.tenure"), "damaged").expect("a file");
+    release(place.granted("again").0).expect("a release");
+    remove_by_hand(&place.file());
+    let entered = place.try_enter(place.request("anew"));
+    assert!(
+        matches!(entered, Err(StoreError::Unreadable { .. })),
+        "{entered:?}"
+    );
+}
+
+/// As one that a user has put back from a copy.
+#[test]
+fn a_lock_that_is_removed_once_more_leaves_the_floor_as_it_is() {
+    let place = Place::new();
+    let (handle, _) = place.granted("holder");
+    let store = place.store();
+    store.release(&*handle, &place.now()).expect("a release");
+    drop(handle);
+    let list = fs::read(place.file()).expect("the list");
+    let mut floors = Vec::new();
+    for _ in 0..2 {
+        fs::write(place.file(), &list).expect("the list");
+        let cleaned = store.clean(&place.name, &place.now(), false);
+        assert!(cleaned.expect("a cleaning").removed);
+        floors.push(fs::read(place.folder().join(".floor.tenure")).expect("the floor"));
+    }
+    assert_eq!(floors[0], floors[1]);
+}
+
+#[cfg(unix)]
+#[test]
+fn those_who_may_make_locks_in_a_folder_may_read_its_floor() {
+    let place = Place::with_folder();
+    place.chmod(&place.folder(), 0o770);
+    let (handle, _) = place.granted("holder");
+    let store = place.store();
+    store.release(&*handle, &place.now()).expect("a release");
+    let cleaned = store.clean(&place.name, &place.now(), false);
+    assert!(cleaned.expect("a cleaning").removed);
+    let floor = place.folder().join(".floor.tenure");
+    assert_eq!(mode_of(&floor), 0o664, "{:o}", mode_of(&floor));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_floor_that_may_not_be_read_or_written_stops_those_who_need_its_number() {
+    let place = Place::new();
+    place.chmod(place.scratch.path(), 0o777);
+    without_privileges(|| {
+        let (name, store) = (
+            |name: &str| LockName::new(name).expect("a name"),
+            place.store(),
+        );
+        let enter = |lock: &str| {
+            let entered = store.enter(&name(lock), place.request("user"), &place.now());
+            let handle = entered?.handle.expect("a handle");
+            store.release(&*handle, &place.now())
+        };
+        let clean = |lock: &str| store.clean(&name(lock), &place.now(), false);
+        let is_refused = |answer: &Result<(), StoreError>| matches!(answer, Err(StoreError::Permission { doing, .. }) if doing.contains("removed locks"));
+        for lock in ["lower", "first"] {
+            enter(lock).expect("a lock");
+        }
+        assert!(clean("first").expect("a cleaning").removed);
+        let floor = place.folder().join(".floor.tenure");
+        place.chmod(&floor, 0o444);
+        assert!(clean("lower").expect("it is high enough").removed);
+        enter("higher").expect("a lock");
+        assert!(is_refused(&clean("higher").map(drop)), "it has to rise");
+        place.chmod(&floor, 0o000);
+        let entered = enter("next").map(drop);
+        assert!(is_refused(&entered), "{entered:?}");
+        place.chmod(&floor, 0o600);
+        fs::write(&floor, "").expect("an empty floor");
+        place.chmod(&floor, 0o000);
+        enter("next").expect("an empty floor says nothing");
     });
 }
 
@@ -1027,7 +1282,7 @@ fn a_full_disk_leaves_the_state_before_and_releases_still_work() {
     let store = place.store();
     let full = |error: &StoreError| {
         matches!(error, StoreError::Io { source, .. }
-            if source.kind() == std::io::ErrorKind::StorageFull)
+            if source.kind() == io::ErrorKind::StorageFull)
     };
 
     disk.fill_but(0);
@@ -1446,7 +1701,7 @@ fn a_place_whose_byte_somebody_has_is_an_error_at_once_and_changes_nothing() {
     let answer = store.enter(&place.name, place.request("next"), &now);
     assert!(
         matches!(&answer, Err(StoreError::Io { source, place: named, .. })
-            if source.kind() == std::io::ErrorKind::AddrInUse
+            if source.kind() == io::ErrorKind::AddrInUse
                 && Path::new(named) == place.file()),
         "{answer:?}"
     );
@@ -1605,6 +1860,126 @@ fn a_holder_is_asked_to_stop_by_one_who_does_not_wait_for_it() {
     assert_eq!(entered.events, [Event::CancelRequested { ticket }]);
     let list = place.list();
     assert!(list.is_cancelled(ticket), "{list:?}");
+}
+
+/// What reads a lock once more finds its holder's process as it was a moment ago.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_list_of_locks_looks_at_each_process_once() {
+    let place = Place::new();
+    let store = place.store();
+    let names = ["a", "b", "c", "d"].map(|name| LockName::new(name).expect("an accepted name"));
+    let mut handles = Vec::new();
+    for name in &names {
+        let mut request = place.request("holder");
+        request.holder.process = Some(Identity::current().process);
+        let entered = store.enter(name, request, &place.now());
+        handles.push(entered.expect("a grant").handle);
+    }
+    let read_for = |read: &dyn Fn()| {
+        let before = bytes_read();
+        read();
+        bytes_read() - before
+    };
+    let apart = read_for(&|| {
+        for name in &names {
+            store.read(name, None).expect("a reading");
+        }
+    });
+    let together = read_for(&|| {
+        let read = store.read_several(&names);
+        assert!(read.iter().all(Result::is_ok), "{read:?}");
+    });
+    assert!(together < apart, "{together} bytes, and {apart} one by one");
+}
+
+/// A format by whose first name another process makes the folder, with a lock in it.
+#[derive(Debug)]
+struct Meanwhile {
+    from: PathBuf,
+    to: PathBuf,
+}
+
+impl Profile for Meanwhile {
+    fn policy(&self) -> Policy {
+        Native.policy()
+    }
+
+    fn file_name(&self, name: &LockName) -> String {
+        if self.from.exists() {
+            fs::rename(&self.from, &self.to).expect("the folder");
+        }
+        Native.file_name(name)
+    }
+
+    fn name_of(&self, file: &str) -> Option<LockName> {
+        Native.name_of(file)
+    }
+}
+
+#[test]
+fn a_list_of_locks_shows_one_whose_folder_is_made_while_it_is_read() {
+    let place = Place::new();
+    drop(place.granted("holder"));
+    let (from, to) = (place.folder(), place.scratch.path().join("made"));
+    let profile = Box::new(Meanwhile {
+        from,
+        to: to.clone(),
+    });
+    let here = place.host.clone();
+    let store = FileStore::with_profile(profile, &to, here, Box::new(ThreadSleeper));
+    let mut read = store.read_several(std::slice::from_ref(&place.name));
+    let reading = read.remove(0).expect("a reading");
+    assert!(to.exists(), "it is made");
+    let claims = reading.entry().map(|entry| entry.claims.len());
+    assert_eq!(claims, Some(1));
+}
+
+/// Sleeps for nothing but moments.
+struct Sleepless;
+
+impl Sleeper for Sleepless {
+    fn lock(&self, _: BorrowedDescriptor<'_>, _: ByteLock, _: Duration) -> io::Result<Wake> {
+        Err(io::Error::other("the guard is free"))
+    }
+
+    fn pass(
+        &self,
+        _: BorrowedDescriptor<'_>,
+        _: ByteLock,
+        _: Option<Instant>,
+        _: Option<BorrowedDescriptor<'_>>,
+    ) -> io::Result<Wake> {
+        Err(io::Error::other("no claim is before"))
+    }
+
+    fn poll(
+        &self,
+        fds: &[BorrowedDescriptor<'_>],
+        nap: Duration,
+        until: Option<Instant>,
+    ) -> io::Result<Wake> {
+        ThreadSleeper.poll(fds, nap, until)
+    }
+}
+
+#[test]
+fn a_holder_whose_hold_other_runs_work_within_takes_a_free_guard_without_a_sleep() {
+    let place = Place::new();
+    let store = FileStore::new(place.folder(), place.host.clone(), Box::new(Sleepless));
+    let entered = store.enter(&place.name, place.request("holder"), &place.now());
+    let entered = entered.expect("a grant");
+    let Entering::Granted { token, .. } = entered.entering else {
+        panic!("expected a grant, saw {:?}", entered.entering);
+    };
+    let holder = entered.handle.expect("a handle");
+    let within = store.go_within(&place.name, token).expect("an answer");
+    assert!(within.is_some(), "it stands");
+    let renewed = store.renew(&*holder, &place.now());
+    assert!(
+        matches!(renewed, Ok(Renewal::Renewed { .. })),
+        "{renewed:?}"
+    );
 }
 
 /// Well under the second after which a sleeper looks by itself that was not told.

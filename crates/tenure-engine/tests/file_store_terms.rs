@@ -35,6 +35,7 @@ use tenure_engine::process::Identity;
 use tenure_engine::profile::Fleet;
 use tenure_engine::store::Handle;
 use tenure_engine::store::Verbs;
+use tenure_engine::store::contract::{About, Ask, Step};
 use tenure_engine::store::file::{
     BorrowedDescriptor, Byte, ByteLock, FileStore, Mode as LockMode, ThreadSleeper,
 };
@@ -386,6 +387,21 @@ fn a_killed_waiter_wakes_the_one_that_sleeps_on_its_turn() {
         matches!(advanced.grant, TryGrant::Behind(Predecessor::AnyOf(_))),
         "the first in line now: {advanced:?}"
     );
+}
+
+/// As that of a waiter which finds out that others passed it while it was stopped.
+#[test]
+fn a_look_that_writes_and_grants_nothing_keeps_the_waiter_s_turn() {
+    let place = Place::new();
+    let _holders = [place.granted("a", slots(2)), place.granted("b", slots(2))];
+    let (first, _) = place.queued("first", slots(2));
+    let (second, behind) = place.queued("second", slots(2));
+    assert!(matches!(behind, Predecessor::Turn { .. }), "{behind:?}");
+    let now = place.now();
+    let ask = Ask::new(&place.name, About::Turn(&*first), &now);
+    let written = place.store().transact(&ask, &mut |_| Step::write_if(true));
+    assert!(written.is_ok(), "{written:?}");
+    assert_eq!(place.sleep(&second, &behind, Duration::ZERO), Wake::Expired);
 }
 
 #[cfg(unix)]

@@ -41,7 +41,7 @@ use tenure_core::{
 use tenure_engine::clock::{Clock, SystemClock, instant};
 use tenure_engine::engine::{self, Observer, Wait, Waiting};
 use tenure_engine::process::{Identity, start_time};
-use tenure_engine::profile::{Fleet, Profile, Record, Resume, Session, Sprint};
+use tenure_engine::profile::{Fleet, Native, Profile, Record, Resume, Session, Sprint};
 use tenure_engine::store::Verbs;
 use tenure_engine::store::contract::{Handle, Which};
 use tenure_engine::store::file::{BorrowedDescriptor, ByteLock, FileStore, Sleeper, ThreadSleeper};
@@ -1263,6 +1263,18 @@ fn an_old_unreadable_record_is_judged_by_the_row() {
     }
 }
 
+/// The list that stands beside it goes on with its own numbers.
+#[test]
+fn whoever_replaces_an_unreadable_record_asks_no_floor() {
+    let place = Place::new(R);
+    let (handle, _) = place.granted("ours-1");
+    place.release(&*handle);
+    place.plant("no record at all\n");
+    place.age(Duration::from_secs(5));
+    fs::write(place.ledger().join(".floor.tenure"), "damaged").expect("a file");
+    place.grant(place.forced("ours-2", Force::Asked));
+}
+
 #[test]
 fn a_record_edited_by_hand_to_look_old_is_stale() {
     for (format, field) in [
@@ -1766,6 +1778,156 @@ fn a_planted_ledger_is_refused() {
         assert_eq!(made, 0, "{format:?}: nothing was made through the link");
         assert!(!place.record().exists(), "{format:?}");
     });
+}
+
+#[cfg(unix)]
+fn set_mode(folder: &Path, mode: u32) {
+    fs::set_permissions(folder, fs::Permissions::from_mode(mode)).expect("a mode");
+}
+
+/// Another user could have prepared it, or could replace what is in it.
+#[cfg(unix)]
+#[test]
+fn a_folder_of_records_or_a_ledger_is_as_safe_as_the_shared_folder_around_it() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can give a folder away");
+        return;
+    }
+    const NOBODY: u32 = 65_534;
+    // The folder that several users write to, the one in it, its owner, and whether it is refused.
+    for (around, mode, owner, is_refused) in [
+        (0o1777, 0o700, NOBODY, true),
+        (0o1777, 0o1777, NOBODY, true),
+        (0o1777, 0o700, 0, false),
+        (0o3770, 0o2770, NOBODY, true),
+        (0o3770, 0o3770, NOBODY, false),
+        (0o3770, 0o2770, 0, false),
+        (0o2770, 0o2770, NOBODY, false),
+    ] {
+        let place = Place::with_folder(R);
+        set_mode(place.scratch.path(), around);
+        std::os::unix::fs::chown(place.folder(), Some(owner), None).expect("its owner");
+        set_mode(&place.folder(), mode);
+        let entered = place.try_enter(place.request("ours-1"));
+        let refused = matches!(entered, Err(StoreError::Unsafe { .. }));
+        let case = format!("{around:o} {mode:o} {owner}: {entered:?}");
+        assert_eq!(refused, is_refused, "records in {case}");
+        if mode == 0o1777 {
+            continue;
+        }
+        let place = Place::with_folder(R);
+        set_mode(&place.folder(), around);
+        fs::create_dir(place.ledger()).expect("a ledger");
+        std::os::unix::fs::chown(place.ledger(), Some(owner), None).expect("its owner");
+        set_mode(&place.ledger(), mode);
+        let entered = place.try_enter(place.request("ours-1"));
+        let refused = matches!(entered, Err(StoreError::Unsafe { .. }));
+        assert_eq!(refused, is_refused, "a ledger in {case}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn a_ledger_that_everybody_may_write_is_refused() {
+    each_place(|format, place| {
+        fs::create_dir(place.ledger()).expect("a ledger");
+        set_mode(&place.ledger(), 0o1777);
+        let entered = place.try_enter(place.request("ours-1"));
+        assert!(
+            matches!(entered, Err(StoreError::Unsafe { .. })),
+            "{format:?}: {entered:?}"
+        );
+    });
+}
+
+/// Its group may where the folder says so, and the format lets it.
+#[cfg(unix)]
+#[test]
+fn who_may_read_a_record_follows_from_its_folder_and_its_format() {
+    let group_s = Some("chmod o-rwx");
+    let owner_s = Some("chmod 700");
+    for (format, mode, used) in [
+        (R, 0o700, Some((0o600, None))),
+        (R, 0o770, Some((0o600, None))),
+        (R, 0o2750, Some((0o640, None))),
+        (R, 0o2770, Some((0o660, None))),
+        (R, 0o1777, Some((0o600, None))),
+        (F, 0o700, Some((0o600, None))),
+        (F, 0o770, None),
+        (F, 0o1777, None),
+        (F, 0o750, Some((0o600, owner_s))),
+        (F, 0o2750, Some((0o600, owner_s))),
+        (F, 0o2770, Some((0o660, None))),
+        (F, 0o2775, Some((0o660, group_s))),
+    ] {
+        let place = Place::with_folder(format);
+        set_mode(&place.folder(), mode);
+        let entered = place.try_enter(place.request("ours-1"));
+        let case = format!("{format:?} {mode:o}: {entered:?}");
+        let Some((record, told)) = used else {
+            assert!(matches!(entered, Err(StoreError::Unsafe { .. })), "{case}");
+            continue;
+        };
+        assert!(entered.is_ok(), "{case}");
+        let facts = fs::metadata(place.record()).expect("a record");
+        assert_eq!(facts.mode() & 0o777, record, "{case}");
+        let warning = place.store().warning().expect("an answer");
+        assert_eq!(warning.is_some(), told.is_some(), "{case}: {warning:?}");
+        if let (Some(warning), Some(told)) = (warning, told) {
+            assert!(warning.contains(told), "{case}: {warning}");
+        }
+    }
+}
+
+/// What a run takes beside a lock of another format.
+#[test]
+fn native_locks_beside_records_lie_in_a_folder_of_ours_that_git_ignores() {
+    each_place(|format, place| {
+        let (profile, root) = (format.profile(), place.scratch.path());
+        let folder = FileStore::folder_beside(&*profile, root);
+        assert_eq!(folder, root.join(".tenure/locks"), "{format:?}");
+        let here = place.host.clone();
+        let store = FileStore::beside(&*profile, root, here, Box::new(ThreadSleeper));
+        let name = LockName::new("native").expect("a name");
+        let entered = store.enter(&name, place.request("ours-1"), &place.now());
+        assert!(entered.is_ok(), "{format:?}: {entered:?}");
+        assert!(folder.join("native.tenure").exists(), "{format:?}");
+        assert!(root.join(".tenure/.gitignore").exists(), "{format:?}");
+    });
+    let root = Path::new("anywhere");
+    assert_eq!(FileStore::folder_beside(&Native, root), root);
+}
+
+#[test]
+fn the_place_of_native_locks_beside_records_is_made_by_no_look_and_in_no_project() {
+    each(|format| {
+        let place = Place::new(format);
+        let root = place.scratch.path().join("deeper");
+        let here = place.host.clone();
+        let profile = format.profile();
+        let store = FileStore::beside(&*profile, &root, here, Box::new(ThreadSleeper));
+        let name = LockName::new("native").expect("a name");
+        store.read(&name, None).expect("a reading");
+        assert!(!root.exists(), "{format:?}: a look");
+        let entered = store.enter(&name, place.request("ours-1"), &place.now());
+        assert_eq!(entered.is_ok(), format != P, "{format:?}: {entered:?}");
+        assert_eq!(root.exists(), format != P, "{format:?}");
+    });
+}
+
+#[cfg(unix)]
+#[test]
+fn native_locks_lie_beside_records_only_where_the_records_may_lie() {
+    for (format, is_refused) in [(F, true), (R, false)] {
+        let place = Place::with_folder(format);
+        set_mode(place.scratch.path(), 0o770);
+        let (root, here) = (place.scratch.path(), place.host.clone());
+        let store = FileStore::beside(&*format.profile(), root, here, Box::new(ThreadSleeper));
+        let name = LockName::new("native").expect("a name");
+        let entered = store.enter(&name, place.request("ours-1"), &place.now());
+        let refused = matches!(entered, Err(StoreError::Unsafe { .. }));
+        assert_eq!(refused, is_refused, "{format:?}: {entered:?}");
+    }
 }
 
 #[cfg(unix)]

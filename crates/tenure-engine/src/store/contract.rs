@@ -315,7 +315,7 @@ pub struct Write {
     pub rests_on: RestsOn,
     /// The store replaces what could not be understood, or removes it where no claim is left.
     pub discards: bool,
-    /// The store removes the lock and keeps its highest number. Only for a list without claims.
+    /// The store removes the lock and keeps its highest number. Only for a list in which the change found no claims.
     pub removes: bool,
 }
 

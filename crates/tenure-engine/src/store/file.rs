@@ -72,7 +72,7 @@ use crate::trust::Named;
 use ends::Ends;
 use folder::{Folder, Latest, Opened, fault, is_open_to_others};
 use names::Names;
-use std::path::{MAIN_SEPARATOR, MAIN_SEPARATOR_STR, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 use tenure_core::{Host, Left, LockName, Now};
@@ -413,14 +413,9 @@ impl FileStore {
     }
 
     fn shown(&self, names: &Names) -> String {
-        let file = names.shown();
-        match self.path.to_str() {
-            // Thousands of times for a list: in one piece.
-            Some(folder) if !folder.ends_with(MAIN_SEPARATOR) => {
-                [folder, MAIN_SEPARATOR_STR, file].concat()
-            }
-            Some(_) | None => self.shown_path(names).display().to_string(),
-        }
+        // Thousands of times for a list: the path itself, where it is text.
+        let path = self.shown_path(names).into_os_string().into_string();
+        path.unwrap_or_else(|path| Path::new(&path).display().to_string())
     }
 
     fn contended(&self, names: &Names) -> StoreError {

@@ -31,15 +31,8 @@ pub(crate) struct Ends<K> {
 }
 
 struct End {
-    state: Mutex<State>,
+    has_come: Mutex<bool>,
     changed: Condvar,
-}
-
-#[derive(Default)]
-struct State {
-    has_come: bool,
-    /// How many threads wait for it. Without any, the end makes no system call.
-    waiting: usize,
 }
 
 impl<K: Ord + Clone> Ends<K> {
@@ -57,7 +50,7 @@ impl<K: Ord + Clone> Ends<K> {
     /// Notes a claim that begins.
     pub(crate) fn begin(ends: &Arc<Self>, key: K) -> Begun<K> {
         let end = Arc::new(End {
-            state: Mutex::new(State::default()),
+            has_come: Mutex::new(false),
             changed: Condvar::new(),
         });
         locked(&ends.live).insert(key.clone(), Arc::downgrade(&end));
@@ -115,9 +108,9 @@ impl<K: Ord + Clone> Begun<K> {
                 live.remove(&self.key);
             }
         }
-        let mut state = locked(&self.end.state);
-        state.has_come = true;
-        if state.waiting > 0 {
+        *locked(&self.end.has_come) = true;
+        // A thread that waits for it has it as well. Without any, the end makes no system call.
+        if Arc::strong_count(&self.end) > 1 {
             self.end.changed.notify_all();
         }
     }
@@ -144,7 +137,7 @@ impl Awaited {
         move || {
             if let Some(end) = end.upgrade() {
                 // With the mutex: a thread that has just asked is asleep by then.
-                drop(locked(&end.state));
+                drop(locked(&end.has_come));
                 end.changed.notify_all();
             }
         }
@@ -153,23 +146,21 @@ impl Awaited {
     /// Sleeps until the end has come: true. Before each sleep `nap` says how long that lasts at most, or
     /// that the wait is over: false then.
     pub(crate) fn wait(&self, mut nap: impl FnMut() -> ControlFlow<(), Option<Duration>>) -> bool {
-        let mut state = locked(&self.end.state);
-        state.waiting += 1;
-        while !state.has_come {
+        let mut has_come = locked(&self.end.has_come);
+        while !*has_come {
             let changed = &self.end.changed;
-            state = match nap() {
+            has_come = match nap() {
                 ControlFlow::Break(()) => break,
                 ControlFlow::Continue(None) => {
-                    let woken = changed.wait(state);
+                    let woken = changed.wait(has_come);
                     woken.unwrap_or_else(PoisonError::into_inner)
                 }
                 ControlFlow::Continue(Some(rest)) => {
-                    let woken = changed.wait_timeout(state, rest);
+                    let woken = changed.wait_timeout(has_come, rest);
                     woken.unwrap_or_else(PoisonError::into_inner).0
                 }
             };
         }
-        state.waiting -= 1;
-        state.has_come
+        *has_come
     }
 }

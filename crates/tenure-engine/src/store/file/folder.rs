@@ -555,6 +555,19 @@ mod tests {
         assert!(matches!(made, Err(StoreError::Io { .. })), "{made:?}");
     }
 
+    /// A relative path leads elsewhere from another working directory.
+    #[cfg(unix)]
+    #[test]
+    fn a_folder_that_was_opened_by_a_relative_path_is_in_place_until_it_is_removed() {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let folder = Folder::open(scratch.path(), false, false, false);
+        let mut folder = folder.expect("a good folder").expect("it is there");
+        folder.path = PathBuf::from("a/path/that/leads/nowhere/from/here");
+        assert!(folder.is_in_place());
+        scratch.close().expect("its removal");
+        assert!(!folder.is_in_place());
+    }
+
     #[cfg(unix)]
     #[test]
     fn a_folder_is_in_place_as_long_as_its_path_leads_to_it() {

@@ -30,11 +30,9 @@ pub(super) fn join(
     now: &Now,
     here: &Host,
 ) -> Result<(), String> {
-    let held = entry
-        .claims
-        .iter()
-        .find(|claim| claim.token.is_some())
-        .cloned();
+    let mut claims = entry.claims.iter().enumerate();
+    let held = claims.find(|(_, claim)| claim.token.is_some());
+    let held = held.map(|(place, claim)| (place, claim.clone()));
     entry.claims.retain(|claim| claim.token.is_none());
     let Some(published) = published else {
         return Ok(());
@@ -48,15 +46,12 @@ pub(super) fn join(
     if token <= TOKEN_BELIEVED_MAX {
         entry.raise(token);
     }
-    let claim = match held {
-        Some(held) if is_of(&shown, &held) => merged(held, shown),
-        _ => shown,
-    };
     // Our claim keeps its place, behind reserved places of callers that are away. Another program's
     // record has no ticket, and stands before all claims.
-    let place = entry
-        .claims
-        .partition_point(|other| other.ticket < claim.ticket);
+    let (place, claim) = match held {
+        Some((place, held)) if is_of(&shown, &held) => (place, merged(held, shown)),
+        _ => (0, shown),
+    };
     entry.claims.insert(place, claim);
     Ok(())
 }

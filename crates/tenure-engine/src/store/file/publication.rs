@@ -28,15 +28,17 @@
 //! where the next change removes it.
 
 use super::folder::{Folder, fault};
-use crate::os::{self, Descriptor, Errno, Open};
+use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Open};
 use crate::store::StoreError;
 use std::time::Duration;
 
 /// The largest record that is read. A larger one is no record of any format.
-const RECORD_BYTES_MAX: usize = 1 << 20;
+const RECORD_BYTES_MAX: u64 = 1 << 20;
 
-/// How often a record that is not the judged one is exchanged back before the change fails.
+/// How often two files are exchanged before the change fails: once, and then back again and again.
 const EXCHANGES_MAX: usize = 16;
+
+const REPLACING: &str = "replacing the record";
 
 /// A record as it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,7 +143,7 @@ impl Publication<'_> {
                 let back =
                     self.rename_without_replacing(&away, self.private, self.file, self.records);
                 let doing = if back.is_ok() {
-                    "replacing the record"
+                    REPLACING
                 } else {
                     "putting the record back that was to be replaced"
                 };
@@ -154,56 +156,64 @@ impl Publication<'_> {
 
     fn replace_by_exchange(&self, judged: &Published, bytes: &[u8]) -> Result<Change, StoreError> {
         let fresh = self.write_private(bytes)?;
-        let Some(mut goes_in) = read_at(self.private, &fresh)? else {
+        let Some(ours) = read_at(self.private, &fresh)? else {
             return Err(self.failed("writing the record", Errno::NOENT));
         };
-        let mut expected = judged.clone();
-        for round in 0..EXCHANGES_MAX {
-            match self.exchange(&fresh) {
-                Ok(()) => {}
-                Err(Errno::NOENT) if round == 0 => {
-                    // It was removed since it was judged.
-                    self.drop_private(&fresh);
-                    return Ok(Change::Overtaken);
-                }
-                Err(errno) => {
-                    if round > 0 {
-                        // Another program removed ours, which stood there for an instant. The one that
-                        // stood there before belongs to another program and goes back.
-                        let _ = self.rename_without_replacing(
-                            &fresh,
-                            self.private,
-                            self.file,
-                            self.records,
-                        );
-                    }
-                    return Err(self.failed("replacing the record", errno));
-                }
-            }
-            let came_out = match read_at(self.private, &fresh) {
-                Ok(Some(came_out)) => came_out,
-                Ok(None) => break,
-                Err(error) => {
-                    // Another program put a link or a folder there since: it goes back as it is.
-                    let _ = self.exchange(&fresh);
-                    return Err(error);
-                }
-            };
-            if came_out.is(&expected) {
+        match self.exchange(&fresh) {
+            Ok(()) => {}
+            Err(Errno::NOENT) => {
+                // It was removed since it was judged.
                 self.drop_private(&fresh);
-                // In the first round, our record went in. In a later one, another program's record went
-                // in, which stands again.
-                return Ok(if round == 0 {
-                    Change::Done
-                } else {
-                    Change::Overtaken
-                });
+                return Ok(Change::Overtaken);
             }
-            // Another program put this one there since, so it goes back. In the next exchange the one
-            // that went in just now has to come out.
-            expected = std::mem::replace(&mut goes_in, came_out);
+            Err(errno) => return Err(self.failed(REPLACING, errno)),
         }
-        Err(self.failed("replacing the record", Errno::AGAIN))
+        let came_out = self.came_out(&fresh)?;
+        if came_out.is(judged) {
+            self.drop_private(&fresh);
+            return Ok(Change::Done);
+        }
+        self.exchange_back(&fresh, ours, came_out)
+    }
+
+    /// Puts a record back that another program put there since ours was judged. In each exchange, the one
+    /// that went in before has to come out. If it does not, another program came first once more, and what
+    /// came out goes back.
+    fn exchange_back(
+        &self,
+        fresh: &str,
+        mut went_in: Published,
+        mut came_out: Published,
+    ) -> Result<Change, StoreError> {
+        for _ in 1..EXCHANGES_MAX {
+            if let Err(errno) = self.exchange(fresh) {
+                // Another program removed ours, which stood there for an instant. The one that stood
+                // there before belongs to another program and goes back.
+                let _ = self.rename_without_replacing(fresh, self.private, self.file, self.records);
+                return Err(self.failed(REPLACING, errno));
+            }
+            let next = self.came_out(fresh)?;
+            if next.is(&went_in) {
+                self.drop_private(fresh);
+                // Another program's record stands again.
+                return Ok(Change::Overtaken);
+            }
+            went_in = std::mem::replace(&mut came_out, next);
+        }
+        Err(self.failed(REPLACING, Errno::AGAIN))
+    }
+
+    /// The record that an exchange brought out.
+    fn came_out(&self, fresh: &str) -> Result<Published, StoreError> {
+        match read_at(self.private, fresh) {
+            Ok(Some(came_out)) => Ok(came_out),
+            Ok(None) => Err(self.failed(REPLACING, Errno::AGAIN)),
+            Err(error) => {
+                // Another program put a link or a folder there since: it goes back as it is.
+                let _ = self.exchange(fresh);
+                Err(error)
+            }
+        }
     }
 
     /// Removes the record that was judged, and no other.
@@ -313,15 +323,28 @@ pub(super) fn read_unguarded(
     private: Option<&Folder>,
     file: &str,
 ) -> Result<Option<Published>, StoreError> {
+    if os::EXCHANGES {
+        return read_at(records, file);
+    }
+    read_between_steps(records, private, file, || crate::clock::nap(ABSENCE))
+}
+
+/// The same where a replacement takes two steps: between them nothing stands there for an instant.
+fn read_between_steps(
+    records: &Folder,
+    private: Option<&Folder>,
+    file: &str,
+    mut pause: impl FnMut(),
+) -> Result<Option<Published>, StoreError> {
     let found = read_at(records, file)?;
-    let Some(private) = private.filter(|_| !os::EXCHANGES && found.is_none()) else {
+    let (None, Some(private)) = (&found, private) else {
         return Ok(found);
     };
     for _ in 0..ABSENCES_MAX {
         if !stands(private, &private_name(file, GOES_IN)) {
             break;
         }
-        crate::clock::nap(ABSENCE);
+        pause();
     }
     // The record may have gone in between the two looks.
     read_at(records, file)
@@ -368,38 +391,56 @@ pub(super) fn read_at(folder: &Folder, file: &str) -> Result<Option<Published>, 
             "it belongs to another user, in a folder where everybody may create files",
         ));
     }
-    let mut bytes = vec![0; 4096];
-    let mut filled = 0;
-    loop {
-        let rest = bytes.get_mut(filled..).unwrap_or_default();
-        match os::read(&fd, rest) {
-            Ok(0) => break,
-            Ok(read) => {
-                filled += read;
-                // As long as it was a moment ago: one more read would only find the end.
-                if filled > RECORD_BYTES_MAX || filled as u64 == facts.size() {
-                    break;
-                }
-                if filled == bytes.len() {
-                    bytes.resize(bytes.len() * 4, 0);
-                }
-            }
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(failed(errno)),
-        }
-    }
-    bytes.truncate(filled);
+    let length = facts.size().min(RECORD_BYTES_MAX);
+    let bytes = read_all(os::borrow(&fd), length).map_err(failed)?;
     Ok(Some(Published {
-        is_too_long: filled > RECORD_BYTES_MAX,
+        is_too_long: facts.size() > RECORD_BYTES_MAX,
         bytes,
         inode: facts.inode(),
         modified_ms: crate::clock::written_ms(modified_ms),
     }))
 }
 
+/// How much longer a record is read than it was a moment ago.
+const SPARE_BYTES: usize = 4096;
+
+/// Reads a record that was this long a moment ago. Another program may have written a longer one over it since: cut
+/// off, that one could be taken for a record that says something else.
+fn read_all(file: BorrowedDescriptor<'_>, length: u64) -> Result<Vec<u8>, Errno> {
+    let length = usize::try_from(length).unwrap_or_default();
+    let mut bytes = vec![0; length + SPARE_BYTES];
+    let mut filled = 0;
+    // One more read of a record that has its length would only find the end.
+    while filled != length {
+        let rest = bytes.get_mut(filled..).unwrap_or_default();
+        match os::uninterrupted(|| os::read(file, rest))? {
+            0 => break,
+            read => filled += read,
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_record_is_read_to_its_end_however_long_it_was_a_moment_ago() {
+        for length in [0, 1, 10, 4_000] {
+            let bytes: Vec<u8> = (0..=u8::MAX).cycle().take(length).collect();
+            for before in [0, 1, 9, 10, 11, 5_000] {
+                let file = tempfile::NamedTempFile::new().expect("a file");
+                std::fs::write(file.path(), &bytes).expect("a record");
+                let file = file.reopen().expect("an open file");
+                let read = read_all(os::borrow(&file), before).expect("an answer");
+                // An empty one that was empty is not looked for again.
+                let expected = if before == 0 { &[] } else { &*bytes };
+                assert_eq!(read, expected, "{length} bytes, {before} before");
+            }
+        }
+    }
 
     /// Another program's bytes in the same file are another record. So is another program's own file
     /// with the same bytes: that program may renew it the moment after.
@@ -412,6 +453,88 @@ mod tests {
         elsewhere.inode = (0, 1);
         assert!(!judged.is(&elsewhere));
     }
+
+    /// A folder of records, and the private one in it.
+    fn folders() -> (tempfile::TempDir, Folder, Folder) {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let records = Folder::open(scratch.path(), false, false, false);
+        let records = records.expect("a good folder").expect("it is there");
+        let private = records.open_below("private", true);
+        let private = private.expect("a good folder").expect("it was made");
+        (scratch, records, private)
+    }
+
+    fn write(folder: &Folder, file: &str, text: &str) -> Published {
+        std::fs::write(folder.path_of(file), text).expect("a file");
+        let found = read_at(folder, file).expect("an answer");
+        found.expect("a record")
+    }
+
+    #[cfg(unix)]
+    fn text(folder: &Folder, file: &str) -> Option<String> {
+        std::fs::read_to_string(folder.path_of(file)).ok()
+    }
+
+    /// Ours went in for an instant, and theirs came out.
+    #[cfg(unix)]
+    #[test]
+    fn a_record_goes_back_that_came_out_in_place_of_the_judged_one() {
+        // What becomes of ours in that instant, whether the change says that it was overtaken, and what stands then.
+        for (meanwhile, is_overtaken, stands) in [
+            (Some("ours"), true, "theirs"),
+            (Some("another"), true, "another"),
+            (None, false, "theirs"),
+        ] {
+            let (_scratch, records, private) = folders();
+            let publication = Publication {
+                records: &records,
+                private: &private,
+                file: "a.lock",
+            };
+            let ours = write(&records, "a.lock", "ours");
+            let theirs = write(&private, "a.lock.new", "theirs");
+            if meanwhile != Some("ours") {
+                os::remove(records.fd(), "a.lock").expect("a removal");
+            }
+            if let Some(another) = meanwhile.filter(|it| *it != "ours") {
+                write(&records, "a.lock", another);
+            }
+            let change = publication.exchange_back("a.lock.new", ours, theirs);
+            let overtaken = matches!(change, Ok(Change::Overtaken));
+            assert_eq!(overtaken, is_overtaken, "{meanwhile:?}: {change:?}");
+            assert_eq!(change.is_err(), !is_overtaken, "{meanwhile:?}: {change:?}");
+            let left = text(&records, "a.lock");
+            assert_eq!(left.as_deref(), Some(stands), "{meanwhile:?}");
+            assert_eq!(text(&private, "a.lock.new"), None, "{meanwhile:?}");
+        }
+    }
+
+    #[test]
+    fn between_the_two_steps_of_a_replacement_a_reader_waits_for_the_second() {
+        let (_scratch, records, private) = folders();
+        let read = |private: Option<&Folder>, pause: &mut dyn FnMut()| {
+            let found = read_between_steps(&records, private, "a.lock", pause);
+            found.expect("an answer").map(|found| found.bytes)
+        };
+        let mut pauses = 0;
+        assert_eq!(read(Some(&private), &mut || pauses += 1), None);
+        assert_eq!(pauses, 0, "no record goes in");
+        write(&private, "a.lock.new", "ours");
+        assert_eq!(read(None, &mut || pauses += 1), None);
+        assert_eq!(pauses, 0, "no private file is known");
+        let goes_in = &mut || {
+            pauses += 1;
+            let (from, to) = (private.path_of("a.lock.new"), records.path_of("a.lock"));
+            std::fs::rename(from, to).expect("the second step");
+        };
+        assert_eq!(read(Some(&private), goes_in), Some(b"ours".to_vec()));
+        assert_eq!(pauses, 1, "it goes in");
+        write(&private, "a.lock.new", "the next");
+        let found = read(Some(&private), &mut || pauses += 1);
+        assert_eq!(found, Some(b"ours".to_vec()));
+        assert_eq!(pauses, 1, "a record that stands is the record");
+    }
+
     /// Two locks of one folder are changed at the same time, each under its own guard.
     #[test]
     fn each_record_has_private_files_of_its_own() {
@@ -451,11 +574,11 @@ mod tests {
         let scratch = tempfile::tempdir().expect("a folder");
         let folder = Folder::open(scratch.path(), false, false, false);
         let folder = folder.expect("a good folder").expect("it is there");
-        for (length, is_too_long) in [(1 << 20, false), ((1 << 20) + 1, true)] {
+        for (length, is_too_long) in [(0, false), (1 << 20, false), ((1 << 20) + 1, true)] {
             std::fs::write(scratch.path().join("a.lock"), vec![b'x'; length]).expect("a record");
             let found = read_at(&folder, "a.lock").expect("an answer");
             let found = found.map(|found| (found.bytes.len(), found.is_too_long));
-            assert_eq!(found, Some((length, is_too_long)));
+            assert_eq!(found, Some((length.min(1 << 20), is_too_long)));
         }
     }
 }

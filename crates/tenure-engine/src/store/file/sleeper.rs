@@ -5,7 +5,7 @@
 
 use super::bytes::{self, Byte, Mode};
 use crate::cancel;
-use crate::clock::{instant, nap, since};
+use crate::clock::{instant, nap, rest_until, since};
 use crate::os::{self, BorrowedDescriptor, Errno};
 use crate::store::Wake;
 use crate::sync::locked;
@@ -38,13 +38,10 @@ impl ByteLock {
     /// - Whatever the system answers.
     #[doc(hidden)] // For our own sleepers: the one of `serve` is in the program.
     pub fn sleep(self, file: BorrowedDescriptor<'_>) -> io::Result<()> {
-        let taken = loop {
-            match self.take(file) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                other => break other,
-            }
-        };
-        taken.and(self.give_back(file))
+        let taken = os::uninterrupted(|| bytes::lock(file, self.byte, self.mode));
+        let given_back = self.give_back(file);
+        taken?;
+        given_back
     }
 
     /// Takes the byte if that is possible at once.
@@ -130,6 +127,11 @@ const YIELDING_MAX: Duration = Duration::from_micros(50);
 const PAUSE_MIN: Duration = Duration::from_micros(20);
 const PAUSE_MAX: Duration = Duration::from_millis(2);
 
+/// The pause after this one.
+fn longer(pause: Duration) -> Duration {
+    (pause * 2).min(PAUSE_MAX)
+}
+
 impl Sleeper for ThreadSleeper {
     fn lock(
         &self,
@@ -155,7 +157,7 @@ impl Sleeper for ThreadSleeper {
                 return Ok(Wake::Expired);
             }
             nap(pause);
-            pause = (pause * 2).min(PAUSE_MAX);
+            pause = longer(pause);
         }
         Ok(Wake::Ready)
     }
@@ -171,7 +173,7 @@ impl Sleeper for ThreadSleeper {
             lock.give_back(file)?;
             return Ok(Wake::Ready);
         }
-        if until.is_some_and(|until| until <= instant()) {
+        if until.is_some_and(|until| rest_until(until).is_none()) {
             return Ok(Wake::Expired);
         }
         let of = Sought::of(file, lock)?;
@@ -434,12 +436,13 @@ impl Helper {
                 PARKED.set(Some(self));
                 return Ok(Wake::Interrupted);
             }
-            let nap_ends = instant() + WAKE_UP_NAP;
-            let wake = poll_readable(&[wake_up], WAKE_UP_NAP, until)?;
-            if wake == Wake::Expired || instant() < nap_ends {
-                PARKED.set(Some(self));
-                return Ok(wake);
-            }
+            let wake = match poll(&[wake_up], WAKE_UP_NAP, until)? {
+                Polled::NapIsOver => continue,
+                Polled::Readable => Wake::Ready,
+                Polled::Expired => Wake::Expired,
+            };
+            PARKED.set(Some(self));
+            return Ok(wake);
         }
     }
 }
@@ -464,6 +467,26 @@ pub fn poll_readable(
     nap: Duration,
     until: Option<Instant>,
 ) -> io::Result<Wake> {
+    Ok(match poll(fds, nap, until)? {
+        Polled::Readable | Polled::NapIsOver => Wake::Ready,
+        Polled::Expired => Wake::Expired,
+    })
+}
+
+/// How a sleep on descriptors ended.
+enum Polled {
+    /// One of them is readable, a signal handler ran, or the alarm of a long nap went off.
+    Readable,
+    NapIsOver,
+    /// The caller's patience is over.
+    Expired,
+}
+
+fn poll(
+    fds: &[BorrowedDescriptor<'_>],
+    nap: Duration,
+    until: Option<Instant>,
+) -> io::Result<Polled> {
     let rest = until.map(|until| until.saturating_duration_since(instant()));
     let timeout = rest.map_or(nap, |rest| rest.min(nap));
     let alarm = (timeout >= ALARM_MIN).then(|| os::alarm(nap)).flatten();
@@ -472,8 +495,9 @@ pub fn poll_readable(
         Some(alarm) => os::poll(&[fds, &[os::borrow(alarm)]].concat(), timeout),
     };
     match polled {
-        Ok(false) if rest.is_some_and(|rest| rest <= nap) => Ok(Wake::Expired),
-        Ok(_) | Err(Errno::INTR) => Ok(Wake::Ready),
+        Ok(false) if rest.is_some_and(|rest| rest <= nap) => Ok(Polled::Expired),
+        Ok(false) => Ok(Polled::NapIsOver),
+        Ok(true) | Err(Errno::INTR) => Ok(Polled::Readable),
         Err(errno) => Err(errno.into()),
     }
 }
@@ -506,6 +530,37 @@ mod tests {
         assert_eq!(wake, Wake::Ready, "the end of a nap wakes it");
         let took = since(began);
         assert!(nap <= took && took < 10 * nap, "{took:?}");
+    }
+
+    /// The alarm of a long nap goes by that clock.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_long_nap_has_an_alarm() {
+        let has_alarm = || {
+            let open = std::fs::read_dir("/proc/self/fd").expect("our descriptors");
+            let mut targets = open.filter_map(|link| std::fs::read_link(link.ok()?.path()).ok());
+            targets.any(|target| target.to_string_lossy().contains("timerfd"))
+        };
+        let (hears, calls) = os::bell().expect("a bell");
+        std::thread::scope(|threads| {
+            let naps = threads.spawn(|| poll_readable(&[hears.descriptor()], LATE, None));
+            let mut seen = false;
+            while !seen && !naps.is_finished() {
+                seen = has_alarm();
+            }
+            calls.ring();
+            let wake = naps.join().expect("no panic");
+            assert_eq!(wake.expect("a nap"), Wake::Ready);
+            assert!(seen, "it had none");
+        });
+    }
+
+    #[test]
+    fn each_pause_is_longer_than_the_one_before_up_to_the_longest() {
+        let pauses = std::iter::successors(Some(PAUSE_MIN), |pause| Some(longer(*pause)));
+        let pauses: Vec<Duration> = pauses.take(10).collect();
+        assert!(pauses.is_sorted(), "{pauses:?}");
+        assert_eq!(pauses.last(), Some(&PAUSE_MAX), "{pauses:?}");
     }
 
     const EXCLUSIVE: ByteLock = ByteLock {
@@ -612,6 +667,44 @@ mod tests {
         let (wake, took) = timed(|| ThreadSleeper.pass(file, SHARED, until, None));
         assert_eq!(wake, Wake::Expired);
         assert!(took >= SOON, "{took:?}");
+    }
+
+    #[test]
+    fn a_helper_that_has_nothing_to_do_takes_the_next_wait() {
+        let free = tempfile::tempfile().expect("a file");
+        let file = borrow(&free);
+        let work = Work::new(file, SHARED).expect("an open file");
+        let helper = Helper::start(work, Sought::of(file, SHARED).expect("its facts"));
+        let mut helper = helper.expect("a helper");
+        assert!(matches!(helper.words.recv(), Ok(Word::Ended(Ok(())))));
+        helper.of = None;
+        let desk = Arc::clone(&helper.desk);
+        PARKED.set(Some(helper));
+        let (ours, _owner) = taken();
+        let until = instant().checked_add(SOON);
+        let (wake, _) = timed(|| ThreadSleeper.pass(borrow(&ours), SHARED, until, None));
+        assert_eq!(wake, Wake::Expired);
+        let parked = PARKED.take().expect("it sleeps on");
+        // On a machine that stands still for long, it has ended meanwhile.
+        let has_ended = matches!(*locked(&desk.next), Next::Closed);
+        assert!(Arc::ptr_eq(&parked.desk, &desk) || has_ended);
+    }
+
+    /// A fork copies what a thread has, and not its helper.
+    #[test]
+    fn the_helper_of_the_process_of_which_this_one_is_a_copy_is_not_asked() {
+        let (ours, _owner) = taken();
+        let file = borrow(&ours);
+        let of = Sought::of(file, SHARED).expect("its facts");
+        let helper = Helper::start(Work::new(file, SHARED).expect("an open file"), of);
+        let mut helper = helper.expect("a helper");
+        helper.pid += 1;
+        // What it would tell, were it asked.
+        helper.caller.send(Word::Ended(Ok(()))).expect("a listener");
+        PARKED.set(Some(helper));
+        let until = instant().checked_add(SOON);
+        let (wake, _) = timed(|| ThreadSleeper.pass(file, SHARED, until, None));
+        assert_eq!(wake, Wake::Expired, "the byte is taken");
     }
 
     /// A helper that has worked before may still sleep on the byte of the wait that expired.

@@ -52,7 +52,7 @@ use super::pages::{Room, Snapshot};
 use super::partial::{Rest, Want};
 use super::publication::Change;
 use super::{ClaimKey, FileStore, agents, fd, floor};
-use crate::clock::{instant, since};
+use crate::clock::{instant, rest_until};
 use crate::os;
 use crate::store::StoreError;
 use crate::store::contract::{
@@ -205,14 +205,13 @@ impl<'f> Frame<'f> {
             corrupt,
         } = self.found(&guarded, loaded)?;
         let last = loaded.entry.last;
-        let had_claims = !loaded.entry.claims.is_empty();
         let unread = loaded.rest.as_ref().map_or(0, Rest::before);
         let claims = loaded.entry.claims.len();
         let (step, entry, mut events) = self.run(change, &guarded, &mut loaded, corrupt.as_ref());
         if unread > 0 && matches!(self.ask.about, About::Turn(_)) {
             // A waiter that finds the claim directly before its own alive writes nothing and sweeps nothing. Any other
             // finding may be wrong for the whole list ([`Rest::before`]).
-            let is_behind = matches!(step, Step::Keep) && events.is_empty();
+            let is_behind = matches!(step, Step::Keep);
             if !is_behind || entry.claims.len() != claims {
                 self.want = Want::All;
                 return Ok(Round::Again);
@@ -251,7 +250,9 @@ impl<'f> Frame<'f> {
             Some(made) => match take_bytes(store, &guarded, made)? {
                 Some(taken) => Some((*made, taken)),
                 // Waiters may still have the bytes of a reserved place to which its claimant comes back.
-                None if made.ticket <= last && since(self.began()) < GUARD_PATIENCE => {
+                None if made.ticket <= last
+                    && rest_until(self.began() + GUARD_PATIENCE).is_some() =>
+                {
                     drop(guarded);
                     store.pause(KEPT_LOOK)?;
                     return Ok(Round::Again);
@@ -261,7 +262,7 @@ impl<'f> Frame<'f> {
             None => None,
         };
         // Until the list is written with it, a claim that is new to this open file is in no list.
-        let is_new = self.handle.is_none() && taken.is_some();
+        let is_new = taken.is_some();
         guarded.leaves.set(is_new);
         let displaces = |event: &Event| matches!(event, Event::Displaced { .. });
         if done.events.iter().any(displaces) {
@@ -271,9 +272,10 @@ impl<'f> Frame<'f> {
         // A claimant that comes back to its reserved place adds no claim.
         let adds = write.makes.as_ref().is_some_and(|made| made.ticket > last);
         let room = if adds { Room::Joining } else { Room::All };
-        if (had_claims || !write.removes)
-            && guarded.commit(&loaded, &done.entry, room)? == Change::Overtaken
-        {
+        if write.removes {
+            // The list has no claim, so it stands there as it is to be.
+            guarded.remove_list(done.entry.last)?;
+        } else if guarded.commit(&loaded, &done.entry, room)? == Change::Overtaken {
             drop(guarded);
             self.tries = store.overtaken(self.tries, self.names)?;
             return Ok(Round::Again);
@@ -282,9 +284,6 @@ impl<'f> Frame<'f> {
             guarded.leaves.set(false);
         }
         self.note_grant(&guarded, &write, &done.entry);
-        if write.removes {
-            guarded.remove_list(done.entry.last)?;
-        }
         // The list is written without the claim, so its liveness lock says nothing any more.
         if matches!(self.ask.about, About::Own(_))
             && let Some(own) = guarded.own_ticket()
@@ -303,13 +302,17 @@ impl<'f> Frame<'f> {
         write: &Write,
         entry: &Entry,
     ) -> Result<(), StoreError> {
-        let claim = write.makes.and_then(|made| entry.claim(made.ticket));
-        let claim = claim.filter(|claim| claim.kind == Kind::Detached);
-        match claim.and_then(|claim| claim.holder.agent()) {
-            Some(agent) if self.store.agents().is_some() => {
-                agents::begin(guarded.folder, &agent, self.ask.now)
-            }
-            _ => Ok(()),
+        let made = write.makes.and_then(|made| entry.claim(made.ticket));
+        self.begin_agent(guarded, made)
+    }
+
+    /// Writes the sign of the agent by whose signs a claim is judged, if it is such a claim.
+    fn begin_agent(&self, guarded: &Guarded<'_>, claim: Option<&Claim>) -> Result<(), StoreError> {
+        let is_judged = self.store.agents().is_some();
+        let detached = claim.filter(|claim| is_judged && claim.kind == Kind::Detached);
+        match detached.and_then(|claim| claim.holder.agent()) {
+            Some(agent) => agents::begin(guarded.folder, &agent, self.ask.now),
+            None => Ok(()),
         }
     }
 
@@ -322,12 +325,7 @@ impl<'f> Frame<'f> {
         let own = write.makes.map(|made| made.ticket);
         let own = own.or(turn.map(|handle| handle.ticket));
         let claim = own.and_then(|ticket| entry.claim(ticket));
-        let granted = claim.filter(|claim| claim.kind == Kind::Detached && claim.token.is_some());
-        if let Some(agent) = granted.and_then(|claim| claim.holder.agent())
-            && self.store.agents().is_some()
-        {
-            let _ = agents::begin(guarded.folder, &agent, self.ask.now);
-        }
+        let _ = self.begin_agent(guarded, claim.filter(|claim| claim.token.is_some()));
     }
 
     /// Opens the file, takes the guard and makes sure that the name still leads to the file. `None` if
@@ -548,9 +546,12 @@ impl<'f> Frame<'f> {
             let handle = FileHandle {
                 ticket: made.ticket,
                 opened,
-                is_alive: AtomicBool::new(made.liveness),
+                is_alive: AtomicBool::new(!matches!(taken, Taken::NoLivenessLock)),
                 begun,
-                liveness_lock: taken.liveness_lock,
+                liveness_lock: match taken {
+                    Taken::Apart(opened) => Some(opened),
+                    Taken::OnOpened | Taken::NoLivenessLock => None,
+                },
                 names: Arc::clone(self.names),
                 has_turn: made.turn,
                 wake_up: WakeUp::of(queueing.unwrap_or_default()),
@@ -595,10 +596,14 @@ impl<'f> Frame<'f> {
     }
 }
 
-/// The bytes that a new claim has taken.
-struct Taken {
-    /// The liveness lock's own open file, where it has one.
-    liveness_lock: Option<Opened>,
+/// The bytes of a new claim are taken: where its liveness lock is.
+enum Taken {
+    /// It has none.
+    NoLivenessLock,
+    /// On the open file that only its claimant has.
+    OnOpened,
+    /// On an open file of its own.
+    Apart(Opened),
 }
 
 /// Takes the bytes of a new claim: its turn on the open file that only its claimant has, and its
@@ -617,21 +622,15 @@ fn take_bytes(
         return Ok(None);
     }
     if !made.liveness {
-        return Ok(Some(Taken {
-            liveness_lock: None,
-        }));
+        return Ok(Some(Taken::NoLivenessLock));
     }
     if !store.keeps_liveness_apart() {
         let taken = take(guarded.opened, Byte::of_ticket(made.ticket))?;
-        return Ok(taken.then_some(Taken {
-            liveness_lock: None,
-        }));
+        return Ok(taken.then_some(Taken::OnOpened));
     }
     let liveness_lock = guarded.opened_again(TAKING)?;
     let taken = take(&liveness_lock, Byte::of_ticket(made.ticket))?;
-    Ok(taken.then_some(Taken {
-        liveness_lock: Some(liveness_lock),
-    }))
+    Ok(taken.then_some(Taken::Apart(liveness_lock)))
 }
 
 const TAKING: &str = "taking the bytes of a new claim";

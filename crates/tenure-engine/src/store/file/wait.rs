@@ -13,7 +13,7 @@ use super::names::Names;
 use super::sleeper::ByteLock;
 use super::{BorrowedDescriptor, FileStore, fd};
 use crate::cancel::{self, Cancel};
-use crate::clock::instant;
+use crate::clock::{instant, rest_until};
 use crate::os::{self, Watch, WatchFor};
 use crate::process;
 use crate::profile::document::{FUTURE, UNDATED};
@@ -100,9 +100,9 @@ impl FileStore {
             let Some(until) = until else {
                 return ControlFlow::Continue(None);
             };
-            match until.checked_duration_since(instant()) {
-                Some(rest) if !rest.is_zero() => ControlFlow::Continue(Some(rest)),
-                Some(_) | None => ControlFlow::Break(()),
+            match rest_until(until) {
+                Some(rest) => ControlFlow::Continue(Some(rest)),
+                None => ControlFlow::Break(()),
             }
         });
         Some(if has_ended { Wake::Ready } else { gave_up })
@@ -273,10 +273,8 @@ impl FileStore {
             // A record without a date, or with one in the future, gets the date of the look, so two looks date it
             // differently. So do they where an agent gives signs of life. Without a watch every claim is looked at
             // again after a short pause, so there a different date may count as the same.
-            let is_same = |other: &Claim| {
-                (other.ticket, other.token) == (claim.ticket, claim.token)
-                    && other.holder == claim.holder
-            };
+            let is_same =
+                |other: &Claim| other.token == claim.token && other.holder == claim.holder;
             let stands = stands.is_some_and(|stands| match watch {
                 Some(_) if has_one_date(claim) => stands == claim,
                 Some(_) | None => is_same(stands),
@@ -332,7 +330,7 @@ fn has_one_date(claim: &Claim) -> bool {
 /// How a sleep ended that was meant to last until `until` and was cut shorter for a look.
 fn woken_early(wake: Wake, until: Option<Instant>) -> Wake {
     match wake {
-        Wake::Expired if until.is_none_or(|until| until > instant()) => Wake::Ready,
+        Wake::Expired if until.is_none_or(|until| rest_until(until).is_some()) => Wake::Ready,
         other => other,
     }
 }
@@ -349,32 +347,35 @@ mod tests {
         Entering, Force, Holder, Kind, LockName, Patience, Queueing, Request, RequestId, Terms,
     };
 
+    fn request(id: &str, queueing: Queueing, store: &FileStore) -> Request {
+        Request {
+            holder: Holder {
+                facts: Vec::new(),
+                request_id: RequestId::new(id).expect("an accepted id"),
+                actor: "test".to_owned(),
+                process: None,
+                command: None,
+                host: store.here.clone().into(),
+                why: "testing".to_owned(),
+            },
+            kind: Kind::Kernel,
+            ttl_ms: 600_000,
+            force: Force::No,
+            patience: Patience::Queue,
+            terms: Terms {
+                queueing,
+                ..Terms::default()
+            },
+        }
+    }
+
     /// A holder, and a waiter behind it that may be asked to stop meanwhile.
     fn holder_and_waiter(
         store: &FileStore,
         name: &LockName,
     ) -> (Box<FileHandle>, Box<FileHandle>, Predecessor) {
         let enter = |id: &str, queueing| {
-            let request = Request {
-                holder: Holder {
-                    facts: Vec::new(),
-                    request_id: RequestId::new(id).expect("an accepted id"),
-                    actor: "test".to_owned(),
-                    process: None,
-                    command: None,
-                    host: store.here.clone().into(),
-                    why: "testing".to_owned(),
-                },
-                kind: Kind::Kernel,
-                ttl_ms: 600_000,
-                force: Force::No,
-                patience: Patience::Queue,
-                terms: Terms {
-                    queueing,
-                    ..Terms::default()
-                },
-            };
-            let entered = store.enter(name, request, &store.now());
+            let entered = store.enter(name, request(id, queueing, store), &store.now());
             let entered = entered.expect("an entered claim");
             let handle: Box<dyn Any> = entered.handle.expect("a handle");
             (
@@ -430,6 +431,84 @@ mod tests {
             assert_eq!(seen, Some(LivenessLock::Held), "its own claim lives");
         }
         drop(holder);
+    }
+
+    /// What a sleeper has seen of a claim may not be what it finds as it goes to sleep.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_sleeper_looks_at_once_where_it_finds_another_claim_or_another_date_that_counts() {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let here = Identity::current();
+        let store = FileStore::new(scratch.path(), here.host, Box::new(ThreadSleeper));
+        // Two looks date the second one differently, and so they do the third, whose agent gives signs.
+        for (name, fact) in [
+            ("dated", None),
+            ("undated", Some((UNDATED, "true"))),
+            ("agent", Some(("tenure:agent", "claude/1/a"))),
+        ] {
+            let lock = LockName::new(name).expect("an accepted name");
+            let mut request = request("holder", Queueing::Fifo, &store);
+            request.kind = Kind::Detached;
+            request.holder.process = Some(here.process);
+            let fact = fact.map(|(key, value)| (key.to_owned(), value.to_owned()));
+            request.holder.facts.extend(fact);
+            let entered = store.enter(&lock, request, &store.now());
+            let found = entered.expect("an entered claim").entry.claims.remove(0);
+            let names = store.names_of(&lock);
+            let looks_having_seen = |change: &dyn Fn(&mut Claim)| {
+                let mut seen = found.clone();
+                change(&mut seen);
+                let (claims, until) = (std::slice::from_ref(&seen), Some(instant()));
+                let wake = store.sleep_on_records(&names, None, claims, &store.now(), until);
+                wake.expect("a sleep") == Wake::Ready
+            };
+            assert!(!looks_having_seen(&|_| {}), "{name}");
+            assert!(looks_having_seen(&|seen| seen.token = Some(1)), "{name}");
+            let other_holder = |seen: &mut Claim| seen.holder.actor = "another".to_owned();
+            assert!(looks_having_seen(&other_holder), "{name}");
+            let earlier = looks_having_seen(&|seen| seen.lease.renewed.wall_ms -= 1);
+            assert_eq!(earlier, name == "dated", "{name}");
+        }
+    }
+
+    /// Another thread may have a mutex in the instant of a fork. In the copy there is no such thread, which
+    /// could give it back.
+    #[cfg(unix)]
+    #[test]
+    #[allow(unsafe_code, reason = "a fork is what is tried")]
+    fn a_copy_of_the_process_drops_a_claim_without_the_mutex_of_a_thread_that_waits() {
+        use super::super::ends::Ends;
+        use nix::sys::wait::{WaitStatus, waitpid};
+        use nix::unistd::{ForkResult, alarm, fork};
+        use std::sync::{Arc, mpsc::channel};
+        let ends = Arc::new(Ends::new());
+        let begun = Ends::begin(&ends, 7_u64);
+        let awaited = ends.of(&7).expect("it goes on");
+        let ((has_it, heard), (gives_back, may_give_back)) = (channel(), channel::<()>());
+        std::thread::scope(|threads| {
+            threads.spawn(move || {
+                awaited.wait(|| {
+                    has_it.send(()).expect("a listener");
+                    let _ = may_give_back.recv();
+                    ControlFlow::Break(())
+                })
+            });
+            heard.recv().expect("it has the mutex");
+            // SAFETY: the copy drops the claim and ends.
+            match unsafe { fork() }.expect("a copy") {
+                ForkResult::Child => {
+                    alarm::set(10);
+                    drop(begun);
+                    // SAFETY: ends this process and nothing else.
+                    unsafe { nix::libc::_exit(0) }
+                }
+                ForkResult::Parent { child } => {
+                    let end = waitpid(child, None).expect("its end");
+                    assert_eq!(end, WaitStatus::Exited(child, 0), "it waited for the mutex");
+                }
+            }
+            drop(gives_back);
+        });
     }
 
     /// As on a system without watches.
