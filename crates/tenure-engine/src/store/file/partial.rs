@@ -19,6 +19,9 @@ use tenure_core::{Entry, Host};
 /// With fewer claims than this, reading all of them costs no more.
 const SHORT: usize = 6;
 
+/// A list with fewer bytes, mostly one of two claims, is not even looked through.
+const SHORT_BYTES: usize = 1024;
+
 /// How many waiters are read before an own one. A waiter with more of them before it is far from its turn.
 const BEFORE_MAX: usize = 4;
 
@@ -221,7 +224,7 @@ pub(super) fn segments_for(text: &Text, want: Want) -> [Range<usize>; 2] {
 /// error.
 pub(super) fn decode(text: &Text, want: Want) -> Option<(Entry, Rest)> {
     let body = text.bytes.as_slice();
-    if want == Want::All {
+    if want == Want::All || (text.gaps.is_empty() && body.len() < SHORT_BYTES) {
         return None;
     }
     let head_end = find(b'\n', body)?;
@@ -678,6 +681,25 @@ pub(super) mod tests {
         assert!(is_part(|_| {}));
         assert!(!is_part(|lines| lines.swap(3, 4)), "out of order");
         assert!(!is_part(|lines| lines[4] = lines[3]), "one ticket twice");
+    }
+
+    #[test]
+    fn a_list_of_few_bytes_is_read_as_a_whole_and_of_a_longer_one_the_ends() {
+        let list = list_of(6);
+        let is_part = |bytes: usize| {
+            let mut list = list.clone();
+            for claim in &mut list.claims {
+                (claim.holder.actor, claim.holder.why) = ("a".into(), String::new());
+            }
+            let length = body(&list).bytes.len();
+            list.claims[3].holder.why = "x".repeat(bytes - length);
+            let text = body(&list);
+            assert_eq!(text.bytes.len(), bytes);
+            decode(&text, Want::Ends).is_some()
+        };
+        assert!(!is_part(SHORT_BYTES - 1));
+        assert!(is_part(SHORT_BYTES));
+        assert!(is_part(SHORT_BYTES + 1));
     }
 
     /// Segments that begin with the claims 10, 20 and 30, between the claims 1 and 40. The first two fit into one.
