@@ -1789,11 +1789,11 @@ fn set_mode(folder: &Path, mode: u32) {
 #[cfg(unix)]
 #[test]
 fn a_folder_of_records_or_a_ledger_is_as_safe_as_the_shared_folder_around_it() {
+    const NOBODY: u32 = 65_534;
     if !rustix::process::geteuid().is_root() {
         println!("skipped: only root can give a folder away");
         return;
     }
-    const NOBODY: u32 = 65_534;
     // The folder that several users write to, the one in it, its owner, and whether it is refused.
     for (around, mode, owner, is_refused) in [
         (0o1777, 0o700, NOBODY, true),
@@ -1803,6 +1803,7 @@ fn a_folder_of_records_or_a_ledger_is_as_safe_as_the_shared_folder_around_it() {
         (0o3770, 0o3770, NOBODY, false),
         (0o3770, 0o2770, 0, false),
         (0o2770, 0o2770, NOBODY, false),
+        (0o700, 0o700, NOBODY, false),
     ] {
         let place = Place::with_folder(R);
         set_mode(place.scratch.path(), around);
