@@ -77,7 +77,7 @@ pub fn since(began: Instant) -> Duration {
 }
 
 /// How long it is until an instant, by the same clock; `None` once it has come.
-pub fn rest_until(until: Instant) -> Option<Duration> {
+pub(crate) fn rest_until(until: Instant) -> Option<Duration> {
     let rest = until.saturating_duration_since(instant());
     (!rest.is_zero()).then_some(rest)
 }

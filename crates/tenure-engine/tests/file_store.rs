@@ -678,9 +678,11 @@ fn a_file_that_may_not_be_opened_is_named_for_what_it_is() {
             }
         })
     };
-    place.chmod(&place.file(), 0o600);
     place.chmod(&place.folder(), 0o755);
-    assert_eq!(refused(), "opening the lock");
+    for mode in [0o600, 0o400] {
+        place.chmod(&place.file(), mode);
+        assert_eq!(refused(), "opening the lock", "{mode:o}");
+    }
     // The thread keeps its group, which is the folder's.
     place.chmod(&place.folder(), 0o2770);
     assert!(
@@ -688,6 +690,9 @@ fn a_file_that_may_not_be_opened_is_named_for_what_it_is() {
         "{}",
         refused()
     );
+    place.chmod(&place.file(), 0o660);
+    std::os::unix::fs::chown(place.file(), None, Some(65_534)).expect("another group");
+    assert_eq!(refused(), "opening the lock", "another group's");
     place.chmod(&place.folder(), 0o755);
     remove_by_hand(&place.file());
     mknodat(CWD, place.file(), FileType::Fifo, Mode::empty(), 0).expect("a FIFO");

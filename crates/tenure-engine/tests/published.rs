@@ -1265,7 +1265,7 @@ fn an_old_unreadable_record_is_judged_by_the_row() {
 
 /// The list that stands beside it goes on with its own numbers.
 #[test]
-fn whoever_replaces_an_unreadable_record_asks_no_floor() {
+fn a_caller_that_replaces_an_unreadable_record_asks_no_floor() {
     let place = Place::new(R);
     let (handle, _) = place.granted("ours-1");
     place.release(&*handle);
@@ -1789,20 +1789,21 @@ fn set_mode(folder: &Path, mode: u32) {
 #[cfg(unix)]
 #[test]
 fn a_folder_of_records_or_a_ledger_is_as_safe_as_the_shared_folder_around_it() {
-    const NOBODY: u32 = 65_534;
+    const OTHER_USER: u32 = 65_534;
     if !rustix::process::geteuid().is_root() {
         println!("skipped: only root can give a folder away");
         return;
     }
     // The folder that several users write to, the one in it, its owner, and whether it is refused.
     for (around, mode, owner, is_refused) in [
-        (0o1777, 0o700, NOBODY, true),
-        (0o1777, 0o1777, NOBODY, true),
+        (0o1777, 0o700, OTHER_USER, true),
+        (0o1777, 0o1777, OTHER_USER, true),
         (0o1777, 0o700, 0, false),
-        (0o3770, 0o2770, NOBODY, true),
-        (0o3770, 0o3770, NOBODY, false),
+        (0o3770, 0o2770, OTHER_USER, true),
+        (0o3770, 0o3770, OTHER_USER, false),
         (0o3770, 0o2770, 0, false),
-        (0o2770, 0o2770, NOBODY, false),
+        (0o2770, 0o2770, OTHER_USER, false),
+        (0o700, 0o700, OTHER_USER, false),
     ] {
         let place = Place::with_folder(R);
         set_mode(place.scratch.path(), around);
@@ -1828,7 +1829,7 @@ fn a_folder_of_records_or_a_ledger_is_as_safe_as_the_shared_folder_around_it() {
 
 #[cfg(unix)]
 #[test]
-fn a_ledger_that_everybody_may_write_is_refused() {
+fn a_ledger_that_all_users_may_write_is_refused() {
     each_place(|format, place| {
         fs::create_dir(place.ledger()).expect("a ledger");
         set_mode(&place.ledger(), 0o1777);
