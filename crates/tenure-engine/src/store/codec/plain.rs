@@ -474,6 +474,19 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_number_is_read_here_up_to_nineteen_digits_and_none_that_does_not_fit() {
+        let last = |digits: &str| {
+            let line = format!("{{\"last\":{digits}}}");
+            header(line.as_bytes()).map(|header| header.last)
+        };
+        let nineteen = "9".repeat(19);
+        assert_eq!(last(&nineteen), nineteen.parse().ok());
+        for longer in ["10000000000000000000", "18446744073709551616"] {
+            assert_eq!(last(longer), None);
+        }
+    }
+
     proptest! {
         #[test]
         fn lines_are_written_as_by_the_serializer_and_read_as_by_the_parser(

@@ -550,14 +550,13 @@ fn a_page_keeps_up_to_ten_kibibytes_before_its_segments_and_eight_behind_them() 
 #[test]
 fn a_list_that_begins_as_an_index_does_is_read_as_it_was_written() {
     let list = b"{\"segments\":[],\"at\":0}\n{\"last\":9}\n";
-    let file = tempfile::tempfile().expect("a file");
-    let written = pages::write(
-        borrow(&file),
-        &Snapshot::fresh(),
-        whole(list.to_vec()),
-        Room::All,
-    );
-    assert!(written.expect("a write"));
-    let snapshot = pages::read(borrow(&file), UNKNOWN).expect("a state");
-    assert_eq!(snapshot.text.bytes, list);
+    for empty in [0, 1] {
+        let mut pieces = whole(list.to_vec());
+        pieces.splice(..0, (0..empty).flat_map(|_| whole(Vec::new())));
+        let file = tempfile::tempfile().expect("a file");
+        let written = pages::write(borrow(&file), &Snapshot::fresh(), pieces, Room::All);
+        assert!(written.expect("a write"));
+        let snapshot = pages::read(borrow(&file), UNKNOWN).expect("a state");
+        assert_eq!(snapshot.text.bytes, list);
+    }
 }
