@@ -2,9 +2,10 @@
 
 use crate::Failure;
 use serde::{Deserialize, Serialize};
-use std::fs::{self, File};
+use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
 
 /// How far a job is.
 #[derive(Debug, Serialize, Deserialize)]
@@ -42,17 +43,16 @@ impl Checkpoint {
     /// kill at any instant leaves the old one or the new one. A process that lost the lock to a forced
     /// one may be in here as well, before it hears of it: so each process has a file of its own.
     pub(crate) fn save(&self, dir: &Path, id: &str) -> Result<(), Failure> {
-        let own = format!("{id}.json.{}.new", std::process::id());
-        let (path, fresh) = (path(dir, id), dir.join(own));
+        let path = path(dir, id);
         let failed = |why: String| Failure::File(format!("{}: {why}", path.display()));
         let text = serde_json::to_string_pretty(self).map_err(|error| failed(error.to_string()))?;
-        File::create(&fresh)
-            .and_then(|mut file| {
-                file.write_all(text.as_bytes())?;
-                file.sync_all()
-            })
-            .and_then(|()| fs::rename(&fresh, &path))
-            .map_err(|error| failed(error.to_string()))
+        let written = NamedTempFile::new_in(dir).and_then(|mut fresh| {
+            fresh.write_all(text.as_bytes())?;
+            fresh.as_file().sync_all()?;
+            fresh.persist(&path)?;
+            Ok(())
+        });
+        written.map_err(|error| failed(error.to_string()))
     }
 
     pub(crate) fn next_item(&self) -> Option<&str> {

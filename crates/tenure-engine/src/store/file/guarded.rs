@@ -70,7 +70,13 @@ pub(super) struct Guarded<'a> {
 impl Drop for Guarded<'_> {
     fn drop(&mut self) {
         match (self.by, self.leaves.get()) {
-            (Some(handle), true) => handle.unguard_and_let_go(),
+            (Some(handle), true) => {
+                debug_assert!(
+                    std::ptr::eq(self.opened, &raw const handle.opened),
+                    "a claim leaves by the file that has the guard"
+                );
+                handle.unguard_and_let_go();
+            }
             // Against a failure that lasts we can do nothing; closing the file releases the guard.
             (None, true) => drop(bytes::unlock_all(fd(self.opened))),
             (_, false) => drop(bytes::unguard(fd(self.opened))),

@@ -28,7 +28,7 @@
 //! where the next change removes it.
 
 use super::folder::{Folder, fault};
-use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Open};
+use crate::os::{self, Descriptor, Errno, Open};
 use crate::store::StoreError;
 use std::time::Duration;
 
@@ -392,30 +392,39 @@ pub(super) fn read_at(folder: &Folder, file: &str) -> Result<Option<Published>, 
         ));
     }
     let length = facts.size().min(RECORD_BYTES_MAX);
-    let bytes = read_all(os::borrow(&fd), length).map_err(failed)?;
+    let bytes = read_all(length, |buffer| os::read(&fd, buffer)).map_err(failed)?;
     Ok(Some(Published {
-        is_too_long: facts.size() > RECORD_BYTES_MAX,
+        is_too_long: bytes.len() as u64 > RECORD_BYTES_MAX,
         bytes,
         inode: facts.inode(),
         modified_ms: crate::clock::written_ms(modified_ms),
     }))
 }
 
-/// How much longer a record is read than it was a moment ago.
+/// The room for what another program has written behind the end since the record's length was asked for.
 const SPARE_BYTES: usize = 4096;
 
 /// Reads a record that was this long a moment ago. Another program may have written a longer one over it since: cut
 /// off, that one could be taken for a record that says something else.
-fn read_all(file: BorrowedDescriptor<'_>, length: u64) -> Result<Vec<u8>, Errno> {
-    let length = usize::try_from(length).unwrap_or_default();
-    let mut bytes = vec![0; length + SPARE_BYTES];
+///
+/// `read` is the system's call: it reads on into a buffer, and says how many bytes there were.
+fn read_all(
+    length: u64,
+    mut read: impl FnMut(&mut [u8]) -> Result<usize, Errno>,
+) -> Result<Vec<u8>, Errno> {
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or_default() + SPARE_BYTES];
     let mut filled = 0;
-    // One more read of a record that has its length would only find the end.
-    while filled != length {
-        let rest = bytes.get_mut(filled..).unwrap_or_default();
-        match os::uninterrupted(|| os::read(file, rest))? {
+    loop {
+        match os::uninterrupted(|| read(bytes.get_mut(filled..).unwrap_or_default()))? {
             0 => break,
-            read => filled += read,
+            more => filled += more,
+        }
+        // One more read of a record that has its length would only find the end.
+        if filled as u64 == length || filled as u64 > RECORD_BYTES_MAX {
+            break;
+        }
+        if filled == bytes.len() {
+            bytes.resize(2 * filled, 0);
         }
     }
     bytes.truncate(filled);
@@ -428,17 +437,51 @@ mod tests {
 
     #[test]
     fn a_record_is_read_to_its_end_however_long_it_was_a_moment_ago() {
-        for length in [0, 1, 10, 4_000] {
-            let bytes: Vec<u8> = (0..=u8::MAX).cycle().take(length).collect();
-            for before in [0, 1, 9, 10, 11, 5_000] {
-                let file = tempfile::NamedTempFile::new().expect("a file");
-                std::fs::write(file.path(), &bytes).expect("a record");
-                let file = file.reopen().expect("an open file");
-                let read = read_all(os::borrow(&file), before).expect("an answer");
-                // An empty one that was empty is not looked for again.
-                let expected = if before == 0 { &[] } else { &*bytes };
-                assert_eq!(read, expected, "{length} bytes, {before} before");
+        for (length, before, at_once) in [0, 1, 10, 4_096, 100_000]
+            .into_iter()
+            .flat_map(|length| [0, 1, 9, 10, 11, 5_000].map(|before| (length, before)))
+            .flat_map(|(length, before)| [7, 1 << 20].map(|at_once| (length, before, at_once)))
+        {
+            let record: Vec<u8> = (0..=u8::MAX).cycle().take(length).collect();
+            let (mut given, mut calls) = (0, 0);
+            let read = read_all(before, |buffer| {
+                calls += 1;
+                let count = buffer.len().min(at_once).min(length - given);
+                buffer[..count].copy_from_slice(&record[given..given + count]);
+                given += count;
+                // A signal comes first each other time.
+                if calls % 2 == 1 && count == 0 {
+                    Err(Errno::INTR)
+                } else {
+                    Ok(count)
+                }
+            });
+            let ends_there = before == length as u64 && length > 0;
+            assert_eq!(
+                read.as_deref(),
+                Ok(&*record),
+                "{length} bytes, {before} before"
+            );
+            if at_once > 7 {
+                assert!(calls < 12, "{length} bytes, {before} before: {calls} calls");
+                assert!(!ends_there || calls == 1, "{length} bytes: {calls} calls");
             }
+        }
+    }
+
+    #[test]
+    fn a_record_without_an_end_is_read_until_it_is_too_long() {
+        for at_once in [1 << 18, 100_000, 4_096, 1 << 20] {
+            let mut given = 0;
+            let read = read_all(10, |buffer| {
+                assert!(given <= 1 << 20, "it is too long already");
+                let count = buffer.len().min(at_once).min((1 << 20) + 1 - given);
+                given += count;
+                // From there on in pieces, as it never ends.
+                Ok(if count == 0 { buffer.len() } else { count })
+            });
+            let read = read.expect("an answer").len();
+            assert_eq!(read, (1 << 20) + 1, "{at_once} at once");
         }
     }
 

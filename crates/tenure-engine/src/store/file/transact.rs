@@ -272,6 +272,7 @@ impl<'f> Frame<'f> {
         // A claimant that comes back to its reserved place adds no claim.
         let adds = write.makes.as_ref().is_some_and(|made| made.ticket > last);
         let room = if adds { Room::Joining } else { Room::All };
+        debug_assert!(!write.removes || claims == 0, "a removal finds no claims");
         if write.removes {
             // The list has no claim, so it stands there as it is to be.
             guarded.remove_list(done.entry.last)?;
