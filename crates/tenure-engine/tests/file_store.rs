@@ -232,6 +232,10 @@ fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
+/// The number of a user and a group that own nothing.
+#[cfg(unix)]
+const OTHER_USER: u32 = 65_534;
+
 /// Runs something as a user who may not override permissions.
 #[cfg(unix)]
 fn without_privileges<T: Send>(work: impl FnOnce() -> T + Send) -> T {
@@ -239,8 +243,8 @@ fn without_privileges<T: Send>(work: impl FnOnce() -> T + Send) -> T {
         let work = threads.spawn(|| {
             if is_root() {
                 // For this thread alone, which ends with the work.
-                let nobody = rustix::process::Uid::from_raw(65_534);
-                rustix::thread::set_thread_res_uid(nobody, nobody, nobody).expect("another uid");
+                let other = rustix::process::Uid::from_raw(OTHER_USER);
+                rustix::thread::set_thread_res_uid(other, other, other).expect("another uid");
             }
             work()
         });
@@ -278,7 +282,7 @@ fn in_a_shared_folder_a_file_of_somebody_else_is_refused() {
     let place = Place::with_folder();
     place.chmod(&place.folder(), 0o1777);
     drop(place.granted("holder"));
-    std::os::unix::fs::chown(place.file(), Some(65_534), None).expect("another owner");
+    std::os::unix::fs::chown(place.file(), Some(OTHER_USER), None).expect("another owner");
     let before = fs::read(place.file()).expect("the file");
     for (call, answer) in place.every_call() {
         // Entering opens with O_CREAT, which fs.protected_regular may refuse before we do.
@@ -635,14 +639,14 @@ fn root_gives_an_empty_file_to_the_owner_of_a_folder_that_is_one_user_s() {
     }
     let owner_of = |path: &Path| fs::metadata(path).expect("metadata").uid();
     for (mode, owner) in [
-        (0o700, 65_534),
-        (0o755, 65_534),
+        (0o700, OTHER_USER),
+        (0o755, OTHER_USER),
         (0o2770, 0),
         (0o2750, 0),
         (0o1777, 0),
     ] {
         let place = Place::with_folder();
-        std::os::unix::fs::chown(place.folder(), Some(65_534), None).expect("another owner");
+        std::os::unix::fs::chown(place.folder(), Some(OTHER_USER), None).expect("another owner");
         place.chmod(&place.folder(), mode);
         fs::write(place.file(), "").expect("an empty file");
         let store = place.store();
@@ -653,7 +657,7 @@ fn root_gives_an_empty_file_to_the_owner_of_a_folder_that_is_one_user_s() {
     }
     let place = Place::new();
     drop(place.granted("holder"));
-    std::os::unix::fs::chown(place.folder(), Some(65_534), None).expect("another owner");
+    std::os::unix::fs::chown(place.folder(), Some(OTHER_USER), None).expect("another owner");
     drop(place.granted("next"));
     assert_eq!(owner_of(&place.file()), 0, "it has a content of root's");
 }
@@ -691,7 +695,7 @@ fn a_file_that_may_not_be_opened_is_named_for_what_it_is() {
         refused()
     );
     place.chmod(&place.file(), 0o660);
-    std::os::unix::fs::chown(place.file(), None, Some(65_534)).expect("another group");
+    std::os::unix::fs::chown(place.file(), None, Some(OTHER_USER)).expect("another group");
     assert_eq!(refused(), "opening the lock", "another group's");
     place.chmod(&place.folder(), 0o755);
     remove_by_hand(&place.file());
@@ -716,7 +720,7 @@ fn a_folder_of_another_user_that_no_caller_named_is_neither_used_nor_made_below(
         } else {
             place.scratch.path().to_owned()
         };
-        std::os::unix::fs::chown(theirs, Some(65_534), None).expect("another owner");
+        std::os::unix::fs::chown(theirs, Some(OTHER_USER), None).expect("another owner");
         let entered =
             place
                 .store()

@@ -1785,11 +1785,14 @@ fn set_mode(folder: &Path, mode: u32) {
     fs::set_permissions(folder, fs::Permissions::from_mode(mode)).expect("a mode");
 }
 
+/// The number of a user who owns nothing.
+#[cfg(unix)]
+const OTHER_USER: u32 = 65_534;
+
 /// Another user could have prepared it, or could replace what is in it.
 #[cfg(unix)]
 #[test]
 fn a_folder_of_records_or_a_ledger_is_as_safe_as_the_shared_folder_around_it() {
-    const OTHER_USER: u32 = 65_534;
     if !rustix::process::geteuid().is_root() {
         println!("skipped: only root can give a folder away");
         return;
@@ -1945,7 +1948,7 @@ fn in_a_shared_folder_a_ledger_of_somebody_else_is_refused_and_ours_is_none() {
     shared(0o1777);
     let (handle, _) = place.granted("ours-1");
     place.release(&*handle);
-    std::os::unix::fs::chown(place.ledger(), Some(65_534), None).expect("another owner");
+    std::os::unix::fs::chown(place.ledger(), Some(OTHER_USER), None).expect("another owner");
     let entered = place.try_enter(place.request("ours-2"));
     assert!(
         matches!(entered, Err(StoreError::Unsafe { .. })),

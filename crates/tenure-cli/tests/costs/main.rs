@@ -9,7 +9,8 @@
 //! # What is counted
 //! - System calls of tenure's own process, by strace(1), without those of its command. The calls of
 //!   `tenure --version` are taken off, so what a C library and a loader do at every start does not count.
-//!   Nor do calls for memory, nor sleeps of threads on each other (`futex`).
+//!   Nor do calls for memory, nor sleeps of threads on each other (`futex`), nor what a debug build of the standard
+//!   library asks of a file before it closes it.
 //! - Instructions from `main` on, by callgrind, of the debug build that the tests use.
 //! - Of the library: what one more round costs, from the difference of two lengths of a loop.
 //!
@@ -17,7 +18,7 @@
 //! - Each kind of system call not at all, with one exception: whether a command has ended when its run first
 //!   looks is chance. Then the run sleeps, or does not. The calls of that are one kind, with a tolerance
 //!   ([`EVENTS_OFF`]). A round of the library makes some calls now and then ([`ROUND_OFF`]); its
-//!   thread that wakes up by the clock is not counted.
+//!   thread that wakes up by the clock is not counted, nor which thread closes the file after a wait.
 //! - Instructions by [`INSTRUCTIONS_OFF`] under the Rust that made the table and linked as its binary was, else by
 //!   [`INSTRUCTIONS_OFF_ELSEWHERE`].
 //!

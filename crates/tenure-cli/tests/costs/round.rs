@@ -30,7 +30,7 @@ pub(crate) fn main(words: &[String]) -> ExitCode {
     match rounds(words) {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            eprintln!("{words:?}: {why}");
+            eprintln!("{WORD} {words:?}: {why}");
             ExitCode::FAILURE
         }
     }
@@ -57,31 +57,32 @@ fn rounds(words: &[String]) -> Result<(), Box<dyn Error>> {
             // It holds the lock now, so that each of the rounds has to wait.
             let holds = &mut [0; 1];
             other.stdout.as_mut().ok_or("no pipe")?.read_exact(holds)?;
-            let taken = turns(&locks, rounds);
+            let taken = turns(&locks, rounds, || Ok(()));
             let ended = other.wait()?;
             taken?;
             if !ended.success() {
                 return Err(format!("the other process ended with {ended}").into());
             }
         }
-        OTHER => {
-            let guard = locks.acquire("lock")?;
-            std::io::stdout().write_all(b"!")?;
-            std::io::stdout().flush()?;
-            thread::sleep(HELD);
-            guard.release()?;
-            thread::sleep(AWAY);
-            turns(&locks, rounds)?;
-        }
+        // One more: it holds before the first round of the one that is counted. It says when it holds.
+        OTHER => turns(&locks, rounds + 1, || {
+            let mut out = std::io::stdout();
+            out.write_all(b"!").and_then(|()| out.flush())
+        })?,
         _ => return Err("there is no such kind".into()),
     }
     Ok(())
 }
 
-fn turns(locks: &LockManager, rounds: u32) -> Result<(), Box<dyn Error>> {
+fn turns(
+    locks: &LockManager,
+    rounds: u32,
+    granted: impl Fn() -> std::io::Result<()>,
+) -> Result<(), Box<dyn Error>> {
     let options = Options::new().wait(Wait::Forever);
     for _ in 0..rounds {
         let guard = locks.acquire_with("lock", &options)?;
+        granted()?;
         thread::sleep(HELD);
         guard.release()?;
         thread::sleep(AWAY);

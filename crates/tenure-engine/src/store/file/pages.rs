@@ -270,12 +270,11 @@ fn whole(segment: &Segment, lines: Vec<u8>) -> Result<Vec<u8>, String> {
 fn read_at(file: BorrowedDescriptor<'_>, buffer: &mut [u8], offset: usize) -> Result<usize, Errno> {
     let mut filled = 0;
     while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match os::read_at(file, rest, (offset + filled) as u64) {
-            Ok(0) => break,
+        let at = (offset + filled) as u64;
+        match os::uninterrupted(|| os::read_at(file, &mut *rest, at))? {
+            0 => break,
             // A short read ends at the end of the file, or at a signal; ask again.
-            Ok(read) => filled += read,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
+            read => filled += read,
         }
     }
     Ok(filled)

@@ -33,7 +33,7 @@ use crate::store::StoreError;
 use std::time::Duration;
 
 /// The largest record that is read. A larger one is no record of any format.
-const RECORD_BYTES_MAX: u64 = 1 << 20;
+const RECORD_BYTES_MAX: usize = 1 << 20;
 
 /// How often two files are exchanged before the change fails: once, and then back again and again.
 const EXCHANGES_MAX: usize = 16;
@@ -357,11 +357,9 @@ pub(super) fn stands(records: &Folder, file: &str) -> bool {
 
 fn write_whole(fd: &Descriptor, mut bytes: &[u8]) -> Result<(), Errno> {
     while !bytes.is_empty() {
-        match os::write(fd, bytes) {
-            Ok(0) => return Err(Errno::NOSPC),
-            Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
+        match os::uninterrupted(|| os::write(fd, bytes))? {
+            0 => return Err(Errno::NOSPC),
+            written => bytes = bytes.get(written..).unwrap_or_default(),
         }
     }
     Ok(())
@@ -391,10 +389,11 @@ pub(super) fn read_at(folder: &Folder, file: &str) -> Result<Option<Published>, 
             "it belongs to another user, in a folder where everybody may create files",
         ));
     }
-    let length = facts.size().min(RECORD_BYTES_MAX);
+    let length = usize::try_from(facts.size()).unwrap_or(usize::MAX);
+    let length = length.min(RECORD_BYTES_MAX);
     let bytes = read_all(length, |buffer| os::read(&fd, buffer)).map_err(failed)?;
     Ok(Some(Published {
-        is_too_long: bytes.len() as u64 > RECORD_BYTES_MAX,
+        is_too_long: bytes.len() > RECORD_BYTES_MAX,
         bytes,
         inode: facts.inode(),
         modified_ms: crate::clock::written_ms(modified_ms),
@@ -409,10 +408,10 @@ const SPARE_BYTES: usize = 4096;
 ///
 /// `read` is the system's call: it reads on into a buffer, and says how many bytes there were.
 fn read_all(
-    length: u64,
+    length: usize,
     mut read: impl FnMut(&mut [u8]) -> Result<usize, Errno>,
 ) -> Result<Vec<u8>, Errno> {
-    let mut bytes = vec![0; usize::try_from(length).unwrap_or_default() + SPARE_BYTES];
+    let mut bytes = vec![0; length + SPARE_BYTES];
     let mut filled = 0;
     loop {
         match os::uninterrupted(|| read(bytes.get_mut(filled..).unwrap_or_default()))? {
@@ -420,7 +419,7 @@ fn read_all(
             more => filled += more,
         }
         // One more read of a record that has its length would only find the end.
-        if filled as u64 == length || filled as u64 > RECORD_BYTES_MAX {
+        if filled == length || filled > RECORD_BYTES_MAX {
             break;
         }
         if filled == bytes.len() {
@@ -456,7 +455,7 @@ mod tests {
                     Ok(count)
                 }
             });
-            let ends_there = before == length as u64 && length > 0;
+            let ends_there = before == length && length > 0;
             assert_eq!(
                 read.as_deref(),
                 Ok(&*record),
