@@ -1,6 +1,9 @@
 //! The table: what it looks like, and what differs from it.
 
-use super::{EVENTS_OFF, INSTRUCTIONS_OFF, INSTRUCTIONS_OFF_ELSEWHERE, ROUND_OFF};
+use super::round::HAND_OVER;
+use super::{
+    EVENTS_OFF, INSTRUCTIONS_OFF, INSTRUCTIONS_OFF_ELSEWHERE, INSTRUCTIONS_OFF_SHARED, ROUND_OFF,
+};
 use std::fmt::Write;
 
 const PATH: &str = concat!(
@@ -120,8 +123,9 @@ pub(crate) fn differences(table: &Costs, measured: &Costs) -> Vec<String> {
         for kind in kinds {
             let (was, is) = (of(wanted, kind), of(row, kind));
             let off = match kind.as_str() {
-                INSTRUCTIONS if is_same_build => was * INSTRUCTIONS_OFF,
-                INSTRUCTIONS => was * INSTRUCTIONS_OFF_ELSEWHERE,
+                INSTRUCTIONS if !is_same_build => was * INSTRUCTIONS_OFF_ELSEWHERE,
+                INSTRUCTIONS if row.call == HAND_OVER => was * INSTRUCTIONS_OFF_SHARED,
+                INSTRUCTIONS => was * INSTRUCTIONS_OFF,
                 // Of the library too: how often its watching thread wakes within the rounds is chance.
                 EVENTS => EVENTS_OFF,
                 _ if row.is_round => ROUND_OFF,
