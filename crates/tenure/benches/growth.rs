@@ -32,8 +32,9 @@ mod measured {
     type Points = Vec<(&'static str, f64)>;
 
     const USAGE: &str = "\
-usage: growth [--curve NAME] [--most N] [--rounds N]
+usage: growth [--curve NAME] [--least N] [--most N] [--rounds N]
   --curve NAME  measures only this curve: waiters, locks, guards or audit
+  --least N     leaves out sizes below N
   --most N      leaves out sizes above N (waiters, locks and guards in number, the audit in bytes)
   --rounds N    how often each call is measured; the default is 60, and a twentieth of it for crowds and lists";
 
@@ -49,6 +50,7 @@ usage: growth [--curve NAME] [--most N] [--rounds N]
     /// What is measured, how often, and where.
     struct Bench {
         curve: Option<String>,
+        least: usize,
         most: usize,
         rounds: usize,
         tenure: PathBuf,
@@ -58,6 +60,7 @@ usage: growth [--curve NAME] [--most N] [--rounds N]
     pub(super) fn run() -> Outcome<()> {
         let mut bench = Bench {
             curve: None,
+            least: 0,
             most: usize::MAX,
             rounds: 60,
             tenure: env::var_os("TENURE_BENCH_INSTALL")
@@ -71,6 +74,7 @@ usage: growth [--curve NAME] [--most N] [--rounds N]
             match argument.as_str() {
                 "--bench" => {} // cargo adds it
                 "--curve" => bench.curve = Some(value()?),
+                "--least" => bench.least = value()?.parse()?,
                 "--most" => bench.most = value()?.parse()?,
                 "--rounds" => bench.rounds = value()?.parse()?,
                 _ => return Err(USAGE.into()),
@@ -94,7 +98,8 @@ usage: growth [--curve NAME] [--most N] [--rounds N]
             if self.curve.as_deref().is_some_and(|wanted| wanted != name) {
                 return Ok(());
             }
-            for size in sizes.iter().copied().filter(|size| *size <= self.most) {
+            let sizes = sizes.iter().copied();
+            for size in sizes.filter(|size| (self.least..=self.most).contains(size)) {
                 let folder = self.place.path().join(format!("{name}-{size}"));
                 fs::create_dir(&folder)?;
                 for (who, micros) in point(self, &folder, size)? {

@@ -19,7 +19,7 @@
 
 mod plain;
 
-pub(in crate::store) use plain::{Cursor, push_number};
+pub(in crate::store) use plain::{Cursor, digit, push_number};
 
 use crate::find::{count, find, is_same};
 use serde::{Deserialize, Serialize};

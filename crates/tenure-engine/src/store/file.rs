@@ -11,6 +11,7 @@
 //! | whether a hold stands, as its own holder sees it | `own` |
 //! | how a waiter sleeps, how a holder hears of a change | `wait` |
 //! | what keeps a claim alive | `handle` |
+//! | what a holder finds as it left it | `wrote` |
 //! | which folders and files are refused | `folder` |
 //! | when an agent was at work | `agents` |
 //! | why numbers go on rising when a file is removed | `floor` |
@@ -23,6 +24,7 @@
 //! signals for that, a library may not.
 
 mod agents;
+mod backwards;
 mod bytes;
 mod ends;
 mod floor;
@@ -52,6 +54,7 @@ mod transact;
 #[doc(hidden)]
 pub mod trial;
 mod wait;
+mod wrote;
 
 pub use bytes::{Byte, Mode};
 #[doc(hidden)]
@@ -76,6 +79,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 use tenure_core::{Host, Left, LockName, Now};
+use wrote::Wrote;
 
 /// What the system calls an open file: a file descriptor on Unix, a handle on Windows.
 pub type Descriptor = os::Descriptor;
@@ -108,6 +112,7 @@ pub struct FileStore {
     beside: Option<Beside>,
     /// Set for a program whose threads hold locks: how they wait for each other.
     ends: Option<Arc<Ends<ClaimKey>>>,
+    wrote: Wrote,
 }
 
 /// A claim, by the inode of its coordination file and its ticket. While a handle keeps the file open, no
@@ -161,6 +166,7 @@ impl FileStore {
             folder: Latest::default(),
             beside: None,
             ends: None,
+            wrote: Wrote::default(),
         }
     }
 

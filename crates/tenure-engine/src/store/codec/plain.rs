@@ -21,6 +21,15 @@ fn has(bytes: &[u8], is_such: impl Fn(u8) -> bool) -> bool {
 /// How many digits a number may have so that it fits whatever they are.
 const DIGITS_MAX: usize = 19;
 
+/// The number that a digit stands for.
+pub(in crate::store) fn digit<const BASE: u64>(byte: u8) -> Option<u64> {
+    match byte {
+        b'0'..=b'9' => Some((byte - b'0').into()),
+        b'a'..=b'f' if BASE == 16 => Some((byte - b'a' + 10).into()),
+        _ => None,
+    }
+}
+
 /// Reads along a line.
 pub(in crate::store) struct Cursor<'a> {
     rest: &'a [u8],
@@ -46,6 +55,29 @@ impl<'a> Cursor<'a> {
         self.skip(text).then_some(())
     }
 
+    /// The next byte.
+    pub(in crate::store) fn byte(&mut self) -> Option<u8> {
+        let (byte, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        Some(*byte)
+    }
+
+    /// Goes past this byte, if it stands here.
+    pub(in crate::store) fn is_byte(&mut self, byte: u8) -> Option<()> {
+        (self.byte()? == byte).then_some(())
+    }
+
+    /// So many digits of four bits each.
+    pub(in crate::store) fn sum<const DIGITS: usize>(&mut self) -> Option<u64> {
+        let (digits, rest) = self.rest.split_first_chunk::<DIGITS>()?;
+        let mut sum = 0_u64;
+        for byte in digits {
+            sum = sum << 4 | digit::<16>(*byte)?;
+        }
+        self.rest = rest;
+        Some(sum)
+    }
+
     /// A whole number, as every writer writes one. What follows it is looked at by the next call: a fraction
     /// or an exponent is nothing that may stand there.
     fn number(&mut self) -> Option<u64> {
@@ -65,6 +97,13 @@ impl<'a> Cursor<'a> {
             return None;
         }
         self.rest = rest;
+        Some(number)
+    }
+
+    /// The number in front of this byte. Goes past both.
+    pub(in crate::store) fn number_before(&mut self, end: u8) -> Option<u64> {
+        let number = self.number()?;
+        self.is_byte(end)?;
         Some(number)
     }
 

@@ -51,7 +51,7 @@ pub fn write(file: BorrowedFd<'_>, body: &[u8]) -> Result<bool, String> {
 
 /// A page's content: a frame that fits the body, and the body.
 pub fn page(sequence: u64, body: &[u8]) -> Vec<u8> {
-    [&pages::frame(sequence, &[body]), body].concat()
+    [pages::frame(sequence, [body].into_iter()).as_bytes(), body].concat()
 }
 
 /// Reads a list of claims.

@@ -348,7 +348,8 @@ impl<'a> Guarded<'a> {
             }
             Err(ReadError::Io(errno)) => return Err(failed(errno)),
         }
-        let entry = match codec::decode(&snapshot.text.bytes) {
+        let known = self.store.wrote.take(&snapshot.text.bytes);
+        let entry = match known.map_or_else(|| codec::decode(&snapshot.text.bytes), Ok) {
             Ok(entry) => entry,
             Err(error) => {
                 return Err(LoadError::List {
@@ -556,8 +557,12 @@ impl<'a> Guarded<'a> {
         room: Room,
     ) -> Result<(), StoreError> {
         let body = codec::encode(entry).map_err(|error| self.not_encoded(error))?;
-        let list = vec![Piece::Lines(Cow::Owned(body))];
-        self.write_lines(current, list, room, entry.claims.len())
+        let list = vec![Piece::Lines(Cow::Borrowed(&body))];
+        self.write_lines(current, list, room, entry.claims.len())?;
+        if self.store.profile.record().is_none() {
+            self.store.wrote.keep(body, entry);
+        }
+        Ok(())
     }
 
     fn not_encoded(&self, error: codec::CodecError) -> StoreError {

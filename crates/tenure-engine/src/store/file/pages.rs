@@ -16,11 +16,13 @@
 //!
 //! The store's `codec` defines the format of the body.
 
+use super::backwards::Backwards;
 use super::folder::fault;
 use super::segments::{self, Kind, LIST_MAX, Piece, SEGMENTS_START, Segment, Text};
 use crate::find::find;
 use crate::os::{self, BorrowedDescriptor, Errno};
-use crate::store::{StoreError, codec};
+use crate::store::StoreError;
+use crate::store::codec::digit;
 use std::borrow::Cow;
 use std::hash::Hasher;
 use std::io::IoSlice;
@@ -385,11 +387,10 @@ pub(super) fn write(
     let Some(layout) = segments::lay_out(list, &current.text.named) else {
         return Ok(false);
     };
-    let body: Vec<&[u8]> = layout.page.iter().map(AsRef::as_ref).collect();
-    let body = body.as_slice();
-    let sequence = current.sequence + 1;
-    let frame = frame(sequence, body);
-    let length = body.iter().fold(frame.len(), |sum, part| sum + part.len());
+    let body = layout.page.iter().map(AsRef::as_ref);
+    let frame = frame(current.sequence + 1, body.clone());
+    let frame = frame.as_bytes();
+    let length = body.clone().fold(frame.len(), |sum, part| sum + part.len());
     let Some(pair) = (0..PAIRS_MAX).find(|pair| length <= PAGE_BYTES << pair) else {
         return Ok(false);
     };
@@ -405,7 +406,7 @@ pub(super) fn write(
             .page
             .is_some_and(|page| page.pair == pair && !page.second),
     };
-    let parts = [frame.as_slice()].into_iter().chain(body.iter().copied());
+    let parts = [frame].into_iter().chain(body);
     if pair == 0 {
         // The padding overwrites all of an older, longer body, which would confuse a reader of `cat`; a
         // terminal shows nothing for a NUL.
@@ -469,36 +470,51 @@ fn read_all(file: BorrowedDescriptor<'_>) -> Result<Vec<u8>, Errno> {
     Ok(bytes)
 }
 
+/// The pages of a file, as far as it reaches.
+fn pages_of(bytes: &[u8]) -> impl Iterator<Item = (Page, &[u8])> {
+    let pairs = 0..PAIRS_MAX;
+    let pages = pairs.flat_map(|pair| [false, true].map(|second| Page { pair, second }));
+    pages.map_while(|page| {
+        let end = (page.offset() + page.bytes()).min(bytes.len());
+        Some((page, bytes.get(page.offset()..end)?))
+    })
+}
+
 /// Finds the whole page with the highest sequence.
 fn newest(bytes: &[u8]) -> Result<Snapshot, String> {
-    let mut framed: Vec<(Frame, Page, &[u8])> = Vec::with_capacity(2);
-    let mut torn = Vec::new();
-    'pairs: for pair in 0..PAIRS_MAX {
-        for second in [false, true] {
-            let page = Page { pair, second };
-            let end = (page.offset() + page.bytes()).min(bytes.len());
-            let Some(content) = bytes.get(page.offset()..end) else {
-                break 'pairs;
-            };
-            match Frame::of(content) {
-                Ok(frame) => framed.push((frame, page, content)),
-                Err(_) if content.iter().all(|byte| *byte == 0) => {}
-                Err(why) => torn.push((page, looks_like_ours(content), why)),
-            }
+    let state = |frame: Frame, page, body: &[u8]| Snapshot {
+        sequence: frame.sequence,
+        page: Some(page),
+        long: bytes.len() > 2 * PAGE_BYTES,
+        text: Text::of_page(body.to_vec()),
+    };
+    // Mostly the newest page is whole, and then the bodies of the others are not looked at. Of two alike the first one
+    // counts.
+    let mut newest: Option<(Frame, Page, &[u8])> = None;
+    for (page, content) in pages_of(bytes) {
+        if let Ok(frame) = Frame::of(content)
+            && newest.is_none_or(|(known, ..)| known.sequence < frame.sequence)
+        {
+            newest = Some((frame, page, content));
         }
     }
-    // The newest first: mostly it is whole, and then the others are not looked at. Of two alike the first one counts.
+    if let Some((frame, page, content)) = newest
+        && let Ok(body) = frame.body(content)
+    {
+        return Ok(state(frame, page, body));
+    }
+    let (mut framed, mut torn) = (Vec::new(), Vec::new());
+    for (page, content) in pages_of(bytes) {
+        match Frame::of(content) {
+            Ok(frame) => framed.push((frame, page, content)),
+            Err(_) if content.iter().all(|byte| *byte == 0) => {}
+            Err(why) => torn.push((page, looks_like_ours(content), why)),
+        }
+    }
     framed.sort_by_key(|(frame, ..)| std::cmp::Reverse(frame.sequence));
     for (frame, page, content) in framed {
         match frame.body(content) {
-            Ok(body) => {
-                return Ok(Snapshot {
-                    sequence: frame.sequence,
-                    page: Some(page),
-                    long: bytes.len() > 2 * PAGE_BYTES,
-                    text: Text::of_page(body.to_vec()),
-                });
-            }
+            Ok(body) => return Ok(state(frame, page, body)),
             Err(why) => torn.push((page, true, why)),
         }
     }
@@ -548,58 +564,43 @@ pub(super) fn looks_like_ours(bytes: &[u8]) -> bool {
         && nothing.iter().all(|byte| *byte == 0)
 }
 
-fn checksum(sequence: u64, body: &[&[u8]]) -> u64 {
-    let mut hasher = XxHash64::with_seed(sequence);
+/// The frame line of a page whose body has these parts.
+pub(super) fn frame<'b>(sequence: u64, body: impl Iterator<Item = &'b [u8]>) -> FrameLine {
+    let (mut hasher, mut length) = (XxHash64::with_seed(sequence), 0_u64);
     for part in body {
         hasher.write(part);
+        length += part.len() as u64;
     }
-    hasher.finish()
+    let mut line = FrameLine::new();
+    line.byte(b'\n');
+    line.sum(hasher.finish());
+    line.byte(b' ');
+    line.number(length);
+    line.byte(b' ');
+    line.number(sequence);
+    line.text(MAGIC.as_bytes());
+    line
 }
 
-pub(super) fn frame(sequence: u64, body: &[&[u8]]) -> Vec<u8> {
-    let length: usize = body.iter().map(|part| part.len()).sum();
-    let sum = checksum(sequence, body);
-    let mut frame = Vec::with_capacity(FRAME_BYTES_MAX);
-    frame.extend_from_slice(MAGIC.as_bytes());
-    codec::push_number(&mut frame, sequence);
-    frame.push(b' ');
-    codec::push_number(&mut frame, length as u64);
-    frame.push(b' ');
-    segments::push_hex(&mut frame, sum);
-    frame.push(b'\n');
-    frame
-}
+pub(super) type FrameLine = Backwards<FRAME_BYTES_MAX>;
 
 /// The longest frame line that a reader looks for.
 const FRAME_BYTES_MAX: usize = 96;
 
-/// A number of a frame line.
-fn number<const BASE: u64>(digits: &[u8]) -> Option<u64> {
-    // So many digits of either base fit without a look at each step. Only a number that counts to the end has more.
-    const FIT: usize = 16;
-    let (high, low) = digits.split_at_checked(digits.len().saturating_sub(FIT))?;
-    let mut number = 0_u64;
-    for byte in high {
-        number = number
-            .checked_mul(BASE)?
-            .checked_add(digit::<BASE>(*byte)?)?;
+/// The next number of a frame line. A space or the end of the line stands behind it.
+fn number<const BASE: u64>(line: &mut &[u8]) -> Option<u64> {
+    let (mut number, mut length) = (0_u64, 0);
+    while let Some(digit) = line.get(length).and_then(|byte| digit::<BASE>(*byte)) {
+        number = number.checked_mul(BASE)?.checked_add(digit)?;
+        length += 1;
     }
-    let mut rest = 0_u64;
-    for byte in low {
-        rest = rest.wrapping_mul(BASE).wrapping_add(digit::<BASE>(*byte)?);
-    }
-    if !high.is_empty() {
-        number = number.checked_mul(BASE.checked_pow(16)?)?;
-    }
-    (!digits.is_empty()).then_some(number.checked_add(rest)?)
-}
-
-fn digit<const BASE: u64>(byte: u8) -> Option<u64> {
-    match byte {
-        b'0'..=b'9' => Some((byte - b'0').into()),
-        b'a'..=b'f' if BASE == 16 => Some((byte - b'a' + 10).into()),
-        _ => None,
-    }
+    let (digits, rest) = line.split_at_checked(length)?;
+    *line = match rest {
+        [b' ', behind @ ..] => behind,
+        [b'\n', ..] => rest,
+        _ => return None,
+    };
+    (!digits.is_empty()).then_some(number)
 }
 
 /// What a frame line says of its page.
@@ -615,31 +616,24 @@ struct Frame {
 impl Frame {
     fn of(content: &[u8]) -> Result<Self, &'static str> {
         let start = content.get(..FRAME_BYTES_MAX).unwrap_or(content);
-        let line_end = find(b'\n', start).ok_or("it has no frame line")?;
-        let line = content.get(..line_end).unwrap_or_default();
-        let mut rest = line
+        let mut rest = start
             .strip_prefix(MAGIC.as_bytes())
             .ok_or("it does not begin with `tenure 1`")?;
-        let mut word = || {
-            let end = find(b' ', rest).unwrap_or(rest.len());
-            let word = rest.get(..end).unwrap_or_default();
-            rest = rest.get(end + 1..).unwrap_or_default();
-            word
-        };
         // No write could follow the last number, and 0 stands for a file without any state.
-        let sequence = number::<10>(word())
+        let sequence = number::<10>(&mut rest)
             .filter(|sequence| (1..u64::MAX).contains(sequence))
             .ok_or("its sequence is no number that a write can have")?;
-        let length = number::<10>(word())
+        let length = number::<10>(&mut rest)
             .and_then(|length| usize::try_from(length).ok())
             .filter(|length| *length <= FILE_BYTES_MAX)
             .ok_or("its length is not a number")?;
-        let sum = number::<16>(word()).ok_or("its checksum is not a number")?;
+        let sum = number::<16>(&mut rest).ok_or("its checksum is not a number")?;
+        let line_end = find(b'\n', rest).ok_or("it has no frame line")?;
         Ok(Self {
             sequence,
             length,
             sum,
-            start: line_end + 1,
+            start: start.len() - rest.len() + line_end + 1,
         })
     }
 
@@ -697,7 +691,8 @@ mod tests {
     }
 
     fn frame(sequence: u64, body: &[u8]) -> String {
-        String::from_utf8(super::frame(sequence, &[body])).expect("text")
+        let line = super::frame(sequence, [body].into_iter());
+        String::from_utf8(line.as_bytes().to_vec()).expect("text")
     }
 
     #[test]
@@ -707,7 +702,7 @@ mod tests {
             (u64::MAX - 1, b"one"),
             (10, &[b'x'; 2000]),
         ] {
-            let sum = checksum(sequence, &[body]);
+            let sum = XxHash64::oneshot(sequence, body);
             let line = frame(sequence, body);
             let length = body.len();
             assert_eq!(line, format!("{MAGIC}{sequence} {length} {sum:016x}\n"));

@@ -22,10 +22,12 @@
 //!
 //! A build without segments takes that first line for a damaged header, and refuses.
 
+mod index;
+
 use super::lines::{is_plain, number, ticket_of};
 use crate::find::find;
-use crate::store::codec::{Cursor, lines_of, push_number};
-use serde::Deserialize;
+use crate::store::codec::lines_of;
+use index::{Index, MARK};
 use std::borrow::Cow;
 use std::ops::Range;
 use twox_hash::XxHash64;
@@ -54,9 +56,6 @@ const FRONT_KEPT: usize = 4 << 10;
 
 /// How much of the list its page may keep behind the segments. At more than that, only the last claim stays.
 const BACK_MAX: usize = SLOT_BYTES;
-
-/// How the body of a page with segments begins.
-const MARK: &str = "{\"segments\":[";
 
 /// What the lines of a segment are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -151,46 +150,6 @@ pub(crate) struct Text {
     pub(super) named: Vec<Segment>,
 }
 
-#[derive(Debug, PartialEq, Deserialize)]
-struct Index<'a> {
-    #[serde(borrow)]
-    segments: Vec<Named<'a>>,
-    at: usize,
-}
-
-/// A segment as the index names it.
-type Named<'a> = (usize, usize, Cow<'a, str>, usize, u64, u8);
-
-impl<'a> Index<'a> {
-    fn of(line: &'a [u8]) -> Option<Self> {
-        Self::as_written(line).or_else(|| serde_json::from_slice(line).ok())
-    }
-
-    /// Reads the form that is written here. With two thousand waiters, each change reads the names of a hundred segments.
-    fn as_written(line: &'a [u8]) -> Option<Self> {
-        let mut line = Cursor::new(line);
-        line.passes(MARK)?;
-        let segments = if line.skip("]") {
-            Vec::new()
-        } else {
-            line.items(|line| {
-                let slot = line.numbered("[")?;
-                let length = line.numbered(",")?;
-                let sum = line.named(",")?;
-                let claims = line.numbered(",")?;
-                let first = line.numbered(",")?;
-                let kind = line.numbered(",")?;
-                line.passes("]")?;
-                Some((slot, length, sum, claims, first, kind))
-            })?
-        };
-        let at = line.numbered(",\"at\":")?;
-        line.passes("}")?;
-        line.end()?;
-        Some(Self { segments, at })
-    }
-}
-
 impl Text {
     /// The list in the body of a page. A first line that cannot be understood is left in its place; the `codec` refuses it.
     pub(super) fn of_page(body: Vec<u8>) -> Self {
@@ -259,32 +218,15 @@ fn named_in(body: &[u8]) -> Option<(Vec<Segment>, usize, usize)> {
         return None;
     }
     let end = find(b'\n', body)?;
-    let Index { segments, at } = Index::of(body.get(..end)?)?;
-    let named = segments.into_iter().map(segment);
-    let named = named.collect::<Option<Vec<Segment>>>()?;
+    let Index {
+        segments: named,
+        at,
+    } = Index::of(body.get(..end)?)?;
     let start = end + 1;
     // So that no reader takes more memory than a list may have, whichever user wrote the file.
     let length: usize = named.iter().map(|segment| segment.length).sum();
     let fits = at <= body.len() - start && length <= LIST_MAX && Room::beside(&named).is_some();
     fits.then_some((named, at, start))
-}
-
-fn segment((slot, length, sum, claims, first, kind): Named<'_>) -> Option<Segment> {
-    let segment = Segment {
-        slot,
-        length,
-        sum: u64::from_str_radix(&sum, 16).ok()?,
-        claims,
-        first,
-        kind: match kind {
-            0 => Kind::Plain,
-            1 => Kind::Waiters,
-            2 => Kind::Any,
-            _ => return None,
-        },
-    };
-    // Whether it ends within the file, and beside the others, is what `Room` finds.
-    (slot < SLOTS_MAX && length <= LIST_MAX && claims <= length).then_some(segment)
 }
 
 /// A part of a list that is to be written.
@@ -377,7 +319,7 @@ pub(super) fn lay_out<'b>(pieces: Vec<Piece<'b>>, named: &[Segment]) -> Option<L
             }
         }
     }
-    let page = [index(&segments, front.len()), front, back];
+    let page = [index::line_of(&segments, front.len()), front, back];
     Some(Layout {
         new,
         page: page.into_iter().map(Cow::Owned).collect(),
@@ -482,41 +424,6 @@ fn last_line(lines: &[u8]) -> usize {
 fn begun(text: &[u8]) -> usize {
     let last = text.iter().rposition(|byte| *byte == b'\n');
     last.map_or(0, |end| end + 1)
-}
-
-/// The line that names the segments.
-fn index(segments: &[Segment], at: usize) -> Vec<u8> {
-    let mut line = Vec::with_capacity(MARK.len() + 64 * (segments.len() + 1));
-    line.extend_from_slice(MARK.as_bytes());
-    for (number, segment) in segments.iter().enumerate() {
-        line.extend_from_slice(if number > 0 { b",[" } else { b"[" });
-        push_number(&mut line, segment.slot as u64);
-        line.push(b',');
-        push_number(&mut line, segment.length as u64);
-        line.extend_from_slice(b",\"");
-        push_hex(&mut line, segment.sum);
-        line.extend_from_slice(b"\",");
-        push_number(&mut line, segment.claims as u64);
-        line.push(b',');
-        push_number(&mut line, segment.first);
-        line.push(b',');
-        push_number(&mut line, segment.kind as u64);
-        line.push(b']');
-    }
-    line.extend_from_slice(b"],\"at\":");
-    push_number(&mut line, at as u64);
-    line.extend_from_slice(b"}\n");
-    line
-}
-
-/// Sixteen digits of a number.
-pub(super) fn push_hex(text: &mut Vec<u8>, number: u64) {
-    let mut digits = [0; 16];
-    for (at, digit) in digits.iter_mut().rev().enumerate() {
-        // Four bits of it are one digit.
-        *digit = crate::process::hex_digit(((number >> (4 * at)) & 15) as u8);
-    }
-    text.extend_from_slice(&digits);
 }
 
 /// The room for segments that none of those has that count.
