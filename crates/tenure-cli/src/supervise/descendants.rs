@@ -242,6 +242,13 @@ impl Descendants {
         left
     }
 
+    /// Whether no process that came from a command is left, for sure: each would be a child of ours. Collects none.
+    pub(super) fn none_is_left(&self) -> bool {
+        let any = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let looked = || retry_on_intr(|| waitid(WaitId::All, any));
+        self.adopts() && looked().is_err_and(|errno| errno == Errno::CHILD)
+    }
+
     /// Asks the kernel about one number after the other whether it is a child of ours, from the
     /// command's number on, and around again.
     #[cold]

@@ -326,6 +326,11 @@ impl Driver<'_> {
         running.placement.take_back(running.pid);
         // Collected before the lock is released: the next holder finds nothing of the command.
         running.collect();
+        if running.descendants.none_is_left() {
+            for held in &self.held {
+                held.handle.taken_back();
+            }
+        }
         running.state.descendants = Some(running.descendants);
         // Not closed here: that takes the kernel milliseconds, and the next waiter waits for the
         // release that follows. The end of this process closes them.

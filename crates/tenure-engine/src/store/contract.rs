@@ -106,6 +106,10 @@ pub trait Handle: Any + Debug + Send + Sync {
         None
     }
 
+    /// No process has a copy of the descriptor any more. A caller that does not know it does not say it.
+    #[doc(hidden)]
+    fn taken_back(&self) {}
+
     /// Whether other runs work within this hold (`run --reentrant`). A look that fails answers true,
     /// because it does not prove that they have gone.
     fn is_entered(&self) -> bool {

@@ -225,7 +225,7 @@ impl FileStore {
     }
 
     /// For a program whose threads hold locks, and whose child processes inherit none of them:
-    /// - a claim has one open file and not two, and its handle has no [`Handle::descriptor`];
+    /// - the handle of a claim has no [`Handle::descriptor`];
     /// - a thread that waits for a claim of this store is woken by the thread that ends it.
     ///
     /// Its [`Sleeper`] has to be one that a [`crate::cancel::Cancel`] ends, as [`ThreadSleeper`] is. In a copy of
@@ -234,14 +234,6 @@ impl FileStore {
     pub fn within_program(mut self) -> Self {
         self.ends = Some(Arc::new(Ends::new()));
         self
-    }
-
-    /// Whether a claim's liveness lock needs an open file of its own. A command that inherits the liveness
-    /// lock must not get the guard with it. In a program no command inherits it; a fork without an exec
-    /// copies all open files, however many there are. On Windows a look at the byte takes it for an instant,
-    /// which an open file that has it already cannot do.
-    fn keeps_liveness_apart(&self) -> bool {
-        self.ends.is_none() || !cfg!(unix)
     }
 
     /// The folder in which other programs see the locks.

@@ -17,14 +17,27 @@ use std::sync::{Arc, Mutex, OnceLock};
 use tenure_core::{Claim, Entry, LockName, Queueing};
 
 /// A claim of this process. Its descriptor carries the liveness lock: dropping it is dying.
+///
+/// # Its open files
+/// Locks belong to the open file, and a command inherits the one that has the liveness lock. If a change took the guard
+/// on that one, a supervisor killed in the middle of the change would leave the guard with its command. So while a
+/// command may have a copy, changes go by a second open file, and by the first one before and after that.
+///
+/// The kernel keeps the locks of a file in one list, in the order in which their open files took the first one. So those of
+/// a claim whose turn has come stand at the front. Those of an open file that has no other are put behind the locks of all
+/// waiters: each call goes through these, and so does the kernel where such a file is closed.
 #[derive(Debug)]
 pub(super) struct FileHandle {
     pub(super) ticket: u64,
+    /// Has the liveness lock, except on Windows.
     pub(super) opened: Opened,
-    /// The liveness lock's own open file. A command inherits this one, and locks belong to the open
-    /// file. If the guard were taken on it too, a supervisor killed in the middle of a change would
-    /// leave the guard with its command. Where no command inherits it, `opened` has the liveness lock.
-    pub(super) liveness_lock: Option<Opened>,
+    /// On Windows a look at the byte takes it for an instant, which an open file that has it already cannot do. There the
+    /// liveness lock has an open file of its own.
+    pub(super) apart: Option<Opened>,
+    /// Whether a command may have a copy of the descriptor. `None` for a claim that no command inherits.
+    pub(super) lent: Option<AtomicBool>,
+    /// Made for the first change that comes while a command may have a copy.
+    pub(super) beside: OnceLock<Opened>,
     /// Whether the liveness lock is held.
     pub(super) is_alive: AtomicBool,
     /// By which the threads of this process learn that the claim has ended.
@@ -100,22 +113,17 @@ impl FileHandle {
     /// The open file that has the liveness lock. A command that inherits a copy keeps the lock held, and
     /// gets no other right by it.
     fn liveness(&self) -> &Opened {
-        self.liveness_lock.as_ref().unwrap_or(&self.opened)
+        self.apart.as_ref().unwrap_or(&self.opened)
     }
 
-    /// The open file by which the claim waits: it sleeps on it, and takes the guard on it to look whether it
-    /// holds now.
-    ///
-    /// It is the one of the liveness lock. No command has it before the grant, and its locks are soon found:
-    /// the kernel keeps the locks of a file in one list, in the order in which their open files took the first
-    /// one. So the locks of a waiter whose turn has come stand at the front. Those of an open file that has no
-    /// other are put behind the locks of all waiters, and each call goes through these.
-    pub(super) fn while_waiting(&self) -> &Opened {
-        // On Windows a thread that sleeps on an open file keeps others from using it.
-        if cfg!(unix) {
-            self.liveness()
+    /// The open file for a change, if it is there: `None` while a command may have a copy of the first one and the second
+    /// one is still to be opened.
+    pub(super) fn for_a_change(&self) -> Option<&Opened> {
+        let is_lent = |lent: &AtomicBool| lent.load(Ordering::Acquire);
+        if self.apart.is_none() && self.lent.as_ref().is_some_and(is_lent) {
+            self.beside.get()
         } else {
-            &self.opened
+            Some(&self.opened)
         }
     }
 
@@ -126,8 +134,7 @@ impl FileHandle {
         (is_here && self.is_alive.load(Ordering::Acquire)).then_some(self.ticket)
     }
 
-    /// Releases the guard and all bytes of the claim in one call: the claim has left the list. For a claim whose
-    /// liveness lock no command inherits.
+    /// Releases the guard and all bytes of the claim in one call: the claim has left the list.
     pub(super) fn unguard_and_let_go(&self) {
         if bytes::unlock_all(fd(&self.opened)).is_ok() {
             self.is_alive.store(false, Ordering::Release);
@@ -166,8 +173,14 @@ impl Handle for FileHandle {
 
     #[cfg(unix)]
     fn descriptor(&self) -> Option<BorrowedDescriptor<'_>> {
-        // A file that gets the guard is not for a command.
-        self.liveness_lock.as_ref().map(fd)
+        self.lent.as_ref()?.store(true, Ordering::Release);
+        Some(fd(self.liveness()))
+    }
+
+    fn taken_back(&self) {
+        if let Some(lent) = &self.lent {
+            lent.store(false, Ordering::Release);
+        }
     }
 
     fn is_entered(&self) -> bool {

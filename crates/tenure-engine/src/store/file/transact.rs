@@ -158,6 +158,27 @@ impl FileStore {
         own(handle, || self.shown(&self.names_of(handle.name())))
     }
 
+    /// The open file by which a claim is changed.
+    ///
+    /// Where the second one cannot be opened, it is the one of which the command may have a copy. Then a supervisor that is
+    /// killed in the middle of this very change would leave the guard with its command. A change that fails instead
+    /// would leave a hold that has ended in the list, and that surely.
+    fn for_a_change<'a>(&self, handle: &'a FileHandle) -> &'a Opened {
+        let again = || {
+            let folder = self.folder.get()?;
+            let opened = folder.open_file(&handle.names.list, Access::Write).ok()??;
+            // A name that leads elsewhere is found by the change, by whichever file it goes.
+            opened.is_same(&handle.opened).then_some(opened)
+        };
+        if let Some(opened) = handle.for_a_change() {
+            return opened;
+        }
+        match again() {
+            Some(opened) => handle.beside.get_or_init(|| opened),
+            None => &handle.opened,
+        }
+    }
+
     /// Whether the folder of the coordination files was removed or renamed since it was opened.
     fn is_elsewhere(&self) -> bool {
         let folder = self.folder.get();
@@ -247,7 +268,7 @@ impl<'f> Frame<'f> {
         self.note_agent(&guarded, &write, &done.entry)?;
         // Before the write: when a claim can first be seen, it has its bytes already.
         let taken = match &write.makes {
-            Some(made) => match take_bytes(store, &guarded, made)? {
+            Some(made) => match take_bytes(&guarded, made)? {
                 Some(taken) => Some((*made, taken)),
                 // Waiters may still have the bytes of a reserved place to which its claimant comes back.
                 None if made.ticket <= last
@@ -338,11 +359,7 @@ impl<'f> Frame<'f> {
         let within = self.ask.within.unwrap_or(GUARD_PATIENCE);
         let patience = within.min(GUARD_PATIENCE);
         if let Some(handle) = self.handle {
-            let opened = if matches!(self.ask.about, About::Turn(_)) {
-                handle.while_waiting()
-            } else {
-                &handle.opened
-            };
+            let opened = self.store.for_a_change(handle);
             let mut guarded = self.store.guard_handle(handle, opened, patience)?;
             if let (Some(guarded), About::Own(_)) = (&mut guarded, self.ask.about) {
                 guarded.knows = handle.granted.get().map(AsRef::as_ref);
@@ -544,15 +561,26 @@ impl<'f> Frame<'f> {
         if let (Some((made, taken)), Some(opened)) = (taken, opened) {
             let queueing = done.entry.claim(made.ticket).map(|claim| claim.queueing);
             let begun = self.begin(&opened, made);
+            let is_for_commands = made.liveness && self.store.ends.is_none();
+            let moved = |opened: Opened| {
+                if is_for_commands {
+                    opened.moved_above(LIVENESS_FD_MIN)
+                } else {
+                    opened
+                }
+            };
+            let (opened, apart) = match taken.apart {
+                None => (moved(opened), None),
+                Some(apart) => (opened, Some(moved(apart))),
+            };
             let handle = FileHandle {
                 ticket: made.ticket,
                 opened,
-                is_alive: AtomicBool::new(!matches!(taken, Taken::NoLivenessLock)),
+                is_alive: AtomicBool::new(made.liveness),
                 begun,
-                liveness_lock: match taken {
-                    Taken::Apart(opened) => Some(opened),
-                    Taken::OnOpened | Taken::NoLivenessLock => None,
-                },
+                apart,
+                lent: is_for_commands.then(AtomicBool::default),
+                beside: OnceLock::new(),
                 names: Arc::clone(self.names),
                 has_turn: made.turn,
                 wake_up: WakeUp::of(queueing.unwrap_or_default()),
@@ -597,24 +625,14 @@ impl<'f> Frame<'f> {
     }
 }
 
-/// The bytes of a new claim are taken: where its liveness lock is.
-enum Taken {
-    /// It has none.
-    NoLivenessLock,
-    /// On the open file that only its claimant has.
-    OnOpened,
-    /// On an open file of its own.
-    Apart(Opened),
+/// The bytes of a new claim are taken.
+struct Taken {
+    /// The open file of its liveness lock, where that is not the one with the guard.
+    apart: Option<Opened>,
 }
 
-/// Takes the bytes of a new claim: its turn on the open file that only its claimant has, and its
-/// liveness lock on an open file of its own, or on that same one
-/// ([`FileStore::keeps_liveness_apart`]). `None` if another process has one of them.
-fn take_bytes(
-    store: &FileStore,
-    guarded: &Guarded<'_>,
-    made: &NewClaim,
-) -> Result<Option<Taken>, StoreError> {
+/// Takes the bytes of a new claim, on the open file that becomes its own. `None` if another process has one of them.
+fn take_bytes(guarded: &Guarded<'_>, made: &NewClaim) -> Result<Option<Taken>, StoreError> {
     let take = |opened: &Opened, byte| {
         let taken = bytes::try_lock(fd(opened), byte, Mode::Exclusive);
         taken.map_err(|errno| guarded.failed(TAKING, errno))
@@ -622,16 +640,17 @@ fn take_bytes(
     if made.turn && !take(guarded.opened, Byte::of_turn(made.ticket))? {
         return Ok(None);
     }
-    if !made.liveness {
-        return Ok(Some(Taken::NoLivenessLock));
-    }
-    if !store.keeps_liveness_apart() {
-        let taken = take(guarded.opened, Byte::of_ticket(made.ticket))?;
-        return Ok(taken.then_some(Taken::OnOpened));
-    }
-    let liveness_lock = guarded.opened_again(TAKING)?;
-    let taken = take(&liveness_lock, Byte::of_ticket(made.ticket))?;
-    Ok(taken.then_some(Taken::Apart(liveness_lock)))
+    let apart = if made.liveness && cfg!(windows) {
+        Some(guarded.opened_again(TAKING)?)
+    } else {
+        None
+    };
+    let is_taken = !made.liveness
+        || take(
+            apart.as_ref().unwrap_or(guarded.opened),
+            Byte::of_ticket(made.ticket),
+        )?;
+    Ok(is_taken.then_some(Taken { apart }))
 }
 
 const TAKING: &str = "taking the bytes of a new claim";
@@ -654,12 +673,11 @@ impl Guarded<'_> {
         fault(&self.path(), doing, errno)
     }
 
-    /// Opens the same file once more, for a command to inherit.
+    /// Opens the same file once more.
     fn opened_again(&self, doing: &'static str) -> Result<Opened, StoreError> {
         let opened = self.folder.open_file(&self.names.list, Access::Write)?;
         let opened = opened.filter(|opened| opened.is_same(self.opened));
-        let opened = opened.ok_or_else(|| self.failed(doing, os::Errno::NOENT))?;
-        Ok(opened.moved_above(LIVENESS_FD_MIN))
+        opened.ok_or_else(|| self.failed(doing, os::Errno::NOENT))
     }
 }
 
@@ -709,7 +727,7 @@ impl FileStore {
             };
             let doing = "going on under a hold";
             let part = Part {
-                opened: guarded.opened_again(doing)?,
+                opened: guarded.opened_again(doing)?.moved_above(LIVENESS_FD_MIN),
                 ticket: claim.ticket,
             };
             for byte in part.bytes() {

@@ -135,12 +135,12 @@ impl FileStore {
         until: Option<Instant>,
     ) -> Result<Wake, StoreError> {
         let watch = match &handle.wake_up {
-            WakeUp::Never => return self.sleep_on_byte(handle.while_waiting(), byte, until, None),
+            WakeUp::Never => return self.sleep_on_byte(&handle.opened, byte, until, None),
             WakeUp::Watch(watch) => watch,
             WakeUp::Looks => {
                 let look = instant() + WAKE_UP_NAP;
                 let first = until.map_or(look, |until| until.min(look));
-                let wake = self.sleep_on_byte(handle.while_waiting(), byte, Some(first), None)?;
+                let wake = self.sleep_on_byte(&handle.opened, byte, Some(first), None)?;
                 return Ok(woken_early(wake, until));
             }
         };
@@ -149,7 +149,7 @@ impl FileStore {
             return Ok(Wake::Ready);
         }
         let wake_up = watch.get().map(Watch::descriptor);
-        let wake = self.sleep_on_byte(handle.while_waiting(), byte, until, wake_up)?;
+        let wake = self.sleep_on_byte(&handle.opened, byte, until, wake_up)?;
         if let Some(watch) = watch.get() {
             watch.settle();
         }
@@ -341,6 +341,7 @@ mod tests {
     use super::*;
     use crate::clock::since;
     use crate::process::Identity;
+    use crate::store::contract::Handle as _;
     use crate::store::verbs::Verbs;
     use std::any::Any;
     use tenure_core::{
@@ -402,8 +403,7 @@ mod tests {
         let store = FileStore::new(scratch.path(), here, Box::new(ThreadSleeper));
         let name = LockName::new("lock").expect("an accepted name");
         let (holder, waiter, _) = holder_and_waiter(&store, &name);
-        let in_line = waiter.liveness_lock.as_ref().expect("an open file");
-        assert!(std::ptr::eq(waiter.while_waiting(), in_line));
+        let in_line = &waiter.opened;
         let now = store.now();
         let turn = || Ask::new(&name, About::Turn(&*waiter), &now);
         let own = || Ask::new(&name, About::Own(&*waiter), &now);
@@ -418,9 +418,21 @@ mod tests {
             taken
         };
         assert_eq!(has_guard(in_line, turn()), Some(true));
-        assert_eq!(has_guard(&waiter.opened, turn()), Some(false));
-        assert_eq!(has_guard(&waiter.opened, own()), Some(true));
-        for ask in [turn(), own()] {
+        assert_eq!(has_guard(in_line, own()), Some(true));
+        assert!(waiter.beside.get().is_none(), "there is no other");
+        // A command may have a copy now, and must not get the guard with it.
+        assert!(waiter.descriptor().is_some());
+        assert_eq!(has_guard(in_line, own()), Some(false));
+        let beside = waiter.beside.get().expect("another one");
+        assert_eq!(has_guard(beside, own()), Some(true));
+        waiter.taken_back();
+        assert_eq!(has_guard(in_line, own()), Some(true));
+        assert_eq!(has_guard(beside, own()), Some(false));
+        for is_lent in [false, true] {
+            if is_lent {
+                waiter.descriptor();
+            }
+            let ask = own();
             let mut seen = None;
             let done = store.transact(&ask, &mut |draft| {
                 let claim = draft.entry.claim(waiter.ticket);
