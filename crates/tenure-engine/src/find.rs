@@ -14,11 +14,33 @@ fn hits(word: [u8; 8], byte: u8) -> u64 {
     !(((differing & LOW_BITS) + LOW_BITS) | differing | LOW_BITS)
 }
 
+/// The same, exact for the first such byte alone: what is borrowed for it may set the bit of a later one.
+fn first_hit(word: [u8; 8], byte: u8) -> u64 {
+    let differing = u64::from_le_bytes(word) ^ (ONES * u64::from(byte));
+    differing.wrapping_sub(ONES) & !differing & (ONES << 7)
+}
+
+/// The number that eight digits are. `None` where one of them is no digit.
+pub(crate) fn eight_digits(digits: [u8; 8]) -> Option<u64> {
+    const HIGH_HALVES: u64 = ONES * 0xf0;
+    let word = u64::from_le_bytes(digits);
+    // The upper half of a digit is 3, and that of the byte six above it too. No sum reaches the next byte then.
+    if word & HIGH_HALVES != ONES * 0x30 || word.wrapping_add(ONES * 6) & HIGH_HALVES != ONES * 0x30
+    {
+        return None;
+    }
+    // Each step joins neighbours: digits to numbers of two, of four and of eight digits. The first digit is the lowest byte.
+    let ones = word & (ONES * 0x0f);
+    let twos = (ones.wrapping_mul(10) + (ones >> 8)) & 0x00ff_00ff_00ff_00ff;
+    let fours = (twos.wrapping_mul(100) + (twos >> 16)) & 0x0000_ffff_0000_ffff;
+    Some((fours.wrapping_mul(10_000) + (fours >> 32)) & 0xffff_ffff)
+}
+
 /// Where the byte stands first.
 pub(crate) fn find(byte: u8, text: &[u8]) -> Option<usize> {
     let (words, rest) = text.as_chunks::<8>();
     for (number, word) in words.iter().enumerate() {
-        let hits = hits(*word, byte);
+        let hits = first_hit(*word, byte);
         if hits != 0 {
             return Some(8 * number + (hits.trailing_zeros() / 8) as usize);
         }
@@ -87,6 +109,19 @@ mod tests {
             prop_assert_eq!(find(byte, &text), at);
             let times: usize = text.iter().map(|other| usize::from(*other == byte)).sum();
             prop_assert_eq!(count(byte, &text), times);
+        }
+
+        #[test]
+        fn eight_digits_are_the_number_that_the_standard_library_reads(
+            number in 0..100_000_000_u64,
+            at in 0..8_usize,
+            byte in any::<u8>(),
+        ) {
+            let mut digits: [u8; 8] = format!("{number:08}").into_bytes().try_into().expect("eight");
+            prop_assert_eq!(eight_digits(digits), Some(number));
+            digits[at] = byte;
+            let read = std::str::from_utf8(&digits).ok().filter(|text| !text.starts_with('+'));
+            prop_assert_eq!(eight_digits(digits), read.and_then(|text| text.parse().ok()));
         }
 
         #[test]

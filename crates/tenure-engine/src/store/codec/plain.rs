@@ -10,7 +10,7 @@
 //! that form as well.
 
 use super::{ClaimLine, Header, HostLine};
-use crate::find::{behind, find};
+use crate::find::{behind, eight_digits, find};
 use std::borrow::Cow;
 
 /// Whether any byte is such a one. Asking all of them at once takes less time than stopping at the first.
@@ -55,6 +55,11 @@ impl<'a> Cursor<'a> {
         self.skip(text).then_some(())
     }
 
+    /// How many bytes are left.
+    pub(in crate::store) fn left(&self) -> usize {
+        self.rest.len()
+    }
+
     /// The next byte.
     pub(in crate::store) fn byte(&mut self) -> Option<u8> {
         let (byte, rest) = self.rest.split_first()?;
@@ -83,7 +88,16 @@ impl<'a> Cursor<'a> {
     fn number(&mut self) -> Option<u64> {
         let mut number = 0_u64;
         let mut length = 0;
-        for byte in self.rest {
+        let mut rest = self.rest;
+        // Tickets and times have thirteen digits and more.
+        while let Some((digits, behind)) = rest.split_first_chunk::<8>()
+            && let Some(eight) = eight_digits(*digits)
+        {
+            number = number.wrapping_mul(100_000_000).wrapping_add(eight);
+            length += digits.len();
+            rest = behind;
+        }
+        for byte in rest {
             let digit = byte.wrapping_sub(b'0');
             if digit > 9 {
                 break;

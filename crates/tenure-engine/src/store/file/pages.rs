@@ -384,7 +384,7 @@ pub(super) fn write(
     } else {
         list
     };
-    let Some(layout) = segments::lay_out(list, &current.text.named) else {
+    let Some(layout) = segments::lay_out(list, &current.text) else {
         return Ok(false);
     };
     let body = layout.page.iter().map(AsRef::as_ref);

@@ -78,6 +78,8 @@ pub(crate) struct Segment {
     /// The ticket of the first claim.
     pub(super) first: u64,
     pub(super) kind: Kind,
+    /// Where its name stands in the line from which it was read ([`Text::line`]). Empty for a new one.
+    name: Range<usize>,
 }
 
 impl Segment {
@@ -103,6 +105,7 @@ impl Segment {
             claims,
             first: first.unwrap_or_default(),
             kind,
+            name: 0..0,
         }
     }
 
@@ -148,6 +151,9 @@ pub(crate) struct Text {
     pub(super) gaps: Vec<Gap>,
     /// The segments that the page names, read or not. Nothing is written over them.
     pub(super) named: Vec<Segment>,
+    /// The line that names them. Names that stay are copied from it: to write them anew takes longer than all the rest of a
+    /// change.
+    line: Vec<u8>,
 }
 
 impl Text {
@@ -159,8 +165,8 @@ impl Text {
                 ..Self::default()
             };
         };
-        let mut bytes = body;
-        bytes.drain(..start);
+        let mut line = body;
+        let bytes = line.split_off(start);
         let gap = Gap {
             at,
             segments: 0..named.len(),
@@ -170,6 +176,7 @@ impl Text {
             bytes,
             gaps: gaps.into_iter().collect(),
             named,
+            line,
         }
     }
 
@@ -279,9 +286,9 @@ pub(super) struct Layout<'b> {
     pub(super) is_long: bool,
 }
 
-/// Decides where the parts of a list go. `named` are the segments of the page that counts: what is new goes beside
-/// them. `None` if there is no room.
-pub(super) fn lay_out<'b>(pieces: Vec<Piece<'b>>, named: &[Segment]) -> Option<Layout<'b>> {
+/// Decides where the parts of a list go. `before` is the list that counts: what is new goes beside its segments. `None`
+/// if there is no room.
+pub(super) fn lay_out<'b>(pieces: Vec<Piece<'b>>, before: &Text) -> Option<Layout<'b>> {
     let length: usize = pieces.iter().map(Piece::bytes).sum();
     let is_kept = |piece: &Piece<'_>| matches!(piece, Piece::Kept(kept) if !kept.is_empty());
     let first = pieces.iter().find_map(|piece| match piece {
@@ -305,7 +312,7 @@ pub(super) fn lay_out<'b>(pieces: Vec<Piece<'b>>, named: &[Segment]) -> Option<L
         middle,
         back,
     } = Parts::of(pieces);
-    let mut room = Room::beside(named)?;
+    let mut room = Room::beside(&before.named)?;
     let (mut new, mut segments) = (Vec::new(), Vec::new());
     for part in middle {
         match part {
@@ -319,7 +326,11 @@ pub(super) fn lay_out<'b>(pieces: Vec<Piece<'b>>, named: &[Segment]) -> Option<L
             }
         }
     }
-    let page = [index::line_of(&segments, front.len()), front, back];
+    let page = [
+        index::line_of(&segments, front.len(), &before.line),
+        front,
+        back,
+    ];
     Some(Layout {
         new,
         page: page.into_iter().map(Cow::Owned).collect(),

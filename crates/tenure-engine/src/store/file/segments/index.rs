@@ -9,6 +9,7 @@ use super::{Kind, LIST_MAX, SLOTS_MAX, Segment};
 use crate::store::codec::{Cursor, push_number};
 use serde::Deserialize;
 use std::borrow::Cow;
+use std::ops::Range;
 
 /// How the line begins.
 pub(super) const MARK: &str = "{\"segments\":[";
@@ -62,7 +63,10 @@ impl Index {
         let mut segments = Vec::with_capacity(line.len() / NAME_LENGTH + 1);
         if !from.skip("]") {
             loop {
-                segments.push(name(&mut from)?);
+                let start = line.len() - from.left();
+                let mut segment = name(&mut from)?;
+                segment.name = start..line.len() - from.left();
+                segments.push(segment);
                 match from.byte()? {
                     b',' => {}
                     b']' => break,
@@ -123,35 +127,58 @@ fn segment(
         claims,
         first,
         kind,
+        name: 0..0,
     })
 }
 
-/// The line that names these segments, and where in the page's list they belong.
-pub(super) fn line_of(segments: &[Segment], at: usize) -> Vec<u8> {
+/// The line that names these segments, and where in the page's list they belong. `before` is the line from which those
+/// were read that have a name there.
+pub(super) fn line_of(segments: &[Segment], at: usize, before: &[u8]) -> Vec<u8> {
     let mut line = Vec::with_capacity(MARK.len() + NAME_LENGTH * (segments.len() + 1));
     line.extend_from_slice(MARK.as_bytes());
-    for (number, segment) in segments.iter().enumerate() {
-        let mut name = Backwards::<NAME_MAX>::new();
-        name.byte(b']');
-        name.number(segment.kind as u64);
-        name.byte(b',');
-        name.number(segment.first);
-        name.byte(b',');
-        name.number(segment.claims as u64);
-        name.text(b"\",");
-        name.sum(segment.sum);
-        name.text(b",\"");
-        name.number(segment.length as u64);
-        name.byte(b',');
-        name.number(segment.slot as u64);
-        name.byte(b'[');
-        if number > 0 {
-            name.byte(b',');
+    let mut rest = segments;
+    while let Some((segment, behind)) = rest.split_first() {
+        rest = behind;
+        if line.len() > MARK.len() {
+            line.push(b',');
         }
-        line.extend_from_slice(name.as_bytes());
+        let Range { start, mut end } = segment.name;
+        // As many as stand side by side there, at once.
+        while let Some((next, behind)) = rest.split_first()
+            && next.name.start == end + 1
+            && !segment.name.is_empty()
+        {
+            (end, rest) = (next.name.end, behind);
+        }
+        match before.get(start..end).filter(|names| !names.is_empty()) {
+            Some(names) => {
+                let own = name_of(segment);
+                debug_assert!(names.starts_with(own.as_bytes()), "it is of that line");
+                line.extend_from_slice(names);
+            }
+            None => line.extend_from_slice(name_of(segment).as_bytes()),
+        }
     }
     line.extend_from_slice(b"],\"at\":");
     push_number(&mut line, at as u64);
     line.extend_from_slice(b"}\n");
     line
+}
+
+fn name_of(segment: &Segment) -> Backwards<NAME_MAX> {
+    let mut name = Backwards::new();
+    name.byte(b']');
+    name.number(segment.kind as u64);
+    name.byte(b',');
+    name.number(segment.first);
+    name.byte(b',');
+    name.number(segment.claims as u64);
+    name.text(b"\",");
+    name.sum(segment.sum);
+    name.text(b",\"");
+    name.number(segment.length as u64);
+    name.byte(b',');
+    name.number(segment.slot as u64);
+    name.byte(b'[');
+    name
 }
