@@ -162,6 +162,19 @@ fn wall_us() -> u64 {
         })
 }
 
+/// The machine's boot clock, in nanoseconds. `None` in a time namespace with a clock of its own.
+#[cfg(target_os = "linux")]
+pub(crate) fn boot_ns() -> Option<u64> {
+    if shift() != Shift::Nanos(0) {
+        return None;
+    }
+    let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let seconds = u64::try_from(boot.tv_sec).ok()?;
+    seconds
+        .checked_mul(1_000_000_000)?
+        .checked_add(u64::try_from(boot.tv_nsec).ok()?)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::expect_used, reason = "a test says what it expects by failing")]

@@ -9,7 +9,7 @@
 
 use super::lines::{is_above, is_plain, number, ticket_of};
 use super::segments::{Gap, Kind, Piece, Text};
-use crate::find::find;
+use crate::find::{find, is_same};
 use crate::store::codec::{self, Head};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -308,7 +308,7 @@ fn choose(text: &Text, mut start: usize, want: Want) -> Option<Chosen> {
         if !is_above(ticket, known) {
             return None;
         }
-        let is_own = ticket == own.as_bytes();
+        let is_own = is_same(ticket, own.as_bytes());
         let is_read = match want {
             Want::All => return None,
             Want::Own(_) => is_own,
