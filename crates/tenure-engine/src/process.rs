@@ -317,7 +317,12 @@ pub(crate) fn open(process: &Process, host: &Host, here: &Host, local: bool) -> 
         return None;
     }
     let opened = system::open(process.pid)?;
-    (start_time(process.pid) == process.started).then_some(opened)
+    // A start that is not seen, or not recorded, tells nothing of another process.
+    let is_another = process
+        .started
+        .zip(start_time(process.pid))
+        .is_some_and(|(recorded, seen)| recorded != seen);
+    (!is_another).then_some(opened)
 }
 
 #[cfg(test)]

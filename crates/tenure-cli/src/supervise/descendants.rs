@@ -242,7 +242,8 @@ impl Descendants {
         left
     }
 
-    /// Whether no process that came from a command is left, for sure: each would be a child of ours. Collects none.
+    /// Whether no process that came from a command is left: each would be a child of ours, unless it has entered another PID
+    /// namespace. Collects none.
     pub(super) fn none_is_left(&self) -> bool {
         let any = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let looked = || retry_on_intr(|| waitid(WaitId::All, any));

@@ -255,11 +255,10 @@ impl Driver<'_> {
                 }
             })
         };
-        let by_number = self.close
-            && self
-                .held
-                .iter()
-                .any(|held| held.handle.descriptor().is_some());
+        // All are asked: until its exec, the child has a copy of each.
+        let held = self.held.iter();
+        let with_descriptor = held.filter(|held| held.handle.descriptor().is_some());
+        let by_number = with_descriptor.count() > 0 && self.close;
         let started = if by_number {
             match signals::spawn_known(&mut command, name) {
                 Ok(Ok((child, lost))) => Ok((child, Some(Ok(lost)))),
@@ -328,16 +327,21 @@ impl Driver<'_> {
         running.placement.take_back(running.pid);
         // Collected before the lock is released: the next holder finds nothing of the command.
         running.collect();
-        if running.descendants.none_is_left() {
-            for held in &self.held {
-                held.handle.taken_back();
-            }
-        }
+        self.take_back(&running.descendants);
         running.state.descendants = Some(running.descendants);
         // Not closed here: that takes the kernel milliseconds, and the next waiter waits for the
         // release that follows. The end of this process closes them.
         std::mem::forget(std::mem::take(&mut running.notices));
         Ok(verdict)
+    }
+
+    /// Says of the descriptors that were handed down that no process has a copy any more, if that is known.
+    fn take_back(&self, descendants: &Descendants) {
+        if descendants.none_is_left() {
+            for held in &self.held {
+                held.handle.taken_back();
+            }
+        }
     }
 
     fn hand_down(&self, flags: FdFlags) -> Result<(), SpawnError> {

@@ -59,7 +59,8 @@ pub(crate) fn shift() -> Shift {
 fn find() -> Shift {
     let namespace = |file: &str| rustix::fs::stat(file).ok().map(|stat| stat.st_ino);
     match namespace("/proc/self/ns/time") {
-        // A kernel without such namespaces, or no `/proc`, which then shows no start times either.
+        // A kernel without such namespaces, or no `/proc`. Then no process tells its PID namespace or boot, and all that it
+        // records of times and starts is unknown to others.
         None | Some(INITIAL) => Shift::Nanos(0),
         Some(own) => in_another(own, namespace("/proc/self/ns/time_for_children")),
     }

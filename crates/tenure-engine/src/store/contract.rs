@@ -101,6 +101,9 @@ pub trait Handle: Any + Debug + Send + Sync {
 
     /// What a command inherits so that the claim lives on after its supervisor dies; `None` where the
     /// store has no descriptor.
+    ///
+    /// No other thread may be in the middle of a change by this handle when it is asked for, nor when a process with a
+    /// copy is forked.
     #[cfg(unix)]
     fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
         None

@@ -643,8 +643,13 @@ fn judge(cluster: &Cluster, recoveries: &[(Blow, Duration)]) {
         }
     }
     holds.sort_unstable();
-    let set = cluster.etcdctl(&["get", "/work/set", "--print-value-only"]);
-    let set = set.expect("a cluster that serves again");
+    let set = std::cell::RefCell::default();
+    // The last blow may have been a moment ago.
+    until("the cluster serves again", Duration::from_secs(60), || {
+        let seen = cluster.etcdctl(&["get", "/work/set", "--print-value-only"]);
+        seen.map(|seen| set.replace(seen)).is_some()
+    });
+    let set: String = set.into_inner();
     let set: BTreeSet<&str> = set.split_whitespace().collect();
     let lost: Vec<&String> = added
         .iter()

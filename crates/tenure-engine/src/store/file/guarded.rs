@@ -240,7 +240,7 @@ pub(super) enum LoadError {
         /// What is wrong.
         why: String,
         /// The state that a replacement follows.
-        snapshot: Snapshot,
+        snapshot: Box<Snapshot>,
     },
     /// The published record cannot be understood.
     Record(Box<BadRecord>),
@@ -321,7 +321,7 @@ impl<'a> Guarded<'a> {
             Err(ReadError::Torn(why)) => {
                 return Err(LoadError::List {
                     why,
-                    snapshot: Snapshot::replacing_torn(),
+                    snapshot: Snapshot::replacing_torn().into(),
                 });
             }
             Err(ReadError::Io(errno)) => return Err(failed(errno)),
@@ -343,6 +343,7 @@ impl<'a> Guarded<'a> {
                 let file = fd(self.opened);
                 let is_dead = !self.any_is_held();
                 if !is_dead || pages::fill_without_damage(file, &mut snapshot.text).is_err() {
+                    let snapshot = snapshot.into();
                     return Err(LoadError::List { why, snapshot });
                 }
             }
@@ -354,14 +355,14 @@ impl<'a> Guarded<'a> {
             Err(error) => {
                 return Err(LoadError::List {
                     why: error.into(),
-                    snapshot,
+                    snapshot: snapshot.into(),
                 });
             }
         };
         if snapshot.sequence == 0 && self.any_is_held() {
             return Err(LoadError::List {
                 why: EMPTY_BUT_HELD.to_owned(),
-                snapshot,
+                snapshot: snapshot.into(),
             });
         }
         self.join(entry, snapshot, now)

@@ -428,7 +428,7 @@ impl<'f> Frame<'f> {
                 (loaded, Some(corrupt))
             }
             Err(LoadError::List { why, snapshot }) => {
-                let (loaded, sealed) = self.without_list(guarded, snapshot)?;
+                let (loaded, sealed) = self.without_list(guarded, *snapshot)?;
                 let corrupt = Corrupt {
                     why,
                     place: place(&guarded.folder.path_of(&self.names.list)),

@@ -341,7 +341,6 @@ mod tests {
     use super::*;
     use crate::clock::since;
     use crate::process::Identity;
-    use crate::store::contract::Handle as _;
     use crate::store::verbs::Verbs;
     use std::any::Any;
     use tenure_core::{
@@ -398,6 +397,8 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn a_waiter_sleeps_and_looks_by_the_open_file_that_is_in_line_already() {
+        use crate::store::contract::Handle as _;
+
         let scratch = tempfile::tempdir().expect("a folder");
         let here = Identity::current().host;
         let store = FileStore::new(scratch.path(), here, Box::new(ThreadSleeper));
