@@ -1,8 +1,8 @@
 //! A short line of numbers, written from its end to its beginning: so its digits come in the order in which a division
 //! gives them, and the line is one piece of memory when it is done.
 //!
-//! Each change writes such a line for its page, and one for each segment of a long list. Digit by digit behind what is
-//! there already, they took more time than reading the list.
+//! Each change writes such a line for its page, and one for each segment that is new. Number by number into a text that
+//! grows, the names of a long list took as many instructions as to read them.
 
 /// How long a number can be.
 pub(super) const DIGITS_MAX: usize = 20;

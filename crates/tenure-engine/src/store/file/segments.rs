@@ -151,8 +151,7 @@ pub(crate) struct Text {
     pub(super) gaps: Vec<Gap>,
     /// The segments that the page names, read or not. Nothing is written over them.
     pub(super) named: Vec<Segment>,
-    /// The line that names them. Names that stay are copied from it: to write them anew takes longer than all the rest of a
-    /// change.
+    /// The line that names them. Names that stay are copied from it: to write them anew was more than half of a write.
     line: Vec<u8>,
 }
 
