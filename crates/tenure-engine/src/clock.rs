@@ -14,7 +14,7 @@ mod shift;
 pub mod stepped;
 
 #[cfg(target_os = "linux")]
-pub(crate) use shift::{Shift, shift};
+pub(crate) use shift::{Shift, TICK_NANOS, shift};
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -112,22 +112,27 @@ fn as_set(real_us: u64) -> u64 {
 
 #[cfg(target_os = "linux")]
 fn read() -> (u64, u64) {
-    use rustix::time::{ClockId, clock_gettime};
-    let wall = clock_gettime(ClockId::Realtime);
-    let boot = clock_gettime(ClockId::Boottime);
-    // A clock before its epoch reads as the epoch: no record is older than that.
-    let parts = |t: rustix::time::Timespec| {
-        let seconds = u64::try_from(t.tv_sec).unwrap_or(0);
-        (seconds, u64::try_from(t.tv_nsec).unwrap_or(0))
-    };
-    let (seconds, nanos) = parts(wall);
+    let (seconds, nanos) = reading(rustix::time::ClockId::Realtime);
     let wall_us = seconds
         .saturating_mul(1_000_000)
         .saturating_add(nanos / 1_000);
-    let (seconds, nanos) = parts(boot);
+    (wall_us, shift().unshifted(own_boot_ns()) / 1_000_000)
+}
+
+/// Seconds and nanoseconds of a clock. A clock before its epoch reads as the epoch: no record is older than that.
+#[cfg(target_os = "linux")]
+fn reading(clock: rustix::time::ClockId) -> (u64, u64) {
+    let now = rustix::time::clock_gettime(clock);
+    let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+    (seconds, u64::try_from(now.tv_nsec).unwrap_or(0))
+}
+
+/// The boot clock as this process sees it, in nanoseconds.
+#[cfg(target_os = "linux")]
+fn own_boot_ns() -> u64 {
+    let (seconds, nanos) = reading(rustix::time::ClockId::Boottime);
     // 64 bits of nanoseconds are five centuries since the boot.
-    let boot = seconds.saturating_mul(1_000_000_000).saturating_add(nanos);
-    (wall_us, shift().unshifted(boot) / 1_000_000)
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
 }
 
 #[cfg(windows)]
@@ -165,14 +170,7 @@ fn wall_us() -> u64 {
 /// The machine's boot clock, in nanoseconds. `None` in a time namespace with a clock of its own.
 #[cfg(target_os = "linux")]
 pub(crate) fn boot_ns() -> Option<u64> {
-    if shift() != Shift::Nanos(0) {
-        return None;
-    }
-    let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    let seconds = u64::try_from(boot.tv_sec).ok()?;
-    seconds
-        .checked_mul(1_000_000_000)?
-        .checked_add(u64::try_from(boot.tv_nsec).ok()?)
+    (shift() == Shift::Nanos(0)).then(own_boot_ns)
 }
 
 #[cfg(test)]

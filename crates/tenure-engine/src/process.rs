@@ -317,12 +317,14 @@ pub(crate) fn open(process: &Process, host: &Host, here: &Host, local: bool) -> 
         return None;
     }
     let opened = system::open(process.pid)?;
-    // A start that is not seen, or not recorded, tells nothing of another process.
-    let is_another = process
-        .started
-        .zip(start_time(process.pid))
-        .is_some_and(|(recorded, seen)| recorded != seen);
-    (!is_another).then_some(opened)
+    (!is_another(process, start_time(process.pid))).then_some(opened)
+}
+
+/// Whether the process that is seen under a recorded number is another one. A start that is not seen, or not recorded,
+/// tells nothing.
+fn is_another(recorded: &Process, started: Option<u64>) -> bool {
+    let both = recorded.started.zip(started);
+    both.is_some_and(|(recorded, seen)| recorded != seen)
 }
 
 #[cfg(test)]

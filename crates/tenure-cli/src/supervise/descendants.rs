@@ -70,10 +70,24 @@ fn are_visible() -> bool {
     start_time(std::process::id()).is_some()
 }
 
+/// Asks about children and collects none.
+fn looked(at: &WaitId<'_>) -> Result<(), Errno> {
+    let any = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    retry_on_intr(|| waitid(at.clone(), any)).map(|_| ())
+}
+
 /// Whether it is a child of ours that was not collected yet.
 fn is_child(pid: Pid) -> bool {
-    let any = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    retry_on_intr(|| waitid(WaitId::Pid(pid), any)).is_ok()
+    looked(&WaitId::Pid(pid)).is_ok()
+}
+
+/// Whether this process has no child, not even one that was not collected yet.
+fn is_childless() -> Result<bool, Errno> {
+    match looked(&WaitId::All) {
+        Ok(()) => Ok(false),
+        Err(Errno::CHILD) => Ok(true),
+        Err(errno) => Err(errno),
+    }
 }
 
 #[cfg(target_os = "linux")]
@@ -96,14 +110,9 @@ impl Descendants {
     /// - The kernel does not report on children (a seccomp filter refuses waitid), so that the end of a
     ///   command could not be seen.
     pub(super) fn adopt() -> Result<Self, Errno> {
-        let any = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        let childless = match retry_on_intr(|| waitid(WaitId::All, any)) {
-            Ok(_) => false,
-            Err(Errno::CHILD) => true,
-            Err(errno) => return Err(errno),
-        };
+        let is_childless = is_childless()?;
         Ok(Self {
-            reach: if childless && become_subreaper() {
+            reach: if is_childless && become_subreaper() {
                 Reach::Adoption
             } else {
                 Cgroup::make().map_or(Reach::Group, Reach::Cgroup)
@@ -245,9 +254,7 @@ impl Descendants {
     /// Whether no process that came from a command is left: each would be a child of ours, unless it has entered another PID
     /// namespace. Collects none.
     pub(super) fn none_is_left(&self) -> bool {
-        let any = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        let looked = || retry_on_intr(|| waitid(WaitId::All, any));
-        self.adopts() && looked().is_err_and(|errno| errno == Errno::CHILD)
+        self.adopts() && is_childless() == Ok(true)
     }
 
     /// Asks the kernel about one number after the other whether it is a child of ours, from the

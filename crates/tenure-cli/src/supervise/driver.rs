@@ -256,9 +256,7 @@ impl Driver<'_> {
             })
         };
         // All are asked: until its exec, the child has a copy of each.
-        let held = self.held.iter();
-        let with_descriptor = held.filter(|held| held.handle.descriptor().is_some());
-        let by_number = with_descriptor.count() > 0 && self.close;
+        let by_number = self.close && self.descriptors().count() > 0;
         let started = if by_number {
             match signals::spawn_known(&mut command, name) {
                 Ok(Ok((child, lost))) => Ok((child, Some(Ok(lost)))),
@@ -335,6 +333,11 @@ impl Driver<'_> {
         Ok(verdict)
     }
 
+    /// What a command inherits of the locks that are held. To ask is to lend.
+    fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.held.iter().filter_map(|held| held.handle.descriptor())
+    }
+
     /// Says of the descriptors that were handed down that no process has a copy any more, if that is known.
     fn take_back(&self, descendants: &Descendants) {
         if descendants.none_is_left() {
@@ -348,12 +351,11 @@ impl Driver<'_> {
         if self.close {
             return Ok(());
         }
-        let held = self.held.iter().filter_map(|held| held.handle.descriptor());
         let around = self
             .around
             .iter()
             .filter_map(|around| around.part.descriptor());
-        for liveness_lock in held.chain(around) {
+        for liveness_lock in self.descriptors().chain(around) {
             retry_on_intr(|| fcntl_setfd(liveness_lock, flags))
                 .map_err(|errno| SpawnError::LivenessLock(errno.into()))?;
         }

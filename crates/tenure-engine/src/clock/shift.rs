@@ -43,7 +43,7 @@ impl Shift {
 }
 
 /// A clock tick of `/proc/PID/stat`, which is the same on all known systems (`USER_HZ`).
-const TICK_NANOS: i64 = 10_000_000;
+pub(crate) const TICK_NANOS: i64 = 10_000_000;
 
 /// The time namespace that the machine starts with; the kernel gives it this number for good
 /// (`TIME_NS_INIT_INO`).

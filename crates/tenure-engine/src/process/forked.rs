@@ -45,7 +45,7 @@ impl BeforeFork {
 
 /// A tick of the start times that the kernel shows.
 #[cfg(target_os = "linux")]
-const TICK_NS: u64 = 10_000_000;
+const TICK_NS: u64 = crate::clock::TICK_NANOS.unsigned_abs();
 
 /// How near to a tick's end a reading may not be: another processor's reading of the clock may be some nanoseconds off.
 #[cfg(target_os = "linux")]
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn two_readings_are_in_one_tick_where_neither_is_near_its_end() {
-        let tick = |before, after| one_tick(before, after);
+        let tick = one_tick;
         assert_eq!(tick(30_010_000, 39_989_999), Some(3));
         assert_eq!(tick(30_009_999, 39_989_999), None);
         assert_eq!(tick(30_010_000, 39_990_000), None);

@@ -107,10 +107,12 @@ pub(super) fn look_at(process: &Process) -> (Liveness, Option<Stat>) {
         // tells the two apart.
         return (Liveness::Alive, None);
     };
-    let liveness = match (process.started, stat.started()) {
-        (Some(recorded), Some(seen)) if recorded != seen => Liveness::Dead(Death::Replaced),
-        _ if stat.has_ended() => Liveness::Dead(Death::Zombie),
-        _ => Liveness::Alive,
+    let liveness = if super::is_another(process, stat.started()) {
+        Liveness::Dead(Death::Replaced)
+    } else if stat.has_ended() {
+        Liveness::Dead(Death::Zombie)
+    } else {
+        Liveness::Alive
     };
     (liveness, Some(stat))
 }

@@ -235,9 +235,10 @@ pub fn probe(process: &Process) -> Liveness {
         }
         Err(_) => return Liveness::Unknown,
     };
-    match (process.started, started) {
-        (Some(recorded), Some(started)) if recorded != started => Liveness::Dead(Death::Replaced),
-        _ => Liveness::Alive,
+    if super::is_another(process, started) {
+        Liveness::Dead(Death::Replaced)
+    } else {
+        Liveness::Alive
     }
 }
 

@@ -151,7 +151,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The text behind a key, likewise.
-    pub(in crate::store) fn named(&mut self, key: &str) -> Option<Cow<'a, str>> {
+    fn named(&mut self, key: &str) -> Option<Cow<'a, str>> {
         if !self.skip(key) {
             return None;
         }
@@ -163,10 +163,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The items of a list, up to its end. The list has begun.
-    pub(in crate::store) fn items<T>(
-        &mut self,
-        item: impl Fn(&mut Self) -> Option<T>,
-    ) -> Option<Vec<T>> {
+    fn items<T>(&mut self, item: impl Fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let mut items = vec![item(self)?];
         while self.skip(",") {
             items.push(item(self)?);

@@ -323,6 +323,16 @@ impl Folder {
         self.path.join(file)
     }
 
+    /// Opens a lock file once more, for changes. `None` if its name no longer leads to this file.
+    pub(super) fn open_again(
+        &self,
+        file: &str,
+        opened: &Opened,
+    ) -> Result<Option<Opened>, StoreError> {
+        let again = self.open_file(file, Access::Write)?;
+        Ok(again.filter(|again| again.is_same(opened)))
+    }
+
     /// Opens one lock file. `None` if it is not there and is not to be made.
     pub(super) fn open_file(
         &self,

@@ -166,9 +166,9 @@ impl FileStore {
     fn for_a_change<'a>(&self, handle: &'a FileHandle) -> &'a Opened {
         let again = || {
             let folder = self.folder.get()?;
-            let opened = folder.open_file(&handle.names.list, Access::Write).ok()??;
             // A name that leads elsewhere is found by the change, by whichever file it goes.
-            opened.is_same(&handle.opened).then_some(opened)
+            let again = folder.open_again(&handle.names.list, &handle.opened);
+            again.ok()?
         };
         if let Some(opened) = handle.for_a_change() {
             return opened;
@@ -675,8 +675,7 @@ impl Guarded<'_> {
 
     /// Opens the same file once more.
     fn opened_again(&self, doing: &'static str) -> Result<Opened, StoreError> {
-        let opened = self.folder.open_file(&self.names.list, Access::Write)?;
-        let opened = opened.filter(|opened| opened.is_same(self.opened));
+        let opened = self.folder.open_again(&self.names.list, self.opened)?;
         opened.ok_or_else(|| self.failed(doing, os::Errno::NOENT))
     }
 }

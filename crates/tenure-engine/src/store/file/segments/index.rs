@@ -152,8 +152,10 @@ pub(super) fn line_of(segments: &[Segment], at: usize, before: &[u8]) -> Vec<u8>
         }
         match before.get(start..end).filter(|names| !names.is_empty()) {
             Some(names) => {
-                let own = name_of(segment);
-                debug_assert!(names.starts_with(own.as_bytes()), "it is of that line");
+                debug_assert!(
+                    names.starts_with(name_of(segment).as_bytes()),
+                    "it is of that line"
+                );
                 line.extend_from_slice(names);
             }
             None => line.extend_from_slice(name_of(segment).as_bytes()),
