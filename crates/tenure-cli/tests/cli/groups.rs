@@ -117,8 +117,8 @@ fn of_five_arrivals_only_the_last_completes_and_the_session_file_is_whole() {
             id,
             "42",
         ];
-        // Each run that gets its turn keeps what the file said then.
-        let seen = format!("cp '{record}' 'seen.{id}'");
+        // Each run that gets its turn keeps what the file said then. A newer arrival may end the copy in its middle.
+        let seen = format!("cp '{record}' 'copy.{id}' && mv 'copy.{id}' 'seen.{id}'");
         arrivals.push(gated(&scene, &words, &gate, &seen));
         gates.push(gate);
         eventually(&format!("{id} to have arrived"), || {
