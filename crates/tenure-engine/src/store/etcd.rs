@@ -45,6 +45,7 @@ mod list;
 mod read;
 mod runtime;
 mod session;
+mod together;
 mod transact;
 mod value;
 mod watch;

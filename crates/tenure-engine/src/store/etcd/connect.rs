@@ -4,12 +4,14 @@
 //! `connection` decides which server is asked, and when another one is.
 
 use super::address::Credentials;
+use super::together::Together;
 use crate::printed::whole;
 use http::Uri;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::AsyncWrite;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -61,9 +63,12 @@ impl Connections {
         };
         let endpoint = Endpoint::from_shared(url.to_owned()).map_err(|error| failed(&error))?;
         let endpoint = settings(endpoint).map_err(|error| failed(&error))?;
-        let sockets = self.sockets.clone();
-        let connected = match self.tls.clone() {
-            None => endpoint.connect_with_connector(sockets).await,
+        let (sockets, tls) = (self.sockets.clone(), self.tls.clone());
+        let connected = match tls {
+            None => {
+                let sockets = sockets.map_response(|socket| together(socket.into_inner()));
+                endpoint.connect_with_connector(sockets).await
+            }
             Some(tls) => {
                 let connector = service_fn(move |server: Uri| {
                     let (sockets, tls) = (sockets.clone(), tls.clone());
@@ -77,7 +82,7 @@ impl Connections {
                         if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
                             return Err(BoxError::from("it does not speak HTTP/2"));
                         }
-                        Ok(TokioIo::new(stream))
+                        Ok(together(stream))
                     }
                 });
                 endpoint.connect_with_connector(connector).await
@@ -85,6 +90,11 @@ impl Connections {
         };
         connected.map_err(|error| failed(&error))
     }
+}
+
+/// A connection for the HTTP/2 library.
+fn together<S: AsyncWrite>(connection: S) -> TokioIo<Together<S>> {
+    TokioIo::new(Together::new(connection))
 }
 
 /// The settings of every connection.
@@ -150,12 +160,13 @@ mod tests {
     #![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
 
     use super::*;
-    use crate::store::etcd::api::{Client, Txn};
+    use crate::store::etcd::api::{Client, Txn, TxnOp};
     use crate::store::etcd::connection::{Fault, classify};
+    use crate::store::etcd::together::tests::Pieces;
     use h2::Reason;
     use prost::bytes::Bytes;
     use std::sync::Mutex;
-    use tokio::io::DuplexStream;
+    use tokio::io::{AsyncRead, DuplexStream};
 
     #[test]
     fn an_authority_that_cannot_be_had_is_said_before_anybody_is_asked() {
@@ -186,11 +197,21 @@ mod tests {
 
     /// A connection to a server in memory.
     async fn connected() -> (Client, h2::server::Connection<DuplexStream, Bytes>) {
+        connected_by(|here| here).await
+    }
+
+    /// The same through what is between the two.
+    async fn connected_by<S>(
+        between: impl FnOnce(DuplexStream) -> S,
+    ) -> (Client, h2::server::Connection<DuplexStream, Bytes>)
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
         let (here, there) = tokio::io::duplex(1 << 16);
-        let here = Mutex::new(Some(here));
+        let here = Mutex::new(Some(between(here)));
         let connector = service_fn(move |_: Uri| {
             let here = here.lock().expect("no panic").take();
-            let here = here.ok_or("it is connected to once").map(TokioIo::new);
+            let here = here.ok_or("it is connected to once").map(together);
             std::future::ready(here)
         });
         let endpoint = settings(Endpoint::from_static("http://one:2379")).expect("settings");
@@ -201,6 +222,48 @@ mod tests {
         let client = Client::new(channel.expect("a connection"), None).await;
         let client = client.expect("it asks for nothing");
         (client, server.expect("a connection"))
+    }
+
+    #[tokio::test]
+    async fn a_request_leaves_in_one_piece() {
+        let pieces = Pieces::default();
+        let (client, mut server) = connected_by(|here| pieces.of(here)).await;
+        let carried = tokio::spawn(async move {
+            while let Some(request) = server.accept().await {
+                let (request, mut respond) = request.expect("a request");
+                // What is accepted next also carries this one.
+                tokio::spawn(async move {
+                    let mut message = request.into_body();
+                    let mut length = 0;
+                    while let Some(part) = message.data().await {
+                        let part = part.expect("a part").len();
+                        length += part;
+                        let room = message.flow_control().release_capacity(part);
+                        room.expect("room");
+                    }
+                    let head = http::Response::builder()
+                        .header("grpc-status", "12")
+                        .header("grpc-message", length.to_string());
+                    let head = head.body(()).expect("a head");
+                    respond.send_response(head, true).expect("an answer");
+                });
+            }
+        });
+        for size in [0, 400, 700, 6_000, 100_000] {
+            let put = TxnOp::put("/key", vec![b'x'; size], None);
+            let before = pieces.sizes().len();
+            let answer = client.txn(Txn::new().and_then([put])).await;
+            let answer = answer.expect_err("it refuses all of them");
+            let came: usize = answer.message().parse().expect("a length");
+            assert!((size + 10..size + 40).contains(&came), "{size}: {came}");
+            let pieces = pieces.sizes().split_off(before);
+            // What the client says of the connection itself is shorter.
+            let requests = pieces.iter().filter(|piece| **piece > 32).count();
+            if size < 1_000 {
+                assert_eq!(requests, 1, "{size}: {pieces:?}");
+            }
+        }
+        carried.abort();
     }
 
     #[tokio::test(start_paused = true)]

@@ -185,12 +185,15 @@ impl Transaction<'_> {
             let change = nobody.change(keys, name, entry, &writing);
             Ok(store.told(change)?.unwrap_or_default())
         };
-        let hold = change(entry)?;
+        let mut holds = change(entry)?.operations;
         let claims = keys.claims(name);
+        let lease_key = keys.lease_key(name, &attachment.lease_key);
         let alone = Compare::create_revision(claims.clone(), CompareOp::Equal, 0);
-        let mut first = hold.compares;
-        first.push(alone.with_range(end_of(&claims)));
-        let mut holds = hold.operations;
+        // Where there is no claim at all, there is none under this id.
+        let first = [
+            alone.with_range(end_of(&claims)),
+            Compare::create_revision(lease_key, CompareOp::Equal, 0),
+        ];
         holds.push(TxnOp::get(keys.header(name), None));
         let mut other = Vec::new();
         if otherwise == Otherwise::Queues {

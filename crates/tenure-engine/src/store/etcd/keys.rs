@@ -11,7 +11,13 @@
 
 use tenure_core::LockName;
 
-/// What the lease keys of a lock begin with, below the lock.
+/// What the locks begin with, below the prefix.
+const LOCKS: &str = "/locks/";
+
+/// What the claims of a lock begin with, below the lock.
+const CLAIMS: &str = "claims/";
+
+/// The same of its lease keys.
 const LEASE_KEYS: &str = "lives/";
 
 /// The names below one prefix.
@@ -28,40 +34,45 @@ impl Keys {
 
     /// What the keys of all locks begin with.
     pub(super) fn locks(&self) -> String {
-        format!("{}/locks/", self.prefix)
+        [self.prefix.as_str(), LOCKS].concat()
+    }
+
+    /// A key of one lock. Each request has some of them, so they are joined and not formatted.
+    fn key(&self, name: &LockName, what: &str, id: &str) -> String {
+        [self.prefix.as_str(), LOCKS, name.as_str(), "/", what, id].concat()
     }
 
     /// What the keys of one lock begin with.
     pub(super) fn lock(&self, name: &LockName) -> String {
-        format!("{}{name}/", self.locks())
+        self.key(name, "", "")
     }
 
     pub(super) fn header(&self, name: &LockName) -> String {
-        format!("{}header", self.lock(name))
+        self.key(name, "header", "")
     }
 
     /// The key that stands from the grant of a claim that went before waiting ones, until a change finds
     /// no such claim.
     pub(super) fn ahead(&self, name: &LockName) -> String {
-        format!("{}ahead", self.lock(name))
+        self.key(name, "ahead", "")
     }
 
     /// What the claims of a lock begin with.
     pub(super) fn claims(&self, name: &LockName) -> String {
-        format!("{}claims/", self.lock(name))
+        self.key(name, CLAIMS, "")
     }
 
     pub(super) fn claim(&self, name: &LockName, id: &str) -> String {
-        format!("{}{id}", self.claims(name))
+        self.key(name, CLAIMS, id)
     }
 
     /// What the lease keys of a lock begin with.
     pub(super) fn lease_keys(&self, name: &LockName) -> String {
-        format!("{}{LEASE_KEYS}", self.lock(name))
+        self.key(name, LEASE_KEYS, "")
     }
 
     pub(super) fn lease_key(&self, name: &LockName, id: &str) -> String {
-        format!("{}{id}", self.lease_keys(name))
+        self.key(name, LEASE_KEYS, id)
     }
 
     /// The lock that a key shows to be there. A lease key shows none: each one belongs to a claim that has
