@@ -12,6 +12,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, BufWriter, ReadBuf};
 
+/// How many bytes are gathered at most. A frame has up to 16 KiB, and what is written before it is short.
+const GATHERED_MAX: usize = 32 << 10;
+
 /// A connection whose flushes wait for one round.
 pub(super) struct Together<S> {
     inner: BufWriter<S>,
@@ -22,7 +25,7 @@ pub(super) struct Together<S> {
 impl<S: AsyncWrite> Together<S> {
     pub(super) fn new(connection: S) -> Self {
         Self {
-            inner: BufWriter::new(connection),
+            inner: BufWriter::with_capacity(GATHERED_MAX, connection),
             has_waited: false,
         }
     }
