@@ -563,104 +563,110 @@ mod tests {
         }
     }
 
-    fn around() -> Around {
-        Around {
-            here: PathBuf::from("/nowhere/at/all"),
-            named: None,
-            found: None,
+    /// With paths of Unix, and the machine's folder.
+    #[cfg(unix)]
+    mod unix {
+        use super::*;
+
+        fn around() -> Around {
+            Around {
+                here: PathBuf::from("/nowhere/at/all"),
+                named: None,
+                found: None,
+            }
         }
-    }
 
-    fn variables(dir: Option<&str>, store: Option<&str>, scope: Option<&str>) -> Variables {
-        Variables {
-            dir: dir.map(PathBuf::from),
-            store: store.map(OsString::from),
-            scope: scope.map(OsString::from),
-            config: None,
+        fn variables(dir: Option<&str>, store: Option<&str>, scope: Option<&str>) -> Variables {
+            Variables {
+                dir: dir.map(PathBuf::from),
+                store: store.map(OsString::from),
+                scope: scope.map(OsString::from),
+                config: None,
+            }
         }
-    }
 
-    fn at(flags: &Flags<'_>, variables: &Variables) -> Result<(At, String), String> {
-        let found = find(flags, variables, &around());
-        found
-            .map(|(place, _)| (place.at, place.why.to_string()))
-            .map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn a_flag_counts_for_more_than_a_variable_and_of_variables_the_store_first() {
-        let told = variables(Some("/v"), Some("file:/s"), None);
-        let dir = Flags {
-            dir: Some((Path::new("d"), "--dir")),
-            ..Flags::default()
-        };
-        assert_eq!(
-            at(&dir, &told),
-            Ok((At::Folder("d".into()), "--dir".to_owned()))
-        );
-        let machine = Flags {
-            scope: Some(Scope::Machine),
-            ..Flags::default()
-        };
-        let expected = (
-            At::Folder(MACHINE_FOLDER.into()),
-            "--scope machine".to_owned(),
-        );
-        assert_eq!(at(&machine, &told), Ok(expected));
-        let none = Flags::default();
-        let expected = (At::Folder("/s".into()), STORE.to_owned());
-        assert_eq!(at(&none, &told), Ok(expected));
-    }
-
-    #[test]
-    fn a_variable_that_cannot_be_a_place_says_what_to_write_instead() {
-        for (dir, store, scope, part) in [
-            (Some(""), None, None, "TENURE_DIR: it is empty; unset it"),
-            (Some("locks"), None, None, "write its whole path"),
-            (
-                Some("$HOME/locks"),
-                None,
-                None,
-                "variables are not expanded",
-            ),
-            (Some("${HOME}/locks"), None, None, "~/"),
-            (None, Some(""), None, "TENURE_STORE: it is empty"),
-            (None, Some("file:locks"), None, "write the whole path"),
-            (None, None, Some("project"), "write user, repo or machine"),
-            (None, None, Some(""), "write user, repo or machine"),
-            (
-                Some("/v"),
-                None,
-                Some("machine"),
-                "two places (/v and /var/lib/tenure/locks)",
-            ),
-            (
-                None,
-                Some("etcd://h:1/p"),
-                Some("machine"),
-                "two places (another store and",
-            ),
-            (
-                None,
-                None,
-                Some("repo"),
-                "TENURE_SCOPE=repo: /nowhere/at/all is in no git repository",
-            ),
-        ] {
-            let said = at(&Flags::default(), &variables(dir, store, scope));
-            let said = said.expect_err("no place");
-            assert!(said.contains(part), "`{part}` is said: {said}");
+        fn at(flags: &Flags<'_>, variables: &Variables) -> Result<(At, String), String> {
+            let found = find(flags, variables, &around());
+            found
+                .map(|(place, _)| (place.at, place.why.to_string()))
+                .map_err(|error| error.to_string())
         }
-        let same = variables(Some(MACHINE_FOLDER), None, Some("machine"));
-        let expected = (At::Folder(MACHINE_FOLDER.into()), DIR.to_owned());
-        assert_eq!(
-            at(&Flags::default(), &same),
-            Ok(expected),
-            "they name one place"
-        );
-        // A dollar that begins no name is a character as any other.
-        let odd = variables(Some("/srv/a$/5$5"), None, None);
-        assert!(at(&Flags::default(), &odd).is_ok());
+
+        #[test]
+        fn a_flag_counts_for_more_than_a_variable_and_of_variables_the_store_first() {
+            let told = variables(Some("/v"), Some("file:/s"), None);
+            let dir = Flags {
+                dir: Some((Path::new("d"), "--dir")),
+                ..Flags::default()
+            };
+            assert_eq!(
+                at(&dir, &told),
+                Ok((At::Folder("d".into()), "--dir".to_owned()))
+            );
+            let machine = Flags {
+                scope: Some(Scope::Machine),
+                ..Flags::default()
+            };
+            let expected = (
+                At::Folder(MACHINE_FOLDER.into()),
+                "--scope machine".to_owned(),
+            );
+            assert_eq!(at(&machine, &told), Ok(expected));
+            let none = Flags::default();
+            let expected = (At::Folder("/s".into()), STORE.to_owned());
+            assert_eq!(at(&none, &told), Ok(expected));
+        }
+
+        #[test]
+        fn a_variable_that_cannot_be_a_place_says_what_to_write_instead() {
+            for (dir, store, scope, part) in [
+                (Some(""), None, None, "TENURE_DIR: it is empty; unset it"),
+                (Some("locks"), None, None, "write its whole path"),
+                (
+                    Some("$HOME/locks"),
+                    None,
+                    None,
+                    "variables are not expanded",
+                ),
+                (Some("${HOME}/locks"), None, None, "~/"),
+                (None, Some(""), None, "TENURE_STORE: it is empty"),
+                (None, Some("file:locks"), None, "write the whole path"),
+                (None, None, Some("project"), "write user, repo or machine"),
+                (None, None, Some(""), "write user, repo or machine"),
+                (
+                    Some("/v"),
+                    None,
+                    Some("machine"),
+                    "two places (/v and /var/lib/tenure/locks)",
+                ),
+                (
+                    None,
+                    Some("etcd://h:1/p"),
+                    Some("machine"),
+                    "two places (another store and",
+                ),
+                (
+                    None,
+                    None,
+                    Some("repo"),
+                    "TENURE_SCOPE=repo: /nowhere/at/all is in no git repository",
+                ),
+            ] {
+                let said = at(&Flags::default(), &variables(dir, store, scope));
+                let said = said.expect_err("no place");
+                assert!(said.contains(part), "`{part}` is said: {said}");
+            }
+            let same = variables(Some(MACHINE_FOLDER), None, Some("machine"));
+            let expected = (At::Folder(MACHINE_FOLDER.into()), DIR.to_owned());
+            assert_eq!(
+                at(&Flags::default(), &same),
+                Ok(expected),
+                "they name one place"
+            );
+            // A dollar that begins no name is a character as any other.
+            let odd = variables(Some("/srv/a$/5$5"), None, None);
+            assert!(at(&Flags::default(), &odd).is_ok());
+        }
     }
 
     #[test]

@@ -1453,6 +1453,7 @@ fn a_store_that_is_kept_open_finds_the_record_in_a_folder_that_was_made_anew() {
 
 /// The record is the truth about the holder: while it stands it keeps all callers out, and once its holder
 /// is gone it keeps out none.
+#[cfg(unix)] // on Windows no folder goes while a file in it is open
 #[test]
 fn a_hold_whose_coordination_files_were_removed_takes_its_record_with_it() {
     each(|format| {
@@ -1482,6 +1483,7 @@ fn a_hold_whose_coordination_files_were_removed_takes_its_record_with_it() {
     });
 }
 
+#[cfg(unix)] // on Windows no folder goes while a file in it is open
 #[test]
 fn no_run_goes_on_within_a_hold_of_which_the_record_alone_is_left() {
     each_place(|format, place| {
@@ -1494,6 +1496,7 @@ fn no_run_goes_on_within_a_hold_of_which_the_record_alone_is_left() {
     });
 }
 
+#[cfg(unix)] // on Windows no folder goes while a file in it is open
 #[test]
 fn a_hold_that_was_waited_for_takes_its_record_with_it_too() {
     each_place(|format, place| {
@@ -1518,6 +1521,7 @@ fn a_hold_that_was_waited_for_takes_its_record_with_it_too() {
     });
 }
 
+#[cfg(unix)] // on Windows no folder goes while a file in it is open
 #[test]
 fn whoever_lost_its_coordination_files_leaves_the_record_of_another_alone() {
     each_place(|format, place| {

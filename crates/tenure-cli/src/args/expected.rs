@@ -490,6 +490,17 @@ mod tests {
                 "tenure --nonsense=",
                 (Expected::Nothing, "--nonsense=".into()),
             ),
+        ] {
+            assert_eq!(expected(line), found, "{line}");
+        }
+    }
+
+    /// Windows has no such verb.
+    #[cfg(unix)]
+    #[test]
+    fn flock_has_its_own_order_of_words() {
+        let all = |expected| (expected, String::new());
+        for (line, found) in [
             ("tenure flock ", all(Expected::Files)),
             ("tenure flock -w ", all(Expected::Nothing)),
             ("tenure flock -xw 5 ", all(Expected::Files)),

@@ -4,8 +4,6 @@
 //! wide rather than too narrow. The text was made safe to print before ([`super::clean`]).
 
 use std::borrow::Cow;
-use std::os::fd::AsFd;
-#[cfg(unix)]
 use tenure_engine::printed::is_printed_ascii;
 use unicode_width::UnicodeWidthChar;
 
@@ -17,7 +15,7 @@ const AS_A_PICTURE: char = '\u{fe0f}';
 
 /// How many columns a terminal has; `None` if it does not know.
 #[cfg(unix)]
-pub(crate) fn columns(terminal: impl AsFd) -> Option<usize> {
+pub(crate) fn columns(terminal: impl std::os::fd::AsFd) -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(terminal).ok()?;
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
@@ -67,7 +65,8 @@ pub(crate) fn cut(text: &str, columns: usize) -> Cow<'_, str> {
     Cow::Owned(kept)
 }
 
-/// The text, and spaces up to so many columns.
+/// The text, and spaces up to so many columns: for the labels of `doctor`.
+#[cfg(any(unix, test))]
 pub(crate) fn pad(text: &str, columns: usize) -> String {
     let mut padded = String::new();
     add_padded(&mut padded, text, columns);

@@ -689,7 +689,6 @@ mod tests {
         both("wait = \"7s\"", "-w 7s", "-n");
         both("ttl = \"7s\"", "--ttl 7s", "--ttl 1s");
         both("grace = \"7s\"", "--grace 7s", "--grace 1s");
-        both("signal = \"TERM\"", "--signal TERM", "--signal HUP");
         both(
             "max_runtime = \"7s\"",
             "--max-runtime 7s",
@@ -709,16 +708,22 @@ mod tests {
         both("close = true", "--close", "--close");
         both("reentrant = true", "--reentrant", "--reentrant");
         both("rollback = \"undo\"", "--rollback undo", "--rollback other");
-        both(
-            "on_supersede = \"a\"",
-            "--on-supersede a",
-            "--on-supersede b",
-        );
-        both(
-            "on_superseded = \"a\"",
-            "--on-superseded a",
-            "--on-superseded b",
-        );
+        #[cfg(unix)] // Windows has no signals, and no work that is told of another run
+        for (says, flags, typed) in [
+            ("signal = \"TERM\"", "--signal TERM", "--signal HUP"),
+            (
+                "on_supersede = \"a\"",
+                "--on-supersede a",
+                "--on-supersede b",
+            ),
+            (
+                "on_superseded = \"a\"",
+                "--on-superseded a",
+                "--on-superseded b",
+            ),
+        ] {
+            both(says, flags, typed);
+        }
         both("group = \"G\"", "--group G", "--group H");
         both("queue = \"max\"", "--queue max", "--queue fifo");
         both("queue = \"none\"", "--queue none", "--queue fifo");
@@ -778,16 +783,6 @@ mod tests {
                 );
             }
         }
-        for says in [
-            "max_runtime = \"7s\"",
-            "rollback = \"undo\"",
-            "on_superseded = \"tell\"",
-            "wait_all = true",
-            "close = true",
-        ] {
-            let refused = of_file(says, "--exec").expect_err("no supervisor");
-            assert!(refused.message.contains(says), "{}", refused.message);
-        }
         let refused = of_file("term_after = \"11s\"", "").expect_err("after the end");
         assert!(
             refused.message.contains("term_after"),
@@ -802,6 +797,24 @@ mod tests {
         );
     }
 
+    /// On Windows no process becomes another one.
+    #[cfg(unix)]
+    #[test]
+    fn without_a_supervisor_nothing_can_be_asked_of_it() {
+        for says in [
+            "max_runtime = \"7s\"",
+            "rollback = \"undo\"",
+            "on_superseded = \"tell\"",
+            "wait_all = true",
+            "close = true",
+        ] {
+            let refused = of_file(says, "--exec").expect_err("no supervisor");
+            assert!(refused.message.contains(says), "{}", refused.message);
+        }
+    }
+
+    /// With paths of Unix.
+    #[cfg(unix)]
     #[test]
     fn what_is_typed_counts_for_more_than_the_environment() {
         let mut around = Surroundings::bare("/here");

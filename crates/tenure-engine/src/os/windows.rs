@@ -373,7 +373,11 @@ pub(crate) fn is_root() -> bool {
 
 /// Opens a file for reading by its path.
 pub(crate) fn open_by_path(path: &Path, _: bool) -> Result<Descriptor, Errno> {
-    std::fs::File::open(path)
+    // With this flag it opens a folder too, as other systems do.
+    std::fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(FILE_FLAG_BACKUP_SEMANTICS)
+        .open(path)
         .map(Descriptor::from)
         .map_err(|error| Errno::of_io(&error))
 }

@@ -194,9 +194,12 @@ mod tests {
         let within = Byte::of_within(7);
         let is_shared = |byte| is_shared(three, byte).expect("an answer");
         let alone = |who| try_guard_alone(who).expect("an answer");
-        assert_eq!(alone(one), cfg!(unix));
+        let has_it = alone(one);
+        assert_eq!(has_it, cfg!(unix));
         assert!(!alone(two), "the first one has it");
-        unguard(one).expect("it is let go");
+        if has_it {
+            unguard(one).expect("it is let go");
+        }
         for who in [one, two] {
             for byte in [Byte::WITHIN_ANY, within] {
                 assert!(try_lock(who, byte, Mode::Shared).expect("an answer"));

@@ -9,7 +9,7 @@ use super::ends::Begun;
 use super::folder::Opened;
 use super::names::Names;
 use super::publication::Published;
-use super::{BorrowedDescriptor, ClaimKey, fd};
+use super::{ClaimKey, fd};
 use crate::os::{self, Watch};
 use crate::store::contract::{Handle, Within};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -172,7 +172,7 @@ impl Handle for FileHandle {
     }
 
     #[cfg(unix)]
-    fn descriptor(&self) -> Option<BorrowedDescriptor<'_>> {
+    fn descriptor(&self) -> Option<super::BorrowedDescriptor<'_>> {
         self.lent.as_ref()?.store(true, Ordering::Release);
         Some(fd(self.liveness()))
     }
@@ -207,7 +207,7 @@ impl Part {
 
 impl Within for Part {
     #[cfg(unix)]
-    fn descriptor(&self) -> Option<BorrowedDescriptor<'_>> {
+    fn descriptor(&self) -> Option<super::BorrowedDescriptor<'_>> {
         Some(fd(&self.opened))
     }
 }

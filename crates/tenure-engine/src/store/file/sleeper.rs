@@ -671,8 +671,8 @@ mod tests {
 
     #[test]
     fn a_helper_that_has_nothing_to_do_takes_the_next_wait() {
-        let free = tempfile::tempfile().expect("a file");
-        let file = borrow(&free);
+        let free = tempfile::NamedTempFile::new().expect("a temporary file");
+        let file = borrow(free.as_file());
         let work = Work::new(file, SHARED).expect("an open file");
         let helper = Helper::start(work, Sought::of(file, SHARED).expect("its facts"));
         let mut helper = helper.expect("a helper");

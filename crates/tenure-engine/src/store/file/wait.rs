@@ -337,7 +337,7 @@ fn woken_early(wake: Wake, until: Option<Instant>) -> Wake {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{ThreadSleeper, bytes};
+    use super::super::ThreadSleeper;
     use super::*;
     use crate::clock::since;
     use crate::process::Identity;
@@ -412,7 +412,9 @@ mod tests {
         let has_guard = |opened, ask: Ask<'_>| {
             let mut taken = None;
             let done = store.transact(&ask, &mut |_| {
-                taken = bytes::try_lock(fd(opened), Byte::GUARD, Mode::Exclusive).ok();
+                taken =
+                    crate::store::file::bytes::try_lock(fd(opened), Byte::GUARD, Mode::Exclusive)
+                        .ok();
                 Step::Keep
             });
             done.expect("a look");
