@@ -102,6 +102,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn keys_are_those_that_other_versions_know() {
+        let keys = Keys::new("/a/b".to_owned());
+        let name = LockName::new("deploy").expect("a name");
+        for (key, expected) in [
+            (keys.locks(), "/a/b/locks/"),
+            (keys.lock(&name), "/a/b/locks/deploy/"),
+            (keys.header(&name), "/a/b/locks/deploy/header"),
+            (keys.ahead(&name), "/a/b/locks/deploy/ahead"),
+            (keys.claims(&name), "/a/b/locks/deploy/claims/"),
+            (keys.claim(&name, "7-1"), "/a/b/locks/deploy/claims/7-1"),
+            (keys.lease_keys(&name), "/a/b/locks/deploy/lives/"),
+            (keys.lease_key(&name, "7-1"), "/a/b/locks/deploy/lives/7-1"),
+        ] {
+            assert_eq!(key, expected);
+        }
+    }
+
+    #[test]
     fn no_lock_sees_the_keys_of_another() {
         let keys = Keys::new("/a".to_owned());
         let name = |name: &str| LockName::new(name).expect("a name");

@@ -714,6 +714,10 @@ mod tests {
                 start,
             };
             assert_eq!(Frame::of(line.as_bytes()), Ok(expected));
+            // What stands behind the numbers is passed over.
+            let more = line.replace('\n', " and more\n");
+            let start = more.len();
+            assert_eq!(Frame::of(more.as_bytes()), Ok(Frame { start, ..expected }));
         }
         for line in [
             "", "x 1 ", "1  0", "1 1 ", "1 1 1g", "1x 1 0", "0 1 0", "1a 1 0", "1 1a 0",

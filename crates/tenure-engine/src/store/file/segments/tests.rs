@@ -4,7 +4,7 @@
 use super::super::pages::{self, ReadError, Room, Snapshot, UNKNOWN};
 use super::super::partial::tests::{enter, list_of, lives};
 use super::super::partial::{self, Want};
-use super::index::{Index, line_of};
+use super::index::{Index, MARK, line_of};
 use super::{Kind, Piece, SEGMENTS_START, SLOT_BYTES, Segment, Text, is_split_up, lay_out};
 use crate::os::borrow;
 use crate::store::codec;
@@ -405,9 +405,16 @@ fn an_index_is_read_as_the_parser_for_all_of_json_reads_it() {
             .collect();
         let written = line_of(&segments, 4_096, b"");
         let line = written.strip_suffix(b"\n").expect("a line");
-        let index = Some((segments, 4_096));
+        let index = Some((segments.clone(), 4_096));
         assert_eq!(Index::parsed(line).map(without_names), index);
         let read = Index::as_written(line).expect("the form that is written");
+        // Each name stands where it is said to stand.
+        for (segment, given) in read.segments.iter().zip(&segments) {
+            let alone = line_of(std::slice::from_ref(given), 0, b"");
+            let name = alone.strip_prefix(MARK.as_bytes());
+            let name = name.and_then(|name| name.strip_suffix(b"],\"at\":0}\n"));
+            assert_eq!(line.get(segment.name.clone()), name);
+        }
         // Names that stay are copied, and give the same line.
         assert_eq!(line_of(&read.segments, read.at, line), written);
         if let [first, _, last] = read.segments.as_slice() {
