@@ -300,12 +300,22 @@ fn slots_are_granted_in_the_order_of_the_queue() {
 
 #[test]
 fn a_killed_slot_holder_wakes_the_first_waiter_at_once() {
+    // A machine may stand still for longer than that, but not three times.
+    let mut took = Vec::new();
+    while took.iter().all(|took| *took >= AT_ONCE) {
+        assert!(took.len() < 3, "woken after {took:?}");
+        took.push(woken_by_the_death_of_a_slot_holder());
+    }
+}
+
+/// How long after the death of a holder of a slot the first waiter woke. It gets the slot.
+fn woken_by_the_death_of_a_slot_holder() -> Duration {
     let place = Place::new();
     let mut dies = place.other_process("dies", "Granted");
     let _stays = place.other_process("stays", "Granted");
     let (first, behind) = place.queued("first", slots(2));
     assert!(matches!(behind, Predecessor::AnyOf(_)), "{behind:?}");
-    let killed = thread::scope(|threads| {
+    let took = thread::scope(|threads| {
         let sleeping = threads.spawn(|| {
             let wake = place.sleep(&first, &behind, LONG);
             (wake, instant())
@@ -318,7 +328,6 @@ fn a_killed_slot_holder_wakes_the_first_waiter_at_once() {
         assert_eq!(wake, Wake::Ready);
         woken.saturating_duration_since(killed)
     });
-    assert!(killed < AT_ONCE, "woken after {killed:?}");
     let advanced = place
         .store()
         .try_grant(&*first, &place.now())
@@ -327,6 +336,7 @@ fn a_killed_slot_holder_wakes_the_first_waiter_at_once() {
         matches!(advanced.grant, TryGrant::Granted { .. }),
         "{advanced:?}"
     );
+    took
 }
 
 #[test]
