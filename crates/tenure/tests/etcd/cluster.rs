@@ -13,6 +13,7 @@ use super::net::{Machine, Net};
 use super::proxy::Dice;
 use super::{is_long, until};
 use rustix::process::{Pid, Signal, kill_process};
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -30,6 +31,9 @@ const TTL: Duration = Duration::from_secs(3);
 const LOCK: &str = "set";
 /// Tells a worker what to do: its number, its servers and its folder.
 const TASK: &str = "TENURE_ETCD_WORKER";
+
+/// While there is such a file in the folder, a worker keeps the lock until it is told that it is lost.
+const STAY: &str = "stay";
 
 /// The clock that all processes of this machine share, in nanoseconds. It also serves those in a time
 /// namespace, whose boot clock differs.
@@ -100,7 +104,7 @@ fn worker() {
         };
         journal.say(&format!("A {own} {added}"));
         let end = instant() + Duration::from_millis(dice.below(60));
-        while instant() < end && journal.relies(&guard) {
+        while (instant() < end || folder.join(STAY).exists()) && journal.relies(&guard) {
             std::thread::sleep(Duration::from_millis(2));
         }
         journal.relies(&guard);
@@ -464,18 +468,23 @@ fn holder(cluster: &Cluster) -> Option<usize> {
     last.max().map(|(_, host)| host)
 }
 
-/// Hits hosts one after the other until the worker on the host that was hit holds the lock.
-fn catch(cluster: &Cluster, hit: impl Fn(usize), undo: impl Fn(usize)) -> usize {
-    for number in 0..300 {
-        let host = number % 3;
-        hit(host);
-        if holder(cluster) == Some(host) {
-            return host;
-        }
-        undo(host);
-        std::thread::sleep(Duration::from_millis(15));
-    }
-    panic!("no holder could be caught");
+/// Hits the worker that holds the lock, in the middle of its work, for longer than its lease: so it is told of the loss.
+fn hit_the_holder(cluster: &Cluster, hit: impl FnOnce(usize), undo: impl FnOnce(usize)) {
+    let stay = cluster.folder.path().join(STAY);
+    std::fs::write(&stay, "").expect("a file");
+    let stays = Cell::new(None);
+    until("a worker stays", Duration::from_secs(60), || {
+        stays.set(holder(cluster));
+        // Longer than a release takes that was under way.
+        std::thread::sleep(Duration::from_millis(500));
+        stays.get().is_some() && holder(cluster) == stays.get()
+    });
+    let victim = stays.get().expect("a holder");
+    hit(victim);
+    std::thread::sleep(TTL * 2);
+    undo(victim);
+    #[allow(clippy::disallowed_methods, reason = "it is the test's own file")]
+    std::fs::remove_file(&stay).expect("its end");
 }
 
 fn strike(cluster: &mut Cluster, workers: &mut [Running], blow: Blow, dice: &mut Dice) {
@@ -491,30 +500,22 @@ fn strike(cluster: &mut Cluster, workers: &mut [Running], blow: Blow, dice: &mut
             pause(Duration::from_secs(3));
             cluster.boot(leader);
         }
-        Blow::CutOffAWorker => {
-            let victim = catch(
-                cluster,
-                |host| cluster.hosts[host].unplug(),
-                |host| cluster.hosts[host].plug_in(),
-            );
-            pause(TTL * 2);
-            cluster.hosts[victim].plug_in();
-        }
+        Blow::CutOffAWorker => hit_the_holder(
+            cluster,
+            |host| cluster.hosts[host].unplug(),
+            |host| cluster.hosts[host].plug_in(),
+        ),
         Blow::CutOffTheLeader => {
             let leader = cluster.leader().unwrap_or(some);
             cluster.members[leader].machine.unplug();
             pause(TTL * 2);
             cluster.members[leader].machine.plug_in();
         }
-        Blow::StopAWorker => {
-            let victim = catch(
-                cluster,
-                |host| workers[host].signal(Signal::STOP),
-                |host| workers[host].signal(Signal::CONT),
-            );
-            pause(TTL * 2);
-            workers[victim].signal(Signal::CONT);
-        }
+        Blow::StopAWorker => hit_the_holder(
+            cluster,
+            |host| workers[host].signal(Signal::STOP),
+            |host| workers[host].signal(Signal::CONT),
+        ),
         Blow::KillAWorker => {
             workers[victim].kill();
             workers[victim] = cluster.work(victim);
