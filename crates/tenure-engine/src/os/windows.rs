@@ -22,6 +22,7 @@ use super::{Open, Sharing, Told, WatchFor};
 use raw::{How, Information, Removal, Target};
 use std::convert::Infallible;
 use std::fmt;
+use std::fs::OpenOptions;
 use std::io;
 use std::os::windows::fs::OpenOptionsExt;
 use std::os::windows::io::AsHandle;
@@ -342,12 +343,7 @@ const FOLDER_ACCESS: u32 = FILE_LIST_DIRECTORY | FILE_TRAVERSE | FILE_READ_ATTRI
 
 /// Opens a folder by its path.
 pub(crate) fn open_folder(path: &Path) -> Result<Descriptor, Errno> {
-    let opened = std::fs::OpenOptions::new()
-        .access_mode(FOLDER_ACCESS)
-        .custom_flags(FILE_FLAG_BACKUP_SEMANTICS)
-        .open(path)
-        .map_err(|error| Errno::of_io(&error))?;
-    let opened = Descriptor::from(opened);
+    let opened = open_either(path, OpenOptions::new().access_mode(FOLDER_ACCESS))?;
     if facts(&opened)?.is_folder() {
         Ok(opened)
     } else {
@@ -373,10 +369,12 @@ pub(crate) fn is_root() -> bool {
 
 /// Opens a file for reading by its path.
 pub(crate) fn open_by_path(path: &Path, _: bool) -> Result<Descriptor, Errno> {
-    // With this flag it opens a folder too, as other systems do.
-    std::fs::OpenOptions::new()
-        .read(true)
-        .custom_flags(FILE_FLAG_BACKUP_SEMANTICS)
+    open_either(path, OpenOptions::new().read(true))
+}
+
+/// Opens a file or a folder by its path: without this flag the system opens no folder.
+fn open_either(path: &Path, how: &mut OpenOptions) -> Result<Descriptor, Errno> {
+    how.custom_flags(FILE_FLAG_BACKUP_SEMANTICS)
         .open(path)
         .map(Descriptor::from)
         .map_err(|error| Errno::of_io(&error))

@@ -13,7 +13,6 @@ use super::net::{Machine, Net};
 use super::proxy::Dice;
 use super::{is_long, until};
 use rustix::process::{Pid, Signal, kill_process};
-use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -472,14 +471,14 @@ fn holder(cluster: &Cluster) -> Option<usize> {
 fn hit_the_holder(cluster: &Cluster, hit: impl FnOnce(usize), undo: impl FnOnce(usize)) {
     let stay = cluster.folder.path().join(STAY);
     std::fs::write(&stay, "").expect("a file");
-    let stays = Cell::new(None);
+    let mut stays = None;
     until("a worker stays", Duration::from_secs(60), || {
-        stays.set(holder(cluster));
+        stays = holder(cluster);
         // Longer than a release takes that was under way.
         std::thread::sleep(Duration::from_millis(500));
-        stays.get().is_some() && holder(cluster) == stays.get()
+        stays.is_some() && holder(cluster) == stays
     });
-    let victim = stays.get().expect("a holder");
+    let victim = stays.expect("a holder");
     hit(victim);
     std::thread::sleep(TTL * 2);
     undo(victim);
@@ -644,13 +643,13 @@ fn judge(cluster: &Cluster, recoveries: &[(Blow, Duration)]) {
         }
     }
     holds.sort_unstable();
-    let set = std::cell::RefCell::default();
+    let mut set = None;
     // The last blow may have been a moment ago.
     until("the cluster serves again", Duration::from_secs(60), || {
-        let seen = cluster.etcdctl(&["get", "/work/set", "--print-value-only"]);
-        seen.map(|seen| set.replace(seen)).is_some()
+        set = cluster.etcdctl(&["get", "/work/set", "--print-value-only"]);
+        set.is_some()
     });
-    let set: String = set.into_inner();
+    let set = set.expect("it serves");
     let set: BTreeSet<&str> = set.split_whitespace().collect();
     let lost: Vec<&String> = added
         .iter()

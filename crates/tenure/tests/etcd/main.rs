@@ -198,7 +198,7 @@ pub(crate) fn claims(store: &EtcdStore, name: &LockName) -> Vec<Claim> {
 
 /// Looks until a condition holds, and fails if it does not hold within this time.
 #[track_caller]
-pub(crate) fn until(what: &str, patience: Duration, is_so: impl Fn() -> bool) {
+pub(crate) fn until(what: &str, patience: Duration, mut is_so: impl FnMut() -> bool) {
     let end = instant() + patience;
     while !is_so() {
         assert!(instant() < end, "not within {patience:?}: {what}");

@@ -397,6 +397,7 @@ mod tests {
     #[cfg(unix)]
     #[test]
     fn a_waiter_sleeps_and_looks_by_the_open_file_that_is_in_line_already() {
+        use super::super::bytes;
         use crate::store::contract::Handle as _;
 
         let scratch = tempfile::tempdir().expect("a folder");
@@ -412,9 +413,7 @@ mod tests {
         let has_guard = |opened, ask: Ask<'_>| {
             let mut taken = None;
             let done = store.transact(&ask, &mut |_| {
-                taken =
-                    crate::store::file::bytes::try_lock(fd(opened), Byte::GUARD, Mode::Exclusive)
-                        .ok();
+                taken = bytes::try_lock(fd(opened), Byte::GUARD, Mode::Exclusive).ok();
                 Step::Keep
             });
             done.expect("a look");
