@@ -20,6 +20,10 @@ torture *args:
 fuzz *args:
     scripts/fuzz {{args}}
 
+# Lines of code by crate and room, lines of tests, words of documents: `just count`, `just count v1.0.0`.
+count *args:
+    scripts/count {{args}}
+
 # Format and lints.
 lint:
     cargo fmt --all --check
