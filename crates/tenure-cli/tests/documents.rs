@@ -1,5 +1,5 @@
 //! The documents as a whole: every link leads to a page and a heading that exist, an index names
-//! every page, and the files of the project that a page names are there.
+//! every page, the decisions in their order, and the files of the project that a page names are there.
 //!
 //! What the pages say is tried elsewhere: `cli/readme.rs` runs their commands, `coverage.rs` looks
 //! for what the table of rules names.
@@ -133,6 +133,28 @@ fn an_index_names_every_page() {
             );
         }
     }
+}
+
+#[test]
+fn each_decision_stands_once_in_the_index_in_order() {
+    let index = text("docs/internals/README.md");
+    let listed: Vec<&str> = links(&index)
+        .into_iter()
+        .filter_map(|(_, link)| link.strip_prefix("decisions/"))
+        .collect();
+    let mut pages: Vec<String> = fs::read_dir(root().join("docs/internals/decisions"))
+        .expect("the decisions")
+        .map(|entry| entry.expect("an entry").file_name())
+        .map(|name| name.into_string().expect("a name in UTF-8"))
+        .collect();
+    pages.sort();
+    assert_eq!(listed, pages, "a name begins with its number");
+    let numbers: BTreeSet<&str> = pages.iter().map(|page| &page[..4]).collect();
+    assert_eq!(
+        numbers.len(),
+        pages.len(),
+        "two decisions have the same number"
+    );
 }
 
 /// A file or folder of the project, as a page names it in backticks: from the root, or from
