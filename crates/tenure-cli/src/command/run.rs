@@ -1,4 +1,15 @@
 //! `run`: holds a lock while a command runs.
+//!
+//! | question | module |
+//! |---|---|
+//! | which locks it takes, in which order and under which terms | `plan`, `terms` |
+//! | how it takes them, all or none | `acquire_all` |
+//! | what the command learns | `child_env` |
+//! | what runs when it displaces another run, or is displaced | `hooks` |
+//! | what it shares with the run around it | `within` |
+//! | how it becomes the command | `exec` |
+//!
+//! `supervise` says what follows from signals and losses while the command runs.
 
 pub(super) mod acquire_all;
 mod child_env;

@@ -8,6 +8,9 @@
 //! One thread reads, writes, keeps time and has all state. What may block is done by others (`work`), which answer
 //! with events. So a parent that does not read, a slow store and a long wait delay nothing else.
 //!
+//! `frames` reads messages, `output` keeps what a parent does not read yet, and `parent` notices its end. `calls` carries
+//! out what it asks, `holds` looks after its holds, `waits` has requests without an answer, and `sleep` waits for a byte.
+//!
 //! `docs/clients.md` is the protocol, for people who write clients.
 
 mod calls;
