@@ -15,7 +15,6 @@ pub mod duration;
 pub mod engine;
 pub mod envelope;
 pub mod fence;
-mod find;
 mod gathered;
 pub mod herald;
 #[cfg(feature = "yaml")]

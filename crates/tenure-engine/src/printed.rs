@@ -8,7 +8,6 @@
 //! This is the one list of them. YAML is in `crate::yaml`; what a record's own format writes is with its
 //! profile.
 
-use crate::find;
 use crate::gathered::Gathered;
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, Serializer};
@@ -106,7 +105,7 @@ impl Formatter for Escaping {
     ) -> io::Result<()> {
         let mut rest = fragment;
         // Most of them are of characters that act on nothing.
-        if find::is_below_del(fragment.as_bytes()) {
+        if fragment.is_ascii() && !fragment.contains('\x7f') {
             return CompactFormatter.write_string_fragment(writer, fragment);
         }
         while let Some((at, found)) = rest.char_indices().find(|(_, c)| acts(*c)) {

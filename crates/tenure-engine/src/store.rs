@@ -238,6 +238,22 @@ pub enum StoreError {
         /// What is wrong with it.
         why: String,
     },
+    /// The lock file has a format that this build does not know. No call reads, writes, replaces or removes such a file.
+    #[error(
+        "{place} has format {found} of lock files, written by {by}; this is tenure {}, which knows format {known}: use \
+         one version of tenure for this lock",
+        env!("CARGO_PKG_VERSION")
+    )]
+    Format {
+        /// The lock file.
+        place: String,
+        /// The number of its format.
+        found: String,
+        /// The number of the format that this build reads and writes.
+        known: u32,
+        /// Which program wrote it, as far as the file says so.
+        by: String,
+    },
     /// The claim cannot be written down in the format that this profile publishes.
     #[error("{place}: {why}")]
     Record {

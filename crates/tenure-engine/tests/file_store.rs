@@ -385,7 +385,6 @@ fn foreign_contents() -> Vec<(&'static str, Vec<u8>)> {
     torn.splice(..30, *b"tenure 1 7 100 0123456789abcde");
     vec![
         ("a PID file", b"12345\n".to_vec()),
-        ("a later format", b"tenure 2 1 2 0\n{}".to_vec()),
         ("two torn slots", torn),
         ("noise", (0..=255).cycle().take(10_000).collect()),
         ("text", b"{\"holder\": \"somebody\"}\n".repeat(50)),
@@ -437,6 +436,68 @@ fn a_record_that_cannot_be_read_is_left_as_it_is_until_force_replaces_it() {
             .expect("a release");
         assert!(matches!(left, Left::Released { .. }), "{what}: {left:?}");
     }
+}
+
+/// Its list may be newer than any that this build finds in the file. So force does not help either.
+#[test]
+fn a_lock_file_of_another_format_is_refused_by_every_call_and_stays_as_it_is() {
+    let refused = |place: &Place, call: &str, answer: Result<(), StoreError>| {
+        let Err(error @ StoreError::Format { .. }) = answer else {
+            panic!("{call}: {answer:?}");
+        };
+        let said = error.to_string();
+        let here = format!(
+            "this is tenure {}, which knows format 1",
+            env!("CARGO_PKG_VERSION")
+        );
+        for part in ["has format 2 of lock files, written by tenure 0.9.0", &here] {
+            assert!(said.contains(part), "{call}: {said}");
+        }
+        assert!(
+            said.starts_with(&place.folder().display().to_string()),
+            "{call}: {said}"
+        );
+    };
+    let later = b"tenure 2 8 3 0123456789abcdef 0.9.0\nx\n\n";
+    for is_beside_a_list in [false, true] {
+        let place = Place::with_folder();
+        if is_beside_a_list {
+            let (handle, _) = place.granted("holder");
+            place
+                .store()
+                .release(&*handle, &place.now())
+                .expect("a release");
+        }
+        let mut content = fs::read(place.file()).unwrap_or_default();
+        content.splice(..later.len().min(content.len()), *later);
+        fs::write(place.file(), &content).expect("a file");
+        for (call, answer) in place.every_call() {
+            refused(&place, call, answer);
+        }
+        for force in [Force::Asked, Force::Confirmed] {
+            refused(
+                &place,
+                "force",
+                place.try_enter(place.forced(force)).map(drop),
+            );
+        }
+        assert_eq!(fs::read(place.file()).expect("the file"), content);
+    }
+    let place = Place::new();
+    let (handle, _) = place.granted("holder");
+    place
+        .store()
+        .release(&*handle, &place.now())
+        .expect("a release");
+    fs::write(place.folder().join(".floor.tenure"), later).expect("a floor");
+    let cleaned = place.store().clean(&place.name, &place.now(), false);
+    refused(&place, "clean", cleaned.map(drop));
+    remove_by_hand(&place.file());
+    refused(
+        &place,
+        "anew",
+        place.try_enter(place.request("anew")).map(drop),
+    );
 }
 
 #[test]

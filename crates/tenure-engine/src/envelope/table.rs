@@ -34,9 +34,10 @@ fn of_store(error: &StoreError) -> Entry {
         StoreError::Unreachable { .. } | StoreError::Misused { .. } => {
             (Exit::StoreUnavailable, "STORE_UNREACHABLE")
         }
-        StoreError::Record { .. } | StoreError::Contended { .. } | StoreError::Io { .. } => {
-            (Exit::StoreUnavailable, "STORE_UNAVAILABLE")
-        }
+        StoreError::Format { .. }
+        | StoreError::Record { .. }
+        | StoreError::Contended { .. }
+        | StoreError::Io { .. } => (Exit::StoreUnavailable, "STORE_UNAVAILABLE"),
     }
 }
 

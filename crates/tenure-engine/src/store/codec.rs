@@ -17,11 +17,6 @@
 //! Claims that only a published record shows ([`Kind::Foreign`], [`Kind::Sealed`]) are never written
 //! here: for them the record itself counts.
 
-mod plain;
-
-pub(in crate::store) use plain::{Cursor, digit, push_number};
-
-use crate::find::{count, find, is_same};
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::num::NonZeroU32;
@@ -102,7 +97,7 @@ struct WaitingLine<'a> {
     ticket: u64,
 }
 
-/// A claim. `partial` relies on the order of its keys: a new one belongs at the end. `plain` writes them too.
+/// A claim. `partial` relies on the order of its keys: a new one belongs at the end.
 #[derive(Serialize, Deserialize)]
 struct ClaimLine<'a> {
     ticket: u64,
@@ -248,9 +243,7 @@ pub(in crate::store) fn write_head(
         ended_boot_ms: boot_ms_of(ended),
         hosts: hosts.iter().map(|host| host_line(host)).collect(),
     };
-    plain::write_header(body, &header).map_err(|error| CodecError::unwritten(&error))?;
-    body.push(b'\n');
-    Ok(())
+    write_line(body, &header)
 }
 
 /// Writes a claim's line, if the list keeps claims of its kind.
@@ -264,16 +257,14 @@ pub(in crate::store) fn write_claim(
 ) -> Result<(), CodecError> {
     if is_kept(claim) {
         let host = hosts.iter().position(|host| **host == *claim.holder.host);
-        let line = line(claim, host.unwrap_or(0));
-        let written = plain::write_claim(body, &line).and_then(|written| {
-            if written {
-                return Ok(());
-            }
-            serde_json::to_writer(&mut *body, &line)
-        });
-        written.map_err(|error| CodecError::unwritten(&error))?;
-        body.push(b'\n');
+        write_line(body, &line(claim, host.unwrap_or(0)))?;
     }
+    Ok(())
+}
+
+fn write_line(body: &mut Vec<u8>, line: &impl Serialize) -> Result<(), CodecError> {
+    serde_json::to_writer(&mut *body, line).map_err(|error| CodecError::unwritten(&error))?;
+    body.push(b'\n');
     Ok(())
 }
 
@@ -380,13 +371,14 @@ pub fn decode(body: &[u8]) -> Result<Entry, CodecError> {
     if body.is_empty() {
         return Ok(Entry::default());
     }
-    let mut lines = lines_of(body).filter(|line| !line.is_empty());
+    let lines = body.split(|byte| *byte == b'\n');
+    // Empty lines, which another program may have written, are no claims.
+    let mut lines = lines.filter(|line| !line.is_empty());
     let first = lines.next().ok_or("it has no header")?;
     let Head { mut entry, hosts } = read_head(first)?;
-    // A line for each claim behind that of the header. Without any there is room for the first one. Empty lines, which
-    // another program may have written, are no claims.
-    let claims = count(b'\n', body).saturating_sub(1);
-    let claims = claims.min(body.len() / CLAIM_BYTES_MIN);
+    // A line for each claim behind that of the header. Without any there is room for the first one.
+    let claims = body.iter().filter(|byte| **byte == b'\n').count();
+    let claims = claims.saturating_sub(1).min(body.len() / CLAIM_BYTES_MIN);
     entry.claims.reserve_exact(claims.max(1));
     for line in lines {
         let claim = read_claim(line, &hosts)?;
@@ -402,20 +394,6 @@ pub fn decode(body: &[u8]) -> Result<Entry, CodecError> {
     Ok(entry)
 }
 
-/// The lines of a body, without their ends.
-pub(in crate::store) fn lines_of(body: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let mut rest = Some(body);
-    std::iter::from_fn(move || {
-        let text = rest?;
-        let (line, others) = match find(b'\n', text) {
-            Some(end) => (text.get(..end)?, text.get(end + 1..)),
-            None => (text, None),
-        };
-        rest = others;
-        Some(line)
-    })
-}
-
 /// A list without its claims, and the hosts that they name by number.
 pub(in crate::store) struct Head {
     pub(in crate::store) entry: Entry,
@@ -427,10 +405,8 @@ pub(in crate::store) struct Head {
 /// # Errors
 /// - A sentence that says what cannot be understood.
 pub(in crate::store) fn read_head(line: &[u8]) -> Result<Head, String> {
-    let header = match plain::header(line) {
-        Some(header) => header,
-        None => serde_json::from_slice(line).map_err(|error| format!("its header: {error}"))?,
-    };
+    let header: Header<'_> =
+        serde_json::from_slice(line).map_err(|error| format!("its header: {error}"))?;
     if header.last > NUMBER_MAX {
         return Err("its counter is out of range".to_owned());
     }
@@ -456,10 +432,8 @@ pub(in crate::store) fn read_head(line: &[u8]) -> Result<Head, String> {
 /// # Errors
 /// - A sentence that says what cannot be understood.
 pub(in crate::store) fn read_claim(line: &[u8], hosts: &[Arc<Host>]) -> Result<Claim, String> {
-    let line = match plain::claim(line) {
-        Some(claim) => claim,
-        None => serde_json::from_slice(line).map_err(|error| format!("a claim: {error}"))?,
-    };
+    let line: ClaimLine<'_> =
+        serde_json::from_slice(line).map_err(|error| format!("a claim: {error}"))?;
     let host = hosts.get(line.host).ok_or("a claim names no host")?;
     claim(line, Arc::clone(host))
 }
@@ -489,13 +463,9 @@ fn host(line: HostLine<'_>) -> Arc<Host> {
 
 impl HostLine<'_> {
     fn is(&self, host: &Host) -> bool {
-        let id = |one: Option<&str>, other: Option<&str>| match (one, other) {
-            (Some(one), Some(other)) => is_same(one.as_bytes(), other.as_bytes()),
-            (one, other) => one.is_none() && other.is_none(),
-        };
         self.name == host.name
-            && id(self.machine_id.as_deref(), host.machine_id.as_deref())
-            && id(self.boot_id.as_deref(), host.boot_id.as_deref())
+            && self.machine_id.as_deref() == host.machine_id.as_deref()
+            && self.boot_id.as_deref() == host.boot_id.as_deref()
             && self.pid_namespace == host.pid_namespace
     }
 }

@@ -24,7 +24,6 @@
 //! signals for that, a library may not.
 
 mod agents;
-mod backwards;
 mod bytes;
 mod ends;
 mod floor;

@@ -4,7 +4,7 @@
 use super::folder::{Access, Folder, fault};
 use super::guarded::{GUARD_PATIENCE, Guarded};
 use super::names::Names;
-use super::pages::{self, ReadError, Room};
+use super::pages::{self, Room};
 use super::{FileStore, fd};
 use crate::os;
 use crate::profile::SUFFIX;
@@ -50,16 +50,14 @@ pub(super) fn read(folder: &Folder) -> Result<u64, StoreError> {
     let Some(opened) = opened else {
         return Ok(0);
     };
-    let unreadable = |why| StoreError::Unreadable {
-        place: folder.path_of(&file).display().to_string(),
-        why,
-    };
     match pages::read_unguarded(fd(&opened), opened.length) {
         Ok(snapshot) => codec::decode(&snapshot.text.bytes)
             .map(|entry| entry.last)
-            .map_err(|error| unreadable(error.into())),
-        Err(ReadError::Torn(why)) => Err(unreadable(why)),
-        Err(ReadError::Io(errno)) => Err(fault(&folder.path_of(&file), "reading", errno)),
+            .map_err(|error| StoreError::Unreadable {
+                place: folder.path_of(&file).display().to_string(),
+                why: error.into(),
+            }),
+        Err(error) => Err(error.into_store(&folder.path_of(&file))),
     }
 }
 

@@ -86,5 +86,6 @@ fn plain(read: Result<Snapshot, ReadError>) -> Result<(u64, Vec<u8>), String> {
         Ok(snapshot) => Ok((snapshot.sequence, snapshot.text.bytes)),
         Err(ReadError::Io(errno)) => Err(errno.to_string()),
         Err(ReadError::Torn(why)) => Err(why),
+        Err(error @ ReadError::Format(_)) => Err(format!("{error:?}")),
     }
 }

@@ -315,7 +315,6 @@ impl<'a> Guarded<'a> {
     /// Reads the list, or as much of it as is wanted, and the record.
     pub(super) fn load(&self, want: Want, now: &Now) -> Result<Loaded, LoadError> {
         let path = || self.folder.path_of(&self.names.list);
-        let failed = |errno| LoadError::Store(fault(&path(), "reading the lock", errno));
         let mut snapshot = match self.snapshot() {
             Ok(snapshot) => snapshot,
             Err(ReadError::Torn(why)) => {
@@ -324,7 +323,7 @@ impl<'a> Guarded<'a> {
                     snapshot: Snapshot::replacing_torn().into(),
                 });
             }
-            Err(ReadError::Io(errno)) => return Err(failed(errno)),
+            Err(error) => return Err(LoadError::Store(error.into_store(&path()))),
         };
         match self.read_part(&mut snapshot.text, want) {
             Ok(None) => {}
@@ -347,7 +346,7 @@ impl<'a> Guarded<'a> {
                     return Err(LoadError::List { why, snapshot });
                 }
             }
-            Err(ReadError::Io(errno)) => return Err(failed(errno)),
+            Err(error) => return Err(LoadError::Store(error.into_store(&path()))),
         }
         let known = self.store.wrote.take(&snapshot.text.bytes);
         let entry = match known.map_or_else(|| codec::decode(&snapshot.text.bytes), Ok) {

@@ -3,16 +3,14 @@
 //!
 //! The store's `codec` defines the line.
 
-use crate::find::behind;
-
 /// The digits of a claim's ticket, with which its line begins, and whether its token follows.
 pub(super) fn ticket_of(text: &[u8]) -> Option<(&[u8], bool)> {
-    let rest = behind(b"{\"ticket\":", text)?;
+    let rest = text.strip_prefix(b"{\"ticket\":")?;
     let length = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let (digits, rest) = rest.split_at_checked(length)?;
     // No writer begins a number with 0. So of two numbers, the one with more digits is the higher one.
     let is_number = digits.first().is_some_and(|digit| *digit != b'0');
-    is_number.then(|| (digits, behind(b",\"token\":", rest).is_some()))
+    is_number.then(|| (digits, rest.starts_with(b",\"token\":")))
 }
 
 /// Whether a number is higher than another, by their digits.
@@ -38,7 +36,6 @@ pub(super) fn is_plain(text: &[u8]) -> bool {
 fn without_number<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     let digits = text.iter().rev().take_while(|byte| byte.is_ascii_digit());
     let length = digits.count();
-    let before = text.len().checked_sub(length + key.len())?;
-    let (rest, end) = text.split_at_checked(before)?;
-    (length > 0 && behind(key, end).is_some()).then_some(rest)
+    let (rest, digits) = text.split_at_checked(text.len() - length)?;
+    rest.strip_suffix(key).filter(|_| !digits.is_empty())
 }

@@ -5,7 +5,7 @@
 //! another program may be writing at this instant.
 
 use super::bytes::{self, Byte};
-use super::folder::{Access, Folder, Opened, fault, io_fault};
+use super::folder::{Access, Folder, Opened, io_fault};
 use super::guarded::{EMPTY_BUT_HELD, LoadError, Loaded, any_is_held};
 use super::handle::FileHandle;
 use super::names::Names;
@@ -167,10 +167,7 @@ impl FileStore {
                     codec::decode(&snapshot.text.bytes).map_err(String::from)
                 }
                 Some(Err(ReadError::Torn(why))) => Err(why),
-                Some(Err(ReadError::Io(errno))) => {
-                    let path = self.path.join(&names.list);
-                    return Err(fault(&path, "reading the lock", errno));
-                }
+                Some(Err(error)) => return Err(error.into_store(&self.path.join(&names.list))),
             };
             let again = if format.is_some() { record()? } else { None };
             if again != published {

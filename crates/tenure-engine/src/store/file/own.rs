@@ -177,7 +177,7 @@ fn own_list(handle: &FileHandle, path: &Path) -> Result<Result<Entry, Own>, Stor
             Err(error) => unreadable(&String::from(error)),
         },
         Err(ReadError::Torn(why)) => unreadable(&why),
-        Err(ReadError::Io(errno)) => return Err(fault(path, "reading the lock", errno)),
+        Err(error) => return Err(error.into_store(path)),
     })
 }
 

@@ -14,15 +14,18 @@
 //! names the `segments` behind the last pair that hold the rest. Once the list is short again and its page in the
 //! first pair counts, what is behind that is cut off.
 //!
+//! # Other formats
+//! The number behind `tenure` is that of the format. A frame with another number, on whichever page, makes the file
+//! one that this build neither reads nor writes: from the other page a reader would take an older list for the newest.
+//! Every later format keeps two things: its frame line begins with `tenure` and its number, and ends with the version
+//! that wrote the page.
+//!
 //! The store's `codec` defines the format of the body.
 
-use super::backwards::Backwards;
 use super::folder::fault;
 use super::segments::{self, Kind, LIST_MAX, Piece, SEGMENTS_START, Segment, Text};
-use crate::find::find;
 use crate::os::{self, BorrowedDescriptor, Errno};
 use crate::store::StoreError;
-use crate::store::codec::digit;
 use std::borrow::Cow;
 use std::hash::Hasher;
 use std::io::IoSlice;
@@ -108,6 +111,23 @@ pub(crate) enum ReadError {
     Io(Errno),
     /// There is content, and no page of it is whole.
     Torn(String),
+    /// A page has the frame of another format.
+    Format(Format),
+}
+
+/// Another format of a coordination file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Format {
+    /// Its number, as it stands in the frame line.
+    number: String,
+    /// The version that wrote the page.
+    by: Option<String>,
+}
+
+impl From<Errno> for ReadError {
+    fn from(errno: Errno) -> Self {
+        Self::Io(errno)
+    }
 }
 
 impl ReadError {
@@ -118,6 +138,12 @@ impl ReadError {
             Self::Torn(why) => StoreError::Unreadable {
                 place: path.display().to_string(),
                 why,
+            },
+            Self::Format(Format { number, by }) => StoreError::Format {
+                place: path.display().to_string(),
+                found: number,
+                known: FORMAT,
+                by: by.unwrap_or_else(|| "an unknown version".to_owned()),
             },
         }
     }
@@ -132,12 +158,12 @@ pub(crate) const UNKNOWN: u64 = u64::MAX;
 /// `length` is the file's length, asked under the guard as well, with no write since; or [`UNKNOWN`].
 pub(crate) fn read(file: BorrowedDescriptor<'_>, length: u64) -> Result<Snapshot, ReadError> {
     if let Some(snapshot) = look_at_short(file, length, newest)? {
-        return snapshot.map_err(ReadError::Torn);
+        return snapshot;
     }
-    if let Some(snapshot) = read_by_frames(file).map_err(ReadError::Io)? {
+    if let Some(snapshot) = read_by_frames(file)? {
         return Ok(snapshot);
     }
-    newest(&read_all(file).map_err(ReadError::Io)?).map_err(ReadError::Torn)
+    newest(&read_all(file)?)
 }
 
 /// A list with the lines of all its segments. `None` if one of them cannot be read; then it stays where it is.
@@ -164,21 +190,20 @@ fn look_at_short<R>(
     look: impl FnOnce(&[u8]) -> R,
 ) -> Result<Option<R>, ReadError> {
     let length = match length {
-        UNKNOWN => os::facts(file).map_err(ReadError::Io)?.size(),
+        UNKNOWN => os::facts(file)?.size(),
         known => known,
     };
     if length >= NEAR_BYTES as u64 {
         return Ok(None);
     }
     // On the stack, and not cleared before: an allocation of this size takes longer than the look.
-    let looked = os::with_start::<NEAR_BYTES, _>(file, |near| {
+    Ok(os::with_start::<NEAR_BYTES, _>(file, |near| {
         (near.len() as u64 == length).then(|| look(near))
-    });
-    looked.map_err(ReadError::Io)
+    })?)
 }
 
 /// Finds the whole page with the highest sequence by the frames. `None` if no page is whole.
-fn read_by_frames(file: BorrowedDescriptor<'_>) -> Result<Option<Snapshot>, Errno> {
+fn read_by_frames(file: BorrowedDescriptor<'_>) -> Result<Option<Snapshot>, ReadError> {
     let mut pages: Vec<(Frame, Page)> = Vec::new();
     let mut long = false;
     'pairs: for pair in 0..PAIRS_MAX {
@@ -190,10 +215,13 @@ fn read_by_frames(file: BorrowedDescriptor<'_>) -> Result<Option<Snapshot>, Errn
                 break 'pairs;
             }
             long = pair > 0;
-            if let Ok(frame) = Frame::of(start.get(..filled).unwrap_or_default())
-                && frame.start + frame.length <= page.bytes()
-            {
-                pages.push((frame, page));
+            let start = start.get(..filled).unwrap_or_default();
+            match Frame::of(start) {
+                Ok(frame) if frame.start + frame.length <= page.bytes() => {
+                    pages.push((frame, page));
+                }
+                Ok(_) => {}
+                Err(_) => refuse_other_format(start)?,
             }
         }
     }
@@ -230,9 +258,9 @@ pub(super) fn fill(
 fn lines_of(file: BorrowedDescriptor<'_>, segment: &Segment) -> Result<Vec<u8>, ReadError> {
     let place = segment.range();
     let mut lines = vec![0; place.len()];
-    let filled = read_at(file, &mut lines, place.start).map_err(ReadError::Io)?;
+    let filled = read_at(file, &mut lines, place.start)?;
     lines.truncate(filled);
-    whole(segment, lines).map_err(ReadError::Torn)
+    whole(segment, lines)
 }
 
 /// Reads all of a list in which no process lives, without the waiters of a damaged segment: a power failure may keep a
@@ -250,7 +278,7 @@ pub(super) fn fill_without_damage(
 }
 
 /// The same from bytes of the file, all of its segments.
-fn filled(mut snapshot: Snapshot, file: &[u8]) -> Result<Snapshot, String> {
+fn filled(mut snapshot: Snapshot, file: &[u8]) -> Result<Snapshot, ReadError> {
     let text = &mut snapshot.text;
     text.fill(0..text.named.len(), |segment| {
         let lines = file.get(segment.range()).unwrap_or_default();
@@ -260,11 +288,12 @@ fn filled(mut snapshot: Snapshot, file: &[u8]) -> Result<Snapshot, String> {
 }
 
 /// The bytes of a segment, if they are its bytes.
-fn whole(segment: &Segment, lines: Vec<u8>) -> Result<Vec<u8>, String> {
+fn whole(segment: &Segment, lines: Vec<u8>) -> Result<Vec<u8>, ReadError> {
     if segment.is(&lines) {
         Ok(lines)
     } else {
-        Err("a segment of it does not fit its checksum".to_owned())
+        let why = "a segment of it does not fit its checksum";
+        Err(ReadError::Torn(why.to_owned()))
     }
 }
 
@@ -349,20 +378,20 @@ fn at_rest(bytes: &[u8]) -> Option<Snapshot> {
 ///
 /// If the file never rests, the answer is the newest state that was seen.
 fn settle(mut look: impl FnMut() -> Result<Vec<u8>, Errno>) -> Result<Snapshot, ReadError> {
-    let mut before = look().map_err(ReadError::Io)?;
+    let mut before = look()?;
     let mut best: Option<Snapshot> = None;
     for _ in 0..READS_MAX {
-        let bytes = look().map_err(ReadError::Io)?;
+        let bytes = look()?;
         let seen = newest(&bytes).and_then(|seen| filled(seen, &bytes));
         if bytes == before {
-            return seen.map_err(ReadError::Torn);
+            return seen;
         }
         let states = best.into_iter().chain(seen.ok());
         best = states.max_by_key(|state| state.sequence);
         before = bytes;
     }
     let last = || newest(&before).and_then(|seen| filled(seen, &before));
-    best.map_or_else(|| last().map_err(ReadError::Torn), Ok)
+    best.map_or_else(last, Ok)
 }
 
 /// Writes the next state into a page that does not count, and before it the segments that are new. Called with the
@@ -481,7 +510,7 @@ fn pages_of(bytes: &[u8]) -> impl Iterator<Item = (Page, &[u8])> {
 }
 
 /// Finds the whole page with the highest sequence.
-fn newest(bytes: &[u8]) -> Result<Snapshot, String> {
+fn newest(bytes: &[u8]) -> Result<Snapshot, ReadError> {
     let state = |frame: Frame, page, body: &[u8]| Snapshot {
         sequence: frame.sequence,
         page: Some(page),
@@ -492,10 +521,12 @@ fn newest(bytes: &[u8]) -> Result<Snapshot, String> {
     // counts.
     let mut newest: Option<(Frame, Page, &[u8])> = None;
     for (page, content) in pages_of(bytes) {
-        if let Ok(frame) = Frame::of(content)
-            && newest.is_none_or(|(known, ..)| known.sequence < frame.sequence)
-        {
-            newest = Some((frame, page, content));
+        match Frame::of(content) {
+            Ok(frame) if newest.is_none_or(|(known, ..)| known.sequence < frame.sequence) => {
+                newest = Some((frame, page, content));
+            }
+            Ok(_) => {}
+            Err(_) => refuse_other_format(content)?,
         }
     }
     if let Some((frame, page, content)) = newest
@@ -524,7 +555,7 @@ fn newest(bytes: &[u8]) -> Result<Snapshot, String> {
     let strange = |(page, is_ours, _): &(Page, bool, &str)| page.second || !is_ours;
     match torn.into_iter().find(strange) {
         None => Ok(Snapshot::fresh()),
-        Some((_, _, why)) => Err(why.to_owned()),
+        Some((_, _, why)) => Err(ReadError::Torn(why.to_owned())),
     }
 }
 
@@ -551,7 +582,34 @@ impl Snapshot {
     }
 }
 
+/// The number of the format that this build reads and writes.
+const FORMAT: u32 = 1;
+
 const MAGIC: &str = "tenure 1 ";
+
+/// Fails if a page has the frame of another format.
+fn refuse_other_format(content: &[u8]) -> Result<(), ReadError> {
+    let line = content.get(..FRAME_BYTES_MAX).unwrap_or(content);
+    let end = line.iter().position(|byte| matches!(byte, b'\n' | 0));
+    let line = String::from_utf8_lossy(line.get(..end.unwrap_or(line.len())).unwrap_or_default());
+    let mut words = line.split(' ');
+    let (magic, number) = (words.next(), words.next().unwrap_or_default());
+    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+    if magic != Some("tenure") || !is_number || number == FORMAT.to_string() {
+        return Ok(());
+    }
+    let is_version = |word: &&str| {
+        let is_of_one = |byte: u8| byte.is_ascii_alphanumeric() || b".-+".contains(&byte);
+        word.contains('.') && word.bytes().all(is_of_one)
+    };
+    Err(ReadError::Format(Format {
+        number: number.to_owned(),
+        by: words
+            .next_back()
+            .filter(is_version)
+            .map(|word| format!("tenure {word}")),
+    }))
+}
 
 /// Whether a page begins as our writes do, as far as the write got.
 pub(super) fn looks_like_ours(bytes: &[u8]) -> bool {
@@ -565,43 +623,17 @@ pub(super) fn looks_like_ours(bytes: &[u8]) -> bool {
 }
 
 /// The frame line of a page whose body has these parts.
-pub(super) fn frame<'b>(sequence: u64, body: impl Iterator<Item = &'b [u8]>) -> FrameLine {
-    let (mut hasher, mut length) = (XxHash64::with_seed(sequence), 0_u64);
+pub(super) fn frame<'b>(sequence: u64, body: impl Iterator<Item = &'b [u8]>) -> String {
+    let (mut hasher, mut length) = (XxHash64::with_seed(sequence), 0);
     for part in body {
         hasher.write(part);
-        length += part.len() as u64;
+        length += part.len();
     }
-    let mut line = FrameLine::new();
-    line.byte(b'\n');
-    line.sum(hasher.finish());
-    line.byte(b' ');
-    line.number(length);
-    line.byte(b' ');
-    line.number(sequence);
-    line.text(MAGIC.as_bytes());
-    line
+    format!("{MAGIC}{sequence} {length} {:016x}\n", hasher.finish())
 }
-
-pub(super) type FrameLine = Backwards<FRAME_BYTES_MAX>;
 
 /// The longest frame line that a reader looks for.
 const FRAME_BYTES_MAX: usize = 96;
-
-/// The next number of a frame line. A space or the end of the line stands behind it.
-fn number<const BASE: u64>(line: &mut &[u8]) -> Option<u64> {
-    let (mut number, mut length) = (0_u64, 0);
-    while let Some(digit) = line.get(length).and_then(|byte| digit::<BASE>(*byte)) {
-        number = number.checked_mul(BASE)?.checked_add(digit)?;
-        length += 1;
-    }
-    let (digits, rest) = line.split_at_checked(length)?;
-    *line = match rest {
-        [b' ', behind @ ..] => behind,
-        [b'\n', ..] => rest,
-        _ => return None,
-    };
-    (!digits.is_empty()).then_some(number)
-}
 
 /// What a frame line says of its page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -616,24 +648,32 @@ struct Frame {
 impl Frame {
     fn of(content: &[u8]) -> Result<Self, &'static str> {
         let start = content.get(..FRAME_BYTES_MAX).unwrap_or(content);
-        let mut rest = start
-            .strip_prefix(MAGIC.as_bytes())
-            .ok_or("it does not begin with `tenure 1`")?;
+        let line = start.iter().position(|byte| *byte == b'\n');
+        let line = line
+            .and_then(|end| start.get(..end))
+            .ok_or("it has no frame line")?;
+        let numbers = std::str::from_utf8(line)
+            .ok()
+            .and_then(|line| line.strip_prefix(MAGIC));
+        let mut numbers = numbers
+            .ok_or("it does not begin with `tenure 1`")?
+            .split(' ');
+        // What stands behind the numbers is passed over.
+        let mut next = |base| u64::from_str_radix(numbers.next()?, base).ok();
         // No write could follow the last number, and 0 stands for a file without any state.
-        let sequence = number::<10>(&mut rest)
+        let sequence = next(10)
             .filter(|sequence| (1..u64::MAX).contains(sequence))
             .ok_or("its sequence is no number that a write can have")?;
-        let length = number::<10>(&mut rest)
+        let length = next(10)
             .and_then(|length| usize::try_from(length).ok())
             .filter(|length| *length <= FILE_BYTES_MAX)
             .ok_or("its length is not a number")?;
-        let sum = number::<16>(&mut rest).ok_or("its checksum is not a number")?;
-        let line_end = find(b'\n', rest).ok_or("it has no frame line")?;
+        let sum = next(16).ok_or("its checksum is not a number")?;
         Ok(Self {
             sequence,
             length,
             sum,
-            start: start.len() - rest.len() + line_end + 1,
+            start: line.len() + 1,
         })
     }
 
@@ -691,8 +731,7 @@ mod tests {
     }
 
     fn frame(sequence: u64, body: &[u8]) -> String {
-        let line = super::frame(sequence, [body].into_iter());
-        String::from_utf8(line.as_bytes().to_vec()).expect("text")
+        super::frame(sequence, [body].into_iter())
     }
 
     #[test]
@@ -1029,6 +1068,79 @@ mod tests {
             assert_eq!((seen.expect("a state"), reads), (long.clone(), 5));
             let (seen, reads) = counted(|| read_unguarded(borrow(&file), length));
             assert_eq!((seen.expect("a state"), reads), (long.clone(), 2));
+        }
+    }
+
+    #[test]
+    fn a_frame_of_another_format_is_refused_wherever_it_stands_and_however_it_is_read() {
+        let (first, second) = (
+            Page {
+                pair: 0,
+                second: false,
+            },
+            Page {
+                pair: 0,
+                second: true,
+            },
+        );
+        let further = Page {
+            pair: 2,
+            second: true,
+        };
+        for (line, number, by) in [
+            (
+                "tenure 2 9 3 0123456789abcdef 0.9.0\n",
+                "2",
+                Some("tenure 0.9.0"),
+            ),
+            (
+                "tenure 10 whatever it says 1.0.0-rc.1\n",
+                "10",
+                Some("tenure 1.0.0-rc.1"),
+            ),
+            ("tenure 2 9 3 0123456789abcdef\n", "2", None),
+            ("tenure 2 torn", "2", None),
+            ("tenure 0 \n", "0", None),
+            ("tenure 2\n", "2", None),
+            ("tenure 2 9 3 0 \u{1b}[31m.0\n", "2", None),
+        ] {
+            let expected = Format {
+                number: number.to_owned(),
+                by: by.map(str::to_owned),
+            };
+            for (at, known) in [(first, second), (second, first), (further, second)] {
+                let mut bytes = image(&[(known, 3, Some("an older list"))]);
+                bytes.resize(bytes.len().max(at.offset() + at.bytes()), 0);
+                bytes.splice(at.offset()..at.offset() + line.len(), line.bytes());
+                let file = scratch();
+                write_all(borrow(&file), &bytes, 0).expect("a written file");
+                let looks = [
+                    read(borrow(&file)),
+                    super::read(borrow(&file), UNKNOWN),
+                    read_unguarded(borrow(&file), bytes.len() as u64),
+                    newest(&bytes),
+                ];
+                for look in looks {
+                    let Err(ReadError::Format(found)) = look else {
+                        panic!("{line:?} in {at:?}: {look:?}");
+                    };
+                    assert_eq!(found, expected, "{line:?} in {at:?}");
+                }
+            }
+        }
+        for line in [
+            "tenure 1 torn",
+            "tenure x 2\n",
+            "tenure  2\n",
+            "tenures 2 1 1 0\n",
+        ] {
+            let mut bytes = image(&[(second, 3, Some("the list"))]);
+            bytes.splice(0..line.len(), line.bytes());
+            assert_eq!(
+                newest(&bytes).expect("a state").text.bytes,
+                b"the list",
+                "{line:?}"
+            );
         }
     }
 

@@ -2,15 +2,15 @@
 //!
 //! A change looks at few claims: its own, the one before it, those that hold. With a hundred waiters, a
 //! hand-over would mostly consist of reading and writing all the others. The write takes their bytes from
-//! where they were read instead. Of each, only three things
-//! are read: its ticket, whether it is granted, and whether it is a plain waiter. The checksum over the whole shows that the bytes are what a writer wrote.
+//! where they were read instead. Of each, only three things are read: its ticket, whether it is granted, and whether it
+//! is a plain waiter. The checksum over the whole shows that the bytes are what a writer wrote.
 //!
 //! `codec` defines the line of a claim.
 
 use super::lines::{is_above, is_plain, number, ticket_of};
 use super::segments::{Gap, Kind, Piece, Text};
-use crate::find::{find, is_same};
 use crate::store::codec::{self, Head};
+use memchr::arch::all::memchr::One;
 use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
@@ -179,7 +179,9 @@ pub(super) fn segments_for(text: &Text, want: Want) -> [Range<usize>; 2] {
     let ticket = match want {
         Want::All => return [0..named.len(), NONE],
         Want::Ends => {
-            let has_claims = find(b'\n', front).is_some_and(|end| end + 1 < front.len());
+            let has_claims = One::new(b'\n')
+                .find(front)
+                .is_some_and(|end| end + 1 < front.len());
             return [
                 if has_claims { NONE } else { 0..1 },
                 if back.is_empty() { last } else { NONE },
@@ -227,7 +229,7 @@ pub(super) fn decode(text: &Text, want: Want) -> Option<(Entry, Rest)> {
     if want == Want::All || (text.gaps.is_empty() && body.len() < SHORT_BYTES) {
         return None;
     }
-    let head_end = find(b'\n', body)?;
+    let head_end = One::new(b'\n').find(body)?;
     let start = head_end + 1;
     let Chosen {
         read,
@@ -282,6 +284,8 @@ fn choose(text: &Text, mut start: usize, want: Want) -> Option<Chosen> {
     // directly before the own one (`Want::UpTo`).
     let mut seen: Option<Range<usize>> = None;
     let mut before = 0;
+    // `memchr::memchr` asks the processor for its registers first, which takes longer than a look at a short list.
+    let line_break = One::new(b'\n');
     loop {
         let mut is_behind_gap = false;
         if let Some((gap, later)) = gaps.split_first()
@@ -301,14 +305,14 @@ fn choose(text: &Text, mut start: usize, want: Want) -> Option<Chosen> {
             }
             break;
         }
-        let length = find(b'\n', body.get(start..)?)?;
+        let length = line_break.find(body.get(start..)?)?;
         let range = start..start + length;
         let text = body.get(range.clone())?;
         let (ticket, is_granted) = ticket_of(text)?;
         if !is_above(ticket, known) {
             return None;
         }
-        let is_own = is_same(ticket, own.as_bytes());
+        let is_own = ticket == own.as_bytes();
         let is_read = match want {
             Want::All => return None,
             Want::Own(_) => is_own,

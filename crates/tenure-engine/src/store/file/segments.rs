@@ -10,8 +10,9 @@
 //! ```
 //!
 //! `at` says how many bytes of the page's list come before them, TICKET is that of a segment's first claim. A change
-//! writes the page and the segments that it changes, and what a change costs does not grow with the list
-//! ([decision 0077](../../../../../docs/internals/decisions/0077-a-long-list-in-segments.md)).
+//! writes the page and the segments that it changes, and what a change costs does not grow with the list. Without
+//! segments, a hold behind 2,000 waiting processes takes more than 1.4 times what flock(1) takes
+//! ([Tried](../../../../../docs/internals/tried.md#many-waiting-processes)).
 //!
 //! # Crash safety
 //! A write puts new segments into room that no segment of the page that counts takes, before it writes the page that
@@ -22,15 +23,26 @@
 //!
 //! A build without segments takes that first line for a damaged header, and refuses.
 
-mod index;
-
 use super::lines::{is_plain, number, ticket_of};
-use crate::find::find;
-use crate::store::codec::lines_of;
-use index::{Index, MARK};
+use memchr::arch::all::memchr::One;
+use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::ops::Range;
 use twox_hash::XxHash64;
+
+/// How the line begins that names segments.
+const MARK: &str = "{\"segments\":[";
+
+/// The line that names segments.
+#[derive(Serialize, Deserialize)]
+struct Index<'a> {
+    #[serde(borrow)]
+    segments: Vec<Named<'a>>,
+    at: usize,
+}
+
+/// Slot, length, checksum, number of claims, first ticket, and [`Kind`] as a number.
+type Named<'a> = (usize, usize, Cow<'a, str>, usize, u64, u8);
 
 /// A list up to this length stands in its page as a whole. To write it costs some microseconds.
 pub(super) const WHOLE_MAX: usize = 1 << 14;
@@ -78,16 +90,43 @@ pub(crate) struct Segment {
     /// The ticket of the first claim.
     pub(super) first: u64,
     pub(super) kind: Kind,
-    /// Where its name stands in the line from which it was read ([`Text::line`]). Empty for a new one.
-    name: Range<usize>,
 }
 
 impl Segment {
+    /// A segment that a page may name. Whether it ends within the file, and beside the others, is what `Room` finds.
+    fn named((slot, length, sum, claims, first, kind): Named<'_>) -> Option<Self> {
+        let kind = match kind {
+            0 => Kind::Plain,
+            1 => Kind::Waiters,
+            2 => Kind::Any,
+            _ => return None,
+        };
+        let sum = u64::from_str_radix(&sum, 16).ok()?;
+        let may_be = slot < SLOTS_MAX && length <= LIST_MAX && claims <= length;
+        may_be.then_some(Self {
+            slot,
+            length,
+            sum,
+            claims,
+            first,
+            kind,
+        })
+    }
+
+    fn name(&self) -> Named<'static> {
+        let sum = format!("{:016x}", self.sum).into();
+        let kind = self.kind as u8;
+        (self.slot, self.length, sum, self.claims, self.first, kind)
+    }
+
     /// Lines that are to be written into a place that is still to be found.
     fn of(lines: &[u8]) -> Self {
         let mut kind = Kind::Plain;
         let (mut claims, mut first) = (0, None);
-        for text in lines_of(lines).filter(|line| !line.is_empty()) {
+        for text in lines
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty())
+        {
             let found =
                 ticket_of(text).and_then(|(digits, granted)| Some((number(digits)?, granted)));
             kind = kind.max(match found {
@@ -105,7 +144,6 @@ impl Segment {
             claims,
             first: first.unwrap_or_default(),
             kind,
-            name: 0..0,
         }
     }
 
@@ -151,8 +189,6 @@ pub(crate) struct Text {
     pub(super) gaps: Vec<Gap>,
     /// The segments that the page names, read or not. Nothing is written over them.
     pub(super) named: Vec<Segment>,
-    /// The line that names them. Names that stay are copied from it: to write them anew was more than half of a write.
-    line: Vec<u8>,
 }
 
 impl Text {
@@ -164,8 +200,8 @@ impl Text {
                 ..Self::default()
             };
         };
-        let mut line = body;
-        let bytes = line.split_off(start);
+        let mut bytes = body;
+        bytes.drain(..start);
         let gap = Gap {
             at,
             segments: 0..named.len(),
@@ -175,7 +211,6 @@ impl Text {
             bytes,
             gaps: gaps.into_iter().collect(),
             named,
-            line,
         }
     }
 
@@ -223,11 +258,12 @@ fn named_in(body: &[u8]) -> Option<(Vec<Segment>, usize, usize)> {
     if !body.starts_with(MARK.as_bytes()) {
         return None;
     }
-    let end = find(b'\n', body)?;
-    let Index {
-        segments: named,
-        at,
-    } = Index::of(body.get(..end)?)?;
+    let end = One::new(b'\n').find(body)?;
+    let Index { segments, at } = serde_json::from_slice(body.get(..end)?).ok()?;
+    let named: Vec<Segment> = segments
+        .into_iter()
+        .map(Segment::named)
+        .collect::<Option<_>>()?;
     let start = end + 1;
     // So that no reader takes more memory than a list may have, whichever user wrote the file.
     let length: usize = named.iter().map(|segment| segment.length).sum();
@@ -325,16 +361,20 @@ pub(super) fn lay_out<'b>(pieces: Vec<Piece<'b>>, before: &Text) -> Option<Layou
             }
         }
     }
-    let page = [
-        index::line_of(&segments, front.len(), &before.line),
-        front,
-        back,
-    ];
+    let page = [line_of(&segments, front.len())?, front, back];
     Some(Layout {
         new,
         page: page.into_iter().map(Cow::Owned).collect(),
         is_long: true,
     })
+}
+
+/// The line that names these segments, and where in the page's list they belong.
+fn line_of(segments: &[Segment], at: usize) -> Option<Vec<u8>> {
+    let segments = segments.iter().map(Segment::name).collect();
+    let mut line = serde_json::to_vec(&Index { segments, at }).ok()?;
+    line.push(b'\n');
+    Some(line)
 }
 
 /// Lines or segments, as many as stand side by side.
@@ -408,7 +448,10 @@ fn in_segments(mut lines: Vec<u8>) -> Vec<Run> {
     let mut runs = Vec::new();
     while !lines.is_empty() {
         let end = match whole_lines(&lines, SLOT_BYTES) {
-            0 => find(b'\n', &lines).map_or(lines.len(), |end| end + 1),
+            0 => lines
+                .iter()
+                .position(|byte| *byte == b'\n')
+                .map_or(lines.len(), |end| end + 1),
             end => end,
         };
         let rest = lines.split_off(end);

@@ -11,7 +11,6 @@
 //! Which bytes count (`pages`), and what a record beside the list says (`joined`): lists that stand beside records are
 //! not kept here, as they leave out the claims that only a record shows.
 
-use crate::find::is_same;
 use std::sync::Mutex;
 use tenure_core::Entry;
 
@@ -45,7 +44,7 @@ impl Wrote {
     /// The claims of this list, if it is the one that was written last. Each list is given once: its reader changes it.
     pub(super) fn take(&self, body: &[u8]) -> Option<Entry> {
         let mut last = self.0.try_lock().ok()?;
-        let list = last.take_if(|list| is_same(&list.body, body))?;
+        let list = last.take_if(|list| list.body == body)?;
         Some(list.entry)
     }
 }

@@ -4,8 +4,7 @@
 use super::super::pages::{self, ReadError, Room, Snapshot, UNKNOWN};
 use super::super::partial::tests::{enter, list_of, lives};
 use super::super::partial::{self, Want};
-use super::index::{Index, MARK, line_of};
-use super::{Kind, Piece, SEGMENTS_START, SLOT_BYTES, Segment, Text, is_split_up, lay_out};
+use super::{Piece, SEGMENTS_START, SLOT_BYTES, Segment, Text, is_split_up, lay_out, line_of};
 use crate::os::borrow;
 use crate::store::codec;
 use std::borrow::Cow;
@@ -379,70 +378,30 @@ fn a_list_in_which_nobody_lives_is_read_without_the_waiters_of_a_damaged_segment
     );
 }
 
-/// The parser does not tell where the names stand.
-fn without_names(index: Index) -> (Vec<Segment>, usize) {
-    let segments = index.segments.into_iter();
-    let segments = segments.map(|segment| Segment {
-        name: 0..0,
-        ..segment
-    });
-    (segments.collect(), index.at)
-}
-
+/// The bytes of a lock file that tenure 0.1.0 wrote when 60886a52 was its newest commit: a run holds, and 110 wait.
 #[test]
-fn an_index_is_read_as_the_parser_for_all_of_json_reads_it() {
-    for count in [0, 1, 3] {
-        let segments: Vec<Segment> = (0..count)
-            .map(|slot| Segment {
-                slot,
-                length: 8_000 + slot,
-                sum: u64::MAX >> (5 * slot),
-                claims: 20,
-                first: 1_795_761_729_927_440,
-                kind: Kind::Waiters,
-                name: 0..0,
-            })
-            .collect();
-        let written = line_of(&segments, 4_096, b"");
-        let line = written.strip_suffix(b"\n").expect("a line");
-        let index = Some((segments.clone(), 4_096));
-        assert_eq!(Index::parsed(line).map(without_names), index);
-        let read = Index::as_written(line).expect("the form that is written");
-        // Each name stands where it is said to stand.
-        for (segment, given) in read.segments.iter().zip(&segments) {
-            let alone = line_of(std::slice::from_ref(given), 0, b"");
-            let name = alone.strip_prefix(MARK.as_bytes());
-            let name = name.and_then(|name| name.strip_suffix(b"],\"at\":0}\n"));
-            assert_eq!(line.get(segment.name.clone()), name);
-        }
-        // Names that stay are copied, and give the same line.
-        assert_eq!(line_of(&read.segments, read.at, line), written);
-        if let [first, _, last] = read.segments.as_slice() {
-            let some = [last.clone(), Segment::of(b"new\n"), first.clone()];
-            let anew = some.clone().map(|segment| Segment {
-                name: 0..0,
-                ..segment
-            });
-            assert_eq!(line_of(&some, 7, line), line_of(&anew, 7, b""));
-        }
-        assert_eq!(Some(without_names(read)), index);
-        // Each byte in turn changed, left out and put in twice.
-        for at in 0..line.len() {
-            let without = [&line[..at], &line[at + 1..]].concat();
-            let twice = [&line[..=at], &line[at..]].concat();
-            let changed = b"0\"\\ ,:[]{}a\xc3\x1f".map(|byte| {
-                let mut changed = line.to_vec();
-                changed[at] = byte;
-                changed
-            });
-            for other in changed.into_iter().chain([without, twice]) {
-                if let Some(read) = Index::as_written(&other) {
-                    let parsed = Index::parsed(&other).expect("the parser reads it as well");
-                    assert_eq!(without_names(read), without_names(parsed));
-                }
-            }
-        }
-    }
+fn a_list_in_segments_that_an_earlier_build_wrote_is_read_and_named_alike() {
+    let page = include_bytes!("../../../../tests/golden/segments/page");
+    let segments = include_bytes!("../../../../tests/golden/segments/segments");
+    let mut bytes = vec![0; 4_096 * 3];
+    bytes.extend_from_slice(page);
+    bytes.resize(SEGMENTS_START, 0);
+    bytes.extend_from_slice(segments);
+    let file = file_of(&bytes);
+    let entry = read(&file).expect("a list");
+    assert_eq!((entry.claims.len(), entry.granted().count()), (111, 1));
+    let unguarded = pages::read_unguarded(borrow(&file), UNKNOWN).expect("a list");
+    assert_eq!(codec::decode(&unguarded.text.bytes), Ok(entry));
+    let line = page.split(|byte| *byte == b'\n').nth(1).expect("a line");
+    let text = Text::of_page(
+        page.splitn(2, |byte| *byte == b'\n')
+            .nth(1)
+            .expect("a body")
+            .to_vec(),
+    );
+    let at = text.gaps.first().expect("a gap").at;
+    let named = line_of(&text.named, at).expect("a line");
+    assert_eq!(named.strip_suffix(b"\n"), Some(line));
 }
 
 /// What another user may have written there: a reader takes no more memory than a list may have.
