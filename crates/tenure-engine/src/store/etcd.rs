@@ -35,7 +35,6 @@ mod api;
 mod attempt;
 mod connect;
 mod connection;
-mod contended;
 mod expect;
 mod handle;
 mod ids;
@@ -60,7 +59,6 @@ use super::{Content, Reading, StoreError, Wake};
 use crate::clock::{SystemClock, instant};
 use api::GetOptions;
 use connection::{Connection, Fault};
-use contended::Contended;
 use handle::EtcdHandle;
 use ids::Ids;
 use keys::{Keys, end_of};
@@ -108,7 +106,6 @@ struct Shared {
     sleeper: Box<dyn Sleeper>,
     patience: Duration,
     ids: Ids,
-    contended: Contended,
 }
 
 impl Drop for Shared {
@@ -166,7 +163,6 @@ impl EtcdStore {
                 sleeper,
                 patience: PATIENCE,
                 ids: Ids::default(),
-                contended: Contended::default(),
             }),
         })
     }

@@ -102,38 +102,17 @@ fn a_caller_that_finds_a_hold_waits_behind_the_claim_directly_before_its_own() {
     let name = name("behind");
     let ttl = Duration::from_secs(600);
     let (_held, _) = take(&one, &name, "holder", ttl);
-    // It asks twice: for a free lock, and for a place in the queue.
     let late = Fault::Delay(Duration::from_secs(1));
-    proxy.strike_after(1, "\"tenure\":1", late);
+    proxy.strike("\"tenure\":1", late);
     std::thread::scope(|scope| {
         let last = scope.spawn(|| line_up(&two, &name, "last", ttl));
-        until("its first request was answered", ttl, || proxy.has_struck());
+        until("its request is under way", ttl, || proxy.has_struck());
         let (first, _) = line_up(&one, &name, "first", ttl);
         let (last, behind) = last.join().expect("a place in the queue");
         assert!(first.ticket() < last.ticket(), "it came later");
         let ticket = first.ticket();
         assert_eq!(behind, Predecessor::LivenessLock { ticket });
     });
-}
-
-/// A caller whose time is up when its first request is answered asks no second one, and leaves no claim.
-#[test]
-fn a_caller_whose_time_is_up_asks_for_no_place_in_the_queue() {
-    let server = Server::start();
-    let proxy = Proxy::to(server.port());
-    let one = caller(&server.address("time-up"));
-    let two = caller(&proxy.address("time-up")).patience(Duration::from_secs(1));
-    let (name, ttl) = (name("time-up"), Duration::from_secs(600));
-    take(&two, &super::name("first"), "warm", ttl);
-    let (_held, _) = take(&one, &name, "holder", ttl);
-    let late = Fault::Delay(Duration::from_millis(1_200));
-    proxy.strike(&format!("/locks/{name}"), late);
-    let gave_up = two.enter(&name, request("two", ttl), &now());
-    assert!(
-        matches!(gave_up, Err(StoreError::Unreachable { .. })),
-        "{gave_up:?}"
-    );
-    assert_eq!(claims(&one, &name).len(), 1, "only the hold");
 }
 
 /// The tombstone of an attempt outlasts its lock. It does not count as one: a caller that lists the locks would
@@ -516,21 +495,6 @@ fn every_verb_finds_out(rounds: &[&[Fault]]) {
             "{renewed:?}"
         );
 
-        // Callers to whom the lock is new: they expect it to be free, and queue by a second transaction.
-        for spared in [0, 1] {
-            let three = caller(&proxy.address("lost"));
-            let lost = Lost {
-                strikes: (spared, "\"tenure\":1".to_owned()),
-                ..written("enter and meet a claim")
-            };
-            let (waiter, _) = with(&proxy, faults, &lost, || {
-                line_up(&three, &name, "newcomer", ttl)
-            });
-            assert_eq!(claims(&two, &name).len(), 2, "one more claim was made");
-            let left = three.release(&*waiter, &now());
-            assert_eq!(left.expect(done), Left::Withdrawn);
-        }
-
         // A waiter behind it, through the same proxy.
         let (waiter, behind) = with(&proxy, faults, &written("enter in a queue"), || {
             line_up(&one, &name, "waiter", ttl)
@@ -541,10 +505,7 @@ fn every_verb_finds_out(rounds: &[&[Fault]]) {
         });
         assert!(parked.expect(done), "its place is kept");
         drop((waiter, behind));
-        // This caller has met a claim there.
-        let (other, behind) = with(&proxy, faults, &written("enter as before"), || {
-            line_up(&one, &name, "other", ttl)
-        });
+        let (other, behind) = line_up(&one, &name, "other", ttl);
         let left = with(&proxy, faults, &removed("leave a queue", 1), || {
             one.release(&*other, &now())
         });

@@ -896,9 +896,9 @@ fn queues_and_reads_late(
     (two, name): (&EtcdStore, &LockName),
     meanwhile: impl FnOnce(),
 ) -> (ClaimHandle, u64, Predecessor) {
-    // It asks for a free lock, then for a place in the queue. The third request reads the list; it is lost, and
-    // the next one gets through when the network is fair again.
-    proxy.strike_after(2, &format!("/locks/{name}"), Fault::Swallow);
+    // Its second request reads the list. That is lost, and the next one gets through when the network is fair
+    // again.
+    proxy.strike_after(1, &format!("/locks/{name}"), Fault::Swallow);
     let entered = std::thread::scope(|scope| {
         let last = scope.spawn(|| two.enter(name, request("last", LONG), &now()));
         until("it reads the list", PATIENCE, || proxy.has_struck());

@@ -10,16 +10,12 @@
 //! | a holder that leaves | its hold as it was granted | its claim is the one that was made |
 //! | a holder that renews | its hold as it was last renewed | its claim is unchanged, and lives by the lease just renewed |
 //!
-//! Most new claims want the lock, and otherwise wait behind the claims that are there. A transaction can say
-//! both: *if there is no claim this one holds, else it stands at the end*, and it reads the list. But then it
-//! has the claim in it twice, for etcd and its log too, and mostly the lock is free. So both are said only if
-//! the last new claim of this process met another one there (`contended`). Otherwise the first transaction
-//! says only the first half, and if there is another claim, a second one says both. Nothing is done between
-//! the two: the first one has made neither a claim nor a lease key, so a caller that dies there leaves
-//! nothing. Any other new claim has to be judged by the list, which the transaction reads for it.
+//! Most new claims want the lock, and otherwise wait behind the claims that are there. Their transaction says
+//! both: *if there is no claim this one holds, else it stands at the end*, and it reads the list. Any other new
+//! claim has to be judged by the list, which the transaction reads for it.
 
 use super::api::{Compare, CompareOp, GetOptions, Txn, TxnOp, TxnResponse};
-use super::connection::{Pause, is_full, read_by, revision_of};
+use super::connection::{is_full, read_by, revision_of};
 use super::handle::EtcdHandle;
 use super::keys::end_of;
 use super::list::{Attachment, Change, List, Row, Writing};
@@ -29,18 +25,6 @@ use super::value::Written;
 use crate::store::StoreError;
 use crate::store::contract::{About, Outcome, Run};
 use tenure_core::{Claim, Entry, History, Kind, Mode, RestsOn};
-
-/// What the transaction of a new claim does if there is another claim.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Otherwise {
-    /// Nothing. Its answer is short, and so is the request.
-    Nothing,
-    /// It reads the list.
-    Reads,
-    /// It puts the claim at the end, and then reads the list. So the claim knows the one directly before its
-    /// own: if it waited behind an earlier one, the end of that one would wake it for nothing.
-    Queues,
-}
 
 /// How many keys are read together with an attempt. A longer list is read by itself, so that the answer
 /// to an attempt stays short.
@@ -72,29 +56,9 @@ impl Transaction<'_> {
         }
         let attachment = self.attach(&nobody, &tried.entry, made)?;
         self.count_from_the_last_sign(&nobody, &mut tried);
-        let contended = &self.store.shared.contended;
-        let mut otherwise = match (unseen, contended.has(self.ask.name)) {
-            (false, _) => Otherwise::Reads,
-            (true, false) => Otherwise::Nothing,
-            (true, true) => Otherwise::Queues,
-        };
-        let answer = loop {
-            let txn = self.on_no_claim_txn(&tried.entry, &attachment, otherwise)?;
-            let answer = self.store.ask(txn)?;
-            if let Answer::Done(_) | Answer::Overtaken(_) = &answer {
-                contended.note(self.ask.name, matches!(answer, Answer::Overtaken(_)));
-            }
-            if otherwise != Otherwise::Nothing || !matches!(answer, Answer::Overtaken(_)) {
-                break answer;
-            }
-            // The answer says that nothing was made. The lock may be free again by now.
-            if !Pause::fits(self.end) {
-                return Ok(Did::Nothing("another claim was there first".to_owned()));
-            }
-            otherwise = Otherwise::Queues;
-        };
-        match answer {
-            Answer::Overtaken(answer) if otherwise == Otherwise::Queues => {
+        let txn = self.on_no_claim_txn(&tried.entry, &attachment, unseen)?;
+        match self.store.ask(txn)? {
+            Answer::Overtaken(answer) if unseen => {
                 let list = self.listed(&answer);
                 self.at_the_end(list)
             }
@@ -167,12 +131,12 @@ impl Transaction<'_> {
         Ok(Did::Known(Outcome::Done(done)))
     }
 
-    /// If there is no claim, this one holds; else what `otherwise` says.
+    /// If there is no claim, this one holds. Else it stands at the end if it `queues`, and the list is read.
     fn on_no_claim_txn(
         &self,
         entry: &Entry,
         attachment: &Attachment,
-        otherwise: Otherwise,
+        queues: bool,
     ) -> Result<Txn, StoreError> {
         let (store, name) = (self.store, self.ask.name);
         let keys = &store.shared.keys;
@@ -196,20 +160,20 @@ impl Transaction<'_> {
         ];
         holds.push(TxnOp::get(keys.header(name), None));
         let mut other = Vec::new();
-        if otherwise == Otherwise::Queues {
+        if queues {
             let mut waiting = entry.clone();
             for claim in &mut waiting.claims {
                 (claim.token, claim.since) = (None, None);
             }
             other.push(TxnOp::txn(change(&waiting)?.into_txn()));
         }
-        if otherwise != Otherwise::Nothing {
-            let lock = keys.lock(name);
-            let page = GetOptions::new()
-                .with_range(end_of(&lock))
-                .with_limit(GUESS_PAGE);
-            other.push(TxnOp::get(lock, Some(page)));
-        }
+        // Read after the claim was put, so the claim knows the one directly before its own. If it waited behind
+        // an earlier one, the end of that one would wake it for nothing.
+        let lock = keys.lock(name);
+        let page = GetOptions::new()
+            .with_range(end_of(&lock))
+            .with_limit(GUESS_PAGE);
+        other.push(TxnOp::get(lock, Some(page)));
         Ok(Txn::new().when(first).and_then(holds).or_else(other))
     }
 
