@@ -44,7 +44,6 @@ mod list;
 mod read;
 mod runtime;
 mod session;
-mod together;
 mod transact;
 mod value;
 mod watch;

@@ -4,20 +4,18 @@
 //! `connection` decides which server is asked, and when another one is.
 
 use super::address::Credentials;
-use super::together::Together;
 use crate::printed::whole;
 use http::Uri;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioIo;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 use tonic::transport::{self, Channel, Endpoint};
-use tower::{BoxError, Service, ServiceExt, service_fn};
+use tower::{BoxError, ServiceExt, service_fn};
 
 /// How long a connection may take to be made.
 const CONNECT_MAX: Duration = Duration::from_secs(2);
@@ -65,7 +63,7 @@ impl Connections {
         let endpoint = settings(endpoint).map_err(|error| failed(&error))?;
         let (sockets, tls) = (self.sockets.clone(), self.tls.clone());
         let channel = match tls {
-            None => connected(endpoint, sockets.map_response(TokioIo::into_inner)).await,
+            None => endpoint.connect_with_connector(sockets).await,
             Some(tls) => {
                 let connector = service_fn(move |server: Uri| {
                     let (sockets, tls) = (sockets.clone(), tls.clone());
@@ -79,26 +77,14 @@ impl Connections {
                         if stream.get_ref().1.alpn_protocol() != Some(b"h2") {
                             return Err(BoxError::from("it does not speak HTTP/2"));
                         }
-                        Ok(stream)
+                        Ok(TokioIo::new(stream))
                     }
                 });
-                connected(endpoint, connector).await
+                endpoint.connect_with_connector(connector).await
             }
         };
         channel.map_err(|error| failed(&error))
     }
-}
-
-/// The channel over what a connector makes.
-async fn connected<C, S>(endpoint: Endpoint, connector: C) -> Result<Channel, transport::Error>
-where
-    C: Service<Uri, Response = S> + Send + 'static,
-    BoxError: From<C::Error>,
-    C::Future: Send,
-    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-{
-    let connector = connector.map_response(|connection| TokioIo::new(Together::new(connection)));
-    endpoint.connect_with_connector(connector).await
 }
 
 /// The settings of every connection.
@@ -164,9 +150,8 @@ mod tests {
     #![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
 
     use super::*;
-    use crate::store::etcd::api::{Client, Txn, TxnOp};
+    use crate::store::etcd::api::{Client, Txn};
     use crate::store::etcd::connection::{Fault, classify};
-    use crate::store::etcd::together::tests::Pieces;
     use h2::Reason;
     use prost::bytes::Bytes;
     use std::sync::Mutex;
@@ -201,72 +186,20 @@ mod tests {
 
     /// A connection to a server in memory.
     async fn connected() -> (Client, h2::server::Connection<DuplexStream, Bytes>) {
-        connected_by(|here| here).await
-    }
-
-    /// The same through what is between the two.
-    async fn connected_by<S>(
-        between: impl FnOnce(DuplexStream) -> S,
-    ) -> (Client, h2::server::Connection<DuplexStream, Bytes>)
-    where
-        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
-    {
         let (here, there) = tokio::io::duplex(1 << 16);
-        let here = Mutex::new(Some(between(here)));
+        let here = Mutex::new(Some(TokioIo::new(here)));
         let connector = service_fn(move |_: Uri| {
             let here = here.lock().expect("no panic").take();
             std::future::ready(here.ok_or("it is connected to once"))
         });
         let endpoint = settings(Endpoint::from_static("http://one:2379")).expect("settings");
         let (channel, server) = tokio::join!(
-            super::connected(endpoint, connector),
+            endpoint.connect_with_connector(connector),
             h2::server::handshake(there)
         );
         let client = Client::new(channel.expect("a connection"), None).await;
         let client = client.expect("it asks for nothing");
         (client, server.expect("a connection"))
-    }
-
-    #[tokio::test]
-    async fn a_request_leaves_in_one_piece() {
-        let pieces = Pieces::default();
-        let (client, mut server) = connected_by(|here| pieces.of(here)).await;
-        let carried = tokio::spawn(async move {
-            while let Some(request) = server.accept().await {
-                let (request, mut respond) = request.expect("a request");
-                // What is accepted next also carries this one.
-                tokio::spawn(async move {
-                    let mut message = request.into_body();
-                    let mut length = 0;
-                    while let Some(part) = message.data().await {
-                        let part = part.expect("a part").len();
-                        length += part;
-                        let room = message.flow_control().release_capacity(part);
-                        room.expect("room");
-                    }
-                    let head = http::Response::builder()
-                        .header("grpc-status", "12")
-                        .header("grpc-message", length.to_string());
-                    let head = head.body(()).expect("a head");
-                    respond.send_response(head, true).expect("an answer");
-                });
-            }
-        });
-        for size in [0, 400, 700, 10_000, 100_000] {
-            let put = TxnOp::put("/key", vec![b'x'; size], None);
-            let before = pieces.sizes().len();
-            let answer = client.txn(Txn::new().and_then([put])).await;
-            let answer = answer.expect_err("it refuses all of them");
-            let came: usize = answer.message().parse().expect("a length");
-            assert!((size + 10..size + 40).contains(&came), "{size}: {came}");
-            let pieces = pieces.sizes().split_off(before);
-            // What the client says of the connection itself is shorter, and so is a frame that only ends.
-            let requests = pieces.iter().filter(|piece| **piece > 32).count();
-            if size <= 10_000 {
-                assert_eq!(requests, 1, "{size}: {pieces:?}");
-            }
-        }
-        carried.abort();
     }
 
     #[tokio::test(start_paused = true)]
