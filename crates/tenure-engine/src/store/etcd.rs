@@ -125,8 +125,7 @@ impl EtcdStore {
     /// The locks below an address, by the native row. No server is asked yet.
     ///
     /// # Errors
-    /// - [`StoreError::Unreachable`] if an encrypted connection has no authority to trust, or the
-    ///   system gives no thread.
+    /// - [`StoreError::Unreachable`] if an encrypted connection has no authority to trust.
     pub fn new(
         address: &Address,
         credentials: &Credentials,
@@ -149,7 +148,7 @@ impl EtcdStore {
     ) -> Result<Self, StoreError> {
         Ok(Self {
             shared: Arc::new(Shared {
-                connection: Connection::start(address, credentials)?,
+                connection: Connection::new(address, credentials)?,
                 sessions: Sessions::default(),
                 keys: Keys::new(address.prefix().to_owned()),
                 rules: Rules {

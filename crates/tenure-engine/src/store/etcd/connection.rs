@@ -1,21 +1,20 @@
 //! The connection: requests to etcd whose time is bounded.
 //!
-//! A store's callers block, but the gRPC library needs a runtime. `runtime` decides which thread turns
-//! it. It starts with a store and ends with the store's last clone. It carries requests, keeps leases
-//! alive (`session`), and watches keys for sleeping callers (`watch`). It also clears away what a
-//! request left behind whose answer never came.
+//! A store's callers block, and the gRPC library works on a thread of its own (`runtime`), which ends
+//! with the store's last clone. It carries requests, keeps leases alive (`session`), and watches keys for
+//! sleeping callers (`watch`). It also clears away what a request left behind whose answer never came.
 //!
 //! One endpoint is asked at a time. If it fails, or does not answer in time, the next one is asked. A
 //! balancer would ask a member that is cut off from the others again and again, because it still accepts
 //! connections.
 //!
-//! In a forked child there is no thread that turns the runtime. There every request fails at once, and
-//! dropping a claim does nothing.
+//! In a forked child there is no such thread. There every request fails at once, and dropping a claim
+//! does nothing.
 
 use super::address::{Address, Credentials};
 use super::api::{Client, KeyValue, ResponseHeader, TxnOpResponse, TxnResponse};
 use super::connect::Connections;
-use super::runtime::{SharedRuntime, Sleeping};
+use super::runtime::BackgroundRuntime;
 use crate::clock::instant;
 use crate::printed::whole;
 use crate::store::StoreError;
@@ -72,7 +71,7 @@ struct Current {
 
 /// The connection, as its callers see it.
 pub(super) struct Connection {
-    runtime: SharedRuntime,
+    runtime: BackgroundRuntime,
     endpoints: Arc<Endpoints>,
     place: String,
 }
@@ -286,15 +285,14 @@ fn random() -> u32 {
 
 impl Connection {
     /// Prepares a connection. No server is asked yet.
-    pub(super) fn start(address: &Address, credentials: &Credentials) -> Result<Self, StoreError> {
+    pub(super) fn new(address: &Address, credentials: &Credentials) -> Result<Self, StoreError> {
         let place = address.to_string();
-        let refused = |why: String| StoreError::Unreachable {
+        let connections = Connections::new(address.is_encrypted(), credentials);
+        let connections = connections.map_err(|why| StoreError::Unreachable {
             place: place.clone(),
             doing: "connecting",
             why,
-        };
-        let connections = Connections::new(address.is_encrypted(), credentials);
-        let connections = connections.map_err(refused)?;
+        })?;
         let endpoints = Arc::new(Endpoints {
             urls: address.urls(),
             connections,
@@ -302,7 +300,7 @@ impl Connection {
             state: Mutex::default(),
         });
         Ok(Self {
-            runtime: SharedRuntime::start().map_err(|error| refused(error.to_string()))?,
+            runtime: BackgroundRuntime::new(),
             endpoints,
             place,
         })
@@ -337,26 +335,18 @@ impl Connection {
                 ),
             ));
         }
-        let answer = self.runtime.block(work).unwrap_or_else(|| {
-            Err(Fault::Unsure(
-                "the connection's thread has ended".to_owned(),
-            ))
-        });
+        let answer = self.runtime.block(work);
+        let answer = answer.unwrap_or_else(|error| Err(Fault::Unsure(error.to_string())));
         answer.map_err(|fault| self.fault(doing, &fault))
     }
 
-    /// Runs a task and does not wait for it.
+    /// Runs a task and does not wait for it. `None` if it cannot run.
     pub(super) fn spawn(
         &self,
         work: impl Future<Output = ()> + Send + 'static,
     ) -> Option<tokio::task::AbortHandle> {
-        // A runtime that no thread turns keeps its tasks for ever.
-        self.is_ours().then(|| self.runtime.spawn(work))
-    }
-
-    /// Notes that a caller sleeps until a task that was spawned has an answer, or a notice.
-    pub(super) fn sleeping(&self) -> Arc<Sleeping> {
-        self.runtime.sleeping()
+        // A runtime without a thread keeps its tasks for ever.
+        self.is_ours().then(|| self.runtime.spawn(work).ok())?
     }
 
     pub(super) fn fault(&self, doing: &'static str, fault: &Fault) -> StoreError {

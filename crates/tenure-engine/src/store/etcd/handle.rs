@@ -231,7 +231,6 @@ impl Drop for EtcdHandle {
         let endpoints = Arc::clone(self.shared.connection.endpoints());
         let end = instant() + CLEARING_MAX;
         let (sender, done) = mpsc::channel::<()>();
-        let _waits = self.shared.connection.sleeping();
         let spawned = self.shared.connection.spawn(async move {
             let ended = endpoints.until(end, |client| {
                 let gone = gone.iter().map(|key| TxnOp::delete(key.clone(), None));

@@ -6,7 +6,6 @@
 
 use super::api::{KeyValue, WatchFilterType, WatchOptions};
 use super::connection::{Connection, Endpoints, Pause, revision_of};
-use super::runtime::Sleeping;
 use crate::store::StoreError;
 use rustix::pipe::PipeFlags;
 use std::os::fd::OwnedFd;
@@ -89,8 +88,6 @@ impl Watched {
 pub(super) struct Notices {
     reads: OwnedFd,
     task: Option<AbortHandle>,
-    /// Counts a sleeper, until there is a notice or this is dropped.
-    _sleeping: Arc<Sleeping>,
 }
 
 impl Notices {
@@ -98,18 +95,11 @@ impl Notices {
     pub(super) fn of(connection: &Connection, keys: Vec<Watched>) -> Result<Self, StoreError> {
         let (reads, writes) = pipe(connection)?;
         let endpoints = Arc::clone(connection.endpoints());
-        let sleeping = connection.sleeping();
-        let sleeper = Arc::clone(&sleeping);
         let task = connection.spawn(async move {
             let _ = first(&endpoints, &keys).await;
-            sleeper.wakes();
             ring(&writes);
         });
-        Ok(Self {
-            reads,
-            task,
-            _sleeping: sleeping,
-        })
+        Ok(Self { reads, task })
     }
 
     pub(super) fn descriptor(&self) -> &OwnedFd {
