@@ -56,7 +56,7 @@ use super::contract::{
 use super::file::Sleeper;
 use super::{Content, Reading, StoreError, Wake};
 use crate::clock::{SystemClock, instant};
-use api::GetOptions;
+use api::RangeRequest;
 use connection::{Connection, Fault};
 use handle::EtcdHandle;
 use ids::Ids;
@@ -419,11 +419,14 @@ impl Store for EtcdStore {
             .shared
             .connection
             .block("listing the locks", async move {
-                let options = GetOptions::new().with_keys_only();
+                let options = RangeRequest {
+                    keys_only: true,
+                    ..RangeRequest::default()
+                };
                 let (_, found) = read_range(&endpoints, &keys.locks(), options, end).await?;
                 let mut names: Vec<LockName> = found
                     .iter()
-                    .filter_map(|pair| keys.name_of(pair.key()))
+                    .filter_map(|pair| keys.name_of(&pair.key))
                     .collect();
                 // The keys come in order, so the keys of one lock stand beside each other.
                 names.dedup();

@@ -8,7 +8,7 @@
 //!
 //! `TENURE_ETCD=long` makes it last ten minutes.
 
-use super::api::{Client, Compare, CompareOp, Txn, TxnOp, TxnOpResponse};
+use super::api::{Client, Compare, CompareResult, RangeRequest, RequestOp, Response, TxnRequest};
 use super::net::{Machine, Net};
 use super::proxy::Dice;
 use super::{is_long, until};
@@ -152,29 +152,29 @@ async fn add(host: &str, token: u64, element: &str) -> Result<bool, Box<dyn std:
     let (own, next) = (format!("{token:020}"), format!("{:020}", token + 1));
     let channel = Endpoint::from_shared(host.to_owned())?;
     let client = Client::new(channel.connect().await?, None).await?;
-    let not_older = Compare::value("/work/fence", CompareOp::Less, next);
-    let raise = Txn::new().when([not_older]).and_then([
-        TxnOp::put("/work/fence", own.clone(), None),
-        TxnOp::get("/work/set", None),
+    let not_older = Compare::value("/work/fence", CompareResult::Less, next);
+    let raise = TxnRequest::default().when([not_older]).and_then([
+        RequestOp::put("/work/fence", own.clone()),
+        RequestOp::get(RangeRequest::of("/work/set")),
     ]);
     let raised = client.txn(raise).await?;
-    if !raised.succeeded() {
+    if !raised.succeeded {
         return Ok(false);
     }
     let mut set = String::new();
-    for response in raised.op_responses() {
-        if let TxnOpResponse::Get(found) = response
-            && let Some(pair) = found.kvs().first()
+    for step in &raised.responses {
+        if let Some(Response::ResponseRange(found)) = &step.response
+            && let Some(pair) = found.kvs.first()
         {
-            str::from_utf8(pair.value())?.clone_into(&mut set);
+            str::from_utf8(&pair.value)?.clone_into(&mut set);
         }
     }
     let _ = write!(set, "{element} ");
-    let is_mine = Compare::value("/work/fence", CompareOp::Equal, own);
-    let write = Txn::new()
+    let is_mine = Compare::value("/work/fence", CompareResult::Equal, own);
+    let write = TxnRequest::default()
         .when([is_mine])
-        .and_then([TxnOp::put("/work/set", set, None)]);
-    Ok(client.txn(write).await?.succeeded())
+        .and_then([RequestOp::put("/work/set", set)]);
+    Ok(client.txn(write).await?.succeeded)
 }
 
 /// A process that ends with the test.

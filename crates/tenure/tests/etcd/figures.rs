@@ -2,7 +2,7 @@
 //! take beside `etcdctl lock`? What do a hundred waiters ask of the server? `scripts/bench-etcd` runs it
 //! and prints Markdown. Ratios of one run count; absolute times belong to the machine and the day.
 
-use super::api::{Client, Compare, CompareOp, PutOptions, Txn, TxnOp};
+use super::api::{Client, Compare, CompareResult, RangeRequest, RequestOp, TxnRequest};
 use super::server::Server;
 use super::{caller, claims, client, line_up, name, now, request, take, until, wait};
 use std::collections::BTreeMap;
@@ -125,7 +125,7 @@ fn uncontended(server: &Server, on: &str) -> f64 {
         let put = since(began);
         let began = instant();
         runtime
-            .block_on(client.get("/figures/put", None))
+            .block_on(client.get(RangeRequest::of("/figures/put")))
             .expect("a get");
         let get = since(began);
         let began = instant();
@@ -172,28 +172,23 @@ fn uncontended(server: &Server, on: &str) -> f64 {
 
 /// The keys that a lock writes and their conditions, without the rest.
 async fn bare_lock(client: &Client, lease: i64, value: &[u8]) {
-    let alone = Compare::create_revision("/figures/bare/claims/", CompareOp::Equal, 0);
-    let leased = PutOptions::new().with_lease(lease);
-    let txn = Txn::new()
+    let alone = Compare::create_revision("/figures/bare/claims/", CompareResult::Equal, 0);
+    let txn = TxnRequest::default()
         .when([alone.with_range("/figures/bare/claims0")])
         .and_then([
-            TxnOp::put("/figures/bare/claims/1", value, None),
-            TxnOp::put("/figures/bare/lives/1", "", Some(leased)),
-            TxnOp::get("/figures/bare/header", None),
+            RequestOp::put("/figures/bare/claims/1", value),
+            RequestOp::leased("/figures/bare/lives/1", "", lease),
+            RequestOp::get(RangeRequest::of("/figures/bare/header")),
         ]);
-    assert!(client.txn(txn).await.expect("an answer").succeeded());
+    assert!(client.txn(txn).await.expect("an answer").succeeded);
 }
 
 /// The same of an unlock.
 async fn bare_unlock(client: &Client) {
-    let txn = Txn::new().and_then([
-        TxnOp::delete("/figures/bare/claims/1", None),
-        TxnOp::delete("/figures/bare/lives/1", None),
-        TxnOp::put(
-            "/figures/bare/header",
-            "the number of holds and so on",
-            None,
-        ),
+    let txn = TxnRequest::default().and_then([
+        RequestOp::delete("/figures/bare/claims/1"),
+        RequestOp::delete("/figures/bare/lives/1"),
+        RequestOp::put("/figures/bare/header", "the number of holds and so on"),
     ]);
     client.txn(txn).await.expect("an answer");
 }
@@ -409,7 +404,10 @@ fn crowd(server: &Server, waiters: usize, rounds: usize) {
     );
     println!("| out of turn | {out_of_turn} |");
     println!("| reads (Range) per hand-over | {:.2} |", method("Range"));
-    println!("| transactions per hand-over | {:.2} |", method("Txn"));
+    println!(
+        "| transactions per hand-over | {:.2} |",
+        method("TxnRequest")
+    );
     println!(
         "| watch streams that ended per hand-over | {:.2} |",
         method("Watch")

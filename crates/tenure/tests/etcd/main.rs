@@ -9,7 +9,7 @@
 #![allow(clippy::print_stdout, reason = "a slow promise is named")]
 
 #[path = "../../../tenure-engine/src/store/etcd/api.rs"]
-#[allow(dead_code, reason = "the store uses the rest of it")]
+#[allow(dead_code, unused_imports, reason = "the store uses the rest of it")]
 mod api;
 mod cluster;
 mod faults;

@@ -1,7 +1,7 @@
 //! What only this store promises: leases count and wall clocks do not, and a lost lease is noticed. A
 //! server may go and come back, and nothing outside the prefix is touched.
 
-use super::api::{Client, GetOptions, PutOptions, Txn, TxnOp, WatchFilterType, WatchOptions};
+use super::api::{Client, FilterType, RangeRequest, RequestOp, TxnRequest, WatchCreateRequest};
 use super::proxy::{Fault, Proxy, Weather};
 use super::server::{self, Server, Tls};
 use super::{
@@ -116,21 +116,18 @@ fn a_holder_on_another_machine_is_judged_by_its_lease_and_not_by_its_clock() {
 /// The lease that a claim's lease key is attached to, as etcdctl writes it; found by the request's id.
 fn here_lease(server: &Server, name: &LockName, id: &str) -> String {
     on(server, async |client| {
-        let everything = GetOptions::new().with_range(end_of("/"));
-        let found = client.get("/", Some(everything)).await.expect("keys");
+        let everything = RangeRequest::of("/").with_range(end_of("/"));
+        let found = client.get(everything).await.expect("keys");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let claim = found.kvs().iter().find(|pair| {
-            let key = text(pair.key());
-            let value = text(pair.value());
+        let claim = found.kvs.iter().find(|pair| {
+            let key = text(&pair.key);
+            let value = text(&pair.value);
             key.contains(&format!("/{name}/claims/")) && value.contains(&format!("\"{id}\""))
         });
-        let claim = text(claim.expect("the claim").key());
+        let claim = text(&claim.expect("the claim").key);
         let lease_key = claim.replace("/claims/", "/lives/");
-        let lease_key = found
-            .kvs()
-            .iter()
-            .find(|pair| text(pair.key()) == lease_key);
-        format!("{:x}", lease_key.expect("its lease key").lease())
+        let lease_key = found.kvs.iter().find(|pair| text(&pair.key) == lease_key);
+        format!("{:x}", lease_key.expect("its lease key").lease)
     })
 }
 
@@ -266,8 +263,8 @@ fn a_compaction_wakes_whoever_sleeps_and_loses_nobody() {
             server.etcdctl(&["put", "/elsewhere", "x"]);
         }
         let revision = on(&server, async |client| {
-            let header = client.get("/elsewhere", None).await.expect("a key");
-            header.header().expect("a header").revision()
+            let found = client.get(RangeRequest::of("/elsewhere")).await;
+            found.expect("a key").header.expect("a header").revision
         });
         server.etcdctl(&["compact", &revision.to_string()]);
     };
@@ -709,11 +706,11 @@ fn much_junk_among_the_claims_is_replaced_as_one() {
         on(&server, async |client| {
             let junk = (0..150).map(|number| {
                 let key = format!("/much/locks/{name}/claims/0-{number}");
-                TxnOp::put(key, "junk", None)
+                RequestOp::put(key, "junk")
             });
             // etcd takes 128 operations in one transaction.
             for some in junk.collect::<Vec<_>>().chunks(100) {
-                let written = client.txn(Txn::new().and_then(some)).await;
+                let written = client.txn(TxnRequest::default().and_then(some)).await;
                 written.expect("junk among the claims");
             }
         });
@@ -739,17 +736,11 @@ fn much_junk_among_the_claims_is_replaced_as_one() {
 fn plant(server: &Server, prefix: &str, name: &LockName, count: usize, label: &str) -> i64 {
     on(server, async |client| {
         let claims = format!("/{prefix}/locks/{name}/claims/");
-        let found = client
-            .get(
-                claims.clone(),
-                Some(GetOptions::new().with_range(end_of(&claims))),
-            )
-            .await
-            .expect("a claim");
-        let models = found.kvs();
-        let model = models.last().expect("a claim to copy");
-        let id = String::from_utf8_lossy(model.key())[claims.len()..].to_owned();
-        let value = String::from_utf8_lossy(model.value()).into_owned();
+        let range = RangeRequest::of(claims.clone()).with_range(end_of(&claims));
+        let found = client.get(range).await.expect("a claim");
+        let model = found.kvs.last().expect("a claim to copy");
+        let id = String::from_utf8_lossy(&model.key)[claims.len()..].to_owned();
+        let value = String::from_utf8_lossy(&model.value).into_owned();
         assert!(
             value.contains(&id),
             "its lease key has the name of the claim: {value}"
@@ -758,11 +749,11 @@ fn plant(server: &Server, prefix: &str, name: &LockName, count: usize, label: &s
         // One after the other: keys that are written together have one revision, and so one ticket.
         for number in 0..count {
             let own = format!("{label}-{number}");
-            let claim = TxnOp::put(format!("{claims}{own}"), value.replace(&id, &own), None);
-            let options = PutOptions::new().with_lease(lease);
+            let claim = RequestOp::put(format!("{claims}{own}"), value.replace(&id, &own));
             let lease_key = format!("/{prefix}/locks/{name}/lives/{own}");
-            let both = Txn::new().and_then([claim, TxnOp::put(lease_key, "", Some(options))]);
-            client.txn(both).await.expect("a claim");
+            let both = [claim, RequestOp::leased(lease_key, "", lease)];
+            let both = client.txn(TxnRequest::default().and_then(both)).await;
+            both.expect("a claim");
         }
         lease
     })
@@ -1282,11 +1273,13 @@ fn holds_one_after_the_other_are_made_of_the_same_keys() {
 
     let made = on(&server, async |client| {
         let claims = "/again/locks/again/claims/";
-        let options = WatchOptions::new()
-            .with_range(end_of(claims))
-            .with_start_revision(1);
-        let filtered = options.with_filters([WatchFilterType::NoDelete]);
-        let watched = client.watch([(claims.into(), filtered)]).await;
+        let watched = WatchCreateRequest {
+            key: claims.into(),
+            range_end: end_of(claims).into(),
+            start_revision: 1,
+            filters: vec![FilterType::Nodelete.into()],
+        };
+        let watched = client.watch([watched]).await;
         let mut stream = watched.expect("a watch");
         let mut made = Vec::new();
         while made.len() < HOLDS + 2 {
@@ -1295,8 +1288,8 @@ fn holds_one_after_the_other_are_made_of_the_same_keys() {
                 .await
                 .expect("a notice")
                 .expect("another notice");
-            let keys = answer.events().iter().filter_map(|event| event.kv());
-            made.extend(keys.map(|pair| pair.key().to_vec()));
+            let keys = answer.events.into_iter().filter_map(|event| event.kv);
+            made.extend(keys.map(|pair| pair.key));
         }
         made
     });
@@ -1465,11 +1458,9 @@ fn a_name_that_is_taken_by_a_late_burial_is_given_up() {
     let (handle, _) = take(&store, &name, "one", LONG);
     let lease_key = on(&server, async |client| {
         let lease_keys = "/late/locks/late/lives/";
-        let options = GetOptions::new()
-            .with_range(end_of(lease_keys))
-            .with_keys_only();
-        let found = client.get(lease_keys, Some(options)).await;
-        found.expect("an answer").kvs()[0].key().to_vec()
+        let range = RangeRequest::of(lease_keys).with_range(end_of(lease_keys));
+        let found = client.get(range).await;
+        found.expect("an answer").kvs.remove(0).key
     });
     store.release(&*handle, &now()).expect("an answer");
     on(&server, async |client| {

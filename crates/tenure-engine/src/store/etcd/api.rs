@@ -1,16 +1,44 @@
-//! The messages and calls of etcd's API, version 3, that the store needs.
+//! The calls of etcd's API, version 3, that the store needs, and its messages.
 //!
-//! The numbers are those of `rpc.proto` and `kv.proto` as etcd publishes them. They are written here by
-//! hand: a generator takes `protoc`, and then a source build would need it. A message leaves out the
-//! fields that no code here sets or reads.
+//! `scripts/etcd-messages` generates the messages, and CI compares them.
 //!
 //! A request is sent once. Only if the server refuses it because the token of its user has run out, it
 //! is sent again with a new token. The caller has to find out whether a lost request was carried out.
 //!
 //! The tests compile this file once more, as a client of their own.
 
+// Found from this file, so also where the tests compile it.
+#[path = "messages.rs"]
+#[rustfmt::skip]
+#[allow(
+    dead_code,
+    missing_docs,
+    unreachable_pub,
+    clippy::all,
+    clippy::pedantic,
+    reason = "a generator has written it"
+)]
+mod messages;
+
 use http::uri::PathAndQuery;
-use prost::{Enumeration, Message, Oneof};
+pub(super) use messages::compare::CompareResult;
+pub(super) use messages::response_op::Response;
+pub(super) use messages::watch_create_request::FilterType;
+use messages::{
+    AuthenticateRequest, AuthenticateResponse, DeleteRangeRequest, LeaseGrantRequest,
+    LeaseGrantResponse, LeaseKeepAliveRequest, LeaseKeepAliveResponse, LeaseRevokeRequest,
+    LeaseRevokeResponse, PutRequest, WatchRequest,
+};
+pub(super) use messages::{
+    Compare, KeyValue, RangeRequest, RangeResponse, RequestOp, ResponseHeader, TxnRequest,
+    TxnResponse, WatchCreateRequest, WatchResponse,
+};
+use messages::{
+    compare::{CompareTarget, TargetUnion},
+    request_op::Request as Step,
+    watch_request::RequestUnion,
+};
+use prost::Message;
 use std::sync::Arc;
 use tokio::sync::{Mutex, mpsc};
 use tokio_stream::StreamExt;
@@ -21,256 +49,72 @@ use tonic::transport::Channel;
 use tonic::{Code, Request, Status, Streaming};
 use tonic_prost::ProstCodec;
 
-/// The head of every answer.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct ResponseHeader {
-    #[prost(int64, tag = "3")]
-    revision: i64,
-}
-
-impl ResponseHeader {
-    pub(super) fn revision(&self) -> i64 {
-        self.revision
-    }
-}
-
-/// A key and its value.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct KeyValue {
-    #[prost(bytes = "vec", tag = "1")]
-    key: Vec<u8>,
-    #[prost(int64, tag = "2")]
-    create_revision: i64,
-    #[prost(int64, tag = "3")]
-    mod_revision: i64,
-    #[prost(bytes = "vec", tag = "5")]
-    value: Vec<u8>,
-    #[prost(int64, tag = "6")]
-    lease: i64,
-}
-
-impl KeyValue {
-    pub(super) fn key(&self) -> &[u8] {
-        &self.key
+impl RangeRequest {
+    /// Reads one key.
+    pub(super) fn of(key: impl Into<Vec<u8>>) -> Self {
+        Self {
+            key: key.into(),
+            ..Self::default()
+        }
     }
 
-    pub(super) fn value(&self) -> &[u8] {
-        &self.value
-    }
-
-    pub(super) fn create_revision(&self) -> i64 {
-        self.create_revision
-    }
-
-    pub(super) fn mod_revision(&self) -> i64 {
-        self.mod_revision
-    }
-
-    pub(super) fn lease(&self) -> i64 {
-        self.lease
-    }
-}
-
-/// What to read: a key, or a range that begins with it.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct GetOptions {
-    #[prost(bytes = "vec", tag = "1")]
-    key: Vec<u8>,
-    #[prost(bytes = "vec", tag = "2")]
-    range_end: Vec<u8>,
-    #[prost(int64, tag = "3")]
-    limit: i64,
-    #[prost(int64, tag = "4")]
-    revision: i64,
-    #[prost(bool, tag = "8")]
-    keys_only: bool,
-    #[prost(int64, tag = "13")]
-    max_create_revision: i64,
-}
-
-impl GetOptions {
-    pub(super) fn new() -> Self {
-        Self::default()
-    }
-
-    /// All keys from the first one up to this one, which is left out.
+    /// Reads all keys up to this one, which is left out.
     pub(super) fn with_range(mut self, end: impl Into<Vec<u8>>) -> Self {
         self.range_end = end.into();
         self
     }
-
-    pub(super) fn with_limit(mut self, limit: i64) -> Self {
-        self.limit = limit;
-        self
-    }
-
-    /// As it was at that revision.
-    pub(super) fn with_revision(mut self, revision: i64) -> Self {
-        self.revision = revision;
-        self
-    }
-
-    pub(super) fn with_keys_only(mut self) -> Self {
-        self.keys_only = true;
-        self
-    }
-
-    /// Without keys that were created after that revision.
-    pub(super) fn with_max_create_revision(mut self, revision: i64) -> Self {
-        self.max_create_revision = revision;
-        self
-    }
-}
-
-/// What was read.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct GetResponse {
-    #[prost(message, optional, tag = "1")]
-    header: Option<ResponseHeader>,
-    #[prost(message, repeated, tag = "2")]
-    kvs: Vec<KeyValue>,
-    #[prost(bool, tag = "3")]
-    more: bool,
-}
-
-impl GetResponse {
-    pub(super) fn header(&self) -> Option<&ResponseHeader> {
-        self.header.as_ref()
-    }
-
-    pub(super) fn kvs(&self) -> &[KeyValue] {
-        &self.kvs
-    }
-
-    pub(super) fn take_kvs(&mut self) -> Vec<KeyValue> {
-        std::mem::take(&mut self.kvs)
-    }
-
-    /// Whether the limit has cut something off.
-    pub(super) fn more(&self) -> bool {
-        self.more
-    }
-}
-
-/// What to write.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct PutOptions {
-    #[prost(bytes = "vec", tag = "1")]
-    key: Vec<u8>,
-    #[prost(bytes = "vec", tag = "2")]
-    value: Vec<u8>,
-    #[prost(int64, tag = "3")]
-    lease: i64,
-}
-
-impl PutOptions {
-    pub(super) fn new() -> Self {
-        Self::default()
-    }
-
-    /// The key ends with that lease.
-    pub(super) fn with_lease(mut self, lease: i64) -> Self {
-        self.lease = lease;
-        self
-    }
-}
-
-/// The answer to a write.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct PutResponse {}
-
-/// What to delete.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct DeleteOptions {
-    #[prost(bytes = "vec", tag = "1")]
-    key: Vec<u8>,
-}
-
-/// The answer to a deletion, whether or not the key existed.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct DeleteResponse {}
-
-/// How two numbers or values are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Enumeration)]
-#[repr(i32)]
-pub(super) enum CompareOp {
-    Equal = 0,
-    Greater = 1,
-    Less = 2,
-}
-
-/// What is compared of a key.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Enumeration)]
-#[repr(i32)]
-enum CompareTarget {
-    Version = 0,
-    Create = 1,
-    Mod = 2,
-    Value = 3,
-    Lease = 4,
-}
-
-/// What it is compared with.
-#[derive(Clone, PartialEq, Oneof)]
-enum ComparedWith {
-    #[prost(int64, tag = "5")]
-    Create(i64),
-    #[prost(int64, tag = "6")]
-    Mod(i64),
-    #[prost(bytes, tag = "7")]
-    Value(Vec<u8>),
-    #[prost(int64, tag = "8")]
-    Lease(i64),
-}
-
-/// A condition of a transaction.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Compare {
-    #[prost(enumeration = "CompareOp", tag = "1")]
-    op: i32,
-    #[prost(enumeration = "CompareTarget", tag = "2")]
-    target: i32,
-    #[prost(bytes = "vec", tag = "3")]
-    key: Vec<u8>,
-    #[prost(oneof = "ComparedWith", tags = "5, 6, 7, 8")]
-    with: Option<ComparedWith>,
-    #[prost(bytes = "vec", tag = "64")]
-    range_end: Vec<u8>,
 }
 
 impl Compare {
-    fn of(key: Vec<u8>, target: CompareTarget, op: CompareOp, with: ComparedWith) -> Self {
+    fn of(
+        key: impl Into<Vec<u8>>,
+        target: CompareTarget,
+        result: CompareResult,
+        with: TargetUnion,
+    ) -> Self {
         Self {
-            op: op.into(),
+            result: result.into(),
             target: target.into(),
-            key,
-            with: Some(with),
+            key: key.into(),
+            target_union: Some(with),
             range_end: Vec::new(),
         }
     }
 
     /// The revision at which the key was created; 0 if it does not exist.
-    pub(super) fn create_revision(key: impl Into<Vec<u8>>, op: CompareOp, revision: i64) -> Self {
-        let with = ComparedWith::Create(revision);
-        Self::of(key.into(), CompareTarget::Create, op, with)
+    pub(super) fn create_revision(
+        key: impl Into<Vec<u8>>,
+        result: CompareResult,
+        revision: i64,
+    ) -> Self {
+        let with = TargetUnion::CreateRevision(revision);
+        Self::of(key, CompareTarget::Create, result, with)
     }
 
     /// The revision at which the key was last written.
-    pub(super) fn mod_revision(key: impl Into<Vec<u8>>, op: CompareOp, revision: i64) -> Self {
-        let with = ComparedWith::Mod(revision);
-        Self::of(key.into(), CompareTarget::Mod, op, with)
+    pub(super) fn mod_revision(
+        key: impl Into<Vec<u8>>,
+        result: CompareResult,
+        revision: i64,
+    ) -> Self {
+        let with = TargetUnion::ModRevision(revision);
+        Self::of(key, CompareTarget::Mod, result, with)
     }
 
     /// The value of the key.
-    pub(super) fn value(key: impl Into<Vec<u8>>, op: CompareOp, value: impl Into<Vec<u8>>) -> Self {
-        let with = ComparedWith::Value(value.into());
-        Self::of(key.into(), CompareTarget::Value, op, with)
+    pub(super) fn value(
+        key: impl Into<Vec<u8>>,
+        result: CompareResult,
+        value: impl Into<Vec<u8>>,
+    ) -> Self {
+        let with = TargetUnion::Value(value.into());
+        Self::of(key, CompareTarget::Value, result, with)
     }
 
     /// The lease with which the key ends.
-    pub(super) fn lease(key: impl Into<Vec<u8>>, op: CompareOp, lease: i64) -> Self {
-        let with = ComparedWith::Lease(lease);
-        Self::of(key.into(), CompareTarget::Lease, op, with)
+    pub(super) fn lease(key: impl Into<Vec<u8>>, result: CompareResult, lease: i64) -> Self {
+        let with = TargetUnion::Lease(lease);
+        Self::of(key, CompareTarget::Lease, result, with)
     }
 
     /// For all keys from the first one up to this one, which is left out.
@@ -280,300 +124,61 @@ impl Compare {
     }
 }
 
-/// A step of a transaction.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct TxnOp {
-    #[prost(oneof = "Step", tags = "1, 2, 3, 4")]
-    step: Option<Step>,
-}
-
-#[derive(Clone, PartialEq, Oneof)]
-enum Step {
-    #[prost(message, tag = "1")]
-    Get(GetOptions),
-    #[prost(message, tag = "2")]
-    Put(PutOptions),
-    #[prost(message, tag = "3")]
-    Delete(DeleteOptions),
-    #[prost(message, tag = "4")]
-    Txn(Txn),
-}
-
-impl TxnOp {
-    fn of(step: Step) -> Self {
-        Self { step: Some(step) }
-    }
-
-    pub(super) fn get(key: impl Into<Vec<u8>>, options: Option<GetOptions>) -> Self {
-        let mut options = options.unwrap_or_default();
-        options.key = key.into();
-        Self::of(Step::Get(options))
-    }
-
-    pub(super) fn put(
-        key: impl Into<Vec<u8>>,
-        value: impl Into<Vec<u8>>,
-        options: Option<PutOptions>,
-    ) -> Self {
-        let mut options = options.unwrap_or_default();
-        (options.key, options.value) = (key.into(), value.into());
-        Self::of(Step::Put(options))
-    }
-
-    pub(super) fn delete(key: impl Into<Vec<u8>>, options: Option<DeleteOptions>) -> Self {
-        let mut options = options.unwrap_or_default();
-        options.key = key.into();
-        Self::of(Step::Delete(options))
-    }
-
-    pub(super) fn txn(txn: Txn) -> Self {
-        Self::of(Step::Txn(txn))
+impl From<Step> for RequestOp {
+    fn from(step: Step) -> Self {
+        Self {
+            request: Some(step),
+        }
     }
 }
 
-/// A transaction: some steps if all conditions are met, else other steps.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Txn {
-    #[prost(message, repeated, tag = "1")]
-    compare: Vec<Compare>,
-    #[prost(message, repeated, tag = "2")]
-    success: Vec<TxnOp>,
-    #[prost(message, repeated, tag = "3")]
-    failure: Vec<TxnOp>,
-}
-
-impl Txn {
-    pub(super) fn new() -> Self {
-        Self::default()
+impl RequestOp {
+    pub(super) fn get(range: RangeRequest) -> Self {
+        Step::RequestRange(range).into()
     }
 
-    pub(super) fn when(mut self, compares: impl Into<Vec<Compare>>) -> Self {
-        self.compare = compares.into();
+    pub(super) fn put(key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
+        Self::leased(key, value, 0)
+    }
+
+    /// The same for a key that ends with a lease.
+    pub(super) fn leased(key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>, lease: i64) -> Self {
+        let (key, value) = (key.into(), value.into());
+        Step::RequestPut(PutRequest { key, value, lease }).into()
+    }
+
+    pub(super) fn delete(key: impl Into<Vec<u8>>) -> Self {
+        Step::RequestDeleteRange(DeleteRangeRequest { key: key.into() }).into()
+    }
+
+    pub(super) fn txn(txn: TxnRequest) -> Self {
+        Step::RequestTxn(txn).into()
+    }
+}
+
+impl TxnRequest {
+    pub(super) fn when(mut self, compare: impl Into<Vec<Compare>>) -> Self {
+        self.compare = compare.into();
         self
     }
 
-    pub(super) fn and_then(mut self, steps: impl Into<Vec<TxnOp>>) -> Self {
+    pub(super) fn and_then(mut self, steps: impl Into<Vec<RequestOp>>) -> Self {
         self.success = steps.into();
         self
     }
 
-    pub(super) fn or_else(mut self, steps: impl Into<Vec<TxnOp>>) -> Self {
+    pub(super) fn or_else(mut self, steps: impl Into<Vec<RequestOp>>) -> Self {
         self.failure = steps.into();
         self
     }
 }
 
-/// The answer to one step.
-#[derive(Clone, PartialEq, Oneof)]
-pub(super) enum TxnOpResponse {
-    #[prost(message, tag = "1")]
-    Get(GetResponse),
-    #[prost(message, tag = "2")]
-    Put(PutResponse),
-    #[prost(message, tag = "3")]
-    Delete(DeleteResponse),
-    #[prost(message, tag = "4")]
-    Txn(TxnResponse),
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct StepResponse {
-    #[prost(oneof = "TxnOpResponse", tags = "1, 2, 3, 4")]
-    response: Option<TxnOpResponse>,
-}
-
-/// The answer to a transaction.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct TxnResponse {
-    #[prost(message, optional, tag = "1")]
-    header: Option<ResponseHeader>,
-    #[prost(bool, tag = "2")]
-    succeeded: bool,
-    #[prost(message, repeated, tag = "3")]
-    responses: Vec<StepResponse>,
-}
-
-impl TxnResponse {
-    pub(super) fn header(&self) -> Option<&ResponseHeader> {
-        self.header.as_ref()
+impl From<WatchCreateRequest> for WatchRequest {
+    fn from(watched: WatchCreateRequest) -> Self {
+        Self {
+            request_union: Some(RequestUnion::CreateRequest(watched)),
+        }
     }
-
-    /// Whether all conditions were met.
-    pub(super) fn succeeded(&self) -> bool {
-        self.succeeded
-    }
-
-    /// The answers to the steps that were done.
-    pub(super) fn op_responses(&self) -> impl Iterator<Item = &TxnOpResponse> {
-        self.responses.iter().flat_map(|step| &step.response)
-    }
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct LeaseGrantRequest {
-    #[prost(int64, tag = "1")]
-    ttl: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct LeaseGrantResponse {
-    #[prost(int64, tag = "2")]
-    id: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct LeaseRevokeRequest {
-    #[prost(int64, tag = "1")]
-    id: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct LeaseRevokeResponse {}
-
-#[derive(Clone, PartialEq, Message)]
-struct LeaseKeepAliveRequest {
-    #[prost(int64, tag = "1")]
-    id: i64,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct LeaseKeepAliveResponse {
-    #[prost(int64, tag = "3")]
-    ttl: i64,
-}
-
-/// The events of a watch that are no notices.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Enumeration)]
-#[repr(i32)]
-pub(super) enum WatchFilterType {
-    NoPut = 0,
-    NoDelete = 1,
-}
-
-/// What to watch.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct WatchOptions {
-    #[prost(bytes = "vec", tag = "1")]
-    key: Vec<u8>,
-    #[prost(bytes = "vec", tag = "2")]
-    range_end: Vec<u8>,
-    #[prost(int64, tag = "3")]
-    start_revision: i64,
-    #[prost(enumeration = "WatchFilterType", repeated, tag = "5")]
-    filters: Vec<i32>,
-}
-
-impl WatchOptions {
-    pub(super) fn new() -> Self {
-        Self::default()
-    }
-
-    /// All keys up to this one, which is left out.
-    pub(super) fn with_range(mut self, end: impl Into<Vec<u8>>) -> Self {
-        self.range_end = end.into();
-        self
-    }
-
-    /// From that revision on, be it in the past.
-    pub(super) fn with_start_revision(mut self, revision: i64) -> Self {
-        self.start_revision = revision;
-        self
-    }
-
-    pub(super) fn with_filters(
-        mut self,
-        filters: impl IntoIterator<Item = WatchFilterType>,
-    ) -> Self {
-        self.filters = filters.into_iter().map(i32::from).collect();
-        self
-    }
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct WatchRequest {
-    #[prost(oneof = "WatchStep", tags = "1")]
-    step: Option<WatchStep>,
-}
-
-impl WatchRequest {
-    fn of((key, mut options): (Vec<u8>, WatchOptions)) -> Self {
-        options.key = key;
-        let step = Some(WatchStep::Create(options));
-        Self { step }
-    }
-}
-
-#[derive(Clone, PartialEq, Oneof)]
-enum WatchStep {
-    #[prost(message, tag = "1")]
-    Create(WatchOptions),
-}
-
-/// A change of a key.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct Event {
-    #[prost(message, optional, tag = "2")]
-    kv: Option<KeyValue>,
-}
-
-impl Event {
-    pub(super) fn kv(&self) -> Option<&KeyValue> {
-        self.kv.as_ref()
-    }
-}
-
-/// An answer of a watch.
-#[derive(Clone, PartialEq, Message)]
-pub(super) struct WatchResponse {
-    #[prost(message, optional, tag = "1")]
-    header: Option<ResponseHeader>,
-    #[prost(bool, tag = "3")]
-    created: bool,
-    #[prost(bool, tag = "4")]
-    canceled: bool,
-    #[prost(int64, tag = "5")]
-    compact_revision: i64,
-    #[prost(message, repeated, tag = "11")]
-    events: Vec<Event>,
-}
-
-impl WatchResponse {
-    pub(super) fn header(&self) -> Option<&ResponseHeader> {
-        self.header.as_ref()
-    }
-
-    /// The watch has begun.
-    pub(super) fn created(&self) -> bool {
-        self.created
-    }
-
-    /// The watch was refused, or has ended.
-    pub(super) fn canceled(&self) -> bool {
-        self.canceled
-    }
-
-    /// The first revision that etcd still has, if the watch ended because its own was compacted away.
-    pub(super) fn compact_revision(&self) -> i64 {
-        self.compact_revision
-    }
-
-    pub(super) fn events(&self) -> &[Event] {
-        &self.events
-    }
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct AuthenticateRequest {
-    #[prost(string, tag = "1")]
-    name: String,
-    #[prost(string, tag = "2")]
-    password: String,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct AuthenticateResponse {
-    #[prost(string, tag = "2")]
-    token: String,
 }
 
 /// The user of a client.
@@ -704,14 +309,8 @@ impl Client {
         Ok(grpc)
     }
 
-    pub(super) async fn get(
-        &self,
-        key: impl Into<Vec<u8>>,
-        options: Option<GetOptions>,
-    ) -> Result<GetResponse, Status> {
-        let mut options = options.unwrap_or_default();
-        options.key = key.into();
-        self.ask("/etcdserverpb.KV/Range", options).await
+    pub(super) async fn get(&self, range: RangeRequest) -> Result<RangeResponse, Status> {
+        self.ask("/etcdserverpb.KV/Range", range).await
     }
 
     /// A put by itself, as the tests do it.
@@ -725,17 +324,16 @@ impl Client {
         key: impl Into<Vec<u8>>,
         value: impl Into<Vec<u8>>,
     ) -> Result<(), Status> {
-        let (key, value) = (key.into(), value.into());
-        let written = PutOptions {
-            key,
-            value,
+        let written = PutRequest {
+            key: key.into(),
+            value: value.into(),
             lease: 0,
         };
-        let _: PutResponse = self.ask("/etcdserverpb.KV/Put", written).await?;
+        let _: messages::PutResponse = self.ask("/etcdserverpb.KV/Put", written).await?;
         Ok(())
     }
 
-    pub(super) async fn txn(&self, txn: Txn) -> Result<TxnResponse, Status> {
+    pub(super) async fn txn(&self, txn: TxnRequest) -> Result<TxnResponse, Status> {
         self.ask("/etcdserverpb.KV/Txn", txn).await
     }
 
@@ -771,9 +369,9 @@ impl Client {
     /// Watches keys; more may follow.
     pub(super) async fn watch(
         &self,
-        keys: impl IntoIterator<Item = (Vec<u8>, WatchOptions)>,
+        keys: impl IntoIterator<Item = WatchCreateRequest>,
     ) -> Result<WatchStream, Status> {
-        let keys: Vec<WatchRequest> = keys.into_iter().map(WatchRequest::of).collect();
+        let keys: Vec<WatchRequest> = keys.into_iter().map(Into::into).collect();
         let (sender, answers) = self.converse("/etcdserverpb.Watch/Watch", &keys).await?;
         Ok(WatchStream { sender, answers })
     }
@@ -790,9 +388,8 @@ pub(super) struct WatchStream {
 
 impl WatchStream {
     /// Watches one key more. False if the conversation has ended.
-    pub(super) async fn watch(&mut self, key: Vec<u8>, options: WatchOptions) -> bool {
-        let asked = WatchRequest::of((key, options));
-        self.sender.send(asked).await.is_ok()
+    pub(super) async fn watch(&mut self, key: WatchCreateRequest) -> bool {
+        self.sender.send(key.into()).await.is_ok()
     }
 
     /// The next answer; `None` at the end.

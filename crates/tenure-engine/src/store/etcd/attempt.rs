@@ -8,7 +8,7 @@
 //! answers it or the lease has run out; without that lease, etcd refuses the attempt anyway.
 
 use super::EtcdStore;
-use super::api::{Compare, CompareOp, PutOptions, Txn, TxnOp};
+use super::api::{Compare, CompareResult, RequestOp, TxnRequest};
 use super::connection::Fault;
 use super::list::List;
 use super::read::Scope;
@@ -66,10 +66,9 @@ impl EtcdStore {
                 let txn = endpoints
                     .until(end, |client| {
                         let absent =
-                            Compare::create_revision(lease_key.clone(), CompareOp::Equal, 0);
-                        let leased = PutOptions::new().with_lease(lease);
-                        let put = TxnOp::put(lease_key.clone(), "buried", Some(leased));
-                        let txn = Txn::new().when([absent]).and_then([put]);
+                            Compare::create_revision(lease_key.clone(), CompareResult::Equal, 0);
+                        let put = RequestOp::leased(lease_key.clone(), "buried", lease);
+                        let txn = TxnRequest::default().when([absent]).and_then([put]);
                         async move { client.txn(txn).await }
                     })
                     .await;
@@ -98,11 +97,13 @@ impl EtcdStore {
             let given_up = endpoints.until(end, |client| {
                 // The lease key of a claim is empty. A tombstone takes its place in either case: a
                 // repeated request finds the tombstone, and undoes nothing.
-                let made = Compare::value(lease_key.clone(), CompareOp::Equal, "");
-                let leased = PutOptions::new().with_lease(lease);
-                let put = TxnOp::put(lease_key.clone(), "buried", Some(leased));
-                let remove = [TxnOp::delete(claim.clone(), None), put.clone()];
-                let txn = Txn::new().when([made]).and_then(remove).or_else([put]);
+                let made = Compare::value(lease_key.clone(), CompareResult::Equal, "");
+                let put = RequestOp::leased(lease_key.clone(), "buried", lease);
+                let remove = [RequestOp::delete(claim.clone()), put.clone()];
+                let txn = TxnRequest::default()
+                    .when([made])
+                    .and_then(remove)
+                    .or_else([put]);
                 async move { client.txn(txn).await }
             });
             let _ = given_up.await;

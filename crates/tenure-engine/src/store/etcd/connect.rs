@@ -150,7 +150,7 @@ mod tests {
     #![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
 
     use super::*;
-    use crate::store::etcd::api::{Client, Txn};
+    use crate::store::etcd::api::{Client, TxnRequest};
     use crate::store::etcd::connection::{Fault, classify};
     use h2::Reason;
     use prost::bytes::Bytes;
@@ -206,7 +206,10 @@ mod tests {
     async fn a_server_that_falls_silent_is_given_up() {
         let (client, server) = connected().await;
         let began = tokio::time::Instant::now();
-        let lost = client.txn(Txn::new()).await.expect_err("no answer");
+        let lost = client
+            .txn(TxnRequest::default())
+            .await
+            .expect_err("no answer");
         let took = tokio::time::Instant::now() - began;
         assert!(matches!(classify(&lost), Fault::Unsure(_)), "{lost}");
         let most = PING_EVERY + PING_MAX + Duration::from_secs(1);
@@ -217,7 +220,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_server_that_has_nothing_to_say_is_kept() {
         let (client, mut server) = connected().await;
-        let asked = tokio::spawn(async move { client.txn(Txn::new()).await });
+        let asked = tokio::spawn(async move { client.txn(TxnRequest::default()).await });
         let mut unanswered = Vec::new();
         let goes_on = tokio::time::timeout(100 * PING_EVERY, async {
             while let Some(request) = server.accept().await {
@@ -240,7 +243,7 @@ mod tests {
         ] {
             for whole in [false, true] {
                 let (client, mut server) = connected().await;
-                let asked = tokio::spawn(async move { client.txn(Txn::new()).await });
+                let asked = tokio::spawn(async move { client.txn(TxnRequest::default()).await });
                 let request = server.accept().await.expect("a request");
                 let (_, mut respond) = request.expect("a request");
                 if whole {

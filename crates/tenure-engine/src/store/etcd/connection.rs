@@ -12,7 +12,7 @@
 //! does nothing.
 
 use super::address::{Address, Credentials};
-use super::api::{Client, KeyValue, ResponseHeader, TxnOpResponse, TxnResponse};
+use super::api::{Client, KeyValue, Response, ResponseHeader, TxnResponse};
 use super::connect::Connections;
 use super::runtime::BackgroundRuntime;
 use crate::clock::instant;
@@ -108,17 +108,17 @@ pub(super) fn classify(status: &Status) -> Fault {
 }
 
 /// The revision of the store in an answer's header.
-pub(super) fn revision_of(header: Option<&ResponseHeader>) -> i64 {
-    header.map_or(0, ResponseHeader::revision)
+pub(super) fn revision_of(header: Option<ResponseHeader>) -> i64 {
+    header.map_or(0, |header| header.revision)
 }
 
 /// The keys that a transaction has read, and whether they are all that there was to read.
 pub(super) fn read_by(answer: &TxnResponse) -> (Vec<KeyValue>, bool) {
     let (mut found, mut is_whole) = (Vec::new(), true);
-    for response in answer.op_responses() {
-        if let TxnOpResponse::Get(get) = response {
-            is_whole &= !get.more();
-            found.extend_from_slice(get.kvs());
+    for step in &answer.responses {
+        if let Some(Response::ResponseRange(range)) = &step.response {
+            is_whole &= !range.more;
+            found.extend_from_slice(&range.kvs);
         }
     }
     (found, is_whole)
@@ -373,7 +373,7 @@ fn printable(said: &str) -> String {
 mod tests {
     #![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
 
-    use super::super::api::Txn;
+    use super::super::api::TxnRequest;
     use super::*;
     use prost::bytes::Bytes;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -451,7 +451,8 @@ mod tests {
         let (connected, url) = server().await;
         let endpoints = endpoints(vec![url, "http://127.0.0.1:1".to_owned()]);
         for asked in 1..=3 {
-            let answer = endpoints.once(|client| async move { client.txn(Txn::new()).await });
+            let answer =
+                endpoints.once(|client| async move { client.txn(TxnRequest::default()).await });
             answer.await.expect("an answer");
             assert_eq!(connected.load(Ordering::SeqCst), asked, "connections");
             // The client hears of the end only after a moment.

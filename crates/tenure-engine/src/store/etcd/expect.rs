@@ -14,7 +14,7 @@
 //! both: *if there is no claim this one holds, else it stands at the end*, and it reads the list. Any other new
 //! claim has to be judged by the list, which the transaction reads for it.
 
-use super::api::{Compare, CompareOp, GetOptions, Txn, TxnOp, TxnResponse};
+use super::api::{Compare, CompareResult, RangeRequest, RequestOp, TxnRequest, TxnResponse};
 use super::connection::{is_full, read_by, revision_of};
 use super::handle::EtcdHandle;
 use super::keys::end_of;
@@ -137,7 +137,7 @@ impl Transaction<'_> {
         entry: &Entry,
         attachment: &Attachment,
         queues: bool,
-    ) -> Result<Txn, StoreError> {
+    ) -> Result<TxnRequest, StoreError> {
         let (store, name) = (self.store, self.ask.name);
         let keys = &store.shared.keys;
         let nobody = List::default();
@@ -152,29 +152,33 @@ impl Transaction<'_> {
         let mut holds = change(entry)?.operations;
         let claims = keys.claims(name);
         let lease_key = keys.lease_key(name, &attachment.lease_key);
-        let alone = Compare::create_revision(claims.clone(), CompareOp::Equal, 0);
+        let alone = Compare::create_revision(claims.clone(), CompareResult::Equal, 0);
         // Where there is no claim at all, there is none under this id.
         let first = [
             alone.with_range(end_of(&claims)),
-            Compare::create_revision(lease_key, CompareOp::Equal, 0),
+            Compare::create_revision(lease_key, CompareResult::Equal, 0),
         ];
-        holds.push(TxnOp::get(keys.header(name), None));
+        holds.push(RequestOp::get(RangeRequest::of(keys.header(name))));
         let mut other = Vec::new();
         if queues {
             let mut waiting = entry.clone();
             for claim in &mut waiting.claims {
                 (claim.token, claim.since) = (None, None);
             }
-            other.push(TxnOp::txn(change(&waiting)?.into_txn()));
+            other.push(RequestOp::txn(change(&waiting)?.into_txn()));
         }
         // Read after the claim was put, so the claim knows the one directly before its own. If it waited behind
         // an earlier one, the end of that one would wake it for nothing.
         let lock = keys.lock(name);
-        let page = GetOptions::new()
-            .with_range(end_of(&lock))
-            .with_limit(GUESS_PAGE);
-        other.push(TxnOp::get(lock, Some(page)));
-        Ok(Txn::new().when(first).and_then(holds).or_else(other))
+        let page = RangeRequest {
+            limit: GUESS_PAGE,
+            ..RangeRequest::of(lock.clone()).with_range(end_of(&lock))
+        };
+        other.push(RequestOp::get(page));
+        Ok(TxnRequest::default()
+            .when(first)
+            .and_then(holds)
+            .or_else(other))
     }
 
     /// The list that a transaction has read; `None` if it is longer than a page.
@@ -184,7 +188,7 @@ impl Transaction<'_> {
             return None;
         }
         let shared = &self.store.shared;
-        let revision = revision_of(answer.header());
+        let revision = revision_of(answer.header);
         let mut list = List::of(&shared.keys, self.ask.name, revision, &found);
         list.trust_leases(&shared.here, self.ask.now);
         Some(list)
@@ -230,25 +234,25 @@ impl Transaction<'_> {
         };
         let claims = keys.claims(&handle.name);
         let before = i64::try_from(handle.ticket).unwrap_or(i64::MAX) - 1;
-        let first = Compare::create_revision(claims.clone(), CompareOp::Greater, before);
+        let first = Compare::create_revision(claims.clone(), CompareResult::Greater, before);
         let lease_key = keys.lease_key(&handle.name, &handle.lease_key);
         change.compares = vec![
             Compare::mod_revision(
                 keys.claim(&handle.name, &handle.id),
-                CompareOp::Equal,
+                CompareResult::Equal,
                 modified,
             ),
-            Compare::lease(lease_key, CompareOp::Equal, session.lease),
+            Compare::lease(lease_key, CompareResult::Equal, session.lease),
             first.with_range(end_of(&claims)),
             List::none_ahead(keys, &handle.name),
         ];
         change
             .operations
-            .push(TxnOp::get(keys.header(&handle.name), None));
+            .push(RequestOp::get(RangeRequest::of(keys.header(&handle.name))));
         let answer = store.ask(change.into_txn())?;
         let mut list = list;
         if let Answer::Done(answer) = &answer {
-            let revision = revision_of(answer.header());
+            let revision = revision_of(answer.header);
             let (found, _) = read_by(answer);
             let header = List::of(keys, &handle.name, revision, &found);
             tried.entry.history = header.entry.history;
@@ -275,7 +279,7 @@ impl Transaction<'_> {
             return Ok(Did::Again(None));
         };
         let lease_key = keys.lease_key(&handle.name, &handle.lease_key);
-        let lives = Compare::lease(lease_key, CompareOp::Equal, session.lease);
+        let lives = Compare::lease(lease_key, CompareResult::Equal, session.lease);
         change.compares.push(lives);
         match store.ask(change.into_txn()) {
             // The look that follows decides what that means for the hold.
@@ -302,7 +306,7 @@ impl Transaction<'_> {
             let change = list.change(keys, &handle.name, &tried.entry, &Writing::PLAIN);
             let mut change = store.told(change)?.unwrap_or_default();
             // Later writes to the claim do not matter: it is the same hold.
-            let same = Compare::create_revision(key.clone(), CompareOp::Equal, created);
+            let same = Compare::create_revision(key.clone(), CompareResult::Equal, created);
             change.compares = vec![same];
             if let Some(header) = change.header.as_mut().filter(|_| is_alone) {
                 // Only the end of a hold writes the header, and no other hold stands beside this one.

@@ -2,7 +2,7 @@
 //!
 //! `transact` makes the changes to it.
 
-use super::api::{Txn, TxnOp};
+use super::api::{RequestOp, TxnRequest};
 use super::keys::Keys;
 use super::list::List;
 use super::read::Scope;
@@ -233,8 +233,8 @@ impl Drop for EtcdHandle {
         let (sender, done) = mpsc::channel::<()>();
         let spawned = self.shared.connection.spawn(async move {
             let ended = endpoints.until(end, |client| {
-                let gone = gone.iter().map(|key| TxnOp::delete(key.clone(), None));
-                let txn = Txn::new().and_then(gone.collect::<Vec<_>>());
+                let gone = gone.iter().map(|key| RequestOp::delete(key.clone()));
+                let txn = TxnRequest::default().and_then(gone.collect::<Vec<_>>());
                 async move { client.txn(txn).await }
             });
             let _ = ended.await;

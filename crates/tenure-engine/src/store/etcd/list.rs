@@ -12,7 +12,7 @@
 //! holder was only late. So a caller that attaches a lease key again also writes its claim again, and
 //! that write breaks the condition.
 
-use super::api::{Compare, CompareOp, KeyValue, PutOptions, Txn, TxnOp};
+use super::api::{Compare, CompareResult, KeyValue, RequestOp, TxnRequest};
 use super::keys::{Keys, end_of};
 use super::value::{self, Written};
 use crate::process::liveness;
@@ -131,7 +131,7 @@ impl Writing<'static> {
 #[derive(Default)]
 pub(super) struct Change {
     pub(super) compares: Vec<Compare>,
-    pub(super) operations: Vec<TxnOp>,
+    pub(super) operations: Vec<RequestOp>,
     pub(super) header: Option<Header>,
     /// It puts something besides the header.
     puts: bool,
@@ -141,7 +141,7 @@ pub(super) struct Change {
 pub(super) struct Header {
     /// The condition that no other change has written it since.
     pub(super) stands: Option<Compare>,
-    put: TxnOp,
+    put: RequestOp,
 }
 
 impl List {
@@ -162,17 +162,17 @@ impl List {
         let (header, ahead) = (keys.header(name), keys.ahead(name));
         let mut alive = BTreeMap::new();
         for pair in found {
-            let key = String::from_utf8_lossy(pair.key());
+            let key = String::from_utf8_lossy(&pair.key);
             if let Some(id) = key.strip_prefix(&lease_keys) {
-                alive.insert(id.to_owned(), pair.lease());
+                alive.insert(id.to_owned(), pair.lease);
             } else if let Some(id) = key.strip_prefix(&claims) {
                 self.take(id, pair);
             } else if key == header {
-                self.header_modified = pair.mod_revision();
+                self.header_modified = pair.mod_revision;
                 // The header is only statistics; if it cannot be read, it begins anew.
-                self.entry.history = value::decode_header(pair.value()).unwrap_or_default();
+                self.entry.history = value::decode_header(&pair.value).unwrap_or_default();
             } else if key == ahead {
-                self.ahead_modified = pair.mod_revision();
+                self.ahead_modified = pair.mod_revision;
             }
         }
         self.rows.sort_by_key(|row| row.written.claim.ticket);
@@ -189,8 +189,8 @@ impl List {
     }
 
     fn take(&mut self, id: &str, pair: &KeyValue) {
-        let (created, modified) = (pair.create_revision(), pair.mod_revision());
-        match value::decode(pair.value(), number(created), number(modified)) {
+        let (created, modified) = (pair.create_revision, pair.mod_revision);
+        match value::decode(&pair.value, number(created), number(modified)) {
             Ok(written) => self.rows.push(Row {
                 id: id.to_owned(),
                 modified,
@@ -198,7 +198,7 @@ impl List {
                 lease: 0,
             }),
             Err(error) => self.unreadable.push(Unreadable {
-                key: pair.key().to_vec(),
+                key: pair.key.clone(),
                 modified,
                 is_newer: matches!(error, value::DecodeError::Newer { .. }),
                 why: error.to_string(),
@@ -323,41 +323,44 @@ impl List {
                 && let Some(claim) = after.claim(attachment.ticket)
             {
                 let key = keys.claim(name, id);
-                change
-                    .compares
-                    .push(Compare::create_revision(key.clone(), CompareOp::Equal, 0));
+                change.compares.push(Compare::create_revision(
+                    key.clone(),
+                    CompareResult::Equal,
+                    0,
+                ));
                 let written = Written {
                     claim: claim.clone(),
                     lease_key: attachment.lease_key.clone(),
                     was_reserved: false,
                 };
                 let value = value::encode(written, claim.token.is_some())?;
-                change.put(key, value, None);
+                change.put(key, value, 0);
             }
-            let lease = PutOptions::new().with_lease(attachment.lease);
             let key = keys.lease_key(name, &attachment.lease_key);
             if attachment.is_new {
-                let absent = Compare::create_revision(key.clone(), CompareOp::Equal, 0);
+                let absent = Compare::create_revision(key.clone(), CompareResult::Equal, 0);
                 change.compares.push(absent);
             }
-            change.put(key, Vec::new(), Some(lease));
+            change.put(key, Vec::new(), attachment.lease);
         }
         for unreadable in writing.discards {
             let key = unreadable.key.clone();
-            let stands = Compare::mod_revision(key.clone(), CompareOp::Equal, unreadable.modified);
+            let stands =
+                Compare::mod_revision(key.clone(), CompareResult::Equal, unreadable.modified);
             change.compares.push(stands);
-            change.operations.push(TxnOp::delete(key, None));
+            change.operations.push(RequestOp::delete(key));
         }
         let header = keys.header(name);
-        let stands = Compare::mod_revision(header.clone(), CompareOp::Equal, self.header_modified);
+        let stands =
+            Compare::mod_revision(header.clone(), CompareResult::Equal, self.header_modified);
         if writing.removes {
             change.compares.push(stands);
-            change.operations.push(TxnOp::delete(header, None));
+            change.operations.push(RequestOp::delete(header));
         } else if after.history != self.entry.history {
             let value = value::encode_header(after.history)?;
             change.header = Some(Header {
                 stands: Some(stands),
-                put: TxnOp::put(header, value, None),
+                put: RequestOp::put(header, value),
             });
         }
         if change.operations.is_empty() && change.header.is_none() {
@@ -404,20 +407,21 @@ impl List {
         };
         let mut new = after.granted().filter(|claim| seen(claim).is_none());
         if new.any(goes_before) {
-            change.put(key, Vec::new(), None);
+            change.put(key, Vec::new(), 0);
             return;
         }
         let knows_all = matches!(writing.guard, Guard::All) || writing.removes;
         if self.ahead_modified != 0 && knows_all && !after.granted().any(goes_before) {
-            let same = Compare::mod_revision(key.clone(), CompareOp::Equal, self.ahead_modified);
+            let same =
+                Compare::mod_revision(key.clone(), CompareResult::Equal, self.ahead_modified);
             change.compares.push(same);
-            change.operations.push(TxnOp::delete(key, None));
+            change.operations.push(RequestOp::delete(key));
         }
     }
 
     /// The condition that no claim holds that went before waiting ones.
     pub(super) fn none_ahead(keys: &Keys, name: &LockName) -> Compare {
-        Compare::create_revision(keys.ahead(name), CompareOp::Equal, 0)
+        Compare::create_revision(keys.ahead(name), CompareResult::Equal, 0)
     }
 
     #[allow(
@@ -444,8 +448,8 @@ impl List {
         let Some(claim) = after.claim(ticket) else {
             compared.insert(row.id.clone());
             change.compares.push(Self::stands(keys, name, row));
-            change.operations.push(TxnOp::delete(key, None));
-            change.operations.push(TxnOp::delete(old_lease_key, None));
+            change.operations.push(RequestOp::delete(key));
+            change.operations.push(RequestOp::delete(old_lease_key));
             return Ok(());
         };
         if Some(claim) == before && attachment.is_none() {
@@ -468,14 +472,15 @@ impl List {
         change.compares.push(Self::stands(keys, name, row));
         if grants && attachment.is_none() {
             // No claim holds without a lease key.
-            let attached = Compare::create_revision(old_lease_key.clone(), CompareOp::Greater, 0);
+            let attached =
+                Compare::create_revision(old_lease_key.clone(), CompareResult::Greater, 0);
             change.compares.push(attached);
         }
         if written.lease_key != row.written.lease_key || claim.reservation.is_some() {
-            change.operations.push(TxnOp::delete(old_lease_key, None));
+            change.operations.push(RequestOp::delete(old_lease_key));
         }
         let value = value::encode(written, grants)?;
-        change.put(key, value, None);
+        change.put(key, value, 0);
         Ok(())
     }
 
@@ -487,7 +492,11 @@ impl List {
     }
 
     fn stands(keys: &Keys, name: &LockName, row: &Row) -> Compare {
-        Compare::mod_revision(keys.claim(name, &row.id), CompareOp::Equal, row.modified)
+        Compare::mod_revision(
+            keys.claim(name, &row.id),
+            CompareResult::Equal,
+            row.modified,
+        )
     }
 
     /// The condition that no claim was made or written since.
@@ -495,14 +504,14 @@ impl List {
         let claims = keys.claims(name);
         let end = end_of(&claims);
         // For an empty range etcd compares a key of revision 0, which is right: nothing is newer.
-        Compare::mod_revision(claims, CompareOp::Less, self.revision + 1).with_range(end)
+        Compare::mod_revision(claims, CompareResult::Less, self.revision + 1).with_range(end)
     }
 }
 
 impl Change {
-    fn put(&mut self, key: String, value: Vec<u8>, options: Option<PutOptions>) {
+    fn put(&mut self, key: String, value: Vec<u8>, lease: i64) {
         self.puts = true;
-        self.operations.push(TxnOp::put(key, value, options));
+        self.operations.push(RequestOp::leased(key, value, lease));
     }
 
     /// Whether it fits into one transaction.
@@ -516,12 +525,14 @@ impl Change {
         (header.is_some() && !self.puts).then_some(self)
     }
 
-    pub(super) fn into_txn(mut self) -> Txn {
+    pub(super) fn into_txn(mut self) -> TxnRequest {
         if let Some(header) = self.header {
             self.compares.extend(header.stands);
             self.operations.push(header.put);
         }
-        Txn::new().when(self.compares).and_then(self.operations)
+        TxnRequest::default()
+            .when(self.compares)
+            .and_then(self.operations)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Reads a lock: all of it, the claims up to one, or one claim.
 
 use super::EtcdStore;
-use super::api::{GetOptions, KeyValue, Txn, TxnOp};
+use super::api::{KeyValue, RangeRequest, RequestOp, TxnRequest};
 use super::connection::{Endpoints, Fault, read_by, revision_of};
 use super::keys::{Keys, end_of};
 use super::list::List;
@@ -71,7 +71,7 @@ pub(super) async fn read_all(
     end: Instant,
 ) -> Result<List, Fault> {
     let lock = keys.lock(name);
-    let (revision, found) = read_range(endpoints, &lock, GetOptions::new(), end).await?;
+    let (revision, found) = read_range(endpoints, &lock, RangeRequest::default(), end).await?;
     Ok(List::of(keys, name, revision, &found))
 }
 
@@ -79,7 +79,7 @@ pub(super) async fn read_all(
 pub(super) async fn read_range(
     endpoints: &Endpoints,
     prefix: &str,
-    options: GetOptions,
+    options: RangeRequest,
     end: Instant,
 ) -> Result<(i64, Vec<KeyValue>), Fault> {
     let mut found: Vec<KeyValue> = Vec::new();
@@ -87,18 +87,21 @@ pub(super) async fn read_range(
     loop {
         // The next key after one is the same with a zero byte behind it.
         let begin = match found.last() {
-            Some(last) => [last.key(), &[0]].concat(),
+            Some(last) => [&last.key[..], &[0]].concat(),
             None => prefix.as_bytes().to_vec(),
         };
-        let mut page = options.clone().with_range(end_of(prefix)).with_limit(PAGE);
-        if revision != 0 {
-            page = page.with_revision(revision);
-        }
+        let page = RangeRequest {
+            key: begin,
+            range_end: end_of(prefix).into(),
+            limit: PAGE,
+            revision,
+            ..options.clone()
+        };
         let answer = endpoints.until(end, |client| {
-            let (begin, page) = (begin.clone(), page.clone());
-            async move { client.get(begin, Some(page)).await }
+            let page = page.clone();
+            async move { client.get(page).await }
         });
-        let mut answer = match answer.await {
+        let answer = match answer.await {
             Err(Fault::Refused(why)) if why.contains("compacted") && revision != 0 => {
                 // The revision of the first page was compacted away before the next page.
                 found.clear();
@@ -108,11 +111,10 @@ pub(super) async fn read_range(
             answer => answer?,
         };
         if revision == 0 {
-            revision = revision_of(answer.header());
+            revision = revision_of(answer.header);
         }
-        let more = answer.more();
-        found.extend(answer.take_kvs());
-        if !more {
+        found.extend(answer.kvs);
+        if !answer.more {
             return Ok((revision, found));
         }
     }
@@ -124,17 +126,17 @@ pub(super) async fn read_keys(
     keys: &[String],
     end: Instant,
 ) -> Result<(i64, Vec<KeyValue>), Fault> {
-    let gets: Vec<TxnOp> = keys
+    let gets: Vec<RequestOp> = keys
         .iter()
-        .map(|key| TxnOp::get(key.clone(), None))
+        .map(|key| RequestOp::get(RangeRequest::of(key.clone())))
         .collect();
     let answer = endpoints
         .until(end, |client| {
-            let txn = Txn::new().and_then(gets.clone());
+            let txn = TxnRequest::default().and_then(gets.clone());
             async move { client.txn(txn).await }
         })
         .await?;
-    Ok((revision_of(answer.header()), read_by(&answer).0))
+    Ok((revision_of(answer.header), read_by(&answer).0))
 }
 
 /// How many lease keys are read one by one.
@@ -153,7 +155,10 @@ pub(super) async fn read_upto(
 ) -> Result<List, Fault> {
     let claims = keys.claims(name);
     let upto = i64::try_from(ticket).unwrap_or(i64::MAX);
-    let options = GetOptions::new().with_max_create_revision(upto);
+    let options = RangeRequest {
+        max_create_revision: upto,
+        ..RangeRequest::default()
+    };
     let (revision, found) = read_range(endpoints, &claims, options, end).await?;
     let mut list = List::of(keys, name, revision, &found);
     let lease_keys = list.rows.iter();
@@ -162,7 +167,7 @@ pub(super) async fn read_upto(
         .collect();
     if wanted.len() > LEASE_KEYS_MAX {
         let lease_keys = keys.lease_keys(name);
-        let (_, found) = read_range(endpoints, &lease_keys, GetOptions::new(), end).await?;
+        let (_, found) = read_range(endpoints, &lease_keys, RangeRequest::default(), end).await?;
         list.add(keys, name, &found);
         wanted.clear();
     }

@@ -16,7 +16,7 @@
 //! rests only on the claims that it writes. Claims that a part has removed are shown to the next run
 //! once more, as they were judged. So the run that counts reports all of them.
 
-use super::api::{Txn, TxnResponse};
+use super::api::{TxnRequest, TxnResponse};
 use super::attempt::Attempt;
 use super::connection::{Fault, Pause, is_full, revision_of};
 use super::handle::EtcdHandle;
@@ -435,7 +435,7 @@ impl<'a> Transaction<'a> {
     ) -> Result<Did, StoreError> {
         Ok(match answer {
             Answer::Done(answer) => {
-                let revision = revision_of(answer.header());
+                let revision = revision_of(answer.header);
                 Did::Known(Outcome::Done(self.done(list, tried, Some(revision))))
             }
             Answer::Overtaken(_) => Did::Overtaken(None),
@@ -680,14 +680,14 @@ impl EtcdStore {
     }
 
     /// Sends one transaction, once.
-    pub(super) fn ask(&self, txn: Txn) -> Result<Answer, StoreError> {
+    pub(super) fn ask(&self, txn: TxnRequest) -> Result<Answer, StoreError> {
         let endpoints = Arc::clone(self.shared.connection.endpoints());
         self.shared
             .connection
             .block("writing the lock", async move {
                 let answer = endpoints.once(|client| async move { client.txn(txn).await });
                 match answer.await {
-                    Ok(answer) if answer.succeeded() => Ok(Answer::Done(answer)),
+                    Ok(answer) if answer.succeeded => Ok(Answer::Done(answer)),
                     Ok(answer) => Ok(Answer::Overtaken(answer)),
                     Err(Fault::Unsure(why)) => Ok(Answer::Unsure(why)),
                     Err(Fault::LeaseGone) => Ok(Answer::LeaseGone),

@@ -4,7 +4,7 @@
 //! each broken stream it begins there again. A revision that was compacted away meanwhile counts as a
 //! notice: the caller looks again.
 
-use super::api::{KeyValue, WatchFilterType, WatchOptions};
+use super::api::{FilterType, KeyValue, WatchCreateRequest};
 use super::connection::{Connection, Endpoints, Pause, revision_of};
 use crate::store::StoreError;
 use rustix::pipe::PipeFlags;
@@ -53,8 +53,8 @@ impl Watched {
     /// Whether a change of a key is one that the caller knows.
     fn knows(&self, change: &KeyValue) -> bool {
         let known = self.known.as_ref();
-        self.key.as_bytes() == change.key()
-            && known.is_some_and(|known| change.mod_revision() <= known.load(Ordering::SeqCst))
+        self.key.as_bytes() == change.key
+            && known.is_some_and(|known| change.mod_revision <= known.load(Ordering::SeqCst))
     }
 
     /// The end of a key.
@@ -68,19 +68,15 @@ impl Watched {
         }
     }
 
-    /// The options of its watch: from its first revision on, or only from now on.
-    fn options(&self, is_from_now: bool) -> WatchOptions {
-        let mut options = WatchOptions::new();
-        if !is_from_now {
-            options = options.with_start_revision(self.from);
+    /// Its watch, from this revision on; 0 for from now on.
+    fn watch(&self, start_revision: i64) -> WatchCreateRequest {
+        let puts = self.only_end.then_some(FilterType::Noput.into());
+        WatchCreateRequest {
+            key: self.key.clone().into(),
+            range_end: self.end.clone().unwrap_or_default().into(),
+            start_revision,
+            filters: puts.into_iter().collect(),
         }
-        if let Some(end) = &self.end {
-            options = options.with_range(end.clone());
-        }
-        if self.only_end {
-            options = options.with_filters([WatchFilterType::NoPut]);
-        }
-        options
     }
 }
 
@@ -163,37 +159,36 @@ async fn first(endpoints: &Endpoints, keys: &[Watched]) -> i64 {
     let mut pause = Pause::default();
     loop {
         let opened = endpoints.once(|client| async move {
-            let all = keys.iter();
-            let all = all.map(|key| (key.key.clone().into_bytes(), key.options(false)));
-            client.watch(all).await
+            client
+                .watch(keys.iter().map(|key| key.watch(key.from)))
+                .await
         });
         if let Ok(mut stream) = opened.await {
             let mut is_doubled = false;
             while let Ok(Some(answer)) = stream.message().await {
-                if answer.canceled() {
-                    if answer.compact_revision() == 0 {
+                if answer.canceled {
+                    if answer.compact_revision == 0 {
                         // The watch was refused, and the next one may be too. The caller then looks for
                         // itself, but not without a pause.
                         tokio::time::sleep(REFUSED).await;
                     }
-                    return answer.compact_revision();
+                    return answer.compact_revision;
                 }
                 // A watch that begins in the past gets its first notice from a loop of etcd that runs
                 // every 100 ms. A second watch, which begins now, reports the next event at once.
-                let revision = revision_of(answer.header());
+                let revision = revision_of(answer.header);
                 let is_past = keys.iter().any(|key| key.from <= revision);
-                if answer.created() && is_past && !is_doubled {
+                if answer.created && is_past && !is_doubled {
                     is_doubled = true;
                     for key in keys {
-                        let again = stream.watch(key.key.clone().into_bytes(), key.options(true));
-                        if !again.await {
+                        if !stream.watch(key.watch(0)).await {
                             break;
                         }
                     }
                 }
-                let last = answer.events().iter().filter_map(|event| event.kv());
+                let last = answer.events.iter().filter_map(|event| event.kv.as_ref());
                 let last = last.filter(|change| !keys.iter().any(|key| key.knows(change)));
-                if let Some(last) = last.map(KeyValue::mod_revision).max() {
+                if let Some(last) = last.map(|change| change.mod_revision).max() {
                     return last + 1;
                 }
                 pause = Pause::default();
