@@ -13,7 +13,6 @@
 //! What the hooks do when a host calls them is `tenure hook`'s.
 
 mod claude;
-mod difference;
 mod entries;
 mod files;
 mod hosts;

@@ -241,8 +241,10 @@ fn a_host_that_is_not_there_yet_gets_its_folders_and_loses_them_again() {
         for (flag, root) in [("--project", "project"), ("--user", "home")] {
             let desk = Desk::new();
             let before = desk.all();
-            desk.run(&["install", host, flag, "--dry-run"])
-                .expect(0, host);
+            let dry = desk.run(&["install", host, flag, "--dry-run"]);
+            let dry = dry.expect(0, host).stdout();
+            assert!(dry.contains("--- /dev/null\n+++ "), "{dry}");
+            assert!(dry.contains("\n@@ -0,0 +1,"), "{dry}");
             assert_eq!(desk.all(), before);
             assert!(
                 !desk.scene.path("home/.local").exists(),

@@ -7,7 +7,6 @@
 //!
 //! A file may change between the reading and the writing. Then all is decided anew, a few times.
 
-use super::difference;
 use super::entries::{Kind, Words, is_blank, is_empty_object};
 use super::files::{self, Hindered, Settled, Target, remove_empty};
 use super::receipts::{Receipt, Receipts};
@@ -17,10 +16,15 @@ use crate::failure::Failure;
 use crate::render::{clean, clean_path};
 use crate::request::{Reach, Roots};
 use serde_json::{Value, json};
+use similar::TextDiff;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// How often everything is decided anew because other programs change a file meanwhile.
 const TURNS_MAX: usize = 5;
+
+/// How long the shortest difference is looked for; after that a longer one is shown.
+const DIFFERENCE: Duration = Duration::from_secs(1);
 
 /// What is done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,9 +81,23 @@ impl Step {
         clean_path(&self.target.named)
     }
 
+    /// What would become of the file, as `diff -u` shows it.
     pub(super) fn difference(&self) -> String {
         let (old, new) = (self.target.text.as_deref(), self.new.as_deref());
-        difference::of(&self.shown(), old, new)
+        let file = self.shown();
+        let named = |text: Option<&str>| {
+            if text.is_some() {
+                file.as_str()
+            } else {
+                "/dev/null"
+            }
+        };
+        TextDiff::configure()
+            .timeout(DIFFERENCE)
+            .diff_lines(old.unwrap_or_default(), new.unwrap_or_default())
+            .unified_diff()
+            .header(named(old), named(new))
+            .to_string()
     }
 
     pub(super) fn json(&self) -> Value {
