@@ -6,9 +6,11 @@
 //! How single places of a text are changed is in `json` and `toml`.
 
 use super::hosts::{NAME, SKILL, is_tenure};
-use super::json::{self, Node};
+use super::json::{self, get, items};
 use super::toml;
 use crate::args::AgentHost as Host;
+use jsonc_parser::ast::Value as Node;
+use jsonc_parser::common::Ranged;
 use serde_json::{Value, json as value};
 
 /// What is installed into a file.
@@ -77,12 +79,14 @@ impl Words {
         if kind == Kind::Skill || is_blank(text) {
             return Ok(self.fresh(kind));
         }
-        match kind {
+        let (mark, text) = split(text);
+        let new = match kind {
             Kind::Hooks => self.put_hooks(text),
             Kind::Server => self.put_server(text),
             Kind::ServerInToml => toml::put(text, &self.program),
             Kind::Skill => Ok(SKILL.to_owned()),
-        }
+        };
+        Ok(format!("{mark}{}", new?))
     }
 
     /// Takes out what is ours.
@@ -90,12 +94,14 @@ impl Words {
         if is_blank(text) {
             return Ok(text.to_owned());
         }
-        match kind {
+        let (mark, text) = split(text);
+        let new = match kind {
             Kind::Hooks => self.take_out_hooks(text),
             Kind::Server => take_out_server(text),
             Kind::ServerInToml => toml::take_out(text),
             Kind::Skill => Ok(text.to_owned()),
-        }
+        };
+        Ok(format!("{mark}{}", new?))
     }
 
     /// What a text has of tenure.
@@ -118,25 +124,25 @@ impl Words {
         for hook in self.host.hooks() {
             let (document, root) = read(&text)?;
             let group = self.host.group(hook, &self.program);
-            let Some(hooks) = root.get("hooks") else {
+            let Some(hooks) = get(&root, "hooks") else {
                 let hooks = value!({ hook.event: [group] });
-                text = json::append(&text, &root, &root, Some("hooks"), &hooks).of(&text);
+                text = json::append(&text, &root, &root, Some("hooks"), &hooks);
                 continue;
             };
             let of_event = document["hooks"].get(hook.event);
             if !document["hooks"].is_object() {
                 return Err("its `hooks` are no object".to_owned());
             }
-            let (Some(groups), Some(of_event)) = (hooks.get(hook.event), of_event) else {
+            let (Some(groups), Some(of_event)) = (get(hooks, hook.event), of_event) else {
                 let groups = value!([group]);
-                text = json::append(&text, &root, hooks, Some(hook.event), &groups).of(&text);
+                text = json::append(&text, &root, hooks, Some(hook.event), &groups);
                 continue;
             };
             let Some(values) = of_event.as_array() else {
                 return Err(format!("its `hooks.{}` is no array", hook.event));
             };
             text = match self.ours_in(values).first() {
-                None => json::append(&text, &root, groups, None, &group).of(&text),
+                None => json::append(&text, &root, groups, None, &group),
                 // What its user has changed in it (the tools, the seconds) stays.
                 Some(&(of_group, of_handler)) => {
                     let handler = self.host.handler(hook, &self.program);
@@ -144,9 +150,9 @@ impl Words {
                         continue;
                     }
                     with_members(&text, &handler, &["command", "args"], |root| {
-                        let groups = root.get("hooks")?.get(hook.event)?.items();
-                        let handlers = groups.get(of_group)?.get("hooks")?.items();
-                        handlers.get(of_handler)
+                        let groups = get(get(root, "hooks")?, hook.event)?;
+                        let handlers = get(items(groups).get(of_group)?, "hooks")?;
+                        items(handlers).get(of_handler)
                     })?
                 }
             };
@@ -172,48 +178,43 @@ impl Words {
         loop {
             let (document, root) = read(&text)?;
             let found = self.find_ours(&document, &root);
-            let Some((events, groups, values, of_group, of_handler)) = found else {
+            let Some((events, event, values, of_group, of_handler)) = found else {
                 return Ok(text);
             };
-            let Some(group) = groups.items().get(of_group) else {
+            let groups = get(events, event);
+            let group = groups.and_then(|groups| items(groups).get(of_group));
+            let (Some(groups), Some(group)) = (groups, group) else {
                 return Ok(text);
             };
             // What is left empty goes too, as far as it stands around ours alone.
-            let edit = if handlers_of(&values[of_group]).len() > 1 {
-                let Some(handlers) = group.get("hooks") else {
+            text = if handlers_of(&values[of_group]).len() > 1 {
+                let Some(handlers) = get(group, "hooks") else {
                     return Ok(text);
                 };
-                json::remove(handlers, of_handler)
+                json::remove(&text, handlers, of_handler)
             } else if values.len() > 1 {
-                json::remove(groups, of_group)
+                json::remove(&text, groups, of_group)
+            } else if json::count(events) > 1 {
+                json::remove_member(&text, events, event)
             } else {
-                match &events.what {
-                    json::What::Object(members) if members.len() > 1 => {
-                        let at = members
-                            .iter()
-                            .position(|member| std::ptr::eq(&raw const member.value, groups));
-                        json::remove(events, at.unwrap_or_default())
-                    }
-                    _ => remove_member(&root, "hooks"),
-                }
+                json::remove_member(&text, &root, "hooks")
             };
-            text = edit.of(&text);
         }
     }
 
-    /// The first handler of ours in a document: the hooks, the groups of its event, where it is in them.
-    fn find_ours<'a>(
+    /// The first handler of ours in a document: the hooks, its event with the groups, where it is in them.
+    fn find_ours<'a, 't>(
         &self,
         document: &'a Value,
-        root: &'a Node,
-    ) -> Option<(&'a Node, &'a Node, &'a [Value], usize, usize)> {
-        let hooks = root.get("hooks")?;
+        root: &'a Node<'t>,
+    ) -> Option<(&'a Node<'t>, &'a str, &'a [Value], usize, usize)> {
+        let hooks = get(root, "hooks")?;
         for (event, values) in document.get("hooks")?.as_object()? {
             let Some(values) = values.as_array() else {
                 continue;
             };
             if let Some(&(of_group, of_handler)) = self.ours_in(values).first() {
-                return Some((hooks, hooks.get(event)?, values, of_group, of_handler));
+                return Some((hooks, event, values, of_group, of_handler));
             }
         }
         None
@@ -221,7 +222,7 @@ impl Words {
 
     /// How many handlers of ours there are for an event that has most of them.
     pub(super) fn most_for_one_event(&self, text: &str) -> usize {
-        let Ok((document, _)) = json::read(text) else {
+        let Ok((document, _)) = json::read(split(text).1) else {
             return 0;
         };
         let hooks = document.get("hooks").and_then(Value::as_object);
@@ -235,10 +236,9 @@ impl Words {
     fn put_server(&self, text: &str) -> Result<String, String> {
         let (document, root) = read(text)?;
         let server = self.server();
-        let edit = match (document.get("mcpServers"), root.get("mcpServers")) {
-            (Some(Value::Object(servers)), Some(node)) => match (servers.get(NAME), node.get(NAME))
-            {
-                (Some(old), Some(_)) => {
+        match (document.get("mcpServers"), get(&root, "mcpServers")) {
+            (Some(Value::Object(servers)), Some(node)) => match servers.get(NAME) {
+                Some(old) => {
                     if !is_our_server(old) {
                         return Err(format!("its server `{NAME}` is another program"));
                     }
@@ -248,19 +248,24 @@ impl Words {
                     } else {
                         &["command", "args"]
                     };
-                    return with_members(text, &server, keys, |root| {
-                        root.get("mcpServers")?.get(NAME)
-                    });
+                    with_members(text, &server, keys, |root| {
+                        get(get(root, "mcpServers")?, NAME)
+                    })
                 }
-                _ => json::append(text, &root, node, Some(NAME), &server),
+                None => Ok(json::append(text, &root, node, Some(NAME), &server)),
             },
             (None, _) => {
                 let servers = value!({ NAME: server });
-                json::append(text, &root, &root, Some("mcpServers"), &servers)
+                Ok(json::append(
+                    text,
+                    &root,
+                    &root,
+                    Some("mcpServers"),
+                    &servers,
+                ))
             }
-            _ => return Err("its `mcpServers` are no object".to_owned()),
-        };
-        Ok(edit.of(text))
+            _ => Err("its `mcpServers` are no object".to_owned()),
+        }
     }
 }
 
@@ -269,7 +274,7 @@ fn with_members(
     text: &str,
     from: &Value,
     keys: &[&str],
-    place: impl Fn(&Node) -> Option<&Node>,
+    place: impl for<'n, 't> Fn(&'n Node<'t>) -> Option<&'n Node<'t>>,
 ) -> Result<String, String> {
     let mut text = text.to_owned();
     for key in keys {
@@ -280,22 +285,18 @@ fn with_members(
         let Some(object) = place(&root) else {
             continue;
         };
-        let edit = match object.get(key) {
-            Some(old) => {
-                let now = text.get(old.span.clone()).unwrap_or_default();
-                if serde_json::from_str::<Value>(now).is_ok_and(|now| now == *value) {
-                    continue;
-                }
-                json::replace(&text, &root, old, value)
+        text = match get(object, key) {
+            Some(old) if serde_json::from_str(old.text(&text)).ok().as_ref() == Some(value) => {
+                continue;
             }
+            Some(old) => json::replace(&text, &root, old, value),
             None => json::append(&text, &root, object, Some(key), value),
         };
-        text = edit.of(&text);
     }
     Ok(text)
 }
 
-fn read(text: &str) -> Result<(Value, Node), String> {
+fn read(text: &str) -> Result<(Value, Node<'_>), String> {
     let (value, node) = json::read(text).map_err(|why| format!("it is no JSON: {why}"))?;
     if value.is_object() {
         Ok((value, node))
@@ -307,26 +308,23 @@ fn read(text: &str) -> Result<(Value, Node), String> {
 fn take_out_server(text: &str) -> Result<String, String> {
     let (document, root) = read(text)?;
     let servers = document.get("mcpServers").and_then(Value::as_object);
-    let (Some(servers), Some(node)) = (servers, root.get("mcpServers")) else {
+    let (Some(servers), Some(node)) = (servers, get(&root, "mcpServers")) else {
         return Ok(text.to_owned());
     };
     if !servers.get(NAME).is_some_and(is_our_server) {
         return Ok(text.to_owned());
     }
-    let edit = if servers.len() > 1 {
-        remove_member(node, NAME)
+    Ok(if servers.len() > 1 {
+        json::remove_member(text, node, NAME)
     } else {
-        remove_member(&root, "mcpServers")
-    };
-    Ok(edit.of(text))
+        json::remove_member(text, &root, "mcpServers")
+    })
 }
 
-fn remove_member(object: &Node, key: &str) -> json::Edit {
-    let index = match &object.what {
-        json::What::Object(members) => members.iter().rposition(|member| member.key == key),
-        json::What::Array(_) | json::What::Plain => None,
-    };
-    json::remove(object, index.unwrap_or_default())
+/// The byte order mark that some editors put at the beginning of a text, and the rest.
+fn split(text: &str) -> (&str, &str) {
+    let rest = text.strip_prefix('\u{feff}').unwrap_or(text);
+    text.split_at(text.len() - rest.len())
 }
 
 /// Whether a text says nothing: hosts take it as they take no file.
@@ -337,7 +335,7 @@ pub(super) fn is_blank(text: &str) -> bool {
 
 /// Whether a JSON text is an object without members.
 pub(super) fn is_empty_object(text: &str) -> bool {
-    json::read(text)
+    json::read(split(text).1)
         .is_ok_and(|(value, _)| value.as_object().is_some_and(serde_json::Map::is_empty))
 }
 

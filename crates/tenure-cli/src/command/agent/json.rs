@@ -1,197 +1,63 @@
-//! Changes a JSON text at single places, and leaves every other byte as it is: order, indentation, line ends,
-//! a byte order mark.
+//! Changes a JSON text at single places, and leaves every other byte as it is: order, indentation, line ends.
 //!
-//! A text is read twice: by the JSON parser, which says whether it is JSON at all, and by [`read`], which says
-//! where each value stands. A change is one [`Edit`]; after it the text is read anew.
+//! A text is read twice: by the parser of the hosts' kind, which refuses comments as they do, and by `jsonc-parser`,
+//! which says where each value stands. After a change the text is read anew.
+//!
+//! Nothing is written by `jsonc-parser`: it breaks a line that has more than one member, and drops empty lines.
 //!
 //! What is put in or taken out is decided in `entries`.
 
+use jsonc_parser::ast::Value as Node;
+use jsonc_parser::common::{Range, Ranged};
+use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use serde_json::Value;
-use std::ops::Range;
 
-/// A mark that some editors put at the beginning of a text.
-const MARK: char = '\u{feff}';
-
-/// A value, and where it stands in the text.
-#[derive(Debug, Clone)]
-pub(super) struct Node {
-    pub(super) span: Range<usize>,
-    pub(super) what: What,
+/// The place of a member of an object. Of several with one name the last one counts, as for the hosts.
+fn index_of(object: &Node<'_>, key: &str) -> Option<usize> {
+    let mut members = object.as_object()?.properties.iter();
+    members.rposition(|member| member.name.as_str() == key)
 }
 
-#[derive(Debug, Clone)]
-pub(super) enum What {
-    Object(Vec<Member>),
-    Array(Vec<Node>),
-    /// A string, a number or a word.
-    Plain,
+/// The value under such a key.
+pub(super) fn get<'n, 't>(object: &'n Node<'t>, key: &str) -> Option<&'n Node<'t>> {
+    let member = object.as_object()?.properties.get(index_of(object, key)?)?;
+    Some(&member.value)
 }
 
-/// A member of an object.
-#[derive(Debug, Clone)]
-pub(super) struct Member {
-    pub(super) key: String,
-    /// From the beginning of the key to the end of the value.
-    span: Range<usize>,
-    pub(super) value: Node,
+/// The values of an array.
+pub(super) fn items<'n, 't>(array: &'n Node<'t>) -> &'n [Node<'t>] {
+    array.as_array().map_or(&[], |array| &array.elements)
 }
 
-impl Node {
-    /// The value under a key. Of several with one name the last one counts, as for the hosts.
-    pub(super) fn member(&self, key: &str) -> Option<&Member> {
-        match &self.what {
-            What::Object(members) => members.iter().rev().find(|member| member.key == key),
-            What::Array(_) | What::Plain => None,
-        }
-    }
-
-    /// The same without the key.
-    pub(super) fn get(&self, key: &str) -> Option<&Self> {
-        self.member(key).map(|member| &member.value)
-    }
-
-    /// The values of an array.
-    pub(super) fn items(&self) -> &[Self] {
-        match &self.what {
-            What::Array(items) => items,
-            What::Object(_) | What::Plain => &[],
-        }
-    }
-
-    /// Where each element of an object or array stands.
-    fn elements(&self) -> Vec<Range<usize>> {
-        match &self.what {
-            What::Object(members) => members.iter().map(|member| member.span.clone()).collect(),
-            What::Array(items) => items.iter().map(|item| item.span.clone()).collect(),
-            What::Plain => Vec::new(),
-        }
+/// Where each element of an object or array stands.
+fn elements(container: &Node<'_>) -> Vec<Range> {
+    match container {
+        Node::Object(object) => object.properties.iter().map(Ranged::range).collect(),
+        other => items(other).iter().map(Ranged::range).collect(),
     }
 }
 
-/// One change: this part of the text becomes that one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Edit {
-    at: Range<usize>,
-    text: String,
+/// How many elements an object or array has.
+pub(super) fn count(container: &Node<'_>) -> usize {
+    elements(container).len()
 }
 
-impl Edit {
-    /// The text after the change.
-    pub(super) fn of(&self, text: &str) -> String {
-        let before = text.get(..self.at.start).unwrap_or_default();
-        let after = text.get(self.at.end..).unwrap_or_default();
-        [before, &self.text, after].concat()
-    }
+/// The text in which another one stands at a place.
+fn with(text: &str, start: usize, end: usize, new: &str) -> String {
+    let before = text.get(..start).unwrap_or_default();
+    let after = text.get(end..).unwrap_or_default();
+    [before, new, after].concat()
 }
 
 /// Reads a text.
 ///
 /// # Errors
 /// - Why it is no JSON.
-pub(super) fn read(text: &str) -> Result<(Value, Node), String> {
-    let begin = if text.starts_with(MARK) {
-        MARK.len_utf8()
-    } else {
-        0
-    };
-    let body = text.get(begin..).unwrap_or_default();
-    let value: Value = serde_json::from_str(body).map_err(|error| error.to_string())?;
-    let mut reader = Reader {
-        bytes: text.as_bytes(),
-        text,
-        at: begin,
-    };
-    // The parser has taken the text, so the reader finds a value wherever one has to be.
-    let node = reader.value().ok_or("its parts cannot be told apart")?;
-    Ok((value, node))
-}
-
-struct Reader<'a> {
-    bytes: &'a [u8],
-    text: &'a str,
-    at: usize,
-}
-
-impl Reader<'_> {
-    fn peek(&mut self) -> Option<u8> {
-        while self.bytes.get(self.at).is_some_and(u8::is_ascii_whitespace) {
-            self.at += 1;
-        }
-        self.bytes.get(self.at).copied()
-    }
-
-    /// Goes past a byte if it is the next one.
-    fn skip(&mut self, byte: u8) -> bool {
-        let is_next = self.peek() == Some(byte);
-        self.at += usize::from(is_next);
-        is_next
-    }
-
-    fn value(&mut self) -> Option<Node> {
-        let first = self.peek()?;
-        let start = self.at;
-        let what = match first {
-            b'{' => {
-                self.at += 1;
-                let mut members = Vec::new();
-                while !self.skip(b'}') {
-                    self.peek()?;
-                    let start = self.at;
-                    self.string()?;
-                    let key = serde_json::from_str(self.text.get(start..self.at)?).ok()?;
-                    self.skip(b':').then_some(())?;
-                    let value = self.value()?;
-                    members.push(Member {
-                        key,
-                        span: start..self.at,
-                        value,
-                    });
-                    self.skip(b',');
-                }
-                What::Object(members)
-            }
-            b'[' => {
-                self.at += 1;
-                let mut items = Vec::new();
-                while !self.skip(b']') {
-                    items.push(self.value()?);
-                    self.skip(b',');
-                }
-                What::Array(items)
-            }
-            b'"' => {
-                self.string()?;
-                What::Plain
-            }
-            _ => {
-                let ends = |byte: &u8| b",]} \t\r\n".contains(byte);
-                while self.bytes.get(self.at).is_some_and(|byte| !ends(byte)) {
-                    self.at += 1;
-                }
-                // Nothing was read: there is no value here.
-                (self.at > start).then_some(())?;
-                What::Plain
-            }
-        };
-        Some(Node {
-            span: start..self.at,
-            what,
-        })
-    }
-
-    fn string(&mut self) -> Option<()> {
-        self.at += 1;
-        loop {
-            match self.bytes.get(self.at)? {
-                b'"' => {
-                    self.at += 1;
-                    return Some(());
-                }
-                b'\\' => self.at += 2,
-                _ => self.at += 1,
-            }
-        }
-    }
+pub(super) fn read(text: &str) -> Result<(Value, Node<'_>), String> {
+    let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let read = parse_to_ast(text, &CollectOptions::default(), &ParseOptions::default());
+    let places = read.map_err(|error| error.to_string())?.value;
+    Ok((value, places.ok_or("it has no value")?))
 }
 
 /// How a text is laid out.
@@ -202,10 +68,10 @@ struct Layout<'a> {
 }
 
 impl<'a> Layout<'a> {
-    fn of(text: &'a str, root: &Node) -> Self {
+    fn of(text: &'a str, root: &Node<'_>) -> Self {
         let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };
-        let first = root.elements().first().cloned();
-        let lead = first.and_then(|first| text.get(root.span.start + 1..first.start));
+        let first = elements(root).into_iter().next();
+        let lead = first.and_then(|first| text.get(root.start() + 1..first.start));
         let step = lead.and_then(|lead| Some(lead.rsplit_once('\n')?.1));
         Self {
             line_end,
@@ -272,87 +138,76 @@ pub(super) fn text_of(value: &Value) -> String {
 /// Puts an element behind all others of an object (then with its key) or array.
 pub(super) fn append(
     text: &str,
-    root: &Node,
-    container: &Node,
+    root: &Node<'_>,
+    container: &Node<'_>,
     key: Option<&str>,
     value: &Value,
-) -> Edit {
+) -> String {
     let layout = Layout::of(text, root);
     let keyed = |shown: String| match key {
         Some(key) => format!("{}: {shown}", quoted(key)),
         None => shown,
     };
-    let elements = container.elements();
-    let inside = container.span.start + 1..container.span.end.saturating_sub(1);
+    let elements = elements(container);
+    let (start, end) = (container.start() + 1, container.end().saturating_sub(1));
     if let (Some(first), Some(last)) = (elements.first(), elements.last()) {
-        let lead = text.get(inside.start..first.start).unwrap_or_default();
-        let text = match lead.rsplit_once('\n') {
+        let lead = text.get(start..first.start).unwrap_or_default();
+        let new = match lead.rsplit_once('\n') {
             Some((_, indent)) => {
                 let shown = keyed(layout.lines(value, indent));
                 format!(",{}{indent}{shown}", layout.line_end)
             }
             None => format!(", {}", keyed(one_line(value))),
         };
-        return Edit {
-            at: last.end..last.end,
-            text,
-        };
+        return with(text, last.end, last.end, &new);
     }
-    let around = indent_at(text, container.span.start);
+    let around = indent_at(text, container.start());
     let indent = format!("{around}{}", layout.step);
     let shown = keyed(layout.lines(value, &indent));
-    let rest = text.get(inside.clone()).unwrap_or_default();
-    let end = if rest.contains('\n') {
+    let rest = text.get(start..end).unwrap_or_default();
+    let behind = if rest.contains('\n') {
         String::new()
     } else {
         format!("{}{around}", layout.line_end)
     };
-    Edit {
-        at: inside.start..inside.start,
-        text: format!("{}{indent}{shown}{end}", layout.line_end),
-    }
+    let new = format!("{}{indent}{shown}{behind}", layout.line_end);
+    with(text, start, start, &new)
 }
 
 /// The blanks at the beginning of the line on which something stands.
 fn indent_at(text: &str, at: usize) -> &str {
     let before = text.get(..at).unwrap_or_default();
     let line = before.rsplit_once('\n').map_or(before, |(_, line)| line);
-    let line = line.trim_start_matches(MARK);
     let blanks = line.len() - line.trim_start_matches([' ', '\t']).len();
     line.get(..blanks).unwrap_or_default()
 }
 
 /// Puts another value where one stands.
-pub(super) fn replace(text: &str, root: &Node, old: &Node, value: &Value) -> Edit {
-    let layout = Layout::of(text, root);
-    let is_broken = text
-        .get(old.span.clone())
-        .is_some_and(|old| old.contains('\n'));
-    let shown = if is_broken {
-        layout.lines(value, indent_at(text, old.span.start))
+pub(super) fn replace(text: &str, root: &Node<'_>, old: &Node<'_>, value: &Value) -> String {
+    let shown = if old.text(text).contains('\n') {
+        Layout::of(text, root).lines(value, indent_at(text, old.start()))
     } else {
         one_line(value)
     };
-    Edit {
-        at: old.span.clone(),
-        text: shown,
-    }
+    with(text, old.start(), old.end(), &shown)
 }
 
 /// Takes an element of an object or array out, with the comma and the blanks that belong to it.
-pub(super) fn remove(container: &Node, index: usize) -> Edit {
-    let elements = container.elements();
-    let one = elements.get(index).cloned().unwrap_or(0..0);
+pub(super) fn remove(text: &str, container: &Node<'_>, index: usize) -> String {
+    let elements = elements(container);
     let before = index.checked_sub(1).and_then(|index| elements.get(index));
-    let at = match (before, elements.get(index + 1)) {
-        (Some(before), _) => before.end..one.end,
-        (None, Some(after)) => one.start..after.start,
-        (None, None) => container.span.start + 1..container.span.end.saturating_sub(1),
+    let after = elements.get(index + 1);
+    let (start, end) = match (before, elements.get(index), after) {
+        (Some(before), Some(one), _) => (before.end, one.end),
+        (None, Some(one), Some(after)) => (one.start, after.start),
+        _ => (container.start() + 1, container.end().saturating_sub(1)),
     };
-    Edit {
-        at,
-        text: String::new(),
-    }
+    with(text, start, end, "")
+}
+
+/// Takes a member of an object out in the same way.
+pub(super) fn remove_member(text: &str, object: &Node<'_>, key: &str) -> String {
+    remove(text, object, index_of(object, key).unwrap_or_default())
 }
 
 #[cfg(test)]
@@ -362,7 +217,7 @@ mod tests {
 
     fn put(text: &str, key: &str, value: &Value) -> String {
         let (_, root) = read(text).expect("JSON");
-        append(text, &root, &root, Some(key), value).of(text)
+        append(text, &root, &root, Some(key), value)
     }
 
     #[test]
@@ -378,8 +233,8 @@ mod tests {
                 "{\"a\":1, \"k\": {\"b\": [{\"c\": 1}], \"d\": [\"x\", \"y\"]}}\n",
             ),
             (
-                "\u{feff}{\r\n\t\"a\" : [ ]\r\n}",
-                "\u{feff}{\r\n\t\"a\" : [ ],\r\n\t\"k\": {\r\n\t\t\"b\": [\r\n\t\t\t{\r\n\t\t\t\t\"c\": 1\r\n\t\t\t}\r\n\t\t],\r\n\t\t\"d\": [\"x\", \"y\"]\r\n\t}\r\n}",
+                "{\r\n\t\"a\" : [ ]\r\n}",
+                "{\r\n\t\"a\" : [ ],\r\n\t\"k\": {\r\n\t\t\"b\": [\r\n\t\t\t{\r\n\t\t\t\t\"c\": 1\r\n\t\t\t}\r\n\t\t],\r\n\t\t\"d\": [\"x\", \"y\"]\r\n\t}\r\n}",
             ),
         ] {
             assert_eq!(put(before, "k", &value), after);
@@ -394,12 +249,18 @@ mod tests {
             "{\n}",
             "{\n    \"a\": \"}]\\\"\",\n    \"b\": [1, {\"x\": null}]\n}\n",
             " {\"a\": 1.5e3 }",
+            // Empty lines, one line for several members, a comma in front: none of it is laid out anew.
+            "{\n\n  \"a\": 1,\n\n  \"b\": 2\n\n}\n",
+            "{ \"a\": 1, \"b\" :2\n}",
+            "{\"a\":1,\n\"b\":2}",
+            "{\n    \"a\": 1\n    ,\"b\": 2 }",
+            "{\r\n\t\"a\": 1,\r\n\t\"a\": [ ]\r\n}\r\n",
         ] {
             let after = put(before, "k", &json!([{"n": 1}]));
             let (value, root) = read(&after).expect("JSON");
             assert_eq!(value["k"][0]["n"], 1);
-            let index = root.elements().len() - 1;
-            let again = remove(&root, index).of(&after);
+            let index = elements(&root).len() - 1;
+            let again = remove(&after, &root, index);
             let plain = |text: &str| read(text).expect("JSON").0;
             assert_eq!(plain(&again), plain(before));
             if before.contains('a') {
@@ -412,9 +273,9 @@ mod tests {
     fn an_element_in_front_goes_with_its_comma() {
         let text = "[ 1, 2 ,3]";
         let (_, root) = read(text).expect("JSON");
-        assert_eq!(remove(&root, 0).of(text), "[ 2 ,3]");
-        assert_eq!(remove(&root, 1).of(text), "[ 1 ,3]");
-        assert_eq!(remove(&root, 2).of(text), "[ 1, 2]");
+        assert_eq!(remove(text, &root, 0), "[ 2 ,3]");
+        assert_eq!(remove(text, &root, 1), "[ 1 ,3]");
+        assert_eq!(remove(text, &root, 2), "[ 1, 2]");
     }
 
     #[test]
