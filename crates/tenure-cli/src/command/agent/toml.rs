@@ -1,19 +1,20 @@
 //! The server of tenure in a `config.toml`: a table that is put behind everything else.
 //!
-//! A table at the end of a file changes the meaning of nothing before it. The parser reads the text before and
-//! after each change, and the change is made only if both differ by this table and nothing else. So a text that
-//! is laid out in an unusual way (inline tables, several lines in one string) is refused, and never damaged.
+//! A table at the end of a file changes the meaning of nothing before it. The parser reads the text after each
+//! change, so a text that is laid out in an unusual way (inline tables, several lines in one string) is refused, and
+//! never damaged. `toml_edit` writes nothing here: it turns the line ends of Windows into others, drops a byte order
+//! mark, and ends a last line that had no end.
 
 use super::hosts::NAME;
 use super::hosts::is_tenure;
-use serde::Deserialize;
 use serde_json::Value as Json;
-use toml::{Spanned, Table, Value};
+use toml::de::DeTable;
+use toml::{Table, Value};
 
 /// The key of all servers.
 const SERVERS: &str = "mcp_servers";
 
-/// Our table.
+/// The table of our server.
 pub(super) fn fresh(program: &str) -> String {
     format!(
         "{}\ncommand = {}\nargs = [\"mcp\"]",
@@ -57,98 +58,75 @@ fn is_started(server: &Value) -> bool {
     args.is_some_and(|args| args.first().and_then(Value::as_str) == Some("mcp"))
 }
 
-fn is_same(server: &Value, program: &str) -> bool {
-    server.get("command").and_then(Value::as_str) == Some(program) && is_started(server)
+/// Whether a text has our server as it is installed for this program.
+fn has(text: &str, program: &str) -> bool {
+    read(text).is_ok_and(|document| {
+        let server = server(&document);
+        server.is_some_and(|server| {
+            server.get("command").and_then(Value::as_str) == Some(program) && is_started(server)
+        })
+    })
 }
 
-/// Where the values of our table stand.
-#[derive(Deserialize)]
-struct Places {
-    mcp_servers: Servers,
-}
-
-#[derive(Deserialize)]
-struct Servers {
-    tenure: Entry,
-}
-
-#[derive(Deserialize)]
-struct Entry {
-    command: Spanned<String>,
-    args: Option<Spanned<Value>>,
+/// The line end of a text.
+fn line_end(text: &str) -> &'static str {
+    if text.contains("\r\n") { "\r\n" } else { "\n" }
 }
 
 /// Gives our table its program and, if it starts something else, its words. The rest of it is its user's.
-fn renewed(text: &str, old: &Value, program: &str) -> Result<String, String> {
-    let by_hand = || format!("its table {} cannot be changed; mend it by hand", header());
-    let body = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mark = text.len() - body.len();
-    let places: Places = ::toml::from_str(body).map_err(|_| by_hand())?;
-    let Entry { command, args } = places.mcp_servers.tenure;
+fn renewed(text: &str, old: &Value, program: &str) -> Option<String> {
+    let document = DeTable::parse(text).ok()?;
+    let entry = document.get_ref().get(SERVERS)?.get_ref().get(NAME)?;
+    let command = entry.get_ref().get("command")?.span();
     let name = Json::from(program).to_string();
-    let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };
     let words = "[\"mcp\"]";
-    let mut edits = match (&args, is_started(old)) {
-        (_, true) => vec![(command.span(), name)],
-        (Some(args), false) => vec![(command.span(), name), (args.span(), words.to_owned())],
-        (None, false) => vec![(command.span(), format!("{name}{line_end}args = {words}"))],
+    let mut edits = match entry.get_ref().get("args") {
+        _ if is_started(old) => vec![(command, name)],
+        Some(args) => vec![(command, name), (args.span(), words.to_owned())],
+        None => vec![(command, format!("{name}{}args = {words}", line_end(text)))],
     };
     // From the last one on, so that the places before it stay what they are.
     edits.sort_by_key(|(at, _)| std::cmp::Reverse(at.start));
     let mut new = text.to_owned();
     for (at, with) in edits {
-        new.replace_range(mark + at.start..mark + at.end, &with);
+        new.replace_range(at, &with);
     }
-    let mut expected = read(text)?;
-    let ours = expected
-        .get_mut(SERVERS)
-        .and_then(|servers| servers.get_mut(NAME));
-    if let Some(ours) = ours.and_then(Value::as_table_mut) {
-        ours.insert("command".to_owned(), Value::from(program));
-        if !is_started(old) {
-            ours.insert("args".to_owned(), Value::from(vec!["mcp"]));
-        }
-    }
-    if read(&new).is_ok_and(|after| after == expected) {
-        Ok(new)
-    } else {
-        Err(by_hand())
-    }
+    Some(new)
 }
 
 /// Puts the table in.
 pub(super) fn put(text: &str, program: &str) -> Result<String, String> {
+    if has(text, program) {
+        return Ok(text.to_owned());
+    }
     let before = read(text)?;
-    if let Some(old) = server(&before) {
-        if is_same(old, program) {
-            return Ok(text.to_owned());
-        }
-        if !is_ours(old) {
+    let (new, why) = match server(&before) {
+        Some(old) if !is_ours(old) => {
             return Err(format!("its server `{NAME}` is another program"));
         }
-        return renewed(text, old, program);
-    }
-    let line_end = if text.contains("\r\n") { "\r\n" } else { "\n" };
-    let table = fresh(program).replace('\n', line_end);
-    // A file whose last line has no end keeps having none.
-    let new = if text.ends_with('\n') {
-        format!("{text}{line_end}{table}{line_end}")
-    } else {
-        format!("{text}{line_end}{line_end}{table}")
+        Some(old) => (
+            renewed(text, old, program),
+            format!("its table {} cannot be changed; mend it by hand", header()),
+        ),
+        None => {
+            let line_end = line_end(text);
+            let table = fresh(program).replace('\n', line_end);
+            // A file whose last line has no end keeps having none.
+            let new = if text.ends_with('\n') {
+                format!("{text}{line_end}{table}{line_end}")
+            } else {
+                format!("{text}{line_end}{line_end}{table}")
+            };
+            (
+                Some(new),
+                format!(
+                    "its `{SERVERS}` cannot take another table; add {} by hand",
+                    header()
+                ),
+            )
+        }
     };
-    let is_good = read(&new).is_ok_and(|mut after| {
-        let ours = server(&after).is_some_and(|server| is_same(server, program));
-        remove(&mut after);
-        ours && after == without(&before)
-    });
-    if is_good {
-        Ok(new)
-    } else {
-        Err(format!(
-            "its `{SERVERS}` cannot take another table; add {} by hand",
-            header()
-        ))
-    }
+    new.filter(|new| has(new, program)).ok_or(why)
 }
 
 /// Takes the table out.
@@ -157,7 +135,7 @@ pub(super) fn take_out(text: &str) -> Result<String, String> {
     if !server(&before).is_some_and(is_ours) {
         return Ok(text.to_owned());
     }
-    let expected = without(&before);
+    let expected = without(before);
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
     let is_header = |line: &str| line.trim_start().starts_with('[');
     // A table ends at the next one; comments and empty lines in front of that one belong to it.
@@ -202,19 +180,14 @@ pub(super) fn take_out(text: &str) -> Result<String, String> {
 }
 
 /// A document without our server, and without servers if ours was the only one.
-fn without(document: &Table) -> Table {
-    let mut document = document.clone();
-    remove(&mut document);
-    document
-}
-
-fn remove(document: &mut Table) {
+fn without(mut document: Table) -> Table {
     if let Some(Value::Table(servers)) = document.get_mut(SERVERS) {
         servers.remove(NAME);
         if servers.is_empty() {
             document.remove(SERVERS);
         }
     }
+    document
 }
 
 #[cfg(test)]
