@@ -26,6 +26,7 @@ use crate::trust::{self, Whose};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
+use wildmatch::WildMatchPattern;
 
 /// The name of the configuration file.
 pub const FILE: &str = "tenure.toml";
@@ -662,24 +663,9 @@ fn located(text: &str, error: &toml::de::Error) -> String {
     }
 }
 
-/// Whether a pattern with `*` fits a whole name.
-///
-/// The text between two stars is taken where it is found first. If the rest fits anywhere behind it, it
-/// fits behind that first place. So no pattern of any length keeps a reader busy.
+/// Whether a pattern with `*` fits a whole name. Nothing else stands for a character: nobody writes the other sign.
 fn fits(pattern: &str, name: &str) -> bool {
-    let Some((first, rest)) = pattern.split_once('*') else {
-        return pattern == name;
-    };
-    let (between, last) = rest.rsplit_once('*').unwrap_or(("", rest));
-    let inner = name
-        .strip_prefix(first)
-        .and_then(|tail| tail.strip_suffix(last));
-    inner.is_some_and(|inner| {
-        between
-            .split('*')
-            .try_fold(inner, |tail, part| Some(tail.split_once(part)?.1))
-            .is_some()
-    })
+    WildMatchPattern::<'*', '\0'>::new(pattern).matches(name)
 }
 
 /// The folder that the URL of a store names, `file:DIR` or `file://DIR`; `None` if it names another

@@ -19,6 +19,7 @@ use serde::{Deserialize, Deserializer};
 use std::num::NonZeroU32;
 use std::time::Duration;
 use tenure_core::LockName;
+use wildmatch::WildMatch;
 
 /// The most slots that a rule may give a lock.
 const SLOTS_MAX: u32 = 10_000;
@@ -183,7 +184,7 @@ pub struct Glob {
 enum Part {
     /// Any folders, or none; as the last part: everything below.
     Any,
-    Name(Vec<char>),
+    Name(String),
 }
 
 impl Glob {
@@ -230,7 +231,7 @@ impl Glob {
                         "{text:?}: ** is a name of its own, as in src/**/*.rs"
                     ));
                 }
-                _ => parts.push(Part::Name(name.chars().collect())),
+                _ => parts.push(Part::Name(name.to_owned())),
             }
         }
         if parts.is_empty() {
@@ -264,9 +265,10 @@ impl Glob {
                     }
                 }
                 Part::Name(pattern) => {
+                    let pattern = WildMatch::new(pattern);
                     let steps = reached.iter().zip(names).zip(next.iter_mut().skip(1));
                     for ((was, name), next) in steps {
-                        *next = *was && name_fits(pattern, name);
+                        *next = *was && pattern.matches(name);
                     }
                 }
             }
@@ -286,33 +288,6 @@ impl<'de> Deserialize<'de> for Glob {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         Self::read(&String::deserialize(deserializer)?).map_err(D::Error::custom)
     }
-}
-
-/// Whether a name fits a pattern with `*` and `?`. After a star that cannot go on, only the last star takes more.
-fn name_fits(pattern: &[char], name: &str) -> bool {
-    let name: Vec<char> = name.chars().collect();
-    let (mut at, mut in_name) = (0, 0);
-    let mut star: Option<(usize, usize)> = None;
-    while let Some(c) = name.get(in_name) {
-        match pattern.get(at) {
-            Some('*') => {
-                star = Some((at, in_name));
-                at += 1;
-            }
-            Some(p) if *p == '?' || p == c => {
-                at += 1;
-                in_name += 1;
-            }
-            _ => match star {
-                Some((before, taken)) => {
-                    star = Some((before, taken + 1));
-                    (at, in_name) = (before + 1, taken + 1);
-                }
-                None => return false,
-            },
-        }
-    }
-    pattern.iter().skip(at).all(|c| *c == '*')
 }
 
 /// A list in which something is.
