@@ -1,19 +1,49 @@
-//! Tells the user once that git would commit a project's record, and how to prevent that.
+//! Asks git what it would do with a new file, and tells the user of a project's record how to keep it out of commits.
 //!
-//! Once means: with the call that makes the coordination file beside the record. tenure itself writes into
+//! The user is told once: by the call that makes the coordination file beside the record. tenure itself writes into
 //! no file of the project; the contract wants the record where it is.
 
 use super::Session;
 use crate::render::{Reporter, clean, clean_path};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use tenure_core::LockName;
 use tenure_engine::clock::{instant, nap};
+use tenure_engine::repository::work_tree;
 
-/// How long git may take to answer. If it takes longer, the user is told nothing.
+/// How long git may take to answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(5);
+
+/// Variables that git sets for its hooks. They may be about another repository.
+const OF_HOOKS: [&str; 3] = ["GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR"];
+
+/// What git would do with a new file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// It lies in no work tree, or in git's own folder.
+    Unseen,
+    /// A rule ignores it.
+    Ignored,
+    /// `git add --all` takes it into this work tree.
+    Committed(PathBuf),
+    /// Git gives no answer: there is none, it does not trust the repository's owner, or it takes too long.
+    Unknown,
+}
+
+/// What git would do with a new file of this name in a folder, which is there. What git tracks already, by an
+/// earlier `git add`, is not looked at.
+pub(super) fn fate_of(folder: &Path, file: &str) -> Fate {
+    let Some(tree) = work_tree(folder) else {
+        return Fate::Unseen;
+    };
+    match answer(folder, file) {
+        Some(0) => Fate::Ignored,
+        Some(1) => Fate::Committed(tree),
+        _ => Fate::Unknown,
+    }
+}
 
 /// Whether the record stands in a project, and its lock was never used with tenure before.
 pub(super) fn is_first_use(session: &Session, name: &LockName) -> bool {
@@ -33,7 +63,7 @@ pub(super) fn tell(reporter: &Reporter, session: &Session, name: &LockName) {
         &session.place.folder,
         session.store.profile().file_name(name),
     );
-    if !is_in_work_tree(root) || !would_be_committed(root, &record) {
+    if !matches!(fate_of(root, &record), Fate::Committed(_)) {
         return;
     }
     let record = clean(&record);
@@ -49,47 +79,33 @@ pub(super) fn line_that_ignores(root: &Path, record: &str) -> String {
     format!("echo '{record}' >>'{ignore}'")
 }
 
-/// Whether git has to be asked at all.
-fn is_in_work_tree(root: &Path) -> bool {
-    let Ok(root) = root.canonicalize() else {
-        return false;
-    };
-    let mut folders = root.ancestors();
-    folders.any(|folder| folder.join(".git").symlink_metadata().is_ok())
-}
-
-fn would_be_committed(root: &Path, record: &str) -> bool {
-    // A folder that merely looks like a work tree must not make git start programs that its
-    // configuration names.
-    let git = Command::new("git")
+/// The exit code of `git check-ignore`.
+fn answer(folder: &Path, file: &str) -> Option<i32> {
+    let mut git = Command::new("git");
+    for variable in OF_HOOKS {
+        git.env_remove(variable);
+    }
+    // A folder that merely looks like a work tree must not make git start programs that its configuration names.
+    let mut git = git
         .arg("-C")
-        .arg(root)
-        .args([
-            "-c",
-            "core.fsmonitor=false",
-            "check-ignore",
-            "--quiet",
-            "--no-index",
-            "--",
-        ])
-        .arg(Path::new(".").join(record))
+        .arg(folder)
+        .args(["-c", "core.fsmonitor=false", "check-ignore"])
+        .args(["--quiet", "--no-index", "--"])
+        .arg(Path::new(".").join(file))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        .spawn();
-    let Ok(mut git) = git else {
-        return false;
-    };
+        .spawn()
+        .ok()?;
     let until = instant().checked_add(PATIENCE);
     loop {
         match git.try_wait() {
-            // 0: it is ignored; 128: there is no work tree, or git could not tell.
-            Ok(Some(status)) => return status.code() == Some(1),
+            Ok(Some(status)) => return status.code(),
             Ok(None) if until.is_some_and(|until| instant() < until) => nap(LOOK),
             Ok(None) | Err(_) => {
                 let _ = git.kill();
                 let _ = git.wait();
-                return false;
+                return None;
             }
         }
     }

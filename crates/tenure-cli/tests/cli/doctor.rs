@@ -315,6 +315,11 @@ fn a_record_that_git_would_commit_is_found() {
     let line = line.lines().next().unwrap_or_default();
     let _ = scene.shell(&format!("echo{line}")).expect(0, "the line");
     let _ = doctor().expect(0, "git ignores them");
+    // A hook of git's may be about another repository.
+    let mut call = scene.tenure(["doctor", "--profile", "fleet", "--dir", &dir]);
+    let _ = answer(call.env("GIT_DIR", scene.path("nowhere"))).expect(0, "git ignores them");
+    let said = answer(call.env("PATH", "/nonexistent")).expect(0, "nothing is known");
+    found(&said, "note", "git", "gives no answer");
 }
 
 /// What other users own: a link, and locks beside one's own.

@@ -1,14 +1,13 @@
 //! The folder of the locks: whether calls can use it, whether its locks hold, and what git would do with them.
 
 use super::super::Session;
-use super::super::ignored::line_that_ignores;
+use super::super::ignored::{Fate, fate_of, line_that_ignores};
 use super::{trial, users_of};
 use crate::render::clean_path;
 use crate::render::doctor::{Finding, Report, Status};
 use std::path::Path;
 use tenure_engine::place::{line_that_makes, machines_folder};
 use tenure_engine::printed::quoted_for_unix;
-use tenure_engine::repository::{Fate, fate_of};
 use tenure_engine::store::StoreError;
 use tenure_engine::store::file::survey::{Nearest, Survey, Users};
 use tenure_engine::tenure_core::LockName;
@@ -250,7 +249,7 @@ fn git(session: &Session, survey: &Survey, mends: bool, report: &mut Report) {
     match fate {
         Fate::Unseen => report.ok(Finding::Git, "no work tree has the folder in it"),
         Fate::Ignored => report.ok(Finding::Git, "git ignores the folder"),
-        Fate::Unknown => rules_are_long(report),
+        Fate::Unknown => is_not_known(report),
         Fate::Committed(tree) => {
             let ignore = nearest.path.join(".gitignore").display().to_string();
             report.add(
@@ -266,8 +265,8 @@ fn git(session: &Session, survey: &Survey, mends: bool, report: &mut Report) {
     }
 }
 
-fn rules_are_long(report: &mut Report) {
-    let said = "not looked at: the rules of git are larger than 1 MiB here";
+fn is_not_known(report: &mut Report) {
+    let said = "not known: git gives no answer here";
     report.add(Finding::Git, Status::Note, said, None);
 }
 
@@ -300,6 +299,10 @@ fn record_is_committed(session: &Session, records: &Path, report: &mut Report) -
             );
             true
         }
-        Fate::Unseen | Fate::Ignored | Fate::Unknown => false,
+        Fate::Unknown => {
+            is_not_known(report);
+            true
+        }
+        Fate::Unseen | Fate::Ignored => false,
     }
 }
