@@ -22,7 +22,7 @@ pub use audit::{audit, audit_records};
 pub use cli::{held, input};
 pub use records::{claims, fleet, resume, session, sprint};
 pub use store::{list, slots};
-pub use texts::{config, duration, fence, intent, names, row, shell, template, yaml};
+pub use texts::{config, duration, fence, intent, names, shell, template, yaml};
 
 /// What is done with an input.
 pub type Target = fn(&[u8]);
@@ -36,7 +36,6 @@ pub const TARGETS: [(&str, Target); 20] = [
     ("resume", resume),
     ("session", session),
     ("fleet", fleet),
-    ("row", row),
     ("audit", audit),
     ("audit_records", audit_records),
     ("config", config),

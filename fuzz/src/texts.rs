@@ -12,36 +12,10 @@ use tenure_engine::config::Config;
 use tenure_engine::duration;
 use tenure_engine::fence::{self, Admission, Guard, GuardError};
 use tenure_engine::intent::{Intent, Mode};
-use tenure_engine::profile::{
-    Fleet, Native, Profile, Resume, RowConfig, Rows, Session, Settings, Sprint,
-};
+use tenure_engine::profile::{Fleet, Native, Profile, Resume, Session, Settings, Sprint};
 use tenure_engine::shell::{Line, Simple, is_meant, read};
-use tenure_engine::tenure_core::{LockName, Policy, RequestId};
+use tenure_engine::tenure_core::{LockName, RequestId};
 use tenure_engine::yaml as reader;
-
-/// A row of a user's own: what it makes of a policy it makes of the result too.
-pub fn row(data: &[u8]) {
-    let Ok(text) = std::str::from_utf8(data) else {
-        return;
-    };
-    let Ok(row) = toml::from_str::<RowConfig>(text) else {
-        return;
-    };
-    for base in Policy::ALL {
-        if let Ok(policy) = row.apply(base) {
-            assert_eq!(row.apply(policy), Ok(policy), "once is enough");
-            assert_eq!(
-                policy.asks_liveness_lock, base.asks_liveness_lock,
-                "the format's affair"
-            );
-            assert_eq!(policy.name, base.name);
-        }
-    }
-    if let Ok(policy) = row.policy("own") {
-        let like = Policy::ALL.iter().find(|base| base.name == row.like());
-        assert_eq!(row.apply(*like.expect("a built-in row")), Ok(policy));
-    }
-}
 
 /// A line of shell: where it is understood, a prefix in front of a command changes nothing else of it.
 pub fn shell(data: &[u8]) {
@@ -115,8 +89,8 @@ pub fn config(data: &[u8]) {
                 assert!(longer || found == *own, "its own name fits");
             }
         }
-        for (name, row) in &config.profiles {
-            assert!(row.policy(name).is_ok(), "it was looked at: {name}");
+        for section in config.own_profiles() {
+            assert!(!section.to_string().contains(char::is_control), "one line");
         }
     });
 }
@@ -237,7 +211,7 @@ pub fn names(data: &[u8]) {
         assert!(!text.contains(['/', '\0']) && text != "..");
     }
     let settings = Settings::default();
-    if let Ok(profile) = tenure_engine::profile::by_name(&text, &settings, &Rows::new()) {
+    if let Ok(profile) = tenure_engine::profile::by_name(&text, &settings) {
         assert_eq!(profile.policy().name, text);
     }
 }

@@ -109,7 +109,7 @@ pub(crate) enum Verb {
     Clean(CleanArgs),
     /// Say where the locks are and why, and what is wrong there
     Doctor(DoctorArgs),
-    /// Show the rules of every profile, own ones too
+    /// Show the rules of every profile
     Profiles(ProfilesArgs),
     /// Show what happened to locks
     Audit(AuditArgs),
@@ -799,12 +799,11 @@ pub(crate) struct DoctorArgs {
 /// `profiles`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
-  tenure profiles                  the built-in ones and those of tenure.toml
+  tenure profiles                  all of them
   tenure profiles --profile fleet  one of them
   tenure profiles --output json | jq '.data.profiles[] | {name, ttl_ms}'
 
 What the rows of the table say:
-  like            the built-in profile that an own one begins as
   judged by       what is looked at to find out whether a holder is alive
   if unseen       what a process on another machine (or container) counts as
   too old         the age, or silence since a heartbeat, that makes it stale
@@ -817,7 +816,7 @@ What the rows of the table say:
   already free    the answer to releasing a free lock
   ttl             how long a run, and a detached hold, last without a heartbeat
 
-An own profile is a table [profile.NAME] in tenure.toml. Reads only: it looks at no lock.")]
+Reads only: it looks at no lock.")]
 pub(crate) struct ProfilesArgs {
     #[command(flatten)]
     pub(crate) common: Common,

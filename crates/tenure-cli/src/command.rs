@@ -71,8 +71,7 @@ use tenure_engine::store::file::ThreadSleeper;
 use tenure_engine::store::{Cleaned, Content, Reading, StoreError, Verbs};
 use tenure_engine::tenure_core::{
     Claim, Entry, Event, Force, ForceOnHeld, Holder, Host, Life, LockName, Mode, Now, Ownership,
-    Policy, Process, Reason, Refusal, Released, Request, RequestId, StaleReason, Standing,
-    UnreadableRule,
+    Process, Reason, Refusal, Released, Request, RequestId, StaleReason, Standing, UnreadableRule,
 };
 
 /// Turns the typed call into a request, carries it out and answers with the exit code.
@@ -86,12 +85,15 @@ use tenure_engine::tenure_core::{
 pub(crate) fn carry_out(verb: Verb) -> Ending {
     let exit = match verb {
         Verb::Run(args) => {
-            let Call { around, reporter } = Call::calling("run", &args.common, &args.calling)
+            let mut call = Call::calling("run", &args.common, &args.calling)
                 .about(args.name.as_ref())
                 .held_exit(args.claiming.patience.conflict_exit_code);
-            match Run::of(&args, &around) {
-                Ok(run) => return run::run(run, reporter),
-                Err(failure) => reporter.fail(&failure),
+            match Run::of(&args, &call.around) {
+                Ok(run) => {
+                    warn_of(&call.around, &mut call.reporter);
+                    return run::run(run, call.reporter);
+                }
+                Err(failure) => call.reporter.fail(&failure),
             }
         }
         Verb::Acquire(args) => Call::calling("acquire", &args.common, &args.calling).of_format(
@@ -151,9 +153,10 @@ pub(crate) fn carry_out(verb: Verb) -> Ending {
         Verb::Doctor(args) => examine(&args),
         Verb::Profiles(args) => {
             let of = args.common.profile.as_deref();
-            Call::of("profiles", &args.common).answer(Surroundings::configuration, |config, _| {
-                profiles::profiles(of, &config)
-            })
+            Call::of("profiles", &args.common).answer(
+                |around| request::shown_profiles(of, around),
+                |names, _| profiles::profiles(&names),
+            )
         }
         Verb::Audit(args) => Call::of("audit", &args.common).answer(
             |around| Audit::of(&args, around, audit::now_ms()),
@@ -303,7 +306,18 @@ impl Call {
         carry_out: impl FnOnce(M, &mut Reporter) -> Result<(String, serde_json::Value), Failure>,
     ) -> Exit {
         let Self { around, reporter } = self;
-        finish(reporter, |reporter| carry_out(meant(&around)?, reporter))
+        finish(reporter, |reporter| {
+            let meant = meant(&around)?;
+            warn_of(&around, reporter);
+            carry_out(meant, reporter)
+        })
+    }
+}
+
+/// Warns of what its configuration says in vain.
+fn warn_of(around: &Surroundings, reporter: &mut Reporter) {
+    if let Some(warning) = around.warning() {
+        reporter.warn(warning);
     }
 }
 
@@ -325,7 +339,7 @@ fn reporter(common: &Common, around: &Surroundings, command: &'static str) -> Re
         .or_else(Output::from_environment)
         .unwrap_or(Output::Text);
     // The messages of other systems are sentences that their users know, so they are printed without tenure's
-    // name. A user's own profile answers like the profile whose format it has.
+    // name.
     let format = Format::of(common, around).ok().flatten();
     let format = format.filter(|format| *format != Format::Native);
     Reporter::new(output, common.quiet, common.verbose, command.to_owned())
@@ -398,7 +412,7 @@ impl Session {
         let identity = Identity::current();
         let clock = SystemClock::new(identity.host.boot_id.as_deref());
         let profile = place.take_profile();
-        let format = Format::named(profile.format());
+        let format = Format::named(profile.policy().name);
         let (audit, is_named) = place.audit_folder(&*profile)?;
         let audit_writer = AuditWriter::new(audit, is_named, &*profile, place.agent.clone());
         let host = identity.host.clone();
@@ -859,9 +873,9 @@ impl Session {
 
     /// How much the caller insists. Refuses force that would change nothing: the call would wait, or be
     /// refused, just as without it.
-    pub(crate) fn force(&self, force: Force, name: &LockName) -> Result<Force, Failure> {
+    pub(crate) fn force(&self, force: Force) -> Result<Force, Failure> {
         let policy = self.store.policy();
-        if force == Force::No || policy.heeds_force() || self.is_for_force_to_replace(name) {
+        if force == Force::No || policy.heeds_force() {
             return Ok(force);
         }
         Err(Failure::bad_arguments(format!(
@@ -871,25 +885,14 @@ impl Session {
         )))
     }
 
-    /// Whether an unreadable record blocks the lock until a caller forces it. Such a record is no hold.
-    #[cold]
-    fn is_for_force_to_replace(&self, name: &LockName) -> bool {
-        let blocks = match self.store.policy().unreadable {
-            UnreadableRule::Stale => false,
-            UnreadableRule::RefuseUnlessForced | UnreadableRule::RefuseUntilTtl => true,
-        };
-        blocks
-            && match self.reading(name) {
-                Ok(reading) => matches!(reading.content, Content::Unreadable { .. }),
-                Err(error) => matches!(error, StoreError::Unreadable { .. }),
-            }
-    }
-
     /// Says why force did not end the blocking live hold, if the profile never lets it.
     pub(crate) fn say_unheeded(&self, reporter: &mut Reporter, force: Force) {
         let policy = self.store.policy();
         if force != Force::No && policy.force_on_held == ForceOnHeld::Never {
-            reporter.warn(unheeded(policy));
+            reporter.warn(format!(
+                "force never ends a live hold in the profile {} (force = \"never\")",
+                policy.name
+            ));
         }
     }
 
@@ -916,9 +919,6 @@ impl Session {
             return failure;
         };
         let why = match self.store.policy().unreadable {
-            UnreadableRule::RefuseUntilTtl if self.store.is_remote() => {
-                "a server does not say when it was written, so it counts as just written".to_owned()
-            }
             UnreadableRule::RefuseUntilTtl => format!(
                 "it was written less than {} ago",
                 age(self.store.policy().detached_ttl_ms)
@@ -1037,14 +1037,6 @@ fn already_held(name: &LockName, claim: &Claim) -> Failure {
         ),
     )
     .with_context(json!({ "name": name.as_str(), "token": claim.token }))
-}
-
-/// Why force did nothing to a live hold.
-pub(crate) fn unheeded(policy: &Policy) -> String {
-    format!(
-        "force never ends a live hold in the profile {} (force = \"never\")",
-        policy.name
-    )
 }
 
 /// What to do about a hold that may be the caller's own.

@@ -34,7 +34,7 @@ pub(crate) use doctor::{Doctor, Fix};
 pub(crate) use format::Format;
 #[cfg(unix)]
 pub(crate) use hook::{About, Misread};
-pub(crate) use place::Place;
+pub(crate) use place::{Place, Purpose, shown_profiles};
 pub(crate) use run::{At, How, Program, Run, Supervised, Task, Wanted};
 pub(crate) use surroundings::{AGENT, Surroundings, Variables};
 pub(crate) use tenure_engine::place::CONFIG;

@@ -207,32 +207,7 @@ fn fleet() {
     covers("fleet");
 }
 
-#[test]
-fn own_like_native() {
-    covers("nightly");
-}
-
-#[test]
-fn own_like_sprint() {
-    covers("sprints");
-}
-
-#[test]
-fn own_like_resume() {
-    covers("jobs");
-}
-
-#[test]
-fn own_like_session() {
-    covers("agents");
-}
-
-#[test]
-fn own_like_fleet() {
-    covers("careful");
-}
-
-/// The table has every verb and every profile that there is, and every own profile that it needs.
+/// The table has every verb and every profile that there is.
 #[test]
 fn the_table_has_every_verb_and_profile() {
     let scene = Scene::new();
@@ -264,15 +239,8 @@ fn the_table_has_every_verb_and_profile() {
         .iter()
         .map(|row| row["name"].as_str().unwrap())
         .collect();
-    let known = PROFILES.iter().filter(|profile| profile.own.is_none());
-    let known: BTreeSet<&str> = known.map(|profile| profile.name).collect();
-    assert_eq!(
-        known, there,
-        "a built-in profile that the table does not have"
-    );
-    let own = PROFILES.iter().filter(|profile| profile.own.is_some());
-    let own: BTreeSet<&str> = own.map(|profile| profile.like).collect();
-    assert_eq!(own, there, "an own profile like each of them");
+    let known: BTreeSet<&str> = PROFILES.iter().map(|profile| profile.name).collect();
+    assert_eq!(known, there, "a profile that the table does not have");
 }
 
 /// A schema that accepts everything would pass every other test here.

@@ -503,6 +503,25 @@ fn an_abandoned_wait_holds_nothing_whichever_comes_first() {
 }
 
 #[test]
+fn a_profile_of_the_users_own_takes_nothing_and_still_looks() {
+    let scene = Scene::new();
+    let config = scene.write("tenure.toml", "[profile.mine]\n");
+    let mut command = scene.tenure(["serve", "--profile", "mine", "--config"]);
+    let mut client = Client::start(command.arg(config));
+    let pid = std::process::id();
+    client.call(
+        "hello",
+        &json!({ "protocol": 1, "client": "test", "pid": pid }),
+    );
+    let locks = json!({ "locks": [{ "name": "x" }] });
+    assert_eq!(client.refused("acquire", &locks), "BAD_CONFIGURATION");
+    assert_eq!(
+        client.call("check", &json!({ "name": "x" }))["standing"],
+        "free"
+    );
+}
+
+#[test]
 fn hello_comes_first_and_names_both_versions() {
     let scene = Scene::new();
     let mut client = Client::start(&mut scene.tenure(["serve"]));

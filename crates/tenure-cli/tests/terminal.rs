@@ -1557,7 +1557,6 @@ fn completes_what_there_is(shell: &str) {
     let hostile = "ci a$(touch pwned)`touch pwned`; 'b' \"c\"";
     let _backup = scene.hold("backup", ["-n"]);
     let _group = scene.hold("x1", ["--group", hostile]);
-    scene.write("tenure.toml", "[profile.nightly]\nheld = \"1m\"\n");
     scene.write("deploy intent.yaml", "");
     std::fs::create_dir_all(scene.path("a folder/inner")).expect("folders");
 
@@ -1565,8 +1564,8 @@ fn completes_what_there_is(shell: &str) {
     terminal.completes("tenure run --cancel", "tenure run --cancel-in-progress");
     terminal.completes("tenure -q check ba", "tenure -q check backup");
     terminal.completes("tenure release 'ba", "tenure release 'backup'");
-    terminal.completes("tenure --profile=ni", "tenure --profile=nightly");
-    terminal.completes("tenure list --profile ni", "tenure list --profile nightly");
+    terminal.completes("tenure --profile=fl", "tenure --profile=fleet");
+    terminal.completes("tenure list --profile fl", "tenure list --profile fleet");
     terminal.completes("tenure --dir a", "tenure --dir a\\ folder/");
     terminal.completes("tenure --dir=a", "tenure --dir=a\\ folder/");
     terminal.completes(

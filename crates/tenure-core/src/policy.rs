@@ -1,7 +1,6 @@
 //! The policy axes: each profile is one row of data, and only that row decides.
 //!
-//! Five rows come with the product; a user's own profile is a sixth over the same axes. Reading
-//! a row aloud should give the sentence of its contract.
+//! Five rows come with the product. Reading a row aloud should give the sentence of its contract.
 
 /// When the record's age makes it stale, if it does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,10 +17,10 @@ mod profiles;
 
 pub use agent::{AgentRules, CommandRule, Glob, How, OnError, PathRule, Words};
 pub use lock::LockDefaults;
-pub use profiles::Profiles;
+pub use profiles::OwnSection;
+use profiles::Profiles;
 
 use crate::os::{self, Errno};
-use crate::profile::{ProfileError, Rows};
 use crate::repository;
 use crate::trust::{self, Whose};
 use serde::Deserialize;
@@ -66,9 +66,9 @@ pub struct Config {
     pub locks: BTreeMap<String, LockDefaults>,
     /// What a run of any lock does that does not get it.
     pub on_held: Option<String>,
-    /// The user's own profiles, and the one that calls have which name none.
+    /// The profile of calls that name none.
     #[serde(default, rename = "profile")]
-    pub profiles: Profiles,
+    profiles: Profiles,
     /// What agents run under locks, and what they edit under leases.
     #[serde(default)]
     pub agent: AgentRules,
@@ -139,14 +139,6 @@ pub enum ConfigError {
         /// What, and where.
         why: String,
     },
-    /// One of its profiles cannot be used.
-    #[error("{path}: {source}")]
-    Profile {
-        /// The file.
-        path: String,
-        /// Which, and why.
-        r#source: ProfileError,
-    },
     /// A search found it, and its owner or its mode lets another user say what stands in it.
     #[error(
         "{path} {why}; a file that is merely found is not obeyed then, so name it with \
@@ -199,7 +191,6 @@ impl Config {
     /// # Errors
     /// - [`ConfigError::Read`] if it cannot be read or is larger than a mebibyte.
     /// - [`ConfigError::Syntax`] if it is not TOML or has keys that mean nothing.
-    /// - [`ConfigError::Profile`] if the row of a profile contradicts itself.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let file = std::fs::File::open(path).map_err(|source| unread(path, source))?;
         Self::of_file(path, file)
@@ -259,15 +250,6 @@ impl Config {
                     why: format!("[lock.{pattern:?}] {key}: {why}"),
                 });
             }
-        }
-        for (name, row) in &config.profiles {
-            row.policy(name).map_err(|source| ConfigError::Profile {
-                path: path.display().to_string(),
-                source: ProfileError::Row {
-                    name: name.clone(),
-                    source,
-                },
-            })?;
         }
         Ok(config)
     }
@@ -456,17 +438,22 @@ impl Config {
         said.find(|id| !id.trim().is_empty())
     }
 
-    /// The user's own profiles of all files; of two with one name, the first.
-    pub fn rows(&self) -> Rows {
-        let mut rows = Rows::new();
-        for file in self.files() {
-            for (name, row) in &file.profiles {
-                if !rows.contains_key(name) {
-                    rows.insert(name.clone(), row.clone());
-                }
-            }
-        }
-        rows
+    /// The sections of profiles of the user's own, in the order in which the files are asked.
+    pub fn own_profiles(&self) -> impl Iterator<Item = OwnSection<'_>> {
+        self.files().flat_map(|config| {
+            let file = config.file.as_path();
+            let own = config.profiles.own.iter();
+            own.map(move |(name, profile)| OwnSection {
+                file,
+                name,
+                profile,
+            })
+        })
+    }
+
+    /// The first of them with this name.
+    pub fn own_profile(&self, name: &str) -> Option<OwnSection<'_>> {
+        self.own_profiles().find(|section| section.name == name)
     }
 
     /// The profile of calls that name none: that of the first file that names one.
@@ -833,30 +820,9 @@ mod tests {
     fn a_value_of_another_kind_is_found_by_its_line_and_key() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join(FILE);
-        std::fs::write(&path, "[profile.x]\nheld = \"1s\"\nttl = 5\n").expect("a file");
+        std::fs::write(&path, "[lock.x]\nwait = \"1s\"\nttl = 5\n").expect("a file");
         let said = Config::read(&path).expect_err("no text").to_string();
         assert!(said.contains(": line 3, ttl: invalid type"), "{said}");
-    }
-
-    #[test]
-    fn the_row_of_a_profile_is_looked_at_as_soon_as_it_is_read() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join(FILE);
-        std::fs::write(&path, "[profile.fleet]\n").expect("a file");
-        let error = Config::read(&path).expect_err("a name that is taken");
-        assert!(
-            matches!(
-                &error,
-                ConfigError::Profile {
-                    source: ProfileError::Row {
-                        source: crate::profile::RowError::NameTaken,
-                        ..
-                    },
-                    ..
-                }
-            ),
-            "{error}"
-        );
     }
 
     #[test]

@@ -5,8 +5,6 @@
 //! beside it keeps what the format has no place for (the queue, past holds, the rising counter). The file
 //! store decides how a record is created, replaced and removed without ever overwriting another program's.
 //! This folder decides what stands in it.
-//!
-//! A user's own profile ([`row`]) is another row in front of one of the five formats.
 
 pub(crate) mod document;
 #[cfg(test)]
@@ -16,7 +14,6 @@ mod instant;
 mod native;
 pub(crate) mod own;
 pub mod resume;
-pub mod row;
 mod session;
 #[cfg(feature = "yaml")]
 mod sprint;
@@ -26,13 +23,11 @@ pub use native::Native;
 pub(crate) use native::SUFFIX;
 pub use resume::OneMachine;
 pub use resume::Resume;
-pub use row::{Custom, RowConfig, RowError};
 pub use session::Session;
 #[cfg(feature = "yaml")]
 pub use sprint::Sprint;
 
 use crate::audit::Layout;
-use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::path::{Path, PathBuf};
 use tenure_core::{Claim, Holder, Host, LockName, Now, Policy};
@@ -45,24 +40,17 @@ pub(crate) const LEDGER: &str = ".tenure";
 #[non_exhaustive]
 pub enum ProfileError {
     /// No profile has this name.
-    #[error("there is no profile {name:?}; it is one of {}", known.join(", "))]
+    #[error(
+        "there is no profile {name:?}; it is one of {}",
+        Policy::ALL.map(|policy| policy.name).join(", ")
+    )]
     Unknown {
         /// The name.
         name: String,
-        /// The names that there are.
-        known: Vec<String>,
     },
     /// A setting cannot be used with this profile.
     #[error("{0}")]
     Setting(String),
-    /// The profile's row in the configuration cannot be used.
-    #[error("[profile.{name:?}] {source}")]
-    Row {
-        /// The profile.
-        name: String,
-        /// Why not.
-        r#source: RowError,
-    },
 }
 
 /// What a call may say about a profile beside its name. Each is for one format alone.
@@ -74,56 +62,20 @@ pub struct Settings {
     pub stale_after_ms: Option<u64>,
 }
 
-/// The user's own profiles, by name, as a configuration file writes them.
-pub type Rows = BTreeMap<String, RowConfig>;
-
-/// The profile of a name: a built-in one, or one of the user's own.
+/// The profile of a name.
 ///
 /// # Errors
 /// - [`ProfileError::Unknown`] if there is none.
-/// - [`ProfileError::Row`] if it is an own one whose row cannot be used.
+/// - [`ProfileError::Setting`] if a setting cannot be used with it.
 ///
 /// # Examples
 /// ```
-/// use tenure_engine::profile::{Rows, Settings};
-/// let fleet = tenure_engine::profile::by_name("fleet", &Settings::default(), &Rows::new())?;
+/// use tenure_engine::profile::Settings;
+/// let fleet = tenure_engine::profile::by_name("fleet", &Settings::default())?;
 /// assert_eq!(fleet.policy().name, "fleet");
 /// # Ok::<(), tenure_engine::profile::ProfileError>(())
 /// ```
-pub fn by_name(
-    name: &str,
-    settings: &Settings,
-    own: &Rows,
-) -> Result<Box<dyn Profile>, ProfileError> {
-    if let Some(profile) = built_in(name, settings)? {
-        return Ok(profile);
-    }
-    let Some(row) = own.get(name) else {
-        return Err(ProfileError::Unknown {
-            name: name.to_owned(),
-            known: names(own).map(str::to_owned).collect(),
-        });
-    };
-    match Custom::new(name, row, settings) {
-        Ok(profile) => Ok(Box::new(profile)),
-        Err(source) => Err(ProfileError::Row {
-            name: name.to_owned(),
-            source,
-        }),
-    }
-}
-
-/// The names of all profiles: the built-in ones in their order, then the user's own.
-pub fn names(own: &Rows) -> impl Iterator<Item = &str> {
-    let built_in = Policy::ALL.into_iter().map(|policy| policy.name);
-    built_in.chain(own.keys().map(String::as_str))
-}
-
-/// The profile that comes with the product under this name.
-pub(crate) fn built_in(
-    name: &str,
-    settings: &Settings,
-) -> Result<Option<Box<dyn Profile>>, ProfileError> {
+pub fn by_name(name: &str, settings: &Settings) -> Result<Box<dyn Profile>, ProfileError> {
     let profile: Box<dyn Profile> = match name {
         "native" => Box::new(Native),
         "sprint" => sprint(settings)?,
@@ -133,7 +85,11 @@ pub(crate) fn built_in(
             None => Box::new(Session::default()),
         },
         "fleet" => Box::new(Fleet),
-        _ => return Ok(None),
+        _ => {
+            return Err(ProfileError::Unknown {
+                name: name.to_owned(),
+            });
+        }
     };
     for (given, format, what) in [
         (
@@ -143,15 +99,15 @@ pub(crate) fn built_in(
         ),
         (settings.stale_after_ms.is_some(), "session", "an age"),
     ] {
-        if given && profile.format() != format {
+        let name = profile.policy().name;
+        if given && name != format {
             return Err(ProfileError::Setting(format!(
                 "{what} can be set for locks in the format of {format}, and these are in the format \
-                 of {}",
-                profile.format()
+                 of {name}"
             )));
         }
     }
-    Ok(Some(profile))
+    Ok(profile)
 }
 
 #[cfg(feature = "yaml")]
@@ -177,11 +133,6 @@ fn sprint(_: &Settings) -> Result<Box<dyn Profile>, ProfileError> {
 pub trait Profile: Debug + Send + Sync {
     /// The row by which locks are judged and decided.
     fn policy(&self) -> Policy;
-
-    /// The built-in profile whose format and words these are.
-    fn format(&self) -> &'static str {
-        self.policy().name
-    }
 
     /// The folder of the locks below the place that the caller names.
     fn folder(&self, place: &Path) -> PathBuf {
@@ -319,77 +270,29 @@ pub fn why(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// A `tenure.toml` that others share is read all the same: only a caller that asks for the profile is
-    /// refused.
     #[cfg(not(feature = "yaml"))]
     #[test]
     fn without_yaml_there_is_no_profile_sprint_and_one_sentence_says_so() {
-        let row = RowConfig {
-            like: Some("sprint".to_owned()),
-            ..RowConfig::default()
-        };
-        assert!(row.policy("ours").is_ok(), "its row has a meaning");
-        let own = Rows::from([("ours".to_owned(), row)]);
-        for name in ["sprint", "ours"] {
-            let refused = by_name(name, &Settings::default(), &own).expect_err(name);
-            let said = refused.to_string();
-            assert!(said.contains("built without the feature `yaml`"), "{said}");
-        }
-    }
-
-    fn nightly(row: &str) -> Rows {
-        let row = toml::from_str(row).expect("a row");
-        Rows::from([("nightly".to_owned(), row)])
+        let refused = by_name("sprint", &Settings::default()).expect_err("no sprint");
+        let said = refused.to_string();
+        assert!(said.contains("built without the feature `yaml`"), "{said}");
     }
 
     #[cfg(feature = "yaml")]
     #[test]
     fn every_row_has_its_profile() {
         for policy in Policy::ALL {
-            let profile = by_name(policy.name, &Settings::default(), &Rows::new())
-                .expect("a built-in profile");
+            let profile = by_name(policy.name, &Settings::default()).expect("a built-in profile");
             assert_eq!(profile.policy(), policy);
         }
     }
 
     #[test]
-    fn an_own_profile_is_another_row_in_front_of_the_same_format() {
-        let rows = nightly("like = \"fleet\"\nheld = \"30s\"\n");
-        let own = by_name("nightly", &Settings::default(), &rows).expect("an own profile");
-        let base = by_name("fleet", &Settings::default(), &rows).expect("a built-in profile");
-        let expected = Policy {
-            name: "nightly",
-            held_unforced: tenure_core::HeldUnforced::WaitMs(30_000),
-            ..Policy::FLEET
-        };
-        assert_eq!(own.policy(), expected);
-        let name = LockName::new("a").expect("a name");
-        assert_eq!(own.file_name(&name), base.file_name(&name));
-        assert_eq!(own.name_of("a.lock"), base.name_of("a.lock"));
-        assert_eq!(own.check_name(&name), base.check_name(&name));
-        assert_eq!(own.folder(Path::new("/p")), base.folder(Path::new("/p")));
-        assert_eq!(own.record().is_some(), base.record().is_some());
-    }
-
-    #[test]
     fn an_unknown_profile_is_answered_with_those_that_there_are() {
-        let error =
-            by_name("nightli", &Settings::default(), &nightly("")).expect_err("no such profile");
+        let error = by_name("nightli", &Settings::default()).expect_err("no such profile");
         assert_eq!(
             error.to_string(),
-            "there is no profile \"nightli\"; it is one of native, sprint, resume, session, \
-             fleet, nightly"
-        );
-    }
-
-    #[test]
-    fn a_row_that_cannot_be_used_is_no_profile() {
-        let rows = nightly("force = \"maybe\"\n");
-        let error = by_name("nightly", &Settings::default(), &rows).expect_err("a bad row");
-        let said = error.to_string();
-        assert!(
-            said.starts_with("[profile.\"nightly\"] force = \"maybe\""),
-            "the profile and the key are named: {said}"
+            "there is no profile \"nightli\"; it is one of native, sprint, resume, session, fleet"
         );
     }
 }

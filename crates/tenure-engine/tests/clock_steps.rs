@@ -43,7 +43,7 @@ impl Scene {
     fn new(profile: &str) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let identity = Identity::current();
-        let made = profile::by_name(profile, &Settings::default(), &profile::Rows::new());
+        let made = profile::by_name(profile, &Settings::default());
         let made = made.expect("a profile");
         let policy = made.policy();
         let name = match profile {

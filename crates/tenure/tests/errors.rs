@@ -19,7 +19,6 @@ use tenure_engine::audit::AuditError;
 use tenure_engine::config::ConfigError;
 use tenure_engine::duration::{self, DurationError};
 use tenure_engine::intent::IntentError;
-use tenure_engine::profile::{ProfileError, RowError};
 
 /// The cause of every error here.
 const CAUSE: &str = "the cause of it all";
@@ -56,20 +55,6 @@ fn read() -> ConfigError {
     ConfigError::Read {
         path: "tenure.toml".to_owned(),
         source: cause(),
-    }
-}
-
-fn row() -> RowError {
-    RowError::Duration {
-        key: "ttl",
-        source: bad_duration(),
-    }
-}
-
-fn profile() -> ProfileError {
-    ProfileError::Row {
-        name: "nightly".to_owned(),
-        source: row(),
     }
 }
 
@@ -140,17 +125,9 @@ fn cases() -> Vec<Case> {
             source: cause(),
         }),
     ];
-    let durations: Vec<Box<dyn Error>> = vec![
-        Box::new(row()),
-        Box::new(profile()),
-        Box::new(ConfigError::Profile {
-            path: "tenure.toml".to_owned(),
-            source: profile(),
-        }),
-        Box::new(IntentError::Ttl {
-            source: bad_duration(),
-        }),
-    ];
+    let durations: Vec<Box<dyn Error>> = vec![Box::new(IntentError::Ttl {
+        source: bad_duration(),
+    })];
     let names: Vec<Box<dyn Error>> = vec![
         Box::new(AcquireError::Name {
             name: "../a".to_owned(),

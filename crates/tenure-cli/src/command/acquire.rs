@@ -132,7 +132,7 @@ pub(super) fn take_for(
         holder,
         kind: Kind::Detached,
         ttl_ms: ttl_ms.unwrap_or(policy.detached_ttl_ms),
-        force: session.force(force, &name)?,
+        force: session.force(force)?,
         patience: Patience::Default,
         terms: Terms {
             mode,

@@ -32,17 +32,16 @@ use crate::args::{Common, CompletionsArgs, Shell, group};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::print_lines;
-use crate::request::{Place, Surroundings};
+use crate::request::{Place, Purpose, Surroundings};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 use tenure_engine::clock::instant;
 use tenure_engine::process::Identity;
-use tenure_engine::profile;
 use tenure_engine::store::contract::Which;
 use tenure_engine::store::file::ThreadSleeper;
-use tenure_engine::tenure_core::LockName;
+use tenure_engine::tenure_core::{LockName, Policy};
 
 const BASH: &str = include_str!("completions/tenure.bash");
 const ZSH: &str = include_str!("completions/tenure.zsh");
@@ -135,7 +134,7 @@ fn offered(cursor: Cursor) -> Vec<Word> {
         }
         Expected::Locks => (in_time(move |found| locks(&common, found)), "lock"),
         Expected::Groups => (in_time(move |found| groups(&common, found)), "group"),
-        Expected::Profiles => (in_time(move |found| profiles(&common, found)), "profile"),
+        Expected::Profiles => (in_time(profiles), "profile"),
         Expected::Folders | Expected::Files | Expected::Command(_) | Expected::Nothing => {
             return Vec::new();
         }
@@ -195,7 +194,7 @@ fn groups(common: &Common, found: &Sender<String>) {
             let _ = found.send(group);
         }
     };
-    let place = Place::of_groups(common, &Surroundings::of(common));
+    let place = Place::of_groups(common, &Surroundings::of(common), Purpose::Tend);
     let beside = place.as_ref().ok().and_then(Place::groups_beside);
     each_name(place, &mut send);
     if let Some(beside) = beside {
@@ -203,10 +202,8 @@ fn groups(common: &Common, found: &Sender<String>) {
     }
 }
 
-fn profiles(common: &Common, found: &Sender<String>) {
-    // Without a usable configuration there are still the built-in profiles.
-    let config = Surroundings::of(common).configuration().unwrap_or_default();
-    for name in profile::names(&config.rows()) {
-        let _ = found.send(name.to_owned());
+fn profiles(found: &Sender<String>) {
+    for policy in Policy::ALL {
+        let _ = found.send(policy.name.to_owned());
     }
 }

@@ -1,7 +1,7 @@
 //! `force-release`: removes another owner's hold, if the profile lets force do that. It is for an
 //! operator who wants the lock to be free, and not to hold it.
 
-use super::{Session, near, unheeded};
+use super::{Session, near};
 use crate::audit_writer::occasion;
 use crate::dialect::Done;
 use crate::failure::Failure;
@@ -152,9 +152,6 @@ fn refused(
             "{}; it is released when its command ends; `tenure cancel {name}` asks it to stop",
             view.headline()
         )),
-        Reason::Held if never && !session.store.publishes() => {
-            failure.with_text(format!("{}; {}", view.headline(), unheeded(policy)))
-        }
         Reason::Held if never => {
             session.say_unheeded(reporter, Force::Asked);
             failure

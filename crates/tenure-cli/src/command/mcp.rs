@@ -120,6 +120,11 @@ fn refuse_what_never_works(args: &McpArgs) -> Result<(), Failure> {
     let place = format.and_then(|_| Place::of(&args.common, &around));
     match place {
         Err(failure) if failure.code == "BAD_ARGUMENTS" => Err(failure),
-        Ok(_) | Err(_) => Ok(()),
+        Ok(_) | Err(_) => {
+            if let Some(warning) = around.warning() {
+                say(warning);
+            }
+            Ok(())
+        }
     }
 }

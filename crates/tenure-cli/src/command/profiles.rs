@@ -1,25 +1,16 @@
-//! `profiles`: shows the rules of every profile. It looks at no lock, and needs no place of locks.
+//! `profiles`: shows the rules of profiles. It looks at no lock, and needs no place of locks.
 
 use crate::failure::Failure;
-use crate::render::profile::{ProfileView, table};
+use crate::render::profile::{json, table};
 use serde_json::{Value, json};
-use tenure_engine::config::Config;
-use tenure_engine::profile::{self, RowConfig};
+use tenure_core::Policy;
+use tenure_engine::profile::{self, Settings};
 
 #[cold]
 #[inline(never)]
-pub(super) fn profiles(only: Option<&str>, config: &Config) -> Result<(String, Value), Failure> {
-    let rows = config.rows();
-    let names: Vec<&str> = match only {
-        Some(name) => vec![name],
-        None => profile::names(&rows).collect(),
-    };
-    let mut views = Vec::with_capacity(names.len());
-    for name in names {
-        let policy = profile::by_name(name, &profile::Settings::default(), &rows)?.policy();
-        let row = rows.get(name);
-        views.push(ProfileView::of(&policy, row.map(RowConfig::like)));
-    }
-    let profiles: Vec<Value> = views.iter().map(ProfileView::json).collect();
-    Ok((table(&views), json!({ "profiles": profiles })))
+pub(super) fn profiles(names: &[String]) -> Result<(String, Value), Failure> {
+    let policy = |name: &String| Ok(profile::by_name(name, &Settings::default())?.policy());
+    let policies: Vec<Policy> = names.iter().map(policy).collect::<Result<_, Failure>>()?;
+    let profiles: Vec<Value> = policies.iter().map(json).collect();
+    Ok((table(&policies), json!({ "profiles": profiles })))
 }

@@ -452,6 +452,9 @@ impl Serve {
         if let Err(failure) = self.begin_call(id, method) {
             self.answer(id, Err(failure));
         }
+        if let Some(warning) = self.usual.around.warning() {
+            say(warning);
+        }
     }
 
     /// Begins what a request asks for. What is done at once is answered at once.

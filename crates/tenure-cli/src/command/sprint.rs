@@ -10,7 +10,7 @@ mod consent;
 mod prompt;
 
 use super::result::RunResult;
-use super::{Call, Session, finish};
+use super::{Call, Session, finish, warn_of};
 use crate::args::{self, AcquireArgs, CheckArgs, DocumentArgs, ReleaseArgs, Verb};
 use crate::dialect::Line;
 use crate::dialect::sprint::{Answer, Document, LockInfo, Seen, Status, failed, store_failed};
@@ -74,6 +74,7 @@ pub(super) fn acquire(args: &AcquireArgs, call: Call, given: Given<'_>) -> Exit 
             reporter.set_request_id(&id.text);
         }
         let acquire = request::acquiring(&args, &around)?;
+        warn_of(&around, reporter);
         let again = || Place::of(&args.common, &around);
         acquire::acquire(acquire, &again, mode, reporter)
     })
@@ -82,7 +83,9 @@ pub(super) fn acquire(args: &AcquireArgs, call: Call, given: Given<'_>) -> Exit 
 pub(super) fn release(args: &ReleaseArgs, call: Call, given: Given<'_>) -> Exit {
     let Call { around, reporter } = call;
     carry_out("release", reporter, given, |mode, fields, reporter| {
-        give_back(request::release(args, fields, &around)?, mode, reporter)
+        let release = request::release(args, fields, &around)?;
+        warn_of(&around, reporter);
+        give_back(release, mode, reporter)
     })
 }
 
@@ -90,6 +93,7 @@ pub(super) fn check(args: &CheckArgs, call: Call, given: Given<'_>) -> Exit {
     let Call { around, reporter } = call;
     carry_out("check", reporter, given, |mode, fields, reporter| {
         let (check, health) = request::check(args, fields, &around)?;
+        warn_of(&around, reporter);
         look(check, health, mode, reporter)
     })
 }
@@ -233,7 +237,7 @@ fn give_back(release: Release, mode: &str, reporter: &mut Reporter) -> Result<An
         Released::Unreadable { .. } => {
             errors.push("the lock file could not be read and was removed".to_owned());
         }
-        // Only a user's own profile can have such a rule.
+        // A sprint's rules warn of another's hold and release it.
         Released::NotOwner { claim } | Released::Ignored { claim } => {
             return Err(Failure::new(Exit::Conflict, "NOT_OWNER", mismatch(&claim)));
         }

@@ -1,5 +1,4 @@
-//! How the rules of a profile are shown: a column of words for people, the words of `tenure.toml`
-//! for programs.
+//! How the rules of a profile are shown: a column of words for people, stable words for programs.
 
 use crate::render::lock::age;
 use serde_json::{Value, json};
@@ -7,10 +6,6 @@ use tenure_core::{
     AbsentRelease, AgeLimit, AgeRule, ForceOnHeld, HeldUnforced, OwnAgain, Policy, ReleaseByOther,
     StaleUnforced, UnknownLife, UnreadableRule,
 };
-use tenure_engine::profile::row::Word;
-
-/// How wide a table may be. With more profiles than fit, another one begins below.
-const COLUMNS_MAX: usize = 100;
 
 /// How far two columns stand apart.
 const GAP: usize = 2;
@@ -18,16 +13,12 @@ const GAP: usize = 2;
 /// How wide the column of labels is.
 const LABEL_WIDTH: usize = 12;
 
-/// The room that the labels leave for the profiles.
-const ROOM: usize = COLUMNS_MAX - LABEL_WIDTH;
-
 /// The cell of a profile that has no such rule.
 const NOTHING: &str = "-";
 
 /// The labels of the table's lines. `tenure profiles --help` explains them.
-const LABELS: [&str; 14] = [
+const LABELS: [&str; 13] = [
     "PROFILE",
-    "like",
     "judged by",
     "if unseen",
     "too old",
@@ -45,76 +36,82 @@ const LABELS: [&str; 14] = [
 /// What one profile says, a cell for each of [`LABELS`].
 type Column = [String; LABELS.len()];
 
-/// One profile, to be shown.
-#[derive(Debug)]
-pub(crate) struct ProfileView {
-    policy: Policy,
-    /// The built-in profile from which a user's own one begins.
-    like: Option<String>,
+/// Every axis of a profile, for programs.
+pub(crate) fn json(policy: &Policy) -> Value {
+    let (mut stale_after_ms, mut stale_silence_ms, mut stale_past_ttl) = (None, None, false);
+    match policy.age.map(|rule| rule.limit) {
+        None => {}
+        Some(AgeLimit::SinceGrantMs(limit)) => stale_after_ms = Some(limit),
+        Some(AgeLimit::SilenceMs(limit)) => stale_silence_ms = Some(limit),
+        Some(AgeLimit::SilenceTtl) => stale_past_ttl = true,
+    }
+    let (held, held_wait_ms) = match policy.held_unforced {
+        HeldUnforced::WaitMs(wait) => ("wait", Some(wait)),
+        HeldUnforced::Refuse => ("refuse", None),
+    };
+    json!({
+        "name": policy.name,
+        "asks_beacon": policy.asks_liveness_lock,
+        "unknown_process": match policy.unknown_life {
+            UnknownLife::Alive => "alive",
+            UnknownLife::AliveUntilTtl => "alive-until-ttl",
+            UnknownLife::Dead => "dead",
+            UnknownLife::NotAsked => "not-asked",
+        },
+        "stale_after_ms": stale_after_ms,
+        "stale_silence_ms": stale_silence_ms,
+        "stale_past_ttl": stale_past_ttl,
+        "unreadable": match policy.unreadable {
+            UnreadableRule::Stale => "stale",
+            UnreadableRule::RefuseUnlessForced => "refuse",
+            UnreadableRule::RefuseUntilTtl => "refuse-until-ttl",
+        },
+        "stale": match policy.stale_unforced {
+            StaleUnforced::TakeOver => "take-over",
+            StaleUnforced::Refuse => "refuse",
+        },
+        "held": held,
+        "held_wait_ms": held_wait_ms,
+        "own_again": match policy.own_again {
+            OwnAgain::Yours => "yours",
+            OwnAgain::Held => "held",
+        },
+        "force": match policy.force_on_held {
+            ForceOnHeld::Never => "never",
+            ForceOnHeld::Override => "override",
+            ForceOnHeld::OverrideConfirmed => "override-confirmed",
+            ForceOnHeld::AskToStop => "ask-to-stop",
+        },
+        "release_by_other": match policy.release_by_other {
+            ReleaseByOther::Refuse => "refuse",
+            ReleaseByOther::WarnAndRelease => "warn",
+            ReleaseByOther::Ignore => "ignore",
+        },
+        "absent_release": match policy.absent_release {
+            AbsentRelease::Success => "success",
+            AbsentRelease::SuccessWithWarning => "warn",
+        },
+        "ttl_ms": policy.supervised_ttl_ms,
+        "detached_ttl_ms": policy.detached_ttl_ms,
+    })
 }
 
-impl ProfileView {
-    pub(crate) fn of(policy: &Policy, like: Option<&str>) -> Self {
-        Self {
-            policy: *policy,
-            like: like.map(str::to_owned),
-        }
-    }
-
-    /// Every axis with the words of `tenure.toml`.
-    pub(crate) fn json(&self) -> Value {
-        let policy = &self.policy;
-        let (mut stale_after_ms, mut stale_silence_ms, mut stale_past_ttl) = (None, None, false);
-        match policy.age.map(|rule| rule.limit) {
-            None => {}
-            Some(AgeLimit::SinceGrantMs(limit)) => stale_after_ms = Some(limit),
-            Some(AgeLimit::SilenceMs(limit)) => stale_silence_ms = Some(limit),
-            Some(AgeLimit::SilenceTtl) => stale_past_ttl = true,
-        }
-        let (held, held_wait_ms) = match policy.held_unforced {
-            HeldUnforced::WaitMs(wait) => ("wait", Some(wait)),
-            HeldUnforced::Refuse => ("refuse", None),
-        };
-        json!({
-            "name": policy.name,
-            "like": self.like,
-            "asks_beacon": policy.asks_liveness_lock,
-            "unknown_process": policy.unknown_life.word(),
-            "stale_after_ms": stale_after_ms,
-            "stale_silence_ms": stale_silence_ms,
-            "stale_past_ttl": stale_past_ttl,
-            "unreadable": policy.unreadable.word(),
-            "stale": policy.stale_unforced.word(),
-            "held": held,
-            "held_wait_ms": held_wait_ms,
-            "own_again": policy.own_again.word(),
-            "force": policy.force_on_held.word(),
-            "release_by_other": policy.release_by_other.word(),
-            "absent_release": policy.absent_release.word(),
-            "ttl_ms": policy.supervised_ttl_ms,
-            "detached_ttl_ms": policy.detached_ttl_ms,
-        })
-    }
-
-    fn cells(&self) -> Column {
-        let policy = &self.policy;
-        [
-            policy.name.to_owned(),
-            self.like.clone().unwrap_or_else(|| NOTHING.to_owned()),
-            judged_by(policy).to_owned(),
-            if_unseen(policy.unknown_life).to_owned(),
-            policy.age.map_or_else(|| NOTHING.to_owned(), too_old),
-            unreadable(policy.unreadable).to_owned(),
-            left_behind(policy.stale_unforced).to_owned(),
-            held(policy.held_unforced),
-            held_by_you(policy.own_again).to_owned(),
-            force(policy.force_on_held).to_owned(),
-            of_another(policy.release_by_other).to_owned(),
-            already_free(policy.absent_release).to_owned(),
-            age(policy.supervised_ttl_ms),
-            age(policy.detached_ttl_ms),
-        ]
-    }
+fn cells(policy: &Policy) -> Column {
+    [
+        policy.name.to_owned(),
+        judged_by(policy).to_owned(),
+        if_unseen(policy.unknown_life).to_owned(),
+        policy.age.map_or_else(|| NOTHING.to_owned(), too_old),
+        unreadable(policy.unreadable).to_owned(),
+        left_behind(policy.stale_unforced).to_owned(),
+        held(policy.held_unforced),
+        held_by_you(policy.own_again).to_owned(),
+        force(policy.force_on_held).to_owned(),
+        of_another(policy.release_by_other).to_owned(),
+        already_free(policy.absent_release).to_owned(),
+        age(policy.supervised_ttl_ms),
+        age(policy.detached_ttl_ms),
+    ]
 }
 
 fn judged_by(policy: &Policy) -> &'static str {
@@ -199,34 +196,9 @@ fn already_free(rule: AbsentRelease) -> &'static str {
     }
 }
 
-/// One column for each profile, in as many tables below each other as are needed.
-pub(crate) fn table(views: &[ProfileView]) -> String {
-    let mut tables: Vec<Vec<Column>> = Vec::new();
-    let mut previous: Option<&ProfileView> = None;
-    for view in views {
-        let column = view.cells();
-        // The built-in profiles stand by themselves: only users' own ones are like another.
-        let same_kind = previous.is_some_and(|other| other.like.is_some() == view.like.is_some());
-        match tables.last_mut().filter(|columns| {
-            same_kind && columns.iter().chain([&column]).map(width).sum::<usize>() <= ROOM
-        }) {
-            Some(columns) => columns.push(column),
-            None => tables.push(vec![column]),
-        }
-        previous = Some(view);
-    }
-    let tables: Vec<String> = tables.iter().map(|columns| lines(columns)).collect();
-    tables.join("\n\n")
-}
-
-/// How wide a column is, with the gap before it.
-fn width(column: &Column) -> usize {
-    let widest = column.iter().map(|cell| cell.chars().count()).max();
-    GAP + widest.unwrap_or(0)
-}
-
-/// One table. Lines on which no profile has anything to say are left out.
-fn lines(columns: &[Column]) -> String {
+/// One column for each profile. Lines on which no profile has anything to say are left out.
+pub(crate) fn table(policies: &[Policy]) -> String {
+    let columns: Vec<Column> = policies.iter().map(cells).collect();
     let mut text = String::new();
     for (number, label) in LABELS.iter().enumerate() {
         let cells = || columns.iter().filter_map(|column| column.get(number));
@@ -247,17 +219,15 @@ fn lines(columns: &[Column]) -> String {
     text
 }
 
+/// How wide a column is, with the gap before it.
+fn width(column: &Column) -> usize {
+    let widest = column.iter().map(|cell| cell.chars().count()).max();
+    GAP + widest.unwrap_or(0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn own(name: &'static str) -> ProfileView {
-        let policy = Policy {
-            name,
-            ..Policy::NATIVE
-        };
-        ProfileView::of(&policy, Some("native"))
-    }
 
     #[test]
     fn no_label_is_wider_than_its_column() {
@@ -266,38 +236,9 @@ mod tests {
     }
 
     #[test]
-    fn however_many_profiles_there_are_no_line_is_too_wide() {
-        let mut views: Vec<_> = Policy::ALL
-            .iter()
-            .map(|policy| ProfileView::of(policy, None))
-            .collect();
-        for name in ["a", "thirty-two-characters-as-a-name-", "b", "c", "d", "e"] {
-            views.push(own(name));
-        }
-        let text = table(&views);
-        for line in text.lines() {
-            assert!(line.chars().count() <= COLUMNS_MAX, "{line}");
-        }
-        for view in &views {
-            let shown = text
-                .split_whitespace()
-                .filter(|word| *word == view.policy.name);
-            assert!(shown.count() >= 1, "{} is shown", view.policy.name);
-        }
-        assert_eq!(
-            text.lines()
-                .filter(|line| line.starts_with("PROFILE"))
-                .count(),
-            3,
-            "the built-in ones stand alone:\n{text}"
-        );
-    }
-
-    #[test]
     fn nothing_to_show_is_no_line() {
         assert_eq!(table(&[]), "");
-        let text = table(&[ProfileView::of(&Policy::NATIVE, None)]);
-        assert!(!text.contains("like"), "{text}");
+        let text = table(&[Policy::NATIVE]);
         assert!(!text.contains("too old"), "{text}");
     }
 }

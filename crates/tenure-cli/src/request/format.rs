@@ -1,14 +1,13 @@
 //! What the format of a profile says about a call: one table of all facts in which the contracts differ.
 //!
-//! A profile of the user's own belongs to the format that it names. How a contract is *worded* stands in
-//! `dialect`; where its *flow* differs, it is a command of its own.
+//! How a contract is *worded* stands in `dialect`; where its *flow* differs, it is a command of its own.
 
-use super::place::profile_name;
+use super::place::{Purpose, built_in, profile_name};
 use super::{Asked, Intends, Place, Surroundings, Variables, fresh_id, intended, known_as};
 use crate::args::Common;
 use crate::failure::Failure;
 use tenure_core::{Claim, Holder, Policy, RequestId};
-use tenure_engine::profile::{self, Settings};
+use tenure_engine::profile::{self, ProfileError};
 
 /// The formats of records, and the product's own lists of claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,12 +41,11 @@ impl Format {
         let Some(name) = profile_name(common, around)? else {
             return Ok(None);
         };
-        if Policy::ALL.iter().any(|policy| policy.name == name) {
-            return Ok(Some(Self::named(&name)));
+        let name = built_in(name, around, Purpose::Tend)?;
+        if !Policy::ALL.iter().any(|policy| policy.name == name) {
+            return Err(ProfileError::Unknown { name }.into());
         }
-        let config = around.configuration()?;
-        let profile = profile::by_name(&name, &Settings::default(), &config.rows())?;
-        Ok(Some(Self::named(profile.format())))
+        Ok(Some(Self::named(&name)))
     }
 
     /// Its name.
@@ -178,7 +176,7 @@ impl Format {
 impl Place {
     /// The format of its profile.
     pub(crate) fn format(&self) -> Format {
-        Format::named(self.profile().format())
+        Format::named(self.profile().policy().name)
     }
 }
 

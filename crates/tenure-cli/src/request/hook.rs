@@ -46,11 +46,9 @@ impl Surroundings {
             why,
             is_foreign: matches!(error, Some(ConfigError::Untrusted { .. })),
             file: match error {
-                Some(
-                    ConfigError::Syntax { path, .. }
-                    | ConfigError::Profile { path, .. }
-                    | ConfigError::Read { path, .. },
-                ) => Some(path.into()),
+                Some(ConfigError::Syntax { path, .. } | ConfigError::Read { path, .. }) => {
+                    Some(path.into())
+                }
                 _ => None,
             },
         }

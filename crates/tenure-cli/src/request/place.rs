@@ -3,6 +3,7 @@
 use super::{Defaults, Format, Surroundings, defaults, surroundings};
 use crate::args::Common;
 use crate::args::value;
+use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::store::{Location, Locks};
 use std::path::{Path, PathBuf};
@@ -14,10 +15,19 @@ use tenure_engine::config::{self, Config, Source};
 use tenure_engine::envelope::clean_path;
 use tenure_engine::leased_path::PathLock;
 use tenure_engine::place::{self, At, Why};
-use tenure_engine::profile::{self, Native, Profile, Rows, Settings};
+use tenure_engine::profile::{self, Native, Profile, Settings};
 use tenure_engine::repository;
 use tenure_engine::store::file::{FileStore, Sleeper};
 use tenure_engine::trust::Named;
+
+/// What a call is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// It takes locks, or waits for them.
+    Take,
+    /// It looks at locks, or is about what is held already.
+    Tend,
+}
 
 /// Where the locks are, and what a project says about them.
 #[derive(Debug)]
@@ -71,21 +81,22 @@ pub(crate) struct Place {
 impl Place {
     /// Finds the place of a call that needs nothing else of a file.
     pub(crate) fn of(common: &Common, around: &Surroundings) -> Result<Self, Failure> {
-        Self::found(common, around, None)
+        Self::found(common, around, Purpose::Tend, None)
     }
 
     /// The same for a call that takes locks or waits for them: what the files say of a lock counts, whatever names
     /// the place.
     pub(crate) fn of_taker(common: &Common, around: &Surroundings) -> Result<Self, Failure> {
-        Self::found(common, around, around.beside()?)
+        Self::found(common, around, Purpose::Take, around.beside()?)
     }
 
     fn found(
         common: &Common,
         around: &Surroundings,
+        purpose: Purpose,
         beside: Option<Arc<Config>>,
     ) -> Result<Self, Failure> {
-        let profile = profile_of(common, around)?;
+        let profile = profile_of(common, around, purpose)?;
         let variables = &around.variables;
         if common.project_root.is_some() && !profile.place().must_exist {
             return Err(Failure::bad_arguments(
@@ -113,6 +124,7 @@ impl Place {
         let config = config.or(beside);
         if let Some(config) = &config {
             check_defaults(config)?;
+            around.note_own_profiles(config);
         }
         let whole = config.as_ref().filter(|file| around.counts_whole(file));
         let audit_dir = match &common.audit_dir {
@@ -133,7 +145,7 @@ impl Place {
             is_machines: found.is_machines,
             why: Some(found.why),
             passed_over: around.passed_over(),
-            actor: Format::named(profile.format()).actor(variables),
+            actor: Format::named(profile.policy().name).actor(variables),
             agent: around.agent()?,
             is_agents: around.types_agent(),
             patience: None,
@@ -150,8 +162,12 @@ impl Place {
 
     /// The place of groups, which are native locks. It is the same place, or beside published records a folder
     /// of tenure's own there. Records stand in work trees whose files are committed.
-    pub(crate) fn of_groups(common: &Common, around: &Surroundings) -> Result<Self, Failure> {
-        let mut place = Self::of(common, around)?;
+    pub(crate) fn of_groups(
+        common: &Common,
+        around: &Surroundings,
+        purpose: Purpose,
+    ) -> Result<Self, Failure> {
+        let mut place = Self::found(common, around, purpose, None)?;
         let profile = place.take_profile();
         place.actor = None;
         if let Location::Folder(folder) = &place.location
@@ -197,6 +213,9 @@ impl Place {
     /// project names one for locks of its own. Servers lie in no tree.
     #[cfg(unix)]
     pub(crate) fn of_push(common: &Common, around: &Surroundings) -> Result<Self, Failure> {
+        if let Ok(Some(name)) = profile_name(common, around) {
+            built_in(name, around, Purpose::Take)?;
+        }
         // Whatever profile the locks of the project have.
         let native = Some(Policy::NATIVE.name.to_owned());
         let common = &Common {
@@ -465,18 +484,58 @@ pub(super) fn profile_name(
     Ok(config.and_then(|config| config.default_profile().map(str::to_owned)))
 }
 
+/// The name of the built-in profile that a name stands for. A profile of the user's own stands for the one that it
+/// began as, so that what was taken under it can be looked at and given back. No call takes anything under it.
+pub(super) fn built_in(
+    name: String,
+    around: &Surroundings,
+    purpose: Purpose,
+) -> Result<String, Failure> {
+    if Policy::ALL.iter().any(|policy| policy.name == name) {
+        return Ok(name);
+    }
+    let config = around.configuration()?;
+    let Some(section) = config.own_profile(&name) else {
+        return Ok(name);
+    };
+    match purpose {
+        Purpose::Take => Err(Failure::new(
+            Exit::BadArguments,
+            "BAD_CONFIGURATION",
+            section.to_string(),
+        )),
+        Purpose::Tend => {
+            around.note_own_profile(&section);
+            Ok(section.like().to_owned())
+        }
+    }
+}
+
+/// The names of the profiles that are shown: the typed one, or all.
+pub(crate) fn shown_profiles(
+    typed: Option<&str>,
+    around: &Surroundings,
+) -> Result<Vec<String>, Failure> {
+    let shown = match typed {
+        Some(name) => vec![built_in(name.to_owned(), around, Purpose::Tend)?],
+        None => Policy::ALL.map(|policy| policy.name.to_owned()).into(),
+    };
+    around.note_own_profiles(&*around.configuration()?);
+    Ok(shown)
+}
+
 /// The profile of a call.
-pub(super) fn profile_of(
+fn profile_of(
     common: &Common,
     around: &Surroundings,
+    purpose: Purpose,
 ) -> Result<Box<dyn Profile>, Failure> {
     let given = common.lock_file_name.is_some() || common.stale_after.is_some();
-    let said = profile_name(common, around)?;
-    let name = match &said {
+    let name = match profile_name(common, around)? {
         // Nearly every call wants this profile, so nothing is looked up for it.
         None if !given => return Ok(Box::new(Native)),
-        None => Policy::NATIVE.name,
-        Some(name) => name,
+        None => Policy::NATIVE.name.to_owned(),
+        Some(name) => built_in(name, around, purpose)?,
     };
     let stale_after = common.stale_after.as_ref();
     let stale_after = stale_after.map(|limit| limit.value("--stale-after"));
@@ -484,14 +543,7 @@ pub(super) fn profile_of(
         lock_file_name: common.lock_file_name.clone(),
         stale_after_ms: stale_after.transpose()?.map(value::millis),
     };
-    if Policy::ALL.iter().any(|policy| policy.name == name) {
-        return Ok(profile::by_name(name, &settings, &Rows::new())?);
-    }
-    Ok(profile::by_name(
-        name,
-        &settings,
-        &around.configuration()?.rows(),
-    )?)
+    Ok(profile::by_name(&name, &settings)?)
 }
 
 /// The files that a call made here would read, in the order in which they are asked. Each of them is looked at

@@ -5,8 +5,8 @@
 //! only the newest stays (`single`), or up to a hundred wait in turn (`max`), or any number (`fifo`).
 
 use super::{
-    Asked, Defaults, Intends, OnHeld, Place, Pool, Surroundings, Takes, Who, default_name, force,
-    mode, named_by, no_name, said_wait, ticket, ttl_ms, usual_wait,
+    Asked, Defaults, Intends, OnHeld, Place, Pool, Purpose, Surroundings, Takes, Who, default_name,
+    force, mode, named_by, no_name, said_wait, ticket, ttl_ms, usual_wait,
 };
 use crate::args::RunArgs;
 use crate::args::value::{self, Queue, Ticket, Typed};
@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::supervise::OnLost;
 use std::ffi::OsString;
 use std::time::Duration;
-use tenure_core::{Force, LockName, Mode, Queueing, StaleUnforced, Terms};
+use tenure_core::{Force, LockName, Mode, Queueing, Terms};
 use tenure_engine::engine::Wait;
 
 /// Holds locks while a command runs.
@@ -264,7 +264,7 @@ fn taking(
     }
     let group_place = match group {
         Some(_) if place.profile().record().is_some() => {
-            Some(Place::of_groups(&typed.common, around)?)
+            Some(Place::of_groups(&typed.common, around, Purpose::Take)?)
         }
         _ => None,
     };
@@ -453,22 +453,15 @@ fn refuse_exec(place: &Place) -> Result<(), Failure> {
              renew; leave --exec out",
         ));
     }
-    let (profile, policy) = (place.profile(), place.profile().policy());
-    if profile.record().is_some() || !policy.asks_liveness_lock {
-        return Err(Failure::bad_arguments(format!(
-            "no supervisor stays behind with --exec, and a lock of the {} profile has to be renewed and \
-             withdrawn; leave --exec out",
-            policy.name
-        )));
+    let profile = place.profile();
+    if profile.record().is_none() {
+        return Ok(());
     }
-    match policy.stale_unforced {
-        StaleUnforced::TakeOver => Ok(()),
-        StaleUnforced::Refuse => Err(Failure::bad_arguments(format!(
-            "no supervisor stays behind with --exec to release the lock, and the {} profile lets no \
-             caller take over a lock that was not released; leave --exec out",
-            policy.name
-        ))),
-    }
+    Err(Failure::bad_arguments(format!(
+        "no supervisor stays behind with --exec, and a lock of the {} profile has to be renewed and \
+         withdrawn; leave --exec out",
+        profile.policy().name
+    )))
 }
 
 fn program(typed: &RunArgs, around: &Surroundings) -> Result<Program, Failure> {

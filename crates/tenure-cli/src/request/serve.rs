@@ -1,7 +1,7 @@
 //! What a request of a client of `serve` means. The parameters of a request become the typed words of the verb that
 //! does the same on a command line, so that both mean the same, by one code.
 
-use super::{Cancel, Check, List, Place, Run, Surroundings, mode};
+use super::{Cancel, Check, List, Place, Purpose, Run, Surroundings, mode};
 use crate::args::value::{self, Typed};
 use crate::args::{Calling, CancelArgs, CheckArgs, Claiming, Common, ListArgs, RunArgs, group};
 use crate::failure::Failure;
@@ -178,7 +178,7 @@ impl Usual {
             .map(|lock| name(&lock.name).value(value::LOCK_NAME));
         Ok((
             Place::of(&common, &self.around)?,
-            Place::of_groups(&common, &self.around)?,
+            Place::of_groups(&common, &self.around, Purpose::Tend)?,
             names.collect::<Result<_, _>>()?,
         ))
     }

@@ -7,12 +7,12 @@ use crate::args::value::{self, Typed};
 use crate::args::{Calling, Common};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tenure_core::AgentKey;
-use tenure_engine::config::{Config, Found, Source};
+use tenure_engine::config::{Config, Found, OwnSection, Source};
 use tenure_engine::leased_path::{self, PathLock};
 use tenure_engine::place::{self, Files};
 
@@ -71,8 +71,8 @@ impl Variables {
         };
         match written.to_str() {
             Some("") => Err(Failure::bad_arguments(format!(
-                "{PROFILE}: it is empty; unset it, or write the name of a profile: native, sprint, resume, session, \
-                 fleet, or one of tenure.toml"
+                "{PROFILE}: it is empty; unset it, or write the name of a profile: native, sprint, resume, session \
+                 or fleet"
             ))),
             Some(name) => Ok(Some(name.to_owned())),
             None => Err(Failure::bad_arguments(format!(
@@ -109,6 +109,9 @@ pub(crate) struct Surroundings {
     names_place: bool,
     /// Why a file that was found does not count.
     passed_over: OnceCell<String>,
+    /// The section of a profile of the user's own in a configuration that was read, and whether that was told.
+    own_profile: OnceCell<String>,
+    is_told: Cell<bool>,
     folder: OnceCell<PathBuf>,
     /// The lock of the path that the call names, or why there is none. The place of the lock is looked for from
     /// there, and not from the folder of the call.
@@ -301,6 +304,24 @@ impl Surroundings {
     /// Why a file that was found does not count for this call.
     pub(super) fn passed_over(&self) -> Option<String> {
         self.passed_over.get().cloned()
+    }
+
+    /// Notes that the profile of the call is one of the user's own.
+    pub(super) fn note_own_profile(&self, section: &OwnSection<'_>) {
+        self.own_profile.get_or_init(|| section.to_string());
+    }
+
+    /// Notes that a configuration has profiles of the user's own, unless one of them is noted.
+    pub(super) fn note_own_profiles(&self, config: &Config) {
+        if let Some(section) = config.own_profiles().next() {
+            self.note_own_profile(&section);
+        }
+    }
+
+    /// What the caller should know of the configuration, once.
+    pub(crate) fn warning(&self) -> Option<&str> {
+        let own_profile = self.own_profile.get()?;
+        (!self.is_told.replace(true)).then_some(own_profile)
     }
 
     /// The configuration that is named, else the nearest one.

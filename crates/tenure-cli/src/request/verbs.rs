@@ -1,6 +1,8 @@
 //! What the other verbs mean: one value for each, made from the typed line.
 
-use super::{Place, Surroundings, known_as, lock, named_by, refuse_input, said_wait, usual_wait};
+use super::{
+    Place, Purpose, Surroundings, known_as, lock, named_by, refuse_input, said_wait, usual_wait,
+};
 use crate::args::value::{self, Ending, Typed};
 use crate::args::{
     AuditArgs, CancelArgs, CheckArgs, CleanArgs, FenceAction, FenceArgs, ForceReleaseArgs,
@@ -277,7 +279,7 @@ impl Cancel {
     pub(crate) fn of(typed: &CancelArgs, around: &Surroundings) -> Result<Self, Failure> {
         let group = value::given(value::GROUP_NAME, typed.group.as_ref())?;
         let place = match group {
-            Some(_) => Place::of_groups(&typed.common, around)?,
+            Some(_) => Place::of_groups(&typed.common, around, Purpose::Tend)?,
             None => Place::of(&typed.common, around)?,
         };
         let by = known_as(typed.request_id.as_ref(), place.format(), around)?;

@@ -797,11 +797,7 @@ impl Running<'_> {
     #[cold]
     #[inline(never)]
     fn leave_unseen(&self, errno: rustix::io::Errno) -> ! {
-        let lives_by_us = |held: &Held<'_>| {
-            held.store.is_remote()
-                || held.store.publishes()
-                || !held.store.policy().asks_liveness_lock
-        };
+        let lives_by_us = |held: &Held<'_>| held.store.is_remote() || held.store.publishes();
         let what = if self.driver.held.iter().any(lives_by_us) {
             self.send(libc::SIGKILL);
             "the command is killed, and the lock is not released"

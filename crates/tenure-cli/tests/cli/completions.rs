@@ -55,15 +55,11 @@ fn names_are_offered_of_locks_and_groups_and_profiles_that_there_are() {
     let dir = format!("--dir={}", elsewhere.display());
     assert_eq!(offered(&scene, &["tenure", &dir, "check", ""]), ["other"]);
 
-    let config = scene.write("tenure.toml", "[profile.nightly]\nheld = \"1m\"\n");
-    let config = config.to_str().expect("a path");
-    let flags = ["tenure", "--config", config, "check", "--profile="];
-    let profiles = offered(&scene, &flags);
+    let profiles = offered(&scene, &["tenure", "check", "--profile="]);
     assert_eq!(
         profiles.first().map(String::as_str),
         Some("--profile=fleet")
     );
-    assert!(profiles.contains(&"--profile=nightly".to_owned()));
 }
 
 #[test]

@@ -526,7 +526,7 @@ fn keys_that_mean_nothing_are_named_with_their_lock() {
             "[lock.\"x\"] queue: it contradicts wait",
         ),
         ("profile = \"flee\"\n", "flee"),
-        ("[profile]\nx = \"y\"\n", "[profile.x]"),
+        ("[profile]\nx = \"y\"\n", "write profile = "),
     ] {
         scene.write("tenure.toml", content);
         let said = run(&scene, &["run", "x", "--", "true"])

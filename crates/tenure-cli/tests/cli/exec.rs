@@ -145,34 +145,6 @@ fn a_lock_whose_command_has_ended_is_simply_free() {
     assert_eq!(scene.standing("x"), "stale");
 }
 
-/// If no caller may take over a lock that was not released, such a lock would be lost with its first use.
-#[test]
-fn a_profile_that_takes_nothing_over_refuses_it() {
-    let scene = Scene::new();
-    let config = scene.write("own.toml", "[profile.careful]\nstale = \"refuse\"\n");
-    let config = config.to_str().expect("a path");
-    let own = ["--config", config, "--profile", "careful"];
-    let words = ["run", "x", "--exec"].iter().chain(&own);
-    let refused = scene.run(words.chain(&["--", "true"])).expect(2, "refused");
-    assert!(
-        refused
-            .stderr()
-            .contains("lets no caller take over a lock that was not released"),
-        "{}",
-        refused.said()
-    );
-    assert!(!scene.locks().join("x.tenure").exists(), "before anything");
-    // A hold that a call of another profile has left is judged by the rules of the caller that asks.
-    let _ = scene
-        .run(["run", "x", "--exec", "--", "true"])
-        .expect(0, "it ran");
-    let check = scene.run(["check", "x"].iter().chain(&own));
-    let check = check.expect(4, "not to be had");
-    assert!(check.stdout().contains("is stale"), "{}", check.said());
-    let list = scene.run(["list"].iter().chain(&own)).stdout();
-    assert!(list.contains("stale") && !list.contains("free"), "{list}");
-}
-
 /// One of several slots that ended like that does not hide another that was left behind.
 #[test]
 fn an_ordinary_end_does_not_hide_what_was_left_behind() {

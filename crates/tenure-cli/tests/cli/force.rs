@@ -251,26 +251,6 @@ fn a_record_that_cannot_be_read_is_replaced_by_force_only() {
     assert!(scene.is_free("x"), "a lock like any other again");
 }
 
-/// What a plain request would not get is not called free.
-#[test]
-fn what_takes_force_is_called_stale_and_not_free() {
-    let scene = Scene::new();
-    let config = scene.write("careful.toml", "[profile.careful]\nstale = \"refuse\"\n");
-    let config = config.to_str().expect("a path");
-    let call = |words: &[&str]| {
-        let place = ["--config", config, "--profile", "careful"];
-        scene.run([&place[..], words].concat())
-    };
-    let _ = call(&["acquire", "x", "--owner", "none", "--ttl", "100ms"]).expect(0, "free");
-    scene.until_free("x");
-    let check = call(&["check", "x"]).expect(4, "left behind");
-    let said = check.stdout() + &check.stderr();
-    assert!(!said.contains("is free"), "{said}");
-    assert!(said.contains("--force"), "{said}");
-    let _ = call(&["acquire", "x", "-n"]).expect(4, "the same");
-    let _ = call(&["acquire", "x", "-n", "--force"]).expect(0, "forced");
-}
-
 /// What `check` calls free, `acquire` gets. A run that is stopped cannot say that it lost its file.
 #[test]
 fn a_file_that_was_emptied_under_a_live_run_is_not_free() {

@@ -1,7 +1,6 @@
 //! Help in two sizes, wherever it is asked for.
 
 use crate::support::{Scene, answer};
-use std::process::Command;
 
 /// The columns and lines that a brief page has to fit: 40, with the prompt below it.
 const COLUMNS: usize = 80;
@@ -185,19 +184,6 @@ fn the_flags_of_a_profile_stand_where_it_is_chosen() {
     assert!(has(&["--profile", "sprint", "-h"], "project-root"));
     assert!(!has(&["--profile", "native", "run", "--help"], "epic-spec"));
     assert!(has(&["run", "--help"], "epic-spec"));
-    std::fs::write(
-        scene.path("tenure.toml"),
-        "[profile.shop]\nlike = \"fleet\"\n",
-    )
-    .unwrap();
-    let own = ["--config", "tenure.toml", "--profile", "shop", "run", "-h"];
-    let mut command: Command = scene.tenure(own);
-    let shown = answer(command.current_dir(scene.root())).expect(0, "a profile of the user's own");
-    assert!(
-        flags(&shown.stdout()).contains(&"intent".to_owned()),
-        "{}",
-        shown.said()
-    );
 }
 
 #[test]

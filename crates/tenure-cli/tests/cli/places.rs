@@ -276,7 +276,7 @@ fn of_several_files_the_first_that_says_something_of_a_key_counts() {
     fs::create_dir_all(scene.path("project")).unwrap();
     scene.write(
         "config/tenure/tenure.toml",
-        "dir = \"~/of-the-user\"\n[lock.\"*\"]\nwait = \"0\"\nttl = \"7s\"\n[profile.own]\nheld = \"1m\"\n",
+        "dir = \"~/of-the-user\"\n[lock.\"*\"]\nwait = \"0\"\nttl = \"7s\"\n",
     );
     scene.write("project/tenure.toml", "[lock.\"x*\"]\nwait = \"100ms\"\n");
     let project = scene.path("project");
@@ -318,9 +318,6 @@ fn of_several_files_the_first_that_says_something_of_a_key_counts() {
         "the project says how long to wait for it"
     );
     assert_eq!(waited("y"), None, "and of other locks the user does");
-    let said = call(&["profiles", "--profile", "own"], true);
-    let _ = said.expect(0, "the user's own profile");
-    let _ = call(&["profiles", "--profile", "own"], false).expect(2, "which no other file has");
     // Where the locks are is one question: dir, store and scope are asked of one file.
     scene.write("project/tenure.toml", "store = \"file:beside\"\n");
     let said = call(&words, true).expect(0, "a run").stdout();

@@ -1,4 +1,4 @@
-//! `profiles`, and the profiles that a user writes in `tenure.toml`.
+//! `profiles`, and what becomes of profiles that a user wrote in `tenure.toml` for an earlier build.
 
 use crate::support::{Answer, Scene, answer};
 use serde_json::{Value, json};
@@ -36,7 +36,6 @@ fn every_built_in_profile_is_shown_with_its_contract() {
     assert_eq!(names(&profiles), BUILT_IN);
     let native = json!({
         "name": "native",
-        "like": null,
         "asks_beacon": true,
         "unknown_process": "alive-until-ttl",
         "stale_after_ms": null,
@@ -95,90 +94,15 @@ fn the_table_fits_a_hundred_columns_and_says_what_the_page_says() {
 }
 
 #[test]
-fn an_own_profile_stands_behind_the_built_in_ones() {
-    let scene = Scene::new();
-    scene.write(
-        "tenure.toml",
-        "[profile.nightly]\nstale_after = \"2h\"\nheld = \"1m\"\nforce = \"never\"\n\
-         [profile.ci]\nlike = \"session\"\nstale_silence = \"ttl\"\ndetached_ttl = \"1h30m\"\n",
-    );
-    let profiles = shown(&scene, &[]);
-    let [built_in @ .., ci, nightly] = profiles.as_slice() else {
-        panic!("two more than there are: {profiles:?}");
-    };
-    assert_eq!(names(built_in), BUILT_IN);
-    assert_eq!(
-        (&ci["name"], &ci["like"]),
-        (&json!("ci"), &json!("session"))
-    );
-    assert_eq!(ci["stale_silence_ms"], Value::Null);
-    assert_eq!(ci["stale_past_ttl"], true);
-    assert_eq!(ci["detached_ttl_ms"], 5_400_000);
-    assert_eq!(ci["release_by_other"], "ignore", "as in the row it is like");
-    let mut expected = built_in[0].clone();
-    expected["name"] = json!("nightly");
-    expected["like"] = json!("native");
-    expected["stale_after_ms"] = json!(7_200_000);
-    expected["held_wait_ms"] = json!(60_000);
-    expected["force"] = json!("never");
-    assert_eq!(*nightly, expected, "what it does not say is as in native");
-
-    let text = here(&scene, &["profiles"]).expect(0, "the table").stdout();
-    let own = text.split("\n\n").nth(1).unwrap_or_default();
-    let cells = |label: &str| {
-        let line = own.lines().find(|line| line.starts_with(label));
-        let line = line.unwrap_or_default();
-        line.replacen(label, "", 1)
-            .split_whitespace()
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
-    };
-    assert_eq!(cells("PROFILE"), ["ci", "nightly"], "{text}");
-    assert_eq!(cells("like"), ["session", "native"], "{text}");
-    assert_eq!(cells("ttl detached"), ["1h30m", "15m"], "{text}");
-}
-
-#[test]
 fn one_profile_can_be_asked_for() {
     let scene = Scene::new();
-    scene.write("tenure.toml", "[profile.nightly]\n");
     assert_eq!(names(&shown(&scene, &["--profile", "fleet"])), ["fleet"]);
-    assert_eq!(
-        names(&shown(&scene, &["--profile", "nightly"])),
-        ["nightly"]
-    );
     let answer = here(&scene, &["profiles", "--profile", "nightli"]).expect(2, "unknown");
     let said = answer.stderr();
-    for word in ["nightli", "native", "fleet", "nightly"] {
+    for word in ["nightli", "native", "fleet"] {
         assert!(said.contains(word), "`{word}` is named: {said}");
     }
     assert_eq!(said.lines().count(), 1, "one sentence: {said}");
-}
-
-#[test]
-fn the_configuration_is_the_named_one_or_the_nearest() {
-    let scene = Scene::new();
-    let deep = scene.path("a/b");
-    fs::create_dir_all(&deep).unwrap();
-    scene.write("tenure.toml", "[profile.near]\n");
-    let other = scene.write("other.toml", "[profile.other]\n");
-    let last = |command: &mut std::process::Command| {
-        let document = answer(command).expect(0, "the profiles").json();
-        let profiles = document["data"]["profiles"].as_array().unwrap();
-        profiles.last().unwrap()["name"]
-            .as_str()
-            .unwrap()
-            .to_owned()
-    };
-    let words = ["profiles", "--output", "json"];
-    let mut command = scene.tenure(words);
-    assert_eq!(last(command.current_dir(&deep)), "near", "upwards");
-    let mut command = scene.tenure(words);
-    command.arg("--config").arg(&other).current_dir(&deep);
-    assert_eq!(last(&mut command), "other", "the named one");
-    let mut command = scene.tenure(words);
-    command.env("TENURE_CONFIG", &other).current_dir(&deep);
-    assert_eq!(last(&mut command), "other", "the one a run has told");
 }
 
 #[test]
@@ -194,199 +118,228 @@ fn looking_at_profiles_needs_no_place_and_creates_nothing() {
     assert_eq!(left, 0, "nothing was created");
 }
 
-#[test]
-fn a_row_that_means_nothing_stops_every_call_that_reads_it() {
-    let scene = Scene::new();
-    for (row, word) in [
-        ("[profile.x]\nstale_since = \"2h\"\n", "stale_since"),
-        ("[profile.x]\nstale_after = 2\n", "stale_after"),
-        ("[profile.x]\nstale_after = \"soon\"\n", "stale_after"),
-        (
-            "[profile.x]\nstale_after = \"2h\"\nstale_silence = \"ttl\"\n",
-            "stale_silence",
-        ),
-        (
-            "[profile.x]\nlike = \"fleet\"\nforce = \"ask-to-stop\"\n",
-            "force",
-        ),
-        ("[profile.x]\nforce = \"override\"\n", "force"),
-        (
-            "[profile.x]\nrelease_by_other = \"warn\"\n",
-            "release_by_other",
-        ),
-        (
-            "[profile.x]\nunknown_process = \"not-asked\"\n",
-            "unknown_process",
-        ),
-        ("[profile.x]\nlike = \"x\"\n", "like"),
-        ("[profile.x]\nttl = \"0\"\n", "ttl"),
-        ("[profile.fleet]\n", "fleet"),
-        ("[profile.Nightly]\n", "Nightly"),
-        ("profile = 3\n", "profile"),
-    ] {
-        scene.write("tenure.toml", row);
-        let config = scene.path("tenure.toml");
-        let config = config.to_str().unwrap();
-        for words in [
-            &["profiles"][..],
-            &["run", "x", "--config", config, "--", "echo", "ran"],
-            &["check", "--config", config],
-        ] {
-            let answer = here(&scene, words).expect(2, row);
-            assert_eq!(answer.stdout(), "", "nothing was done: {row}");
-            let said = answer.stderr();
-            assert!(said.contains(word), "`{word}` is named: {said}");
-            assert!(said.contains("tenure.toml"), "and the file: {said}");
-            assert_eq!(said.lines().count(), 1, "one sentence: {said}");
-        }
-    }
-    assert!(!scene.locks().exists(), "nothing was created");
-}
-
-/// An own profile in which force ends nothing that lives.
-fn strict() -> Scene {
-    let scene = Scene::new();
-    scene.write(
-        "tenure.toml",
-        "[profile.strict]\nforce = \"never\"\n\
-         [profile.job]\nlike = \"resume\"\nforce = \"never\"\n\
-         [profile.mutex]\nlike = \"sprint\"\nforce = \"never\"\n",
-    );
-    scene
-}
-
 /// Force that changes nothing is refused at once. No caller waits for an end that never comes, or believes
 /// that its force was heeded.
 #[test]
 fn force_that_has_no_effect_is_refused_before_anything_is_touched() {
-    let scene = strict();
-    for (profile, words) in [
-        ("strict", &["run", "7", "--force", "--", "touch", "ran"][..]),
-        (
-            "strict",
-            &["run", "7", "--force", "--yes", "--", "touch", "ran"],
-        ),
-        (
-            "strict",
-            &["run", "--group", "7", "--force", "--", "touch", "ran"],
-        ),
-        (
-            "strict",
-            &["run", "6", "-l", "7", "--force", "--", "touch", "ran"],
-        ),
-        ("strict", &["acquire", "7", "--force"]),
-        ("job", &["acquire", "7", "--force"]),
-        ("job", &["run", "7", "--force", "--", "touch", "ran"]),
-        ("session", &["acquire", "7", "--force"]),
+    let scene = Scene::new();
+    for words in [
+        &["acquire", "7", "--force"][..],
+        &["run", "7", "--force", "--", "touch", "ran"],
     ] {
-        let words: Vec<_> = ["--profile", profile]
-            .iter()
-            .chain(words)
-            .copied()
-            .collect();
-        let refused = here(&scene, &words).expect(2, "force without an effect");
-        let said = refused.stderr();
-        assert!(
-            said.contains(&format!("--force has no effect in the profile {profile}:")),
-            "{words:?}: {said}"
-        );
-        assert_eq!(said.starts_with("tenure: "), profile == "strict", "{said}");
+        let words = [&["--profile", "session"], words].concat();
+        let said = here(&scene, &words).expect(2, "without an effect").stderr();
+        let part = "--force has no effect in the profile session:";
+        assert!(said.starts_with(part), "{words:?}: {said}");
     }
     assert!(!scene.path("ran").exists());
     assert!(!scene.locks().exists(), "nothing was made");
 }
 
-#[test]
-fn what_cannot_be_read_may_be_forced_in_every_own_profile() {
-    let scene = strict();
-    let _ = here(&scene, &["run", "x", "--", "true"]).expect(0, "a lock");
-    let file = scene.write(
-        "locks/x.tenure",
-        "no lock at all, and long enough to be none\n",
-    );
-    let file = fs::File::options().write(true).open(file).unwrap();
-    file.set_modified(std::time::SystemTime::UNIX_EPOCH)
-        .unwrap();
-    let words = ["--profile", "strict", "run", "x"];
-    let refused = here(&scene, &[&words[..], &["--", "true"]].concat());
-    let said = refused.expect(4, "unreadable").stderr();
-    assert!(said.contains("`run --force` replaces it"), "{said}");
-    let forced = here(
-        &scene,
-        &[&words[..], &["--force", "--", "echo", "mine"]].concat(),
-    );
-    assert_eq!(forced.expect(0, "replaced").stdout(), "mine\n");
-}
-
 /// Where force has another use, a live hold in its way is said to be one that it does not end.
 #[test]
 fn a_live_hold_that_force_does_not_end_is_told_with_the_profile() {
-    let scene = strict();
-    let held = scene.hold("x", [""; 0]);
-    for (words, prefix) in [
-        (
-            &["run", "x", "-n", "--", "true"][..],
-            "tenure: x is held by PID ",
-        ),
-        (
-            &["force-release", "x", "--yes"],
-            "tenure: x is held by PID ",
-        ),
-    ] {
-        let words: Vec<_> = ["--profile", "strict"]
-            .iter()
-            .chain(words)
-            .copied()
-            .collect();
-        let said = here(&scene, &words).expect(4, "held").stderr();
-        assert!(
-            said.starts_with(prefix),
-            "an own profile speaks as native: {said}"
-        );
-        assert_eq!(
-            said.contains("force never ends a live hold in the profile strict (force = \"never\")"),
-            words.contains(&"force-release"),
-            "{said}"
-        );
+    let scene = Scene::new();
+    let intent = ["--intent-name", "i", "--intent-version", "1"];
+    let fleet = |words: &[&str]| here(&scene, &[&["--profile", "fleet"], words].concat());
+    let _ = fleet(&[&["acquire", "x"], &intent[..]].concat()).expect(0, "free");
+    let forced = fleet(&[&["acquire", "x", "--force"], &intent[..]].concat());
+    for refused in [forced, fleet(&["force-release", "x", "--yes"])] {
+        let said = refused.expect(4, "held").stderr();
+        let part = "force never ends a live hold in the profile fleet (force = \"never\")";
+        assert!(said.contains(part), "{said}");
     }
-    let _ = held.open().expect(0, "it went on");
+}
 
-    let own = std::process::id().to_string();
-    let taken = here(
-        &scene,
-        &["--profile", "job", "acquire", "7", "--owner", &own],
-    );
-    let _ = taken.expect(0, "free");
-    let said = here(
-        &scene,
-        &["--profile", "job", "acquire", "7", "--owner", &own],
-    );
-    let said = said.expect(4, "held").stderr();
-    assert!(!said.contains("--force"), "no advice that is none: {said}");
+/// How a call may choose a profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Chosen {
+    ByFlag,
+    ByVariable,
+    ByFile,
+    Not,
+}
 
-    let root = scene.root().display().to_string();
-    let sprint = |session: &str, force: &[&str]| {
-        let words = [
-            "--profile",
-            "mutex",
-            "acquire",
-            "--project-root",
-            &root,
-            "--session-id",
-            session,
-            "--epic-spec",
-            "e",
-            "--owner",
-            &own,
-        ];
-        here(&scene, &[&words[..], force].concat())
+/// A call in a folder whose file has a section for the profile `mine`.
+fn of_old(scene: &Scene, chosen: Chosen, words: &[&str]) -> Answer {
+    let section = "dir = \"locks\"\n[profile.mine]\nheld = \"1m\"\nforce = \"never\"\n";
+    let chooses = match chosen {
+        Chosen::ByFile => "[profile]\ndefault = \"mine\"\n",
+        Chosen::ByFlag | Chosen::ByVariable | Chosen::Not => "",
     };
-    let _ = sprint("s", &[]).expect(0, "free");
-    let said = sprint("t", &["--force", "--yes"])
-        .expect(4, "blocked")
-        .stderr();
-    assert!(
-        said.contains("force never ends a live hold in the profile mutex"),
-        "{said}"
-    );
+    scene.write("tenure.toml", &format!("{section}{chooses}"));
+    let flag = match chosen {
+        Chosen::ByFlag => &["--profile", "mine"][..],
+        Chosen::ByVariable | Chosen::ByFile | Chosen::Not => &[],
+    };
+    let mut command = scene.tenure(flag.iter().chain(words));
+    command.env_remove("TENURE_DIR").current_dir(scene.root());
+    if chosen == Chosen::ByVariable {
+        command.env("TENURE_PROFILE", "mine");
+    }
+    answer(&mut command)
+}
+
+/// The one sentence about that section.
+fn sentence(scene: &Scene) -> String {
+    format!(
+        "tenure: {}: [profile.\"mine\"]: profiles of your own are gone; use the profile \"native\" \
+         instead, with wait in [lock.\"*\"] for held; nothing replaces \"force\"\n",
+        scene.path("tenure.toml").display()
+    )
+}
+
+#[test]
+fn no_call_takes_or_waits_by_a_profile_of_the_users_own() {
+    for chosen in [Chosen::ByFlag, Chosen::ByVariable, Chosen::ByFile] {
+        let scene = Scene::new();
+        for words in [
+            &["acquire", "x"][..],
+            &["acquire", "x", "--output", "json"],
+            &["wait", "x"],
+            &["run", "x", "--", "touch", "ran"],
+            &["run", "--group", "g", "--", "touch", "ran"],
+            &["run", "x", "-l", "y", "--exec", "--", "touch", "ran"],
+            &["push"],
+        ] {
+            let refused = of_old(&scene, chosen, words).expect(2, &format!("{chosen:?} {words:?}"));
+            // The lock of a push is never of another profile, and its messages have no name before them.
+            let said = match (words[0], chosen) {
+                ("push", Chosen::ByFlag) => continue,
+                ("push", _) => format!("tenure: {}", refused.stderr()),
+                _ => refused.stderr(),
+            };
+            if words.contains(&"json") {
+                let document = refused.json();
+                assert_eq!(document["error"]["code"], "BAD_CONFIGURATION", "{document}");
+                continue;
+            }
+            assert_eq!(said, sentence(&scene), "{chosen:?} {words:?}");
+            assert_eq!(refused.stdout(), "", "{chosen:?} {words:?}");
+        }
+        assert!(!scene.path("ran").exists(), "{chosen:?}");
+        assert!(!scene.locks().exists(), "nothing was made: {chosen:?}");
+    }
+}
+
+#[test]
+fn every_other_call_warns_once_of_such_a_profile_and_goes_on() {
+    for chosen in [
+        Chosen::ByFlag,
+        Chosen::ByVariable,
+        Chosen::ByFile,
+        Chosen::Not,
+    ] {
+        let scene = Scene::new();
+        let take = ["acquire", "x", "--owner", "none", "--request-id", "r"];
+        let _ = scene.run(take).expect(0, "before the update");
+        for words in [
+            &["heartbeat", "x", "--request-id", "r"][..],
+            &["check", "x", "--request-id", "r"],
+            &["list"],
+            &["cancel", "x", "--request-id", "q"],
+            &["release", "x", "--request-id", "r"],
+            &["force-release", "x", "--yes"],
+            &["clean"],
+            &["check"],
+            &["audit", "x"],
+            &["doctor"],
+            &["profiles"],
+        ] {
+            let went_on = of_old(&scene, chosen, words);
+            let went_on = went_on.expect(0, &format!("{chosen:?} {words:?}"));
+            let said = went_on.stderr();
+            assert_eq!(
+                said.matches("are gone").count(),
+                1,
+                "{chosen:?} {words:?}: {said}"
+            );
+            assert!(said.starts_with(&sentence(&scene)), "{said}");
+        }
+        assert!(scene.is_free("x"), "{chosen:?}");
+    }
+}
+
+#[test]
+fn a_section_that_no_call_chooses_stops_no_call() {
+    let scene = Scene::new();
+    for words in [
+        &["run", "x", "--", "touch", "ran"][..],
+        &["acquire", "y", "--owner", "none"],
+        &["wait", "x"],
+    ] {
+        let went_on = of_old(&scene, Chosen::Not, words).expect(0, "native");
+        assert_eq!(went_on.stderr().matches("are gone").count(), 1, "{words:?}");
+    }
+    assert!(scene.path("ran").exists());
+    let document = of_old(&scene, Chosen::Not, &["list", "--output", "json"]);
+    let document = document.expect(0, "native").json();
+    let said = document["meta"]["warnings"][0].as_str().expect("a warning");
+    assert!(said.contains("[profile.\"mine\"]"), "{said}");
+}
+
+/// `own_profiles` has the bytes that an earlier build left where it had taken a lock by each profile of the file there.
+/// The clock stands a minute later, and the machine of the holders is not this one.
+#[cfg(feature = "testing-clock")]
+#[test]
+fn a_hold_of_such_a_profile_is_found_renewed_and_given_back() {
+    use tenure_engine::clock::stepped::{STEPS, real_us, set};
+    const TAKEN_US: i64 = 1_770_458_400_000_000;
+    let kept = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/own_profiles");
+    for (profile, folder, name, record) in [
+        ("mine", "native", "job-1", "job-1.tenure"),
+        ("jobs", "resume", "job-1", "resume_locks/job-1.lock"),
+        ("agents", "session", "42", "locks/42.lock"),
+        ("careful", "fleet", "app-prod", "app-prod.lock"),
+        ("sprints", "sprint", "sprint", ".sprint-running"),
+    ] {
+        let scene = Scene::new();
+        let copy = format!(
+            "umask 077; cp -r '{kept}' '{}'",
+            scene.path("kept").display()
+        );
+        let _ = scene.shell(&copy).expect(0, "a copy");
+        let steps = scene.path("steps");
+        let now = i64::try_from(real_us()).expect("a time");
+        set(&steps, TAKEN_US + 60_000_000 - now).expect("a clock");
+        let place = scene.path("kept").join(folder);
+        let record = place.join(record);
+        let root = if folder == "sprint" {
+            "--project-root"
+        } else {
+            "--dir"
+        };
+        let call = |words: &[&str]| {
+            let mut command = scene.tenure(words);
+            command.env_remove("TENURE_DIR").env(STEPS, &steps);
+            command.args(["--profile", profile, "--config"]);
+            command.arg(scene.path("kept/tenure.toml"));
+            let answer = answer(command.arg(root).arg(&place));
+            match answer.code() {
+                // A sprint's answer is an object that says it twice.
+                2 => assert!(answer.said().contains("are gone"), "{}", answer.said()),
+                _ => assert_eq!(answer.stderr().matches("are gone").count(), 1),
+            }
+            answer
+        };
+        let before = fs::read(&record).expect("a record");
+        let take = ["acquire", name, "--request-id", "r", "--epic-spec", "e"];
+        let take = if folder == "sprint" {
+            &take[..]
+        } else {
+            &take[..4]
+        };
+        let _ = call(take).expect(2, profile);
+        let _ = call(&["wait", name]).expect(2, profile);
+        assert_eq!(fs::read(&record).expect("a record"), before, "{profile}");
+        let holder = ["--request-id", "holder-1"];
+        let _ = call(&["check", name]).expect(4, profile);
+        let _ = call(&[&["heartbeat", name], &holder[..]].concat()).expect(0, profile);
+        let _ = call(&["list"]).expect(0, profile);
+        let _ = call(&["clean"]).expect(0, profile);
+        assert!(record.exists(), "it is held: {profile}");
+        let _ = call(&[&["release", name], &holder[..]].concat()).expect(0, profile);
+        let _ = call(&["check", name]).expect(0, profile);
+        assert_eq!(record.exists(), folder == "native", "{profile}");
+    }
 }

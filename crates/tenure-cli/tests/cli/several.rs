@@ -821,9 +821,8 @@ fn a_forced_release_ends_one_of_several_holds_and_says_so() {
 #[test]
 fn a_lock_stays_fresh_while_the_next_one_is_waited_for() {
     let scene = Scene::new();
-    let row = "[profile.quick]\nlike = \"session\"\nstale_silence = \"3s\"\n";
-    fs::write(scene.path("tenure.toml"), row).unwrap();
-    let quick = |words: &[&str]| start(&scene, &[&["--profile", "quick"], words].concat());
+    let session = ["--profile", "session", "--stale-after", "3s"];
+    let quick = |words: &[&str]| start(&scene, &[&session, words].concat());
     let gate = Gate::new(&scene, "2");
     let holder = quick(&["run", "2", "-q", "--", "sh", "-c", &gate.script("")]);
     gate.entered();

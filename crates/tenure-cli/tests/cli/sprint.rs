@@ -1467,24 +1467,3 @@ fn a_run_that_is_refused_says_it_in_known_words() {
     let said = refused.stderr();
     assert!(said.contains("Sprint already running (PID: "), "{said}");
 }
-
-#[test]
-fn a_profile_of_the_users_own_in_this_format_speaks_the_same() {
-    let project = Project::new();
-    let file = project.scene.write(
-        "tenure.toml",
-        "[profile.quick]\nlike = \"sprint\"\nstale_after = \"1h\"\n",
-    );
-    project.foreign(std::process::id(), &ago(2 * HOUR));
-    let root = project.root();
-    let answer = project.scene.run([
-        "--profile",
-        "quick",
-        "--config",
-        file.to_str().unwrap(),
-        "check",
-        "--project-root",
-        root.to_str().unwrap(),
-    ]);
-    expect(answer, "zombie-detected", 4);
-}

@@ -10,10 +10,10 @@ use std::path::Path;
 /// What a reader of a profile's own answer stumbles over.
 pub(crate) fn reads(profile: &Profile, verb: Verb, answer: &Answer) -> Vec<String> {
     let code = answer.status().code().unwrap_or(-1);
-    let said = match profile.like {
+    let said = match profile.name {
         "sprint" => sprint(verb, code, answer),
         "fleet" => fleet(verb, code, answer),
-        "resume" | "session" => sentence(profile.like, verb, code, answer),
+        "resume" | "session" => sentence(profile.name, verb, code, answer),
         _ => Ok(()),
     };
     said.err()
@@ -150,7 +150,7 @@ fn sentence(like: &str, verb: Verb, code: i32, answer: &Answer) -> Result<(), St
 /// What the original program stumbles over in a record of ours.
 pub(crate) fn reads_record(profile: &Profile, record: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(record).unwrap_or_default();
-    let read = match profile.like {
+    let read = match profile.name {
         "sprint" => sprint_record(&text),
         like => json_record(like, &text),
     };

@@ -36,12 +36,6 @@ const CALLER: &str = "caller-1";
 
 impl<'a> Stage<'a> {
     pub(crate) fn new(scene: &'a Scene, profile: &'a Profile, speech: Speech) -> Self {
-        if let Some(own) = profile.own {
-            let name = profile.name;
-            let like = profile.like;
-            let text = format!("[profile.{name}]\nlike = \"{like}\"\n{own}");
-            scene.write("tenure.toml", &text);
-        }
         let stage = Self {
             scene,
             profile,
@@ -59,7 +53,7 @@ impl<'a> Stage<'a> {
     }
 
     fn name(&self) -> &'static str {
-        match self.profile.like {
+        match self.profile.name {
             "sprint" => "sprint",
             "session" => "42",
             "fleet" => "app-prod",
@@ -79,7 +73,7 @@ impl<'a> Stage<'a> {
 
     fn record_of(&self, name: &str) -> PathBuf {
         let place = self.place();
-        match self.profile.like {
+        match self.profile.name {
             "sprint" => place.join(".sprint-running"),
             "resume" => place.join(format!("resume_locks/{name}.lock")),
             "session" => place.join(format!("locks/{name}.lock")),
@@ -91,21 +85,17 @@ impl<'a> Stage<'a> {
     /// The flags that say whose rules hold and where the locks are.
     fn flags(&self, place: &Path) -> Vec<String> {
         let mut flags = vec!["--profile".to_owned(), self.profile.name.to_owned()];
-        let root = match self.profile.like {
+        let root = match self.profile.name {
             "sprint" => "--project-root",
             _ => "--dir",
         };
         flags.extend([root.to_owned(), place.to_str().unwrap().to_owned()]);
-        if self.profile.own.is_some() {
-            let file = self.scene.path("tenure.toml");
-            flags.extend(["--config".to_owned(), file.to_str().unwrap().to_owned()]);
-        }
         flags
     }
 
     /// What the format wants to know of a claim.
     fn claiming(&self) -> &'static [&'static str] {
-        match self.profile.like {
+        match self.profile.name {
             "fleet" => &["--intent-name", "x", "--intent-version", "1"],
             "sprint" => &["--epic-spec", "epic5"],
             _ => &[],
@@ -203,7 +193,7 @@ impl<'a> Stage<'a> {
     fn foreign(&self, ago: Duration, pid: &str) -> String {
         let at = time(SystemTime::now() - ago);
         let host = tenure_engine::process::Identity::current().host.name;
-        match self.profile.like {
+        match self.profile.name {
             "sprint" => format!(
                 "pid: {pid}\nsession_id: theirs 1\nstarted_at: \"{at}\"\nepic_spec: epic5\n\
                  lock_version: 1\n"
@@ -232,7 +222,7 @@ impl<'a> Stage<'a> {
     fn foreign_bare(&self) -> String {
         let pid = self.owner();
         let at = time(SystemTime::now());
-        match self.profile.like {
+        match self.profile.name {
             "sprint" => format!("pid: {pid}\nstarted_at: \"{at}\"\n"),
             "resume" => json!({
                 "job_id": self.name(), "process_id": 0, "hostname": "", "acquired_at": at,
@@ -244,7 +234,7 @@ impl<'a> Stage<'a> {
 
     /// Leaves the lock behind.
     fn leave_behind(&self) {
-        if matches!(self.profile.like, "session" | "fleet") {
+        if matches!(self.profile.name, "session" | "fleet") {
             self.plant_stale();
             return;
         }
@@ -254,7 +244,7 @@ impl<'a> Stage<'a> {
     }
 
     fn plant_stale(&self) {
-        let text = match self.profile.like {
+        let text = match self.profile.name {
             // Age alone decides.
             "session" | "fleet" => self.foreign(Duration::from_secs(1_000), &self.owner()),
             _ => {

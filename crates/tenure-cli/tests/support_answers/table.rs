@@ -5,74 +5,20 @@
 #[derive(Debug)]
 pub(crate) struct Profile {
     pub(crate) name: &'static str,
-    /// The built-in profile whose format it has.
-    pub(crate) like: &'static str,
-    /// Its table in `tenure.toml`, where it is a user's own.
-    pub(crate) own: Option<&'static str>,
 }
 
-const fn built_in(name: &'static str) -> Profile {
-    Profile {
-        name,
-        like: name,
-        own: None,
-    }
-}
-
-/// The built-in ones, and one of a user's own like each of them. Between them, the own ones decide
-/// everything otherwise than the profile that they begin as.
-pub(crate) const PROFILES: [Profile; 10] = [
-    built_in("native"),
-    built_in("sprint"),
-    built_in("resume"),
-    built_in("session"),
-    built_in("fleet"),
-    Profile {
-        name: "nightly",
-        like: "native",
-        own: Some(
-            "held = \"refuse\"\nstale = \"refuse\"\nforce = \"never\"\nown_again = \"held\"\n\
-             release_by_other = \"ignore\"\nabsent_release = \"success\"\nunreadable = \"stale\"\n",
-        ),
-    },
-    Profile {
-        name: "sprints",
-        like: "sprint",
-        own: Some(
-            "stale = \"take-over\"\nforce = \"never\"\nrelease_by_other = \"refuse\"\n\
-             absent_release = \"warn\"\n",
-        ),
-    },
-    Profile {
-        name: "jobs",
-        like: "resume",
-        own: Some(
-            "stale = \"refuse\"\nforce = \"override-confirmed\"\nrelease_by_other = \"warn\"\n\
-             unreadable = \"stale\"\n",
-        ),
-    },
-    Profile {
-        name: "agents",
-        like: "session",
-        own: Some(
-            "stale = \"refuse\"\nforce = \"override\"\nunreadable = \"refuse\"\n\
-             release_by_other = \"refuse\"\nown_again = \"yours\"\n",
-        ),
-    },
-    Profile {
-        name: "careful",
-        like: "fleet",
-        own: Some(
-            "stale = \"take-over\"\nforce = \"override-confirmed\"\nrelease_by_other = \"ignore\"\n\
-             unreadable = \"refuse\"\nheld = \"200ms\"\n",
-        ),
-    },
+pub(crate) const PROFILES: [Profile; 5] = [
+    Profile { name: "native" },
+    Profile { name: "sprint" },
+    Profile { name: "resume" },
+    Profile { name: "session" },
+    Profile { name: "fleet" },
 ];
 
 impl Profile {
     /// Whether programs of its own system read its answers.
     pub(crate) fn is_published(&self) -> bool {
-        self.own.is_none() && self.like != "native"
+        self.name != "native"
     }
 }
 
@@ -457,22 +403,22 @@ fn by_format(profile: &Profile, situation: Situation) -> Option<&'static str> {
     use Situation as S;
     match situation {
         S::Foreign | S::ForeignBare | S::ForeignNewer | S::ForeignStale
-            if profile.like == "native" =>
+            if profile.name == "native" =>
         {
             Some("no other program writes native records")
         }
-        S::ForeignBare if profile.like == "fleet" => {
+        S::ForeignBare if profile.name == "fleet" => {
             Some("lock/v1 requires all of its fields; a record without them cannot be read")
         }
-        S::ForeignNewer if profile.like != "sprint" => {
+        S::ForeignNewer if profile.name != "sprint" => {
             Some("its format has no version that readers have to respect unread")
         }
-        S::Shared if profile.like != "native" => Some("its record names one holder"),
-        S::Stale if matches!(profile.like, "session" | "fleet") => {
+        S::Shared if profile.name != "native" => Some("its record names one holder"),
+        S::Stale if matches!(profile.name, "session" | "fleet") => {
             Some("age alone makes it stale: see foreign-stale")
         }
-        S::NoIntent if profile.like != "fleet" => Some("only fleet has intents"),
-        S::OneUnsafe if profile.like == "sprint" => Some("a project has one lock"),
+        S::NoIntent if profile.name != "fleet" => Some("only fleet has intents"),
+        S::OneUnsafe if profile.name == "sprint" => Some("a project has one lock"),
         _ => None,
     }
 }

@@ -1,149 +1,202 @@
-//! The key `profile` of `tenure.toml`: rules of the user's own, and the profile of calls that name none.
+//! The key `profile` of `tenure.toml`: the profile of calls that name none.
 //!
-//! `profile = "fleet"` chooses one. A file with own rules has the table `[profile.NAME]` for each, and chooses
-//! by `default = "NAME"` in `[profile]`: TOML gives one key one kind of value.
+//! Old files also have tables `[profile.NAME]`, each with a profile of the user's own. Such profiles are gone. Their
+//! names are still read, and the built-in profile that each began as: a hold that was taken under one lies where
+//! that profile keeps it. Which calls go on and which are refused, the caller decides.
 
-use crate::profile::{RowConfig, Rows};
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Error, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer};
+use crate::printed::clean_path;
+use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::Deref;
+use std::path::Path;
+use tenure_core::Policy;
+use toml::{Table, Value};
 
-/// The key that chooses one in the table.
+/// The key that chooses a profile in a file with such tables: TOML gives one key one kind of value.
 const DEFAULT: &str = "default";
 
-/// The user's own profiles, and the one that calls have which name none.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Profiles {
+/// What the key says.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Written")]
+pub(super) struct Profiles {
     /// The profile of calls that name none.
-    pub default: Option<String>,
-    /// The user's own profiles, by name.
-    pub rows: Rows,
+    pub(super) default: Option<String>,
+    /// The profiles of the user's own, by name.
+    pub(super) own: BTreeMap<String, OwnProfile>,
 }
 
-impl Deref for Profiles {
-    type Target = Rows;
-
-    fn deref(&self) -> &Rows {
-        &self.rows
-    }
+/// A profile of the user's own, as far as it is still read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct OwnProfile {
+    like: String,
+    /// What else it said.
+    keys: Vec<String>,
 }
 
-impl<'a> IntoIterator for &'a Profiles {
-    type Item = (&'a String, &'a RowConfig);
-    type IntoIter = std::collections::btree_map::Iter<'a, String, RowConfig>;
-
-    fn into_iter(self) -> Self::IntoIter {
-        self.rows.iter()
-    }
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "write the name of a profile")]
+enum Written {
+    Name(String),
+    Tables(Table),
 }
 
-impl<'de> Deserialize<'de> for Profiles {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(Either)
-    }
-}
+impl TryFrom<Written> for Profiles {
+    type Error = String;
 
-struct Either;
-
-impl<'de> Visitor<'de> for Either {
-    type Value = Profiles;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the name of a profile, or a table for each profile of your own")
-    }
-
-    fn visit_str<E: Error>(self, name: &str) -> Result<Profiles, E> {
-        Ok(Profiles {
-            default: Some(name.to_owned()),
-            rows: Rows::new(),
-        })
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Profiles, A::Error> {
-        let mut profiles = Profiles::default();
-        while let Some(name) = map.next_key::<String>()? {
-            match map.next_value()? {
-                Said::Row(row) => {
-                    profiles.rows.insert(name, *row);
+    fn try_from(written: Written) -> Result<Self, String> {
+        let mut profiles = Self::default();
+        let tables = match written {
+            Written::Name(name) => {
+                profiles.default = Some(name);
+                return Ok(profiles);
+            }
+            Written::Tables(tables) => tables,
+        };
+        for (name, said) in tables {
+            match said {
+                Value::Table(own) => {
+                    profiles.own.insert(name, OwnProfile::of(&own));
                 }
-                Said::Name(chosen) if name == DEFAULT => profiles.default = Some(chosen),
-                Said::Name(_) => {
-                    return Err(Error::custom(format!(
-                        "{name:?} is neither a table [profile.{name}] nor `default = \"NAME\"`"
-                    )));
-                }
+                Value::String(chosen) if name == DEFAULT => profiles.default = Some(chosen),
+                _ => return Err(format!("{name:?} in [profile]: write profile = \"NAME\"")),
             }
         }
         Ok(profiles)
     }
 }
 
-/// One value in the table.
-enum Said {
-    Name(String),
-    Row(Box<RowConfig>),
-}
+impl OwnProfile {
+    fn of(table: &Table) -> Self {
+        let like = table.get("like").and_then(Value::as_str);
+        Self {
+            like: like.unwrap_or(Policy::NATIVE.name).to_owned(),
+            keys: table.keys().filter(|key| *key != "like").cloned().collect(),
+        }
+    }
 
-impl<'de> Deserialize<'de> for Said {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(One)
+    /// What says today what a key said.
+    fn successor(&self, key: &str) -> Option<&'static str> {
+        match (key, self.like.as_str()) {
+            ("held", _) => Some("wait in [lock.\"*\"]"),
+            ("ttl" | "detached_ttl", _) | ("stale_silence", "native") => {
+                Some("ttl in [lock.\"*\"]")
+            }
+            ("stale_after", "native") => Some("max_age in [lock.\"*\"]"),
+            ("stale_silence", "session") => Some("--stale-after"),
+            _ => None,
+        }
     }
 }
 
-struct One;
+/// The section of a profile of the user's own. Its text says that such profiles are gone, and what to write instead.
+#[derive(Debug, Clone, Copy)]
+pub struct OwnSection<'a> {
+    pub(super) file: &'a Path,
+    pub(super) name: &'a str,
+    pub(super) profile: &'a OwnProfile,
+}
 
-impl<'de> Visitor<'de> for One {
-    type Value = Said;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a table of rules")
+impl<'a> OwnSection<'a> {
+    /// The name of the built-in profile that it began as, and where its locks are.
+    pub fn like(&self) -> &'a str {
+        &self.profile.like
     }
+}
 
-    fn visit_str<E: Error>(self, name: &str) -> Result<Said, E> {
-        Ok(Said::Name(name.to_owned()))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Said, A::Error> {
-        let row = RowConfig::deserialize(MapAccessDeserializer::new(map))?;
-        Ok(Said::Row(Box::new(row)))
+impl fmt::Display for OwnSection<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, profile, .. } = self;
+        let file = clean_path(self.file);
+        write!(
+            f,
+            "{file}: [profile.{name:?}]: profiles of your own are gone; use the profile {:?} instead",
+            profile.like
+        )?;
+        let mut before = ", with";
+        let mut without = Vec::new();
+        for key in &profile.keys {
+            match profile.successor(key) {
+                Some(successor) => {
+                    write!(f, "{before} {successor} for {key}")?;
+                    before = ",";
+                }
+                None => without.push(format!("{key:?}")),
+            }
+        }
+        if without.is_empty() {
+            return Ok(());
+        }
+        write!(f, "; nothing replaces {}", without.join(", "))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::config::Config;
+    use std::path::Path;
 
-    fn read(text: &str) -> Result<Profiles, String> {
-        let config = toml::from_str::<Config>(text).map_err(|error| error.message().to_owned());
-        config.map(|config| config.profiles)
+    fn read(text: &str) -> Config {
+        Config::parse(text, Path::new("/p/tenure.toml")).expect(text)
     }
 
     #[test]
-    fn one_key_chooses_a_profile_or_says_rules() {
-        let chosen = read("profile = \"fleet\"").expect("a name");
-        assert_eq!(chosen.default.as_deref(), Some("fleet"));
-        assert!(chosen.rows.is_empty());
-        let own = "[profile]\ndefault = \"nightly\"\n[profile.nightly]\nheld = \"1m\"\n";
-        let own = read(own).expect("both");
-        assert_eq!(own.default.as_deref(), Some("nightly"));
-        assert!(own.contains_key("nightly"));
-        let named_default = read("[profile.default]\nheld = \"1m\"\n").expect("rules");
-        assert!(named_default.contains_key("default") && named_default.default.is_none());
-    }
-
-    #[test]
-    fn what_is_neither_is_named() {
-        for (text, word) in [
-            ("profile = 3", "the name of a profile, or a table"),
-            ("[profile]\nnightly = \"x\"", "[profile.nightly]"),
-            ("[profile]\nnightly = 3", "a table of rules"),
-            ("[profile.nightly]\nhold = \"1m\"", "hold"),
+    fn a_file_chooses_a_profile_with_or_without_sections_of_old() {
+        for text in [
+            "profile = \"fleet\"",
+            "[profile]\ndefault = \"fleet\"",
+            "[profile]\ndefault = \"fleet\"\n[profile.nightly]\nheld = \"1m\"\n",
         ] {
-            let said = read(text).expect_err(text);
-            assert!(said.contains(word), "{text}: {said}");
+            assert_eq!(read(text).default_profile(), Some("fleet"), "{text}");
+        }
+        let named_default = read("[profile.default]\nheld = \"1m\"\n");
+        assert_eq!(named_default.default_profile(), None);
+        assert!(named_default.own_profile("default").is_some());
+    }
+
+    #[test]
+    fn what_chooses_no_profile_is_refused() {
+        for text in [
+            "profile = 3",
+            "[profile]\nnightly = \"x\"",
+            "[profile]\nx = 3",
+        ] {
+            let said = Config::parse(text, Path::new("/p/tenure.toml"));
+            let said = said.expect_err(text).to_string();
+            assert!(said.contains("rofile"), "{text}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_section_of_old_says_what_to_write_instead() {
+        for (section, like, said) in [
+            ("", "native", "use the profile \"native\" instead"),
+            (
+                "held = \"1m\"\nttl = \"45s\"\nforce = \"never\"\nstale_after = \"2h\"\n",
+                "native",
+                "use the profile \"native\" instead, with wait in [lock.\"*\"] for held, max_age in \
+                 [lock.\"*\"] for stale_after, ttl in [lock.\"*\"] for ttl; nothing replaces \"force\"",
+            ),
+            (
+                "like = \"session\"\nstale_silence = \"1h\"\nstale = 3\nown_again = \"yours\"\n",
+                "session",
+                "use the profile \"session\" instead, with --stale-after for stale_silence; nothing \
+                 replaces \"own_again\", \"stale\"",
+            ),
+            (
+                "like = \"sprint\"\nstale_after = \"2h\"\n",
+                "sprint",
+                "use the profile \"sprint\" instead; nothing replaces \"stale_after\"",
+            ),
+        ] {
+            let config = read(&format!("[profile.mine]\n{section}"));
+            let own = config.own_profile("mine").expect("a section");
+            assert_eq!(own.like(), like);
+            assert_eq!(
+                own.to_string(),
+                format!(
+                    "/p/tenure.toml: [profile.\"mine\"]: profiles of your own are gone; {said}"
+                )
+            );
         }
     }
 }

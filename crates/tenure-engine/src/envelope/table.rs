@@ -69,7 +69,6 @@ fn of_config(error: &ConfigError) -> Entry {
         ConfigError::Untrusted { .. } | ConfigError::Unsafe { .. } => UNSAFE,
         ConfigError::Read { .. }
         | ConfigError::Syntax { .. }
-        | ConfigError::Profile { .. }
         | ConfigError::NoPlace
         | ConfigError::Place { .. } => (Exit::BadArguments, "BAD_CONFIGURATION"),
     }
@@ -77,7 +76,6 @@ fn of_config(error: &ConfigError) -> Entry {
 
 fn of_profile(error: &ProfileError) -> Entry {
     match error {
-        ProfileError::Row { .. } => (Exit::BadArguments, "BAD_CONFIGURATION"),
         ProfileError::Unknown { .. } | ProfileError::Setting(_) => {
             (Exit::BadArguments, "BAD_ARGUMENTS")
         }

@@ -10,7 +10,7 @@ use crate::command::acquire::owner;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::render::Reporter;
-use crate::request::{Misread, Owner, Place, Surroundings};
+use crate::request::{Misread, Owner, Place, Purpose, Surroundings};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tenure_core::{
@@ -125,7 +125,7 @@ pub(super) fn take(
     let mut groups: Vec<(Place, Vec<&Needed>)> = Vec::new();
     for file in needed {
         let around = Surroundings::at(file.lock.folder.clone());
-        let place = place_of(&around).map_err(fault)?;
+        let place = place_of(&around, Purpose::Take).map_err(fault)?;
         match groups
             .iter_mut()
             .find(|(known, _)| known.folder == place.folder)
@@ -245,8 +245,8 @@ fn agent<'a>(session: &'a Session, key: &'a AgentKey) -> Agent<'a> {
 }
 
 /// The place of an agent's locks: native ones, whatever records the project publishes.
-fn place_of(around: &Surroundings) -> Result<Place, Failure> {
-    Place::of_groups(&crate::args::Common::default(), around)
+fn place_of(around: &Surroundings, purpose: Purpose) -> Result<Place, Failure> {
+    Place::of_groups(&crate::args::Common::default(), around, purpose)
 }
 
 /// Gives back what this call has taken. What cannot be given back ends with the agent.
@@ -290,7 +290,7 @@ fn silent() -> Reporter {
 /// The places of an agent: that of the folder in which it works, and those of its leases.
 fn places(folder: &Path, leased: &[Leased]) -> Vec<Place> {
     let mut places: Vec<Place> = Vec::new();
-    places.extend(place_of(&Surroundings::at(folder.to_owned())).ok());
+    places.extend(place_of(&Surroundings::at(folder.to_owned()), Purpose::Tend).ok());
     for lease in leased {
         let path = Path::new(&lease.place);
         if !places.iter().any(|place| place.folder == path) {
@@ -344,7 +344,7 @@ pub(super) fn may_have_moved(
     folder: &Path,
     since_ms: u64,
 ) -> bool {
-    let place = place_of(&Surroundings::at(folder.to_owned()));
+    let place = place_of(&Surroundings::at(folder.to_owned()), Purpose::Tend);
     let Ok(session) = place.and_then(|place| open(place, key)) else {
         return true;
     };

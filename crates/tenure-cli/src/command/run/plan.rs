@@ -144,7 +144,7 @@ impl<'a> Planning<'_, 'a> {
             holder: session.holder(id, who.actor.clone(), process, why, facts, &wanted.name),
             kind: Kind::Kernel,
             ttl_ms: wanted.ttl_ms.unwrap_or(usual_ttl_ms),
-            force: session.force(task.force, &wanted.name)?,
+            force: session.force(task.force)?,
             patience: Patience::Default,
             terms: wanted.terms,
         };

@@ -93,7 +93,7 @@ pub(super) fn acquire(
             holder,
             kind: Kind::Detached,
             ttl_ms: ttl_ms.unwrap_or(policy.detached_ttl_ms),
-            force: session.force(force, &name)?,
+            force: session.force(force)?,
             patience: Patience::Default,
             terms: tenure_core::Terms::default(),
         },

@@ -57,10 +57,6 @@ impl Profile for Only {
         self.profile.policy()
     }
 
-    fn format(&self) -> &'static str {
-        self.profile.format()
-    }
-
     fn folder(&self, place: &Path) -> PathBuf {
         self.profile.folder(place)
     }
