@@ -762,33 +762,16 @@ pub(crate) struct CleanArgs {
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
   tenure doctor                  which folder or servers, and what is wrong
-  tenure doctor --fix            mend what can be mended, and say what was done
   tenure doctor --output json | jq '.data // .error.context | .checks[]'
-  sudo tenure doctor --fix --group ci
-                                 make the machine's folder for a group
 
 First it says which folder or servers a call made here uses, what says so, for whom they are, and what \
 they are on. Then each check is ok, a note, or wrong. What is wrong has a line that says how to mend it. \
 Whether locks hold is tried by two processes, with a file that has no name.
 
-Without --fix it changes nothing. With it, it removes what dead holders left behind (as `tenure \
-clean` does for those locks), takes from all other users the right to write in a folder that has no sticky \
-bit, and has git ignore a folder of locks in which nothing else is.
+It changes nothing.
 
 Exit code: 0 if nothing is wrong (there may be notes), 1 if something is.")]
 pub(crate) struct DoctorArgs {
-    /// Mend what can be mended safely, and say what was done
-    #[arg(long)]
-    pub(crate) fix: bool,
-    /// With --fix, as root: make the machine's folder for the members of this group
-    #[arg(
-        id = "group_of_users",
-        long = "group",
-        value_name = "NAME",
-        requires = "fix",
-        conflicts_with_all = ["dir", "store", "project_root"]
-    )]
-    pub(crate) group: Option<String>,
     /// The part of the other process in the trial of the locks; the file is on stdin.
     #[arg(long, hide = true)]
     pub(crate) in_trial: bool,
@@ -1431,9 +1414,8 @@ mod tests {
             "tenure fence check 5 6",
             "tenure clean --dry-run",
             "tenure doctor",
-            "tenure doctor --fix --group g --output json",
-            "tenure doctor --group g",
-            "tenure doctor --fix --group g --dir d",
+            "tenure doctor --fix",
+            "tenure doctor --output json",
             "tenure profiles",
             "tenure profiles --profile fleet --output json",
             "tenure audit",

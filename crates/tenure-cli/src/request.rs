@@ -30,7 +30,7 @@ pub(crate) use acquire::{Acquire, Acquiring};
 pub(crate) use agent::{Agent, Reach, Roots};
 pub(crate) use defaults::{Defaults, OnHeld, Pool};
 #[cfg(unix)]
-pub(crate) use doctor::{Doctor, Fix};
+pub(crate) use doctor::Doctor;
 pub(crate) use format::Format;
 #[cfg(unix)]
 pub(crate) use hook::{About, Misread};

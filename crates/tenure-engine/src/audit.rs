@@ -36,15 +36,6 @@ pub(crate) const FOLDER: &str = "audit";
 /// The file of [`Layout::OneFile`].
 pub const FILE: &str = "audit.jsonl";
 
-/// Whether a name is that of [`FILE`], or of one that was rotated.
-#[cfg(unix)]
-pub(crate) fn is_name_of_file(name: &str) -> bool {
-    name.strip_prefix(FILE).is_some_and(|rest| {
-        let number = rest.strip_prefix('.');
-        rest.is_empty() || number.is_some_and(|number| number.parse::<u32>().is_ok())
-    })
-}
-
 /// What the files of [`Layout::PerRequest`] end with.
 const SUFFIX: &str = ".jsonl";
 

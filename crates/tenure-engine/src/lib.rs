@@ -21,7 +21,6 @@ pub mod herald;
 pub mod intent;
 pub mod leased_path;
 #[cfg(unix)]
-pub mod machine;
 pub mod offload;
 pub mod os;
 pub mod place;

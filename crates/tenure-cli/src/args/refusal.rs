@@ -133,6 +133,10 @@ const FLAGS: [(&[&str], &[&str]); 12] = [
 /// How a command is written.
 const COMMAND: &str = "the command stands after `--`: tenure run NAME -- CMD [ARG]...";
 
+/// What to do in place of a flag that `doctor` has had.
+const DOCTOR_FIX: &str = "`doctor` changes nothing: `tenure clean` removes what dead holders left, and each other \
+                          finding has a line that mends it";
+
 /// The answer to a word that stands where a verb should.
 pub(super) fn no_verb(word: &str) -> Failure {
     let known = |word| VERBS.iter().find(|(words, _)| words.contains(&word));
@@ -212,6 +216,9 @@ fn meant(typed: &str, verb: &str, flags: &Command) -> Option<String> {
     let ours = called.flat_map(|(_, ours)| *ours).find(|flag| has(flag));
     if let Some(ours) = ours {
         return Some(format!("did you mean `{}`?", spelt(ours, typed)));
+    }
+    if (verb, typed) == ("doctor", "--fix") {
+        return Some(DOCTOR_FIX.to_owned());
     }
     let name = typed.strip_prefix("--")?;
     let own: Vec<_> = flags.get_arguments().flat_map(names).collect();

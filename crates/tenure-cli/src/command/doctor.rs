@@ -1,5 +1,4 @@
-//! `doctor`: says where the locks of a call are and what says so, looks at what they rest on, and with `--fix` mends
-//! what can be mended.
+//! `doctor`: says where the locks of a call are and what says so, and looks at what they rest on. It changes nothing.
 //!
 //! Every answer comes from the function that a call asks (`request/place`, the store's `survey`, the audit's
 //! `look`). Nothing that is found ends the verb: each check stands for itself.
@@ -8,13 +7,9 @@
 //! |---|---|
 //! | the folder, whether its locks hold, what git would do | `folder`, `trial` |
 //! | what stands in the locks: leftovers, unreadable files, clocks | `locks` |
-//! | which programs are called `tenure` | `path` |
-//! | what the kernel gives | `kernel` |
 
 mod folder;
-mod kernel;
 mod locks;
-pub(super) mod path;
 mod trial;
 
 pub(super) use trial::take_part;
@@ -25,11 +20,10 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::doctor::{Audit, Check, Finding, Report, Status, Users, Where};
 use crate::render::{Reporter, clean_path};
-use crate::request::{Doctor, Fix, Place};
+use crate::request::{Doctor, Place};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
-use tenure_engine::machine::{self, Made};
 use tenure_engine::place::Why;
 use tenure_engine::store::file::survey;
 
@@ -42,24 +36,10 @@ pub(super) fn doctor(doctor: Doctor, reporter: &mut Reporter) -> Result<(String,
     let Doctor {
         place,
         files,
-        fix,
         flags,
     } = doctor;
-    let mut report = Report::of(args::version().trim().to_owned(), kernel::name());
-    if let Fix::MachinesFolder {
-        folder,
-        group,
-        name,
-    } = &fix
-    {
-        let (made, shown) = (machine::make(folder, *group)?, folder.display());
-        match made {
-            Made::New => report.fixed(&format!("made {shown} for the group {name}")),
-            Made::Changed => report.fixed(&format!("gave {shown} to the group {name}")),
-            Made::Unchanged => {}
-        }
-    }
-    let mends = fix != Fix::Nothing;
+    let program = std::env::current_exe().ok().map(clean_path);
+    let mut report = Report::of(args::version().trim().to_owned(), program);
     let why = place.as_ref().ok().and_then(Place::why);
     let is_default = matches!(why, None | Some(Why::Default));
     let opened = place.and_then(|mut place| {
@@ -95,23 +75,15 @@ pub(super) fn doctor(doctor: Doctor, reporter: &mut Reporter) -> Result<(String,
     let without_main = opened_place.and_then(Place::without_main);
     configuration(&mut report, &files, passed_over, without_main.as_deref());
     if let Ok(session) = opened {
-        of_place(&session, mends, &flags, reporter, &mut report)?;
+        of_place(&session, &flags, &mut report);
     }
-    path::look(&mut report);
-    kernel::look(&mut report);
     answer(&report, reporter)
 }
 
 /// What is known of the place itself.
-fn of_place(
-    session: &Session,
-    mends: bool,
-    flags: &str,
-    reporter: &mut Reporter,
-    report: &mut Report,
-) -> Result<(), Failure> {
-    let only_looks = session.place.is_folder() && folder::look(session, mends, report);
-    locks::look(session, mends, flags, reporter, report)?;
+fn of_place(session: &Session, flags: &str, report: &mut Report) {
+    let only_looks = session.place.is_folder() && folder::look(session, report);
+    locks::look(session, flags, report);
     let (log, everything) = session.audit_writer.kept();
     let dir = clean_path(log.dir());
     match log.look() {
@@ -150,7 +122,6 @@ fn of_place(
         folder: dir,
         everything,
     });
-    Ok(())
 }
 
 /// Whether the configurations can be used. One of another user counts for no call that names its place.

@@ -28,8 +28,6 @@ pub(crate) enum Finding {
     Git,
     Audit,
     Clock,
-    Path,
-    Kernel,
 }
 
 impl Finding {
@@ -45,16 +43,11 @@ impl Finding {
             Self::Git => "git",
             Self::Audit => "audit",
             Self::Clock => "clock",
-            Self::Path => "path",
-            Self::Kernel => "kernel",
         }
     }
 
     fn label(self) -> String {
-        match self {
-            Self::Path => "PATH".to_owned(),
-            other => other.word().replace('_', " "),
-        }
+        self.word().replace('_', " ")
     }
 }
 
@@ -202,23 +195,19 @@ pub(crate) struct Report {
     pub(crate) audit: Option<Audit>,
     version: String,
     /// This program's own path.
-    pub(crate) program: Option<String>,
-    kernel: String,
+    program: Option<String>,
     pub(crate) checks: Vec<Check>,
-    fixed: Vec<String>,
 }
 
 impl Report {
-    pub(crate) fn of(version: String, kernel: String) -> Self {
+    pub(crate) fn of(version: String, program: Option<String>) -> Self {
         Self {
             place: None,
             profile: None,
             audit: None,
             version,
-            program: None,
-            kernel,
+            program,
             checks: Vec::new(),
-            fixed: Vec::new(),
         }
     }
 
@@ -246,11 +235,6 @@ impl Report {
             message: super::clean(message).into_owned(),
             fix: fix.map(|fix| super::clean(&fix).into_owned()),
         });
-    }
-
-    /// Something was changed.
-    pub(crate) fn fixed(&mut self, what: &str) {
-        self.fixed.push(super::clean(what).into_owned());
     }
 
     /// Whether each user has locks of their own in the folder.
@@ -283,13 +267,11 @@ impl Report {
             })),
             "version": self.version,
             "program": self.program,
-            "kernel": self.kernel,
             "checks": checks.collect::<Vec<_>>(),
-            "fixed": self.fixed,
         })
     }
 
-    /// For people; a quiet one names only what is wrong and what was changed.
+    /// For people; a quiet one names only what is wrong.
     pub(crate) fn text(&self, is_quiet: bool) -> String {
         let room = room_on_stdout();
         let mut text = String::new();
@@ -301,10 +283,6 @@ impl Report {
             if !is_quiet || check.status == Status::Wrong {
                 check.line(&mut text, room);
             }
-        }
-        // A change is said in any case.
-        for fixed in &self.fixed {
-            line(&mut text, "", "fixed", fixed, room);
         }
         if is_quiet {
             return text.trim_end().to_owned();
@@ -374,7 +352,6 @@ impl Report {
         }
         let program = self.program.as_deref().unwrap_or("from an unknown path");
         fact("version", &format!("{}, {program}", self.version));
-        fact("system", &self.kernel);
     }
 }
 

@@ -4,12 +4,8 @@
 use super::place::files_of;
 use super::{Place, Surroundings};
 use crate::args::{Common, DoctorArgs};
-use crate::exit::Exit;
 use crate::failure::Failure;
 use std::path::PathBuf;
-use tenure_engine::config::Scope;
-use tenure_engine::machine::{self, Group};
-use tenure_engine::place::{line_that_makes, machines_folder};
 use tenure_engine::printed::quoted_for_unix;
 
 /// Looks at the place of the locks, and at what they rest on.
@@ -19,82 +15,28 @@ pub(crate) struct Doctor {
     pub(crate) place: Result<Place, Failure>,
     /// The configurations that count here, or why one of them cannot be used.
     pub(crate) files: Result<Vec<PathBuf>, Failure>,
-    pub(crate) fix: Fix,
     /// The flags by which another call finds the same place, as a shell reads them; each begins with a space.
     pub(crate) flags: String,
 }
 
-/// What is changed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Fix {
-    Nothing,
-    /// What can be mended safely.
-    Safely,
-    /// The same, and the machine's folder is made for a group.
-    MachinesFolder {
-        folder: PathBuf,
-        group: Group,
-        /// As it was typed.
-        name: String,
-    },
-}
-
 impl Doctor {
     pub(crate) fn of(typed: &DoctorArgs, around: &Surroundings) -> Result<Self, Failure> {
-        let mut common = typed.common.clone();
-        let fix = match &typed.group {
-            None if typed.fix => Fix::Safely,
-            None => Fix::Nothing,
-            Some(name) => {
-                if !matches!(common.scope, None | Some(Scope::Machine)) {
-                    return Err(Failure::bad_arguments(
-                        "--group: only the machine's folder is a group's; leave --scope out",
-                    ));
-                }
-                common.scope = Some(Scope::Machine);
-                folder_for(name)?
-            }
-        };
+        let common = &typed.common;
         let files = files_of(around);
-        let place = Place::of(&common, around);
+        let place = Place::of(common, around);
         if let Err(failure) = &place
             && failure.code == "BAD_ARGUMENTS"
             && files.is_ok()
-            && names_a_place(&common)
+            && names_a_place(common)
         {
             return Err(failure.clone());
         }
         Ok(Self {
-            flags: flags_of(&common),
+            flags: flags_of(common),
             place,
             files,
-            fix,
         })
     }
-}
-
-/// The machine's folder, for the group of this name.
-fn folder_for(name: &str) -> Result<Fix, Failure> {
-    let Some(group) = Group::named(name) else {
-        return Err(Failure::bad_arguments(format!(
-            "--group: there is no group {name:?} in /etc/group; a group that is kept elsewhere is named by its \
-             number"
-        )));
-    };
-    let folder = machines_folder()?;
-    if !machine::may_make() {
-        let line = line_that_makes(&folder.display().to_string(), name);
-        return Err(Failure::new(
-            Exit::Permission,
-            "PERMISSION_DENIED",
-            format!("only root makes {}: {line}", folder.display()),
-        ));
-    }
-    Ok(Fix::MachinesFolder {
-        folder,
-        group,
-        name: name.to_owned(),
-    })
 }
 
 /// Whether a flag has a say in where the locks are, or by which rules.
@@ -124,6 +66,10 @@ fn flags_of(common: &Common) -> String {
         ("--profile", common.profile.clone()),
         ("--project-root", path(&common.project_root)),
         ("--lock-file-name", common.lock_file_name.clone()),
+        (
+            "--stale-after",
+            common.stale_after.as_ref().map(|age| age.text.clone()),
+        ),
         ("--config", path(&common.config)),
     ];
     let mut flags: String = named

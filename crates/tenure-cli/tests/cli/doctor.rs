@@ -1,5 +1,5 @@
-//! `doctor`: what it says of a place, that each thing that is wrong is found where it was really brought about, that
-//! a look changes nothing, and what `--fix` mends.
+//! `doctor`: what it says of a place, that each thing that is wrong is found where it was really brought about, and
+//! that a look changes nothing.
 
 use crate::hostile::in_namespaces;
 use crate::support::transcript::Caller;
@@ -56,7 +56,7 @@ fn a_newcomer_reads_where_the_locks_are_and_that_all_is_well() {
     let caller = Caller::new(&scene, &[])
         .knowing("[VERSION]", env!("CARGO_PKG_VERSION"))
         .knowing("[TENURE]", crate::support::TENURE);
-    // Where the clock and the kernel stand is the machine's affair.
+    // Where the clock stands is the machine's affair.
     caller.follows(
         "
         $ tenure doctor
@@ -67,8 +67,7 @@ fn a_newcomer_reads_where_the_locks_are_and_that_all_is_well() {
         profile        native
         audit          off, [ROOT]/locks/audit
         version        tenure [VERSION], [TENURE]
-        system         Linux [..]
-        ...
+
         ok     place          TENURE_DIR names it
         ok     configuration  no tenure.toml speaks here
         ok     folder         not there yet; the first call that takes a lock makes it
@@ -77,8 +76,8 @@ fn a_newcomer_reads_where_the_locks_are_and_that_all_is_well() {
         ok     lock files     each of them can be read
         ok     clock          [..]
         ok     audit          off: only takeovers, forced ends and skips are recorded; its folder is not there yet
-        ok     PATH           a shell finds [TENURE]
-        ...
+
+        Nothing is wrong.
         $ ls
         $ tenure run x -- true
         $ tenure doctor -q
@@ -117,7 +116,7 @@ fn beside_a_holder_and_a_waiter_it_changes_and_disturbs_nothing() {
 }
 
 #[test]
-fn what_a_dead_holder_left_is_a_note_and_fix_removes_it() {
+fn what_a_dead_holder_left_is_a_note_with_the_line_that_removes_it() {
     let scene = Scene::new();
     let mut held = scene.hold("x", ["-q"]);
     scene.until_named("x");
@@ -134,17 +133,144 @@ fn what_a_dead_holder_left_is_a_note_and_fix_removes_it() {
         .expect(0, "named by a flag");
     let line = format!("-> tenure clean --dir {dir}");
     assert!(said.stdout().contains(&line), "{}", said.said());
-    let said = scene.run(["doctor", "--fix"]).expect(0, "it is mended");
+    let _ = scene.shell(&line[3..]).expect(0, "the line");
+    let said = scene.run(["doctor"]).expect(0, "nothing is left to do");
     found(&said, "ok", "leftovers", "none");
-    let text = said.stdout();
-    assert!(
-        text.contains("removed what a dead holder had left of x"),
-        "{text}"
-    );
-    let again = scene
-        .run(["doctor", "--fix"])
-        .expect(0, "nothing is left to do");
-    assert!(!again.stdout().contains("fixed"), "{}", again.said());
+}
+
+/// In every format of records and of answers, with a line that removes it.
+#[test]
+fn what_is_stale_is_said_for_every_profile() {
+    let intent = ["--intent-name", "i", "--intent-version", "1"];
+    let epic = ["--session-id", "s", "--epic-spec", "e"];
+    let junk = |scene: &Scene, record: &str| {
+        let record = scene.locks().join(record);
+        fs::create_dir_all(record.parent().unwrap()).unwrap();
+        let folder = record.parent().unwrap();
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
+        fs::write(record, "junk").unwrap();
+    };
+    for (profile, name, flags, record, status, verb) in [
+        ("native", "x", &[][..], None, "note", "tenure clean"),
+        ("resume", "x", &[], None, "note", "tenure clean"),
+        (
+            "session",
+            "7",
+            &["--stale-after", "1s"],
+            None,
+            "note",
+            "tenure clean",
+        ),
+        (
+            "session",
+            "7",
+            &[],
+            Some("locks/7.lock"),
+            "note",
+            "tenure clean",
+        ),
+        (
+            "fleet",
+            "x",
+            &intent,
+            None,
+            "wrong",
+            "tenure force-release x",
+        ),
+        (
+            "sprint",
+            "sprint",
+            &epic,
+            None,
+            "wrong",
+            "tenure force-release sprint",
+        ),
+        (
+            "sprint",
+            "sprint",
+            &[],
+            Some(".sprint-running"),
+            "wrong",
+            "tenure force-release sprint",
+        ),
+    ] {
+        let scene = Scene::new();
+        fs::create_dir(scene.locks()).unwrap();
+        fs::set_permissions(scene.locks(), fs::Permissions::from_mode(0o700)).unwrap();
+        let place = if profile == "sprint" {
+            "--project-root"
+        } else {
+            "--dir"
+        };
+        let dir = scene.locks().display().to_string();
+        let of = ["--profile", profile, place, &dir];
+        let older = if flags.first() == Some(&"--stale-after") {
+            flags
+        } else {
+            &[]
+        };
+        match record {
+            Some(record) => junk(&scene, record),
+            None => {
+                // The holder is gone with its owner, and its lease is over.
+                let words = ["acquire", "--ttl", "1s"];
+                let mut owner = crate::support::Started::new(scene.program("sleep").arg("600"));
+                let pid = owner.pid().to_string();
+                let name: &[&str] = if profile == "sprint" { &[] } else { &[name] };
+                let call = [&words[..], &["--owner", &pid], name, &of, flags].concat();
+                let _ = scene.run(call).expect(0, profile);
+                owner.kill_with_children();
+                let _ = owner.end();
+            }
+        }
+        let doctor =
+            |output: &str| scene.run([&["doctor", "--output", output], &of[..], older].concat());
+        let mut said = String::new();
+        eventually("the lock to be stale", || {
+            said = doctor("text").stdout();
+            said.contains("left behind by dead holders")
+        });
+        let lines = said
+            .lines()
+            .skip_while(|line| !line.contains("left behind"));
+        let lines: Vec<&str> = lines.take(2).collect();
+        assert!(lines[0].starts_with(status), "{profile}: {said}");
+        assert!(lines[0].contains(&format!("holders: {name};")), "{said}");
+        assert!(
+            lines[1].contains(&format!("-> {verb}")),
+            "{profile}: {said}"
+        );
+        let code = i32::from(status == "wrong");
+        let document = doctor("json").expect(code, profile).json();
+        let report = match code {
+            0 => &document["data"],
+            _ => &document["error"]["context"],
+        };
+        let checks = report["checks"].as_array().unwrap().clone();
+        let check = checks.iter().find(|check| check["check"] == "leftovers");
+        let check = check.unwrap();
+        assert_eq!(check["status"], status, "{profile}");
+        let fix = check["fix"].as_str().unwrap().to_owned();
+        assert!(fix.starts_with(verb), "{fix}");
+        let yaml = doctor("yaml").stdout();
+        assert!(yaml.contains(&fix), "{yaml}");
+        let _ = scene.shell(&fix).expect(0, "the line");
+        let said = doctor("text").expect(0, "nothing is left to do");
+        found(&said, "ok", "leftovers", "");
+    }
+}
+
+#[test]
+fn a_flag_that_mended_is_refused_with_what_to_do_instead() {
+    let scene = Scene::new();
+    for words in [
+        &["doctor", "--fix"][..],
+        &["doctor", "--fix", "--group", "g"],
+    ] {
+        let said = scene.run(words).expect(2, "it changes nothing").stderr();
+        assert!(said.contains("`tenure clean` removes"), "{said}");
+        assert_eq!(said.lines().count(), 1, "one sentence: {said}");
+    }
 }
 
 #[test]
@@ -161,7 +287,7 @@ fn a_place_that_cannot_be_known_is_found_and_a_mistyped_call_is_refused() {
     found(&with(&[]), "wrong", "place", "no lock folder is known");
     let relative = with(&[("TENURE_DIR", "locks")]);
     found(&relative, "wrong", "place", "write its whole path");
-    found(&relative, "ok", "PATH", "a shell finds");
+    found(&relative, "ok", "configuration", "");
     let empty = with(&[("TENURE_STORE", "")]);
     found(&empty, "wrong", "place", "it is empty");
     let said = from(&scene, root, &["doctor", "--scope", "repo"]).expect(1, "no repository");
@@ -184,10 +310,6 @@ fn a_place_that_cannot_be_known_is_found_and_a_mistyped_call_is_refused() {
         &["doctor", "--dir", ""],
         &["doctor", "--store", "ftp:x"],
         &["doctor", "--profile", "nobodys"],
-        &["doctor", "--fix", "--group", "no-such-group"],
-        &["doctor", "--fix", "--group", "4294967295"],
-        &["doctor", "--fix", "--group", "root", "--scope", "user"],
-        &["doctor", "--fix", "--group", "root", "--dir", "d"],
     ] {
         scene.write("tenure.toml", "");
         let _ = from(&scene, root, words).expect(2, &format!("{words:?}"));
@@ -195,79 +317,32 @@ fn a_place_that_cannot_be_known_is_found_and_a_mistyped_call_is_refused() {
 }
 
 #[test]
-fn a_work_tree_that_would_commit_lock_files_is_found_and_mended() {
+fn a_work_tree_that_would_commit_lock_files_is_found() {
     let scene = Scene::new();
     let tree = scene.path("tree");
-    fs::create_dir_all(tree.join("state/mixed")).unwrap();
+    fs::create_dir_all(tree.join("state")).unwrap();
     let init = scene.shell(&format!("git init -q '{}'", tree.display()));
     let _ = init.expect(0, "a work tree");
-    let doctor = |folder: &str, more: &[&str]| {
-        let dir = tree.join(folder).display().to_string();
-        scene.run([&["doctor", "--dir", &dir][..], more].concat())
-    };
-    let said = doctor("state", &[]).expect(1, "it would be committed");
+    let dir = tree.join("state").display().to_string();
+    let doctor = || scene.run(["doctor", "--dir", &dir]);
+    let said = doctor().expect(1, "it would be committed");
     found(&said, "wrong", "git", "would commit the lock files");
     assert!(said.stdout().contains(".gitignore"), "{}", said.said());
-    // Work of others beside the locks is not hidden from git.
-    let said = doctor("state", &["--fix"]).expect(1, "not by itself");
-    found(&said, "wrong", "git", "would commit");
     assert!(!tree.join("state/.gitignore").exists());
-    // An empty folder may be meant for work, and a name proves nothing.
-    let mixed = tree.join("state/mixed");
-    let _ = doctor("state/mixed", &["--fix"]).expect(1, "an empty folder");
-    fs::write(mixed.join("work.tenure"), "work").unwrap();
-    let _ = doctor("state/mixed", &["--fix"]).expect(1, "work");
-    remove(&scene, &mixed.join("work.tenure"));
-    assert_eq!(
-        fs::read_dir(&mixed).unwrap().count(),
-        0,
-        "nothing was told to git"
-    );
-    let dir = mixed.display().to_string();
-    let _ = scene
-        .run(["run", "--dir", &dir, "x", "--", "true"])
-        .expect(0, "a lock");
-    let said = doctor("state/mixed", &["--fix"]).expect(0, "nothing but locks is there");
-    found(&said, "ok", "git", "ignores");
     fs::write(tree.join(".gitignore"), "*.tenure\n").unwrap();
-    found(
-        &doctor("state", &[]).expect(0, "a rule"),
-        "ok",
-        "git",
-        "ignores",
-    );
+    found(&doctor().expect(0, "a rule"), "ok", "git", "ignores");
 }
 
 #[test]
-fn a_folder_that_all_may_write_to_is_found_and_mended() {
+fn a_folder_that_all_may_write_to_is_found_and_stays_as_it_is() {
     let scene = Scene::new();
     fs::create_dir(scene.locks()).unwrap();
     fs::set_permissions(scene.locks(), fs::Permissions::from_mode(0o777)).unwrap();
     let said = scene.run(["doctor"]).expect(1, "no call uses it");
     found(&said, "wrong", "folder", "not a safe place");
-    let said = scene.run(["doctor", "--fix"]).expect(0, "mended");
-    found(&said, "ok", "folder", "you may use it");
-    let mode = fs::metadata(scene.locks()).unwrap().mode() & 0o7777;
-    assert_eq!(mode, 0o775, "and no more than that");
-}
-
-#[test]
-fn a_fix_changes_no_folder_with_other_files_and_says_each_change() {
-    let scene = Scene::new();
-    let open = fs::Permissions::from_mode(0o777);
-    fs::create_dir(scene.locks()).unwrap();
-    fs::set_permissions(scene.locks(), open.clone()).unwrap();
-    let mode = || fs::metadata(scene.locks()).unwrap().mode() & 0o7777;
-    fs::write(scene.locks().join("work"), "").unwrap();
-    let said = scene
-        .run(["doctor", "--fix"])
-        .expect(1, "no folder of locks");
     assert!(said.stdout().contains("-> chmod o-w "), "{}", said.said());
-    assert_eq!(mode(), 0o777);
-    remove(&scene, &scene.locks().join("work"));
-    let said = scene.run(["doctor", "--fix", "-q"]).expect(0, "mended");
-    assert!(said.stdout().starts_with("fixed "), "{}", said.said());
-    assert_eq!(mode(), 0o775);
+    let mode = fs::metadata(scene.locks()).unwrap().mode() & 0o7777;
+    assert_eq!(mode, 0o777);
 }
 
 #[test]
@@ -332,7 +407,7 @@ fn a_link_and_locks_of_other_users_are_left_alone() {
         setpriv --reuid 64003 --regid 64003 --clear-groups ln -s \"$PWD/victim\" all/link
         said() { rc=0; \"$@\" >out 2>&1 || rc=$?; echo \"$rc $(tr '\\n' ' ' <out)\"; }
         as() { user=$1; shift; setpriv --reuid $user --regid $user --clear-groups env -u TENURE_DIR HOME=/nonexistent ./copy \"$@\"; }
-        said as 64001 doctor --fix --dir \"$PWD/all/link\"
+        said as 64001 doctor --dir \"$PWD/all/link\"
         stat -c %a victim
         mkdir -m 1777 each
         said as 64003 run --dir \"$PWD/each\" x -- true
@@ -354,46 +429,6 @@ fn a_link_and_locks_of_other_users_are_left_alone() {
         lines[3].starts_with("0 ") && lines[3].contains("ok     lock files"),
         "{said}"
     );
-}
-
-#[test]
-fn another_tenure_on_the_path_is_named_and_not_run() {
-    let scene = Scene::new();
-    fs::create_dir(scene.path("other")).unwrap();
-    let ran = scene.path("ran");
-    scene.script(
-        "other/tenure",
-        &format!("#!/bin/sh\ntouch '{}'\n", ran.display()),
-    );
-    let own = Path::new(crate::support::TENURE).parent().unwrap();
-    let other = scene.path("other");
-    let path = |folders: &[&Path]| {
-        let mut call = scene.tenure(["doctor"]);
-        answer(call.env("PATH", std::env::join_paths(folders).unwrap())).expect(0, "a note")
-    };
-    found(&path(&[own, &other]), "note", "PATH", "behind this one");
-    found(
-        &path(&[&other, own]),
-        "note",
-        "PATH",
-        "first, of unknown version",
-    );
-    found(
-        &path(&[Path::new("/nonexistent")]),
-        "note",
-        "PATH",
-        "no folder of the PATH",
-    );
-    // A copy is no other version, and a link neither.
-    fs::create_dir(scene.path("copy")).unwrap();
-    std::os::unix::fs::symlink(crate::support::TENURE, scene.path("copy/tenure")).unwrap();
-    found(
-        &path(&[&scene.path("copy"), own]),
-        "ok",
-        "PATH",
-        "a shell finds",
-    );
-    assert!(!ran.exists(), "no program was run");
 }
 
 #[test]
@@ -430,9 +465,17 @@ fn a_folder_that_cannot_be_written_is_found_on_a_file_system_of_its_own() {
     assert_eq!(parts[3], "1\n0\n", "nothing is left behind");
 }
 
-/// What an administrator does, and what is in the way; in namespaces of its own, so that the test may say what the
-/// machine has.
-const ADMINISTRATOR: &str = "
+/// The machine's folder, before an administrator has made it and afterwards. In namespaces of its own, so that the
+/// test may say what the machine has.
+#[test]
+fn the_machines_folder_has_the_line_that_makes_it() {
+    let scene = Scene::new();
+    let copy = scene.path("tenure");
+    fs::copy(crate::support::TENURE, &copy).unwrap();
+    for path in [scene.root(), &copy] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    let line = "
         unset TENURE_DIR
         mount -t tmpfs -o mode=755 none /var/lib
         cp -a /etc \"$HOME/etc\"; mount --bind \"$HOME/etc\" /etc; rm -f /etc/tenure.toml
@@ -441,149 +484,53 @@ const ADMINISTRATOR: &str = "
         said() { rc=0; \"$@\" >\"$HOME/out\" 2>&1 || rc=$?; echo \"$rc $(tr '\\n' ' ' <\"$HOME/out\")\"; }
         as() { setpriv --reuid $1 --regid $1 --groups $2 \"$HOME/tenure\" doctor --scope machine; }
         said tenure doctor --scope machine
-        said tenure doctor --fix --group nobodys
-        said setpriv --reuid 64001 --regid 64001 --clear-groups \"$HOME/tenure\" doctor --fix --group team
-        ls -A /var/lib | wc -l
-        umask 077
-        said tenure doctor --fix --group team
-        stat -c '%a %g %U' /var/lib/tenure /var/lib/tenure/locks
-        said tenure doctor --fix --group 64100
-        said as 64001 64001,64100
-        said as 64003 64003
-        chmod 2770 /var/lib/tenure/locks
-        said tenure doctor --fix --group team
-        stat -c %a /var/lib/tenure/locks
-        touch /var/lib/tenure/locks/x.tenure
-        said tenure doctor --fix --group root
-        rm -rf /var/lib/tenure; mkdir -p /var/lib/tenure; ln -s /tmp /var/lib/tenure/locks
-        said tenure doctor --fix --group team
-        rm /var/lib/tenure/locks; mkdir /var/lib/tenure/locks; chown 64001 /var/lib/tenure/locks
-        said tenure doctor --fix --group team
-        rm -rf /var/lib/tenure; mkdir -m 1777 /var/lib/shared; ln -s /var/lib/tenure /var/lib/shared/a
-        printf 'dir = \"/var/lib/shared/a/locks\"\\n' >/etc/tenure.toml
-        said tenure doctor --fix --group team
-        printf 'dir = \"/var/lib/open/locks\"\\n' >/etc/tenure.toml; mkdir /var/lib/open; chmod 777 /var/lib/open
-        said tenure doctor --fix --group team
-        printf 'dri = 1\\n' >/etc/tenure.toml
-        said tenure doctor --fix --group team
-        ls -A /var/lib/open /var/lib/shared | wc -w
-        rm -rf /etc/tenure.toml /var/lib/tenure
         said as 64001 64001,64100
         install -d -m 3770 -g team /var/lib/tenure/locks
+        said as 64001 64001,64100
+        said as 64003 64003
         said tenure doctor --profile session --scope machine
-        umount /etc /var/lib
-    ";
-
-#[test]
-fn the_machines_folder_is_made_for_a_group_and_only_by_root_in_a_safe_place() {
-    let scene = Scene::new();
-    let copy = scene.path("tenure");
-    fs::copy(crate::support::TENURE, &copy).unwrap();
-    for path in [scene.root(), &copy] {
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
-    }
-    let Some(answer) = in_namespaces(&scene, &["--mount"], ADMINISTRATOR) else {
-        return;
-    };
-    let said = answer.expect(0, "the shell").stdout();
-    let lines: Vec<&str> = said.lines().collect();
-    let begins = |index: usize, code: &str, parts: &[&str]| {
-        let line = lines[index];
-        assert!(
-            line.starts_with(&format!("{code} ")),
-            "{index}, {code}: {said}"
-        );
-        for part in parts {
-            assert!(line.contains(part), "`{part}`: {line}");
-        }
-    };
-    let remedy = "sudo install -d -m 3770 -g";
-    begins(
-        0,
-        "1",
-        &[
-            "wrong  folder",
-            "is not there",
-            remedy,
-            "--fix --group GROUP",
-        ],
-    );
-    begins(1, "2", &["no group \"nobodys\""]);
-    begins(
-        2,
-        "7",
-        &["only root makes", remedy, "-g team /var/lib/tenure/locks"],
-    );
-    assert_eq!(lines[3], "0", "nothing was made: {said}");
-    begins(
-        4,
-        "0",
-        &[
-            "made /var/lib/tenure/locks for the group team",
-            "ok     folder",
-        ],
-    );
-    assert_eq!(lines[5..7], ["755 0 root", "3770 64100 root"], "{said}");
-    begins(7, "0", &["the members of the group team"]);
-    assert!(
-        !lines[7].contains("fixed"),
-        "it was so already: {}",
-        lines[7]
-    );
-    begins(8, "0", &["ok     folder", "ok     locks"]);
-    begins(
-        9,
-        "1",
-        &[
-            "wrong  folder",
-            "become a member of the group team",
-            "1 thing is wrong",
-        ],
-    );
-    begins(10, "0", &["ok     folder"]);
-    assert_eq!(lines[11], "2770", "an administrator's choice stays: {said}");
-    // The words of the envelope for these are PERMISSION_DENIED and UNSAFE_PLACE.
-    begins(
-        12,
-        "7",
-        &["for the group team, and files of that group are in it"],
-    );
-    begins(13, "7", &["a link or a file is in the way"]);
-    begins(14, "7", &["it belongs to", "and not to root"]);
-    begins(15, "7", &["a link that another user could have made"]);
-    begins(16, "7", &["/var/lib/open", "may exchange"]);
-    begins(17, "2", &["/etc/tenure.toml", "dri"]);
-    assert_eq!(lines[18], "3", "the two headings and the link: {said}");
-    // The audit would lie in it, and is no trouble of its own.
-    begins(19, "1", &["wrong  folder", remedy, "1 thing is wrong"]);
-    // Below the machine's folder, where `--fix` makes none.
-    begins(20, "1", &["wrong  folder", remedy, "/locks/locks"]);
-    assert!(!lines[20].contains("--fix"), "{}", lines[20]);
-}
-
-/// The words for programs.
-#[test]
-fn a_refusal_to_make_the_machines_folder_has_its_code() {
-    let scene = Scene::new();
-    let line = "
-        unset TENURE_DIR
-        mount -t tmpfs -o mode=755 none /var/lib; mkdir /var/lib/tenure; ln -s /tmp /var/lib/tenure/locks
-        cp -a /etc \"$HOME/etc\"; mount --bind \"$HOME/etc\" /etc; rm -f /etc/tenure.toml
-        said() { \"$@\" --output json | grep -o '\"code\":\"[A-Z_]*\"'; }
-        said tenure doctor --fix --group root
-        echo 'dri = 1' >/etc/tenure.toml
-        said tenure doctor --fix --group root
-        rm /etc/tenure.toml; cp \"$(command -v tenure)\" /var/lib/copy; chmod 755 /var/lib/copy
-        said setpriv --reuid 64001 --regid 64001 --clear-groups /var/lib/copy doctor --fix --group root
         umount /etc /var/lib
     ";
     let Some(answer) = in_namespaces(&scene, &["--mount"], line) else {
         return;
     };
     let said = answer.expect(0, "the shell").stdout();
-    let codes: Vec<&str> = said.split('"').filter(|word| word.contains('_')).collect();
-    let expected = ["UNSAFE_PLACE", "BAD_CONFIGURATION", "PERMISSION_DENIED"];
-    assert_eq!(codes, expected, "{said}");
+    let lines: Vec<&str> = said.lines().collect();
+    let remedy = "sudo install -d -m 3770 -g";
+    for (index, code, parts) in [
+        (
+            0,
+            "1",
+            &["wrong  folder", "is not there", remedy, "1 thing is wrong"][..],
+        ),
+        // The audit would lie in it, and is no trouble of its own.
+        (1, "1", &["wrong  folder", remedy, "1 thing is wrong"]),
+        (
+            2,
+            "0",
+            &[
+                "the members of the group team",
+                "ok     folder",
+                "ok     locks",
+            ],
+        ),
+        (
+            3,
+            "1",
+            &[
+                "wrong  folder",
+                "become a member of the group team",
+                "1 thing is wrong",
+            ],
+        ),
+        (4, "1", &["wrong  folder", remedy, "/locks/locks"]),
+    ] {
+        let line = lines[index];
+        assert!(line.starts_with(&format!("{code} ")), "{index}: {said}");
+        for part in parts {
+            assert!(line.contains(part), "`{part}`: {line}");
+        }
+    }
 }
 
 #[test]
@@ -640,7 +587,6 @@ fn servers_that_do_not_answer_are_found_within_a_bounded_time() {
     let (said, took) = timed(|| scene.run(["doctor", "--store", &url]));
     let said = said.expect(1, "they do not answer");
     found(&said, "wrong", "servers", "listing the locks");
-    found(&said, "ok", "PATH", "a shell finds");
     assert!(took < Duration::from_secs(12), "it took {took:?}");
 }
 
@@ -680,43 +626,6 @@ fn a_clock_that_was_set_is_noted() {
         let clock = checks.iter().find(|check| check["check"] == "clock");
         assert_eq!(clock.unwrap()["status"], "note", "{said}");
         let _ = call(&["check", "x"]).expect(4, "and the lock stays held");
-    }
-}
-
-/// What the kernel, or the filter of a container, does not give is a note with what tenure does in its place. The
-/// locks hold without it, so nothing is wrong.
-#[cfg(target_os = "linux")]
-#[test]
-fn what_the_kernel_does_not_give_is_noted() {
-    let scene = Scene::new();
-    for (call, error, told, fix) in [
-        (
-            "inotify_init1",
-            "EMFILE",
-            "no watch on files",
-            "max_user_instances",
-        ),
-        (
-            "pidfd_open",
-            "ENOSYS",
-            "no handles on processes",
-            "Linux 5.3",
-        ),
-        ("prctl", "EINVAL", "no adoption of descendants", "Linux 3.4"),
-    ] {
-        let mut strace = scene.program("strace");
-        strace.args(["-f", "-qq", "-o", "/dev/null"]);
-        strace.arg(format!("--trace={call}"));
-        strace.arg(format!("--inject={call}:error={error}"));
-        let said = answer(strace.args([crate::support::TENURE, "doctor"]));
-        let said = said.expect(0, "calls cope with it");
-        found(&said, "note", "kernel", told);
-        assert!(said.stdout().contains(fix), "{}", said.said());
-        assert!(
-            said.stdout().contains("Nothing is wrong; 1 note."),
-            "{}",
-            said.said()
-        );
     }
 }
 

@@ -133,11 +133,6 @@ impl Facts {
         user_name(number).unwrap_or_else(|| number.to_string())
     }
 
-    /// The number of its group.
-    pub(crate) fn group(&self) -> u32 {
-        self.group
-    }
-
     /// Its group's name, or number.
     pub(crate) fn group_name(&self) -> String {
         let number = self.group;
@@ -147,11 +142,6 @@ impl Facts {
     /// Its rights as `chmod` takes them: `3770`.
     pub(crate) fn mode_text(&self) -> String {
         format!("{:o}", self.mode().as_raw_mode() & 0o7777)
-    }
-
-    /// Whether it is a link.
-    pub(crate) fn is_link(&self) -> bool {
-        self.kind() == FileType::Symlink
     }
 
     /// Whether it is a folder that several users are meant to write in: all users, each their own files, or
@@ -1080,21 +1070,6 @@ fn user_name(number: u32) -> Option<String> {
 
 /// The name that a list has for a number.
 fn name_in(list: &str, number: u32) -> Option<String> {
-    in_list(list, |name, known| {
-        (known == number).then(|| name.to_owned())
-    })
-}
-
-/// The number of a group that is written as a name of the machine's own list, or as a number.
-pub(crate) fn group_number(written: &str) -> Option<u32> {
-    in_list(GROUPS, |name, number| (name == written).then_some(number))
-        .or_else(|| written.parse().ok())
-        // For the system this number means "leave the group as it is".
-        .filter(|number| *number != u32::MAX)
-}
-
-/// The first answer about a line of a list: its name and its number.
-fn in_list<T>(list: &str, asked: impl Fn(&str, u32) -> Option<T>) -> Option<T> {
     use std::io::Read;
     let mut text = String::new();
     let file = std::fs::File::open(list).ok()?;
@@ -1102,7 +1077,8 @@ fn in_list<T>(list: &str, asked: impl Fn(&str, u32) -> Option<T>) -> Option<T> {
     text.lines().find_map(|line| {
         let mut fields = line.split(':');
         let name = fields.next()?;
-        asked(name, fields.nth(1)?.parse().ok()?)
+        let known: u32 = fields.nth(1)?.parse().ok()?;
+        (known == number).then(|| name.to_owned())
     })
 }
 
@@ -1160,33 +1136,6 @@ pub(crate) fn file_system_of(file: impl AsFd) -> Option<String> {
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn file_system_of(_: impl AsFd) -> Option<String> {
     None
-}
-
-/// Gives a new folder a group and these rights, in this order: a change of the group may take rights away.
-pub(crate) fn give_to_group(folder: impl AsFd, group: Option<u32>, mode: u32) -> Result<(), Errno> {
-    if let Some(group) = group {
-        let group = rustix::fs::Gid::from_raw(group);
-        rustix::fs::fchown(&folder, None, Some(group))?;
-    }
-    #[allow(
-        clippy::useless_conversion,
-        reason = "the width differs between platforms"
-    )]
-    let mode = Mode::from_raw_mode(mode.try_into().map_err(|_| Errno::INVAL)?);
-    rustix::fs::fchmod(folder, mode)
-}
-
-/// Takes the right to write in a folder from all users but its owner and its group.
-pub(crate) fn keep_all_from_writing(folder: impl AsFd) -> Result<(), Errno> {
-    let mode = facts(&folder)?.mode() - Mode::WOTH;
-    rustix::fs::fchmod(folder, mode)
-}
-
-/// Where a link in a folder leads.
-pub(crate) fn target_of(folder: impl AsFd, name: &str) -> Result<std::path::PathBuf, Errno> {
-    use std::os::unix::ffi::OsStringExt;
-    let target = rustix::fs::readlinkat(folder, name, Vec::new())?;
-    Ok(std::ffi::OsString::from_vec(target.into_bytes()).into())
 }
 
 /// The kind of file system if other machines, or another program, stand behind it.

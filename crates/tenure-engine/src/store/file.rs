@@ -47,7 +47,6 @@ mod sleeper;
 #[doc(hidden)]
 pub mod survey;
 #[cfg(unix)]
-mod tenures;
 mod transact;
 #[cfg(unix)]
 #[doc(hidden)]

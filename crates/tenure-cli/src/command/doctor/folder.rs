@@ -6,7 +6,7 @@ use super::{trial, users_of};
 use crate::render::clean_path;
 use crate::render::doctor::{Finding, Report, Status};
 use std::path::Path;
-use tenure_engine::place::{line_that_makes, machines_folder};
+use tenure_engine::place::line_that_makes;
 use tenure_engine::printed::quoted_for_unix;
 use tenure_engine::store::StoreError;
 use tenure_engine::store::file::survey::{Nearest, Survey, Users};
@@ -22,26 +22,14 @@ const LOCK: &str = "x";
 const ELSEWHERE: &str = "keep the locks in a folder of this machine, or for several machines in etcd (--store etcd://HOST:PORT/PREFIX)";
 
 /// Says whether this user is one who may only look at the locks.
-pub(super) fn look(session: &Session, mends: bool, report: &mut Report) -> bool {
-    let Some(mut survey) = session.store.survey() else {
+pub(super) fn look(session: &Session, report: &mut Report) -> bool {
+    let Some(survey) = session.store.survey() else {
         return false;
     };
-    if mends {
-        // What is still wrong is said below.
-        if matches!(survey.mend(), Ok(true)) {
-            let shown = clean_path(&survey.path);
-            report.fixed(&format!(
-                "took the right to write in {shown} from all other users"
-            ));
-        }
-        if let Some(again) = session.store.survey() {
-            survey = again;
-        }
-    }
     describe(&survey, report);
     usable(&survey, report);
     let only_looks = locks(&survey, report);
-    git(session, &survey, mends, report);
+    git(session, &survey, report);
     only_looks
 }
 
@@ -125,19 +113,9 @@ fn usable(survey: &Survey, report: &mut Report) {
     };
     let said = match error {
         // The line that makes it stands below.
-        StoreError::Missing { place } => {
-            // The other way makes the machine's folder, and none below it, where some profiles keep their records.
-            let is_machines = machines_folder().is_ok_and(|folder| folder == Path::new(place));
-            let other_way = if is_machines {
-                " or by tenure doctor --fix --group GROUP"
-            } else {
-                ""
-            };
-            format!(
-                "{place} is not there; an administrator makes it once for the members of a group, by the line \
-                 below{other_way}"
-            )
-        }
+        StoreError::Missing { place } => format!(
+            "{place} is not there; an administrator makes it once for the members of a group, by the line below"
+        ),
         error => error.to_string(),
     };
     report.add(Finding::Folder, Status::Wrong, &said, Some(fix));
@@ -232,7 +210,7 @@ fn cannot_write(nearest: &Nearest, error: &StoreError, report: &mut Report) {
 }
 
 /// Whether git would commit what lies in the folder.
-fn git(session: &Session, survey: &Survey, mends: bool, report: &mut Report) {
+fn git(session: &Session, survey: &Survey, report: &mut Report) {
     if let Some(records) = &survey.records
         && record_is_committed(session, records, report)
     {
@@ -241,12 +219,7 @@ fn git(session: &Session, survey: &Survey, mends: bool, report: &mut Report) {
     let (Some(nearest), Ok(true)) = (&survey.nearest, &survey.is_there) else {
         return;
     };
-    let mut fate = fate_of(&nearest.path, LOCK_FILE);
-    if mends && matches!(fate, Fate::Committed(_)) && matches!(nearest.ignore(), Ok(true)) {
-        report.fixed(&format!("told git to ignore {}", clean_path(&nearest.path)));
-        fate = fate_of(&nearest.path, LOCK_FILE);
-    }
-    match fate {
+    match fate_of(&nearest.path, LOCK_FILE) {
         Fate::Unseen => report.ok(Finding::Git, "no work tree has the folder in it"),
         Fate::Ignored => report.ok(Finding::Git, "git ignores the folder"),
         Fate::Unknown => is_not_known(report),

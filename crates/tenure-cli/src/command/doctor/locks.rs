@@ -3,17 +3,16 @@
 
 use super::super::Session;
 use super::super::readings::{self, Read, Readings};
-use crate::failure::Failure;
-use crate::render::Reporter;
 use crate::render::doctor::{Finding, Report, Status};
 use std::os::unix::fs::MetadataExt;
-use tenure_engine::clock::{self, Clock};
+use tenure_engine::clock;
 use tenure_engine::printed::quoted_for_unix;
 use tenure_engine::profile::ends_without_release;
 use tenure_engine::store::contract::Which;
-use tenure_engine::store::verbs::would_clean;
-use tenure_engine::store::{Content, Reading, StoreError, Verbs};
-use tenure_engine::tenure_core::{Claim, LockName, Now, StaleUnforced, Stamp};
+use tenure_engine::store::{Content, Reading, StoreError};
+use tenure_engine::tenure_core::{
+    Claim, LockName, Now, StaleUnforced, Stamp, Standing, UnreadableRule,
+};
 
 /// How many locks are named in a line.
 const NAMED_MAX: usize = 3;
@@ -66,16 +65,10 @@ struct Step {
     ms: i64,
 }
 
-pub(super) fn look(
-    session: &Session,
-    mends: bool,
-    flags: &str,
-    reporter: &mut Reporter,
-    report: &mut Report,
-) -> Result<(), Failure> {
+pub(super) fn look(session: &Session, flags: &str, report: &mut Report) {
     // What keeps the caller from the folder keeps it from every lock there.
     if report.is_wrong(Finding::Folder) {
-        return Ok(());
+        return;
     }
     let is_remote = session.store.is_remote();
     let began = clock::instant();
@@ -86,7 +79,7 @@ pub(super) fn look(
             if is_remote {
                 unreachable(&error, report);
             }
-            return Ok(());
+            return;
         }
     };
     if is_remote {
@@ -95,22 +88,10 @@ pub(super) fn look(
         report.ok(Finding::Servers, &said);
     }
     let is_each_users = report.is_for_each_user();
-    let mut seen = seen_in(session, names, is_each_users);
-    if mends {
-        for name in std::mem::take(&mut seen.left) {
-            match session.store.clean(&name, &session.clock.now(), false) {
-                Ok(cleaned) => {
-                    session.record_cleaned(reporter, &name, &cleaned)?;
-                    report.fixed(&format!("removed what a dead holder had left of {name}"));
-                }
-                Err(error) => seen.unreadable.push(Unread::by(name, &error)),
-            }
-        }
-    }
+    let seen = seen_in(session, names, is_each_users);
     leftovers(session, &seen, flags, report);
     unreadable(&seen, flags, report);
     clocks(&seen, report);
-    Ok(())
 }
 
 fn unreachable(error: &StoreError, report: &mut Report) {
@@ -140,15 +121,21 @@ fn seen_in(session: &Session, names: Vec<LockName>, is_each_users: bool) -> Seen
             seen.times(&name, &reading, &now);
         }
         match &reading.content {
+            // The profile counts it as left behind.
+            Content::Unreadable { .. } if policy.unreadable == UnreadableRule::Stale => {
+                seen.left.push(name);
+            }
             Content::Unreadable { why, .. } => {
                 let said = format!("{} cannot be read as a lock: {why}", reading.place);
                 let fix = None;
                 seen.unreadable.push(Unread { name, said, fix });
             }
-            Content::Whole { .. } => {
-                let is_left = |claim: &Claim| claim.token.is_some() && !ends_without_release(claim);
-                let swept = would_clean(policy, reading, &now).map(|cleaned| cleaned.swept);
-                if swept.is_ok_and(|swept| swept.iter().any(is_left)) {
+            Content::Whole { entry, .. } => {
+                let is_left = |claim: &Claim| {
+                    let standing = reading.standing_of(policy, claim, &now);
+                    matches!(standing, Standing::Stale(_)) && !ends_without_release(claim)
+                };
+                if entry.granted().any(is_left) {
                     seen.left.push(name);
                 }
             }
@@ -189,12 +176,8 @@ fn offset_ms(stamp: Stamp) -> i64 {
 }
 
 /// A few names, and how many more there are.
-fn named(names: &[&LockName]) -> String {
-    let shown: Vec<_> = names
-        .iter()
-        .take(NAMED_MAX)
-        .map(|name| name.as_str())
-        .collect();
+fn named(names: &[LockName]) -> String {
+    let shown: Vec<_> = names.iter().take(NAMED_MAX).map(LockName::as_str).collect();
     match names.len().checked_sub(NAMED_MAX) {
         None | Some(0) => shown.join(", "),
         Some(more) => format!("{} and {more} more", shown.join(", ")),
@@ -202,8 +185,7 @@ fn named(names: &[&LockName]) -> String {
 }
 
 fn leftovers(session: &Session, seen: &Seen, flags: &str, report: &mut Report) {
-    let names: Vec<_> = seen.left.iter().collect();
-    if names.is_empty() {
+    let Some(first) = seen.left.first() else {
         let said = match seen.all {
             0 => "there are no locks yet".to_owned(),
             1 => "none: 1 lock looked at".to_owned(),
@@ -211,16 +193,24 @@ fn leftovers(session: &Session, seen: &Seen, flags: &str, report: &mut Report) {
         };
         report.ok(Finding::Leftovers, &said);
         return;
-    }
-    let (status, then) = match session.store.policy().stale_unforced {
-        StaleUnforced::TakeOver => (Status::Note, "the next call takes it over"),
-        StaleUnforced::Refuse => (Status::Wrong, "this profile takes it over by force only"),
+    };
+    let (status, then, fix) = match session.store.policy().stale_unforced {
+        StaleUnforced::TakeOver => (
+            Status::Note,
+            "the next call takes it over",
+            format!("tenure clean{flags}"),
+        ),
+        StaleUnforced::Refuse => (
+            Status::Wrong,
+            "this profile takes it over by force only",
+            format!("tenure force-release {first}{flags}"),
+        ),
     };
     report.add(
         Finding::Leftovers,
         status,
-        &format!("left behind by dead holders: {}; {then}", named(&names)),
-        Some(format!("tenure clean{flags}")),
+        &format!("left behind by dead holders: {}; {then}", named(&seen.left)),
+        Some(fix),
     );
 }
 

@@ -106,12 +106,6 @@ fn sum(text: &str) -> u64 {
     hasher.finish()
 }
 
-/// Whether a file of such a name and beginning is one of these.
-#[cfg(unix)]
-pub(super) fn looks_like_ours(name: &str, begin: &[u8]) -> bool {
-    name.starts_with(BEGIN) && (begin.is_empty() || begin.starts_with(MAGIC.as_bytes()))
-}
-
 /// A text as a part of a file's name. A key may be longer than a file's name, and some file systems take `A` for `a`.
 fn part(text: &str) -> String {
     let digest = Sha256::digest(text.as_bytes());

@@ -5,12 +5,11 @@
 //! [`Nearest::ignore`] change something: in the very folder that was judged, by its descriptor.
 
 use super::folder::{Folder, fault, io_fault, lets_anybody_replace, refuse_above};
-use super::tenures::{Kept, kept_in};
 use super::trial::Trial;
 use super::{FileStore, NATIVE_BESIDE};
 use crate::config;
 use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Facts, Sharing};
-use crate::private::{could_make_folder, ignore_all};
+use crate::private::could_make_folder;
 use crate::profile::LEDGER;
 use crate::store::StoreError;
 use crate::trust;
@@ -136,23 +135,6 @@ impl FileStore {
 }
 
 impl Survey {
-    /// Takes the right to write from all users but owner and group, if that is what keeps calls from using the
-    /// folder, this process owns it, and nothing but files of tenure is in it. True if that was done.
-    ///
-    /// # Errors
-    /// - [`StoreError`] if the system refuses.
-    pub fn mend(&self) -> Result<bool, StoreError> {
-        let Some(nearest) = self.nearest.as_ref().filter(|_| self.is_open_to_all) else {
-            return Ok(false);
-        };
-        let failed = |errno| fault(&nearest.path, "changing its rights", errno);
-        if !nearest.facts.is_ours() || kept_in(&nearest.fd).map_err(failed)? == Kept::Other {
-            return Ok(false);
-        }
-        os::keep_all_from_writing(&nearest.fd).map_err(failed)?;
-        Ok(true)
-    }
-
     /// Whether calls refuse the folder because every user may replace a lock in it.
     pub fn is_open_to_all(&self) -> bool {
         self.is_open_to_all
@@ -217,20 +199,6 @@ impl Nearest {
     /// - [`StoreError`] if no file can be made there.
     pub fn trial(&self, may_have_name: bool) -> Result<Option<Trial>, StoreError> {
         Trial::make(&self.fd, &self.path, may_have_name)
-    }
-
-    /// Has git ignore all that is in the folder, if files of tenure are in it and no other ones. True if that was
-    /// done. An empty folder may be meant for files that its user wants to commit.
-    ///
-    /// # Errors
-    /// - [`StoreError`] if the system refuses.
-    pub fn ignore(&self) -> Result<bool, StoreError> {
-        let failed = |errno| fault(&self.path, "keeping the locks out of git", errno);
-        if kept_in(&self.fd).map_err(failed)? != Kept::Tenures {
-            return Ok(false);
-        }
-        ignore_all(&self.fd).map_err(failed)?;
-        Ok(true)
     }
 }
 

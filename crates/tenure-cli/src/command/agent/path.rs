@@ -4,8 +4,6 @@
 //! version would run it. A build of tenure has its version as a mark in its bytes, which are read; a program
 //! without the mark is another one, or an older one.
 
-use crate::render::clean_path;
-use crate::render::doctor::{Finding, Report, Status};
 use rustix::fs::{Mode, OFlags};
 use std::fs::{self, File, Metadata};
 use std::io::Read;
@@ -29,60 +27,23 @@ const VERSION_BYTES_MAX: usize = 40;
 const PROGRAM_BYTES_MAX: u64 = 64 << 20;
 
 /// A program that a shell could find.
-pub(in crate::command) struct Program {
-    pub(in crate::command) path: PathBuf,
+pub(super) struct Program {
+    pub(super) path: PathBuf,
     facts: Metadata,
 }
 
-pub(super) fn look(report: &mut Report) {
-    let own = std::env::current_exe().ok();
-    report.program = own.as_ref().map(clean_path);
-    let own = own.and_then(|path| Some((fs::metadata(&path).ok()?, path)));
-    let found = programs();
-    let Some(first) = found.first() else {
-        let folder = own.as_ref().and_then(|(_, path)| path.parent());
-        let fix = folder.map(|folder| format!("export PATH=\"$PATH:{}\"", folder.display()));
-        let said =
-            "no folder of the PATH has tenure; completions, hooks and scripts do not find it";
-        report.add(Finding::Path, Status::Note, said, fix);
-        return;
-    };
-    let is_this = |program: &Program| own.as_ref().is_some_and(|own| is_own(own, program));
-    let others: Vec<&Program> = found.iter().filter(|program| !is_this(program)).collect();
-    let Some(other) = others.first() else {
-        let said = format!("a shell finds {}", clean_path(&first.path));
-        report.ok(Finding::Path, &said);
-        return;
-    };
-    let version = match version_of(&other.path) {
-        Some(version) => format!("version {version}"),
-        None => "of unknown version".to_owned(),
-    };
-    let shown = clean_path(&other.path);
-    let said = if is_this(first) {
-        format!("{shown} is another tenure, {version}, behind this one")
-    } else {
-        format!("a shell finds {shown} first, {version}, and not this one")
-    };
-    let fix = "keep one of them: remove the other one, or change the order of the PATH";
-    report.add(Finding::Path, Status::Note, &said, Some(fix.to_owned()));
-}
-
 /// Whether a program is this one, or a copy of it.
-fn is_own((facts, path): &(Metadata, PathBuf), program: &Program) -> bool {
-    (facts.dev(), facts.ino()) == (program.facts.dev(), program.facts.ino())
-        || is_same(facts, path, program)
-}
-
-/// Whether a program is this one, for a caller that has not looked at this one.
-pub(in crate::command) fn is_this(program: &Program) -> bool {
+pub(super) fn is_this(program: &Program) -> bool {
     let own = std::env::current_exe().ok();
     let own = own.and_then(|path| Some((fs::metadata(&path).ok()?, path)));
-    own.is_some_and(|own| is_own(&own, program))
+    own.is_some_and(|(facts, path)| {
+        (facts.dev(), facts.ino()) == (program.facts.dev(), program.facts.ino())
+            || is_same(&facts, &path, program)
+    })
 }
 
 /// The programs of that name, in the order of the `PATH`; one of several names for a file counts once.
-pub(in crate::command) fn programs() -> Vec<Program> {
+pub(super) fn programs() -> Vec<Program> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let mut found: Vec<Program> = Vec::new();
     for folder in std::env::split_paths(&path).filter(|folder| folder.is_absolute()) {
@@ -121,7 +82,7 @@ fn bytes_of(path: &Path) -> Option<Vec<u8>> {
 }
 
 /// The version in the mark of a program.
-pub(in crate::command) fn version_of(path: &Path) -> Option<String> {
+pub(super) fn version_of(path: &Path) -> Option<String> {
     let bytes = bytes_of(path)?;
     let begins = MARK.get(..SAME)?;
     let mut rest = bytes.as_slice();
