@@ -551,9 +551,24 @@ pub(crate) fn is_alive(number: u32) -> bool {
 
 /// The kernel's letter for the state of a process.
 pub(crate) fn state(number: u32) -> Option<char> {
+    stat(number, 0)?.chars().next()
+}
+
+/// The process group that gets what is typed on the terminal of a process.
+pub(crate) fn foreground(number: u32) -> Option<u32> {
+    stat(number, 5)?.parse().ok()
+}
+
+/// A field of what the kernel says about a process. The first one is its state, behind the name of its program.
+fn stat(number: u32, field: usize) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(')')?;
-    rest.trim_start().chars().next()
+    rest.split_ascii_whitespace().nth(field).map(str::to_owned)
+}
+
+/// Whether a process runs this program by now. A child that was forked a moment ago does not.
+pub(crate) fn runs(number: u32, program: &str) -> bool {
+    fs::read_to_string(format!("/proc/{number}/comm")).is_ok_and(|name| name.trim_end() == program)
 }
 
 /// Whether a process was stopped. A shell whose child was stopped before it became another program
