@@ -205,10 +205,12 @@ impl Working {
         Self { child, err }
     }
 
+    /// Sends a signal, and waits until it has arrived: a second one would be lost in one that still waits.
     #[cfg(unix)]
     fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         kill_process(pid.expect("its number"), signal).expect("it is ours, and not collected");
+        eventually(|| !is_in(self.child.id(), "ShdPnd:", signal));
     }
 
     fn end(mut self) -> Answer {
@@ -222,6 +224,15 @@ impl Working {
             err: err.join("\n"),
         }
     }
+}
+
+/// Whether a signal is in this set of a process, as the kernel shows it.
+#[cfg(unix)]
+fn is_in(pid: u32, set: &str, signal: Signal) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix(set));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal.as_raw() - 1) & 1 == 1)
 }
 
 #[track_caller]
@@ -546,13 +557,11 @@ fn a_second_sigterm_changes_nothing_and_a_second_sigint_ends_it_at_once() {
     let scene = Scene::new();
     let working = scene.at_work(&["--deaf"]);
     working.signal(Signal::TERM);
-    thread::sleep(Duration::from_millis(20));
     working.signal(Signal::TERM);
     let error = working.end().error(143, "CANCELLED");
     assert_eq!(error["signal"], "SIGTERM");
     let working = scene.at_work(&["--deaf"]);
     working.signal(Signal::INT);
-    thread::sleep(Duration::from_millis(20));
     working.signal(Signal::INT);
     let answer = working.end();
     assert_eq!(answer.status.code(), Some(130));
@@ -569,13 +578,11 @@ fn a_deaf_command_is_cut_short_after_its_grace_and_the_lock_is_free() {
     let working = scene.at_work(&["--deaf"]);
     let began = instant();
     working.signal(Signal::TERM);
-    thread::sleep(Duration::from_millis(200));
-    assert!(!scene.is_free("deploy-prod"), "not released under its work");
+    let grace_is_over = || tenure_engine::clock::since(began) >= Duration::from_secs(1);
+    let is_free = scene.is_free("deploy-prod");
+    assert!(!is_free || grace_is_over(), "not released under its work");
     let error = working.end().error(143, "CANCELLED");
-    assert!(
-        tenure_engine::clock::since(began) >= Duration::from_secs(1),
-        "it has its grace"
-    );
+    assert!(grace_is_over(), "it has its grace");
     assert_eq!(error["partial"], true);
     assert!(
         error["detail"]
@@ -683,6 +690,7 @@ fn a_call_whose_document_nobody_reads_is_ended_by_a_signal() {
     let (_reader, full) = full_pipe();
     let mut tool = scene.tool(&["status"]);
     let mut child = tool.stdout(full).spawn().expect("the tool");
+    eventually(|| is_in(child.id(), "SigCgt:", Signal::TERM));
     thread::sleep(Duration::from_millis(500));
     assert!(
         child.try_wait().expect("a child").is_none(),
@@ -727,7 +735,6 @@ fn a_signal_that_was_ignored_stays_ignored() {
     command.arg0("unused");
     let working = Working::start(&mut shell);
     working.signal(Signal::HUP);
-    thread::sleep(Duration::from_millis(100));
     assert!(!scene.is_free("deploy-prod"), "it goes on");
     working.signal(Signal::TERM);
     let answer = working.end();
