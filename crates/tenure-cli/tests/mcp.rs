@@ -167,6 +167,9 @@ fn a_lock_that_is_held_is_a_result_with_all_that_an_agent_acts_by() {
         "lock_acquire",
         &json!({ "name": "deploy", "ticket": ticket }),
     );
+    eventually("it is back at its place", || {
+        scene.check("deploy")["queue"][0]["away"] == false
+    });
     held.open();
     let (granted, _) = host.result(back);
     assert_eq!(granted["ok"], true, "the first in line: {granted:#}");
