@@ -154,9 +154,9 @@ fn the_line_is_served_in_order() {
 fn whoever_gives_up_or_dies_leaves_the_line() {
     let scene = Scene::new();
     let holder = scene.hold("x", ["-q"]);
-    let short = waiter(&scene, &["run", "x", "-w", "200ms", "--", "true"]);
     let killed = waiter(&scene, &["run", "x", "-w", "forever", "--", "true"]);
-    scene.until_queued("x", 2);
+    scene.until_queued("x", 1);
+    let short = waiter(&scene, &["run", "x", "-w", "200ms", "--", "true"]);
     let last = waiter(
         &scene,
         &["run", "x", "-q", "-w", "forever", "--", "echo", "ran"],
@@ -245,22 +245,30 @@ fn wait_waits_for_a_detached_hold_and_for_its_owners_death() {
             "--request-id",
             "r",
         ];
-        let _ = scene.run(words).expect(0, "acquired");
-        let mut waiting = waiter(&scene, &["wait", "x", "--wait", "forever"]);
-        throughout(Duration::from_millis(200), "it waits", || {
-            !waiting.has_ended()
-        });
-        match freed_by {
-            "release" => {
-                let _ = scene
-                    .run(["release", "x", "--request-id", "r"])
-                    .expect(0, "released");
+        let ((), took) = timed(|| {
+            let _ = scene.run(words).expect(0, "acquired");
+            let mut waiting = waiter(&scene, &["wait", "x", "--wait", "forever"]);
+            if freed_by != "ttl" {
+                throughout(Duration::from_millis(200), "it waits", || {
+                    !waiting.has_ended()
+                });
             }
-            "death" => owner.signal(rustix::process::Signal::KILL),
-            _ => {}
-        }
-        // A child that has died and was not collected yet is dead all the same.
-        let _ = waiting.finish().expect(0, freed_by);
+            match freed_by {
+                "release" => {
+                    let _ = scene
+                        .run(["release", "x", "--request-id", "r"])
+                        .expect(0, "released");
+                }
+                "death" => owner.signal(rustix::process::Signal::KILL),
+                _ => {}
+            }
+            // A child that has died and was not collected yet is dead all the same.
+            let _ = waiting.finish().expect(0, freed_by);
+        });
+        assert!(
+            freed_by != "ttl" || took >= Duration::from_millis(700),
+            "it waits: {took:?}"
+        );
         assert!(
             !owner.has_ended() || freed_by == "death",
             "the owner is not ours to end"
