@@ -169,6 +169,22 @@ impl Terminal {
         })
     }
 
+    /// Starts a run of [`until_go`] by this line, and returns the PID of its command.
+    #[track_caller]
+    fn begins(&self, line: &str) -> u32 {
+        self.line(line);
+        self.until("the command to begin", |screen| screen.contains("\nbegun"));
+        self.held("x")
+    }
+
+    /// Stops the job by Ctrl-Z, and waits for the shell.
+    #[track_caller]
+    fn suspend(&self) {
+        self.key("C-z");
+        let screen = self.until_prompt("the prompt after Ctrl-Z");
+        assert!(screen.contains("Stopped"), "the stop is reported: {screen}");
+    }
+
     /// Waits until a job of the shell gets what is typed. Before that it is the shell's, or lost.
     fn until_job(&self) {
         eventually("a job to get what is typed", || {
@@ -277,9 +293,7 @@ fn terminal_ctrl_c_ends_the_command_and_frees_the_lock() {
 fn terminal_ctrl_c_that_the_command_handles_ends_nothing() {
     let terminal = Terminal::new();
     let loops = until_go("trap \"echo caught\" INT", "exit 7");
-    terminal.line(&format!("tenure run x -- {loops}"));
-    let command = terminal.held("x");
-    terminal.until("the trap to be set", |screen| screen.contains("\nbegun"));
+    let command = terminal.begins(&format!("tenure run x -- {loops}"));
     for times in 1..=3 {
         terminal.key("C-c");
         // One more stands in the line that was typed.
@@ -348,14 +362,8 @@ fn terminal_that_was_stopped_does_not_keep_work_running() {
 #[test]
 fn terminal_ctrl_z_stops_the_job_and_fg_lets_it_finish() {
     let terminal = Terminal::new();
-    terminal.line(&format!("tenure run x -- {}", until_go(":", "exit 5")));
-    terminal.until("the command to begin", |screen| screen.contains("\nbegun"));
-    let command = terminal.held("x");
-    terminal.key("C-z");
-    terminal.until("the shell to report the stop", |screen| {
-        screen.contains("Stopped")
-    });
-    terminal.until_prompt("the prompt after Ctrl-Z");
+    let command = terminal.begins(&format!("tenure run x -- {}", until_go(":", "exit 5")));
+    terminal.suspend();
     terminal.line("jobs");
     terminal.until("jobs to show it", |screen| {
         screen.matches("Stopped").count() == 2
@@ -383,8 +391,7 @@ fn terminal_ctrl_c_works_after_ctrl_z_and_fg() {
     let terminal = Terminal::new();
     terminal.line("tenure run x -- sleep 100");
     let command = terminal.held("x");
-    terminal.key("C-z");
-    terminal.until_prompt("the prompt after Ctrl-Z");
+    terminal.suspend();
     terminal.line("fg");
     eventually("the command to go on", || state(command) == Some('S'));
     terminal.key("C-c");
@@ -396,11 +403,8 @@ fn terminal_ctrl_c_works_after_ctrl_z_and_fg() {
 #[test]
 fn terminal_bg_lets_a_stopped_job_go_on_behind_the_prompt() {
     let terminal = Terminal::new();
-    terminal.line(&format!("tenure run x -- {}", until_go(":", "echo over")));
-    terminal.until("the command to begin", |screen| screen.contains("\nbegun"));
-    let command = terminal.held("x");
-    terminal.key("C-z");
-    terminal.until_prompt("the prompt after Ctrl-Z");
+    let command = terminal.begins(&format!("tenure run x -- {}", until_go(":", "echo over")));
+    terminal.suspend();
     terminal.line("bg");
     eventually("the command to go on", || state(command) == Some('S'));
     let code = terminal.command("echo the shell is there");
@@ -420,11 +424,8 @@ fn terminal_bg_lets_a_stopped_job_go_on_behind_the_prompt() {
 fn terminal_fg_of_a_running_job_gives_it_the_keyboard() {
     let terminal = Terminal::new();
     let reads = until_go(":", "read line; echo got $line");
-    terminal.line(&format!("tenure run x -- {reads}"));
-    terminal.until("the command to begin", |screen| screen.contains("\nbegun"));
-    let command = terminal.held("x");
-    terminal.key("C-z");
-    terminal.until_prompt("the prompt after Ctrl-Z");
+    let command = terminal.begins(&format!("tenure run x -- {reads}"));
+    terminal.suspend();
     terminal.line("bg");
     eventually("the command to go on", || state(command) == Some('S'));
     // A shell sends no SIGCONT to a job that runs already.
@@ -493,11 +494,7 @@ fn terminal_ctrl_c_ends_what_is_left_of_a_run_that_waits_for_all() {
 fn terminal_ctrl_z_stops_a_run_that_waits_for_all_and_fg_lets_it_wait_on() {
     let terminal = Terminal::new();
     let (supervisor, rest) = terminal.waits_for_all();
-    terminal.key("C-z");
-    terminal.until("the shell to report the stop", |screen| {
-        screen.contains("Stopped")
-    });
-    terminal.until_prompt("the prompt after Ctrl-Z");
+    terminal.suspend();
     assert_eq!(state(supervisor), Some('T'), "it has stopped");
     assert_eq!(terminal.scene.standing("x"), "held", "and keeps the lock");
     terminal.line("fg");
@@ -615,11 +612,8 @@ fn terminal_ctrl_c_ends_a_pipeline() {
 fn terminal_ctrl_z_stops_a_pipeline_and_fg_lets_it_finish() {
     let terminal = Terminal::new();
     let pipeline = format!("tenure run x -- {} | cat", until_go(":", "echo over"));
-    terminal.line(&pipeline);
-    terminal.until("the command to begin", |screen| screen.contains("\nbegun"));
-    let command = terminal.held("x");
-    terminal.key("C-z");
-    terminal.until_prompt("the prompt after Ctrl-Z");
+    let command = terminal.begins(&pipeline);
+    terminal.suspend();
     // The shell waits for its own children, cat and tenure. The kernel stops the command at its next turn.
     eventually("the command to stop", || has_stopped(command));
     terminal.go();
@@ -635,9 +629,7 @@ fn terminal_a_key_that_is_passed_on_once_more_is_not_a_second_interrupt() {
     // same interrupt on to what it started.
     let terminal = Terminal::new();
     let handles = until_go("trap \"echo caught\" INT", "exit 5");
-    terminal.line(&format!("tenure run x -- {handles} | (trap '' INT; cat)"));
-    terminal.until("the command to begin", |screen| screen.contains("\nbegun"));
-    terminal.held("x");
+    terminal.begins(&format!("tenure run x -- {handles} | (trap '' INT; cat)"));
     let supervisor = terminal.supervisor("x");
     terminal.key("C-c");
     terminal.until("the trap", |screen| screen.matches("caught").count() > 1);
@@ -686,10 +678,7 @@ fn terminal_a_full_screen_program_gets_its_keys_and_leaves_the_terminal_as_it_wa
     terminal.until("the first page", |screen| screen.contains("\n20\n"));
     terminal.key("G");
     terminal.until("the last page", |screen| screen.contains("\n1000"));
-    terminal.key("C-z");
-    terminal.until("the shell to report the stop", |screen| {
-        screen.contains("Stopped")
-    });
+    terminal.suspend();
     terminal.line("fg");
     terminal.until("the last page again", |screen| {
         screen.contains("\n1000") && !screen.ends_with(PROMPT)
@@ -815,11 +804,7 @@ fn terminal_ctrl_z_while_waiting_keeps_the_place() {
     terminal.line("tenure run x --wait 10m -- echo mine");
     terminal.until("the waiting line", |screen| screen.contains(WAITING));
     terminal.scene.until_queued("x", 1);
-    terminal.key("C-z");
-    terminal.until("the shell to report the stop", |screen| {
-        screen.contains("Stopped")
-    });
-    terminal.until_prompt("the prompt after Ctrl-Z");
+    terminal.suspend();
     terminal.scene.until_queued("x", 1);
     let _ = holder.open().expect(0, "the other run ends well");
     throughout(
@@ -986,8 +971,7 @@ fn terminal_ctrl_z_stops_the_pause_of_a_push_and_ctrl_c_ends_it() {
     terminal.until("the pause", |screen| {
         screen.contains("Push attempt 1/5 failed.")
     });
-    terminal.key("C-z");
-    terminal.until_prompt("the prompt after Ctrl-Z");
+    terminal.suspend();
     terminal.line("fg");
     terminal.until_job();
     terminal.key("C-c");
@@ -1362,10 +1346,7 @@ fn terminal_sprint_the_question_survives_ctrl_z_and_fg() {
     terminal.sprint_lock(NOBODY, "old");
     terminal.sprint_acquire("");
     terminal.until_asked("the question");
-    terminal.key("C-z");
-    terminal.until("the shell to report the stop", |screen| {
-        screen.contains("Stopped")
-    });
+    terminal.suspend();
     terminal.line("fg");
     terminal.until_job();
     terminal.line("y");
