@@ -704,7 +704,15 @@ impl Sleeper for SignalSleeper {
     ) -> io::Result<Wake> {
         let mut all = fds.to_vec();
         all.push(self.0.descriptor());
-        let wake = poll_readable(&all, nap, until)?;
+        // A stop that comes just before the sleep is followed by a beat, as for any other sleep.
+        SLEEPING.store(true, Ordering::SeqCst);
+        pause_if_asked();
+        let wake = poll_readable(&all, nap, until);
+        SLEEPING.store(false, Ordering::SeqCst);
+        if timer::is_made() {
+            set_timer(Duration::ZERO);
+        }
+        let wake = wake?;
         pause_if_asked();
         if stop_asked().is_some() {
             return Ok(Wake::Interrupted);
