@@ -1,7 +1,7 @@
 //! What the crash points find, as the page `docs/internals/crash-matrix.md` says it: for each step that
 //! others can notice, what is on disk if the program dies there, and which process goes on.
 //!
-//! Each test of a transition has its section and compares it with what it has just seen;
+//! Each test of a scenario has its section and compares it with what it has just seen;
 //! `scripts/crash-matrix` has them written anew.
 
 use serde_json::Value;

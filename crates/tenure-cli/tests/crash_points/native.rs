@@ -1,26 +1,5 @@
-//! The real binary is killed at each of its system calls in turn, and the next caller has to go
-//! on alone.
-//!
-//! # How the points are found
-//! Each transition runs once under `strace`, and the calls of that trace are the points: the
-//! third `fcntl`, the second `pwrite64`. Then it runs again for each of them on a fresh copy of
-//! the same state, and `strace` sends SIGKILL as the call is entered, so that it is not carried
-//! out any more. What is seen afterwards is the state between two calls, for all pairs of them.
-//!
-//! # Which points are left out
-//! - A call that no other process can notice (memory, signal dispositions: [`matrix::is_private`]) leaves
-//!   the state as it was, so being killed after it is being killed before it; of a row of such calls
-//!   one point is kept.
-//! - The same is true of a call that only looks, or readies a descriptor ([`matrix::is_unnoticed`]).
-//!   Such a point shows what the next one shows, and is left to the long run
-//!   (`TENURE_CRASH_POINTS=long`); only where the command ends in between both are kept. All of them
-//!   are made to fail.
-//! - Before the folder of locks is opened nothing can have happened to it; of those points (the
-//!   loader, the arguments) every [`SAMPLE`]th is kept.
-//!
-//! `strace` runs without `-f`: it counts the calls of each process by itself, and with `-f` the
-//! third `openat` of the command would be struck as well as that of the program. The one instant
-//! that this leaves out, between fork and exec, has a test of its own.
+//! The transitions of our own locks: runs, waits, shared holds and slots, displaced and superseded runs,
+//! kept places, two locks at once, and the verbs that change a lock.
 //!
 //! # What holds afterwards
 //! The command keeps the witness locked (`support_crash/witness.rs`), and lives until the test lets it
@@ -29,32 +8,24 @@
 //! next caller gets the lock, with a higher token than any before, and nothing stays in the folder but
 //! what belongs there.
 //!
-//! Unix only: it works with shells, signals, links and rights. `windows.rs` has what Windows has.
-#![cfg(unix)]
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    clippy::print_stdout,
-    reason = "a test says what it expects by failing, and its figures are for reading"
-)]
+//! The driver does not trace the child of the program. The one instant that this leaves out, between fork
+//! and exec, has a test of its own, and so have writes that are cut off, and runs that become their command.
 
-mod support_crash;
-mod support_matrix;
-
+use crate::driver::{
+    FAILING_SAMPLE, Injection, Outcome, Phase, Point, Prepared, Scenario, is_answer_lost, points,
+};
+use crate::page::{self, Aftermath};
 use crate::support_crash::{
     Answer, Fault, NAME, Process, SOON, Site, Standing, Started, children_of, eventually, is_long,
-    need, try_each, was_killed, witness, word,
+    need, was_killed, witness, word,
 };
-use crate::support_matrix::{self as matrix, Aftermath};
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::process::{ChildStdin, Command};
 use std::time::Duration;
 use tenure_engine::clock::instant;
 
-/// Of the points before the folder of locks is opened, and of the failures of the transitions that are
-/// for the long run, one in so many is tried.
-const SAMPLE: usize = 10;
+/// From this many bytes on a list is a long one.
+const LONG_LIST: u64 = 16 << 10;
 
 /// How long a supervisor that is to be killed with its command at work may take to get there.
 const STRIKE: Duration = Duration::from_secs(3);
@@ -81,6 +52,7 @@ const WORK: &str = concat!(
 const MOMENT: &str = concat!(crate::enter!(), r#"echo "$TENURE_TOKEN""#);
 
 /// A transition.
+#[derive(Debug, Clone, Copy)]
 struct Transition {
     name: &'static str,
     /// What stands in the folder before.
@@ -88,6 +60,28 @@ struct Transition {
     /// The live holder and waiter before.
     behind: Behind,
     verb: Verb,
+    /// Of the failures, one in so many is tried on every build.
+    failing_sample: usize,
+}
+
+const fn native(name: &'static str, before: Before, behind: Behind, verb: Verb) -> Transition {
+    Transition {
+        name,
+        before,
+        behind,
+        verb,
+        failing_sample: FAILING_SAMPLE,
+    }
+}
+
+impl Transition {
+    /// The same, of which every failure is tried on every build.
+    const fn each_fails(self) -> Self {
+        Self {
+            failing_sample: 1,
+            ..self
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,7 +96,7 @@ enum Before {
     Held,
     /// The same, with so much said about it that two claims do not fit into a small slot.
     HeldAtLength,
-    /// The same, and a crowd of waiters was killed: their claims are most of a list in segments.
+    /// The same, and a crowd of waiters was killed: their claims are most of a long list.
     HeldBeforeMany,
     /// It was used and cleaned away, and used again.
     Cleaned,
@@ -123,27 +117,7 @@ enum Behind {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verb {
-    Run,
-    /// With a lease so short that it is renewed all the time.
-    RunRenewing,
-    /// With a reason so long that the list outgrows its slot.
-    RunAtLength,
-    /// `--wait 50ms` behind a holder that stays.
-    RunGivingUp,
-    /// `--force`: asks the holder to stop.
-    RunForcing,
-    /// `--shared`, which takes the turn's byte as well while it waits.
-    RunShared,
-    /// `--slots 2`
-    RunSlots,
-    /// In a queue of one: it takes the place of the waiter there, and watches for losing its own.
-    RunInSingle,
-    /// The same, and the holder is asked to stop.
-    RunSuperseding,
-    /// `--wait 50ms --ticket auto` behind a holder that stays: its place is kept.
-    RunParking,
-    /// Takes a second lock as well.
-    RunSeveral,
+    Run(As),
     Acquire,
     AcquireForcing,
     Release,
@@ -152,64 +126,82 @@ enum Verb {
     Cancel,
 }
 
+/// What a run asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum As {
+    Plain,
+    /// With a lease so short that it is renewed all the time.
+    Renewing,
+    /// With a reason so long that the list outgrows its slot.
+    AtLength,
+    /// A short wait behind a holder that stays.
+    GivingUp,
+    /// Asks the holder to stop.
+    Forcing,
+    /// Takes the turn's byte as well while it waits.
+    Shared,
+    Slots,
+    /// In a queue of one: it takes the place of the waiter there, and watches for losing its own.
+    InSingle,
+    /// The same, and the holder is asked to stop.
+    Superseding,
+    /// A short wait behind a holder that stays: its place is kept.
+    Parking,
+    /// Takes a second lock as well.
+    Several,
+}
+
 /// The second lock of a run that takes two.
 const SECOND: &str = "second";
 
-impl Verb {
-    fn is_run(self) -> bool {
-        matches!(
-            self,
-            Self::Run
-                | Self::RunRenewing
-                | Self::RunAtLength
-                | Self::RunGivingUp
-                | Self::RunForcing
-                | Self::RunShared
-                | Self::RunSlots
-                | Self::RunInSingle
-                | Self::RunSuperseding
-                | Self::RunParking
-                | Self::RunSeveral
-        )
-    }
-
+impl As {
     /// Whether the holder before may be asked to stop by it.
     fn asks_to_stop(self) -> bool {
-        matches!(self, Self::RunForcing | Self::RunSuperseding)
+        matches!(self, Self::Forcing | Self::Superseding)
     }
 
+    fn flags(self) -> &'static [&'static str] {
+        match self {
+            Self::Plain | Self::GivingUp | Self::AtLength => &[],
+            Self::Renewing => &["--ttl", "60ms"],
+            Self::Forcing => &["--force"],
+            Self::Shared => &["--shared"],
+            Self::Slots => &["--slots", "2"],
+            Self::InSingle => &["--queue", "single"],
+            Self::Superseding => &["--cancel-in-progress"],
+            Self::Parking => &["--ticket", "auto"],
+            Self::Several => &["--lock", SECOND],
+        }
+    }
+}
+
+impl Verb {
     fn words(self, site: &Site) -> Vec<String> {
         let own = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         let me = std::process::id().to_string();
-        let mut words: Vec<String> = match self {
-            Self::Run => own(&["run", NAME, "--wait", "10s"]),
-            Self::RunRenewing => own(&["run", NAME, "--wait", "10s", "--ttl", "60ms"]),
-            Self::RunAtLength => own(&["run", NAME, "--wait", "50ms", "--why", &long()]),
-            Self::RunGivingUp => own(&["run", NAME, "--wait", "50ms"]),
-            Self::RunForcing => own(&["run", NAME, "--wait", "10s", "--force"]),
-            Self::Acquire => {
-                let by = ["--owner", &me, "--request-id", STRUCK, "--wait", "10s"];
-                own(&[&["acquire", NAME, "--output", "json"], &by[..]].concat())
+        let acquire = ["acquire", NAME, "--output", "json", "--owner", &me];
+        let acquire = [&acquire[..], &["--request-id", STRUCK]].concat();
+        match self {
+            Self::Run(what) => {
+                let wait = match what {
+                    As::AtLength | As::GivingUp | As::Parking => "50ms",
+                    _ => "10s",
+                };
+                let mut words: Vec<String> = own(&["run", NAME, "--wait", wait]);
+                words.extend(what.flags().iter().map(|flag| (*flag).to_owned()));
+                if what == As::AtLength {
+                    words.extend(["--why".to_owned(), long()]);
+                }
+                words.extend(working(WORK, site));
+                words
             }
-            Self::AcquireForcing => {
-                let by = ["--owner", &me, "--request-id", STRUCK, "--force", "--yes"];
-                own(&[&["acquire", NAME, "--output", "json"], &by[..]].concat())
-            }
+            Self::Acquire => own(&[&acquire[..], &["--wait", "10s"]].concat()),
+            Self::AcquireForcing => own(&[&acquire[..], &["--force", "--yes"]].concat()),
             Self::Release => own(&["release", NAME, "--request-id", FIRST, "--output", "json"]),
             Self::Heartbeat => own(&["heartbeat", NAME, "--request-id", FIRST]),
             Self::Clean => own(&["clean"]),
             Self::Cancel => own(&["cancel", NAME, "--output", "json"]),
-            Self::RunShared => own(&["run", NAME, "--wait", "10s", "--shared"]),
-            Self::RunSlots => own(&["run", NAME, "--wait", "10s", "--slots", "2"]),
-            Self::RunInSingle => own(&["run", NAME, "--wait", "10s", "--queue", "single"]),
-            Self::RunSuperseding => own(&["run", NAME, "--wait", "10s", "--cancel-in-progress"]),
-            Self::RunParking => own(&["run", NAME, "--wait", "50ms", "--ticket", "auto"]),
-            Self::RunSeveral => own(&["run", NAME, "--wait", "10s", "--lock", SECOND]),
-        };
-        if self.is_run() {
-            words.extend(working(WORK, site));
         }
-        words
     }
 }
 
@@ -224,13 +216,6 @@ fn working(script: &str, site: &Site) -> Vec<String> {
 /// As much as is kept of a reason, in the widest letters.
 fn long() -> String {
     "\u{1f512}".repeat(200)
-}
-
-/// The state that a transition begins with.
-struct Prepared {
-    site: Site,
-    /// The highest token that the test has seen.
-    token: u64,
 }
 
 impl Before {
@@ -254,7 +239,11 @@ impl Before {
                 token = next(&site, 0)?;
             }
         }
-        Ok(Prepared { site, token })
+        Ok(Prepared {
+            site,
+            token,
+            record: None,
+        })
     }
 }
 
@@ -270,7 +259,7 @@ fn hold(site: &Site, why: &str) -> Result<u64, Fault> {
 
 /// A run and one that waits behind it, both killed with all that belongs to them.
 fn leave_dead_claims(site: &Site) -> Result<u64, Fault> {
-    let words = Verb::Run.words(site);
+    let words = Verb::Run(As::Plain).words(site);
     let mut holder = Process::start_with_input(site.tenure(words.iter().map(String::as_str)));
     let started = Started::of(holder.line()?)?;
     let mut waiter = Process::start(site.tenure(words.iter().map(String::as_str)));
@@ -287,10 +276,10 @@ fn leave_dead_claims(site: &Site) -> Result<u64, Fault> {
     Ok(started.token)
 }
 
-/// Leaves so many claims of waiters that were killed that their list stands in segments.
+/// Leaves so many claims of waiters that were killed that their list is a long one.
 fn leave_dead_crowd(site: &Site) -> Result<(), Fault> {
     const CROWD: usize = 24;
-    let words = Verb::RunAtLength
+    let words = Verb::Run(As::AtLength)
         .words(site)
         .join("\n")
         .replace("50ms", "10m");
@@ -306,9 +295,8 @@ fn leave_dead_crowd(site: &Site) -> Result<(), Fault> {
         waiter.wait()?;
     }
     let list = site.locks().join(format!("{NAME}.tenure"));
-    let list = std::fs::read(list).map_err(|error| error.to_string())?;
-    let has_segments = String::from_utf8_lossy(&list).contains("{\"segments\":[[");
-    crate::ensure!(has_segments, "the list is too short for segments");
+    let list = std::fs::metadata(list).map_err(|error| error.to_string())?;
+    crate::ensure!(list.len() > LONG_LIST, "the list is too short");
     Ok(())
 }
 
@@ -411,7 +399,7 @@ impl Blocker {
         let mut run = None;
         let mut waiter = None;
         if matches!(behind, Behind::Run | Behind::RunAndWaiter) {
-            let words = Verb::Run.words(site);
+            let words = Verb::Run(As::Plain).words(site);
             let words = words.iter().map(String::as_str);
             let mut holder = Process::start_with_input(site.tenure(words));
             *seen = (*seen).max(Started::of(holder.line()?)?.token);
@@ -422,7 +410,7 @@ impl Blocker {
             run = Some(holder);
         }
         if behind == Behind::RunAndWaiter {
-            let words = Verb::RunInSingle.words(site);
+            let words = Verb::Run(As::InSingle).words(site);
             let words = words.iter().map(String::as_str);
             let mut waiting = Process::start_with_input(site.tenure(words));
             crate::ensure!(waiting.says("waiting up to")?, "the waiter did not wait");
@@ -479,149 +467,47 @@ impl Blocker {
     }
 }
 
-/// When a call is made in the life of the process.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Phase {
-    /// Before the folder of locks is opened.
-    Early,
-    /// Until the command has ended, where there is one.
-    Middle,
-    /// Afterwards.
-    Late,
-}
-
-/// One call of the trace.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Point {
-    call: String,
-    /// Which one of its name.
-    nth: usize,
-    phase: Phase,
-    /// Whether being killed here shows what being killed at the next point shows.
-    alike: bool,
-    /// As the trace shows it.
-    shown: String,
-    /// The step that comes next, this call included, of those that others can notice.
-    step: String,
-}
-
-/// What is done to the process.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Injection {
-    /// Nothing; the trace goes to this file.
-    Trace(std::path::PathBuf),
-    /// SIGKILL as the call is entered.
-    Kill(Point),
-    /// The call is not carried out and answers with this error, once.
-    Fail(Point, &'static str),
-}
-
-impl Injection {
-    fn strace(&self) -> Command {
-        let mut strace = Command::new("strace");
-        strace.args(["-qq", "-e", "signal=none"]);
-        match self {
-            Self::Trace(file) => strace.args(["-y", "-e", "signal=SIGCHLD", "-o", word(file)]),
-            Self::Kill(point) => strace.args(["-o", "/dev/null"]).args([
-                format!("--trace={}", point.call),
-                format!("--inject={}:signal=KILL:when={}", point.call, point.nth),
-            ]),
-            Self::Fail(point, error) => strace.args(["-o", "/dev/null"]).args([
-                format!("--trace={}", point.call),
-                format!("--inject={}:error={error}:when={}", point.call, point.nth),
-            ]),
-        };
-        strace
+impl Scenario for Transition {
+    fn name(&self) -> &'static str {
+        self.name
     }
 
-    /// Whether the process is to die with its command at work.
-    fn strikes_at_work(&self) -> bool {
-        matches!(self, Self::Kill(point) if point.phase != Phase::Late)
-    }
-}
-
-/// Reads a trace. The first line that names the folder of locks ends the early phase; the first
-/// SIGCHLD begins the late one.
-fn points(trace: &str, locks: &str) -> Vec<Point> {
-    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut phase = Phase::Early;
-    let mut found = Vec::new();
-    let mut steps = matrix::steps(trace, locks).into_iter();
-    for shown in trace.lines() {
-        let step = steps.next().unwrap_or_default();
-        if shown.starts_with("--- SIGCHLD") {
-            phase = phase.max(Phase::Late);
-        }
-        let Some((call, _)) = shown.split_once('(') else {
-            continue;
-        };
-        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        // Strace begins to count after the call that starts the program.
-        if call.is_empty() || !call.chars().all(is_name) || call == "execve" {
-            continue;
-        }
-        if phase == Phase::Early && shown.contains(locks) {
-            phase = Phase::Middle;
-        }
-        let nth = counts.entry(call).or_default();
-        *nth += 1;
-        found.push(Point {
-            call: call.to_owned(),
-            nth: *nth,
-            phase,
-            alike: matrix::is_unnoticed(shown, locks),
-            shown: shown.chars().take(240).collect(),
-            step,
-        });
-    }
-    let phases: Vec<Phase> = found.iter().map(|point| point.phase).collect();
-    for (index, point) in found.iter_mut().enumerate() {
-        point.alike &= phases.get(index + 1) == Some(&point.phase);
-    }
-    found
-}
-
-/// How one try went.
-#[derive(Debug, Default)]
-struct Outcome {
-    /// The process was killed by us.
-    struck: bool,
-    /// Its command was at work then.
-    at_work: bool,
-    /// The process failed, as it should where it was made to.
-    failed: bool,
-    /// What was seen then.
-    after: Option<Aftermath>,
-}
-
-impl Transition {
-    /// The points of this transition.
-    fn trace(&self, prepared: &Prepared) -> Result<Vec<Point>, Fault> {
-        let file = prepared.site.path("trace");
-        let outcome = self.try_once(prepared, &Injection::Trace(file.clone()))?;
-        crate::ensure!(
-            !outcome.struck,
-            "{}: killed, and not by the test",
-            self.name
-        );
-        let trace = std::fs::read_to_string(&file).map_err(|error| error.to_string())?;
-        let found = points(&trace, "/locks");
-        crate::ensure!(
-            found.iter().any(|point| point.phase == Phase::Middle),
-            "{}: the folder of locks is not seen in the trace:\n{trace}",
-            self.name
-        );
-        Ok(found)
+    fn prepare(&self) -> Result<Prepared, Fault> {
+        self.before.prepare()
     }
 
-    /// Runs the transition on a copy of its state, does what is to be done to it, and looks what
-    /// the next caller finds.
-    fn try_once(&self, prepared: &Prepared, injection: &Injection) -> Result<Outcome, Fault> {
-        let site = prepared.site.copy();
+    fn copy(&self, prepared: &Prepared) -> Result<Site, Fault> {
+        Ok(prepared.site.copy())
+    }
+
+    fn place(&self, site: &Site) -> PathBuf {
+        site.locks()
+    }
+
+    fn early_sample(&self) -> usize {
+        10
+    }
+
+    fn failing_sample(&self) -> usize {
+        self.failing_sample
+    }
+
+    /// A lock's file is read by `pread64`, and this test waits for the messages itself.
+    fn may_fail(&self, point: &Point) -> bool {
+        point.call != "read" && !point.shown.starts_with("write(2<")
+    }
+
+    /// Does to the transition what is to be done to it, and looks what the next caller finds.
+    fn try_once(
+        &self,
+        prepared: &Prepared,
+        site: &Site,
+        injection: &Injection,
+    ) -> Result<Outcome, Fault> {
         let mut seen = prepared.token;
-        let mut blocker = Blocker::start(self.behind, &site, &mut seen)?;
-        let known = Known::of(&site);
-        let words = self.verb.words(&site);
+        let mut blocker = Blocker::start(self.behind, site, &mut seen)?;
+        let known = Known::of(site);
+        let words = self.verb.words(site);
         let words = words.iter().map(String::as_str);
         let mut struck = Process::start_with_input(site.tenure_under(injection.strace(), words));
         let waits = matches!(
@@ -629,18 +515,21 @@ impl Transition {
             Behind::Run | Behind::RunAndWaiter | Behind::Detached
         );
         if waits && struck.says("waiting up to")? {
-            blocker.end(&site)?;
+            blocker.end(site)?;
         }
-        if self.verb.is_run() {
-            self.after_run(&site, struck, injection, blocker, (seen, &known))
+        if let Verb::Run(what) = self.verb {
+            self.after_run(what, site, struck, injection, blocker, (seen, &known))
         } else {
             let struck = struck.answer()?;
-            self.after_others(&site, &struck, injection, blocker, (seen, &known))
+            self.after_others(site, &struck, injection, blocker, (seen, &known))
         }
     }
+}
 
+impl Transition {
     fn after_run(
         &self,
+        what: As,
         site: &Site,
         mut struck: Process,
         injection: &Injection,
@@ -662,7 +551,7 @@ impl Transition {
                 started.token
             );
             seen = started.token;
-            let dies = injection.strikes_at_work() && struck.ends_within(STRIKE);
+            let dies = strikes_at_work(injection) && struck.ends_within(STRIKE);
             if !dies {
                 self.settle(&struck, started.supervisor, injection)?;
                 input = None;
@@ -699,7 +588,7 @@ impl Transition {
             passes_on_when_work_ends(site, &standing, input, seen)?;
         } else if blocker.is_there() {
             let mut next = Next::start(site);
-            if self.verb.asks_to_stop() {
+            if what.asks_to_stop() {
                 // The holder may have been asked to stop, and be gone by now.
                 blocker.end(site)?;
             } else {
@@ -732,7 +621,7 @@ impl Transition {
         eventually("the watch of the supervisor", || {
             process.ends_within(Duration::ZERO) || watches(supervisor)
         })?;
-        if self.verb == Verb::RunRenewing {
+        if self.verb == Verb::Run(As::Renewing) {
             // Some renewals go into the trace.
             process.ends_within(Duration::from_millis(80));
         }
@@ -814,7 +703,7 @@ impl Transition {
         if outcome.failed {
             crate::ensure!(
                 matches!(injection, Injection::Fail(..))
-                    && (struck.is(7) || struck.is(12))
+                    && (struck.is(7) || struck.is(12) || is_answer_lost(struck))
                     && !(struck.errors.is_empty() && struck.out.is_empty()),
                 "it failed in an unexpected way: {struck}"
             );
@@ -842,7 +731,8 @@ impl Transition {
                     held || standing.is_free(),
                     "neither its owner's nor free: {standing:?}"
                 );
-                let lied = (struck.is(0) && held) || (outcome.failed && !held);
+                let denied = outcome.failed && !is_answer_lost(struck);
+                let lied = (struck.is(0) && held) || (denied && !held);
                 crate::ensure!(
                     !lied,
                     "release did not do what it answered: {struck}, {standing:?}"
@@ -871,17 +761,7 @@ impl Transition {
                 crate::ensure!(again.is(0), "asking again did not succeed: {again}");
                 held_then_released(site, FIRST)?;
             }
-            Verb::Run
-            | Verb::RunRenewing
-            | Verb::RunAtLength
-            | Verb::RunGivingUp
-            | Verb::RunForcing
-            | Verb::RunShared
-            | Verb::RunSlots
-            | Verb::RunInSingle
-            | Verb::RunSuperseding
-            | Verb::RunParking
-            | Verb::RunSeveral => return Err("a run is judged elsewhere".to_owned()),
+            Verb::Run(_) => return Err("a run is judged elsewhere".to_owned()),
         }
         blocker.end(site)?;
         next(site, seen)?;
@@ -950,7 +830,7 @@ struct Known([std::collections::BTreeSet<u64>; 2]);
 
 impl Known {
     fn of(site: &Site) -> Self {
-        let tickets = |name| matrix::tickets(&site.locks().join(format!("{name}.tenure")));
+        let tickets = |name| page::tickets(&site.locks().join(format!("{name}.tenure")));
         Self([NAME, SECOND].map(tickets))
     }
 
@@ -965,14 +845,14 @@ impl Known {
         let Self([first, second]) = self;
         let file = |name: &str| site.locks().join(format!("{name}.tenure"));
         let mut disk = if site.locks().is_dir() {
-            matrix::list(&file(NAME), first)
+            page::list(&file(NAME), first)
         } else {
             "no folder".to_owned()
         };
         if file(SECOND).exists() {
             disk = format!(
                 "{disk}; of the second lock: {}",
-                matrix::list(&file(SECOND), second)
+                page::list(&file(SECOND), second)
             );
         }
         if site.files().iter().any(|file| file.starts_with(".floor.")) {
@@ -1042,6 +922,11 @@ fn held_then_released(site: &Site, id: &str) -> Result<(), Fault> {
     Ok(())
 }
 
+/// Whether the process is to die with its command at work.
+fn strikes_at_work(injection: &Injection) -> bool {
+    matches!(injection, Injection::Kill(point) if point.phase != Phase::Late)
+}
+
 /// Whether a supervisor has begun to watch for notices of its lock.
 fn watches(supervisor: u32) -> bool {
     std::fs::read_dir(format!("/proc/{supervisor}/fd")).is_ok_and(|entries| {
@@ -1052,349 +937,41 @@ fn watches(supervisor: u32) -> bool {
     })
 }
 
-/// Tries all `injections` on the transition, some at once, and fails with all that went wrong. The
-/// outcomes are in their order, each with the number of its injection.
-fn try_all(
-    transition: &Transition,
-    prepared: &Prepared,
-    injections: &[Injection],
-    what: &str,
-) -> Vec<(usize, Outcome)> {
-    let began = instant();
-    let (outcomes, faults) = try_each(injections, |injection| {
-        let tried = transition.try_once(prepared, injection);
-        tried.map_err(|fault| format!("{injection:?}\n    {fault}"))
-    });
-    let count =
-        |is: fn(&Outcome) -> bool| outcomes.iter().filter(|(_, outcome)| is(outcome)).count();
-    let struck = count(|outcome| outcome.struck);
-    println!(
-        "{what} {}: {} points tried, {struck} killed ({} with the command at work), {} said no, {} \
-         wrong, {:.1} s",
-        transition.name,
-        injections.len(),
-        count(|outcome| outcome.at_work),
-        count(|outcome| outcome.failed),
-        faults.len(),
-        instant().saturating_duration_since(began).as_secs_f64(),
-    );
-    let mut told = String::new();
-    for fault in faults.iter().take(12) {
-        let _ = write!(told, "\n- {fault}");
-    }
-    assert!(
-        faults.is_empty(),
-        "{}: {} of {} points went wrong:{told}",
-        transition.name,
-        faults.len(),
-        injections.len()
-    );
-    outcomes
-}
-
-/// Kills the transition at its points: at those that differ, and at the others too where the page does not
-/// agree with what was seen.
-///
-/// The trace of a process that was woken or interrupted differs a little from run to run: a kill may then
-/// strike a call earlier or later than was meant, or none. The points beside one make up for it.
-fn crash(transition: &Transition) {
-    for tool in ["strace", "flock", "bash"] {
-        need(tool);
-    }
-    let prepared = transition.before.prepare().expect("a state to begin with");
-    let found = transition.trace(&prepared).expect("a trace");
-    let (early, rest): (Vec<Point>, Vec<Point>) = found
-        .into_iter()
-        .partition(|point| point.phase == Phase::Early);
-    let points: Vec<Point> = early.into_iter().step_by(SAMPLE).chain(rest).collect();
-    let all = is_long() || matrix::is_written();
-    let differs = |at: &usize| all || points[*at].phase == Phase::Early || !points[*at].alike;
-    let (distinct, alike): (Vec<usize>, Vec<usize>) = (0..points.len()).partition(differs);
-    let mut seen = kill(transition, &prepared, &points, &distinct);
-    let enough = |seen: &[(usize, Aftermath)], tried: usize| seen.len() * 10 >= tried * 9;
-    let of_points = |seen: &[(usize, Aftermath)]| -> Vec<(String, Aftermath)> {
-        let of_point = |(at, after): &(usize, Aftermath)| (points[*at].step.clone(), after.clone());
-        seen.iter().map(of_point).collect()
-    };
-    let mut tried = distinct.len();
-    if !enough(&seen, tried) || !matrix::agrees(transition.name, &of_points(&seen)) {
-        seen.extend(kill(transition, &prepared, &points, &alike));
-        seen.sort_by_key(|(at, _)| *at);
-        tried += alike.len();
-    }
-    assert!(
-        enough(&seen, tried),
-        "{}: only {} of {tried} kills struck; the trace does not describe what runs",
-        transition.name,
-        seen.len(),
-    );
-    matrix::agree(transition.name, &of_points(&seen));
-}
-
-/// Kills the transition at these of its points; what was seen where the kill struck.
-fn kill(
-    transition: &Transition,
-    prepared: &Prepared,
-    points: &[Point],
-    which: &[usize],
-) -> Vec<(usize, Aftermath)> {
-    let kills: Vec<Injection> = which
-        .iter()
-        .map(|at| Injection::Kill(points[*at].clone()))
-        .collect();
-    try_all(transition, prepared, &kills, "crash")
-        .into_iter()
-        .filter(|(_, outcome)| outcome.struck)
-        .filter_map(|(at, outcome)| Some((which[at], outcome.after?)))
-        .collect()
-}
-
-/// Makes every call of some kinds fail once, in some ways; of all that, one in `sample` is tried.
-fn fail(transition: &Transition, sample: usize) {
-    for tool in ["strace", "flock", "bash"] {
-        need(tool);
-    }
-    let prepared = transition.before.prepare().expect("a state to begin with");
-    let found = transition.trace(&prepared).expect("a trace");
-    let errors = |call: &str| -> &'static [&'static str] {
-        match call {
-            "pwrite64" | "pwritev" => &["ENOSPC", "EIO", "EINTR"],
-            "pread64" => &["EIO", "EINTR"],
-            "fcntl" => &["ENOLCK", "EINTR"],
-            "open" | "openat" => &["EACCES", "EMFILE"],
-            "ppoll" => &["EINTR"],
-            "mkdir" | "mkdirat" => &["EACCES", "ENOSPC"],
-            "unlinkat" | "ftruncate" | "renameat" | "renameat2" => &["EACCES", "EIO"],
-            _ => &[],
-        }
-    };
-    let injections: Vec<Injection> = found
-        .into_iter()
-        .filter(|point| point.phase != Phase::Early)
-        .flat_map(|point| {
-            errors(&point.call)
-                .iter()
-                .map(move |error| Injection::Fail(point.clone(), error))
-        })
-        .step_by(sample)
-        .collect();
-    assert!(!injections.is_empty(), "nothing was found that can fail");
-    let _ = try_all(transition, &prepared, &injections, "failure");
-}
-
-const RUN_NEW: Transition = Transition {
-    name: "run on a new folder",
-    before: Before::Nothing,
-    behind: Behind::Nobody,
-    verb: Verb::Run,
-};
-const RUN_FREE: Transition = Transition {
-    name: "run on a free lock",
-    before: Before::Free,
-    ..RUN_NEW
-};
-const RUN_DEAD: Transition = Transition {
-    name: "run after a dead holder and a dead waiter",
-    before: Before::Dead,
-    ..RUN_NEW
-};
-const RUN_CLEANED: Transition = Transition {
-    name: "run on a lock that was cleaned away before",
-    before: Before::Cleaned,
-    ..RUN_NEW
-};
-const RUN_RENEWING: Transition = Transition {
-    name: "run that renews its lease",
-    verb: Verb::RunRenewing,
-    ..RUN_FREE
-};
-const RUN_BEHIND_RUN: Transition = Transition {
-    name: "run behind a run that ends",
-    behind: Behind::Run,
-    ..RUN_FREE
-};
-const RUN_BEHIND_HOLD: Transition = Transition {
-    name: "run behind a detached hold that is released",
-    before: Before::Held,
-    behind: Behind::Detached,
-    ..RUN_NEW
-};
-const RUN_GIVING_UP: Transition = Transition {
-    name: "run that gives up at its deadline",
-    before: Before::Held,
-    behind: Behind::DetachedForGood,
-    verb: Verb::RunGivingUp,
-};
-const RUN_AT_LENGTH: Transition = Transition {
-    name: "run that gives up in a list that outgrows its slot",
-    before: Before::HeldAtLength,
-    verb: Verb::RunAtLength,
-    ..RUN_GIVING_UP
-};
-const RUN_FORCING: Transition = Transition {
-    name: "run that asks a run to stop",
-    behind: Behind::Run,
-    verb: Verb::RunForcing,
-    ..RUN_FREE
-};
-const ACQUIRE_NEW: Transition = Transition {
-    name: "acquire on a new folder",
-    verb: Verb::Acquire,
-    ..RUN_NEW
-};
-const ACQUIRE_FREE: Transition = Transition {
-    name: "acquire on a free lock",
-    verb: Verb::Acquire,
-    ..RUN_FREE
-};
-const ACQUIRE_DEAD: Transition = Transition {
-    name: "acquire after a dead holder and a dead waiter",
-    verb: Verb::Acquire,
-    ..RUN_DEAD
-};
-const ACQUIRE_BEHIND_RUN: Transition = Transition {
-    name: "acquire behind a run that ends",
-    verb: Verb::Acquire,
-    ..RUN_BEHIND_RUN
-};
-const ACQUIRE_BEHIND_HOLD: Transition = Transition {
-    name: "acquire behind a detached hold that is released",
-    verb: Verb::Acquire,
-    ..RUN_BEHIND_HOLD
-};
-const ACQUIRE_FORCING: Transition = Transition {
-    name: "acquire that overrides a detached hold",
-    before: Before::Held,
-    behind: Behind::Nobody,
-    verb: Verb::AcquireForcing,
-};
-const RELEASE: Transition = Transition {
-    name: "release",
-    verb: Verb::Release,
-    ..ACQUIRE_FORCING
-};
-const HEARTBEAT: Transition = Transition {
-    name: "heartbeat",
-    verb: Verb::Heartbeat,
-    ..ACQUIRE_FORCING
-};
-const RUN_BEHIND_MANY: Transition = Transition {
-    name: "run that gives up behind a dead crowd",
-    before: Before::HeldBeforeMany,
-    ..RUN_GIVING_UP
-};
-const HEARTBEAT_BEFORE_MANY: Transition = Transition {
-    name: "heartbeat before a dead crowd",
-    before: Before::HeldBeforeMany,
-    ..HEARTBEAT
-};
-const RELEASE_BEFORE_MANY: Transition = Transition {
-    name: "release before a dead crowd",
-    before: Before::HeldBeforeMany,
-    ..RELEASE
-};
-const CLEAN_FREE: Transition = Transition {
-    name: "clean of a free lock",
-    verb: Verb::Clean,
-    ..RUN_FREE
-};
-const CLEAN_DEAD: Transition = Transition {
-    name: "clean after a dead holder and a dead waiter",
-    verb: Verb::Clean,
-    ..RUN_DEAD
-};
-const CLEAN_AGAIN: Transition = Transition {
-    name: "clean of a lock that was cleaned away before",
-    verb: Verb::Clean,
-    ..RUN_CLEANED
-};
-
-const RUN_SHARED: Transition = Transition {
-    name: "shared run behind a run that ends",
-    verb: Verb::RunShared,
-    ..RUN_BEHIND_RUN
-};
-const RUN_SLOTS: Transition = Transition {
-    name: "run for a slot behind a run that ends",
-    verb: Verb::RunSlots,
-    ..RUN_BEHIND_RUN
-};
-const RUN_DISPLACING: Transition = Transition {
-    name: "run that takes the place of who waits",
-    behind: Behind::RunAndWaiter,
-    verb: Verb::RunInSingle,
-    ..RUN_FREE
-};
-const RUN_SUPERSEDING: Transition = Transition {
-    name: "run that takes the place of who runs and who waits",
-    behind: Behind::RunAndWaiter,
-    verb: Verb::RunSuperseding,
-    ..RUN_FREE
-};
-const RUN_PARKING: Transition = Transition {
-    name: "run whose place is kept when its wait is over",
-    verb: Verb::RunParking,
-    ..RUN_GIVING_UP
-};
-const RUN_SEVERAL: Transition = Transition {
-    name: "run that takes two locks",
-    verb: Verb::RunSeveral,
-    ..RUN_FREE
-};
-const CANCEL: Transition = Transition {
-    name: "cancel",
-    verb: Verb::Cancel,
-    ..ACQUIRE_FORCING
-};
-
 mod crash_points {
     use super::*;
 
-    macro_rules! killed {
-        ($($test:ident: $transition:ident,)+) => {
-            const NAMES: &[&str] = &[$($transition.name),+];
-
-            $(
-                #[test]
-                fn $test() {
-                    crash(&$transition);
-                }
-            )+
-        };
-    }
-
-    killed! {
-        shared_run_behind_a_run: RUN_SHARED,
-        run_for_a_slot_behind_a_run: RUN_SLOTS,
-        run_that_displaces_a_waiter: RUN_DISPLACING,
-        run_that_supersedes_a_run_and_a_waiter: RUN_SUPERSEDING,
-        run_whose_place_is_kept: RUN_PARKING,
-        run_that_takes_two_locks: RUN_SEVERAL,
-        cancel: CANCEL,
-        run_on_a_new_folder: RUN_NEW,
-        run_on_a_free_lock: RUN_FREE,
-        run_after_dead_claims: RUN_DEAD,
-        run_after_a_cleaning: RUN_CLEANED,
-        run_that_renews: RUN_RENEWING,
-        run_behind_a_run: RUN_BEHIND_RUN,
-        run_behind_a_detached_hold: RUN_BEHIND_HOLD,
-        run_that_gives_up: RUN_GIVING_UP,
-        run_in_a_list_that_grows_and_shrinks: RUN_AT_LENGTH,
-        run_that_asks_another_to_stop: RUN_FORCING,
-        acquire_on_a_new_folder: ACQUIRE_NEW,
-        acquire_on_a_free_lock: ACQUIRE_FREE,
-        acquire_after_dead_claims: ACQUIRE_DEAD,
-        acquire_behind_a_run: ACQUIRE_BEHIND_RUN,
-        acquire_behind_a_detached_hold: ACQUIRE_BEHIND_HOLD,
-        acquire_by_force: ACQUIRE_FORCING,
-        release_of_a_detached_hold: RELEASE,
-        heartbeat_of_a_detached_hold: HEARTBEAT,
-        run_behind_a_dead_crowd: RUN_BEHIND_MANY,
-        heartbeat_before_a_dead_crowd: HEARTBEAT_BEFORE_MANY,
-        release_before_a_dead_crowd: RELEASE_BEFORE_MANY,
-        clean_of_a_free_lock: CLEAN_FREE,
-        clean_of_dead_claims: CLEAN_DEAD,
-        clean_after_a_cleaning: CLEAN_AGAIN,
+    scenarios! {
+        run_on_a_new_folder: native("run on a new folder", Before::Nothing, Behind::Nobody, Verb::Run(As::Plain)).each_fails();
+        run_on_a_free_lock: native("run on a free lock", Before::Free, Behind::Nobody, Verb::Run(As::Plain)).each_fails();
+        run_after_dead_claims: native("run after a dead holder and a dead waiter", Before::Dead, Behind::Nobody, Verb::Run(As::Plain)).each_fails();
+        run_after_a_cleaning: native("run on a lock that was cleaned away before", Before::Cleaned, Behind::Nobody, Verb::Run(As::Plain));
+        run_that_renews: native("run that renews its lease", Before::Free, Behind::Nobody, Verb::Run(As::Renewing));
+        run_behind_a_run: native("run behind a run that ends", Before::Free, Behind::Run, Verb::Run(As::Plain)).each_fails();
+        run_behind_a_detached_hold: native("run behind a detached hold that is released", Before::Held, Behind::Detached, Verb::Run(As::Plain)).each_fails();
+        run_that_gives_up: native("run that gives up at its deadline", Before::Held, Behind::DetachedForGood, Verb::Run(As::GivingUp)).each_fails();
+        run_in_a_list_that_grows_and_shrinks: native("run that gives up in a list that outgrows its slot", Before::HeldAtLength, Behind::DetachedForGood, Verb::Run(As::AtLength));
+        run_behind_a_dead_crowd: native("run that gives up behind a dead crowd", Before::HeldBeforeMany, Behind::DetachedForGood, Verb::Run(As::GivingUp));
+        run_that_asks_another_to_stop: native("run that asks a run to stop", Before::Free, Behind::Run, Verb::Run(As::Forcing));
+        shared_run_behind_a_run: native("shared run behind a run that ends", Before::Free, Behind::Run, Verb::Run(As::Shared));
+        run_for_a_slot_behind_a_run: native("run for a slot behind a run that ends", Before::Free, Behind::Run, Verb::Run(As::Slots));
+        run_that_displaces_a_waiter: native("run that takes the place of who waits", Before::Free, Behind::RunAndWaiter, Verb::Run(As::InSingle));
+        run_that_supersedes_a_run_and_a_waiter: native("run that takes the place of who runs and who waits", Before::Free, Behind::RunAndWaiter, Verb::Run(As::Superseding));
+        run_whose_place_is_kept: native("run whose place is kept when its wait is over", Before::Held, Behind::DetachedForGood, Verb::Run(As::Parking));
+        run_that_takes_two_locks: native("run that takes two locks", Before::Free, Behind::Nobody, Verb::Run(As::Several));
+        acquire_on_a_new_folder: native("acquire on a new folder", Before::Nothing, Behind::Nobody, Verb::Acquire).each_fails();
+        acquire_on_a_free_lock: native("acquire on a free lock", Before::Free, Behind::Nobody, Verb::Acquire);
+        acquire_after_dead_claims: native("acquire after a dead holder and a dead waiter", Before::Dead, Behind::Nobody, Verb::Acquire);
+        acquire_behind_a_run: native("acquire behind a run that ends", Before::Free, Behind::Run, Verb::Acquire).each_fails();
+        acquire_behind_a_detached_hold: native("acquire behind a detached hold that is released", Before::Held, Behind::Detached, Verb::Acquire);
+        acquire_by_force: native("acquire that overrides a detached hold", Before::Held, Behind::Nobody, Verb::AcquireForcing);
+        release_of_a_detached_hold: native("release", Before::Held, Behind::Nobody, Verb::Release).each_fails();
+        release_before_a_dead_crowd: native("release before a dead crowd", Before::HeldBeforeMany, Behind::Nobody, Verb::Release);
+        heartbeat_of_a_detached_hold: native("heartbeat", Before::Held, Behind::Nobody, Verb::Heartbeat).each_fails();
+        heartbeat_before_a_dead_crowd: native("heartbeat before a dead crowd", Before::HeldBeforeMany, Behind::Nobody, Verb::Heartbeat);
+        clean_of_a_free_lock: native("clean of a free lock", Before::Free, Behind::Nobody, Verb::Clean);
+        clean_of_dead_claims: native("clean after a dead holder and a dead waiter", Before::Dead, Behind::Nobody, Verb::Clean).each_fails();
+        clean_after_a_cleaning: native("clean of a lock that was cleaned away before", Before::Cleaned, Behind::Nobody, Verb::Clean);
+        cancel: native("cancel", Before::Held, Behind::Nobody, Verb::Cancel);
     }
 
     #[test]
@@ -1408,7 +985,7 @@ mod crash_points {
             "cancel",
             "shared ",
         ];
-        matrix::all_are_tried(&begins, NAMES);
+        page::all_are_tried(&begins, NAMES);
     }
 
     /// The instant that a trace of the program alone does not show: its child exists and is not
@@ -1424,7 +1001,7 @@ mod crash_points {
         strace
             .args(["-f", "-qq", "-o", "/dev/null", "--trace=setpgid"])
             .arg("--inject=setpgid:delay_enter=300000");
-        let words = Verb::Run.words(&site);
+        let words = Verb::Run(As::Plain).words(&site);
         let words = words.iter().map(String::as_str);
         let mut struck = Process::start_with_input(site.tenure_under(strace, words));
         let tracer = struck.pid().as_raw_nonzero().get().unsigned_abs();
@@ -1564,98 +1141,6 @@ mod crash_points {
             instant().saturating_duration_since(began).as_secs_f64()
         );
         assert!(struck > tried / 2, "most limits cut something off");
-    }
-
-    macro_rules! made_to_fail {
-        ($($test:ident: $transition:ident,)+) => {
-            $(
-                #[test]
-                fn $test() {
-                    fail(&$transition, 1);
-                }
-            )+
-        };
-    }
-
-    made_to_fail! {
-        failing_run_on_a_new_folder: RUN_NEW,
-        failing_run_on_a_free_lock: RUN_FREE,
-        failing_run_after_dead_claims: RUN_DEAD,
-        failing_run_behind_a_run: RUN_BEHIND_RUN,
-        failing_run_behind_a_detached_hold: RUN_BEHIND_HOLD,
-        failing_run_that_gives_up: RUN_GIVING_UP,
-        failing_acquire_on_a_new_folder: ACQUIRE_NEW,
-        failing_acquire_behind_a_run: ACQUIRE_BEHIND_RUN,
-        failing_release: RELEASE,
-        failing_heartbeat: HEARTBEAT,
-        failing_clean: CLEAN_DEAD,
-    }
-
-    /// The other transitions, made to fail. All of it adds two minutes and is for the long run
-    /// (`TENURE_CRASH_POINTS=long`); a sample is tried on every build.
-    macro_rules! made_to_fail_at_length {
-        ($($test:ident: $transition:ident,)+) => {
-            $(
-                #[test]
-                fn $test() {
-                    fail(&$transition, if is_long() { 1 } else { SAMPLE });
-                }
-            )+
-        };
-    }
-
-    made_to_fail_at_length! {
-        long_failing_shared_run: RUN_SHARED,
-        long_failing_run_for_a_slot: RUN_SLOTS,
-        long_failing_run_that_displaces: RUN_DISPLACING,
-        long_failing_run_that_supersedes: RUN_SUPERSEDING,
-        long_failing_run_that_asks_another_to_stop: RUN_FORCING,
-        long_failing_run_whose_place_is_kept: RUN_PARKING,
-        long_failing_run_that_takes_two_locks: RUN_SEVERAL,
-        long_failing_cancel: CANCEL,
-        long_failing_run_after_a_cleaning: RUN_CLEANED,
-        long_failing_acquire_on_a_free_lock: ACQUIRE_FREE,
-        long_failing_acquire_after_dead_claims: ACQUIRE_DEAD,
-        long_failing_acquire_behind_a_detached_hold: ACQUIRE_BEHIND_HOLD,
-        long_failing_acquire_by_force: ACQUIRE_FORCING,
-        long_failing_clean_of_a_free_lock: CLEAN_FREE,
-        long_failing_clean_after_a_cleaning: CLEAN_AGAIN,
-        long_failing_run_that_renews: RUN_RENEWING,
-        long_failing_run_in_a_list_that_grows: RUN_AT_LENGTH,
-    }
-
-    #[test]
-    fn a_trace_is_read_as_it_is_meant() {
-        let trace = "execve(\"tenure\", [\"/x/locks\"]) = 0\n\
-                     brk(NULL) = 0x1\n\
-                     open(\"/x/locks\", O_RDONLY) = 5\n\
-                     mmap(NULL, 1) = 0x2\n\
-                     munmap(0x2) = 0\n\
-                     fcntl(6, F_OFD_SETLK) = 0\n\
-                     pread64(6</x/locks/a>, \"\", 1, 0) = 0\n\
-                     --- SIGCHLD {si_signo=SIGCHLD} ---\n\
-                     fcntl(6, F_OFD_SETLK) = 0\n\
-                     exit_group(0) = ?\n";
-        let found: Vec<_> = points(trace, "/locks")
-            .into_iter()
-            .map(|point| (point.call, point.nth, point.phase, point.alike))
-            .collect();
-        let expected = [
-            ("brk", 1, Phase::Early, false),
-            ("open", 1, Phase::Middle, true),
-            ("mmap", 1, Phase::Middle, true),
-            ("munmap", 1, Phase::Middle, true),
-            ("fcntl", 1, Phase::Middle, false),
-            // The command ends before the next one.
-            ("pread64", 1, Phase::Middle, false),
-            ("fcntl", 2, Phase::Late, false),
-            ("exit_group", 1, Phase::Late, false),
-        ]
-        .map(|(call, nth, phase, alike)| (call.to_owned(), nth, phase, alike));
-        assert_eq!(
-            found, expected,
-            "a death before a call that others do not notice leaves the same as a death before the next call"
-        );
     }
 
     const _: () = assert!(
