@@ -59,15 +59,6 @@ pub(crate) fn is_long() -> bool {
     std::env::var_os("TENURE_CRASH_POINTS").is_some_and(|value| value == "long")
 }
 
-/// What random choices begin with: `TENURE_SEED`, or another number each time.
-pub(crate) fn seed() -> u64 {
-    let given = std::env::var("TENURE_SEED").ok();
-    given.and_then(|text| text.parse().ok()).unwrap_or_else(|| {
-        use std::hash::{BuildHasher, RandomState};
-        RandomState::new().hash_one(std::process::id()) % 1_000_000
-    })
-}
-
 /// Tries all of these, two at once. What came of each, in their order and with its number, and what went
 /// wrong.
 pub(crate) fn try_each<T: Sync, R: Send>(
@@ -543,30 +534,4 @@ pub(crate) fn was_killed(status: ExitStatus) -> bool {
 /// `path` as a word of a command line.
 pub(crate) fn word(path: &Path) -> &str {
     path.to_str().expect("a path that is text")
-}
-
-/// Numbers that look random and come again with the same seed (splitmix64).
-pub(crate) struct Random(u64);
-
-impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    pub(crate) fn number(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// One of `low..high`.
-    pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
-        low + self.number() % (high - low)
-    }
-
-    pub(crate) fn one_in(&mut self, chances: u64) -> bool {
-        self.number().is_multiple_of(chances)
-    }
 }

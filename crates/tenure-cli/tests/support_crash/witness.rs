@@ -15,8 +15,6 @@
 //! - if all of them are dying, the command waits for the witness for one second;
 //! - if another process has taken the witness meanwhile, it is an overlap too.
 
-use std::path::Path;
-
 /// The exit code of a command that found another one at work.
 pub(crate) const OVERLAP: i32 = 97;
 
@@ -51,35 +49,5 @@ echo $$ >&200
 pub(crate) fn need() {
     for tool in ["bash", "flock"] {
         super::need(tool);
-    }
-}
-
-/// What the commands wrote into a log while they worked, in the order of their work: their tokens, and
-/// `overlap` where one found another one at work.
-pub(crate) struct Log {
-    pub(crate) overlaps: usize,
-    pub(crate) tokens: Vec<u64>,
-}
-
-impl Log {
-    pub(crate) fn read(file: &Path) -> Self {
-        let log = std::fs::read_to_string(file).expect("a log");
-        let (overlaps, tokens): (Vec<&str>, Vec<&str>) =
-            log.lines().partition(|line| *line == "overlap");
-        Self {
-            overlaps: overlaps.len(),
-            tokens: (tokens.into_iter())
-                .map(|line| line.parse().expect("a token in the log"))
-                .collect(),
-        }
-    }
-
-    /// Fails the test unless the commands worked one after the other, with tokens that rise.
-    pub(crate) fn assert_in_turn(&self, what: &str) {
-        assert_eq!(self.overlaps, 0, "{what}: two worked at the same time");
-        let falls: Vec<_> = (self.tokens.windows(2))
-            .filter(|pair| matches!(pair, [before, after] if before >= after))
-            .collect();
-        assert!(falls.is_empty(), "{what}: tokens did not rise: {falls:?}");
     }
 }

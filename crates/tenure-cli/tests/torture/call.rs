@@ -1,8 +1,8 @@
 //! Which calls there are, and what each may answer with. A call is drawn as a whole before it is
 //! made, so that nothing that happens changes what is drawn after it.
 
-use crate::Over;
 use crate::hand::{Daemon, Plan, Role};
+use crate::preset::Extent;
 use crate::random::Random;
 use crate::surroundings::{Messages, Surroundings};
 use crate::witness::{Mode, Resource};
@@ -61,6 +61,15 @@ pub(crate) enum Program {
     Hand,
 }
 
+/// When a process is struck, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum When {
+    /// After it was called: on its way, in the queue, or wherever it is by then.
+    Asked(u64),
+    /// After its command began to work.
+    AtWork(u64),
+}
+
 /// What is done to the process that was called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Strike {
@@ -102,8 +111,8 @@ pub(crate) struct Call {
     /// The lock whose next holder's start is the recovery from the death of this call with all of
     /// its processes.
     pub(crate) recovers: Option<String>,
-    /// When it is struck, in milliseconds, and how.
-    pub(crate) strike: Option<(u64, Strike)>,
+    /// When it is struck, and how.
+    pub(crate) strike: Option<(When, Strike)>,
     pub(crate) allowed: Vec<i32>,
     /// 4 comes only after so many milliseconds.
     pub(crate) waits_ms: u64,
@@ -131,6 +140,8 @@ pub(crate) struct Owned {
     pub(crate) end: OwnedEnd,
     /// The first `acquire` is killed after so many milliseconds, and asked again.
     pub(crate) kill_acquire_ms: Option<u64>,
+    /// The same of its `release`.
+    pub(crate) kill_release_ms: Option<u64>,
 }
 
 /// How it ends.
@@ -142,7 +153,7 @@ pub(crate) enum OwnedEnd {
 }
 
 /// The names of the native locks that are held exclusively at the end, to see whether they can be.
-pub(crate) const NATIVE: [&str; 8] = ["A", "S", "O", "F", "g", "C", "D", "E"];
+pub(crate) const NATIVE: [&str; 9] = ["A", "S", "N", "O", "F", "g", "C", "D", "E"];
 
 /// How long a fleet's record is good for without a heartbeat: the `--ttl` below.
 pub(crate) const FLEET_TTL: Duration = Duration::from_secs(5);
@@ -160,8 +171,8 @@ struct Draw<'a> {
 pub(crate) fn draw(world: &World, random: &mut Random, id: &str) -> Round {
     let id = id.to_owned();
     let chosen = loop {
-        let chosen = random.between(0, 146);
-        if is_called_for(world.over, chosen) {
+        let chosen = random.between(0, 147);
+        if (world.preset.has)(chosen) {
             break chosen;
         }
     };
@@ -196,21 +207,11 @@ pub(crate) fn draw(world: &World, random: &mut Random, id: &str) -> Round {
         119..128 => draw.flock(),
         128..135 => draw.cancel(),
         135..139 => draw.clean(),
-        _ => draw.reads(),
+        139..146 => draw.reads(),
+        _ => draw.numbered(),
     };
     draw.surround(&mut call);
     Round::Call(call)
-}
-
-/// Whether this number, by which a call is drawn, stands for one of these locks.
-fn is_called_for(over: Over, chosen: u64) -> bool {
-    match over {
-        Over::Files => true,
-        Over::Native => !matches!(chosen, 103..119),
-        Over::Profiles => matches!(chosen, 103..119 | 135..139),
-        // Of the rest, part wants the kernel's locks, and part a hold without a supervisor.
-        Over::Etcd => matches!(chosen, 0..65 | 89..100 | 128..146),
-    }
 }
 
 fn owned_words(words: &[&str]) -> Vec<String> {
@@ -236,7 +237,7 @@ impl Draw<'_> {
             },
             Program::Tenure => drawn,
         };
-        if self.world.over == Over::Etcd {
+        if self.world.preset.is_over_etcd {
             if let Some((_, strike @ (Strike::Kill | Strike::StopKill(_)))) = &mut call.strike {
                 *strike = Strike::KillAll;
             }
@@ -292,8 +293,12 @@ impl Draw<'_> {
         }
     }
 
-    fn strike(&mut self) -> Option<(u64, Strike)> {
+    fn strike(&mut self) -> Option<(When, Strike)> {
         let at_ms = self.random.between(0, 80);
+        let at = match self.random.between(0, 3) {
+            0 => When::AtWork(at_ms / 8),
+            _ => When::Asked(at_ms),
+        };
         let pause = self.random.between(1, 50);
         let strike = match self.random.between(0, 20) {
             0 | 1 => Strike::Kill,
@@ -305,7 +310,7 @@ impl Draw<'_> {
             9 => Strike::StopKill(pause),
             _ => return None,
         };
-        Some((at_ms, strike))
+        Some((at, strike))
     }
 
     fn exclusive(&mut self) -> Call {
@@ -333,6 +338,14 @@ impl Draw<'_> {
         }
         let plan = self.plan(&[("S", Mode::Slot(3))]);
         self.run("run --slots", &["S", "--slots", "3", "-w", LONG.0], &plan)
+            .refused_after(LONG.1)
+    }
+
+    /// One lock of numbered slots that many want.
+    fn numbered(&mut self) -> Call {
+        let mut plan = self.plan(&[("N", Mode::Slot(4))]);
+        plan.pause_ms += 10;
+        self.run("run --slots 4", &["N", "--slots", "4", "-w", LONG.0], &plan)
             .refused_after(LONG.1)
     }
 
@@ -457,9 +470,11 @@ impl Draw<'_> {
 
     fn owned(&mut self) -> Round {
         let kill_acquire_ms = self.random.one_in(4).then(|| self.random.between(0, 30));
+        let kill_release_ms = self.random.one_in(4).then(|| self.random.between(0, 8));
         Round::Owned(Owned {
             pause_ms: self.random.between(0, 10),
             kill_acquire_ms,
+            kill_release_ms,
             end: self.random.of(&[
                 OwnedEnd::Releases,
                 OwnedEnd::Releases,
@@ -564,9 +579,15 @@ impl Draw<'_> {
             let kills = strike.signal() == Some(9);
             (!(lasts && kills) || rarely).then_some((at, strike))
         });
-        if profile != Profile::Resume {
-            call.recovers = None;
-        }
+        // Of a killed sprint nothing is had without force, and by age only while the clock stands still.
+        let is_known = match profile {
+            Profile::Native | Profile::Resume => true,
+            Profile::Sprint => false,
+            Profile::Session | Profile::Fleet => {
+                matches!(self.world.preset.extent, Extent::Rounds(_))
+            }
+        };
+        call.recovers = call.recovers.filter(|_| is_known);
         call.refused_after(20_000)
     }
 
@@ -612,9 +633,10 @@ impl Draw<'_> {
     }
 
     fn verb(&mut self, kind: &'static str, words: Vec<String>, allowed: &[i32]) -> Call {
-        let strike = self.strike().map(|(at, strike)| match strike {
-            Strike::KillAll => (at % 10, Strike::Kill),
-            strike => (at % 10, strike),
+        let at = When::Asked(self.random.between(0, 10));
+        let strike = self.strike().map(|(_, strike)| match strike {
+            Strike::KillAll => (at, Strike::Kill),
+            strike => (at, strike),
         });
         Call {
             kind,
@@ -641,7 +663,7 @@ impl Draw<'_> {
     }
 
     fn clean(&mut self) -> Call {
-        let profile = self.random.of(self.world.profiles());
+        let profile = self.random.of(self.world.preset.profiles);
         let mut words = self.world.place(profile);
         words.insert(0, "clean".to_owned());
         self.verb("clean", words, &[0])

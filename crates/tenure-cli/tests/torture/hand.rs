@@ -4,7 +4,7 @@
 //! It trusts nothing that the lock says but the token, which it writes down for others to judge.
 
 use crate::journal::Journal;
-use crate::witness::{self, Resource};
+use crate::witness::{self, Mode, Resource};
 use serde::{Deserialize, Serialize};
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, Write};
@@ -155,8 +155,12 @@ fn begin(
                 "survivor {call} {pid} {name} {other} {survivor}"
             ));
         }
+        let slot = match mode {
+            Mode::Slot(_) => format!("={}", variable("TENURE_SLOT")),
+            Mode::Exclusive | Mode::Shared | Mode::AllSlots(_) => String::new(),
+        };
         journal.write(format_args!(
-            "in {call} {pid} {name} {mode:?} {token} {parent}"
+            "in {call} {pid} {name} {mode:?}{slot} {token} {parent}"
         ));
         if mode.is_alone() {
             let mut file = File::create(witness::roster(&plan.root, name))?;

@@ -6,10 +6,14 @@
 //! cargo test -p tenure-cli --features testing-clock --test torture -- --seconds 600 --seed 7
 //! ```
 //!
-//! `--seconds` is 15 unless it is given, `--long` is 600; without `--seed` one is drawn and printed;
-//! `--workers` is how many callers there are (12); `--over` says which locks are called for: `native`,
-//! `profiles`, `etcd` (a server that the test starts), or `files`, which is native and profiles together
-//! and the default. Each worker draws its decisions from the seed and its own number, so the same seed is
+//! `--seconds` is 15 unless it is given, `--long` is 600; without `--seed` (or `TENURE_SEED`) one is drawn
+//! and printed; `--workers` is how many callers there are (12); `--over` says which storm it is (`preset`):
+//! `files`, the default, is all locks in one folder; `native` and `profiles` are parts of that, `etcd` is a
+//! server that the test starts. `runs`, `slots`, `owners`, `records` and `aged` are one kind of lock that
+//! all want, for some rounds of each worker and with a clock that stands still. Each of these is a test named
+//! `contention::NAME`, and eight times as long with `TENURE_CONTENTION=long`.
+//!
+//! Each worker draws its decisions from the seed and its own number, so the same seed is
 //! the same sequence of calls and strikes for each of them. The moments at which they meet differ from
 //! run to run. Exit 1, with the seed, if anything is not as it has to be; the folder with the journal is
 //! kept then.
@@ -62,6 +66,8 @@ mod hand;
 #[cfg(unix)]
 mod journal;
 #[cfg(unix)]
+mod preset;
+#[cfg(unix)]
 mod random;
 #[cfg(unix)]
 mod surroundings;
@@ -75,42 +81,30 @@ mod worker;
 mod world;
 
 #[cfg(unix)]
+use preset::{Extent, PRESETS, Preset};
+#[cfg(unix)]
 use std::process::ExitCode;
 #[cfg(unix)]
 use std::time::Duration;
 #[cfg(unix)]
 use world::World;
 
+/// No storm of rounds lasts longer.
+#[cfg(unix)]
+const NIGHT: u64 = 12 * 3_600;
+
 /// What is asked for.
 #[cfg(unix)]
 #[derive(Debug, Clone, Copy)]
 struct Options {
-    seconds: u64,
     seed: u64,
-    workers: u64,
-    over: Over,
-}
-
-/// Which locks are called for.
-#[cfg(unix)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Over {
-    /// Native ones and those of all profiles, in one folder.
-    Files,
-    Native,
-    Profiles,
-    /// Native ones, in an etcd.
-    Etcd,
+    preset: Preset,
 }
 
 #[cfg(unix)]
 fn options(words: &[String]) -> Result<Options, String> {
-    let mut options = Options {
-        seconds: 15,
-        seed: random::drawn(),
-        workers: 12,
-        over: Over::Files,
-    };
+    let (mut named, mut seed) = (PRESETS[0].name, random::seed());
+    let (mut seconds, mut workers) = (None, None);
     let mut words = words.iter();
     while let Some(word) = words.next() {
         let mut number = || {
@@ -119,25 +113,25 @@ fn options(words: &[String]) -> Result<Options, String> {
             number.map_err(|_| format!("{word} wants a number, not {text:?}"))
         };
         match word.as_str() {
-            "--seconds" => options.seconds = number()?,
-            "--seed" => options.seed = number()?,
-            "--workers" => options.workers = number()?.max(1),
-            "--long" => options.seconds = 600,
-            "--over" => {
-                options.over = match words.next().map(String::as_str) {
-                    Some("files") => Over::Files,
-                    Some("native") => Over::Native,
-                    Some("profiles") => Over::Profiles,
-                    Some("etcd") => Over::Etcd,
-                    other => return Err(format!("--over does not know {other:?}")),
-                }
-            }
+            "--seconds" => seconds = Some(number()?),
+            "--seed" => seed = number()?,
+            "--workers" => workers = Some(number()?.max(1)),
+            "--long" => seconds = Some(600),
+            "--over" => named = words.next().ok_or("--over wants a name")?,
             // What cargo and nextest say to every test.
-            "--exact" | "--nocapture" | "--quiet" | "torture" => {}
-            other => return Err(format!("{other}: no such option of this test")),
+            "--exact" | "--nocapture" | "--quiet" => {}
+            // A test is named as well.
+            other => named = other,
         }
     }
-    Ok(options)
+    let preset = Preset::of_name(named);
+    let mut preset = preset.ok_or(format!("{named}: no such option or storm"))?;
+    if std::env::var("TENURE_CONTENTION").as_deref() == Ok("long") {
+        preset = preset.at_length();
+    }
+    preset.extent = seconds.map_or(preset.extent, Extent::Seconds);
+    preset.workers = workers.unwrap_or(preset.workers);
+    Ok(Options { seed, preset })
 }
 
 /// The etcd of a run that wants one.
@@ -150,8 +144,8 @@ impl Etcd {
         clippy::unnecessary_wraps,
         reason = "a build without etcd has a reason to refuse"
     )]
-    fn start(over: Over) -> Result<Option<Self>, String> {
-        Ok((over == Over::Etcd).then(|| Self(server::Server::start())))
+    fn start(preset: &Preset) -> Result<Option<Self>, String> {
+        Ok((preset.is_over_etcd).then(|| Self(server::Server::start())))
     }
 
     fn url(&self) -> String {
@@ -164,11 +158,11 @@ enum Etcd {}
 
 #[cfg(all(unix, not(feature = "etcd")))]
 impl Etcd {
-    fn start(over: Over) -> Result<Option<Self>, String> {
-        match over {
-            Over::Etcd => Err("--over etcd wants a build with --features etcd".to_owned()),
-            Over::Files | Over::Native | Over::Profiles => Ok(None),
+    fn start(preset: &Preset) -> Result<Option<Self>, String> {
+        if preset.is_over_etcd {
+            return Err("--over etcd wants a build with --features etcd".to_owned());
         }
+        Ok(None)
     }
 
     fn url(&self) -> String {
@@ -177,31 +171,40 @@ impl Etcd {
 }
 
 #[cfg(unix)]
-fn torture(options: Options) -> Result<bool, String> {
-    let server = Etcd::start(options.over)?;
+fn torture(Options { seed, preset }: Options) -> Result<bool, String> {
+    let server = Etcd::start(&preset)?;
     let store = server.as_ref().map(Etcd::url);
-    let world = World::new(options.seed, options.over, store);
+    let world = World::new(seed, preset, store);
     let world = world.map_err(|error| format!("no folder: {error}"))?;
-    println!(
-        "seed {}, {} s, {} workers, over {:?}",
-        options.seed, options.seconds, options.workers, options.over
-    );
+    let Preset {
+        name,
+        workers,
+        extent,
+        ..
+    } = preset;
+    println!("seed {seed}, {extent:?}, {workers} workers, over {name}");
     if !detached::is_witnessed(&world) {
         return Err("the witness does not see two who work at once".to_owned());
     }
     if !clock::is_taken(&world) {
         return Err("the binary does not take the clock that it is given".to_owned());
     }
-    let until = tenure_engine::clock::instant() + Duration::from_secs(options.seconds);
+    let seconds = match extent {
+        Extent::Seconds(seconds) => seconds,
+        Extent::Rounds(_) => NIGHT,
+    };
+    let until = tenure_engine::clock::instant() + Duration::from_secs(seconds);
     std::thread::scope(|scope| {
-        for number in 0..options.workers {
+        for number in 0..workers {
             let world = &world;
             scope.spawn(move || worker::work(world, number, until));
         }
-        let mut random = random::Random::new(options.seed, options.workers);
-        clock::steps(&world, &mut random, until);
+        if let Extent::Seconds(_) = extent {
+            let mut random = random::Random::new(seed, workers);
+            clock::steps(&world, &mut random, until);
+        }
     });
-    Ok(verdict::pass(world, options.seconds))
+    Ok(verdict::pass(world))
 }
 
 #[cfg(unix)]
@@ -216,7 +219,9 @@ fn main() -> ExitCode {
     // As nextest asks for the tests.
     if words.iter().any(|word| word == "--list") {
         if !words.iter().any(|word| word == "--ignored") {
-            println!("torture: test");
+            for preset in PRESETS.iter().filter(|preset| preset.is_test()) {
+                println!("{}: test", preset.test());
+            }
         }
         return ExitCode::SUCCESS;
     }

@@ -35,8 +35,10 @@ impl Random {
     }
 }
 
-/// A seed for a caller that gave none.
-pub(crate) fn drawn() -> u64 {
+/// The seed that `TENURE_SEED` names, or another one each time.
+pub(crate) fn seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
-    RandomState::new().hash_one(std::process::id()) % 1_000_000
+    let given = std::env::var("TENURE_SEED").ok();
+    let given = given.and_then(|text| text.parse().ok());
+    given.unwrap_or_else(|| RandomState::new().hash_one(std::process::id()) % 1_000_000)
 }

@@ -5,7 +5,7 @@ use crate::journal::now_ns;
 use crate::worker::since_ns;
 use crate::world::{World, locked};
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::Duration;
@@ -18,13 +18,14 @@ const SETTLES: Duration = Duration::from_secs(20);
 const SHOWN: usize = 40;
 
 /// Checks, prints, and answers whether all is as it has to be.
-pub(crate) fn pass(world: World, seconds: u64) -> bool {
+pub(crate) fn pass(world: World) -> bool {
     left_behind(&world);
     stuck(&world);
     let mut read = read_journal(&world);
     read.recoveries_us.sort_unstable();
+    nothing_was_tried(&world, &read);
     let violations = locked(&world.violations).len();
-    print(&world, &read, seconds, violations);
+    print(&world, &read, violations);
     if violations == 0 {
         return true;
     }
@@ -43,7 +44,7 @@ pub(crate) fn pass(world: World, seconds: u64) -> bool {
 }
 
 /// The table, and one line for programs.
-fn print(world: &World, read: &Read, seconds: u64, violations: usize) {
+fn print(world: &World, read: &Read, violations: usize) {
     let (counts, answers) = (world.counts(), world.answers());
     let of = |name: &str| counts.get(name).copied().unwrap_or(0);
     let kills: u64 = sum(&counts, "kills: ");
@@ -108,8 +109,8 @@ fn print(world: &World, read: &Read, seconds: u64, violations: usize) {
         "\n{}",
         json!({
             "seed": world.seed,
-            "seconds": seconds,
-            "over": format!("{:?}", world.over),
+            "extent": format!("{:?}", world.preset.extent),
+            "over": world.preset.name,
             "surrounded": sum(&counts, "around: "),
             "calls": of("calls"),
             "begun": read.begun,
@@ -131,6 +132,18 @@ fn print(world: &World, read: &Read, seconds: u64, violations: usize) {
             "answers": answers,
         })
     );
+}
+
+/// A storm in which no process worked or was struck shows nothing, and neither does one of slots that leaves a
+/// number out.
+fn nothing_was_tried(world: &World, read: &Read) {
+    let counts = world.counts();
+    if read.begun == 0 || sum(&counts, "kills: ") == 0 {
+        world.violation(format!("{} began to work, of {counts:?}", read.begun));
+    }
+    if !read.numbers.is_empty() && read.numbers.len() != 4 {
+        world.violation(format!("not all slots were used: {:?}", read.numbers));
+    }
 }
 
 fn sum(counts: &BTreeMap<String, u64>, prefix: &str) -> u64 {
@@ -195,7 +208,7 @@ fn answer(world: &World, command: &mut Command, what: &str) -> String {
 /// that lock has to be had once the clock is right again.
 fn stuck(world: &World) {
     set(world, world.clock.set_after_all());
-    let profiles = world.profiles();
+    let profiles = world.preset.profiles;
     for profile in [Profile::Session, Profile::Fleet] {
         if profiles.contains(&profile) {
             dies(world, profile);
@@ -272,7 +285,7 @@ fn flock_and_clean(world: &World) {
     let mut flock = world.program("flock");
     flock.arg("-w").arg("5").arg(file).arg("true");
     let _ = answer(world, &mut flock, "the flock(1) is not to be had");
-    for &profile in world.profiles() {
+    for &profile in world.preset.profiles {
         let mut words = world.place(profile);
         words.insert(0, "clean".to_owned());
         let _ = answer(
@@ -316,6 +329,8 @@ struct Read {
     /// Looks at a witness that a killed process had not let go of yet.
     dying: u64,
     recoveries_us: Vec<u64>,
+    /// Those of the slots of the lock that many want.
+    numbers: BTreeSet<String>,
 }
 
 fn read_journal(world: &World) -> Read {
@@ -343,10 +358,18 @@ fn read_journal(world: &World) -> Read {
             ["in", call, _, name, mode, token, _] => {
                 read.begun += 1;
                 let token: u64 = token.parse().unwrap_or(0);
+                if *name == "N" {
+                    read.numbers
+                        .extend(mode.split_once('=').map(|(_, it)| it.to_owned()));
+                }
                 if let Some(death) = dead.remove(name)
                     && asked.get(call).is_some_and(|asked| *asked < death)
                 {
+                    let took = Duration::from_nanos(at - death);
                     read.recoveries_us.push((at - death) / 1_000);
+                    if (world.preset.recovery_max(name)).is_some_and(|max| took > max) {
+                        world.violation(format!("RECOVERY only after {took:?}: {line}"));
+                    }
                 }
                 let top = tops.entry(name).or_default();
                 let is_alone = mode.starts_with("Exclusive") || mode.starts_with("AllSlots");

@@ -1,9 +1,10 @@
 //! One caller: draws, calls, strikes, waits, and judges the answer.
 
-use crate::call::{self, Call, Program, Round, Strike};
+use crate::call::{self, Call, Program, Round, Strike, When};
 use crate::detached;
 use crate::hand;
 use crate::journal::now_ns;
+use crate::preset::Extent;
 use crate::random::Random;
 use crate::surroundings::Surroundings;
 use crate::world::World;
@@ -18,15 +19,17 @@ use tenure_engine::clock::instant;
 /// No call takes longer.
 pub(crate) const STUCK: Duration = Duration::from_secs(60);
 
-/// How long a command that is to be killed is waited for.
-const BEGINS: Duration = Duration::from_millis(500);
+/// How long a command that is to be struck at work is waited for.
+const BEGINS: Duration = Duration::from_secs(10);
 
-/// Works until the time is over.
+/// Works until its rounds or the time are over.
 pub(crate) fn work(world: &World, number: u64, until: Instant) {
     let mut random = Random::new(world.seed, number);
-    let mut round = 0_u64;
-    while instant() < until {
-        round += 1;
+    let rounds = match world.preset.extent {
+        Extent::Seconds(_) => u64::MAX,
+        Extent::Rounds(rounds) => rounds,
+    };
+    for round in (1..=rounds).take_while(|_| instant() < until) {
         let id = format!("w{number}r{round}");
         match call::draw(world, &mut random, &id) {
             Round::Call(call) => make(world, number, &call),
@@ -207,8 +210,13 @@ fn send(child: &Child, signal: Signal) {
 
 /// Strikes; whether it did.
 fn strike(world: &World, call: &Call, child: &Child) -> bool {
-    let Some((at_ms, strike)) = call.strike else {
+    let Some((at, strike)) = call.strike else {
         return false;
+    };
+    let at_ms = match at {
+        When::Asked(at_ms) => at_ms,
+        When::AtWork(at_ms) if begins(world, call, child).is_some() => at_ms,
+        When::AtWork(_) => return false,
     };
     if ends_within(child, Duration::from_millis(at_ms)) {
         return false;
@@ -250,16 +258,23 @@ fn strike(world: &World, call: &Call, child: &Child) -> bool {
     true
 }
 
-fn kill_all(world: &World, call: &Call, child: &Child) -> bool {
+/// Waits until the command of a call works: its number.
+fn begins(world: &World, call: &Call, child: &Child) -> Option<u32> {
     let until = instant() + BEGINS;
-    let command = loop {
+    loop {
         match hand::worker_of(world.root.path(), &call.id) {
-            Some(command) => break command,
             None if instant() > until || ends_within(child, Duration::from_millis(2)) => {
-                return false;
+                return None;
             }
             None => {}
+            command => return command,
         }
+    }
+}
+
+fn kill_all(world: &World, call: &Call, child: &Child) -> bool {
+    let Some(command) = begins(world, call, child) else {
+        return false;
     };
     // Its child, in a group of its own, and not collected: it is the command.
     let group = i32::try_from(command).ok().and_then(Pid::from_raw);

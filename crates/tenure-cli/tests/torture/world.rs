@@ -1,9 +1,9 @@
 //! The folder in which all of it happens, how `tenure` is called there, and what is counted.
 
-use crate::Over;
-use crate::call::{PROFILES, Profile};
+use crate::call::Profile;
 use crate::clock::{self, Clock};
 use crate::journal::Journal;
+use crate::preset::Preset;
 use std::collections::BTreeMap;
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -26,7 +26,7 @@ pub(crate) type Answers = BTreeMap<String, BTreeMap<String, u64>>;
 pub(crate) struct World {
     pub(crate) root: TempDir,
     pub(crate) seed: u64,
-    pub(crate) over: Over,
+    pub(crate) preset: Preset,
     /// The address of the etcd in which locks are kept, where they are.
     store: Option<String>,
     pub(crate) journal: Journal,
@@ -43,7 +43,7 @@ pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl World {
-    pub(crate) fn new(seed: u64, over: Over, store: Option<String>) -> std::io::Result<Self> {
+    pub(crate) fn new(seed: u64, preset: Preset, store: Option<String>) -> std::io::Result<Self> {
         let root = tempfile::Builder::new().prefix("torture.").tempdir()?;
         for folder in [
             "locks", "witness", "roster", "excused", "live", "said", "sprint", "state",
@@ -52,7 +52,7 @@ impl World {
                 .mode(0o700)
                 .create(root.path().join(folder))?;
         }
-        if over == Over::Etcd {
+        if preset.is_over_etcd {
             // A killed holder's lease has to run out before the next one comes.
             let settings = format!("[lock.\"*\"]\nttl = \"{ETCD_TTL}\"\n");
             std::fs::write(root.path().join(SETTINGS), settings)?;
@@ -62,7 +62,7 @@ impl World {
             clock: Clock::new(root.path())?,
             root,
             seed,
-            over,
+            preset,
             store,
             violations: Mutex::default(),
             counts: Mutex::default(),
@@ -101,14 +101,6 @@ impl World {
         let mut command = self.program_in_our_group(program);
         command.process_group(0);
         command
-    }
-
-    /// The profiles whose locks are called for.
-    pub(crate) fn profiles(&self) -> &'static [Profile] {
-        match self.over {
-            Over::Files | Over::Profiles => &PROFILES,
-            Over::Native | Over::Etcd => &[Profile::Native],
-        }
     }
 
     pub(crate) fn tenure<S: AsRef<std::ffi::OsStr>>(&self, words: &[S]) -> Command {
