@@ -260,7 +260,8 @@ fn the_first_is_granted_and_the_second_queues_behind_it<H: Harness>(
     scene.release(&one, &first)
 }
 
-/// A caller that does not want to wait is refused at once, learns which claim blocks it, and changes nothing.
+/// A caller that does not want to wait is refused at once, learns which claim blocks it, and changes nothing. With
+/// force it asks the holder to stop.
 fn asking_at_once_refuses_and_writes_nothing<H: Harness>(
     scene: &Scene<'_, H>,
 ) -> Result<(), Broken> {
@@ -279,6 +280,16 @@ fn asking_at_once_refuses_and_writes_nothing<H: Harness>(
         &Some(holder.ticket),
     )?;
     scene.is_unchanged(&two, &before)?;
+    let request = Request {
+        patience: Patience::AtOnce,
+        force: Force::Asked,
+        ..scene.request("forcing")?
+    };
+    scene.refused(&two, request)?;
+    let list = scene.list(&one)?;
+    scene.holds(list.is_cancelled(holder.ticket), || {
+        format!("a caller that does not wait did not ask the holder to stop: {list:?}")
+    })?;
     scene.release(&one, &holder)
 }
 

@@ -21,8 +21,6 @@ use std::os::fd::AsFd as AsDescriptor;
 use std::os::windows::io::AsHandle as AsDescriptor;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use tenure_core::{
@@ -30,7 +28,6 @@ use tenure_core::{
     Predecessor, Queueing, Reason, Request, RequestId, Terms, TryGrant,
 };
 use tenure_engine::clock::{Clock, SystemClock, instant};
-use tenure_engine::engine::{self, Silent, Wait};
 use tenure_engine::process::Identity;
 use tenure_engine::profile::Fleet;
 use tenure_engine::store::Handle;
@@ -227,75 +224,6 @@ fn helper_that_enters_and_stays() {
     loop {
         thread::park();
     }
-}
-
-#[test]
-fn slots_are_granted_in_the_order_of_the_queue() {
-    const SLOTS: u32 = 3;
-    const WAITERS: usize = 12;
-    let place = Place::new();
-    let (inside, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let grants = Mutex::new(Vec::new());
-    let holders = ["a", "b", "c"].map(|id| place.granted(id, slots(SLOTS)));
-    thread::scope(|threads| {
-        for number in 0..WAITERS {
-            let (place, grants, inside, most) = (&place, &grants, &inside, &most);
-            threads.spawn(move || {
-                let store = place.store();
-                let clock = SystemClock::new(place.identity.host.boot_id.as_deref());
-                let request = request(&place.identity, &format!("w{number}"), slots(SLOTS));
-                let wait = Wait::For(LONG);
-                let acquired =
-                    engine::acquire(&store, &clock, &place.name, request, wait, &mut Silent)
-                        .expect("a slot");
-                most.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                let claim = acquired.claim;
-                grants
-                    .lock()
-                    .expect("no panic")
-                    .push((claim.token, claim.ticket));
-                thread::sleep(Duration::from_millis(5));
-                inside.fetch_sub(1, Ordering::SeqCst);
-                let handle = acquired.handle.expect("a handle");
-                store.release(&*handle, &place.now()).expect("a release");
-            });
-            // The next one enters only after this one did.
-            while place.list().claims.len() < holders.len() + number + 1 {
-                thread::sleep(Duration::from_millis(1));
-            }
-        }
-        let began = instant();
-        for holder in holders {
-            place
-                .store()
-                .release(&*holder, &place.now())
-                .expect("a release");
-        }
-        while grants.lock().expect("no panic").len() < WAITERS
-            && tenure_engine::clock::since(began) < LONG
-        {
-            thread::sleep(Duration::from_millis(1));
-        }
-        // Twelve turns of 5 ms, three at a time, and no sleep that lasted until its own end.
-        assert!(
-            tenure_engine::clock::since(began) < Duration::from_secs(5),
-            "{:?}",
-            tenure_engine::clock::since(began)
-        );
-    });
-    let mut grants = grants.into_inner().expect("no panic");
-    grants.sort_unstable();
-    let tickets: Vec<u64> = grants.iter().map(|(_, ticket)| *ticket).collect();
-    assert_eq!(tickets.len(), WAITERS);
-    assert!(
-        tickets.is_sorted(),
-        "tokens in the order of tickets: {tickets:?}"
-    );
-    assert!(
-        most.into_inner() <= SLOTS as usize,
-        "never more than there are slots"
-    );
-    assert_eq!(place.list().claims, [], "no claim is left");
 }
 
 #[test]
