@@ -543,32 +543,6 @@ fn other_refusals() {
             "{document}"
         );
     }
-    for words in [
-        [
-            "run", "x", "--", "tenure", "run", "x", "--output", "json", "--", "true",
-        ],
-        [
-            "run", "x", "--force", "--yes", "--", "tenure", "acquire", "x", "--output", "json",
-        ],
-    ] {
-        let _ = scene.run([
-            "acquire",
-            "x",
-            "--force",
-            "--yes",
-            "--owner",
-            "none",
-            "--request-id",
-            "z",
-        ]);
-        let _ = scene.run(["release", "x", "--request-id", "z"]);
-        let verb = if words.contains(&"acquire") {
-            "acquire"
-        } else {
-            "run"
-        };
-        has_code(&judged(verb, scene.run(words), 81), "ALREADY_HELD");
-    }
 }
 
 #[test]
@@ -673,46 +647,6 @@ fn a_group_and_a_push() {
         exhausted["warnings"].as_array().map(Vec::len),
         Some(1),
         "the attempt before the last one: {exhausted:#}"
-    );
-}
-
-#[test]
-fn places_and_commands_that_cannot_be_used() {
-    let scene = Scene::new();
-    let file = scene.write("file", "");
-    let file = file.to_str().unwrap();
-    for verb in ["check", "acquire", "release", "heartbeat", "wait", "cancel"] {
-        let document = document(&scene, &[verb, "x", "--dir", file], 12);
-        has_code(&document, "STORE_UNAVAILABLE");
-    }
-    for verb in ["check", "list", "clean"] {
-        let document = document(&scene, &[verb, "--dir", file], 12);
-        has_code(&document, "STORE_UNAVAILABLE");
-    }
-    let linked = scene.path("linked");
-    std::fs::create_dir(&linked).unwrap();
-    std::os::unix::fs::symlink(file, linked.join("x.tenure")).unwrap();
-    let linked = linked.to_str().unwrap();
-    has_code(
-        &document(&scene, &["check", "x", "--dir", linked], 7),
-        "UNSAFE_PLACE",
-    );
-    let missing = run_document(&scene, &["x"], &["no-such-program-anywhere"], 127);
-    has_code(&missing, "COMMAND_NOT_FOUND");
-    has_code(
-        &run_document(&scene, &["x"], &["/"], 126),
-        "COMMAND_NOT_RUNNABLE",
-    );
-    scene.write("bad.toml", "dri = 1\n");
-    let bad = scene.path("bad.toml");
-    let bad = bad.to_str().unwrap();
-    has_code(
-        &document(&scene, &["list", "--config", bad], 2),
-        "BAD_CONFIGURATION",
-    );
-    has_code(
-        &document(&scene, &["acquire", "x", "--owner", "999999999"], 2),
-        "NO_OWNER",
     );
 }
 
