@@ -75,7 +75,10 @@ fn is_test(text: &str, name: &str) -> bool {
     };
     // A row of a table from which a macro makes tests.
     let row = format!("{name}: ");
+    // A title of a page of transcripts.
+    let title = format!("= {}", name.replace('_', " "));
     declared(text, "fn", name).iter().any(marked)
+        || lines.contains(&title.as_str())
         || (text.contains("scenarios! {") && lines.iter().any(|line| line.trim().starts_with(&row)))
 }
 

@@ -1,8 +1,31 @@
 //! Transcripts fail where an answer is another one: a test that is written as one checks all that it shows.
 
 use crate::support::Scene;
-use crate::support::transcript::Caller;
+use crate::support::transcript::{Caller, page};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A test for each page, and for each file that is one.
+macro_rules! pages {
+    ($($page:ident)*) => {
+        $(#[test]
+        fn $page() {
+            page(stringify!($page));
+        })*
+
+        #[test]
+        fn every_page_is_followed() {
+            let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/pages");
+            let names = std::fs::read_dir(folder).unwrap().map(|page| page.unwrap().file_name());
+            let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+            names.sort();
+            assert_eq!(names, [$(concat!(stringify!($page), ".txt")),*]);
+        }
+    };
+}
+
+pages! {
+    fleet
+}
 
 /// Whether the answers are those of the transcript. `tenure` is `tenure run x --`, so it says what a command
 /// says.

@@ -12,91 +12,228 @@
 //! a line of the file
 //! ```
 //!
-//! - A call stands behind `$`. `tenure` is the program itself, with the first words that the transcript
-//!   was given; another line is one of `sh`. Both run in the scene's folder.
+//! - A call stands behind `$`, and its further lines behind `>`. `tenure` is the program itself, with the first
+//!   words that the transcript was given; another line is one of `sh`. Both run in the scene's folder.
 //! - `? 4` is the exit code, and `? signal 9` the signal that ended it. Without such a line it is 0.
 //! - All lines of stdout follow as they are, and those of stderr behind `!`. A line that is not shown must
-//!   not be there.
+//!   not be there. Blank lines in front of the next call separate it.
 //! - `...` is any number of lines; [`PLACEHOLDERS`] are a part of one.
+//! - `$ hold a: run x` starts a `run` whose command lasts until `$ end a`, which shows its answer. `$ start a: run x
+//!   -- true` only starts it, and `$ queued 1 x` waits until so many stand in the queue of a lock.
+//!
+//! A page ([`page`]) is a file of transcripts. `= a title` begins the next one, which has a scene of its own. In front
+//! of the first title stand the words that mean something else on the page (`[NAME] = text`), the first words of the
+//! program (`tenure = tenure --profile fleet`), and calls that prepare each scene. With `TRANSCRIPTS=write` in the
+//! environment a page gets the answers that came; read the difference before you keep it.
 
-use super::{Answer, Scene, answer};
+use super::{Answer, Gate, Scene, Started, answer};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::fs;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Whether a placeholder may stand for a text.
 type Accepts = fn(&str) -> bool;
 
 /// What differs from one run to the next.
-const PLACEHOLDERS: [(&str, Accepts); 4] = [
+const PLACEHOLDERS: [(&str, Accepts); 6] = [
     ("[..]", |_| true),
     ("[N]", |text| is_number(text)),
-    // The original's and our form of a request id.
-    ("[ID]", |text| {
-        let digits = text.strip_prefix("req_").unwrap_or_default();
-        digits.len() == 12 && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
-    }),
+    // Request ids of the published formats, and those of documents and native locks.
+    ("[ID]", |text| is_id(text, 12)),
+    ("[REQUEST]", |text| is_id(text, 32)),
     ("[TIME]", |text| text.parse::<jiff::Timestamp>().is_ok()),
+    ("[SPAN]", |text| {
+        text.parse::<jiff::SignedDuration>().is_ok()
+    }),
 ];
 
 fn is_number(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
+fn is_id(text: &str, length: usize) -> bool {
+    let digits = text.strip_prefix("req_").unwrap_or_default();
+    digits.len() == length && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
 /// Makes the calls of transcripts.
 pub(crate) struct Caller<'a> {
     scene: &'a Scene,
-    first: Vec<&'a str>,
-    known: Vec<(&'a str, String)>,
+    title: String,
+    first: Vec<String>,
+    known: Vec<(String, String)>,
+    started: RefCell<BTreeMap<String, (Started, Option<Gate>)>>,
 }
 
 impl<'a> Caller<'a> {
     /// A caller of `tenure` with these first words.
-    pub(crate) fn new(scene: &'a Scene, first: &[&'a str]) -> Self {
+    pub(crate) fn new(scene: &'a Scene, first: &[&str]) -> Self {
+        let host = rustix::system::uname();
+        let host = host.nodename().to_string_lossy().into_owned();
         Self {
             scene,
-            first: first.to_vec(),
-            known: vec![("[ROOT]", scene.root().display().to_string())],
+            title: String::new(),
+            first: first.iter().map(|&word| word.to_owned()).collect(),
+            known: Vec::new(),
+            started: RefCell::default(),
         }
+        .knowing("[ROOT]", scene.root().display().to_string())
+        .knowing("[HOST]", host)
+        .knowing("[ME]", std::process::id().to_string())
+    }
+
+    /// The caller of a transcript in a scene that the head of its page has prepared.
+    fn of_page(scene: &'a Scene, head: &str, title: &str) -> Self {
+        let mut caller = Self::new(scene, &[]);
+        let mut calls = String::new();
+        for line in head.lines() {
+            match line
+                .split_once(" = ")
+                .filter(|_| line.starts_with(['[', 't']))
+            {
+                Some(("tenure", first)) => {
+                    let first = first.strip_prefix("tenure ").expect("its first words");
+                    caller.first = words(first).0;
+                }
+                Some((word, meaning)) => caller = caller.knowing(word, meaning),
+                None => {
+                    let _ = writeln!(calls, "{line}");
+                }
+            }
+        }
+        title.clone_into(&mut caller.title);
+        if !steps(&calls).is_empty() {
+            caller.follows(&calls);
+        }
+        caller
     }
 
     /// The same with a word of transcripts that stands for something else.
-    pub(crate) fn knowing(mut self, word: &'a str, meaning: impl Into<String>) -> Self {
-        self.known.push((word, meaning.into()));
+    pub(crate) fn knowing(mut self, word: &str, meaning: impl Into<String>) -> Self {
+        self.known.push((word.to_owned(), meaning.into()));
         self
     }
 
     /// Makes the calls of a transcript, and fails the test at the first whose answer is another one.
     #[track_caller]
     pub(crate) fn follows(&self, transcript: &str) {
-        let mut text = dedented(transcript);
-        for (word, meaning) in &self.known {
-            text = text.replace(word, meaning);
-        }
-        let steps = steps(&text);
+        let steps = steps(&dedented(transcript));
         assert!(!steps.is_empty(), "a transcript has calls");
         let mut before = String::new();
         for step in steps {
-            let answer = self.call(&step.call);
-            let seen = Seen::of(&answer);
-            assert!(
-                step.fits(&seen),
-                "expected\n{}\nbut after\n{before}this came:\n{}",
-                step.text(),
-                seen.text(&step.call)
+            let (call, shown) = (
+                self.meant(&step.call),
+                Seen::shown(&self.meant(&step.answer)),
             );
-            before.push_str(&seen.text(&step.call));
+            let seen = self.call(&call);
+            assert!(
+                shown.fits(&seen),
+                "{}: expected\n$ {call}\n{}\nbut after\n{before}this came:\n$ {call}\n{}",
+                self.title,
+                shown.text(),
+                seen.text()
+            );
+            let _ = write!(before, "$ {call}\n{}", seen.text());
         }
     }
 
-    fn call(&self, line: &str) -> Answer {
-        let mut words = words(line);
+    /// A transcript with the answers that came. A line that fits stays as it is, with its placeholders.
+    fn renewed(&self, transcript: &str) -> String {
+        let mut renewed = String::new();
+        for step in steps(transcript) {
+            let (raw, shown) = (
+                Seen::shown(&step.answer),
+                Seen::shown(&self.meant(&step.answer)),
+            );
+            let mut seen = self.call(&self.meant(&step.call));
+            let _ = write!(
+                renewed,
+                "{}$ {}\n",
+                step.lead,
+                step.call.replace('\n', "\n> ")
+            );
+            if shown.fits(&seen) {
+                renewed.push_str(&step.answer);
+                continue;
+            }
+            for (raw, shown, said) in [
+                (&raw.out, &shown.out, &mut seen.out),
+                (&raw.errors, &shown.errors, &mut seen.errors),
+            ] {
+                for line in said {
+                    *line = match shown.iter().position(|shown| fits(shown, line)) {
+                        Some(at) => raw[at].clone(),
+                        None => self
+                            .known
+                            .iter()
+                            .fold(line.clone(), |line, (word, meaning)| {
+                                line.replace(meaning, word)
+                            }),
+                    };
+                }
+            }
+            renewed.push_str(&seen.text());
+        }
+        renewed
+    }
+
+    /// What a text says with the words replaced that stand for something else.
+    fn meant(&self, text: &str) -> String {
+        let words = self.known.iter().rev();
+        words.fold(text.to_owned(), |text, (word, meaning)| {
+            text.replace(word, meaning)
+        })
+    }
+
+    fn call(&self, line: &str) -> Seen {
+        let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
+        let answer = match verb {
+            "hold" | "start" => {
+                let (name, line) = rest.split_once(": ").expect("NAME: CALL");
+                let gate = (verb == "hold").then(|| Gate::new(self.scene, name));
+                let mut command = self.tenure(&words(line).0);
+                if let Some(gate) = &gate {
+                    let script = format!("{name}.held");
+                    self.scene.write(&script, &gate.script(""));
+                    command.args(["--", "sh", &script]);
+                }
+                let started = Started::piped(&mut command);
+                let _ = gate.as_ref().map(Gate::entered);
+                let before = (self.started.borrow_mut()).insert(name.to_owned(), (started, gate));
+                assert!(before.is_none(), "{name} is there already");
+                return Seen::default();
+            }
+            "end" => {
+                let started = self.started.borrow_mut().remove(rest);
+                let (started, gate) = started.expect("it was started");
+                gate.inspect(Gate::open);
+                started.finish()
+            }
+            "queued" => {
+                let (waiting, name) = rest.split_once(' ').expect("a number and a name");
+                let waiting = waiting.parse().expect("a number");
+                self.scene.until_queued(name, waiting);
+                return Seen::default();
+            }
+            _ => self.answer(line),
+        };
+        Seen::of(&answer)
+    }
+
+    fn answer(&self, line: &str) -> Answer {
+        let (words, is_whole) = words(line);
         let is_variable = |word: &String| word.contains('=') && !word.starts_with('-');
         let variables = words.iter().take_while(|word| is_variable(word)).count();
         let is_tenure = words.get(variables).is_some_and(|word| word == "tenure");
         let mut command = if is_tenure {
-            let mut command = self.scene.tenure(&self.first);
-            command.args(words.drain(variables + 1..));
+            assert!(is_whole, "a quote has no end: {line}");
+            let mut command = self.tenure(&words[variables + 1..]);
             for variable in &words[..variables] {
                 let (name, value) = variable.split_once('=').expect("a variable");
                 command.env(name, value);
@@ -104,23 +241,71 @@ impl<'a> Caller<'a> {
             command
         } else {
             let mut command: Command = self.scene.program("sh");
-            command.args(["-c", line]);
-            command
+            command.args(["-c", line]).current_dir(self.scene.root());
+            // A line of many calls has no bound of its own: the runner ends a test that hangs.
+            return Answer(command.output().expect("a shell"));
         };
-        let answer = answer(command.current_dir(self.scene.root()));
+        let answer = answer(&mut command);
         for said in [answer.stdout(), answer.stderr()] {
             let is_whole = said.is_empty() || said.ends_with('\n') || !is_tenure;
             assert!(is_whole, "the last line has no end: {}", answer.said());
         }
         answer
     }
+
+    fn tenure(&self, words: &[String]) -> Command {
+        let mut command = self.scene.tenure(self.first.iter().chain(words));
+        command.current_dir(self.scene.root());
+        command
+    }
+}
+
+/// Follows each transcript of a page, a few of them at once.
+#[track_caller]
+pub(crate) fn page(name: &str) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cli/pages");
+    let file = folder.join(format!("{name}.txt"));
+    let text = fs::read_to_string(&file).expect("a page");
+    let (head, tests) = text.split_once("\n= ").expect("a title");
+    let tests: Vec<&str> = tests.split("\n= ").collect();
+    let is_renewed = std::env::var("TRANSCRIPTS").is_ok_and(|it| it == "write");
+    let (next, renewed) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
+    let follow = || {
+        while let (at, Some(test)) = {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            (at, tests.get(at))
+        } {
+            let (title, transcript) = test.split_once('\n').expect("a title");
+            let scene = Scene::new();
+            let caller = Caller::of_page(&scene, head, title);
+            if is_renewed {
+                let text = caller.renewed(transcript);
+                let text = format!("{title}\n{}\n", text.trim_end_matches('\n'));
+                let _ = renewed.lock().expect("no failure").insert(at, text);
+            } else {
+                caller.follows(transcript);
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(follow);
+        }
+    });
+    if is_renewed {
+        let renewed = renewed.into_inner().expect("no failure");
+        let tests: Vec<String> = renewed.into_values().collect();
+        fs::write(file, format!("{head}\n= {}", tests.join("\n= "))).expect("a page");
+    }
 }
 
 /// One call, and the answer that is expected.
 #[derive(Debug, Default)]
 struct Step {
+    /// The comments and blank lines before it.
+    lead: String,
     call: String,
-    seen: Seen,
+    answer: String,
 }
 
 /// What a call answered, or what it should.
@@ -148,8 +333,24 @@ impl Seen {
         }
     }
 
-    fn text(&self, call: &str) -> String {
-        let mut text = format!("$ {call}\n");
+    /// As a transcript shows it.
+    fn shown(text: &str) -> Self {
+        let mut shown = Self::default();
+        for line in text.lines() {
+            if let Some(end) = line.strip_prefix("? ") {
+                end.clone_into(&mut shown.end);
+            } else if let Some(error) = line.strip_prefix('!') {
+                let error = error.strip_prefix(' ').unwrap_or(error);
+                shown.errors.push(error.to_owned());
+            } else {
+                shown.out.push(line.to_owned());
+            }
+        }
+        shown
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
         if !self.end.is_empty() {
             let _ = writeln!(text, "? {}", self.end);
         }
@@ -161,58 +362,61 @@ impl Seen {
         }
         text
     }
-}
 
-impl Step {
-    fn text(&self) -> String {
-        self.seen.text(&self.call)
-    }
-
-    fn fits(&self, seen: &Seen) -> bool {
-        self.seen.end == seen.end
-            && all_fit(&self.seen.out, &seen.out)
-            && all_fit(&self.seen.errors, &seen.errors)
+    fn fits(&self, seen: &Self) -> bool {
+        self.end == seen.end && all_fit(&self.out, &seen.out) && all_fit(&self.errors, &seen.errors)
     }
 }
 
 /// The transcript without the indentation that its first line has.
 fn dedented(transcript: &str) -> String {
-    let lines = || transcript.lines().filter(|line| !line.trim().is_empty());
-    let first = lines().next().unwrap_or_default();
+    let mut lines = transcript
+        .lines()
+        .skip_while(|line| line.trim().is_empty())
+        .peekable();
+    let first = lines.peek().copied().unwrap_or_default();
     let indent = first.len() - first.trim_start().len();
     let line = |line: &str| {
+        if line.trim().is_empty() {
+            return "\n".to_owned();
+        }
         let (before, rest) = line.split_at_checked(indent).expect("an indented line");
         assert!(before.trim().is_empty(), "an indented line: {line:?}");
         format!("{rest}\n")
     };
-    lines().map(line).collect()
+    lines.map(line).collect()
 }
 
 fn steps(text: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
-    for line in text.lines().filter(|line| !line.starts_with('#')) {
+    let mut lead = String::new();
+    for line in text.lines() {
         if let Some(call) = line.strip_prefix("$ ") {
             steps.push(Step {
+                lead: std::mem::take(&mut lead),
                 call: call.to_owned(),
-                ..Step::default()
+                answer: String::new(),
             });
-            continue;
-        }
-        let seen = &mut steps.last_mut().expect("a call comes first").seen;
-        if let Some(end) = line.strip_prefix("? ") {
-            end.clone_into(&mut seen.end);
-        } else if let Some(error) = line.strip_prefix('!') {
-            let error = error.strip_prefix(' ').unwrap_or(error);
-            seen.errors.push(error.to_owned());
+        } else if line.is_empty() || line.starts_with('#') {
+            let _ = writeln!(lead, "{line}");
         } else {
-            seen.out.push(line.to_owned());
+            let step = steps.last_mut().expect("a call comes first");
+            match line.strip_prefix("> ") {
+                Some(call) if step.answer.is_empty() => {
+                    let _ = write!(step.call, "\n{call}");
+                }
+                // Blank lines in the middle of an answer belong to it.
+                _ => {
+                    let _ = writeln!(step.answer, "{}{line}", std::mem::take(&mut lead));
+                }
+            }
         }
     }
     steps
 }
 
-/// The words of a line, as a shell reads quotes.
-fn words(line: &str) -> Vec<String> {
+/// The words of a line, as a shell reads quotes, and whether each quote has its end.
+fn words(line: &str) -> (Vec<String>, bool) {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;
@@ -227,9 +431,8 @@ fn words(line: &str) -> Vec<String> {
             _ => word.get_or_insert_default().push(letter),
         }
     }
-    assert!(quote.is_none(), "a quote has no end: {line}");
     words.extend(word);
-    words
+    (words, quote.is_none())
 }
 
 /// Whether these lines are those that are shown.
