@@ -25,6 +25,7 @@ macro_rules! pages {
 
 pages! {
     fleet
+    sprint
 }
 
 /// Whether the answers are those of the transcript. `tenure` is `tenure run x --`, so it says what a command
