@@ -24,6 +24,7 @@ macro_rules! pages {
 }
 
 pages! {
+    arguments
     fleet
     sprint
 }
