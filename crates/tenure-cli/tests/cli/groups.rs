@@ -1,4 +1,4 @@
-//! Concurrency groups: which run is at work, which waits, which gives way to which, and what the others are told.
+//! Concurrency groups beyond `pages/groups.txt`: signals, deadlines, hooks that fail, and many runs at once.
 
 use crate::support::{
     Answer, Gate, Held, Scene, Started, eventually, read_lines, send, throughout, timed,
@@ -66,29 +66,6 @@ fn superseded_by(answer: Answer, by: &str, why: &str) -> Answer {
 /// What a command that was told to, has written.
 fn told(scene: &Scene, file: &str) -> String {
     read_lines(&scene.path(file))
-}
-
-/// "At most one running per group. `single`: at most one pending; a newer arrival replaces the
-/// pending one, which exits 79."
-#[test]
-fn one_runs_one_waits_and_a_newer_one_takes_the_place_of_the_waiting() {
-    let scene = Scene::new();
-    let first = running(&scene, &["run", "-q", "--group", "g"], "");
-    let words = |id| ["run", "--group", "g", "--request-id", id, "--", "echo", id];
-    let second = start(&scene, &words("second"));
-    until_waits(&scene, "g", "second");
-    let third = start(&scene, &words("third"));
-    let answer = superseded_by(second.finish(), "third", "a newer one came");
-    assert_eq!(answer.stdout(), "", "its command never started");
-    until_waits(&scene, "g", "third");
-    assert_eq!(
-        scene.check("g")["queue"].as_array().map(Vec::len),
-        Some(1),
-        "one waits and no more"
-    );
-    let _ = first.open().expect(0, "the run at work is left alone");
-    let answer = third.finish().expect(0, "the newest has its turn");
-    assert_eq!(answer.stdout(), "third\n");
 }
 
 /// "With 5 arrivals in quick succession and cancel-in-progress, only the last one completes, 4
@@ -245,154 +222,6 @@ fn in_max_and_fifo_everybody_waits_in_turn() {
     }
 }
 
-/// "`max` or `fifo` with cancel-in-progress is refused as contradictory." "`--queue none` is not
-/// allowed with `--group`." And whatever else makes no sense: exit 2, before any side effect.
-#[test]
-fn what_contradicts_itself_is_refused_before_anything_is_touched() {
-    let scene = Scene::new();
-    for (flags, named) in [
-        (
-            &["--group", "g", "--queue", "max", "--cancel-in-progress"][..],
-            "--queue max",
-        ),
-        (
-            &["--group", "g", "--queue", "fifo", "--cancel-in-progress"],
-            "--queue fifo",
-        ),
-        (
-            &["x", "--queue", "none", "--cancel-in-progress"],
-            "--queue none",
-        ),
-        (&["--group", "g", "--queue", "none"], "--queue none"),
-        (&["x", "--queue", "none", "--wait", "1s"], "--queue none"),
-        (&["--group", "g", "--queue", "lifo"], "lifo"),
-        (&["--group", ""], "group"),
-        (&["--group", "g", "--shared"], "--shared"),
-        (&["--group", "g", "--slots", "2"], "--slots"),
-        (&["x", "--slots", "0"], "--slots"),
-        (&["x", "--slots", "2", "--shared"], "--shared"),
-        (&["x", "--slots", "2", "-x"], "--slots"),
-        (&["x", "-l", "x"], "--lock"),
-        (&["--group", "X", "x"], "group x"),
-        (&["--group", "g", "x", "--ticket", "auto"], "--ticket"),
-        (&["x", "-n", "--ticket", "auto"], "--ticket"),
-        (&["x", "--wait", "0", "--ticket", "7"], "--ticket"),
-        (&["x", "--ticket", "mine"], "--ticket"),
-        (&["--profile", "session", "7", "--slots", "2"], "--slots"),
-        (&["--profile", "session", "7", "--shared"], "--shared"),
-    ] {
-        let words = ["run"].iter().chain(flags).chain(&["--", "touch", "ran"]);
-        let answer = crate::support::answer(scene.tenure(words).current_dir(scene.root()));
-        let answer = answer.expect(2, &format!("{flags:?}"));
-        let said = answer.stderr();
-        assert!(said.contains(named), "{flags:?} names {named}: {said}");
-    }
-    let _ = scene.run(["cancel"]).expect(2, "nothing is named");
-    let _ = scene.run(["cancel", "x", "--group", "g"]).expect(2, "both");
-    let _ = scene.run(["cancel", "--group", ""]).expect(2, "no name");
-    assert!(!scene.locks().exists(), "nothing was created");
-    assert!(!scene.path("ran").exists(), "nothing was run");
-}
-
-/// The line of a plain lock is chosen by the same flags, with the wait of a plain lock.
-#[test]
-fn a_lock_without_a_group_has_the_same_queues() {
-    let scene = Scene::new();
-    let first = running(&scene, &["run", "-q", "x"], "");
-    let _ = scene
-        .run(["run", "x", "--queue", "none", "--", "true"])
-        .expect(4, "refused at once");
-    let words = |id| {
-        [
-            "run",
-            "x",
-            "--queue",
-            "single",
-            "--request-id",
-            id,
-            "--",
-            "echo",
-            id,
-        ]
-    };
-    let old = start(&scene, &words("old"));
-    until_waits(&scene, "x", "old");
-    let patient = start(&scene, &["run", "-q", "x", "-w", "25s", "--", "true"]);
-    scene.until_queued("x", 2);
-    let new = start(&scene, &words("new"));
-    let answer = superseded_by(old.finish(), "new", "a newer one came");
-    assert!(
-        answer.stderr().contains("waiting up to 10s"),
-        "the wait of a plain lock: {}",
-        answer.said()
-    );
-    until_waits(&scene, "x", "new");
-    let _ = first.open().expect(0, "the holder");
-    let _ = patient
-        .finish()
-        .expect(0, "a run that waits in turn gives way to no other");
-    let _ = new.finish().expect(0, "the newest of the others");
-
-    let first = running(&scene, &["run", "-q", "x"], "");
-    let words = [
-        "run",
-        "x",
-        "-q",
-        "--cancel-in-progress",
-        "--request-id",
-        "me",
-    ];
-    let words = words.iter().chain(&["--", "true"]);
-    let _ = scene.run(words).expect(0, "its turn came");
-    let _ = first.finish().expect(79, "it was asked to stop");
-}
-
-/// "Group names are case-insensitive. A group is a native lock named in lower case."
-#[test]
-fn the_name_of_a_group_is_read_in_any_case() {
-    let scene = Scene::new();
-    let first = running(&scene, &["run", "-q", "--group", "Issue-42"], "");
-    assert_eq!(scene.standing("issue-42"), "held");
-    let words = ["run", "--group", "ISSUE-42", "-n", "--", "true"];
-    let _ = scene.run(words).expect(4, "the same group");
-    let _ = scene
-        .run(["cancel", "--group", "iSSUE-42", "--request-id", "me"])
-        .expect(0, "the same group");
-    let _ = superseded_by(first.finish(), "me", "it was asked to stop");
-}
-
-/// "`--group G` may stand beside a NAME (the group is taken first) or alone." The command is told
-/// of both.
-#[test]
-fn a_group_beside_a_name_is_taken_first_and_both_are_held() {
-    let scene = Scene::new();
-    let other = scene.hold("x", ["-q"]);
-    let line = "echo $TENURE_NAME $TENURE_GROUP >told; tenure check g -q >group; echo $? >>told; \
-                echo \"$TENURE_HELD\" >>told";
-    let words = ["run", "-q", "--group", "G", "x", "--", "sh", "-c", line];
-    let both = start(&scene, &words);
-    scene.until_queued("x", 1);
-    assert_eq!(scene.standing("g"), "held", "the group first");
-    let _ = other.open().expect(0, "the holder");
-    let _ = both.finish().expect(0, "its turn came");
-    let told = told(&scene, "told");
-    let lines: Vec<_> = told.lines().collect();
-    assert_eq!(
-        lines[..2],
-        ["x g", "0"],
-        "the lock and its group, which is mine"
-    );
-    let held: Vec<_> = lines[2].split(';').collect();
-    assert!(
-        held.len() == 2 && held[0].ends_with("/g") && held[1].ends_with("/x"),
-        "in the order in which they were taken: {told}"
-    );
-    assert!(
-        scene.is_free("g") && scene.is_free("x"),
-        "both are given back"
-    );
-}
-
 /// "Different groups run in parallel": both commands are at work at one instant.
 #[test]
 fn two_groups_overlap_in_time() {
@@ -502,26 +331,6 @@ fn a_predecessor_that_outlasts_its_grace_does_not_stop_the_clock_for_ever() {
     assert!(took < Duration::from_secs(25), "not for ever: {took:?}");
 }
 
-/// "`--wait 0` never waits": no run is asked to stop, and no waiter loses its place, for a run that
-/// would not wait for it.
-#[test]
-fn a_member_that_does_not_wait_disturbs_nobody() {
-    let scene = Scene::new();
-    let first = running(&scene, &["run", "-q", "--group", "g"], "");
-    let second = start(&scene, &["run", "-q", "--group", "g", "--", "true"]);
-    scene.until_queued("g", 1);
-    for flags in [&["-n"][..], &["--wait", "0"]] {
-        let words = ["run", "--group", "g", "--cancel-in-progress"];
-        let words = words.iter().chain(flags).chain(&["--", "true"]);
-        let _ = scene.run(words).expect(4, "held");
-    }
-    let facts = scene.check("g");
-    assert_eq!(facts["holder"]["cancel_requested"], false, "{facts}");
-    assert_eq!(facts["queue"].as_array().map(Vec::len), Some(1), "{facts}");
-    let _ = first.open().expect(0, "the holder");
-    let _ = second.finish().expect(0, "its turn came");
-}
-
 /// Dead waiters never block the line, and no run is told that they were superseded.
 #[test]
 fn a_waiting_member_that_was_killed_is_passed_over() {
@@ -554,60 +363,6 @@ fn a_waiting_member_that_was_killed_is_passed_over() {
         !scene.path("superseded").exists(),
         "every run that gave up a place is dead"
     );
-}
-
-/// A member that has the group and waits for its lock gives way like one that runs.
-#[test]
-fn a_member_is_superseded_while_it_waits_for_its_lock_with_the_group_held() {
-    let scene = Scene::new();
-    let other = scene.hold("x", ["-q"]);
-    let words = |id| {
-        [
-            "run",
-            "--group",
-            "g",
-            "--cancel-in-progress",
-            "--request-id",
-            id,
-            "x",
-            "--",
-            "echo",
-            id,
-        ]
-    };
-    let old = start(&scene, &words("old"));
-    until_waits(&scene, "x", "old");
-    let new = start(&scene, &words("new"));
-    let answer = superseded_by(old.finish(), "new", "a newer one came");
-    assert!(
-        answer.stderr().contains("g was asked for"),
-        "the lock is named that is asked for: {}",
-        answer.said()
-    );
-    assert_eq!(answer.stdout(), "", "its command never started");
-    until_waits(&scene, "x", "new");
-    let _ = other.open().expect(0, "the holder");
-    let answer = new.finish().expect(0, "its turn came");
-    assert_eq!(answer.stdout(), "new\n");
-}
-
-/// The same by the verb, and for locks on which no other run would be superseded. A run that has one of
-/// several locks and waits for the next is asked and stops.
-#[test]
-fn cancel_reaches_a_run_that_waits_for_the_second_of_its_locks() {
-    let scene = Scene::new();
-    let other = scene.hold("b", ["-q"]);
-    let words = [
-        "run", "-w", "forever", "-l", "a", "-l", "b", "--", "echo", "ran",
-    ];
-    let waiting = start(&scene, &words);
-    scene.until_queued("b", 1);
-    let words = ["cancel", "a", "--request-id", "me"];
-    let _ = scene.run(words).expect(0, "a is held");
-    let answer = superseded_by(waiting.finish(), "me", "it was asked");
-    assert_eq!(answer.stdout(), "", "its command never started");
-    assert!(scene.is_free("a"), "what it had is given back");
-    let _ = other.open().expect(0, "the holder");
 }
 
 /// "A cancel that arrives before the command has started means that it never starts (exit 79)."
@@ -676,62 +431,6 @@ fn a_signal_between_grant_and_start_ends_the_hook_and_starts_nothing() {
     assert!(scene.is_free("g"), "given back");
 }
 
-/// "A holder without supervisor sees `cancel_requested` in `check` and `heartbeat`", and the
-/// newcomer waits until it has released.
-#[test]
-fn a_detached_predecessor_sees_the_request_and_is_waited_for() {
-    let scene = Scene::new();
-    let words = [
-        "acquire",
-        "issue-42",
-        "--owner",
-        "none",
-        "--ttl",
-        "1h",
-        "--request-id",
-        "agent",
-    ];
-    let _ = scene.run(words).expect(0, "acquired");
-    let words = [
-        "run",
-        "-q",
-        "--group",
-        "Issue-42",
-        "--cancel-in-progress",
-        "--request-id",
-        "new",
-        "--",
-        "echo",
-        "ran",
-    ];
-    let mut new = start(&scene, &words);
-    until_waits(&scene, "issue-42", "new");
-    let words = [
-        "heartbeat",
-        "issue-42",
-        "--request-id",
-        "agent",
-        "--output",
-        "json",
-    ];
-    let beat = scene.run(words).expect(0, "it holds").json();
-    assert_eq!(beat["data"]["cancel_requested"], true, "{beat}");
-    assert_eq!(beat["data"]["cancel_requested_by"], "new", "{beat}");
-    let text = scene.run(["heartbeat", "issue-42", "--request-id", "agent"]);
-    assert!(
-        text.stdout().contains("(request id new) asks for the lock"),
-        "{}",
-        text.said()
-    );
-    let facts = scene.check("issue-42");
-    assert_eq!(facts["holder"]["cancel_requested"], true, "{facts}");
-    assert!(!new.has_ended(), "no other process ends it");
-    let words = ["release", "issue-42", "--request-id", "agent"];
-    let _ = scene.run(words).expect(0, "released");
-    let answer = new.finish().expect(0, "its turn came");
-    assert_eq!(answer.stdout(), "ran\n");
-}
-
 /// "A run whose supervisor died while its command lives is an orphan … a newcomer waits for the
 /// liveness lock." Its processes are left alone: a recorded PID is never signalled.
 #[test]
@@ -782,74 +481,6 @@ fn an_orphaned_predecessor_is_waited_for_and_left_alone() {
     assert_eq!(answer.stdout(), "ran\n");
 }
 
-/// `cancel`: what it answers for each kind of holder, and for none.
-#[test]
-fn cancel_asks_whoever_holds_and_says_what_will_come_of_it() {
-    let scene = Scene::new();
-    let none = scene.run(["cancel", "x"]).expect(5, "it has no holder");
-    assert!(none.stderr().contains("x is not held"), "{}", none.said());
-    assert!(!scene.locks().exists(), "and nothing was created");
-
-    let run = running(&scene, &["run", "x", "--signal", "TERM"], "");
-    let answer = scene.run(["cancel", "x", "--request-id", "me"]);
-    let answer = answer.expect(0, "asked");
-    let pid = format!("PID {} ends its command", run.pid());
-    assert!(answer.stdout().contains(&pid), "{}", answer.said());
-    let _ = superseded_by(run.finish(), "me", "it was asked");
-
-    let words = ["acquire", "x", "--owner", "none", "--request-id", "agent"];
-    let _ = scene.run(words).expect(0, "acquired");
-    let answer = scene.run(["cancel", "x"]).expect(0, "asked");
-    assert!(
-        answer.stdout().contains("request agent has no supervisor"),
-        "{}",
-        answer.said()
-    );
-    let _ = scene
-        .run(["release", "x", "--request-id", "agent"])
-        .expect(0, "released");
-
-    let gate = Gate::new(&scene, "exec");
-    let became = gated(&scene, &["run", "x", "--exec"], &gate, "");
-    let _ = gate.entered();
-    let answer = scene.run(["cancel", "x"]).expect(0, "asked");
-    assert!(
-        answer
-            .stdout()
-            .contains("no supervisor is there to end that"),
-        "{}",
-        answer.said()
-    );
-    gate.open();
-    let _ = became.finish().expect(0, "it ended by itself");
-}
-
-/// Behind a record of another program there is no supervisor to tell.
-#[test]
-fn a_holder_that_cannot_be_asked_is_not_said_to_have_been() {
-    let scene = Scene::new();
-    let now = scene.shell("date -u +%Y-%m-%dT%H:%M:%S.000Z").stdout();
-    let locks = scene.path("state/locks");
-    fs::create_dir_all(&locks).unwrap();
-    let record = format!(
-        "{{\n  \"issueNumber\": 42,\n  \"runId\": \"other\",\n  \"acquiredAt\": \"{}\",\n  \
-         \"pid\": 1\n}}\n",
-        now.trim()
-    );
-    fs::write(locks.join("42.lock"), &record).unwrap();
-    let words = ["cancel", "--profile", "session", "--dir"];
-    let state = scene.path("state");
-    let words = words.iter().copied().chain([state.to_str().unwrap(), "42"]);
-    let answer = scene.run(words).expect(4, "no supervisor can be told");
-    assert!(
-        answer.stderr().contains("cannot be asked"),
-        "{}",
-        answer.said()
-    );
-    let after = fs::read_to_string(locks.join("42.lock")).unwrap();
-    assert_eq!(after, record, "and its record is left alone");
-}
-
 /// "`--on-superseded CMD` runs … after the command has ended and before the release … with the
 /// facts in environment variables."
 #[test]
@@ -896,47 +527,6 @@ fn the_hook_of_a_superseded_run_runs_between_its_command_and_its_release() {
     );
 }
 
-/// A run that never started has a hook too, which is told so and has no token.
-#[test]
-fn the_hook_of_a_run_that_never_started_is_told_so() {
-    let scene = Scene::new();
-    let first = running(&scene, &["run", "-q", "--group", "g"], "");
-    let hook = "echo $TENURE_SUPERSEDED_BY $TENURE_STARTED $TENURE_GROUP $TENURE_NAME \
-                $TENURE_REQUEST_ID token:$TENURE_TOKEN >hook";
-    let words = [
-        "run",
-        "-q",
-        "--group",
-        "g",
-        "--request-id",
-        "old",
-        "--on-superseded",
-        hook,
-        "--",
-        "true",
-    ];
-    let old = start(&scene, &words);
-    until_waits(&scene, "g", "old");
-    let words = [
-        "run",
-        "-q",
-        "--group",
-        "g",
-        "--request-id",
-        "new",
-        "--on-supersede",
-        "echo $TENURE_SUPERSEDES >announced",
-        "--",
-        "true",
-    ];
-    let new = start(&scene, &words);
-    let _ = old.finish().expect(79, "superseded");
-    assert_eq!(told(&scene, "hook"), "new 0 g g old token:\n");
-    let _ = first.open().expect(0, "the holder");
-    let _ = new.finish().expect(0, "its turn came");
-    assert_eq!(told(&scene, "announced"), "old\n");
-}
-
 /// "Best-effort, bounded by the grace … its failure changes nothing."
 #[test]
 fn a_hook_that_hangs_fails_or_dies_changes_nothing() {
@@ -969,53 +559,6 @@ fn a_hook_that_hangs_fails_or_dies_changes_nothing() {
         );
         assert!(scene.is_free("g"), "{hook}: released all the same");
     }
-}
-
-/// A hook reads nothing of the command's input, and its output stays off the document.
-#[test]
-fn a_hook_leaves_the_commands_input_and_the_document_alone() {
-    let scene = Scene::new();
-    let input = scene.write("input", "for the command\n");
-    let first = running(&scene, &["run", "-q", "--group", "g"], "");
-    let words = [
-        "run",
-        "-q",
-        "--group",
-        "g",
-        "--cancel-in-progress",
-        "--on-supersede",
-        "cat; echo from the hook",
-        "--",
-        "cat",
-    ];
-    let mut command = scene.tenure(words);
-    command.stdin(fs::File::open(input).unwrap());
-    let answer = crate::support::answer(&mut command).expect(0, "its turn came");
-    assert_eq!(answer.stdout(), "from the hook\nfor the command\n");
-    let _ = first.finish().expect(79, "superseded");
-
-    let words = [
-        "run",
-        "--output",
-        "json",
-        "--group",
-        "g",
-        "--on-superseded",
-        "echo from the hook",
-    ];
-    let old = running(&scene, &words, "");
-    let words = ["cancel", "--group", "g", "--request-id", "me"];
-    let _ = scene.run(words).expect(0, "asked");
-    let answer = old.finish().expect(79, "superseded");
-    let document = answer.json();
-    assert_eq!(document["error"]["code"], "SUPERSEDED", "{document}");
-    let context = &document["error"]["context"];
-    assert_eq!(context["superseded_by"], "me", "{document}");
-    assert!(
-        answer.stderr().contains("from the hook"),
-        "{}",
-        answer.said()
-    );
 }
 
 /// What is held is renewed while a hook keeps the run from its end: here a lease of a second.
@@ -1058,44 +601,6 @@ fn a_lease_outlasts_a_hook_that_takes_longer() {
     });
     hook.open();
     let _ = old.finish().expect(79, "superseded");
-}
-
-/// Two arrivals within seconds: the first is cancelled, and the second processes the newest state.
-#[test]
-fn of_two_arrivals_the_second_processes_the_newest_state() {
-    let scene = Scene::new();
-    scene.write("state", "old");
-    let note = "echo 'Previous agent run was superseded by a newer message.' >>notes";
-    let words = ["run", "--group", "issue-42", "--on-superseded", note, "x"];
-    let first = running(&scene, &words, "");
-    scene.write("state", "new");
-    let words = [
-        "run",
-        "-q",
-        "--group",
-        "issue-42",
-        "--cancel-in-progress",
-        "--",
-        "cat",
-        "state",
-    ];
-    let answer = scene.shell(&format!(
-        "cd {} && tenure {}",
-        scene.root().display(),
-        words.join(" ")
-    ));
-    let answer = answer.expect(0, "the second");
-    assert_eq!(answer.stdout(), "new");
-    let answer = first.finish().expect(79, "the first");
-    assert!(
-        answer.stderr().contains("issue-42 was asked for"),
-        "the group, and not the lock that it had beside it: {}",
-        answer.said()
-    );
-    assert_eq!(
-        told(&scene, "notes"),
-        "Previous agent run was superseded by a newer message.\n"
-    );
 }
 
 /// A member whose supervisor is killed while it waits leaves no trace that a later one trips over,

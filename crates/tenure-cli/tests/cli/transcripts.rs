@@ -26,6 +26,7 @@ macro_rules! pages {
 pages! {
     arguments
     fleet
+    groups
     sprint
 }
 
