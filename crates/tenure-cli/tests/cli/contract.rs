@@ -420,40 +420,6 @@ fn session_ten_minutes_are_reached_and_not_passed() {
     }
 }
 
-#[test]
-fn session_a_run_id_is_generated_where_none_is_known() {
-    let scene = Scene::new();
-    let mut ids = Vec::new();
-    for issue in ["1", "2"] {
-        let words = ["acquire", issue, "--owner", "none"];
-        let _ = call(&scene, "session", &words).expect(0, "free");
-        let text = fs::read_to_string(scene.locks().join(format!("locks/{issue}.lock")));
-        let record: Value = serde_json::from_str(&text.unwrap()).unwrap();
-        ids.push(record["runId"].as_str().unwrap().to_owned());
-    }
-    assert!(!ids[0].is_empty());
-    assert_ne!(ids[0], ids[1], "generated");
-}
-
-#[test]
-fn session_acquire_judges_only_its_own_number() {
-    let scene = Scene::new();
-    let file = |issue: u32| scene.locks().join(format!("locks/{issue}.lock"));
-    let old = "{\"issueNumber\": 1, \"runId\": \"old\", \"acquiredAt\": \
-               \"2026-01-01T00:00:00.000Z\", \"pid\": 1}";
-    for (issue, text) in [(1, old), (3, "{")] {
-        plant(&file(issue), text, 3_600);
-    }
-    let told = call(&scene, "session", &["acquire", "2", "--owner", "none"]);
-    let _ = told.expect(0, "free");
-    assert_eq!(fs::read_to_string(file(1)).unwrap(), old, "stale, and left");
-    assert_eq!(
-        fs::read_to_string(file(3)).unwrap(),
-        "{",
-        "corrupt, and left"
-    );
-}
-
 // Fleet
 
 #[test]

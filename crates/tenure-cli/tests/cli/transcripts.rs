@@ -27,6 +27,7 @@ pages! {
     arguments
     fleet
     groups
+    session
     sprint
 }
 
