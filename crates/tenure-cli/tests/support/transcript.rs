@@ -152,9 +152,9 @@ impl<'a> Caller<'a> {
                 Seen::shown(&self.meant(&step.answer)),
             );
             let mut seen = self.call(&self.meant(&step.call));
-            let _ = write!(
+            let _ = writeln!(
                 renewed,
-                "{}$ {}\n",
+                "{}$ {}",
                 step.lead,
                 step.call.replace('\n', "\n> ")
             );
@@ -271,10 +271,9 @@ pub(crate) fn page(name: &str) {
     let is_renewed = std::env::var("TRANSCRIPTS").is_ok_and(|it| it == "write");
     let (next, renewed) = (AtomicUsize::new(0), Mutex::new(BTreeMap::new()));
     let follow = || {
-        while let (at, Some(test)) = {
+        loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
-            (at, tests.get(at))
-        } {
+            let Some(test) = tests.get(at) else { break };
             let (title, transcript) = test.split_once('\n').expect("a title");
             let scene = Scene::new();
             let caller = Caller::of_page(&scene, head, title);
