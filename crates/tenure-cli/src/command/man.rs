@@ -1,8 +1,5 @@
 //! `man`: writes the manual, one page for tenure and one for each verb, from the parsers that `--help`
 //! is made of. It looks at no lock.
-//!
-//! The text below the flags in the help is made for a terminal. Here its headings become sections, its
-//! indented lines stay as they are, and its paragraphs are filled anew.
 
 use super::one_form;
 use crate::args::{ManArgs, Tree, flock};
@@ -10,7 +7,6 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use clap::{Arg, Command, CommandFactory};
 use clap_mangen::Man;
-use roff::{Roff, bold, roman};
 use serde_json::Value;
 use std::fs;
 use std::io;
@@ -158,28 +154,24 @@ fn page(command: Command, also: &[&str]) -> io::Result<Page> {
         let usage = command.render_usage().to_string();
         command = command.override_usage(usage.trim_start_matches("Usage: ").to_owned());
     }
-    let below = command.get_after_long_help().or(command.get_after_help());
-    let below = below.map(ToString::to_string).unwrap_or_default();
-    let has_verbs = command.has_subcommands();
     let man = Man::new(command)
         .title(name.to_uppercase())
         .section(SECTION)
         .date("")
         .source(concat!("tenure ", env!("CARGO_PKG_VERSION")))
         .manual("tenure");
-    let mut text = Vec::new();
-    man.render_title(&mut text)?;
+    let (mut title, mut text) = (Vec::new(), Vec::new());
+    man.render_title(&mut title)?;
+    man.render(&mut text)?;
     // Names and flags are neither stretched nor cut.
-    text.extend_from_slice(b".ad l\n.nh\n");
-    man.render_name_section(&mut text)?;
-    man.render_synopsis_section(&mut text)?;
-    man.render_description_section(&mut text)?;
-    if has_verbs {
-        man.render_subcommands_section(&mut text)?;
+    text.splice(title.len()..title.len(), *b".ad l\n.nh\n");
+    if !also.is_empty() {
+        let also: Vec<String> = also
+            .iter()
+            .map(|page| format!("{page}({SECTION})"))
+            .collect();
+        text.extend_from_slice(format!(".SH SEE ALSO\n{}\n", also.join(", ")).as_bytes());
     }
-    man.render_options_section(&mut text)?;
-    Below::of(&below).write(&mut text)?;
-    see_also(also).to_writer(&mut text)?;
     Ok(Page {
         file: format!("{name}.{SECTION}"),
         text,
@@ -201,119 +193,4 @@ fn described(arg: Arg) -> Arg {
     let help = arg.get_long_help().or(arg.get_help());
     let help = help.map(ToString::to_string).unwrap_or_default();
     arg.long_help(format!("{help} [also: {}]", others.join(", ")))
-}
-
-/// The sections that the text below the flags makes, in the order in which manuals have them.
-#[derive(Default)]
-struct Below {
-    /// The sections to which the text gives a heading of its own.
-    titled: Roff,
-    exit_status: Roff,
-    notes: Roff,
-}
-
-/// Which of them a line is in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum In {
-    Titled,
-    ExitStatus,
-    Notes,
-}
-
-impl Below {
-    fn part(&mut self, part: In) -> &mut Roff {
-        match part {
-            In::Titled => &mut self.titled,
-            In::ExitStatus => &mut self.exit_status,
-            In::Notes => &mut self.notes,
-        }
-    }
-
-    fn of(text: &str) -> Self {
-        let mut below = Self::default();
-        let mut part = In::Notes;
-        let mut begins = true;
-        let mut lines = text.lines().peekable();
-        while let Some(line) = lines.next() {
-            let shown_next = lines.peek().is_some_and(|next| next.starts_with("  "));
-            let rest = ["Exit codes:", "Exit code:"]
-                .into_iter()
-                .find_map(|words| line.strip_prefix(words));
-            if line.is_empty() {
-                begins = true;
-            } else if line.starts_with("  ") {
-                below.show(part, line, begins);
-                begins = false;
-            } else if let Some(rest) = rest {
-                part = In::ExitStatus;
-                below.fill(part, rest.trim_start());
-                begins = false;
-            } else if line.ends_with(':') && shown_next {
-                part = In::Titled;
-                let title = line.trim_end_matches(':').to_uppercase();
-                below.titled.control("SH", [title.as_str()]);
-                begins = false;
-            } else {
-                if begins {
-                    part = In::Notes;
-                }
-                below.fill(part, line);
-                begins = false;
-            }
-        }
-        below
-    }
-
-    /// A line that stays as it is.
-    fn show(&mut self, part: In, line: &str, after_gap: bool) {
-        let page = self.part(part);
-        if after_gap {
-            page.control("sp", []);
-        }
-        page.control("RS", ["4"]);
-        page.control("nf", []);
-        page.text([roman(line.get(2..).unwrap_or_default())]);
-        page.control("fi", []);
-        page.control("RE", []);
-    }
-
-    /// A paragraph.
-    fn fill(&mut self, part: In, line: &str) {
-        if line.is_empty() {
-            return;
-        }
-        let page = self.part(part);
-        page.control("PP", []);
-        page.text([roman(line)]);
-    }
-
-    fn write(self, text: &mut Vec<u8>) -> io::Result<()> {
-        self.titled.to_writer(text)?;
-        for (title, part) in [("EXIT STATUS", self.exit_status), ("NOTES", self.notes)] {
-            if part != Roff::default() {
-                let mut heading = Roff::default();
-                heading.control("SH", [title]);
-                heading.to_writer(text)?;
-                part.to_writer(text)?;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn see_also(pages: &[&str]) -> Roff {
-    let mut page = Roff::default();
-    let mut line = Vec::new();
-    for name in pages {
-        if !line.is_empty() {
-            line.push(roman(", "));
-        }
-        line.push(bold(*name));
-        line.push(roman(format!("({SECTION})")));
-    }
-    if !line.is_empty() {
-        page.control("SH", ["SEE ALSO"]);
-        page.text(line);
-    }
-    page
 }
