@@ -43,9 +43,6 @@ pub(crate) fn unmade(verb: &str, code: &str) -> Option<Unmade> {
             | "SUPERSEDED"
             | "UNSAFE_PLACE",
         ) => Never("its own lock is a native one, and these are the answers of `run` about it"),
-        ("doctor", "BAD_CONFIGURATION" | "PERMISSION_DENIED" | "UNSAFE_PLACE") => {
-            Elsewhere("cli/doctor.rs")
-        }
         ("agent", "BAD_ARGUMENTS" | "IO_ERROR" | "NOT_ARRIVED" | "PARTIAL" | "SOMETHING_WRONG") => {
             Elsewhere("cli/agent_install.rs")
         }
