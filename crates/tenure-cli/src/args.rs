@@ -192,8 +192,8 @@ pub(crate) struct Common {
     pub(crate) scope: Option<Scope>,
     /// Rules and words of another system, as sprint or fleet.
     ///
-    /// By them locks are kept and judged: native, sprint, resume, session, fleet or one of
-    /// tenure.toml [default: what tenure.toml says, else native; env: TENURE_PROFILE]
+    /// By them locks are kept and judged: native, sprint, resume, session or fleet
+    /// [default: what tenure.toml says, else native; env: TENURE_PROFILE]
     #[arg(long, value_name = "NAME", help_heading = GLOBAL)]
     pub(crate) profile: Option<String>,
     /// The project of the lock

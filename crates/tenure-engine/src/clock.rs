@@ -208,7 +208,7 @@ mod tests {
             ".wait_timeout_while(",
             "park_timeout(",
         ];
-        const KNOWN: [(&str, &str); 19] = [
+        const KNOWN: [(&str, &str); 18] = [
             ("tenure-engine/src/clock.rs", "`nap` itself"),
             (
                 "tenure-engine/src/conformance/terms.rs",
@@ -223,7 +223,6 @@ mod tests {
                 "tenure-engine/src/store/etcd/handle.rs",
                 "a bound for an answer",
             ),
-            ("tenure-engine/src/store/etcd/runtime.rs", "milliseconds"),
             (
                 "tenure-engine/src/store/file/ends.rs",
                 "a bounded wait of the caller (decision 0040)",

@@ -274,7 +274,7 @@ fn a_section_that_no_call_chooses_stops_no_call() {
     assert!(scene.path("ran").exists());
     let document = of_old(&scene, Chosen::Not, &["list", "--output", "json"]);
     let document = document.expect(0, "native").json();
-    let said = document["meta"]["warnings"][0].as_str().expect("a warning");
+    let said = document["warnings"][0].as_str().expect("a warning");
     assert!(said.contains("[profile.\"mine\"]"), "{said}");
 }
 
