@@ -138,91 +138,112 @@ fn what_a_dead_holder_left_is_a_note_with_the_line_that_removes_it() {
     found(&said, "ok", "leftovers", "there are no locks yet");
 }
 
+/// A lock that a dead holder left, under a profile.
+struct Left {
+    profile: &'static str,
+    name: &'static str,
+    /// The flags of the `acquire` that took it.
+    flags: &'static [&'static str],
+    /// The record of another program that nobody can read, in place of a hold.
+    record: Option<&'static str>,
+    status: &'static str,
+    /// How the line begins that removes it.
+    verb: &'static str,
+}
+
+const OLDER: [&str; 2] = ["--stale-after", "1s"];
+
+const fn left(
+    profile: &'static str,
+    name: &'static str,
+    flags: &'static [&'static str],
+    record: Option<&'static str>,
+    [status, verb]: [&'static str; 2],
+) -> Left {
+    Left {
+        profile,
+        name,
+        flags,
+        record,
+        status,
+        verb,
+    }
+}
+
+const LEFT: [Left; 7] = {
+    const NOTE: [&str; 2] = ["note", "tenure clean"];
+    const INTENT: [&str; 4] = ["--intent-name", "i", "--intent-version", "1"];
+    const EPIC: [&str; 4] = ["--session-id", "s", "--epic-spec", "e"];
+    const FLEET: [&str; 2] = ["wrong", "tenure force-release x"];
+    const SPRINT: [&str; 2] = ["wrong", "tenure force-release sprint"];
+    [
+        left("native", "x", &[], None, NOTE),
+        left("resume", "x", &[], None, NOTE),
+        left("session", "7", &OLDER, None, NOTE),
+        left("session", "7", &[], Some("locks/7.lock"), NOTE),
+        left("fleet", "x", &INTENT, None, FLEET),
+        left("sprint", "sprint", &EPIC, None, SPRINT),
+        left("sprint", "sprint", &[], Some(".sprint-running"), SPRINT),
+    ]
+};
+
+impl Left {
+    fn in_place(&self, dir: &str) -> Vec<String> {
+        let place = match self.profile {
+            "sprint" => "--project-root",
+            _ => "--dir",
+        };
+        ["--profile", self.profile, place, dir]
+            .map(str::to_owned)
+            .to_vec()
+    }
+
+    /// Leaves it there: the holder is gone with its owner, and its lease is over.
+    fn leave(&self, scene: &Scene, of: &[&str]) {
+        let private = |folder: &Path| {
+            fs::create_dir_all(folder).unwrap();
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
+        };
+        private(&scene.locks());
+        if let Some(record) = self.record {
+            let record = scene.locks().join(record);
+            private(record.parent().unwrap());
+            fs::write(record, "junk").unwrap();
+            return;
+        }
+        let mut owner = crate::support::Started::new(scene.program("sleep").arg("600"));
+        let pid = owner.pid().to_string();
+        let name: &[&str] = match self.profile {
+            "sprint" => &[],
+            _ => &[self.name],
+        };
+        let words = ["acquire", "--ttl", "1s", "--owner", &pid];
+        let call = [&words[..], name, of, self.flags].concat();
+        let _ = scene.run(call).expect(0, self.profile);
+        owner.kill_with_children();
+        let _ = owner.end();
+    }
+}
+
 /// In every format of records and of answers, with a line that removes it.
 #[test]
 fn what_is_stale_is_said_for_every_profile() {
-    let intent = ["--intent-name", "i", "--intent-version", "1"];
-    let epic = ["--session-id", "s", "--epic-spec", "e"];
-    let junk = |scene: &Scene, record: &str| {
-        let record = scene.locks().join(record);
-        fs::create_dir_all(record.parent().unwrap()).unwrap();
-        let folder = record.parent().unwrap();
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).unwrap();
-        fs::write(record, "junk").unwrap();
-    };
-    for (profile, name, flags, record, status, verb) in [
-        ("native", "x", &[][..], None, "note", "tenure clean"),
-        ("resume", "x", &[], None, "note", "tenure clean"),
-        (
-            "session",
-            "7",
-            &["--stale-after", "1s"],
-            None,
-            "note",
-            "tenure clean",
-        ),
-        (
-            "session",
-            "7",
-            &[],
-            Some("locks/7.lock"),
-            "note",
-            "tenure clean",
-        ),
-        (
-            "fleet",
-            "x",
-            &intent,
-            None,
-            "wrong",
-            "tenure force-release x",
-        ),
-        (
-            "sprint",
-            "sprint",
-            &epic,
-            None,
-            "wrong",
-            "tenure force-release sprint",
-        ),
-        (
-            "sprint",
-            "sprint",
-            &[],
-            Some(".sprint-running"),
-            "wrong",
-            "tenure force-release sprint",
-        ),
-    ] {
+    for row in &LEFT {
+        let Left {
+            profile,
+            name,
+            status,
+            verb,
+            ..
+        } = row;
         let scene = Scene::new();
-        fs::create_dir(scene.locks()).unwrap();
-        fs::set_permissions(scene.locks(), fs::Permissions::from_mode(0o700)).unwrap();
-        let place = if profile == "sprint" {
-            "--project-root"
-        } else {
-            "--dir"
+        let of = row.in_place(&scene.locks().display().to_string());
+        let of: Vec<&str> = of.iter().map(String::as_str).collect();
+        row.leave(&scene, &of);
+        let older = match row.flags {
+            flags if flags == OLDER => flags,
+            _ => &[],
         };
-        let dir = scene.locks().display().to_string();
-        let of = ["--profile", profile, place, &dir];
-        let older = if flags.first() == Some(&"--stale-after") {
-            flags
-        } else {
-            &[]
-        };
-        match record {
-            Some(record) => junk(&scene, record),
-            None => {
-                // The holder is gone with its owner, and its lease is over.
-                let words = ["acquire", "--ttl", "1s"];
-                let mut owner = crate::support::Started::new(scene.program("sleep").arg("600"));
-                let pid = owner.pid().to_string();
-                let name: &[&str] = if profile == "sprint" { &[] } else { &[name] };
-                let call = [&words[..], &["--owner", &pid], name, &of, flags].concat();
-                let _ = scene.run(call).expect(0, profile);
-                owner.kill_with_children();
-                let _ = owner.end();
-            }
-        }
         let doctor =
             |output: &str| scene.run([&["doctor", "--output", output], &of[..], older].concat());
         let mut said = String::new();
@@ -236,11 +257,9 @@ fn what_is_stale_is_said_for_every_profile() {
         let lines: Vec<&str> = lines.take(2).collect();
         assert!(lines[0].starts_with(status), "{profile}: {said}");
         assert!(lines[0].contains(&format!("holders: {name};")), "{said}");
-        assert!(
-            lines[1].contains(&format!("-> {verb}")),
-            "{profile}: {said}"
-        );
-        let code = i32::from(status == "wrong");
+        let begins = format!("-> {verb}");
+        assert!(lines[1].contains(&begins), "{profile}: {said}");
+        let code = i32::from(*status == "wrong");
         let document = doctor("json").expect(code, profile).json();
         let report = match code {
             0 => &document["data"],
@@ -249,7 +268,7 @@ fn what_is_stale_is_said_for_every_profile() {
         let checks = report["checks"].as_array().unwrap().clone();
         let check = checks.iter().find(|check| check["check"] == "leftovers");
         let check = check.unwrap();
-        assert_eq!(check["status"], status, "{profile}");
+        assert_eq!(check["status"], *status, "{profile}");
         let fix = check["fix"].as_str().unwrap().to_owned();
         assert!(fix.starts_with(verb), "{fix}");
         let yaml = doctor("yaml").stdout();
