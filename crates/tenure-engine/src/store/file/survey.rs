@@ -1,8 +1,7 @@
 //! What the folder of a store is like, for a caller that only looks: whether calls can use it and, if it is not
 //! there, whether they can make it; which users it is for; what it is on.
 //!
-//! Each answer comes from the function that a call asks. Nothing is made or locked here. Only [`Survey::mend`] and
-//! [`Nearest::ignore`] change something: in the very folder that was judged, by its descriptor.
+//! Each answer comes from the function that a call asks. Nothing is made or locked here.
 
 use super::folder::{Folder, fault, io_fault, lets_anybody_replace, refuse_above};
 use super::trial::Trial;
