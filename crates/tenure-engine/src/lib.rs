@@ -20,7 +20,6 @@ pub mod herald;
 #[cfg(feature = "yaml")]
 pub mod intent;
 pub mod leased_path;
-#[cfg(unix)]
 pub mod offload;
 pub mod os;
 pub mod place;

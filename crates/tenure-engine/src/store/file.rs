@@ -46,7 +46,6 @@ mod sleeper;
 #[cfg(unix)]
 #[doc(hidden)]
 pub mod survey;
-#[cfg(unix)]
 mod transact;
 #[cfg(unix)]
 #[doc(hidden)]
