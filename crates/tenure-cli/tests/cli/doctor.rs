@@ -727,3 +727,27 @@ fn the_second_process_of_a_trial_ends_where_there_is_no_trial() {
     let said = scene.run(["doctor", "--in-trial"]);
     let _ = said.expect(1, "nothing is on its stdin");
 }
+
+/// Its list cannot be read here, so nobody can see that no caller has the lock.
+#[test]
+fn a_lock_file_of_another_format_is_never_to_be_removed() {
+    let scene = Scene::new();
+    let _ = scene.run(["run", "x", "--", "true"]).expect(0, "a lock");
+    let file = scene.locks().join("x.tenure");
+    let mut bytes = fs::read(&file).unwrap();
+    let later = b"tenure 2 9 1 0123456789abcdef 9.9.9\n";
+    bytes[..later.len()].copy_from_slice(later);
+    fs::write(&file, &bytes).unwrap();
+    let said = scene.run(["doctor"]).expect(1, "it cannot be used");
+    found(
+        &said,
+        "wrong",
+        "lock files",
+        "has format 2 of lock files, written by tenure 9.9.9",
+    );
+    found(&said, "ok", "leftovers", "no lock could be looked at");
+    let said = said.stdout();
+    assert!(said.contains("-> use the program that wrote it"), "{said}");
+    assert!(!said.contains("remove"), "{said}");
+    assert_eq!(fs::read(&file).unwrap(), bytes);
+}

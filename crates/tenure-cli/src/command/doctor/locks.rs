@@ -40,8 +40,12 @@ struct Unread {
 
 impl Unread {
     fn by(name: LockName, error: &StoreError) -> Self {
-        // The one refusal of a lock that names its remedy.
+        // The refusals of a lock that have a remedy of their own. Whoever removed a file of another format could remove
+        // one under a live hold.
         let fix = match error {
+            StoreError::Format { by, .. } => Some(format!(
+                "use the program that wrote it for all callers of {name}: {by}"
+            )),
             StoreError::Permission { place, doing } if doing.contains("chmod 660") => {
                 Some(format!("chmod 660 {}", quoted_for_unix(place)))
             }
@@ -186,7 +190,8 @@ fn named(names: &[LockName]) -> String {
 
 fn leftovers(session: &Session, seen: &Seen, flags: &str, report: &mut Report) {
     let Some(first) = seen.left.first() else {
-        let said = match seen.all {
+        let said = match seen.all.saturating_sub(seen.unreadable.len()) {
+            0 if seen.all > 0 => "no lock could be looked at".to_owned(),
             0 => "there are no locks yet".to_owned(),
             1 => "none: 1 lock looked at".to_owned(),
             all => format!("none: {all} locks looked at"),
