@@ -704,14 +704,14 @@ impl Sleeper for SignalSleeper {
     ) -> io::Result<Wake> {
         let mut all = fds.to_vec();
         all.push(self.0.descriptor());
-        // A stop that comes just before the sleep is followed by a beat, as for any other sleep.
+        // A stop that comes just before the sleep is followed by a beat, as for any other sleep. The beat is that of
+        // the timer, which ends with an exec: an alarm would go on, and end the command of `run --exec`.
+        prepare_timer()?;
         SLEEPING.store(true, Ordering::SeqCst);
         pause_if_asked();
         let wake = poll_readable(&all, nap, until);
         SLEEPING.store(false, Ordering::SeqCst);
-        if timer::is_made() {
-            set_timer(Duration::ZERO);
-        }
+        set_timer(Duration::ZERO);
         let wake = wake?;
         pause_if_asked();
         if stop_asked().is_some() {

@@ -321,3 +321,28 @@ fn nobody_can_ask_it_to_stop() {
     gate.open();
     let _ = run.finish().expect(0, "it was not disturbed");
 }
+
+/// What interrupts the sleep of a waiter that was stopped may not outlive the exec, and end the command.
+#[test]
+fn a_waiter_that_was_stopped_leaves_no_alarm_to_its_command() {
+    let scene = Scene::new();
+    let acquire = ["acquire", "x", "--owner", "none", "--request-id", "r"];
+    let _ = scene.run(acquire).expect(0, "a detached hold");
+    let words = [
+        "-q", "run", "x", "--exec", "--wait", "20s", "--", "sleep", "1.5",
+    ];
+    let run = Started::new(
+        scene
+            .tenure(words)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped()),
+    );
+    scene.until_queued("x", 1);
+    for signal in [Signal::TSTP, Signal::CONT] {
+        send(run.pid(), signal);
+    }
+    let _ = scene
+        .run(["release", "x", "--request-id", "r"])
+        .expect(0, "it is free");
+    let _ = run.finish().expect(0, "the command ends by itself");
+}
