@@ -607,7 +607,9 @@ fn release(
             session
                 .audit_writer
                 .release_failed(reporter, occasion, &path, &error);
-            let what_next = if session.store.is_remote() {
+            let what_next = if matches!(error, StoreError::Format { .. }) {
+                "who has it next is for the program that wrote the file"
+            } else if session.store.is_remote() {
                 "it is free for the next caller once its lease has run out"
             } else if session.store.publishes() {
                 "remove it by hand once no process works under it"

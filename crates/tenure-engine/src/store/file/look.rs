@@ -167,7 +167,7 @@ impl FileStore {
                     codec::decode(&snapshot.text.bytes).map_err(String::from)
                 }
                 Some(Err(ReadError::Torn(why))) => Err(why),
-                Some(Err(error)) => return Err(error.into_store(&self.path.join(&names.list))),
+                Some(Err(error)) => return Err(error.into_store(&self.list_path(names))),
             };
             let again = if format.is_some() { record()? } else { None };
             if again != published {

@@ -383,7 +383,7 @@ fn settle(mut look: impl FnMut() -> Result<Vec<u8>, Errno>) -> Result<Snapshot, 
     for _ in 0..READS_MAX {
         let bytes = look()?;
         let seen = newest(&bytes).and_then(|seen| filled(seen, &bytes));
-        if bytes == before {
+        if bytes == before || matches!(seen, Err(ReadError::Format(_))) {
             return seen;
         }
         let states = best.into_iter().chain(seen.ok());
