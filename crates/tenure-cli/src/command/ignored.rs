@@ -16,8 +16,17 @@ use tenure_engine::repository::work_tree;
 const PATIENCE: Duration = Duration::from_secs(2);
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Variables that git sets for its hooks. They may be about another repository.
-const OF_HOOKS: [&str; 3] = ["GIT_DIR", "GIT_WORK_TREE", "GIT_COMMON_DIR"];
+/// Variables that git sets for its hooks, which may be about another repository, and those with which `check-ignore`
+/// refuses to answer.
+const NOT_HANDED_DOWN: [&str; 7] = [
+    "GIT_DIR",
+    "GIT_WORK_TREE",
+    "GIT_COMMON_DIR",
+    "GIT_LITERAL_PATHSPECS",
+    "GIT_GLOB_PATHSPECS",
+    "GIT_NOGLOB_PATHSPECS",
+    "GIT_ICASE_PATHSPECS",
+];
 
 /// What git would do with a new file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,7 +91,7 @@ pub(super) fn line_that_ignores(root: &Path, record: &str) -> String {
 /// The exit code of `git check-ignore`.
 fn answer(folder: &Path, file: &str) -> Option<i32> {
     let mut git = Command::new("git");
-    for variable in OF_HOOKS {
+    for variable in NOT_HANDED_DOWN {
         git.env_remove(variable);
     }
     // A folder that merely looks like a work tree must not make git start programs that its configuration names.
