@@ -14,7 +14,7 @@ mod shift;
 pub mod stepped;
 
 #[cfg(target_os = "linux")]
-pub(crate) use shift::{Shift, shift};
+pub(crate) use shift::{Shift, TICK_NANOS, shift};
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -165,6 +165,12 @@ fn wall_us() -> u64 {
         .map_or(0, |since| {
             u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
         })
+}
+
+/// The machine's boot clock, in nanoseconds. `None` in a time namespace with a clock of its own.
+#[cfg(target_os = "linux")]
+pub(crate) fn boot_ns() -> Option<u64> {
+    (shift() == Shift::Nanos(0)).then(own_boot_ns)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@
 //! `unix` and `windows` read what each system shows of its processes, and have one surface. On any other
 //! system nothing can be seen, so every process is taken to run (`other`).
 
+mod forked;
 #[cfg(any(test, not(any(unix, windows))))]
 pub(crate) mod other;
 mod owner;
@@ -21,6 +22,7 @@ mod unix;
 mod windows;
 
 #[doc(hidden)]
+pub use forked::BeforeFork;
 pub use owner::{Ancestors, Chosen, OwnerError, choose_owner, is_caller, is_descendant_of};
 #[cfg(unix)]
 pub use unix::{children, group_is_alive};

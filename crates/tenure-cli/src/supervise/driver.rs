@@ -32,6 +32,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tenure_engine::clock::{instant, nap};
+use tenure_engine::process::BeforeFork;
 use tenure_engine::store::contract::Notices;
 use tenure_engine::store::file::poll_readable;
 use tenure_engine::store::{StoreError, Verbs};
@@ -240,8 +241,9 @@ impl Driver<'_> {
         descendants.before_start();
         // From here to the end of the spawn the command may inherit the liveness lock.
         self.hand_down(FdFlags::empty())?;
+        let forked = BeforeFork::now();
         let name = |number| {
-            self.name_command(number, |index, held, process| {
+            self.name_command(number, forked, |index, held, process| {
                 match asker.as_ref().filter(|_| held.store.is_remote()) {
                     Some(asker) => {
                         asker.ask(index, Question::Name(process, self.clock.now()));

@@ -21,6 +21,7 @@ use std::os::windows::process::CommandExt;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 use tenure_engine::clock::{instant, nap};
+use tenure_engine::process::BeforeFork;
 use tenure_engine::store::Verbs;
 use tenure_engine::store::file::poll_readable;
 use tenure_engine::tenure_core::{Due, Renewal};
@@ -103,6 +104,7 @@ impl Driver<'_> {
     ) -> Result<Verdict, SpawnError> {
         let job = Job::new().map_err(SpawnError::LivenessLock)?;
         command.creation_flags(NEW_GROUP_SUSPENDED);
+        let forked = BeforeFork::now();
         let mut child = command.spawn().map_err(SpawnError::Command)?;
         let placed = job
             .take(child.as_raw_handle())
@@ -114,7 +116,7 @@ impl Driver<'_> {
             return Err(SpawnError::LivenessLock(error));
         }
         let began = instant();
-        let named = self.name_command(child.id(), |_, held, process| {
+        let named = self.name_command(child.id(), forked, |_, held, process| {
             held.store
                 .name_command(held.handle, process, &self.clock.now())
         });

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use tenure_engine::clock::Clock;
 #[cfg(unix)]
 use tenure_engine::clock::instant;
-use tenure_engine::process::start_time;
+use tenure_engine::process::BeforeFork;
 #[cfg(unix)]
 use tenure_engine::store::file::Own;
 use tenure_engine::store::{Handle, StoreError};
@@ -215,16 +215,17 @@ fn what_happened(_: &Held<'_>, _: &Now) -> Option<String> {
 }
 
 impl Driver<'_> {
-    /// Has `name` write down which process the command is. Returns the first lock that is lost.
+    /// Has `name` write down which process the command is, which was forked since. Returns the first lock that is lost.
     pub(super) fn name_command(
         &self,
         pid: u32,
+        forked: BeforeFork,
         mut name: impl FnMut(usize, &Held<'_>, Process) -> Result<bool, StoreError>,
     ) -> Result<Option<usize>, StoreError> {
         if self.held.is_empty() {
             return Ok(None);
         }
-        let started = start_time(pid);
+        let started = forked.start_time(pid);
         for (index, held) in self.held.iter().enumerate() {
             if !name(index, held, Process { pid, started })? {
                 return Ok(Some(index));
