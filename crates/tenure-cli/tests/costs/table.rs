@@ -1,9 +1,6 @@
 //! The table: what it looks like, and what differs from it.
 
-use super::round::HAND_OVER;
-use super::{
-    EVENTS_OFF, INSTRUCTIONS_OFF, INSTRUCTIONS_OFF_ELSEWHERE, INSTRUCTIONS_OFF_SHARED, ROUND_OFF,
-};
+use super::{EVENTS_OFF, INSTRUCTIONS_OFF, INSTRUCTIONS_OFF_ELSEWHERE, ROUND_OFF};
 use std::fmt::Write;
 
 const PATH: &str = concat!(
@@ -124,7 +121,6 @@ pub(crate) fn differences(table: &Costs, measured: &Costs) -> Vec<String> {
             let (was, is) = (of(wanted, kind), of(row, kind));
             let off = match kind.as_str() {
                 INSTRUCTIONS if !is_same_build => was * INSTRUCTIONS_OFF_ELSEWHERE,
-                INSTRUCTIONS if row.call == HAND_OVER => was * INSTRUCTIONS_OFF_SHARED,
                 INSTRUCTIONS => was * INSTRUCTIONS_OFF,
                 // Of the library too: how often its watching thread wakes within the rounds is chance.
                 EVENTS => EVENTS_OFF,
