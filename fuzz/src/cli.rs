@@ -1,17 +1,13 @@
-//! What the binary reads: the sprint call as a document, and `TENURE_HELD`.
+//! What a call reads: the sprint call as a document, `TENURE_HELD` and `TENURE_AROUND`.
 //!
-//! A binary has no library that could be linked, so its two decoders are included as they stand.
+//! A binary has no library that could be linked, so its decoder of documents is included as it stands.
 
-use std::path::Path;
+use tenure_engine::inherited::{self, Around};
 use tenure_engine::tenure_core::LockName;
 
 #[allow(dead_code, reason = "the binary uses the rest")]
 #[path = "../../crates/tenure-cli/src/request/sprint/fields.rs"]
 mod fields;
-
-#[allow(dead_code, reason = "the binary uses the rest")]
-#[path = "../../crates/tenure-cli/src/holds.rs"]
-mod holds;
 
 /// A call as a document: refused in one line, or the same call when it is written as JSON.
 pub fn input(data: &[u8]) {
@@ -39,17 +35,21 @@ pub fn input(data: &[u8]) {
     );
 }
 
-/// Holds that were inherited are handed on as the same holds.
+/// Holds and places that were inherited are handed on as the same ones.
 pub fn held(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
     };
-    let mut holds = holds::parse(text);
+    let mut holds = inherited::parse(text);
     holds.retain(|hold| LockName::new(hold.name.as_str()).is_ok());
     let mut value = String::new();
     for hold in &holds {
         let name = LockName::new(hold.name.as_str()).expect("a name");
-        holds::extend(&mut value, hold.token, Path::new(&hold.folder), &name);
+        inherited::extend(&mut value, hold.token, &hold.folder, &name);
     }
-    assert_eq!(holds::parse(&value), holds, "written as {value:?}");
+    assert_eq!(inherited::parse(&value), holds, "written as {value:?}");
+    if let Some(around) = Around::parse(text) {
+        let value = around.value();
+        assert_eq!(Around::parse(&value), Some(around), "written as {value:?}");
+    }
 }

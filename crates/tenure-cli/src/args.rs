@@ -54,8 +54,10 @@ Exit codes:
   4 held, stale, unreadable   12 store unusable       127 command not found
 A command that runs keeps its own; 128+N: ended by signal N; `flock` has flock(1)'s.
 
-Locks live in --dir or --scope, else $TENURE_DIR or $TENURE_SCOPE, else where the nearest tenure.toml, \
-the user's or the machine's says, else $XDG_STATE_HOME/tenure/locks (~/.local/state/tenure/locks).";
+Locks live in --dir or --scope, else where the run around the call has its own, else in $TENURE_DIR or \
+$TENURE_SCOPE, else where the nearest tenure.toml, the user's or the machine's says, else in \
+$XDG_STATE_HOME/tenure/locks (~/.local/state/tenure/locks). What the run around a call did not see counts before \
+that run: another value of a variable, a tenure.toml of another project.";
 
 /// One holder at a time, for scripts, CI jobs and AI agents.
 #[derive(Debug, Parser)]
@@ -348,8 +350,8 @@ pub(crate) struct Claiming {
   tenure run --group issue-42 --cancel-in-progress -- ./agent
                                                the newest ends the one that runs
 
-The command gets TENURE_NAME, TENURE_TOKEN (the fencing token), TENURE_REQUEST_ID, TENURE_DIR, \
-TENURE_HELD and with --slots TENURE_SLOT. Its exit code is passed on, and if it died by a signal, so does tenure. The lock is \
+The command gets TENURE_NAME, TENURE_TOKEN (the fencing token), TENURE_REQUEST_ID, \
+TENURE_HELD, TENURE_AROUND and with --slots TENURE_SLOT. Its exit code is passed on, and if it died by a signal, so does tenure. The lock is \
 released after the command has ended; if tenure itself is killed, the lock stays held until the \
 command ends. A signal sent to tenure is passed on to the command; after --grace it is killed, and \
 all that descends from it. What a command leaves behind when it ends by itself goes on, without \

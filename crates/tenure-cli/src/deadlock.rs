@@ -148,7 +148,7 @@ impl<'a> NestedWait<'a> {
         holds.any(|hold| {
             hold.name == name
                 && Some(hold.token) == claim.token
-                && Folder::is_same(Path::new(&hold.folder), folder)
+                && Folder::is_same(&hold.folder, folder)
         })
     }
 
@@ -196,7 +196,7 @@ impl<'a> NestedWait<'a> {
     }
 
     fn noted_in(&self, hold: &Hold) -> Option<WaitingFor> {
-        let reading = self.read(Path::new(&hold.folder), &hold.name)?;
+        let reading = self.read(&hold.folder, &hold.name)?;
         let mut granted = reading.entry()?.granted();
         let held = granted.find(|claim| claim.token == Some(hold.token))?;
         held.waiting_for.clone()
@@ -204,7 +204,7 @@ impl<'a> NestedWait<'a> {
 
     fn write(&self, hold: &Hold, note: Option<&WaitingFor>) {
         if let Ok(name) = LockName::new(&*hold.name) {
-            let _ = self.with_store(Path::new(&hold.folder), |store| {
+            let _ = self.with_store(&hold.folder, |store| {
                 store.note_waiting(&name, hold.token, note, &self.scene.clock.now())
             });
         }

@@ -1,23 +1,10 @@
-//! The holds that a command inherits, as `TENURE_HELD` carries them.
-//!
-//! Each entry is `TOKEN=FOLDER/NAME`; entries are separated by `;`, and `;` and `%` in a folder's
-//! name are written as `%3B` and `%25`. A lock name contains no `/`, so the last one ends the
-//! folder.
+//! The holds that a call inherits, by the locks that they are of.
 
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use tenure_core::LockName;
-
-/// The variable.
-pub(crate) const VARIABLE: &str = "TENURE_HELD";
-
-/// One inherited hold.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Hold {
-    pub(crate) token: u64,
-    pub(crate) folder: String,
-    pub(crate) name: String,
-}
+pub(crate) use tenure_engine::inherited::{
+    HELD as VARIABLE, Hold, extend, held as inherited_value, holds as inherited,
+};
 
 /// Which folder a path leads to. Links, two bind mounts of one folder and `/proc/self/root` differ in
 /// their text, but not in their device and number. A path that leads nowhere is known by its text, and
@@ -56,11 +43,6 @@ impl Folder {
     }
 }
 
-/// The holds that this process inherited.
-pub(crate) fn inherited() -> Vec<Hold> {
-    parse(inherited_value())
-}
-
 /// The inherited holds of this lock. There may be several, of which the later ones were taken
 /// after the earlier ones were over. A folder is the same under every name that leads to it.
 pub(crate) fn of(folder: &Path, name: &LockName) -> Vec<Hold> {
@@ -68,67 +50,13 @@ pub(crate) fn of(folder: &Path, name: &LockName) -> Vec<Hold> {
     if holds.is_empty() {
         return holds;
     }
-    holds.retain(|hold| {
-        hold.name == name.as_str() && Folder::is_same(Path::new(&hold.folder), folder)
-    });
+    holds.retain(|hold| hold.name == name.as_str() && Folder::is_same(&hold.folder, folder));
     holds
-}
-
-/// The variable's value as this process inherited it. It is read once: a process does not change its own.
-pub(crate) fn inherited_value() -> &'static str {
-    static VALUE: OnceLock<String> = OnceLock::new();
-    VALUE.get_or_init(|| std::env::var(VARIABLE).unwrap_or_default())
-}
-
-/// Adds one more hold to the variable's value.
-pub(crate) fn extend(value: &mut String, token: u64, folder: &Path, name: &LockName) {
-    if !value.is_empty() {
-        value.push(';');
-    }
-    value.push_str(&token.to_string());
-    value.push('=');
-    for character in folder.to_string_lossy().chars() {
-        match character {
-            ';' => value.push_str("%3B"),
-            '%' => value.push_str("%25"),
-            other => value.push(other),
-        }
-    }
-    value.push('/');
-    value.push_str(name.as_str());
-}
-
-/// The holds that a value of the variable names. Text that is no entry is skipped.
-pub(crate) fn parse(value: &str) -> Vec<Hold> {
-    value
-        .split(';')
-        .filter_map(|entry| {
-            let (token, path) = entry.split_once('=')?;
-            let (folder, name) = path.rsplit_once('/')?;
-            Some(Hold {
-                token: token.parse().ok()?,
-                folder: folder.replace("%3B", ";").replace("%25", "%"),
-                name: name.to_owned(),
-            })
-        })
-        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_folder_with_any_name_comes_back() {
-        let name = LockName::new("a").expect("a name");
-        for folder in ["/x", "/a;b=c/d", "/50%3B", "/with space"] {
-            let mut value = "3=/other/b".to_owned();
-            extend(&mut value, 7, Path::new(folder), &name);
-            let last = parse(&value).pop().expect("an entry");
-            assert_eq!(last.folder, folder);
-            assert_eq!((last.token, last.name.as_str()), (7, "a"));
-        }
-    }
 
     #[cfg(unix)]
     #[test]
@@ -152,10 +80,5 @@ mod tests {
         let nowhere = scratch.path().join("nowhere");
         assert!(Folder::is_same(&nowhere, &nowhere));
         assert!(!Folder::is_same(&nowhere, &folder));
-    }
-
-    #[test]
-    fn what_is_not_an_entry_is_skipped() {
-        assert_eq!(parse("nonsense;=;x=/a/b"), []);
     }
 }

@@ -37,7 +37,6 @@ pub(crate) use hook::{About, Misread};
 pub(crate) use place::{Place, Purpose, shown_profiles};
 pub(crate) use run::{At, How, Program, Run, Supervised, Task, Wanted};
 pub(crate) use surroundings::{AGENT, Surroundings, Variables};
-pub(crate) use tenure_engine::place::CONFIG;
 #[cfg(target_os = "linux")]
 pub(crate) use verbs::EndOrphan;
 #[cfg(unix)]

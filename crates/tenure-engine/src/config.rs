@@ -20,6 +20,7 @@ pub use lock::LockDefaults;
 pub use profiles::OwnSection;
 use profiles::Profiles;
 
+use crate::inherited::Saw;
 use crate::os::{self, Errno};
 use crate::repository;
 use crate::trust::{self, Whose};
@@ -332,6 +333,31 @@ impl Config {
         Ok(found)
     }
 
+    /// As [`Config::search`], where the nearest file is a project's that a run around the call did not see.
+    ///
+    /// A file that the run saw is not read: a mistake in it, made after the grant, must not keep the hold from its
+    /// heartbeat.
+    ///
+    /// # Errors
+    /// - As [`Config::search`].
+    pub fn unseen(start: Option<&Path>, saw: &Saw) -> Result<Found, ConfigError> {
+        let nearest = start.and_then(Self::project);
+        if nearest.is_none_or(|file| saw.file(&file)) {
+            return Ok(Found::default());
+        }
+        let found = Self::search(start)?;
+        let is_projects = |config: &Self| !is_for_all_folders(&config.file);
+        Ok(Found {
+            config: found.config.filter(is_projects),
+            ..found
+        })
+    }
+
+    /// The nearest file from `start` upwards, unless it is the user's. What stands in it is not read.
+    pub fn project(start: &Path) -> Option<PathBuf> {
+        Self::nearest_file(start).filter(|file| !is_for_all_folders(file))
+    }
+
     /// Reads the file that the caller names, and the user's and the machine's behind it.
     ///
     /// # Errors
@@ -382,14 +408,28 @@ impl Config {
     /// user's counts for more. From the root of a linked work tree on, the way up is that of
     /// the main checkout.
     fn nearest(start: &Path) -> Result<Option<Self>, ConfigError> {
+        Self::upwards(start, Self::at)
+    }
+
+    /// The path of that file. What stands in the file is not read.
+    fn nearest_file(start: &Path) -> Option<PathBuf> {
+        let there = |path: &Path| Ok(path.symlink_metadata().is_ok().then(|| path.to_owned()));
+        Self::upwards(start, there).ok().flatten()
+    }
+
+    /// Asks for the file of each folder from `start` upwards, until there is one.
+    fn upwards<T>(
+        start: &Path,
+        at: impl Fn(&Path) -> Result<Option<T>, ConfigError>,
+    ) -> Result<Option<T>, ConfigError> {
         let mut next = Some(start.to_owned());
         let mut may_be_linked = true;
         while let Some(folder) = next {
             let path = folder.join(FILE);
             if !is_machines(&path)
-                && let Some(config) = Self::at(&path)?
+                && let Some(found) = at(&path)?
             {
-                return Ok(Some(config));
+                return Ok(Some(found));
             }
             let main = if may_be_linked {
                 match repository::tree_at(&folder) {

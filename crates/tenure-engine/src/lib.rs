@@ -17,6 +17,7 @@ pub mod envelope;
 pub mod fence;
 mod gathered;
 pub mod herald;
+pub mod inherited;
 #[cfg(feature = "yaml")]
 pub mod intent;
 pub mod leased_path;

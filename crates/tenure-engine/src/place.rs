@@ -1,15 +1,25 @@
 //! Decides where the locks of a call are: which folder or which servers, and what said so.
 //!
-//! A flag counts for more than a variable, and a variable for more than a file. Of the files, the first that
-//! says anything of the place counts (`config`). If nothing says anything, it is the user's own folder. Where a
-//! flag or a variable names the folder or the URL, files say nothing of the place. What else they say counts all
-//! the same, so that callers of one lock agree about it, however each of them names its place.
+//! The first of these that says anything of the place counts:
+//! 1. a flag;
+//! 2. a variable, or the configuration of a project, that the run around the call did not see. Where there is no such
+//!    run, that is all of them, in the order of 4;
+//! 3. the place of the run around the call, while that run lives (`inherited`);
+//! 4. a variable; the project's configuration, the user's, the machine's (`config`);
+//! 5. nothing: the user's own folder.
+//!
+//! So the nested calls of a run have its locks, whatever named these. In another project they have that project's, as
+//! every other call there has.
+//!
+//! Where files say nothing of the place, what else they say counts all the same. So callers of one lock agree about it,
+//! however each of them names its place.
 //!
 //! Two variables that name different places are an error: of two callers, each could have meant the other one.
 //!
 //! Whether a place can be used, and which users' files are believed there, the store decides.
 
 use crate::config::{self, Config, ConfigError, Scope, Source};
+use crate::inherited::{AROUND, Around};
 use crate::repository::{self, Missing};
 use crate::trust::Named;
 use std::ffi::{OsStr, OsString};
@@ -26,7 +36,7 @@ pub const STORE: &str = "TENURE_STORE";
 /// The variable that names a scope.
 pub const SCOPE: &str = "TENURE_SCOPE";
 
-/// The variable that names a configuration. A run tells its command by it which one it has read.
+/// The variable that names a configuration.
 pub const CONFIG: &str = "TENURE_CONFIG";
 
 /// The folder of the locks that all users of the machine share, unless the machine's configuration names one.
@@ -59,9 +69,11 @@ pub struct Flags<'a> {
     pub scope: Option<Scope>,
 }
 
-/// What the variables say, as they are written; `None` for one that is not set.
+/// What the variables say, as they are written; `None` for one that is not set, or that the run around the call saw.
 #[derive(Debug, Clone, Default)]
 pub struct Variables {
+    /// The place of the run around the call, while that run lives.
+    pub around: Option<Around>,
     /// [`DIR`].
     pub dir: Option<PathBuf>,
     /// [`STORE`].
@@ -101,6 +113,13 @@ pub trait Files {
     /// # Errors
     /// - It cannot be used.
     fn found(&self) -> Result<Option<Arc<Config>>, Self::Error>;
+
+    /// What the search finds, where the nearest file is a project's that the run around the call did not see, and the
+    /// caller names no configuration. `None` without such a run.
+    ///
+    /// # Errors
+    /// - It cannot be used.
+    fn unseen(&self) -> Result<Option<Arc<Config>>, Self::Error>;
 }
 
 /// Where the locks are.
@@ -130,6 +149,8 @@ pub enum Why {
         /// How it was found.
         source: Source,
     },
+    /// The run around the call.
+    Around,
     /// Nothing does.
     Default,
 }
@@ -145,6 +166,7 @@ impl fmt::Display for Why {
                 let file = crate::printed::clean_path(file);
                 write!(f, "{file}: {key}")
             }
+            Self::Around => write!(f, "the run around this call ({AROUND})"),
             Self::Default => f.write_str("the default; nothing names another place"),
         }
     }
@@ -171,6 +193,20 @@ impl Place {
             why,
             named,
             is_machines: false,
+        }
+    }
+
+    /// One that a variable names.
+    fn told(at: At, why: Why) -> Self {
+        let is_machines = match &at {
+            At::Folder(folder) => cfg!(unix) && folder == Path::new(MACHINE_FOLDER),
+            At::Url(_) => false,
+        };
+        Self {
+            at,
+            why,
+            named: Named::ByCaller,
+            is_machines,
         }
     }
 
@@ -229,8 +265,8 @@ pub fn find<F: Files>(
         Some(config) => of_files(config, named, files),
         None => Ok(None),
     };
-    // A file that a flag names counts for more than a folder that a run has told its command. This is said of
-    // that file alone, and not of those behind it.
+    // A file that a flag names counts for more than a variable. This is said of that file alone, and not of those
+    // behind it.
     let typed = config.as_deref().filter(|_| is_typed);
     let says_it_itself = |typed: &&Config| typed.names_a_place();
     if variables.store.is_none()
@@ -238,22 +274,27 @@ pub fn find<F: Files>(
     {
         return Ok((place, config));
     }
-    if let Some(mut told) = variables.told()? {
-        told.is_machines = match &told.at {
-            At::Folder(folder) => cfg!(unix) && folder == Path::new(MACHINE_FOLDER),
-            At::Url(_) => false,
-        };
+    if let Some(told) = variables.told()? {
         if let Some(scope) = variables.scope()? {
             let files_of_scope = search(config.clone())?;
             agree(&told, scope, files_of_scope.as_deref(), files)?;
         }
         return Ok((told, config));
     }
-    let is_named = config.is_some();
+    let (named, is_named) = (config.clone(), config.is_some());
     let config = search(config)?;
     if let Some(scope) = variables.scope()? {
         let why = Why::Variable(SCOPE, Some(scope));
         return Ok((of_scope(scope, &why, config.as_deref(), files)?, config));
+    }
+    if let Some(around) = &variables.around {
+        let unseen = files.unseen()?.filter(|config| config.names_a_place());
+        if let Some(place) = of_file(unseen.as_deref(), Named::ByNobody)? {
+            return Ok((place, unseen));
+        }
+        let mut place = Place::told(around.at.clone(), Why::Around);
+        place.is_machines |= around.is_machines;
+        return Ok((place, named));
     }
     let named = if is_named {
         Named::ByCaller
@@ -268,15 +309,50 @@ pub fn find<F: Files>(
 }
 
 impl Variables {
-    /// Those of this process.
+    /// Those of this process that count: the place of a run around it, and what that run did not see.
     pub fn read() -> Self {
+        let Some(around) = Around::of_environment() else {
+            return Self::all();
+        };
+        let all = Self::all();
+        let is_seen = |(name, value): (&str, &OsStr)| around.saw.variable(name, value);
+        let seen: Vec<&str> = all
+            .written()
+            .filter(|variable| is_seen(*variable))
+            .map(|(name, _)| name)
+            .collect();
+        let counts = |name: &str| !seen.contains(&name);
+        Self {
+            dir: all.dir.clone().filter(|_| counts(DIR)),
+            store: all.store.clone().filter(|_| counts(STORE)),
+            scope: all.scope.clone().filter(|_| counts(SCOPE)),
+            config: all.config.clone().filter(|_| counts(CONFIG)),
+            around: Some(around),
+        }
+    }
+
+    /// Those of this process, as if no run were around it.
+    pub fn all() -> Self {
         use std::env::var_os;
         Self {
+            around: None,
             dir: var_os(DIR).map(PathBuf::from),
             store: var_os(STORE),
             scope: var_os(SCOPE),
             config: var_os(CONFIG).map(PathBuf::from),
         }
+    }
+
+    /// Those that are set, by name.
+    pub(crate) fn written(&self) -> impl Iterator<Item = (&'static str, &OsStr)> {
+        let values = [
+            (DIR, self.dir.as_deref().map(Path::as_os_str)),
+            (STORE, self.store.as_deref()),
+            (SCOPE, self.scope.as_deref()),
+            (CONFIG, self.config.as_deref().map(Path::as_os_str)),
+        ];
+        let values = values.into_iter();
+        values.filter_map(|(name, value)| Some((name, value?)))
     }
 
     /// The configuration that a variable names.
@@ -303,7 +379,9 @@ impl Variables {
                     "it is empty; unset it, or write a URL as file:DIR".to_owned(),
                 );
             }
-            let place = Place::of_url(url, Why::Variable(STORE, None), Named::ByCaller)?;
+            let Place { at, why, .. } =
+                Place::of_url(url, Why::Variable(STORE, None), Named::ByCaller)?;
+            let place = Place::told(at, why);
             if let At::Folder(folder) = &place.at
                 && folder.is_relative()
             {
@@ -318,10 +396,10 @@ impl Variables {
         let Some(dir) = &self.dir else {
             return Ok(None);
         };
-        Ok(Some(Place::folder(
-            folder_in(DIR, dir)?,
+        let folder = folder_in(DIR, dir)?;
+        Ok(Some(Place::told(
+            At::Folder(folder),
             Why::Variable(DIR, None),
-            Named::ByCaller,
         )))
     }
 
@@ -541,13 +619,13 @@ mod tests {
     use super::*;
 
     /// The files of a call in a folder of a test's own.
-    struct Around {
+    struct Searched {
         here: PathBuf,
         named: Option<(Arc<Config>, bool)>,
         found: Option<Arc<Config>>,
     }
 
-    impl Files for Around {
+    impl Files for Searched {
         type Error = ConfigError;
 
         fn here(&self) -> Result<&Path, ConfigError> {
@@ -561,6 +639,10 @@ mod tests {
         fn found(&self) -> Result<Option<Arc<Config>>, ConfigError> {
             Ok(self.found.clone())
         }
+
+        fn unseen(&self) -> Result<Option<Arc<Config>>, ConfigError> {
+            Ok(None)
+        }
     }
 
     /// With paths of Unix, and the machine's folder.
@@ -568,8 +650,8 @@ mod tests {
     mod unix {
         use super::*;
 
-        fn around() -> Around {
-            Around {
+        fn around() -> Searched {
+            Searched {
                 here: PathBuf::from("/nowhere/at/all"),
                 named: None,
                 found: None,
@@ -581,7 +663,7 @@ mod tests {
                 dir: dir.map(PathBuf::from),
                 store: store.map(OsString::from),
                 scope: scope.map(OsString::from),
-                config: None,
+                ..Variables::default()
             }
         }
 
@@ -681,7 +763,7 @@ mod tests {
         let file = here.join(config::FILE);
         let locks = |text: &str, scope| {
             std::fs::write(&file, text).expect("a file");
-            let around = Around {
+            let around = Searched {
                 here: here.clone(),
                 named: None,
                 found: Some(Arc::new(Config::read(&file).expect("a configuration"))),

@@ -124,6 +124,7 @@ use crate::clock::{Clock, SystemClock, instant};
 use crate::config::{self, Config};
 use crate::engine::{self, Observer};
 use crate::herald::Herald;
+use crate::inherited::{self, Saw};
 use crate::offload;
 use crate::os::Ringer;
 use crate::place::{self, At};
@@ -448,12 +449,21 @@ impl LockManager {
     pub fn open() -> Result<Self, OpenError> {
         let here = std::env::current_dir().map_err(|source| OpenError::Folder { source })?;
         let (flags, variables) = (place::Flags::default(), place::Variables::read());
-        let config = variables.config_file()?;
-        let config = match config {
+        // A guard is native. Beside the records of a run around the program it is elsewhere.
+        let variables = match &variables.around {
+            Some(around) if around.records.is_some() => place::Variables::all(),
+            _ => variables,
+        };
+        let config = match variables.config_file()? {
             Some(path) => Config::named(&path)?.all()?.map(Arc::new),
             None => None,
         };
-        let (found, _) = place::find(&flags, &variables, &Files { here, config })?;
+        let files = Files {
+            here,
+            config,
+            saw: variables.around.as_ref().map(|around| around.saw.clone()),
+        };
+        let (found, _) = place::find(&flags, &variables, &files)?;
         let folder = match found.at {
             At::Folder(folder) => folder,
             At::Url(url) => folder_of(&url)?,
@@ -831,6 +841,8 @@ struct Files {
     here: PathBuf,
     /// The one that `TENURE_CONFIG` names.
     config: Option<Arc<Config>>,
+    /// What the run around the program saw.
+    saw: Option<Saw>,
 }
 
 impl place::Files for Files {
@@ -846,6 +858,14 @@ impl place::Files for Files {
 
     fn found(&self) -> Result<Option<Arc<Config>>, OpenError> {
         Ok(Config::search(Some(&self.here))?.all()?.map(Arc::new))
+    }
+
+    fn unseen(&self) -> Result<Option<Arc<Config>>, OpenError> {
+        let (Some(saw), None) = (&self.saw, &self.config) else {
+            return Ok(None);
+        };
+        let (unseen, _) = Config::unseen(Some(&self.here), saw)?.beside();
+        Ok(unseen.map(Arc::new))
     }
 }
 
@@ -1086,7 +1106,6 @@ impl Observer for Attendance<'_> {
 /// each cluster counts its own; a cluster may also have several names. So there the variable has to
 /// name one of the same servers, or the claim a process above this one.
 fn outer_run(shared: &Shared, name: &LockName, entry: &Entry) -> Option<u64> {
-    let inherited = std::env::var("TENURE_HELD").ok()?;
     let place = shared.store.location(name).shown;
     let here = &shared.identity.host;
     let is_below = |claim: &Claim| {
@@ -1096,14 +1115,14 @@ fn outer_run(shared: &Shared, name: &LockName, entry: &Entry) -> Option<u64> {
             .filter(|above| *above != shared.identity.process);
         above.is_some_and(|above| process::is_descendant_of(&above, &claim.holder.host, here))
     };
-    let mut holds = inherited.split(';').filter_map(|hold| {
-        let (token, told) = hold.split_once('=')?;
-        let (folder, lock) = told.rsplit_once('/')?;
-        (lock == name.as_str()).then_some((token.parse::<u64>().ok()?, folder))
-    });
-    holds.find_map(|(token, folder)| {
-        let held = entry.granted().find(|claim| claim.token == Some(token))?;
-        (is_told(&place, folder) || is_below(held)).then_some(token)
+    let inherited = std::env::var(inherited::HELD).ok()?;
+    let mut holds = inherited::parse(&inherited).into_iter();
+    holds.find_map(|hold| {
+        let held = entry
+            .granted()
+            .find(|claim| claim.token == Some(hold.token))?;
+        let is_told = hold.name == name.as_str() && is_told(&place, &hold.folder.to_string_lossy());
+        (is_told || (hold.name == name.as_str() && is_below(held))).then_some(hold.token)
     })
 }
 
@@ -1116,8 +1135,7 @@ fn is_told(place: &str, told: &str) -> bool {
         let known = matches!(scheme, "etcd" | "etcds");
         known.then(|| (hosts.to_owned(), prefix.to_owned()))
     };
-    let told = told.replace("%3B", ";").replace("%25", "%");
-    match (servers(place), servers(&told)) {
+    match (servers(place), servers(told)) {
         (None, None) => true,
         (Some((here, key)), Some((there, prefix))) => {
             let is_below = key
@@ -1159,6 +1177,5 @@ mod tests {
             "/srv/locks/deploy.tenure",
             "etcd://10.0.0.1:2379/ci"
         ));
-        assert!(is_told("etcd://h:1/a;b%/locks/x", "etcd://h:1/a%3Bb%25"));
     }
 }

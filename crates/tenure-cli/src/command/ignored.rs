@@ -10,6 +10,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 use tenure_core::LockName;
 use tenure_engine::clock::{instant, nap};
+use tenure_engine::printed::quoted_for_unix;
 use tenure_engine::repository::work_tree;
 
 /// How long git may take to answer.
@@ -75,17 +76,46 @@ pub(super) fn tell(reporter: &Reporter, session: &Session, name: &LockName) {
     if !matches!(fate_of(root, &record), Fate::Committed(_)) {
         return;
     }
-    let record = clean(&record);
     reporter.inform(&format!(
-        "git does not ignore {record} and would commit it; `{}` tells it to",
-        line_that_ignores(root, &record)
+        "git does not ignore {} and would commit it; `{}` tells it to",
+        clean(&record),
+        line_that_ignores(root, &pattern_of(&record))
     ));
 }
 
-/// The line by which git is told to ignore records.
-pub(super) fn line_that_ignores(root: &Path, record: &str) -> String {
-    let ignore = clean_path(root.join(".gitignore"));
-    format!("echo '{record}' >>'{ignore}'")
+/// The line of a shell by which git is told to ignore what fits a pattern. A file whose last line has no end gets one
+/// first.
+pub(super) fn line_that_ignores(root: &Path, pattern: &str) -> String {
+    let ignore = root.join(".gitignore");
+    let is_open =
+        std::fs::read(&ignore).is_ok_and(|text| text.last().is_some_and(|end| *end != b'\n'));
+    let (pattern, ignore) = (
+        quoted_for_unix(pattern),
+        quoted_for_unix(&clean_path(&ignore)),
+    );
+    if is_open {
+        format!("printf '\\n%s\\n' {pattern} >>{ignore}")
+    } else {
+        format!("echo {pattern} >>{ignore}")
+    }
+}
+
+/// The pattern of gitignore(5) that fits this name alone.
+pub(super) fn pattern_of(name: &str) -> String {
+    let mut pattern = String::with_capacity(name.len());
+    for (at, character) in name.char_indices() {
+        let is_special = match character {
+            '*' | '?' | '[' | '\\' => true,
+            '#' | '!' => at == 0,
+            ' ' => at + 1 == name.len(),
+            _ => false,
+        };
+        if is_special {
+            pattern.push('\\');
+        }
+        pattern.push(character);
+    }
+    pattern
 }
 
 /// The exit code of `git check-ignore`.
@@ -115,6 +145,51 @@ fn answer(folder: &Path, file: &str) -> Option<i32> {
                 let _ = git.kill();
                 let _ = git.wait();
                 return None;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn line_makes_git_ignore_a_file_of_any_name() {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let root = scratch.path();
+        let shell = |script: &str| {
+            let shell = Command::new("sh")
+                .arg("-c")
+                .arg(script)
+                .current_dir(root)
+                .status();
+            assert!(shell.expect("a shell").success(), "{script}");
+        };
+        shell("git init -q .");
+        for name in [
+            "plain.yaml",
+            "#hash",
+            "!bang",
+            "st*r",
+            "wh?t",
+            "[x]",
+            "back\\slash",
+            "end ",
+            "it's",
+            "$HOME",
+        ] {
+            for before in ["", "other\n", "other"] {
+                std::fs::write(root.join(".gitignore"), before).expect("a file");
+                assert!(matches!(fate_of(root, name), Fate::Committed(_)), "{name}");
+                shell(&line_that_ignores(root, &pattern_of(name)));
+                assert_eq!(
+                    fate_of(root, name),
+                    Fate::Ignored,
+                    "{name} behind {before:?}"
+                );
+                let was_ignored = fate_of(root, "other") == Fate::Ignored;
+                assert_eq!(was_ignored, !before.is_empty(), "{name} behind {before:?}");
             }
         }
     }

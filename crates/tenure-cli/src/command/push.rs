@@ -145,7 +145,7 @@ fn refuse_within_itself(session: &Session, name: &LockName) -> Result<(), Failur
     session.refuse_own_hold(name)?;
     let inherited = crate::holds::inherited();
     for hold in inherited.iter().filter(|hold| hold.name == name.as_str()) {
-        let place = Place::noted(Path::new(&hold.folder), session.place.allow_network);
+        let place = Place::noted(&hold.folder, session.place.allow_network);
         let here = session.identity.host.clone();
         let store = place.and_then(|place| {
             place

@@ -13,8 +13,10 @@ use tenure_core::{AgentKey, Host, LockName, Policy};
 use tenure_engine::audit;
 use tenure_engine::config::{self, Config, Source};
 use tenure_engine::envelope::clean_path;
+use tenure_engine::inherited::{Around, Hold, Saw};
 use tenure_engine::leased_path::PathLock;
 use tenure_engine::place::{self, At, Why};
+use tenure_engine::process::Identity;
 use tenure_engine::profile::{self, Native, Profile, Settings};
 use tenure_engine::repository;
 use tenure_engine::store::file::{FileStore, Sleeper};
@@ -76,6 +78,10 @@ pub(crate) struct Place {
     /// names it.
     audit_of_project: Option<(PathBuf, Source)>,
     profile: Option<Box<dyn Profile>>,
+    /// The profile, where it publishes records.
+    records: Option<String>,
+    /// What the call saw when it found this place.
+    saw: Saw,
 }
 
 impl Place {
@@ -97,6 +103,16 @@ impl Place {
         beside: Option<Arc<Config>>,
     ) -> Result<Self, Failure> {
         let profile = profile_of(common, around, purpose)?;
+        // What a call names itself does not depend on any run around it.
+        if profile.record().is_none()
+            && let Some(outside) = around.outside(common)
+        {
+            let beside = match purpose {
+                Purpose::Take => outside.beside()?,
+                Purpose::Tend => None,
+            };
+            return Self::found(common, &outside, purpose, beside);
+        }
         let variables = &around.variables;
         if common.project_root.is_some() && !profile.place().must_exist {
             return Err(Failure::bad_arguments(
@@ -126,7 +142,10 @@ impl Place {
             check_defaults(config)?;
             around.note_own_profiles(config);
         }
-        let whole = config.as_ref().filter(|file| around.counts_whole(file));
+        let whole = match &config {
+            Some(file) if around.counts_whole(file)? => Some(file),
+            _ => None,
+        };
         let audit_dir = match &common.audit_dir {
             Some(typed) => Some(around.absolute(&place::path_typed("--audit-dir", typed)?)?),
             None => variables.audit_folder()?,
@@ -156,7 +175,15 @@ impl Place {
             audit_of_project,
             config,
             audit_dir,
+            records: profile
+                .record()
+                .is_some()
+                .then(|| profile.policy().name.to_owned()),
             profile: Some(profile),
+            saw: match purpose {
+                Purpose::Take => around.saw(),
+                Purpose::Tend => Saw::default(),
+            },
         })
     }
 
@@ -205,6 +232,8 @@ impl Place {
             audit_dir: self.audit_dir.clone(),
             audit_of_project: None,
             profile: None,
+            records: None,
+            saw: Saw::default(),
         })
     }
 
@@ -265,6 +294,8 @@ impl Place {
             audit_dir: None,
             audit_of_project: None,
             profile: None,
+            records: None,
+            saw: Saw::default(),
         })
     }
 
@@ -278,23 +309,21 @@ impl Place {
         matches!(self.location, Location::Folder(_))
     }
 
-    /// The variable that tells a command where the locks are. For native locks beside records it names the place
-    /// of the records: the command may ask for them under the same profile.
-    pub(crate) fn variable(&self) -> (&'static str, std::ffi::OsString) {
-        let name = match self.location {
-            Location::Folder(_) => "TENURE_DIR",
-            #[cfg(all(feature = "etcd", unix))]
-            Location::Etcd(_) => "TENURE_STORE",
-        };
-        (name, name_of(&self.location).into())
-    }
-
-    /// The variable that would name another place.
-    pub(crate) fn other_variable(&self) -> &'static str {
-        match self.location {
-            Location::Folder(_) => "TENURE_STORE",
-            #[cfg(all(feature = "etcd", unix))]
-            Location::Etcd(_) => "TENURE_DIR",
+    /// What a run of this process hands down to its command of this place.
+    pub(crate) fn handed_down(&self, identity: &Identity, hold: Option<Hold>) -> Around {
+        Around {
+            at: match &self.location {
+                Location::Folder(folder) => At::Folder(folder.clone()),
+                #[cfg(all(feature = "etcd", unix))]
+                Location::Etcd(address) => At::Url(address.to_string()),
+            },
+            is_machines: self.is_machines,
+            records: self.records.clone(),
+            config: self.config_file.clone(),
+            saw: self.saw.clone(),
+            process: identity.process,
+            host: identity.host.clone(),
+            hold,
         }
     }
 
@@ -558,6 +587,9 @@ pub(super) fn files_of(around: &Surroundings) -> Result<Vec<PathBuf>, Failure> {
         return Ok(Vec::new());
     };
     check_defaults(&config)?;
+    if let Some(chosen) = config.default_profile() {
+        built_in(chosen.to_owned(), around, Purpose::Take)?;
+    }
     Ok(config.files().map(|file| file.file.clone()).collect())
 }
 

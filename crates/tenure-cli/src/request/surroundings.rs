@@ -12,7 +12,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tenure_core::AgentKey;
-use tenure_engine::config::{Config, Found, OwnSection, Source};
+use tenure_engine::config::{self, Config, Found, OwnSection, Source};
+use tenure_engine::inherited::Saw;
 use tenure_engine::leased_path::{self, PathLock};
 use tenure_engine::place::{self, Files};
 
@@ -105,8 +106,8 @@ pub(crate) struct Surroundings {
     pub(crate) variables: Variables,
     /// The configuration that the call names.
     given: Option<PathBuf>,
-    /// A flag or a variable names the folder or the URL of the locks, so no file does.
-    names_place: bool,
+    /// A flag or a variable names the folder or the URL of the locks.
+    is_named: bool,
     /// Why a file that was found does not count.
     passed_over: OnceCell<String>,
     /// The section of a profile of the user's own in a configuration that was read, and whether that was told.
@@ -121,6 +122,7 @@ pub(crate) struct Surroundings {
     is_agents_server: bool,
     named: OnceCell<Option<Arc<Config>>>,
     nearest: OnceCell<Option<Arc<Config>>>,
+    unseen: OnceCell<Option<Arc<Config>>>,
 }
 
 impl Surroundings {
@@ -128,7 +130,7 @@ impl Surroundings {
     pub(crate) fn of(common: &Common) -> Self {
         let variables = Variables::read();
         Self {
-            names_place: place::is_named(&flags(common), &variables.place),
+            is_named: place::is_named(&flags(common), &variables.place),
             variables,
             given: common.config.clone(),
             ..Self::default()
@@ -145,6 +147,25 @@ impl Surroundings {
                 .map_err(|error| Failure::bad_arguments(error.to_string()))
         });
         around
+    }
+
+    /// The same call, as if no run were around it: its native locks, where the run around it publishes records of
+    /// another profile.
+    pub(super) fn outside(&self, common: &Common) -> Option<Self> {
+        let around = self.variables.place.around.as_ref()?;
+        around.records.as_ref()?;
+        let mut variables = Variables::read();
+        variables.place = place::Variables::all();
+        Some(Self {
+            is_named: place::is_named(&flags(common), &variables.place),
+            variables,
+            given: self.given.clone(),
+            folder: self.folder.clone(),
+            leased: self.leased.clone(),
+            typed_agent: self.typed_agent.clone(),
+            is_agents_server: self.is_agents_server,
+            ..Self::default()
+        })
     }
 
     /// The lock of the path that the call names, if it names one.
@@ -174,6 +195,25 @@ impl Surroundings {
     /// Whether the call itself names that agent.
     pub(super) fn types_agent(&self) -> bool {
         self.typed_agent.is_some() || (self.is_agents_server && self.variables.agent.is_some())
+    }
+
+    /// What this call sees of what names places. A call in the place of the run around it saw what that run saw, too.
+    pub(super) fn saw(&self) -> Saw {
+        let mut saw = match &self.variables.place.around {
+            Some(around) if !self.is_named && self.names_place().unwrap_or(true) => {
+                around.saw.clone()
+            }
+            _ => Saw::default(),
+        };
+        let project = match self.nearest.get() {
+            Some(nearest) => nearest
+                .as_ref()
+                .map(|config| config.file.clone())
+                .filter(|file| !config::is_for_all_folders(file)),
+            None => self.start().ok().and_then(Config::project),
+        };
+        saw.add(&place::Variables::all(), project.as_deref());
+        saw
     }
 
     /// Where the search for a configuration or a repository begins.
@@ -233,8 +273,7 @@ impl Surroundings {
         Ok(self.folder()?.join(path))
     }
 
-    /// The configuration that the caller names, or that a run has passed to its command. The run passes the
-    /// folder as well, which counts for more than the file.
+    /// The configuration that the caller names, else the one that the run around the call read.
     pub(super) fn named(&self) -> Result<Option<Arc<Config>>, Failure> {
         if let Some(named) = self.named.get() {
             return Ok(named.clone());
@@ -243,12 +282,16 @@ impl Surroundings {
             Some(given) => Some(place::path_typed("--config", given)?),
             None => self.variables.place.config_file()?,
         };
+        let path = match (path, &self.variables.place.around) {
+            (None, Some(around)) if self.unseen()?.is_none() => around.config.clone(),
+            (path, _) => path,
+        };
         let config = match path {
             Some(path) => {
                 let found = Config::named(&path)?;
                 let is_place = found.config.as_ref().is_some_and(Config::names_a_place);
-                // Such a file counts before the folder that a run has told its command (`place::find`).
-                if self.given.is_some() && is_place {
+                // Such a file counts before what else names a place (`place::find`).
+                if self.types_config() && is_place {
                     found.all()?.map(Arc::new)
                 } else {
                     self.counting(found)?
@@ -259,6 +302,41 @@ impl Surroundings {
         Ok(self.named.get_or_init(|| config).clone())
     }
 
+    /// Whether the configuration is named by the call itself: by a flag, or by a variable that the run around the call
+    /// did not see.
+    fn types_config(&self) -> bool {
+        let place = &self.variables.place;
+        self.given.is_some() || (place.around.is_some() && place.config.is_some())
+    }
+
+    /// The configuration of a project that the run around the call did not see.
+    fn unseen(&self) -> Result<Option<Arc<Config>>, Failure> {
+        let Some(around) = &self.variables.place.around else {
+            return Ok(None);
+        };
+        if self.types_config() {
+            return Ok(None);
+        }
+        if let Some(unseen) = self.unseen.get() {
+            return Ok(unseen.clone());
+        }
+        let (config, why) = Config::unseen(self.start().ok(), &around.saw)?.beside();
+        if let Some(why) = why {
+            self.passed_over.get_or_init(|| why);
+        }
+        let config = config.map(Arc::new);
+        Ok(self.unseen.get_or_init(|| config).clone())
+    }
+
+    /// Whether no file says where the locks are: a flag, a variable or the run around the call does.
+    fn names_place(&self) -> Result<bool, Failure> {
+        if self.is_named || self.variables.place.around.is_none() {
+            return Ok(self.is_named);
+        }
+        let unseen = self.unseen()?;
+        Ok(!unseen.is_some_and(|config| config.names_a_place()))
+    }
+
     /// The configuration that is found from the folder of the call.
     pub(super) fn nearest(&self) -> Result<Option<Arc<Config>>, Failure> {
         if let Some(nearest) = self.nearest.get() {
@@ -266,7 +344,7 @@ impl Surroundings {
         }
         let start = match self.start() {
             // The folder was removed. Only a call that names its place can do without it.
-            Err(_) if self.names_place => None,
+            Err(_) if self.names_place()? => None,
             folder => Some(folder?),
         };
         let config = self.counting(Config::search(start)?)?;
@@ -276,7 +354,7 @@ impl Surroundings {
     /// What was found. A file of another user ends a call that it could lead to another place. A call that
     /// names its place goes on without that file: otherwise any user could stop it by a file on its way up.
     fn counting(&self, found: Found) -> Result<Option<Arc<Config>>, Failure> {
-        if !self.names_place {
+        if !self.names_place()? {
             return Ok(found.all()?.map(Arc::new));
         }
         let (config, why) = found.beside();
@@ -289,7 +367,7 @@ impl Surroundings {
     /// What the files say of a lock whose place the call names: the configuration that is found. There is no search
     /// for a call that names its configuration, nor for one whose place a file may name: that one has read it.
     pub(super) fn beside(&self) -> Result<Option<Arc<Config>>, Failure> {
-        if self.names_place && self.named()?.is_none() {
+        if self.names_place()? && self.named()?.is_none() {
             return self.nearest();
         }
         Ok(None)
@@ -297,8 +375,8 @@ impl Surroundings {
 
     /// Whether a file counts whole. Where the call names its place, a file that was merely found does not: it says
     /// nothing of which lock this is, so neither its profile nor the folder of its audit counts.
-    pub(super) fn counts_whole(&self, file: &Config) -> bool {
-        !self.names_place || file.source == Source::Named
+    pub(super) fn counts_whole(&self, file: &Config) -> Result<bool, Failure> {
+        Ok(file.source == Source::Named || !self.names_place()?)
     }
 
     /// Why a file that was found does not count for this call.
@@ -334,7 +412,7 @@ impl Surroundings {
 
     /// The same, where it counts whole.
     pub(super) fn whole(&self) -> Result<Option<Arc<Config>>, Failure> {
-        if self.names_place {
+        if self.names_place()? {
             return self.named();
         }
         self.config()
@@ -366,10 +444,14 @@ impl Files for Surroundings {
 
     fn named(&self) -> Result<Option<(Arc<Config>, bool)>, Failure> {
         let named = Self::named(self)?;
-        Ok(named.map(|config| (config, self.given.is_some())))
+        Ok(named.map(|config| (config, self.types_config())))
     }
 
     fn found(&self) -> Result<Option<Arc<Config>>, Failure> {
         self.nearest()
+    }
+
+    fn unseen(&self) -> Result<Option<Arc<Config>>, Failure> {
+        Self::unseen(self)
     }
 }

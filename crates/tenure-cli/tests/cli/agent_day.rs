@@ -327,8 +327,8 @@ fn sprint_says_once_that_its_record_is_not_ignored() {
     };
     let release = ["--profile", "sprint", "release", "--project-root", &root];
     let hint = format!(
-        "git does not ignore .sprint-running and would commit it; `echo '.sprint-running' \
-         >>'{root}/.gitignore'` tells it to"
+        "git does not ignore .sprint-running and would commit it; `echo .sprint-running \
+         >>{root}/.gitignore` tells it to"
     );
     let first = acquire("e1").expect(0, "acquired");
     assert!(first.stderr().contains(&hint), "{}", first.stderr());

@@ -73,7 +73,12 @@ fn a_call_that_names_the_folder_gets_the_same_lock() {
     let folder = folder.to_str().expect("a path");
     let gate = Gate::new(&scene, "first");
     let first = hold(&scene, &gate, &["gpu"]);
-    let tell = ["--", "sh", "-c", "echo $DEVICE $TENURE_SLOT $TENURE_DIR"];
+    let tell = [
+        "--",
+        "sh",
+        "-c",
+        "h=${TENURE_HELD%/*}; echo $DEVICE $TENURE_SLOT ${h#*=}",
+    ];
     let expected = format!("b 1 {folder}\n");
     let url = format!("file:{folder}");
     for flags in [

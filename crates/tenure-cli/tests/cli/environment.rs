@@ -24,7 +24,6 @@ fn the_command_is_told_what_it_holds() {
     for (name, value) in [
         ("TENURE_NAME", "x"),
         ("TENURE_REQUEST_ID", "run-42"),
-        ("TENURE_DIR", folder),
         ("TENURE_HELD", &format!("{token}={folder}/x")),
         ("USER", "tester"),
     ] {
@@ -59,7 +58,12 @@ fn the_token_is_that_of_the_record_and_rises_from_hold_to_hold() {
 fn inherited_variables_do_not_win_over_ours() {
     let scene = Scene::new();
     let mut command = scene.tenure(["run", "x", "--", "env"]);
-    for name in ["TENURE_NAME", "TENURE_TOKEN", "TENURE_REQUEST_ID"] {
+    for name in [
+        "TENURE_NAME",
+        "TENURE_TOKEN",
+        "TENURE_REQUEST_ID",
+        "TENURE_AROUND",
+    ] {
         command.env(name, "forged");
     }
     let text = answer(&mut command).stdout();
@@ -68,7 +72,7 @@ fn inherited_variables_do_not_win_over_ours() {
         "TENURE_NAME",
         "TENURE_TOKEN",
         "TENURE_REQUEST_ID",
-        "TENURE_DIR",
+        "TENURE_AROUND",
     ] {
         let times = text
             .lines()

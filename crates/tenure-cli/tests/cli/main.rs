@@ -16,6 +16,7 @@ mod agent_day;
 mod agent_install;
 mod agents;
 mod arguments;
+mod around;
 mod audit;
 mod completions;
 mod configuration;

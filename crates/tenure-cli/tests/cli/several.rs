@@ -492,9 +492,9 @@ fn a_nested_run_of_a_lock_that_is_held_already_is_refused_with_81() {
 #[test]
 fn a_reentrant_run_goes_on_under_the_hold_around_it() {
     let scene = Scene::new();
-    let inner = "echo $TENURE_NAME $TENURE_TOKEN $TENURE_DIR $TENURE_SLOT >inner; exit 7";
+    let inner = "echo $TENURE_NAME $TENURE_TOKEN $TENURE_SLOT >inner; exit 7";
     let outer = format!(
-        "echo $TENURE_NAME $TENURE_TOKEN $TENURE_DIR $TENURE_SLOT >outer; \
+        "echo $TENURE_NAME $TENURE_TOKEN $TENURE_SLOT >outer; \
          tenure run --reentrant x -- sh -c '{inner}'; echo $? >code; \
          tenure check x --output json >after"
     );

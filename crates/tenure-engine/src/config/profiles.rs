@@ -55,7 +55,9 @@ impl TryFrom<Written> for Profiles {
         for (name, said) in tables {
             match said {
                 Value::Table(own) => {
-                    profiles.own.insert(name, OwnProfile::of(&own));
+                    let own =
+                        OwnProfile::of(&own).map_err(|why| format!("[profile.{name:?}] {why}"))?;
+                    profiles.own.insert(name, own);
                 }
                 Value::String(chosen) if name == DEFAULT => profiles.default = Some(chosen),
                 _ => return Err(format!("{name:?} in [profile]: write profile = \"NAME\"")),
@@ -66,12 +68,19 @@ impl TryFrom<Written> for Profiles {
 }
 
 impl OwnProfile {
-    fn of(table: &Table) -> Self {
-        let like = table.get("like").and_then(Value::as_str);
-        Self {
-            like: like.unwrap_or(Policy::NATIVE.name).to_owned(),
+    /// Refuses what no build ever took: nothing was ever held under it.
+    fn of(table: &Table) -> Result<Self, String> {
+        let is_built_in = |name: &&str| Policy::ALL.iter().any(|policy| policy.name == *name);
+        let like = match table.get("like") {
+            None => Policy::NATIVE.name,
+            Some(like) => like.as_str().filter(is_built_in).ok_or_else(|| {
+                format!("like: there is no profile {like:?}; write native, sprint, resume, session or fleet")
+            })?,
+        };
+        Ok(Self {
+            like: like.to_owned(),
             keys: table.keys().filter(|key| *key != "like").cloned().collect(),
-        }
+        })
     }
 
     /// What says today what a key said.
@@ -159,6 +168,8 @@ mod tests {
             "profile = 3",
             "[profile]\nnightly = \"x\"",
             "[profile]\nx = 3",
+            "[profile.x]\nlike = \"nope\"",
+            "[profile.x]\nlike = 3",
         ] {
             let said = Config::parse(text, Path::new("/p/tenure.toml"));
             let said = said.expect_err(text).to_string();

@@ -1,7 +1,7 @@
 //! The folder of the locks: whether calls can use it, whether its locks hold, and what git would do with them.
 
 use super::super::Session;
-use super::super::ignored::{Fate, fate_of, line_that_ignores};
+use super::super::ignored::{Fate, fate_of, line_that_ignores, pattern_of};
 use super::{trial, users_of};
 use crate::render::clean_path;
 use crate::render::doctor::{Finding, Report, Status};
@@ -224,7 +224,6 @@ fn git(session: &Session, survey: &Survey, report: &mut Report) {
         Fate::Ignored => report.ok(Finding::Git, "git ignores the folder"),
         Fate::Unknown => is_not_known(report),
         Fate::Committed(tree) => {
-            let ignore = nearest.path.join(".gitignore").display().to_string();
             report.add(
                 Finding::Git,
                 Status::Wrong,
@@ -232,7 +231,7 @@ fn git(session: &Session, survey: &Survey, report: &mut Report) {
                     "`git add` in {} would commit the lock files",
                     clean_path(&tree)
                 ),
-                Some(format!("echo '*.tenure' >> {}", quoted_for_unix(&ignore))),
+                Some(line_that_ignores(&nearest.path, "*.tenure")),
             );
         }
     }
@@ -257,9 +256,10 @@ fn record_is_committed(session: &Session, records: &Path, report: &mut Report) -
     match fate_of(records, &file) {
         Fate::Committed(tree) => {
             // Where each lock has a record of its own, all of them are meant.
+            let of_each = profile.name_of(&file) == Some(name);
             let meant = match file.strip_prefix(LOCK) {
-                Some(rest) => format!("*{rest}"),
-                None => file,
+                Some(rest) if of_each => format!("*{}", pattern_of(rest)),
+                _ => pattern_of(&file),
             };
             report.add(
                 Finding::Git,

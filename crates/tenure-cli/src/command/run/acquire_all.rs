@@ -252,7 +252,7 @@ impl Tend for Taken<'_, '_> {
     fn holds(&self) -> Vec<holds::Hold> {
         let holds = self.0.iter().map(|hold| holds::Hold {
             token: hold.claim.token.unwrap_or_default(),
-            folder: hold.session.place.folder.display().to_string(),
+            folder: hold.session.place.folder.clone(),
             name: hold.name().as_str().to_owned(),
         });
         holds.collect()

@@ -1,5 +1,6 @@
 //! The variables that a command gets, beside those that it inherits.
 
+use super::super::Session;
 use super::acquire_all::Hold;
 use super::plan::Plan;
 use crate::holds;
@@ -7,7 +8,8 @@ use crate::request::{self, At, Task};
 use std::ffi::OsString;
 use std::process::Command;
 use tenure_core::{LockName, RequestId};
-use tenure_engine::place::SCOPE;
+use tenure_engine::inherited::AROUND;
+use tenure_engine::process::Identity;
 
 /// The number of the slot that the main lock is held by. It goes with the lock's name and token: a command
 /// under another lock does not inherit the number of the run around it.
@@ -17,6 +19,22 @@ const SLOT: &str = "TENURE_SLOT";
 fn agent_of(place: &request::Place) -> Option<(&'static str, OsString)> {
     let agent = place.agent.as_ref()?;
     Some((request::AGENT, agent.to_string().into()))
+}
+
+/// The place of the locks, with a hold of the run.
+fn around(session: &Session, hold: Option<(&LockName, u64)>) -> (&'static str, OsString) {
+    let hold = hold.map(|(name, token)| holds::Hold {
+        token,
+        folder: session.place.folder.clone(),
+        name: name.as_str().to_owned(),
+    });
+    let around = session.place.handed_down(&session.identity, hold);
+    (AROUND, around.value().into())
+}
+
+/// The place of a run that holds no lock.
+fn no_hold(place: &request::Place) -> OsString {
+    place.handed_down(&Identity::current(), None).value().into()
 }
 
 /// Variables to set and to take away.
@@ -33,7 +51,7 @@ impl ChildEnv {
     pub(super) fn of_holds(holds: &[Hold<'_>], plan: &Plan<'_>, task: &Task) -> Self {
         let (main, outer, group) = (&plan.main, plan.outer.as_ref(), task.group());
         let mut set: Vec<(&'static str, OsString)> = Vec::with_capacity(7);
-        let (mut elsewhere, mut slot) = ("TENURE_STORE", None);
+        let mut slot = None;
         let mut held = holds::inherited_value().to_owned();
         for hold in holds {
             let token = hold.claim.token.unwrap_or_default();
@@ -47,9 +65,8 @@ impl ChildEnv {
             set.extend([
                 ("TENURE_NAME", main.as_str().into()),
                 ("TENURE_TOKEN", outer.token.to_string().into()),
-                outer.session.place.variable(),
+                around(outer.session, Some((main, outer.token))),
             ]);
-            elsewhere = outer.session.place.other_variable();
             slot = outer.slot;
         } else if let Some(last) = own.or(holds.last()) {
             let claim = &last.claim;
@@ -58,13 +75,9 @@ impl ChildEnv {
                 ("TENURE_NAME", last.name().as_str().into()),
                 ("TENURE_TOKEN", token.to_string().into()),
                 ("TENURE_REQUEST_ID", claim.holder.request_id.as_str().into()),
-                last.session.place.variable(),
+                around(last.session, Some((last.name(), token))),
             ]);
-            elsewhere = last.session.place.other_variable();
             slot = claim.slot;
-            if let Some(file) = last.session.place.config_file.clone() {
-                set.push((request::CONFIG, file.into()));
-            }
         }
         if let Some(group) = group {
             set.push(("TENURE_GROUP", group.as_str().into()));
@@ -73,8 +86,7 @@ impl ChildEnv {
         let session = holds.first().map(|hold| hold.session);
         let session = session.or(outer.map(|outer| outer.session));
         set.extend(session.and_then(|session| agent_of(&session.place)));
-        // Only the place that this run uses is named, whatever named it here.
-        let mut removed = vec![elsewhere, SCOPE];
+        let mut removed = Vec::new();
         match slot {
             Some(slot) => set.push((SLOT, slot.to_string().into())),
             None => removed.push(SLOT),
@@ -126,7 +138,7 @@ impl ChildEnv {
         let mut set: Vec<(&'static str, OsString)> = vec![
             ("TENURE_NAME", main.as_str().into()),
             ("TENURE_REQUEST_ID", id.into()),
-            place.variable(),
+            (AROUND, no_hold(place)),
         ];
         if let Some(group) = group {
             set.push(("TENURE_GROUP", group.as_str().into()));
@@ -134,28 +146,21 @@ impl ChildEnv {
         set.extend(agent_of(place));
         Self {
             set,
-            removed: vec![place.other_variable(), "TENURE_TOKEN", SCOPE, SLOT],
+            removed: vec!["TENURE_TOKEN", SLOT],
             of_project: Vec::new(),
         }
     }
 
     /// For a command without a lock. Inherited holds stay as they are.
     pub(crate) fn of_no_hold(place: &request::Place, id: &RequestId) -> Self {
-        let mut set: Vec<(&'static str, OsString)> =
-            vec![("TENURE_REQUEST_ID", id.as_str().into()), place.variable()];
-        if let Some(file) = place.config_file.clone() {
-            set.push((request::CONFIG, file.into()));
-        }
+        let mut set: Vec<(&'static str, OsString)> = vec![
+            ("TENURE_REQUEST_ID", id.as_str().into()),
+            (AROUND, no_hold(place)),
+        ];
         set.extend(agent_of(place));
         Self {
             set,
-            removed: vec![
-                place.other_variable(),
-                "TENURE_NAME",
-                "TENURE_TOKEN",
-                SCOPE,
-                SLOT,
-            ],
+            removed: vec!["TENURE_NAME", "TENURE_TOKEN", SLOT],
             of_project: Vec::new(),
         }
     }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tenure_core::{Due, LockName, Renewal, Schedule};
 use tenure_engine::clock::{Clock, instant};
+use tenure_engine::inherited::AROUND;
 use tenure_engine::os::{self, Descriptor};
 
 /// How long a hold lasts before its file is watched, and how many are watched by one watch each.
@@ -238,8 +239,14 @@ impl Serve {
                 &part.session.place.folder,
             );
             holds::extend(&mut held, token, folder, part.name());
-            let (variable, place) = part.session.place.variable();
-            env.insert(variable.to_owned(), place.to_string_lossy().into());
+            let hold = holds::Hold {
+                token,
+                folder: folder.clone(),
+                name: part.name().as_str().to_owned(),
+            };
+            let session = &part.session;
+            let around = session.place.handed_down(&session.identity, Some(hold));
+            env.insert(AROUND.to_owned(), around.value().into());
         }
         env.insert(holds::VARIABLE.to_owned(), held.into());
         let first = parts.first().map(|(part, _)| part);

@@ -1,0 +1,306 @@
+//! Where the locks of a call lie that is made inside a run, and when the run around a call says nothing of them.
+
+use crate::support::{Answer, Scene, answer};
+use std::fs;
+use std::path::Path;
+
+/// Prints the folder of the lock of the run.
+const PRINT: &str = "h=${TENURE_HELD%/*}; echo \"${h##*=}\"";
+
+/// Projects, each a repository: `a` and `b` keep their locks in it, `plain` says nothing of a place, and `web` has a
+/// project within a project.
+fn projects() -> Scene {
+    let scene = Scene::new();
+    for folder in ["a", "b", "plain", "web", "web/packages/ui", "nowhere"] {
+        fs::create_dir_all(scene.path(folder)).unwrap();
+    }
+    for repository in ["a", "b", "plain", "web"] {
+        let mut git = scene.program("git");
+        git.args(["init", "-q", "."])
+            .current_dir(scene.path(repository));
+        let _ = answer(&mut git).expect(0, "a repository");
+    }
+    for (file, text) in [
+        ("a/tenure.toml", "scope = \"repo\"\n"),
+        ("b/tenure.toml", "scope = \"repo\"\n"),
+        ("plain/tenure.toml", "[lock.x]\nwait = \"1s\"\n"),
+        ("web/tenure.toml", "dir = \"root-locks\"\n"),
+        ("web/packages/ui/tenure.toml", "dir = \"ui-locks\"\n"),
+    ] {
+        scene.write(file, text);
+    }
+    scene
+}
+
+/// One call in a folder, with nothing in the environment that names a place but these words before it.
+fn call(scene: &Scene, folder: &str, script: &str) -> Answer {
+    let mut shell = scene.program("sh");
+    shell
+        .args(["-c", script])
+        .env_remove("TENURE_DIR")
+        .current_dir(scene.path(folder));
+    answer(&mut shell)
+}
+
+/// Each way in which a call is told its place.
+fn ways() -> [(&'static str, String); 5] {
+    let of_json = |words: &str| {
+        format!("tenure {words} --output json | sed 's/.*\"lock_file\":\"//; s,/z.tenure\".*,,'")
+    };
+    [
+        ("run", format!("tenure run z -- sh -c '{PRINT}'")),
+        (
+            "run --exec",
+            format!("tenure run --exec z -- sh -c '{PRINT}'"),
+        ),
+        (
+            "acquire",
+            format!(
+                "tenure -q acquire z --owner none --request-id r >/dev/null; {}; tenure -q release z --request-id r >/dev/null",
+                of_json("check z")
+            ),
+        ),
+        ("check", of_json("check z")),
+        (
+            "doctor",
+            "tenure doctor --output json | sed 's/.*\"kind\":\"folder\",\"at\":\"//; s,\".*,,'"
+                .to_owned(),
+        ),
+    ]
+}
+
+#[test]
+fn place_of_a_nested_call_table() {
+    let scene = projects();
+    let root = scene.path("");
+    let root = root.display().to_string().trim_end_matches('/').to_owned();
+    let repo = |name: &str| format!("{root}/{name}/.git/tenure/locks");
+    let (usual, d, v) = (
+        default_place(&scene),
+        format!("{root}/d"),
+        format!("{root}/v"),
+    );
+    let web = format!("{root}/web");
+    // What is set before the run; the folder and the words of the run; what is set in the run; the folder of the call;
+    // its place.
+    let rows: Vec<(&str, &str, String, &str, &str, String)> = vec![
+        // Another project says where its locks are.
+        ("", "a", "run".into(), "", "b", repo("b")),
+        ("", "nowhere", "run".into(), "", "b", repo("b")),
+        ("", "nowhere", format!("--dir {d} run"), "", "b", repo("b")),
+        ("TENURE_DIR=$R/v", "a", "run".into(), "", "b", repo("b")),
+        (
+            "",
+            "web/packages/ui",
+            "run".into(),
+            "",
+            "web",
+            format!("{web}/root-locks"),
+        ),
+        (
+            "",
+            "web",
+            "run".into(),
+            "",
+            "web/packages/ui",
+            format!("{web}/packages/ui/ui-locks"),
+        ),
+        // The same project, and what says nothing of a place: the run's.
+        ("", "a", "run".into(), "", "a", repo("a")),
+        ("", "a", "run".into(), "", "nowhere", repo("a")),
+        ("", "a", "run".into(), "", "plain", repo("a")),
+        ("", "a", format!("--dir {d} run"), "", "a", d.clone()),
+        ("", "a", format!("--dir {d} run"), "", "nowhere", d.clone()),
+        (
+            "",
+            "a",
+            format!("--config {web}/tenure.toml run"),
+            "",
+            "a",
+            format!("{web}/root-locks"),
+        ),
+        ("TENURE_DIR=$R/v", "a", "run".into(), "", "a", v.clone()),
+        (
+            "TENURE_DIR=$R/v",
+            "a",
+            format!("--dir {d} run"),
+            "",
+            "a",
+            d.clone(),
+        ),
+        // A shell's profile sets the variable again.
+        (
+            "TENURE_DIR=$R/v",
+            "a",
+            format!("--dir {d} run"),
+            "TENURE_DIR=$R/v",
+            "a",
+            d.clone(),
+        ),
+        (
+            "TENURE_STORE=file:$R/v",
+            "a",
+            format!("--dir {d} run"),
+            "TENURE_STORE=file:$R/v",
+            "nowhere",
+            d.clone(),
+        ),
+        (
+            "TENURE_SCOPE=user",
+            "a",
+            format!("--dir {d} run"),
+            "TENURE_SCOPE=user",
+            "nowhere",
+            d.clone(),
+        ),
+        // What the run did not see.
+        (
+            "",
+            "a",
+            format!("--dir {d} run"),
+            "TENURE_DIR=$R/v",
+            "a",
+            v.clone(),
+        ),
+        ("", "a", "run".into(), "TENURE_DIR=$R/v", "b", v.clone()),
+        (
+            "TENURE_DIR=$R/x",
+            "a",
+            "run".into(),
+            "TENURE_DIR=$R/v",
+            "nowhere",
+            v.clone(),
+        ),
+        (
+            "TENURE_DIR=$R/x",
+            "a",
+            "run".into(),
+            "TENURE_SCOPE=user",
+            "nowhere",
+            usual.clone(),
+        ),
+        (
+            "",
+            "a",
+            "run".into(),
+            "TENURE_SCOPE=repo",
+            "plain",
+            repo("plain"),
+        ),
+        (
+            "",
+            "a",
+            "run".into(),
+            "TENURE_STORE=file:$R/v",
+            "a",
+            v.clone(),
+        ),
+        (
+            "",
+            "a",
+            "run".into(),
+            "TENURE_CONFIG=$R/web/tenure.toml",
+            "a",
+            format!("{web}/root-locks"),
+        ),
+        // A variable that is taken away says nothing new.
+        (
+            "TENURE_DIR=$R/v",
+            "a",
+            "run".into(),
+            "-u TENURE_DIR",
+            "a",
+            v.clone(),
+        ),
+        // Nothing of the run is left.
+        (
+            "",
+            "a",
+            "run".into(),
+            "-u TENURE_AROUND",
+            "nowhere",
+            usual.clone(),
+        ),
+        (
+            "",
+            "a",
+            "run".into(),
+            "-u TENURE_AROUND -u TENURE_HELD",
+            "b",
+            repo("b"),
+        ),
+        // A run in a run hands on what it inherits, and what was seen then.
+        (
+            "",
+            "a",
+            format!("--dir {d} run o -- env -C {root}/nowhere tenure run"),
+            "",
+            "a",
+            d.clone(),
+        ),
+        (
+            "",
+            "a",
+            format!("run o -- env -C {root}/b tenure run"),
+            "",
+            "a",
+            repo("a"),
+        ),
+        (
+            "",
+            "a",
+            format!("run o -- env -C {root}/b tenure run"),
+            "",
+            "nowhere",
+            repo("b"),
+        ),
+    ];
+    for (before, folder, words, inside, at, expected) in rows {
+        for (way, inner) in ways() {
+            let script = format!(
+                "env {before} tenure {words} outer -- env {inside} sh -c 'cd {root}/{at} && eval \"$0\"' \"$0\"",
+            );
+            let mut shell = scene.program("sh");
+            shell
+                .args(["-c", &script.replace("$R", &root), &inner])
+                .env_remove("TENURE_DIR")
+                .current_dir(scene.path(folder));
+            let said = answer(&mut shell);
+            assert_eq!(
+                said.stdout().trim(),
+                expected,
+                "{way}: {before} in {folder}: {words}; {inside} in {at}: {}",
+                said.stderr()
+            );
+        }
+    }
+}
+
+/// Where locks lie if nothing says so.
+fn default_place(scene: &Scene) -> String {
+    let said = call(
+        scene,
+        "nowhere",
+        &format!("tenure run z -- sh -c '{PRINT}'"),
+    );
+    said.expect(0, "a run").stdout().trim().to_owned()
+}
+
+#[test]
+fn flag_of_a_nested_call_counts_first() {
+    let scene = projects();
+    let root = scene.path("");
+    let typed = root.join("typed");
+    let inner = format!(
+        "cd {}/b; tenure --dir {} run z -- sh -c '{PRINT}'",
+        root.display(),
+        typed.display()
+    );
+    let mut shell = scene.program("sh");
+    shell
+        .args(["-c", "tenure run outer -- sh -c \"$0\"", &inner])
+        .env_remove("TENURE_DIR")
+        .current_dir(scene.path("a"));
+    let said = answer(&mut shell).expect(0, "a run");
+    assert_eq!(Path::new(said.stdout().trim()), typed);
+}

@@ -1,0 +1,418 @@
+//! What a process inherits from a run around it: the holds (`TENURE_HELD`), and the place of the run's locks with what
+//! the run saw when it found that place (`TENURE_AROUND`).
+//!
+//! Both variables outlive the run: a terminal server or a daemon keeps the environment that it was started in. So a
+//! hold that is read here is a claim, which the store proves or refutes, and a place counts while its run lives
+//! ([`Around::of_environment`]).
+//!
+//! A hold is `TOKEN=FOLDER/NAME`. A lock name contains no `/`, so the last one ends the folder. Holds, and the parts of
+//! the place, are separated by `;`. In a value `;`, `%` and bytes that are no UTF-8 are written as `%` and two hex digits.
+
+use crate::clock::{Clock, SystemClock};
+use crate::place::{At, Variables};
+use crate::process::{self, Identity};
+use crate::profile::{self, Settings};
+use crate::store::Store;
+use crate::store::file::{FileStore, ThreadSleeper};
+use std::ffi::{OsStr, OsString};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use tenure_core::{Host, Liveness, LockName, Process, Standing};
+
+/// The variable with the holds.
+pub const HELD: &str = "TENURE_HELD";
+
+/// The variable with the place.
+pub const AROUND: &str = "TENURE_AROUND";
+
+/// One inherited hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hold {
+    /// Its fencing token.
+    pub token: u64,
+    /// The folder of its lock, or the URL of its servers.
+    pub folder: PathBuf,
+    /// The lock.
+    pub name: String,
+}
+
+/// The holds that this process inherited.
+pub fn holds() -> Vec<Hold> {
+    parse(held())
+}
+
+/// The value of [`HELD`] as this process inherited it. The first call reads it: a process does not change its own.
+pub fn held() -> &'static str {
+    static VALUE: OnceLock<String> = OnceLock::new();
+    VALUE.get_or_init(|| std::env::var(HELD).unwrap_or_default())
+}
+
+/// Adds one more hold to a value of [`HELD`].
+pub fn extend(value: &mut String, token: u64, folder: &Path, name: &LockName) {
+    if !value.is_empty() {
+        value.push(';');
+    }
+    let _ = write!(value, "{token}=");
+    encode(value, folder.as_os_str());
+    let _ = write!(value, "/{name}");
+}
+
+/// The holds that a value of [`HELD`] names. Text that is no entry is skipped.
+pub fn parse(value: &str) -> Vec<Hold> {
+    value.split(';').filter_map(hold).collect()
+}
+
+fn hold(entry: &str) -> Option<Hold> {
+    let (token, path) = entry.split_once('=')?;
+    let (folder, name) = path.rsplit_once('/')?;
+    Some(Hold {
+        token: token.parse().ok()?,
+        folder: decode(folder).into(),
+        name: name.to_owned(),
+    })
+}
+
+/// The place of a run's locks, as the run hands it down to its command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Around {
+    /// Where the locks are: a whole path, or a URL.
+    pub at: At,
+    /// The folder is the machine's.
+    pub is_machines: bool,
+    /// The profile of the locks, where it publishes records. Native locks of the command are elsewhere then.
+    pub records: Option<String>,
+    /// The configuration that the run read.
+    pub config: Option<PathBuf>,
+    /// What the run saw.
+    pub saw: Saw,
+    /// The process that supervises the run.
+    pub process: Process,
+    /// Where that process runs.
+    pub host: Host,
+    /// A hold of the run. The hold stands as long as its command lives, also where the supervisor was killed.
+    pub hold: Option<Hold>,
+}
+
+/// What a run saw when it found its place. Only what a run did not see says more of a place than the run.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Saw {
+    /// Variables that name places, each with a value.
+    pub variables: Vec<(String, OsString)>,
+    /// Configurations of projects, by their resolved paths.
+    pub files: Vec<PathBuf>,
+}
+
+impl Saw {
+    /// Whether the run saw this variable with this value.
+    pub fn variable(&self, name: &str, value: &OsStr) -> bool {
+        let mut saw = self.variables.iter();
+        saw.any(|(other, saw)| other == name && saw == value)
+    }
+
+    /// Whether the run saw this file.
+    pub fn file(&self, file: &Path) -> bool {
+        let resolved = file.canonicalize();
+        let resolved = resolved.as_deref().unwrap_or(file);
+        self.files.iter().any(|saw| saw == resolved)
+    }
+
+    /// Adds the variables that name places, and the configuration of the project.
+    pub fn add(&mut self, variables: &Variables, project: Option<&Path>) {
+        for (name, value) in variables.written() {
+            if !self.variable(name, value) {
+                self.variables.push((name.to_owned(), value.to_owned()));
+            }
+        }
+        if let Some(file) = project
+            && !self.file(file)
+        {
+            let resolved = file.canonicalize();
+            self.files
+                .push(resolved.unwrap_or_else(|_| file.to_owned()));
+        }
+    }
+}
+
+impl Around {
+    /// The place that a run around this process hands down, if that run lives. Whoever has the variable is inside,
+    /// with or without being a descendant.
+    pub fn of_environment() -> Option<Self> {
+        let value = std::env::var(AROUND).ok()?;
+        let around = Self::parse(&value)?;
+        around.is_alive().then_some(around)
+    }
+
+    /// The value of [`AROUND`].
+    pub fn value(&self) -> String {
+        let mut value = String::new();
+        let mut part = |key: &str, part: &OsStr| {
+            if !value.is_empty() {
+                value.push(';');
+            }
+            let _ = write!(value, "{key}=");
+            encode(&mut value, part);
+        };
+        match &self.at {
+            At::Folder(folder) => part("dir", folder.as_os_str()),
+            At::Url(url) => part("store", OsStr::new(url)),
+        }
+        if self.is_machines {
+            part("machines", OsStr::new("1"));
+        }
+        if let Some(profile) = &self.records {
+            part("records", OsStr::new(profile));
+        }
+        if let Some(config) = &self.config {
+            part("config", config.as_os_str());
+        }
+        for (name, seen) in &self.saw.variables {
+            part(&format!("saw={name}"), seen);
+        }
+        for file in &self.saw.files {
+            part("file", file.as_os_str());
+        }
+        part("pid", OsStr::new(&self.process.pid.to_string()));
+        let numbers = [
+            ("started", self.process.started),
+            ("namespace", self.host.pid_namespace),
+        ];
+        for (key, number) in numbers {
+            if let Some(number) = number {
+                part(key, OsStr::new(&number.to_string()));
+            }
+        }
+        let texts = [
+            ("boot", &self.host.boot_id),
+            ("machine", &self.host.machine_id),
+        ];
+        for (key, text) in texts {
+            if let Some(text) = text {
+                part(key, OsStr::new(text));
+            }
+        }
+        if let Some(hold) = &self.hold
+            && let Ok(name) = LockName::new(&*hold.name)
+        {
+            let mut held = String::new();
+            extend(&mut held, hold.token, &hold.folder, &name);
+            part("hold", OsStr::new(&held));
+        }
+        value
+    }
+
+    /// Reads a value of [`AROUND`]. Parts that this build does not know are passed over.
+    pub fn parse(value: &str) -> Option<Self> {
+        let (mut at, mut pid) = (None, None);
+        let mut around = Self {
+            at: At::Folder(PathBuf::new()),
+            is_machines: false,
+            records: None,
+            config: None,
+            saw: Saw::default(),
+            process: Process {
+                pid: 0,
+                started: None,
+            },
+            host: Host::default(),
+            hold: None,
+        };
+        for part in value.split(';') {
+            let (key, written) = part.split_once('=')?;
+            let text = || decode(written).into_string().ok();
+            match key {
+                "dir" => at = Some(At::Folder(decode(written).into())),
+                "store" => at = Some(At::Url(text()?)),
+                "machines" => around.is_machines = true,
+                "records" => around.records = text(),
+                "config" => around.config = Some(decode(written).into()),
+                "saw" => {
+                    let (name, seen) = written.split_once('=')?;
+                    around.saw.variables.push((name.to_owned(), decode(seen)));
+                }
+                "file" => around.saw.files.push(decode(written).into()),
+                "pid" => pid = written.parse().ok(),
+                "started" => around.process.started = written.parse().ok(),
+                "namespace" => around.host.pid_namespace = written.parse().ok(),
+                "boot" => around.host.boot_id = text(),
+                "machine" => around.host.machine_id = text(),
+                "hold" => {
+                    let held = hold(&text()?);
+                    around.hold = held.filter(|held| LockName::new(&*held.name).is_ok());
+                }
+                _ => {}
+            }
+        }
+        around.at = at?;
+        around.process.pid = pid?;
+        Some(around)
+    }
+
+    /// Whether the run lives: its process, or else what holds its lock. A process of another PID namespace cannot be
+    /// seen, and a command may outlive its supervisor.
+    fn is_alive(&self) -> bool {
+        let here = Identity::current().host;
+        match process::liveness(&self.process, &self.host, &here, true) {
+            Liveness::Alive => true,
+            Liveness::Unknown | Liveness::NotRecorded if matches!(self.at, At::Url(_)) => true,
+            Liveness::Unknown | Liveness::NotRecorded | Liveness::Dead(_) => {
+                self.is_held(here).unwrap_or(false)
+            }
+        }
+    }
+
+    /// Whether the hold of the run stands, by its lock's file.
+    fn is_held(&self, here: Host) -> Option<bool> {
+        let hold = self.hold.as_ref()?;
+        let At::Folder(folder) = &self.at else {
+            return None;
+        };
+        let name = LockName::new(&*hold.name).ok()?;
+        let settings = Settings::default();
+        let profile = profile::by_name(self.records.as_deref().unwrap_or("native"), &settings);
+        let clock = SystemClock::new(here.boot_id.as_deref());
+        let store = FileStore::with_profile(profile.ok()?, folder, here, Box::new(ThreadSleeper));
+        let reading = store.read(&name, None).ok()?;
+        let mut granted = reading.entry()?.granted();
+        let claim = granted.find(|claim| claim.token == Some(hold.token))?;
+        let standing = reading.standing_of(&store.rules().policy, claim, &clock.now());
+        Some(matches!(standing, Standing::Held(_)))
+    }
+}
+
+/// Appends a value.
+fn encode(to: &mut String, value: &OsStr) {
+    for chunk in bytes_of(value).utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character {
+                ';' => to.push_str("%3B"),
+                '%' => to.push_str("%25"),
+                other => to.push(other),
+            }
+        }
+        for byte in chunk.invalid() {
+            let _ = write!(to, "%{byte:02X}");
+        }
+    }
+}
+
+/// Reads a value. A `%` before anything but two hex digits stands for itself.
+fn decode(written: &str) -> OsString {
+    let mut bytes = Vec::with_capacity(written.len());
+    let mut rest = written;
+    while let Some((before, behind)) = rest.split_once('%') {
+        bytes.extend_from_slice(before.as_bytes());
+        let digits = behind.get(..2);
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = &behind[2..];
+            }
+            None => {
+                bytes.push(b'%');
+                rest = behind;
+            }
+        }
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    of_bytes(bytes)
+}
+
+#[cfg(unix)]
+fn bytes_of(value: &OsStr) -> &[u8] {
+    std::os::unix::ffi::OsStrExt::as_bytes(value)
+}
+
+#[cfg(unix)]
+fn of_bytes(bytes: Vec<u8>) -> OsString {
+    std::os::unix::ffi::OsStringExt::from_vec(bytes)
+}
+
+/// Names on Windows that are no Unicode have no bytes here.
+#[cfg(not(unix))]
+fn bytes_of(value: &OsStr) -> &[u8] {
+    value.to_str().unwrap_or_default().as_bytes()
+}
+
+#[cfg(not(unix))]
+fn of_bytes(bytes: Vec<u8>) -> OsString {
+    String::from_utf8_lossy(&bytes).into_owned().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folder_with_any_name_comes_back() {
+        let name = LockName::new("a").expect("a name");
+        let mut folders: Vec<OsString> = ["/x", "/a;b=c/d", "/50%3B", "/with space", "/é%", "/%zz"]
+            .map(OsString::from)
+            .into();
+        if cfg!(unix) {
+            folders.push(of_bytes(b"/caf\xe9/\xff%;".to_vec()));
+        }
+        for folder in folders {
+            let mut value = "3=/other/b".to_owned();
+            extend(&mut value, 7, Path::new(&folder), &name);
+            let last = parse(&value).pop().expect("an entry");
+            assert_eq!(last.folder, Path::new(&folder));
+            assert_eq!((last.token, last.name.as_str()), (7, "a"));
+        }
+    }
+
+    #[test]
+    fn what_is_not_an_entry_is_skipped() {
+        assert_eq!(parse("nonsense;=;x=/a/b"), []);
+    }
+
+    #[test]
+    fn place_comes_back_whole() {
+        let process = Identity::current();
+        let around = Around {
+            at: At::Folder("/a;b/%41".into()),
+            is_machines: true,
+            records: Some("session".to_owned()),
+            config: Some("/p=q/tenure.toml".into()),
+            saw: Saw {
+                variables: vec![("TENURE_DIR".to_owned(), "/x=;y".into())],
+                files: vec!["/p/tenure.toml".into(), "/q".into()],
+            },
+            process: process.process,
+            host: Host {
+                name: String::new(),
+                ..process.host
+            },
+            hold: Some(Hold {
+                token: 4,
+                folder: "/a;b/%41".into(),
+                name: "x".to_owned(),
+            }),
+        };
+        let value = around.value();
+        assert_eq!(Around::parse(&value), Some(around.clone()));
+        assert_eq!(Around::parse(&format!("{value};newer=1")), Some(around));
+        for other in ["", "x", "dir=/a", "pid=1"] {
+            assert_eq!(Around::parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn place_of_a_run_that_has_ended_does_not_count() {
+        let identity = Identity::current();
+        let mut around = Around {
+            at: At::Folder("/nowhere".into()),
+            is_machines: false,
+            records: None,
+            config: None,
+            saw: Saw::default(),
+            process: identity.process,
+            host: identity.host,
+            hold: None,
+        };
+        assert!(around.is_alive());
+        // The number of this process, and another start.
+        around.process.started = around.process.started.map(|started| started + 1);
+        assert!(!around.is_alive());
+    }
+}
