@@ -51,7 +51,7 @@ use crate::exit::{Ending, Exit, signalled};
 use crate::failure::Failure;
 use crate::holds::{self, Hold};
 use crate::render::lock::{LockView, age, failure_of};
-use crate::render::{Output, Reporter, clean, report};
+use crate::render::{Output, Reporter, clean, clean_path, report};
 use crate::request::{
     self, Acquiring, Audit, Cancel, Check, Clean, Fence, ForceRelease, Format, Heartbeat, List,
     Place, Release, Run, Shown, Surroundings, Wait,
@@ -66,7 +66,7 @@ use tenure_engine::clock::{Clock, SystemClock};
 use tenure_engine::engine::{self, AcquireError, Acquired, Limits};
 use tenure_engine::envelope;
 use tenure_engine::process::{Identity, is_caller, is_descendant_of};
-use tenure_engine::profile::{ends_without_release, known_as};
+use tenure_engine::profile::{Native, Profile, ends_without_release, known_as};
 use tenure_engine::store::file::ThreadSleeper;
 use tenure_engine::store::{Cleaned, Content, Reading, StoreError, Verbs};
 use tenure_engine::tenure_core::{
@@ -392,11 +392,45 @@ impl Session {
         shown: &'a Shown,
         reporter: &mut Reporter,
     ) -> Result<(Self, Option<&'a str>), Failure> {
-        let session = Self::open(place)?;
+        let session = Self::of_hold(place, name)?;
         session.tell_place(reporter);
         let id = session.shown(name, shown)?;
         reporter.set_request_id(id.unwrap_or_default());
         Ok((session, id))
+    }
+
+    /// The same for a verb about a hold that the caller may have inherited. A command that has gone to another project
+    /// asks after its run's hold where that hold is, unless the call names a place, or has a hold of that lock here.
+    pub(crate) fn of_hold(place: Place, name: &LockName) -> Result<Self, Failure> {
+        let elsewhere = (!place.is_typed())
+            .then(|| {
+                holds::inherited()
+                    .into_iter()
+                    .rfind(|hold| hold.name == name.as_str())
+            })
+            .flatten()
+            .filter(|hold| !holds::Folder::is_same(&hold.folder, &place.folder));
+        let allow_network = place.allow_network;
+        let session = Self::open(place)?;
+        let Some(hold) = elsewhere else {
+            return Ok(session);
+        };
+        let is_native = session.store.profile().record().is_none();
+        if !is_native || session.has_hold(name, |claim| session.is_mine(claim, None, &[])) {
+            return Ok(session);
+        }
+        let Some(place) = Place::noted(&hold.folder, allow_network) else {
+            return Ok(session);
+        };
+        let there = Self::open(place)?;
+        let stands = there.has_hold(name, |claim| claim.token == Some(hold.token));
+        Ok(if stands { there } else { session })
+    }
+
+    fn has_hold(&self, name: &LockName, is_it: impl Fn(&Claim) -> bool) -> bool {
+        let reading = self.reading(name);
+        let entry = reading.as_ref().ok().and_then(Reading::entry);
+        entry.is_some_and(|entry| entry.granted().any(is_it))
     }
 
     /// For verbs that may wait: the signals that end a wait are collected from here on.
@@ -647,6 +681,7 @@ impl Session {
         limits: Limits,
         tend: &mut dyn Tend,
     ) -> Result<Acquired, Failure> {
+        self.refuse_older_hold(name)?;
         let is_first_use = ignored::is_first_use(self, name);
         let mut attendance = Attendance::new(reporter, self, name, request, limits.wait, tend);
         let acquired = engine::acquire(
@@ -688,6 +723,37 @@ impl Session {
             ignored::tell(reporter, self, name);
         }
         Ok(acquired)
+    }
+
+    /// Refuses a native lock that a caller before this release holds in the folder of the records around this call.
+    fn refuse_older_hold(&self, name: &LockName) -> Result<(), Failure> {
+        let Some(folder) = &self.place.was_at else {
+            return Ok(());
+        };
+        let file = folder.join(Native.file_name(name));
+        let Some(place) = Place::noted(folder, self.place.allow_network) else {
+            return Ok(());
+        };
+        if file.symlink_metadata().is_err() {
+            return Ok(());
+        }
+        let older = Self::open(place)?;
+        let (reading, now) = (older.reading(name)?, older.clock.now());
+        let mut granted = reading.entry().into_iter().flat_map(Entry::granted);
+        let is_held = granted.any(|claim| {
+            let standing = reading.standing_of(older.store.policy(), claim, &now);
+            matches!(standing, Standing::Held(_))
+        });
+        if !is_held {
+            return Ok(());
+        }
+        let view = older.view_of(name, &reading, None);
+        let message = format!(
+            "{} (in {}, where an older tenure keeps it)",
+            view.headline(),
+            clean_path(folder)
+        );
+        Err(Failure::new(Exit::Precondition, "LOCK_HELD", message).with_context(view.json()))
     }
 
     /// Reports a grant and what happened on the way to it, here and in the audit.

@@ -82,6 +82,8 @@ pub(crate) struct Place {
     records: Option<String>,
     /// What the call saw when it found this place.
     saw: Saw,
+    /// Where 0.1.0 kept native locks inside a run with records: the folder of the records.
+    pub(crate) was_at: Option<PathBuf>,
 }
 
 impl Place {
@@ -111,7 +113,13 @@ impl Place {
                 Purpose::Take => outside.beside()?,
                 Purpose::Tend => None,
             };
-            return Self::found(common, &outside, purpose, beside);
+            let place = Self::found(common, &outside, purpose, beside)?;
+            let run = around.variables.place.around.as_ref();
+            let was_at = run.and_then(|run| match &run.at {
+                At::Folder(folder) => Some(folder.clone()),
+                At::Url(_) => None,
+            });
+            return Ok(Self { was_at, ..place });
         }
         let variables = &around.variables;
         if common.project_root.is_some() && !profile.place().must_exist {
@@ -184,6 +192,7 @@ impl Place {
                 Purpose::Take => around.saw(),
                 Purpose::Tend => Saw::default(),
             },
+            was_at: None,
         })
     }
 
@@ -234,6 +243,7 @@ impl Place {
             profile: None,
             records: None,
             saw: Saw::default(),
+            was_at: None,
         })
     }
 
@@ -296,12 +306,21 @@ impl Place {
             profile: None,
             records: None,
             saw: Saw::default(),
+            was_at: None,
         })
     }
 
     /// Whether nothing says where the locks are.
     pub(crate) fn is_default(&self) -> bool {
         self.why == Some(Why::Default)
+    }
+
+    /// Whether a flag or a variable of the call says where the locks are.
+    pub(crate) fn is_typed(&self) -> bool {
+        matches!(
+            self.why,
+            Some(Why::Flag(_) | Why::Scope(_) | Why::Variable(..))
+        )
     }
 
     /// Whether the locks are files on this machine.

@@ -7,6 +7,9 @@ use std::path::Path;
 /// Prints the folder of the lock of the run.
 const PRINT: &str = "h=${TENURE_HELD%/*}; echo \"${h##*=}\"";
 
+/// The same, within double quotes.
+const PRINT_QUOTED: &str = "h=\\${TENURE_HELD%/*}; echo \\${h##*=}";
+
 /// Projects, each a repository: `a` and `b` keep their locks in it, `plain` says nothing of a place, and `web` has a
 /// project within a project.
 fn projects() -> Scene {
@@ -303,4 +306,109 @@ fn flag_of_a_nested_call_counts_first() {
         .current_dir(scene.path("a"));
     let said = answer(&mut shell).expect(0, "a run");
     assert_eq!(Path::new(said.stdout().trim()), typed);
+}
+
+/// Runs a script in a folder, whose calls find nothing in the environment that names a place.
+fn script(scene: &Scene, folder: &str, script: &str) -> String {
+    let said = call(scene, folder, script);
+    format!("{}{}", said.stdout(), said.stderr())
+}
+
+#[test]
+fn verbs_about_the_hold_of_a_run_find_it_in_another_project() {
+    let scene = projects();
+    // The other project has a lock of that name, free or held by a stranger.
+    for before in [
+        "",
+        "(cd ../b; tenure -q acquire x --owner none --request-id r) >/dev/null;",
+    ] {
+        let inner = "cd ../b; tenure fence check >/dev/null; echo $?; tenure -q fence check $TENURE_TOKEN >/dev/null; echo $?; \
+                     tenure -q heartbeat x >/dev/null; echo $?; tenure check x --output json | grep -c mine.:true";
+        let said = script(
+            &scene,
+            "a",
+            &format!("{before} tenure run x -- sh -c '{inner}'"),
+        );
+        assert_eq!(said, "0\n0\n0\n1\n", "{before}");
+    }
+    // A hold of the caller's own there is nearer.
+    let inner = "cd ../b; tenure -q acquire y --request-id r >/dev/null; tenure check y --output json | \
+                 grep -o '/[ab]/.git/tenure/locks/y.tenure'; tenure -q release y --request-id r; echo $?";
+    let said = script(&scene, "a", &format!("tenure run y -- sh -c \"{inner}\""));
+    assert!(
+        said.starts_with("/b/.git") && said.ends_with("0\n"),
+        "{said}"
+    );
+}
+
+#[test]
+fn place_of_a_run_counts_while_it_lives() {
+    let scene = projects();
+    let root = scene.root().display().to_string();
+    let here = "tenure check z --output json | sed 's/.*\"lock_file\":\"//; s,/z.tenure\".*,,'";
+    scene.write("late.sh", &format!("sleep 0.4; {here} >late"));
+    // What stays behind keeps the run's variables, as a terminal server does.
+    let stays = format!(
+        "tenure --dir {root}/d run x -- sh -c 'sh {root}/late.sh >/dev/null 2>&1 &'; sleep 1.2; cat late"
+    );
+    assert_eq!(
+        script(&scene, "nowhere", &stays).trim(),
+        default_place(&scene)
+    );
+    let lives = format!("tenure --dir {root}/d run x -- sh {root}/late.sh; cat late");
+    assert_eq!(
+        script(&scene, "nowhere", &lives).trim(),
+        format!("{root}/d")
+    );
+}
+
+#[test]
+fn native_locks_do_not_follow_the_folder_of_records() {
+    let scene = projects();
+    let usual = default_place(&scene);
+    let session = "tenure -q --profile session --dir .state run 42 --";
+    let said = script(
+        &scene,
+        "plain",
+        &format!("{session} sh -c 'tenure run build -- sh -c \"{PRINT_QUOTED}\"'"),
+    );
+    assert_eq!(said.trim(), usual, "a run");
+    let inner = "tenure -q acquire build --owner none --request-id r >/dev/null; tenure check build --output json";
+    let said = script(&scene, "plain", &format!("{session} sh -c '{inner}'"));
+    assert!(
+        said.contains(&format!("\"lock_file\":\"{usual}/build.tenure\"")),
+        "{said}"
+    );
+    let inner = "tenure --profile session check 42 --output json";
+    let said = script(&scene, "plain", &format!("{session} sh -c '{inner}'"));
+    assert!(
+        said.contains("/plain/.state/locks/42.lock\"") && said.contains("\"mine\":true"),
+        "{said}"
+    );
+    // What an older tenure holds in the old place keeps it.
+    let older = "tenure -q --dir .state acquire old --owner none --request-id r >/dev/null;";
+    let said = call(
+        &scene,
+        "plain",
+        &format!("{older} {session} tenure run old -- echo ran"),
+    );
+    let said = said.expect(4, "it is held").said();
+    assert!(said.contains("older tenure"), "{said}");
+}
+
+#[cfg(unix)]
+#[test]
+fn folder_that_is_no_text_reaches_nested_calls() {
+    use std::os::unix::ffi::OsStrExt;
+    let scene = projects();
+    let folder = scene.path("").join(std::ffi::OsStr::from_bytes(b"caf\xe9"));
+    let mut shell = scene.program("sh");
+    shell
+        .args(["-c", "tenure --dir \"$0\" run x -- sh -c 'tenure run -n x -- echo ran; echo $?; tenure run y -- true; echo $?'"])
+        .arg(&folder)
+        .env_remove("TENURE_DIR")
+        .current_dir(scene.path("nowhere"));
+    let said = answer(&mut shell);
+    assert_eq!(said.stdout(), "81\n0\n", "{}", said.stderr());
+    assert!(folder.join("y.tenure").exists(), "in the folder of the run");
 }
