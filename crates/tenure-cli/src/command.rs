@@ -65,7 +65,7 @@ use std::ffi::OsString;
 use tenure_engine::clock::{Clock, SystemClock};
 use tenure_engine::engine::{self, AcquireError, Acquired, Limits};
 use tenure_engine::envelope;
-use tenure_engine::process::{Identity, is_caller, is_descendant_of};
+use tenure_engine::process::{Identity, Kin, is_caller, is_descendant_of, kin_of_run};
 use tenure_engine::profile::{Native, Profile, ends_without_release, known_as};
 use tenure_engine::store::file::ThreadSleeper;
 use tenure_engine::store::{Cleaned, Content, Reading, StoreError, Verbs};
@@ -379,6 +379,15 @@ pub(crate) struct Session {
     pub(crate) audit_writer: AuditWriter,
 }
 
+/// Where a call looks for the hold of a run around it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Looks {
+    /// In the variables that it has inherited: this costs nothing.
+    Inherited,
+    /// In the lock, too.
+    Everywhere,
+}
+
 impl Session {
     /// For verbs that never sleep.
     pub(crate) fn open(place: Place) -> Result<Self, Failure> {
@@ -644,29 +653,52 @@ impl Session {
         })
     }
 
-    /// The live hold of this lock that the caller inherited from the run around it.
-    pub(crate) fn outer_hold(&self, name: &LockName) -> Result<Option<Claim>, Failure> {
+    /// The live hold of this lock by a run that the caller is inside of. `looks` says where to look for one whose
+    /// variables the caller did not inherit (`env -i`, sudo).
+    pub(crate) fn outer_hold(
+        &self,
+        name: &LockName,
+        looks: Looks,
+    ) -> Result<Option<Claim>, Failure> {
         let inherited = self.inherited(name);
-        if inherited.is_empty() {
+        if inherited.is_empty() && looks == Looks::Inherited {
             return Ok(None);
         }
         let reading = self.store.read(name)?;
         let now = self.clock.now();
-        let is_ours = |claim: &&Claim| {
-            let mut holds = inherited.iter();
-            holds.any(|hold| Some(hold.token) == claim.token)
-        };
         let live = |claim: &&Claim| {
             let standing = reading.standing_of(self.store.policy(), claim, &now);
             matches!(standing, Standing::Held(_))
         };
         let mut granted = reading.entry().into_iter().flat_map(Entry::granted);
-        Ok(granted.find(|claim| is_ours(claim) && live(claim)).cloned())
+        let outer = granted.find(|claim| self.is_around(claim, &inherited) && live(claim));
+        Ok(outer.cloned())
+    }
+
+    /// Whether this call is a part of the work of a claim. Ancestry decides. Where ancestry cannot be seen, the holds
+    /// that the caller has inherited do: they outlive the run, and whoever got them is not always inside.
+    pub(crate) fn is_around(&self, claim: &Claim, inherited: &[Hold]) -> bool {
+        let is_inherited = || {
+            let mut holds = inherited.iter();
+            holds.any(|hold| Some(hold.token) == claim.token)
+        };
+        let holder = &claim.holder;
+        match &holder.process {
+            Some(supervisor) if !claim.kind.is_detached() => {
+                let command = holder.command.as_ref();
+                match kin_of_run(supervisor, command, &holder.host, &self.identity.host) {
+                    Kin::Inside => true,
+                    Kin::Outside => false,
+                    Kin::Unknown => is_inherited(),
+                }
+            }
+            Some(_) | None => is_inherited(),
+        }
     }
 
     /// Refuses to wait, inside a run, for a lock that this run itself holds: the wait would never end.
     pub(crate) fn refuse_own_hold(&self, name: &LockName) -> Result<(), Failure> {
-        match self.outer_hold(name)? {
+        match self.outer_hold(name, Looks::Everywhere)? {
             None => Ok(()),
             Some(claim) => Err(already_held(name, &claim)),
         }
@@ -696,7 +728,10 @@ impl Session {
         drop(attendance);
         match (&acquired, interruption, own) {
             (Err(_), Some(interruption), _) => return Err(interruption.failure()),
-            (Err(_), None, Some(own)) => return Err(waits_for_itself(name, &own)),
+            (Err(_), None, Some(own)) if own.kind.is_detached() => {
+                return Err(waits_for_itself(name, &own));
+            }
+            (Err(_), None, Some(own)) => return Err(already_held(name, &own)),
             (Err(_), None, None) | (Ok(_), _, _) => {}
         }
         if let Ok(Some(warning)) = self.store.warning() {
@@ -711,6 +746,11 @@ impl Session {
         }
         let mut acquired = acquired.map_err(|error| {
             let failure = self.explain(name, error);
+            if failure.code == "LOCK_HELD"
+                && let Ok(Some(outer)) = self.outer_hold(name, Looks::Everywhere)
+            {
+                return already_held(name, &outer);
+            }
             if failure.code == "LOCK_HELD" {
                 self.say_unheeded(reporter, request.force);
             }

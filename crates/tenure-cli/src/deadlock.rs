@@ -19,6 +19,7 @@ use std::path::Path;
 use tenure_core::{Claim, Host, LockName, Mode, Standing, WaitingFor};
 use tenure_engine::clock::{Clock, SystemClock};
 use tenure_engine::engine::Waiting;
+use tenure_engine::process::{Kin, kin_of_run};
 use tenure_engine::profile::Native;
 use tenure_engine::store::file::ThreadSleeper;
 use tenure_engine::store::{Reading, Verbs};
@@ -145,10 +146,23 @@ impl<'a> NestedWait<'a> {
 
     fn is_mine(&self, folder: &Path, name: &str, claim: &Claim) -> bool {
         let mut holds = self.holds.iter();
-        holds.any(|hold| {
-            hold.name == name
-                && Some(hold.token) == claim.token
-                && Folder::is_same(&hold.folder, folder)
+        !self.is_outside(claim)
+            && holds.any(|hold| {
+                hold.name == name
+                    && Some(hold.token) == claim.token
+                    && Folder::is_same(&hold.folder, folder)
+            })
+    }
+
+    /// Whether the caller is seen to be no part of the work of a hold, although it has inherited its variables.
+    fn is_outside(&self, claim: &Claim) -> bool {
+        let holder = &claim.holder;
+        let supervisor = holder.process.as_ref();
+        let supervisor = supervisor.filter(|_| !claim.kind.is_detached());
+        supervisor.is_some_and(|supervisor| {
+            let command = holder.command.as_ref();
+            let kin = kin_of_run(supervisor, command, &holder.host, self.scene.host);
+            kin == Kin::Outside
         })
     }
 
@@ -177,9 +191,11 @@ impl<'a> NestedWait<'a> {
     fn note(&mut self, ticket: u64) {
         let own = self.own_note(ticket);
         for hold in &self.holds {
-            let is_taken = self
-                .noted_in(hold)
-                .is_some_and(|note| note == own || self.waiter(&note).is_some());
+            let Some(held) = self.held(hold).filter(|held| !self.is_outside(held)) else {
+                continue;
+            };
+            let note = held.waiting_for;
+            let is_taken = note.is_some_and(|note| note == own || self.waiter(&note).is_some());
             if !is_taken {
                 self.write(hold, Some(&own));
             }
@@ -195,11 +211,13 @@ impl<'a> NestedWait<'a> {
         }
     }
 
-    fn noted_in(&self, hold: &Hold) -> Option<WaitingFor> {
+    /// The claim of a hold, if it is still there.
+    fn held(&self, hold: &Hold) -> Option<Claim> {
         let reading = self.read(&hold.folder, &hold.name)?;
         let mut granted = reading.entry()?.granted();
-        let held = granted.find(|claim| claim.token == Some(hold.token))?;
-        held.waiting_for.clone()
+        granted
+            .find(|claim| claim.token == Some(hold.token))
+            .cloned()
     }
 
     fn write(&self, hold: &Hold, note: Option<&WaitingFor>) {
@@ -216,7 +234,8 @@ impl Drop for NestedWait<'_> {
         let Some(ticket) = self.noted else { return };
         let own = self.own_note(ticket);
         for hold in &self.holds {
-            if self.noted_in(hold).as_ref() == Some(&own) {
+            let note = self.held(hold).and_then(|held| held.waiting_for);
+            if note.as_ref() == Some(&own) {
                 self.write(hold, None);
             }
         }

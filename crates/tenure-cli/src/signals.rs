@@ -26,11 +26,13 @@
 )]
 
 mod gate;
+mod leader;
 #[cfg_attr(target_os = "macos", path = "signals/timer_of_macos.rs")]
 mod timer;
 mod writing;
 
 pub(crate) use gate::spawn_known;
+pub(crate) use leader::Leader;
 
 use libc::{c_int, siginfo_t};
 use std::io;
@@ -115,6 +117,8 @@ pub(crate) struct Arrived {
     pub(crate) number: c_int,
     /// It came from the kernel (a key on the terminal), not from a process.
     pub(crate) from_kernel: bool,
+    /// The process that sent it, by its number: 0 for the kernel, and for a process of another PID namespace.
+    pub(crate) sender: u32,
 }
 
 /// The collected signals.
@@ -141,7 +145,16 @@ extern "C" fn handler(number: c_int, info: *mut siginfo_t, _: *mut libc::c_void)
         // a process.
         let from_kernel =
             cfg!(not(target_os = "macos")) && !info.is_null() && unsafe { (*info).si_code } > 0;
-        let bytes = [u8::try_from(number).unwrap_or(0), u8::from(from_kernel)];
+        let is_sent = !from_kernel && !info.is_null();
+        // SAFETY: as above; the kernel fills in the sender of a signal that a process sent.
+        let sender = if is_sent {
+            unsafe { (*info).si_pid() }
+        } else {
+            0
+        };
+        let [a, b, c, d] = sender.unsigned_abs().to_ne_bytes();
+        let number_of = u8::try_from(number).unwrap_or(0);
+        let bytes = [number_of, u8::from(from_kernel), a, b, c, d];
         if ENDING.contains(&number) {
             // The first signal is the one that is reported.
             let _ = STOP.compare_exchange(0, number, Ordering::SeqCst, Ordering::SeqCst);
@@ -485,13 +498,14 @@ impl Signals {
 
     /// The next signal, if one has arrived.
     pub(crate) fn next(self) -> Option<Arrived> {
-        let mut bytes = [0; 2];
+        let mut bytes = [0; 6];
         match rustix::io::read(self.descriptor(), &mut bytes) {
-            Ok(2) => {
-                let [number, from_kernel] = bytes;
+            Ok(6) => {
+                let [number, from_kernel, a, b, c, d] = bytes;
                 Some(Arrived {
                     number: c_int::from(number),
                     from_kernel: from_kernel == 1,
+                    sender: u32::from_ne_bytes([a, b, c, d]),
                 })
             }
             _ => None,

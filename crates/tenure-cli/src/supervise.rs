@@ -13,7 +13,8 @@
 //! - A key on the terminal is the kernel's own signal. If it reached the command's group anyway, it is
 //!   not sent a second time and forces nothing: the command may well want to go on.
 //! - A second SIGTERM changes nothing. A second SIGINT ends us at once, **without** releasing; the
-//!   kernel frees the lock when the work is gone.
+//!   kernel frees the lock when the work is gone. What one process sends within a second is one SIGINT:
+//!   timeout(1) signals its child, and then the group of its child.
 //! - A rollback is watched over like the command before it, and what was asked of the command counts
 //!   for it too. After a first signal a second SIGTERM changes nothing, and a second SIGINT ends us at
 //!   once. A request for the lock waits until the rollback is over.
@@ -42,6 +43,9 @@ mod terminal;
 use crate::signals::numbers as libc;
 use std::time::Duration;
 
+/// Within this time all SIGINTs of one process count as one.
+const ONE_INTERRUPT: Duration = Duration::from_secs(1);
+
 /// How the command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
@@ -66,8 +70,13 @@ pub(crate) enum Event {
         allow(dead_code, reason = "nothing is stopped there and goes on")
     )]
     Stopped(i32),
-    /// A signal arrived here. `shared` says that the command got it as well.
-    Signal { number: i32, shared: bool },
+    /// A signal arrived here. `shared` says that the command got it as well; `sender` is the process that sent it, and
+    /// `None` for a key.
+    Signal {
+        number: i32,
+        shared: bool,
+        sender: Option<u32>,
+    },
     /// Another claim asks for the lock.
     CancelRequested { by: String },
     /// The lock is lost, or may be lost after this much more time: by then nothing of the work may be
@@ -144,8 +153,9 @@ pub(crate) struct Terms {
 /// What was asked of the command before this one. A rollback goes on from there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Before {
-    /// How often we were interrupted.
+    /// How often we were interrupted, and by which process at last.
     pub(crate) interrupts: u32,
+    pub(crate) interrupted_by: Option<u32>,
     /// A signal has asked us to end.
     pub(crate) signalled: bool,
 }
@@ -165,6 +175,8 @@ pub(crate) struct Supervision {
     /// Set for a rollback.
     before: Option<Before>,
     interrupts: u32,
+    /// The process that sent the last interrupt, and when.
+    interrupted: Option<(u32, Duration)>,
     ending: Option<Ending>,
     ended: Option<End>,
 }
@@ -175,6 +187,7 @@ impl Supervision {
             terms,
             before: None,
             interrupts: 0,
+            interrupted: None,
             ending: None,
             ended: None,
         }
@@ -184,6 +197,8 @@ impl Supervision {
     #[must_use]
     pub(crate) fn after(mut self, before: Before) -> Self {
         self.interrupts = before.interrupts;
+        // The second of a pair may come when the rollback has begun.
+        self.interrupted = before.interrupted_by.map(|sender| (sender, Duration::ZERO));
         self.before = Some(before);
         self.terms.max_runtime = None;
         self
@@ -201,6 +216,7 @@ impl Supervision {
         );
         Before {
             interrupts: self.interrupts,
+            interrupted_by: self.interrupted.map(|(sender, _)| sender),
             signalled: before.signalled || signalled,
         }
     }
@@ -235,7 +251,11 @@ impl Supervision {
                 None => Vec::new(),
             },
             Event::Stopped(number) => vec![Action::StopSelf(number)],
-            Event::Signal { number, shared } => self.on_signal(number, shared, now),
+            Event::Signal {
+                number,
+                shared,
+                sender,
+            } => self.on_signal(number, shared, sender, now),
             // The claim that asks for the lock gets it when the rollback is over.
             Event::CancelRequested { .. } if self.before.is_some() => Vec::new(),
             Event::CancelRequested { by } => self.end(Verdict::Superseded { by }, now),
@@ -254,9 +274,22 @@ impl Supervision {
         }
     }
 
-    fn on_signal(&mut self, number: i32, shared: bool, now: Duration) -> Vec<Action> {
+    fn on_signal(
+        &mut self,
+        number: i32,
+        shared: bool,
+        sender: Option<u32>,
+        now: Duration,
+    ) -> Vec<Action> {
         // Keys on a shared terminal reach the command by themselves; it decides.
         if number == libc::SIGINT && !shared {
+            let is_again = self.interrupted.is_some_and(|(before, at)| {
+                sender == Some(before) && now.saturating_sub(at) < ONE_INTERRUPT
+            });
+            if is_again {
+                return Vec::new();
+            }
+            self.interrupted = sender.map(|sender| (sender, now));
             self.interrupts += 1;
             if self.interrupts > 1 {
                 return vec![Action::Abandon(number)];
@@ -394,6 +427,7 @@ mod tests {
         Event::Signal {
             number,
             shared: false,
+            sender: None,
         }
     }
 
@@ -527,12 +561,43 @@ mod tests {
     }
 
     #[test]
+    fn interrupts_of_one_process_within_a_second_are_one() {
+        let sent = |sender| Event::Signal {
+            number: libc::SIGINT,
+            shared: false,
+            sender: Some(sender),
+        };
+        let abandons = [Action::Abandon(libc::SIGINT)];
+        for (sender, seconds, expected) in [
+            (7, 0.0005, &[][..]),
+            (7, 0.5, &[]),
+            (7, 1.0, &abandons),
+            (8, 0.0005, &abandons),
+        ] {
+            let mut supervision = supervision();
+            assert_ne!(supervision.on(sent(7), at(0.0)), []);
+            assert_eq!(
+                supervision.on(sent(sender), at(seconds)),
+                expected,
+                "{sender} after {seconds}"
+            );
+        }
+        // Also where the command has ended between the two.
+        let mut before = supervision();
+        assert_ne!(before.on(sent(7), at(5.0)), []);
+        let mut rollback = supervision().after(before.asked());
+        assert_eq!(rollback.on(sent(7), at(0.1)), []);
+        assert_eq!(rollback.on(sent(8), at(0.2)), abandons);
+    }
+
+    #[test]
     fn a_key_that_the_command_got_too_is_not_sent_twice_and_forces_nothing() {
         let mut supervision = supervision();
         for _ in 0..3 {
             let key = Event::Signal {
                 number: libc::SIGINT,
                 shared: true,
+                sender: None,
             };
             assert_eq!(supervision.on(key, at(0.0)), []);
         }

@@ -23,7 +23,9 @@ mod windows;
 
 #[doc(hidden)]
 pub use forked::BeforeFork;
-pub use owner::{Ancestors, Chosen, OwnerError, choose_owner, is_caller, is_descendant_of};
+pub use owner::{
+    Ancestors, Chosen, Kin, OwnerError, choose_owner, is_caller, is_descendant_of, kin_of_run,
+};
 #[cfg(unix)]
 pub use unix::{children, group_is_alive};
 

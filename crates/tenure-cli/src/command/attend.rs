@@ -7,11 +7,12 @@ use crate::failure::Failure;
 use crate::holds::{self, Hold};
 use crate::render::waiting::Progress;
 use crate::render::{Listener, Reporter};
+use std::cell::OnceCell;
 use std::time::{Duration, Instant};
 use tenure_core::{Claim, Kind, LockName, Mode, Process, Request};
 use tenure_engine::clock::instant;
 use tenure_engine::engine::{Observer, Wait, Waiting};
-use tenure_engine::process::choose_owner;
+use tenure_engine::process::{Ancestors, choose_owner};
 
 /// How often a waiter looks at the locks that it has, and for circles of waits.
 const LOOK: Duration = Duration::from_secs(1);
@@ -69,38 +70,46 @@ pub(crate) struct Attendance<'a> {
     tends: bool,
     /// What happened to a lock that the caller has already.
     pub(crate) interruption: Option<Interruption>,
-    /// Finds a hold of the caller's own owner, in a wait without an end.
-    endless: Option<Endless<'a>>,
-    /// The hold of the caller's own owner that blocks an endless wait.
+    /// Finds a hold that this wait can never see end.
+    itself: Option<Itself<'a>>,
+    /// The hold that the wait could never see end.
     pub(crate) own: Option<Box<Claim>>,
 }
 
-/// A native wait without an end.
+/// A native wait that may be for itself: for a hold of the run that the caller is inside of, or, without an end, for one
+/// of the caller's own owner.
 ///
 /// A script that holds a lock in its own name and asks for it once more waits for itself. Only a hold
 /// from before the wait counts. Its token is lower than the waiter's ticket, because both come from one
 /// rising counter. A hold that another sub-shell of the owner gets later does not count: that sub-shell
 /// will also give it back.
-struct Endless<'a> {
+struct Itself<'a> {
     session: &'a Session,
     request: &'a Request,
+    is_endless: bool,
+    inherited: Vec<Hold>,
+    /// The caller's ancestors, by which most holds are ruled out without a look at any process.
+    ancestors: OnceCell<Ancestors>,
 }
 
-impl Endless<'_> {
-    /// The hold of the caller's own owner that blocks this wait.
+impl Itself<'_> {
+    /// The hold that blocks this wait for ever.
     fn own(&self, waiting: &Waiting<'_>) -> Option<Claim> {
         let holds = waiting.entry.granted();
         let before = |claim: &&Claim| claim.token.is_some_and(|token| token < waiting.ticket);
-        let detached: Vec<&Claim> = holds.filter(before).collect();
-        if !detached.iter().any(|claim| claim.kind == Kind::Detached) {
-            return None;
-        }
-        let owner = self.owner()?;
+        let before: Vec<&Claim> = holds.filter(before).collect();
+        let is_detached = |claim: &&Claim| claim.kind == Kind::Detached;
+        let owner = (self.is_endless && before.iter().any(is_detached))
+            .then(|| self.owner())
+            .flatten();
         let here = &self.session.identity.host;
         let is_own = |claim: &&Claim| {
             let host = &claim.holder.host;
-            claim.kind == Kind::Detached
-                && claim.holder.process == Some(owner)
+            if claim.kind != Kind::Detached {
+                return self.is_around(claim);
+            }
+            owner.is_some()
+                && claim.holder.process == owner
                 // The agents of one host follow one process, and each gives back its own.
                 && claim.holder.agent() == self.request.holder.agent()
                 && host.boot_id.is_some()
@@ -108,7 +117,7 @@ impl Endless<'_> {
                 && host.pid_namespace == here.pid_namespace
         };
         let mode = self.request.terms.mode;
-        let own = || detached.iter().copied().filter(is_own);
+        let own = || before.iter().copied().filter(is_own);
         match mode {
             Mode::Exclusive | Mode::Shared => own().next(),
             // One slot of another owner is enough, because it can become free. But it does not help while an
@@ -117,6 +126,17 @@ impl Endless<'_> {
             Mode::Slots(_) => own().find(|claim| !mode.holds_beside(claim.mode)),
         }
         .cloned()
+    }
+
+    /// Whether the caller is inside of the run that has this claim.
+    fn is_around(&self, claim: &Claim) -> bool {
+        let (session, holder) = (self.session, &claim.holder);
+        let ancestors = self.ancestors.get_or_init(Ancestors::of_caller);
+        let mut processes = holder.process.iter().chain(&holder.command);
+        let may_be =
+            processes.any(|process| ancestors.have(process, &holder.host, &session.identity.host));
+        // Also by what was inherited, where the ancestors cannot be seen.
+        (may_be || !self.inherited.is_empty()) && session.is_around(claim, &self.inherited)
     }
 
     /// The process whose life a hold of this caller would follow. A detached request names it; for a run it
@@ -146,7 +166,6 @@ impl<'a> Attendance<'a> {
         let mut all = holds::inherited();
         all.extend(own);
         let is_native = session.store.profile().record().is_none();
-        let endless = wait == Wait::Forever && is_native;
         let scene = Scene {
             place: &session.place,
             store: &session.store,
@@ -161,7 +180,13 @@ impl<'a> Attendance<'a> {
             tend,
             tends,
             interruption: None,
-            endless: endless.then_some(Endless { session, request }),
+            itself: is_native.then(|| Itself {
+                session,
+                request,
+                is_endless: wait == Wait::Forever,
+                inherited: session.inherited(name),
+                ancestors: OnceCell::new(),
+            }),
             own: None,
         }
     }
@@ -171,7 +196,7 @@ impl Observer for Attendance<'_> {
     fn waiting(&mut self, waiting: &Waiting<'_>) -> Option<Instant> {
         // A caller that will not wait has no wait to show.
         self.own = self
-            .endless
+            .itself
             .as_ref()
             .and_then(|wait| wait.own(waiting))
             .map(Box::new);

@@ -25,7 +25,7 @@ use crate::render::say;
 use crate::signals;
 use rustix::io::{FdFlags, fcntl_setfd, retry_on_intr};
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, getpgrp, kill_process, kill_process_group, waitid,
+    Pid, Signal, WaitId, WaitIdOptions, getpgid, getpgrp, kill_process, kill_process_group, waitid,
 };
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
@@ -91,6 +91,8 @@ struct Running<'a> {
     watch: Option<Watch>,
     state: &'a mut RunState,
     pid: Pid,
+    /// The group that was made for the command, which does not lead it.
+    group: Option<Pid>,
     placement: Placement,
     supervision: Supervision,
     began: Instant,
@@ -198,6 +200,7 @@ impl Driver<'_> {
             watch,
             // Our own number, by which no process is mistaken for the command.
             pid: rustix::process::getpid(),
+            group: None,
             supervision,
             // No process but this one could answer keys.
             placement: Placement::Own,
@@ -230,8 +233,13 @@ impl Driver<'_> {
         // The asker of an earlier driver has ended.
         state.forget_questions();
         let placement = Placement::find();
+        let leader = placement.own_group().then(signals::Leader::make).flatten();
         if placement.own_group() {
-            command.process_group(0);
+            // Without a leader the command leads the group itself.
+            let group = leader
+                .as_ref()
+                .map_or(0, |leader| leader.group().as_raw_pid());
+            command.process_group(group);
         }
         signals::pause_if_asked();
         let mut descendants = match state.descendants.take() {
@@ -279,7 +287,11 @@ impl Driver<'_> {
         let Some(pid) = i32::try_from(number).ok().and_then(Pid::from_raw) else {
             return Err(SpawnError::Command(std::io::ErrorKind::InvalidData.into()));
         };
-        placement.give(pid);
+        let group = leader.as_ref().map_or(pid, signals::Leader::group);
+        // From here on the command keeps the group: it is a member, and not collected.
+        drop(leader);
+        let group = placement.own_group().then_some(group);
+        placement.give(group.unwrap_or(pid));
         // After the spawn, because each handler costs the child two system calls on its way. A child that
         // ends before this line is found by the first look.
         self.signals.pass_on(placement.own_group());
@@ -293,6 +305,7 @@ impl Driver<'_> {
             asker,
             watch,
             pid,
+            group,
             supervision: match state.asked {
                 Some(before) => supervision.after(before),
                 None => supervision,
@@ -322,7 +335,7 @@ impl Driver<'_> {
         };
         let verdict = verdict.unwrap_or_else(|| running.watch());
         running.state.asked = Some(running.supervision.asked());
-        running.placement.take_back(running.pid);
+        running.take_back();
         // Collected before the lock is released: the next holder finds nothing of the command.
         running.collect();
         self.take_back(&running.descendants);
@@ -671,13 +684,38 @@ impl Running<'_> {
             number: arrived.number,
             // The kernel sends keys to the whole foreground group, and the hang-up to all of it.
             shared: arrived.from_kernel && !self.placement.own_group(),
+            // macOS does not tell a key from a process.
+            sender: (!arrived.from_kernel && !cfg!(target_os = "macos")).then_some(arrived.sender),
         })
     }
 
-    /// The command's group, if it has one of its own. A command that was collected before we stayed has
-    /// none.
+    /// The command's group: the one that was made for it, or one that it leads (setsid, a shell with job control). As a
+    /// member that was not collected the command keeps the number from other groups. A command that was collected
+    /// before we stayed keeps none.
     fn own_group(&self) -> Option<Pid> {
-        (self.placement.own_group() && self.stays.is_none()).then_some(self.pid)
+        let made = self.group.filter(|_| self.stays.is_none())?;
+        if self.collected {
+            return Some(made);
+        }
+        let group = getpgid(Some(self.pid)).ok()?;
+        (group == made || group == self.pid).then_some(group)
+    }
+
+    /// Gives the terminal to the command's group.
+    fn give(&self) {
+        self.placement.give(self.group.unwrap_or(self.pid));
+    }
+
+    /// Whether the command's group has the terminal: the one that was made for it, or one that it has made.
+    fn has_terminal(&self) -> bool {
+        let groups = [self.group.unwrap_or(self.pid), self.pid];
+        groups.into_iter().any(|group| self.placement.has_it(group))
+    }
+
+    /// Takes the terminal back from the command's group.
+    fn take_back(&self) {
+        self.placement.take_back(self.group.unwrap_or(self.pid));
+        self.placement.take_back(self.pid);
     }
 
     /// Looks at what is left of the work, where that matters.
@@ -809,7 +847,7 @@ impl Running<'_> {
         say(&format!(
             "the kernel refuses to tell of the command (waitid: {errno}), so its end cannot be seen; {what}"
         ));
-        self.placement.take_back(self.pid);
+        self.take_back();
         crate::exit::leave(crate::exit::Exit::General)
     }
 
@@ -826,9 +864,9 @@ impl Running<'_> {
         // which no signal reports. Now it gets the terminal.
         if reads_or_writes {
             if self.placement.has_it(getpgrp()) {
-                self.placement.give(self.pid);
+                self.give();
             }
-            if self.placement.has_it(self.pid) {
+            if self.has_terminal() {
                 self.send(libc::SIGCONT);
                 return None;
             }
@@ -847,7 +885,7 @@ impl Running<'_> {
                 Action::StopSelf(number) => self.stop_self(number),
                 Action::WatchRest => self.watch_rest(),
                 Action::Abandon(number) => {
-                    self.placement.take_back(self.pid);
+                    self.take_back();
                     crate::exit::leave_at_once(crate::exit::signalled(number));
                 }
                 Action::Finish(verdict) => return Some(verdict),
@@ -858,7 +896,7 @@ impl Running<'_> {
 
     /// Stops with the command, and goes on with it: after `fg` the lock is looked at first.
     fn stop_self(&mut self, number: i32) {
-        self.placement.take_back(self.pid);
+        self.take_back();
         signals::stop_self(number);
         // We were continued, or never stopped, where no process could continue us. A lost lock ends the
         // command here; the SIGCONT that follows only lets it see that.
@@ -883,7 +921,7 @@ impl Running<'_> {
     fn watch_rest(&mut self) {
         self.watching_rest = true;
         if !self.supervision.is_ending() {
-            self.placement.take_back(self.pid);
+            self.take_back();
         }
     }
 
@@ -892,7 +930,7 @@ impl Running<'_> {
             && !self.watching_rest
             && self.placement.has_it(getpgrp())
         {
-            self.placement.give(self.pid);
+            self.give();
         }
         self.send(libc::SIGCONT);
     }
@@ -911,11 +949,11 @@ impl Running<'_> {
         let Some(signal) = Signal::from_named_raw(number).filter(|_| !self.collected) else {
             return;
         };
-        // The command is our own child and not collected yet, so its number is its own.
-        let _ = if self.placement.own_group() {
-            kill_process_group(self.pid, signal)
-        } else {
-            kill_process(self.pid, signal)
+        // The command is our own child and not collected yet, so its number is its own, and so is that of its group. A
+        // command that has joined another group gets the signal alone.
+        let _ = match self.own_group() {
+            Some(group) => kill_process_group(group, signal),
+            None => kill_process(self.pid, signal),
         };
     }
 }

@@ -282,6 +282,7 @@ impl Running<'_> {
             number: arrived.number,
             // The command is a group of its own, which keys reach only through us.
             shared: false,
+            sender: None,
         })
     }
 

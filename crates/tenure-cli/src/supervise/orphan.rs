@@ -10,7 +10,9 @@
 //!   asked whether they live. If they do, that number was the parent's own, and the parent is proven
 //!   already.
 //! - A member of the command's process group is proven in the same way, by another proven member. While a
-//!   group has a member, no other group has its number.
+//!   group has a member, no other group has its number. The group may be one that the command shares with strangers
+//!   (a pipeline in a terminal), unless the command leads it. There a member also has to name the hold in its
+//!   environment (`TENURE_HELD`).
 //!
 //! A process that lost its parent before it was looked at, and has left the group, cannot be proven. It
 //! is left alone, and the liveness lock tells whether it still keeps the lock.
@@ -27,6 +29,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant};
 use tenure_core::Process;
 use tenure_engine::clock::{self, instant};
+use tenure_engine::inherited;
 use tenure_engine::process::start_time;
 use tenure_engine::store::file::poll_readable;
 
@@ -93,9 +96,34 @@ fn number(pid: Pid) -> u32 {
     pid.as_raw_nonzero().get().unsigned_abs()
 }
 
+/// The hold of an orphan, as the environment of its processes names it.
+#[derive(Debug, Clone)]
+pub(crate) struct HoldOf {
+    /// Its fencing token.
+    pub(crate) token: u64,
+    /// The lock.
+    pub(crate) name: String,
+}
+
+impl HoldOf {
+    /// Whether a process has inherited this hold, as far as its environment is shown.
+    fn is_named_by(&self, pid: Pid) -> bool {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        let mut variables = environment.split(|byte| *byte == 0);
+        let held = variables.find_map(|variable| {
+            let (name, value) = std::str::from_utf8(variable).ok()?.split_once('=')?;
+            (name == inherited::HELD).then_some(value)
+        });
+        let holds = held.map(inherited::parse).unwrap_or_default();
+        let is_it = |hold: &inherited::Hold| hold.token == self.token && hold.name == self.name;
+        holds.iter().any(is_it)
+    }
+}
+
 /// The work of one orphan, as far as it is proven.
 pub(crate) struct Orphan {
     command: Pid,
+    hold: HoldOf,
     proven: Vec<Proven>,
     group: Option<Pid>,
     gone: Vec<u32>,
@@ -110,7 +138,7 @@ impl Orphan {
     /// Opens the recorded command and all that descends from it. Signals no process.
     ///
     /// The caller has found that the record was made on this boot and in this PID namespace.
-    pub(crate) fn open(command: &Process) -> Result<Self, Unproven> {
+    pub(crate) fn open(command: &Process, hold: HoldOf) -> Result<Self, Unproven> {
         let pid = i32::try_from(command.pid).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or(Unproven::Gone)?;
         let handle = match pidfd_open(pid, PidfdFlags::empty()) {
@@ -119,7 +147,7 @@ impl Orphan {
             Err(errno) => return Err(Unproven::Unseen(errno)),
         };
         let started = start_time(command.pid);
-        let group = relations(pid).and_then(|seen| seen.group.filter(|group| *group == pid));
+        let group = relations(pid).and_then(|seen| seen.group);
         if !lives(&handle) {
             return Err(Unproven::Gone);
         }
@@ -130,6 +158,7 @@ impl Orphan {
         }
         let mut orphan = Self {
             command: pid,
+            hold,
             proven: vec![Proven {
                 pid,
                 handle,
@@ -250,7 +279,9 @@ impl Orphan {
     /// What binds the process of this number to the work; `None` if nothing does.
     fn place_of(&self, pid: Pid) -> Option<Place> {
         let seen = relations(pid)?;
-        let of_group = self.group.is_some() && seen.group == self.group;
+        let of_group = self.group.is_some()
+            && seen.group == self.group
+            && (self.group == Some(self.command) || self.hold.is_named_by(pid));
         // Read first: the processes that prove it are asked afterwards whether they live.
         let has_parent = seen.parent.is_some_and(|parent| self.is_proven(parent));
         let in_group = of_group && self.group_is_ours();

@@ -1,7 +1,7 @@
 //! Which process group the command runs in, and which group has the terminal.
 //!
 //! - stdin, stdout and stderr are one terminal and we lead its foreground group. The command gets a group
-//!   of its own and the terminal with it, as a shell does for a job. Ctrl-C and Ctrl-Z then reach the
+//!   of its own and the terminal with it, as a shell does for a job (it does not lead the group: `signals::Leader`). Ctrl-C and Ctrl-Z then reach the
 //!   command and all of its children, and not us.
 //! - Any other terminal (a pipeline, a script, a job in the background). The command stays in our group,
 //!   where the shell has put us both, and keys reach us together.
@@ -53,7 +53,7 @@ impl Placement {
         }
     }
 
-    /// Whether the command leads a group.
+    /// Whether a group is made for the command.
     pub(super) fn own_group(&self) -> bool {
         !matches!(self, Self::Shared)
     }

@@ -38,6 +38,7 @@ mod groups;
 mod guides;
 mod help;
 mod hostile;
+mod inside;
 mod man;
 mod many;
 mod moved;

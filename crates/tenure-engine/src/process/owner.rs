@@ -152,6 +152,73 @@ fn is_reached(owner: &Process, host: &Host, here: &Host, passes: impl Fn(u32) ->
     false
 }
 
+/// Whether the calling process is a part of a run's work.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kin {
+    /// It descends from the run's command, or the run's supervisor started it for the run.
+    Inside,
+    /// It can be seen that it does not. The run will end without it.
+    Outside,
+    /// Not every link can be seen from here.
+    Unknown,
+}
+
+/// Whether the calling process is a part of the work of a run, whose supervisor and command were recorded on `host`.
+///
+/// A process that has lost its parent comes to the supervisor (`supervise::descendants`). If it has a session of its
+/// own, it is a daemon or a terminal server, for which the command does not wait: outside. Else it is a part of a
+/// pipeline, whose end the command may wait for: inside.
+pub fn kin_of_run(
+    supervisor: &Process,
+    command: Option<&Process>,
+    host: &Host,
+    here: &Host,
+) -> Kin {
+    if !is_comparable(supervisor, host, here) {
+        return Kin::Unknown;
+    }
+    let (mut pid, mut below) = (std::process::id(), None);
+    for _ in 0..ANCESTORS_MAX {
+        let Some(stat) = stat(pid) else {
+            return Kin::Unknown;
+        };
+        let started = stat.started();
+        let this = Process { pid, started };
+        if Some(&this) == command {
+            return Kin::Inside;
+        }
+        if this == *supervisor {
+            // Without a command, the process has become its command (`--exec`) and adopts none.
+            let is_apart =
+                command.is_some() && below.is_some_and(|below| has_session_of_its_own(below, pid));
+            return if is_apart { Kin::Outside } else { Kin::Inside };
+        }
+        if stat.parent == 0 {
+            return Kin::Outside;
+        }
+        below = Some(pid);
+        pid = stat.parent;
+    }
+    Kin::Unknown
+}
+
+/// Whether a process is in another session than its parent.
+#[cfg(unix)]
+fn has_session_of_its_own(pid: u32, parent: u32) -> bool {
+    use rustix::process::{Pid, getsid};
+    let session = |pid: u32| {
+        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw)?;
+        getsid(Some(pid)).ok()
+    };
+    let both = session(pid).zip(session(parent));
+    both.is_some_and(|(own, parents)| own != parents)
+}
+
+#[cfg(not(unix))]
+fn has_session_of_its_own(_: u32, _: u32) -> bool {
+    false
+}
+
 /// Whether an owner's number and start mean here what they meant where they were recorded.
 fn is_comparable(owner: &Process, host: &Host, here: &Host) -> bool {
     host.boot_id.is_some()

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::render::Reporter;
 use crate::request::EndOrphan;
 use crate::supervise::Terms;
-use crate::supervise::orphan::{Ended, Orphan, Unproven, ignores};
+use crate::supervise::orphan::{Ended, HoldOf, Orphan, Unproven, ignores};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tenure_core::{
@@ -43,7 +43,12 @@ pub(super) fn end(
     let mut lines = Vec::new();
     for claim in &orphans {
         let command = command_of(session, name, claim)?;
-        let orphan = Orphan::open(&command).map_err(|why| unproven(name, claim, &command, &why))?;
+        let hold = HoldOf {
+            token: claim.token.unwrap_or_default(),
+            name: name.as_str().to_owned(),
+        };
+        let orphan = Orphan::open(&command, hold);
+        let orphan = orphan.map_err(|why| unproven(name, claim, &command, &why))?;
         // Judged again now that the handle on its process is open: if the claim still stands, its command
         // is the process that was opened.
         let reading = session.reading(name)?;

@@ -3,13 +3,13 @@
 use super::acquire_all::Target;
 use super::exec;
 use crate::command::keeper;
-use crate::command::{Session, already_held, covers, ticket};
+use crate::command::{Looks, Session, already_held, covers, ticket};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::request::{At, How, Task, Wanted};
 use serde_json::json;
 use std::time::Duration;
-use tenure_core::{Claim, Kind, LockName, Patience, Process, Request, RequestId};
+use tenure_core::{Claim, Force, Kind, LockName, Patience, Process, Request, RequestId};
 use tenure_engine::engine::Keep;
 use tenure_engine::profile::known_as;
 
@@ -88,7 +88,15 @@ impl<'a> Planning<'_, 'a> {
             At::Place => self.session,
             At::Group => self.group_session,
         };
-        match session.outer_hold(name)? {
+        // What would end a holder, or go on under it, has to know before it asks. Every other caller finds out when it
+        // has to wait.
+        let ends_holders = wanted.terms.cancel_in_progress || self.task.force != Force::No;
+        let looks = if reentrant || ends_holders {
+            Looks::Everywhere
+        } else {
+            Looks::Inherited
+        };
+        match session.outer_hold(name, looks)? {
             // Work that began under a hold that is gone must not go on under another one.
             None if reentrant && !session.inherited(name).is_empty() => {
                 return Err(outer_lost(name));
