@@ -54,7 +54,7 @@ use crate::render::lock::{LockView, age, failure_of};
 use crate::render::{Output, Reporter, clean, clean_path, report};
 use crate::request::{
     self, Acquiring, Audit, Cancel, Check, Clean, Fence, ForceRelease, Format, Heartbeat, List,
-    Place, Release, Run, Shown, Surroundings, Wait,
+    Place, Pool, Release, Run, Shown, Surroundings, Wait,
 };
 #[cfg(windows)]
 use crate::signals::numbers as libc;
@@ -65,7 +65,7 @@ use std::ffi::OsString;
 use tenure_engine::clock::{Clock, SystemClock};
 use tenure_engine::engine::{self, AcquireError, Acquired, Limits};
 use tenure_engine::envelope;
-use tenure_engine::process::{Identity, Kin, is_caller, is_descendant_of, kin_of_run};
+use tenure_engine::process::{Identity, Kin, is_caller, is_descendant_of};
 use tenure_engine::profile::{Native, Profile, ends_without_release, known_as};
 use tenure_engine::store::file::ThreadSleeper;
 use tenure_engine::store::{Cleaned, Content, Reading, StoreError, Verbs};
@@ -386,6 +386,8 @@ pub(crate) enum Looks {
     Inherited,
     /// In the lock, too.
     Everywhere,
+    /// The same, and what was inherited counts whoever the caller is: it asks to go on under that hold.
+    Within,
 }
 
 impl Session {
@@ -671,7 +673,12 @@ impl Session {
             matches!(standing, Standing::Held(_))
         };
         let mut granted = reading.entry().into_iter().flat_map(Entry::granted);
-        let outer = granted.find(|claim| self.is_around(claim, &inherited) && live(claim));
+        let is_outer = |claim: &&Claim| {
+            let mut holds = inherited.iter();
+            self.is_around(claim, &inherited)
+                || looks == Looks::Within && holds.any(|hold| Some(hold.token) == claim.token)
+        };
+        let outer = granted.find(|claim| is_outer(claim) && live(claim));
         Ok(outer.cloned())
     }
 
@@ -682,17 +689,10 @@ impl Session {
             let mut holds = inherited.iter();
             holds.any(|hold| Some(hold.token) == claim.token)
         };
-        let holder = &claim.holder;
-        match &holder.process {
-            Some(supervisor) if !claim.kind.is_detached() => {
-                let command = holder.command.as_ref();
-                match kin_of_run(supervisor, command, &holder.host, &self.identity.host) {
-                    Kin::Inside => true,
-                    Kin::Outside => false,
-                    Kin::Unknown => is_inherited(),
-                }
-            }
-            Some(_) | None => is_inherited(),
+        match holds::kin_of(claim, &self.identity.host) {
+            Kin::Inside => true,
+            Kin::Outside => false,
+            Kin::Unknown => is_inherited(),
         }
     }
 
@@ -763,6 +763,47 @@ impl Session {
             ignored::tell(reporter, self, name);
         }
         Ok(acquired)
+    }
+
+    /// Refuses a slot whose caller does not know what it stands for, where another caller does, or knows another thing.
+    pub(crate) fn agree_on_members(
+        &self,
+        name: &LockName,
+        mode: Mode,
+        pool: &Pool,
+    ) -> Result<(), Failure> {
+        if !matches!(mode, Mode::Slots(_)) {
+            return Ok(());
+        }
+        let own = pool.members();
+        let reading = self.reading(name)?;
+        let Some(entry) = reading.entry() else {
+            return Ok(());
+        };
+        let differs = |claim: &&Claim| {
+            let theirs = claim.holder.members();
+            theirs.is_some() && theirs != own.as_deref()
+        };
+        let Some(other) = entry.granted().find(differs) else {
+            return Ok(());
+        };
+        let whose = other.holder.process.map_or_else(
+            || format!("request {}", clean(known_as(&other.holder))),
+            |process| format!("PID {}", process.pid),
+        );
+        let members = clean(other.holder.members().unwrap_or_default());
+        let knows = match own {
+            Some(own) => format!("names others: {}", clean(&own)),
+            None => "names none".to_owned(),
+        };
+        Err(Failure::new(
+            Exit::BadArguments,
+            "BAD_CONFIGURATION",
+            format!(
+                "a holder of {name} ({whose}) has a slot that stands for one of {members}; the configuration of this call \
+                 {knows}. Name the file with --config"
+            ),
+        ))
     }
 
     /// Refuses a native lock that a caller before this release holds in the folder of the records around this call.

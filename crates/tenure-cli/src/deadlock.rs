@@ -12,14 +12,14 @@
 //! Only native locks take part, and only those that a process inherited or takes itself: no folder
 //! is searched.
 
-use crate::holds::{Folder, Hold};
+use crate::holds::{Folder, Hold, kin_of};
 use crate::request::Place;
 use crate::store::Locks;
 use std::path::Path;
 use tenure_core::{Claim, Host, LockName, Mode, Standing, WaitingFor};
 use tenure_engine::clock::{Clock, SystemClock};
 use tenure_engine::engine::Waiting;
-use tenure_engine::process::{Kin, kin_of_run};
+use tenure_engine::process::Kin;
 use tenure_engine::profile::Native;
 use tenure_engine::store::file::ThreadSleeper;
 use tenure_engine::store::{Reading, Verbs};
@@ -156,14 +156,7 @@ impl<'a> NestedWait<'a> {
 
     /// Whether the caller is seen to be no part of the work of a hold, although it has inherited its variables.
     fn is_outside(&self, claim: &Claim) -> bool {
-        let holder = &claim.holder;
-        let supervisor = holder.process.as_ref();
-        let supervisor = supervisor.filter(|_| !claim.kind.is_detached());
-        supervisor.is_some_and(|supervisor| {
-            let command = holder.command.as_ref();
-            let kin = kin_of_run(supervisor, command, &holder.host, self.scene.host);
-            kin == Kin::Outside
-        })
+        kin_of(claim, self.scene.host) == Kin::Outside
     }
 
     fn read(&self, folder: &Path, name: &str) -> Option<Reading> {

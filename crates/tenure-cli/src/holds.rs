@@ -1,10 +1,12 @@
 //! The holds that a call inherits, by the locks that they are of.
 
 use std::path::{Path, PathBuf};
-use tenure_core::LockName;
+use tenure_core::{Claim, Host, LockName};
 pub(crate) use tenure_engine::inherited::{
     HELD as VARIABLE, Hold, extend, held as inherited_value, holds as inherited,
 };
+use tenure_engine::process::{Kin, kin_of_run};
+use tenure_engine::profile::ends_without_release;
 
 /// Which folder a path leads to. Links, two bind mounts of one folder and `/proc/self/root` differ in
 /// their text, but not in their device and number. A path that leads nowhere is known by its text, and
@@ -52,6 +54,22 @@ pub(crate) fn of(folder: &Path, name: &LockName) -> Vec<Hold> {
     }
     holds.retain(|hold| hold.name == name.as_str() && Folder::is_same(&hold.folder, folder));
     holds
+}
+
+/// Whether this call is a part of the work of a run, which has this claim. Ancestry says nothing of a hold of a program
+/// (a guard, serve): the program works on beside what it starts, and may give the lock back meanwhile.
+pub(crate) fn kin_of(claim: &Claim, here: &Host) -> Kin {
+    let holder = &claim.holder;
+    let Some(supervisor) = holder.process.filter(|_| !claim.kind.is_detached()) else {
+        return Kin::Unknown;
+    };
+    match &holder.command {
+        Some(command) if *command != supervisor => {
+            kin_of_run(&supervisor, Some(command), &holder.host, here)
+        }
+        None if ends_without_release(claim) => kin_of_run(&supervisor, None, &holder.host, here),
+        Some(_) | None => Kin::Unknown,
+    }
 }
 
 #[cfg(test)]

@@ -1096,31 +1096,32 @@ fn several_holders_and_kept_places_keep_to_the_schema() {
 #[test]
 fn waits_that_would_never_end_say_so() {
     let scene = Scene::new();
-    let b = Gate::new(&scene, "b");
-    let held = scene.hold_with("b", ["-w", "25s"], &b, "");
-    // It has a, and b has to have been taken before; then b's command wants a.
-    let a = scene.path("a");
-    let inner = format!("touch '{}'; tenure run b -w 25s -- true", a.display());
-    let mut outer = scene.tenure(["run", "a", "-q", "--", "sh", "-c", &inner]);
-    let outer = Started::new(outer.stdout(Stdio::null()).stderr(Stdio::null()));
-    eventually("a to be held", || a.exists());
-    scene.until_queued("b", 1);
-    let entry = |name: &str| {
-        let token = scene.check(name)["holder"]["token"].as_u64().unwrap();
-        format!("{token}={}/{name}", scene.locks().display())
-    };
-    let mut command = scene.tenure(["run", "a", "-w", "25s", "--output", "json", "--", "true"]);
-    let answer = answer(command.env("TENURE_HELD", entry("b")));
-    has_code(&judged("run", answer, 81), "DEADLOCK");
-    let mut command = scene.tenure(["acquire", "a", "-w", "25s", "--output", "json"]);
-    let answer = support::answer(command.env("TENURE_HELD", entry("b")));
-    has_code(&judged("acquire", answer, 81), "DEADLOCK");
+    for (verb, wants_a) in [
+        ("run", "run a -w 25s --output json -- true"),
+        ("acquire", "acquire a -w 25s --output json"),
+    ] {
+        // One has a and wants b, which the other one has. That wants a, and is the younger of the two.
+        let file = |name: &str| scene.path(&format!("{name}.{verb}"));
+        let (a, b) = (file("a"), file("b"));
+        let (a, b) = (a.display(), b.display());
+        let wants_b = format!(
+            "touch '{a}'; until [ -e '{b}' ]; do sleep 0.02; done; exec tenure run b -w 25s -- true"
+        );
+        let mut outer = scene.tenure(["run", "a", "-q", "--", "sh", "-c", &wants_b]);
+        let outer = Started::new(outer.stdout(Stdio::null()).stderr(Stdio::null()));
+        eventually("a to be held", || file("a").exists());
+        let inner = format!(
+            "touch '{b}'; until tenure check b --output json | grep -q 'queue.:.{'; do sleep 0.02; done; \
+             exec tenure {wants_a}"
+        );
+        let answer = scene.run(["run", "b", "-q", "--", "sh", "-c", &inner]);
+        has_code(&judged(verb, answer, 81), "DEADLOCK");
+        let _ = outer.finish().expect(0, "a's holder, who got b");
+    }
     let words = ["run", "c", "--reentrant", "--output", "json", "--", "true"];
     let gone = format!("7={}/c", scene.locks().display());
-    let answer = support::answer(scene.tenure(words).env("TENURE_HELD", gone));
+    let answer = answer(scene.tenure(words).env("TENURE_HELD", gone));
     has_code(&judged("run", answer, 80), "LOCK_LOST");
-    let _ = held.open().expect(0, "b's holder");
-    let _ = outer.finish().expect(0, "a's holder, who got b");
 }
 
 #[test]

@@ -375,7 +375,7 @@ fn the_owner_is_the_nearest_ancestor_that_lasts_and_its_descendants_may_release(
         .output()
         .unwrap();
     let said = text(&output.stdout) + &text(&output.stderr);
-    let owner = format!("owner PID {}", std::process::id());
+    let owner = format!("PID {})", std::process::id());
     assert!(
         said.contains(&owner),
         "the shell of one line is passed over: {said}"

@@ -180,13 +180,6 @@ impl Holder {
     pub fn path(&self) -> Option<&str> {
         self.fact(PATH)
     }
-
-    fn set_fact(&mut self, key: &str, value: String) {
-        match self.facts.iter_mut().find(|(known, _)| known == key) {
-            Some((_, known)) => *known = value,
-            None => self.facts.push((key.to_owned(), value)),
-        }
-    }
 }
 
 impl Claim {

@@ -1,9 +1,17 @@
 //! The holder or waiter: the names by which its process is recognised again. Nothing is judged here.
 
 use crate::RequestId;
+use alloc::borrow::ToOwned;
+use alloc::format;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+
+/// The fact that keeps which process called for a detached hold: its number and its start, joined by a colon.
+const CALLER: &str = "tenure:caller";
+
+/// The fact that keeps what the slots of the lock stand for, as the caller's configuration says it.
+const MEMBERS: &str = "tenure:members";
 
 /// A process as a record names it. A number alone is reused sooner or later, so the start time goes with
 /// it. Both mean something only on the host and boot that the claim names.
@@ -53,6 +61,41 @@ impl Holder {
     pub fn fact(&self, key: &str) -> Option<&str> {
         let found = self.facts.iter().find(|(name, _)| name == key);
         found.map(|(_, value)| value.as_str())
+    }
+
+    pub(crate) fn set_fact(&mut self, key: &str, value: String) {
+        match self.facts.iter_mut().find(|(known, _)| known == key) {
+            Some((_, known)) => *known = value,
+            None => self.facts.push((key.to_owned(), value)),
+        }
+    }
+
+    /// Says what the slots of the lock stand for.
+    pub fn set_members(&mut self, members: String) {
+        self.set_fact(MEMBERS, members);
+    }
+
+    /// What the slots of the lock stand for; `None` if its caller did not know.
+    pub fn members(&self) -> Option<&str> {
+        self.fact(MEMBERS)
+    }
+
+    /// Says which process called for a detached hold. A process whose start is not known is not recorded: another one may
+    /// get its number.
+    pub fn set_caller(&mut self, caller: Process) {
+        if let Some(started) = caller.started {
+            self.set_fact(CALLER, format!("{}:{started}", caller.pid));
+        }
+    }
+
+    /// The process that called for a detached hold; `None` if that is not recorded. Its number means something on the
+    /// host of this holder.
+    pub fn caller(&self) -> Option<Process> {
+        let (pid, started) = self.fact(CALLER)?.split_once(':')?;
+        Some(Process {
+            pid: pid.parse().ok()?,
+            started: Some(started.parse().ok()?),
+        })
     }
 }
 

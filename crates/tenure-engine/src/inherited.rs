@@ -3,22 +3,16 @@
 //!
 //! Both variables outlive the run: a terminal server or a daemon keeps the environment that it was started in. So a
 //! hold that is read here is a claim, which the store proves or refutes, and a place counts while its run lives
-//! ([`Around::of_environment`]).
+//! (`place`).
 //!
 //! A hold is `TOKEN=FOLDER/NAME`. A lock name contains no `/`, so the last one ends the folder. Holds, and the parts of
 //! the place, are separated by `;`. In a value `;`, `%` and bytes that are no UTF-8 are written as `%` and two hex digits.
 
-use crate::clock::{Clock, SystemClock};
-use crate::place::{At, Variables};
-use crate::process::{self, Identity};
-use crate::profile::{self, Settings};
-use crate::store::Store;
-use crate::store::file::{FileStore, ThreadSleeper};
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use tenure_core::{Host, Liveness, LockName, Process, Standing};
+use tenure_core::{Host, LockName, Process};
 
 /// The variable with the holds.
 pub const HELD: &str = "TENURE_HELD";
@@ -73,6 +67,15 @@ fn hold(entry: &str) -> Option<Hold> {
     })
 }
 
+/// Where locks are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum At {
+    /// In a folder. A relative path begins at the folder of the call.
+    Folder(PathBuf),
+    /// Where a URL says.
+    Url(String),
+}
+
 /// The place of a run's locks, as the run hands it down to its command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Around {
@@ -117,9 +120,13 @@ impl Saw {
         self.files.iter().any(|saw| saw == resolved)
     }
 
-    /// Adds the variables that name places, and the configuration of the project.
-    pub fn add(&mut self, variables: &Variables, project: Option<&Path>) {
-        for (name, value) in variables.written() {
+    /// Adds variables that name places, and the configuration of the project.
+    pub fn add<'v>(
+        &mut self,
+        variables: impl Iterator<Item = (&'static str, &'v OsStr)>,
+        project: Option<&Path>,
+    ) {
+        for (name, value) in variables {
             if !self.variable(name, value) {
                 self.variables.push((name.to_owned(), value.to_owned()));
             }
@@ -135,14 +142,6 @@ impl Saw {
 }
 
 impl Around {
-    /// The place that a run around this process hands down, if that run lives. Whoever has the variable is inside,
-    /// with or without being a descendant.
-    pub fn of_environment() -> Option<Self> {
-        let value = std::env::var(AROUND).ok()?;
-        let around = Self::parse(&value)?;
-        around.is_alive().then_some(around)
-    }
-
     /// The value of [`AROUND`].
     pub fn value(&self) -> String {
         let mut value = String::new();
@@ -247,37 +246,6 @@ impl Around {
         around.process.pid = pid?;
         Some(around)
     }
-
-    /// Whether the run lives: its process, or else what holds its lock. A process of another PID namespace cannot be
-    /// seen, and a command may outlive its supervisor.
-    fn is_alive(&self) -> bool {
-        let here = Identity::current().host;
-        match process::liveness(&self.process, &self.host, &here, true) {
-            Liveness::Alive => true,
-            Liveness::Unknown | Liveness::NotRecorded if matches!(self.at, At::Url(_)) => true,
-            Liveness::Unknown | Liveness::NotRecorded | Liveness::Dead(_) => {
-                self.is_held(here).unwrap_or(false)
-            }
-        }
-    }
-
-    /// Whether the hold of the run stands, by its lock's file.
-    fn is_held(&self, here: Host) -> Option<bool> {
-        let hold = self.hold.as_ref()?;
-        let At::Folder(folder) = &self.at else {
-            return None;
-        };
-        let name = LockName::new(&*hold.name).ok()?;
-        let settings = Settings::default();
-        let profile = profile::by_name(self.records.as_deref().unwrap_or("native"), &settings);
-        let clock = SystemClock::new(here.boot_id.as_deref());
-        let store = FileStore::with_profile(profile.ok()?, folder, here, Box::new(ThreadSleeper));
-        let reading = store.read(&name, None).ok()?;
-        let mut granted = reading.entry()?.granted();
-        let claim = granted.find(|claim| claim.token == Some(hold.token))?;
-        let standing = reading.standing_of(&store.rules().policy, claim, &clock.now());
-        Some(matches!(standing, Standing::Held(_)))
-    }
 }
 
 /// Appends a value.
@@ -368,7 +336,12 @@ mod tests {
 
     #[test]
     fn place_comes_back_whole() {
-        let process = Identity::current();
+        let host = Host {
+            machine_id: Some("m".to_owned()),
+            boot_id: Some("b".to_owned()),
+            pid_namespace: Some(3),
+            ..Host::default()
+        };
         let around = Around {
             at: At::Folder("/a;b/%41".into()),
             is_machines: true,
@@ -378,11 +351,11 @@ mod tests {
                 variables: vec![("TENURE_DIR".to_owned(), "/x=;y".into())],
                 files: vec!["/p/tenure.toml".into(), "/q".into()],
             },
-            process: process.process,
-            host: Host {
-                name: String::new(),
-                ..process.host
+            process: Process {
+                pid: 7,
+                started: Some(9),
             },
+            host,
             hold: Some(Hold {
                 token: 4,
                 folder: "/a;b/%41".into(),
@@ -395,24 +368,5 @@ mod tests {
         for other in ["", "x", "dir=/a", "pid=1"] {
             assert_eq!(Around::parse(other), None, "{other}");
         }
-    }
-
-    #[test]
-    fn place_of_a_run_that_has_ended_does_not_count() {
-        let identity = Identity::current();
-        let mut around = Around {
-            at: At::Folder("/nowhere".into()),
-            is_machines: false,
-            records: None,
-            config: None,
-            saw: Saw::default(),
-            process: identity.process,
-            host: identity.host,
-            hold: None,
-        };
-        assert!(around.is_alive());
-        // The number of this process, and another start.
-        around.process.started = around.process.started.map(|started| started + 1);
-        assert!(!around.is_alive());
     }
 }

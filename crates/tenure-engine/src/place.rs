@@ -18,7 +18,10 @@
 //!
 //! Whether a place can be used, and which users' files are believed there, the store decides.
 
+mod life;
+
 use crate::config::{self, Config, ConfigError, Scope, Source};
+pub use crate::inherited::At;
 use crate::inherited::{AROUND, Around};
 use crate::repository::{self, Missing};
 use crate::trust::Named;
@@ -120,15 +123,6 @@ pub trait Files {
     /// # Errors
     /// - It cannot be used.
     fn unseen(&self) -> Result<Option<Arc<Config>>, Self::Error>;
-}
-
-/// Where the locks are.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum At {
-    /// In a folder. A relative path begins at the folder of the call.
-    Folder(PathBuf),
-    /// Where a URL says.
-    Url(String),
 }
 
 /// What says where the locks are.
@@ -311,7 +305,7 @@ pub fn find<F: Files>(
 impl Variables {
     /// Those of this process that count: the place of a run around it, and what that run did not see.
     pub fn read() -> Self {
-        let Some(around) = Around::of_environment() else {
+        let Some(around) = life::around() else {
             return Self::all();
         };
         let all = Self::all();
@@ -344,7 +338,7 @@ impl Variables {
     }
 
     /// Those that are set, by name.
-    pub(crate) fn written(&self) -> impl Iterator<Item = (&'static str, &OsStr)> {
+    pub fn written(&self) -> impl Iterator<Item = (&'static str, &OsStr)> {
         let values = [
             (DIR, self.dir.as_deref().map(Path::as_os_str)),
             (STORE, self.store.as_deref()),

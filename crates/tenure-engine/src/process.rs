@@ -24,7 +24,8 @@ mod windows;
 #[doc(hidden)]
 pub use forked::BeforeFork;
 pub use owner::{
-    Ancestors, Chosen, Kin, OwnerError, choose_owner, is_caller, is_descendant_of, kin_of_run,
+    Ancestors, Chosen, Kin, OwnerError, caller, choose_owner, is_caller, is_descendant_of,
+    is_shell, job_of_caller, kin_of_run,
 };
 #[cfg(unix)]
 pub use unix::{children, group_is_alive};

@@ -21,7 +21,7 @@ use tenure_core::{
 use tenure_engine::engine::Limits;
 use tenure_engine::envelope::AgentView;
 use tenure_engine::intent;
-use tenure_engine::process::{Chosen, choose_owner};
+use tenure_engine::process::{Chosen, choose_owner, is_shell, job_of_caller};
 use tenure_engine::profile::known_as;
 
 #[cold]
@@ -128,6 +128,19 @@ pub(super) fn take_for(
     if let Some(max_age_ms) = max_age_ms {
         holder.set_max_age_ms(max_age_ms);
     }
+    session.agree_on_members(&name, mode, &pool)?;
+    if let Some(members) = pool.members() {
+        holder.set_members(members);
+    }
+    // The formats of the other profiles have no place for it, and a program or an agent shows the id.
+    if client.is_none()
+        && holder.process.is_some()
+        && holder.agent().is_none()
+        && session.store.profile().record().is_none()
+        && let Some(caller) = tenure_engine::process::caller()
+    {
+        holder.set_caller(caller);
+    }
     let request = Request {
         holder,
         kind: Kind::Detached,
@@ -175,8 +188,19 @@ fn told(
     // A hold from before this call has its own owner.
     let owner = owner.filter(|owner| Some(owner.process) == claim.holder.process);
     let lasts = match (&owner, claim.holder.process) {
-        (Some(owner), _) => format!("owner PID {} ({})", owner.process.pid, owner.name),
-        (None, Some(process)) => format!("owner PID {}", process.pid),
+        (Some(owner), _) => {
+            let what = if is_shell(&owner.name) {
+                "this shell"
+            } else {
+                "its owner"
+            };
+            format!(
+                "held until {what} ends ({}, PID {})",
+                clean(&owner.name),
+                owner.process.pid
+            )
+        }
+        (None, Some(process)) => format!("held until its owner ends (PID {})", process.pid),
         (None, None) => format!("ttl {}", age(claim.lease.ttl_ms)),
     };
     let lock_file = session.store.place(name);
@@ -334,7 +358,7 @@ fn held_otherwise(name: &LockName, claim: &Claim) -> Failure {
 pub(crate) fn owner(owner: Owner) -> Result<Option<Chosen>, Failure> {
     Ok(match owner {
         Owner::None => None,
-        Owner::Auto => Some(choose_owner(None)?),
+        Owner::Auto => Some(job_of_caller()?),
         Owner::Parent => Some(choose_owner(tenure_engine::process::parent())?),
         Owner::Process(pid) => Some(choose_owner(Some(pid))?),
     })

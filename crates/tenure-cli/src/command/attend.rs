@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tenure_core::{Claim, Kind, LockName, Mode, Process, Request};
 use tenure_engine::clock::instant;
 use tenure_engine::engine::{Observer, Wait, Waiting};
-use tenure_engine::process::{Ancestors, choose_owner};
+use tenure_engine::process::{Ancestors, Chosen, choose_owner, job_of_caller};
 
 /// How often a waiter looks at the locks that it has, and for circles of waits.
 const LOOK: Duration = Duration::from_secs(1);
@@ -99,17 +99,19 @@ impl Itself<'_> {
         let before = |claim: &&Claim| claim.token.is_some_and(|token| token < waiting.ticket);
         let before: Vec<&Claim> = holds.filter(before).collect();
         let is_detached = |claim: &&Claim| claim.kind == Kind::Detached;
-        let owner = (self.is_endless && before.iter().any(is_detached))
-            .then(|| self.owner())
-            .flatten();
+        let owners = if self.is_endless && before.iter().any(is_detached) {
+            self.owners()
+        } else {
+            Vec::new()
+        };
         let here = &self.session.identity.host;
         let is_own = |claim: &&Claim| {
             let host = &claim.holder.host;
             if claim.kind != Kind::Detached {
                 return self.is_around(claim);
             }
-            owner.is_some()
-                && claim.holder.process == owner
+            let owner = claim.holder.process;
+            owner.is_some_and(|owner| owners.contains(&owner))
                 // The agents of one host follow one process, and each gives back its own.
                 && claim.holder.agent() == self.request.holder.agent()
                 && host.boot_id.is_some()
@@ -139,16 +141,18 @@ impl Itself<'_> {
         (may_be || !self.inherited.is_empty()) && session.is_around(claim, &self.inherited)
     }
 
-    /// The process whose life a hold of this caller would follow. A detached request names it; for a run it
-    /// is the process that `acquire` would choose.
-    fn owner(&self) -> Option<Process> {
+    /// The processes whose lives a hold of this caller would follow: the one that a detached request names, or that
+    /// `acquire` would choose, and the one that would own it without the shells for one line. What is above those waits
+    /// for them.
+    fn owners(&self) -> Vec<Process> {
+        let chosen = |chosen: Result<Chosen, _>| chosen.ok().map(|chosen| chosen.process);
         let owner = match self.request.kind {
             Kind::Detached => self.request.holder.process,
-            Kind::Kernel | Kind::Foreign | Kind::Sealed => {
-                choose_owner(None).ok().map(|chosen| chosen.process)
-            }
+            Kind::Kernel | Kind::Foreign | Kind::Sealed => chosen(job_of_caller()),
         };
-        owner.filter(|owner| owner.started.is_some())
+        let lasting = owner.and_then(|_| chosen(choose_owner(None)));
+        let owners = owner.into_iter().chain(lasting);
+        owners.filter(|owner| owner.started.is_some()).collect()
     }
 }
 

@@ -9,7 +9,7 @@ use crate::render::Reporter;
 use crate::render::lock::{age, asks_for_the_lock, stale_reason};
 use crate::request::Heartbeat;
 use serde_json::{Value, json};
-use tenure_core::{LivenessLock, LockName, Ownership, StaleReason, Standing, judge};
+use tenure_core::{Claim, Entry, LivenessLock, LockName, Ownership, StaleReason, Standing, judge};
 use tenure_engine::clock::Clock;
 use tenure_engine::profile::known_as;
 use tenure_engine::store::{Content, RenewedOwned, Verbs};
@@ -43,6 +43,9 @@ pub(super) fn heartbeat(
     let renewed = renewed.map_err(|error| session.store_failed(&name, error))?;
     match renewed {
         RenewedOwned::Renewed { claim } => {
+            if id.is_none() {
+                renew_others(&session, &name, &claim, &inherited)?;
+            }
             let cancel = claim.cancel.clone();
             let request_id = known_as(&claim.holder);
             reporter.set_request_id(request_id);
@@ -110,6 +113,33 @@ pub(super) fn heartbeat(
             Err(lost(&name))
         }
     }
+}
+
+/// Renews the other holds of the caller's owner, which may have several slots.
+fn renew_others(
+    session: &Session,
+    name: &LockName,
+    renewed: &Claim,
+    inherited: &[Hold],
+) -> Result<(), Failure> {
+    let reading = session.reading(name)?;
+    let mut others = reading.entry().into_iter().flat_map(Entry::granted);
+    let is_other =
+        |claim: &&Claim| claim.ticket != renewed.ticket && session.is_mine(claim, None, inherited);
+    while let Some(other) = others.find(is_other) {
+        let is_it = |claim: &Claim| {
+            if claim.ticket == other.ticket {
+                Ownership::Shown
+            } else {
+                Ownership::Missing
+            }
+        };
+        let renewed = session
+            .store
+            .renew_owned(name, &is_it, &session.clock.now());
+        renewed.map_err(|error| session.store_failed(name, error))?;
+    }
+    Ok(())
 }
 
 /// Why the caller's hold is over, if the process that it follows is gone. The next caller takes the lock

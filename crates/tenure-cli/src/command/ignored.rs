@@ -93,10 +93,11 @@ pub(super) fn line_that_ignores(root: &Path, pattern: &str) -> String {
         quoted_for_unix(pattern),
         quoted_for_unix(&clean_path(&ignore)),
     );
-    if is_open {
-        format!("printf '\\n%s\\n' {pattern} >>{ignore}")
-    } else {
-        format!("echo {pattern} >>{ignore}")
+    // Some shells' echo reads backslashes.
+    match (is_open, pattern.contains('\\')) {
+        (true, _) => format!("printf '\\n%s\\n' {pattern} >>{ignore}"),
+        (false, true) => format!("printf '%s\\n' {pattern} >>{ignore}"),
+        (false, false) => format!("echo {pattern} >>{ignore}"),
     }
 }
 

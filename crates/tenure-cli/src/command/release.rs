@@ -5,14 +5,17 @@ use super::{Session, give_back, near};
 use crate::dialect::{Done, Line, Refused};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::render::Reporter;
 use crate::render::lock::age;
+use crate::render::{Reporter, clean};
 use crate::request::Release;
 use serde_json::{Value, json};
+use std::fmt::Write;
 use tenure_core::{
-    AbsentRelease, Claim, Evidence, ForceOnHeld, Kind, Liveness, LivenessLock, LockName, Ownership,
-    Released,
+    AbsentRelease, Claim, Entry, Evidence, ForceOnHeld, Kind, Liveness, LivenessLock, LockName,
+    Ownership, Released,
 };
+use tenure_engine::envelope::utc;
+use tenure_engine::process::{is_caller, liveness};
 use tenure_engine::profile::known_as;
 use tenure_engine::store::Content;
 
@@ -35,9 +38,17 @@ pub(crate) fn release(
     // earlier would let the next holder in while the run still works. A run that is gone may have
     // left a record that only its owner can remove.
     let gone = gone(&session, &name)?;
+    let own = match id {
+        None if session.store.profile().record().is_none() => Some(own_hold(&session, &name)?),
+        _ => None,
+    };
     let owns = |claim: &Claim| {
         let may = claim.kind.is_detached() || gone.contains(&claim.ticket);
-        if may && session.may_release(claim, id) {
+        let is_own = match own {
+            Some(own) => own == Some(claim.ticket),
+            None => session.may_release(claim, id),
+        };
+        if may && is_own {
             Ownership::Shown
         } else {
             Ownership::Missing
@@ -75,6 +86,68 @@ pub(crate) fn release(
         }
         Released::NotOwner { claim } => not_owner(reporter, &session, &claim, &name, id),
     }
+}
+
+/// The ticket of the one native hold that a release without an id means.
+///
+/// That is the hold which this very caller took. While the caller of a hold lives, no other process releases it without
+/// the id: jobs of one engine have one owner, and each gives back its own. Of a hold whose caller has ended, the owner
+/// may give it back.
+fn own_hold(session: &Session, name: &LockName) -> Result<Option<u64>, Failure> {
+    let reading = session.reading(name)?;
+    let here = &session.identity.host;
+    let granted = || reading.entry().into_iter().flat_map(Entry::granted);
+    let detached = || granted().filter(|claim| claim.kind.is_detached());
+    let is_taken_here = |claim: &&Claim| {
+        let holder = &claim.holder;
+        let caller = holder.caller();
+        holder.agent().is_none()
+            && caller.is_some_and(|caller| is_caller(&caller, &holder.host, here))
+    };
+    let mut own: Vec<&Claim> = detached().filter(is_taken_here).collect();
+    if own.is_empty() {
+        let is_left = |claim: &&Claim| {
+            let holder = &claim.holder;
+            let lives = |caller| {
+                let seen = liveness(&caller, &holder.host, here, true);
+                !matches!(seen, Liveness::Dead(_))
+            };
+            session.may_release(claim, None) && !holder.caller().is_some_and(lives)
+        };
+        own = detached().filter(is_left).collect();
+    }
+    match *own {
+        [] => Ok(None),
+        [one] => Ok(Some(one.ticket)),
+        _ => Err(several(session, name, &own)?),
+    }
+}
+
+/// The answer to a caller that may mean each of several holds.
+fn several(session: &Session, name: &LockName, own: &[&Claim]) -> Result<Failure, Failure> {
+    let mut view = session.view(name, None)?;
+    view.mine = false;
+    let message = format!(
+        "{} holds of {name} may be meant; show the request id of the one with --request-id",
+        own.len()
+    );
+    let mut text = message.clone();
+    for claim in own {
+        let holder = &claim.holder;
+        let slot = claim.slot.map(|slot| format!(", slot {slot}"));
+        let since = claim.since.as_ref().map(|since| utc(since.wall_ms));
+        let _ = write!(
+            text,
+            "\n{:8}{}{}: {}, since {}",
+            "",
+            clean(known_as(holder)),
+            slot.unwrap_or_default(),
+            clean(&holder.why),
+            since.unwrap_or_default()
+        );
+    }
+    let failure = Failure::new(Exit::Conflict, "NOT_OWNER", message);
+    Ok(failure.with_text(text).with_context(view.json()))
 }
 
 /// The tickets of supervised holds whose supervisor and command are both gone. None, if the profile itself

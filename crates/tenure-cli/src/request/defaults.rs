@@ -291,6 +291,11 @@ fn or_else(typed: Option<&String>, said: Option<&String>) -> Option<String> {
 pub(crate) struct Pool(LockDefaults);
 
 impl Pool {
+    /// All that the slots stand for, in one text, by which callers compare what they know.
+    pub(crate) fn members(&self) -> Option<String> {
+        self.0.members.as_ref().map(|members| members.join(", "))
+    }
+
     /// The variables for a command under a hold of this number.
     pub(crate) fn env(&self, slot: Option<u32>) -> Vec<(String, String)> {
         self.0.env_of(slot)

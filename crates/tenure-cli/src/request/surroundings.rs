@@ -212,7 +212,7 @@ impl Surroundings {
                 .filter(|file| !config::is_for_all_folders(file)),
             None => self.start().ok().and_then(Config::project),
         };
-        saw.add(&place::Variables::all(), project.as_deref());
+        saw.add(place::Variables::all().written(), project.as_deref());
         saw
     }
 

@@ -673,7 +673,7 @@ fn what_a_run_does_beside_its_command_may_stand_in_the_file() {
     let inner = inner.replace(" -- 2>&1", " >/dev/null 2>&1");
     let mut reads = call(&scene, &["run", "read", "--", "env", "-u", "TENURE_HELD"]);
     let said = answer(reads.args(["sh", "-c", &inner])).expect(0, "a reader");
-    assert_eq!(said.stdout(), "beside\n4\n4\n", "{}", said.said());
+    assert_eq!(said.stdout(), "beside\n81\n81\n", "{}", said.said());
     for (line, word) in [
         ("shared = true\nslots = 2", "shared"),
         ("term_after = \"11s\"", "term_after"),
@@ -808,4 +808,46 @@ fn a_native_call_beside_a_record_of_its_name_says_so() {
         .stderr();
     assert!(said.contains("--profile fleet"), "{said}");
     let _ = holder.open().expect(0, "the holder");
+}
+
+/// A caller that does not find the file would get a slot and not know which device it has.
+#[test]
+fn slot_without_a_member_is_refused_where_others_have_members() {
+    let scene = Scene::new();
+    scene.write("tenure.toml", POOL);
+    fs::create_dir(scene.path("elsewhere")).unwrap();
+    scene.write(
+        "elsewhere/tenure.toml",
+        "[lock.gpu]\nmembers = [\"c\", \"d\"]\n",
+    );
+    let folder = scene.locks();
+    let folder = folder.to_str().expect("a path");
+    let gate = Gate::new(&scene, "first");
+    let first = hold(&scene, &gate, &["gpu"]);
+    let other = scene.path("elsewhere/tenure.toml");
+    let other = other.to_str().expect("a path");
+    for (words, part) in [
+        (
+            &["run", "gpu", "--slots", "2", "--", "true"][..],
+            "names none",
+        ),
+        (
+            &["acquire", "gpu", "--slots", "2", "--owner", "none"],
+            "names none",
+        ),
+        (
+            &["run", "--config", other, "gpu", "--", "true"],
+            "names others: c, d",
+        ),
+    ] {
+        let mut call = scene.tenure([&["--dir", folder], words].concat());
+        let refused = answer(call.current_dir("/")).expect(2, part);
+        assert!(refused.stderr().contains(part), "{}", refused.stderr());
+        assert!(refused.stderr().contains("a, b"), "{}", refused.stderr());
+    }
+    let _ = run(&scene, &["run", "gpu", "--", "true"]).expect(0, "the same file");
+    gate.open();
+    let _ = first.finish().expect(0, "the first");
+    let mut call = scene.tenure(["--dir", folder, "run", "gpu", "--slots", "2", "--", "true"]);
+    let _ = answer(call.current_dir("/")).expect(0, "no other caller has members");
 }

@@ -21,37 +21,33 @@ fn owner(scene: &Scene) -> Started {
     Started::new(scene.program("sleep").arg("600").stdout(Stdio::null()))
 }
 
-/// `sh -c` lives for one line; the lock follows the process that started it.
+/// `sh -c` with nothing left to do ends with the call; the lock follows the process that started it.
 #[test]
 fn the_owner_is_not_a_shell_that_lives_for_one_line() {
     let scene = Scene::new();
     let me = u64::from(std::process::id());
     for (name, shell, words) in [
-        ("a", "sh", &["-c", "tenure acquire a; true"][..]),
-        ("b", "sh", &["-ec", "tenure acquire b; true"]),
-        ("c", "bash", &["-c", "tenure acquire c; true"]),
+        ("a", "sh", &["-c", "true; tenure acquire a"][..]),
+        ("b", "sh", &["-ec", "true; tenure acquire b"]),
+        ("c", "bash", &["-c", "true; tenure acquire c"]),
         (
             "d",
             "bash",
-            &["-o", "pipefail", "-c", "tenure acquire d; true"],
+            &["-o", "pipefail", "-c", "true; tenure acquire d"],
         ),
         (
             "e",
             "bash",
-            &["-euo", "pipefail", "-c", "tenure acquire e; true"],
+            &["-euo", "pipefail", "-c", "true; tenure acquire e"],
         ),
         (
             "f",
             "bash",
-            &["--norc", "--noprofile", "-lc", "tenure acquire f; true"],
+            &["--norc", "--noprofile", "-lc", "true; tenure acquire f"],
         ),
-        ("g", "sh", &["-c", "sh -c 'tenure acquire g; true'; true"]),
-        ("h", "bash", &["-c", "(tenure acquire h; true); true"]),
-        (
-            "i",
-            "bash",
-            &["-c", "echo $(tenure acquire i 2>&1; true); true"],
-        ),
+        ("g", "sh", &["-c", "sh -c 'true; tenure acquire g'"]),
+        ("h", "bash", &["-c", "true; (true; tenure acquire h)"]),
+        ("i", "bash", &["-c", "echo $(true; tenure acquire i 2>&1)"]),
     ] {
         let _ = answer(scene.program(shell).args(words)).expect(0, &format!("{words:?}"));
         assert_eq!(
@@ -331,7 +327,9 @@ fn heartbeat_and_check_know_whoever_descends_from_the_owner() {
     let _ = scene.run(["release", "x"]).expect(0, "the owner's child");
     let other = owner(&scene);
     let pid = other.pid().to_string();
-    let _ = acquired(&scene, &["x", "--owner", &pid]);
+    // By a shell that has ended: what we take ourselves we give back, whoever owns it.
+    let line = format!("tenure acquire x --owner {pid}; true");
+    let _ = scene.shell(&line).expect(0, "another caller");
     let _ = scene
         .run(["release", "x"])
         .expect(6, "we do not descend from that one");

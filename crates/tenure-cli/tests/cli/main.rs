@@ -63,4 +63,5 @@ mod supervision;
 mod transcripts;
 mod users;
 mod waiting;
+mod whose;
 mod within;

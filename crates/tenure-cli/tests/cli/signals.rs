@@ -100,6 +100,8 @@ fn a_second_sigint_ends_tenure_at_once_and_releases_nothing() {
     let command = holder.command;
     holder.signal(Signal::INT);
     let _ = read_lines(&said);
+    // Within a second both of one process would be one.
+    std::thread::sleep(Duration::from_millis(1_100));
     holder.signal(Signal::INT);
     assert_eq!(holder.started.end().code(), Some(130), "at once");
     assert!(is_alive(command), "the command goes on");

@@ -839,7 +839,7 @@ fn a_command_that_the_lock_is_closed_to_starts_as_any_other() {
 
 /// Lets a supervisor and all of its command's group stand still.
 fn stop(supervisor: u32, command: u32) {
-    let group = Pid::from_raw(command.try_into().unwrap()).unwrap();
+    let group = rustix::process::getpgid(Pid::from_raw(command.try_into().unwrap())).unwrap();
     // What continues it later has to reach the command.
     eventually("the supervisor to hear", || hears(supervisor, Signal::CONT));
     send(supervisor, Signal::STOP);

@@ -1011,7 +1011,10 @@ mod crash_points {
         let mut found = None;
         eventually("the child of the program", || {
             found = children_of(tracer).into_iter().find_map(|program| {
-                let child = *children_of(program).first()?;
+                // The leader of the command's group comes before it, and has ended.
+                let [_, child] = children_of(program)[..] else {
+                    return None;
+                };
                 Some((program, child))
             });
             found.is_some()

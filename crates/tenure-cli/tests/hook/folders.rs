@@ -6,7 +6,8 @@ use serde_json::json;
 use std::process::{Command, Stdio};
 
 /// Says under which lock it runs, and where that lock is.
-const MAKE: &str = "#!/bin/sh\necho \"${TENURE_NAME-none} ${TENURE_DIR-nowhere}\"\n";
+const MAKE: &str =
+    "#!/bin/sh\nh=${TENURE_HELD-=nowhere/x}; h=${h%/*}\necho \"${TENURE_NAME-none} ${h##*=}\"\n";
 
 fn rules(lock: &str) -> String {
     format!("dir = \"locks\"\n[[agent.command]]\nmatch = [\"make\"]\nlock = \"{lock}\"\n")

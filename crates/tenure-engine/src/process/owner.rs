@@ -5,6 +5,7 @@
 
 use super::start_time;
 use super::system::{Stat, arguments, name_of, parent_of_self, probe, stat};
+use crate::shell;
 use tenure_core::{Host, Liveness, Process};
 
 /// The owner that was chosen, and what it is called.
@@ -35,6 +36,19 @@ pub enum OwnerError {
         /// The number.
         pid: u32,
     },
+    /// A daemon that outlives every job makes the call itself, or a shell that has nothing left to do after it.
+    #[error(
+        "a lock of this call would outlive the job or be gone at once: {daemon} (PID {pid}) makes the call, and nothing of the \
+         job lasts longer than the call does; put the work into `tenure run NAME -- CMD`, or into one shell \
+         (`sh -c 'tenure acquire x && work; tenure release x'`), or name an owner with --owner PID, or use --owner none \
+         with a --ttl"
+    )]
+    NoJob {
+        /// What the daemon is called.
+        daemon: String,
+        /// Its number.
+        pid: u32,
+    },
     /// Every ancestor is a one-shot shell or the system's first process.
     #[error(
         "no lasting process was found that could own the lock; name one with --owner PID, \
@@ -59,11 +73,54 @@ const INITS: [&str; 7] = [
     "docker-init",
 ];
 
+/// Programs that start jobs and outlive each of them.
+const DAEMONS: [&str; 20] = [
+    "cron",
+    "crond",
+    "CRON",
+    "anacron",
+    "fcron",
+    "atd",
+    "sshd",
+    "sshd-session",
+    "dropbear",
+    "supervisord",
+    "runsv",
+    "s6-supervise",
+    "s6-svscan",
+    "openrc-init",
+    "conmon",
+    "containerd-shim",
+    "inetd",
+    "xinetd",
+    "nomad",
+    "buildkite-agent",
+];
+
+/// Hosts of coding agents. All subagents of one host share its process, and what they hold is told apart by ids.
+const AGENT_HOSTS: [&str; 10] = [
+    "claude",
+    "claude-code",
+    "codex",
+    "gemini",
+    "gemini-cli",
+    "opencode",
+    "cursor-agent",
+    "copilot",
+    "aider",
+    "goose",
+];
+
 /// Programs that run one command and end with it.
 const WRAPPERS: [&str; 16] = [
     "timeout", "env", "nice", "ionice", "nohup", "setsid", "stdbuf", "time", "xargs", "sudo",
     "doas", "runuser", "setpriv", "chrt", "taskset", "strace",
 ];
+
+/// Whether a program of this name is a shell.
+pub fn is_shell(name: &str) -> bool {
+    SHELLS.contains(&name)
+}
 
 /// How far up the search goes. Real trees are some ten deep.
 const ANCESTORS_MAX: usize = 64;
@@ -114,6 +171,138 @@ pub fn choose_owner(pid: Option<u32>) -> Result<Chosen, OwnerError> {
     Err(OwnerError::NoneFound)
 }
 
+/// The owner of a hold that a call takes which returns at once: what outlives the call and ends with the job.
+///
+/// A shell whose text (`sh -c`) has more to do after the call is the job, under every parent but the host of an agent.
+/// A shell that is the first process of a container, or has no parent that can be seen (`docker exec`), is the job, too.
+/// Else the job is the nearest ancestor that is no shell for one line ([`choose_owner`]), unless that is a daemon.
+///
+/// # Errors
+/// - [`OwnerError::NoJob`] if only a daemon outlives the call.
+/// - [`OwnerError::NoneFound`] as [`choose_owner`] says.
+pub fn job_of_caller() -> Result<Chosen, OwnerError> {
+    if cfg!(windows) {
+        return choose_owner(None);
+    }
+    let mut pid = parent_of_self();
+    // The shells for one line between the call and what lasts, from the call on.
+    let mut shells: Vec<(Chosen, Rest)> = Vec::new();
+    for _ in 0..ANCESTORS_MAX {
+        let Some(stat) = stat(pid).filter(|_| pid != 0) else {
+            break;
+        };
+        let arguments = arguments(pid);
+        let is_first = pid == 1 || stat.parent == 0;
+        if is_subshell(&arguments, &stat) || is_wrapper(&arguments) {
+            pid = stat.parent;
+            continue;
+        }
+        if is_one_shot_shell(&arguments) {
+            let rest = text_of(&arguments).map_or(Rest::Unreadable, Rest::behind);
+            if is_first && rest != Rest::Nothing {
+                return Ok(chosen(pid, &stat));
+            }
+            shells.push((chosen(pid, &stat), rest));
+            pid = stat.parent;
+            continue;
+        }
+        let shell = |wanted: &[Rest]| {
+            let mut shells = shells.iter();
+            shells.find(|(_, rest)| wanted.contains(rest))
+        };
+        if is_daemon(pid, &arguments) {
+            return match shell(&[Rest::More, Rest::Unreadable]) {
+                Some((job, _)) => Ok(job.clone()),
+                None => Err(OwnerError::NoJob {
+                    daemon: name_of(pid),
+                    pid,
+                }),
+            };
+        }
+        // On macOS not every process shows its arguments, and what shows none may be a shell for one line.
+        if cfg!(target_os = "macos") && arguments.is_empty() {
+            pid = stat.parent;
+            continue;
+        }
+        return Ok(match shell(&[Rest::More]) {
+            Some((job, _)) if !is_agent_host(pid) => job.clone(),
+            _ => chosen(pid, &stat),
+        });
+    }
+    Err(OwnerError::NoneFound)
+}
+
+/// What the text of a shell has to do after the call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rest {
+    More,
+    Nothing,
+    /// The text does not show it, or does not show the call.
+    Unreadable,
+}
+
+impl Rest {
+    fn behind(text: &str) -> Self {
+        let has_more = |more| if more { Self::More } else { Self::Nothing };
+        match shell::read(text) {
+            shell::Line::Plain(commands) => {
+                let takes = |command: &shell::Simple| {
+                    let words = command.words.iter().filter_map(|word| word.text.as_deref());
+                    let mut words = words.skip_while(|word| shell::program(word) != "tenure");
+                    words.any(|word| word == "acquire")
+                };
+                match commands.iter().position(takes) {
+                    // What reads the answer through a pipe ends with it.
+                    Some(at) => {
+                        has_more(commands[at + 1..].iter().any(|command| !command.is_piped))
+                    }
+                    None => Self::Unreadable,
+                }
+            }
+            shell::Line::Other(_) => {
+                let Some((_, behind)) = text.rsplit_once("acquire") else {
+                    return Self::Unreadable;
+                };
+                let ends = |character| matches!(character, ';' | '&' | '|' | '\n');
+                let behind = behind.replace(">&", ">");
+                let behind = behind.split_once(ends).map_or("", |(_, behind)| behind);
+                let words = behind.split(|character: char| !character.is_ascii_alphanumeric());
+                let mut words = words.filter(|word| !word.is_empty());
+                has_more(words.any(|word| !matches!(word, "done" | "fi" | "esac")))
+            }
+        }
+    }
+}
+
+/// Whether this process starts jobs and outlives each of them.
+fn is_daemon(pid: u32, arguments: &[String]) -> bool {
+    let name = name_of(pid);
+    let first = arguments.first().map_or("", |first| base_name(first));
+    let applet = arguments.get(1).filter(|_| first == "busybox");
+    // A daemon may show what it does: `sshd: user@notty`.
+    let called = first.split([':', ' ']).next().unwrap_or(first);
+    let names = [&*name, called, applet.map_or("", String::as_str)];
+    (pid == 1 && is_init(arguments))
+        || names.iter().any(|name| DAEMONS.contains(name))
+        || names[..2].contains(&"systemd")
+}
+
+/// Whether this process, or one above it, is the host of a coding agent.
+fn is_agent_host(mut pid: u32) -> bool {
+    for _ in 0..ANCESTORS_MAX {
+        let Some(stat) = stat(pid).filter(|_| pid != 0) else {
+            return false;
+        };
+        let arguments = arguments(pid);
+        let mut parts = arguments.iter().take(2).flat_map(|word| word.split('/'));
+        if AGENT_HOSTS.contains(&&*name_of(pid)) || parts.any(|part| AGENT_HOSTS.contains(&part)) {
+            return true;
+        }
+        pid = stat.parent;
+    }
+    false
+}
+
 /// Whether the calling process descends from `owner`, which was recorded on `host`.
 ///
 /// Only true where every link can be seen here and now; anything unknown is no proof.
@@ -150,6 +339,21 @@ fn is_reached(owner: &Process, host: &Host, here: &Host, passes: impl Fn(u32) ->
         }
     }
     false
+}
+
+/// The process that makes this call: the parent, or what stands above the programs between that run one command and end
+/// with it. `None` if that cannot be seen.
+pub fn caller() -> Option<Process> {
+    let mut pid = parent_of_self();
+    for _ in 0..ANCESTORS_MAX {
+        let stat = stat(pid).filter(|_| pid != 0)?;
+        if !is_wrapper(&arguments(pid)) {
+            let started = stat.started();
+            return Some(Process { pid, started });
+        }
+        pid = stat.parent;
+    }
+    None
 }
 
 /// Whether the calling process is a part of a run's work.
@@ -341,6 +545,30 @@ fn is_one_shot_shell(arguments: &[String]) -> bool {
     false
 }
 
+/// The text of `sh -c TEXT`: the first word behind all options.
+fn text_of(arguments: &[String]) -> Option<&str> {
+    let mut words = arguments.iter().skip(1).map(String::as_str);
+    let mut is_behind = false;
+    while let Some(word) = words.next() {
+        match word {
+            "+o" | "+O" | "--rcfile" | "--init-file" => drop(words.next()),
+            "--command" => is_behind = true,
+            long if long.starts_with("--") && long.len() > 2 => {}
+            short if short.starts_with(['-', '+']) && short.len() > 1 && short != "--" => {
+                is_behind |= short.contains('c');
+                if short.ends_with(['o', 'O']) {
+                    words.next();
+                }
+            }
+            "--" => {}
+            text if is_behind => return Some(text),
+            // `busybox sh -c`.
+            _ => {}
+        }
+    }
+    None
+}
+
 fn is_shell_of_windows(program: &str) -> bool {
     let name = base_name(program).to_ascii_lowercase();
     ["cmd", "powershell", "pwsh"].contains(&name.as_str()) || SHELLS.contains(&name.as_str())
@@ -434,6 +662,43 @@ mod tests {
             "node agent.js",
         ] {
             assert!(!one_shot(line), "{line} lasts");
+        }
+    }
+
+    #[test]
+    fn text_of_a_shell_shows_what_it_has_to_do_after_the_call() {
+        use Rest::{More, Nothing, Unreadable};
+        for (text, rest) in [
+            ("tenure acquire x", Nothing),
+            ("cd y && tenure acquire x", Nothing),
+            ("tenure -q acquire gpu --slots 2 | tee log", Nothing),
+            ("timeout 5 /usr/bin/tenure --dir d acquire x", Nothing),
+            ("tenure acquire x && work; tenure release x", More),
+            ("tenure acquire x | sed s/a/b/; work", More),
+            ("tenure acquire x\nwork", More),
+            ("tenure acquire a; tenure acquire b", More),
+            ("./job.sh", Unreadable),
+            ("tenure check x; work", Unreadable),
+            ("id=$(tenure acquire x)", Nothing),
+            ("echo $(tenure acquire x 2>&1)", Nothing),
+            ("if tenure acquire x; then work; fi", More),
+            ("for i in 1 2; do tenure acquire x; done", Nothing),
+            ("for i in 1 2; do tenure acquire x; work; done", More),
+            ("tenure acquire x & wait", More),
+            ("(work)", Unreadable),
+        ] {
+            assert_eq!(Rest::behind(text), rest, "{text}");
+        }
+        for (line, text) in [
+            ("sh|-c|x y", Some("x y")),
+            ("/bin/bash|-lc|x", Some("x")),
+            ("bash|-c|-e|x", Some("x")),
+            ("bash|-o|pipefail|-c|x|name", Some("x")),
+            ("busybox|sh|-c|x", Some("x")),
+            ("bash|script", None),
+        ] {
+            let words: Vec<String> = line.split('|').map(str::to_owned).collect();
+            assert_eq!(text_of(&words), text, "{line}");
         }
     }
 

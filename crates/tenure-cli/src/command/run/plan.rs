@@ -91,10 +91,10 @@ impl<'a> Planning<'_, 'a> {
         // What would end a holder, or go on under it, has to know before it asks. Every other caller finds out when it
         // has to wait.
         let ends_holders = wanted.terms.cancel_in_progress || self.task.force != Force::No;
-        let looks = if reentrant || ends_holders {
-            Looks::Everywhere
-        } else {
-            Looks::Inherited
+        let looks = match (reentrant, ends_holders) {
+            (true, _) => Looks::Within,
+            (false, true) => Looks::Everywhere,
+            (false, false) => Looks::Inherited,
         };
         match session.outer_hold(name, looks)? {
             // Work that began under a hold that is gone must not go on under another one.
@@ -156,6 +156,10 @@ impl<'a> Planning<'_, 'a> {
             patience: Patience::Default,
             terms: wanted.terms,
         };
+        session.agree_on_members(&wanted.name, wanted.terms.mode, &wanted.pool)?;
+        if let Some(members) = wanted.pool.members() {
+            request.holder.set_members(members);
+        }
         // Its owner is to the hold what the command is to the hold of a run: whatever becomes of the process that
         // keeps the liveness lock, the hold lasts while its owner lives.
         request.holder.command = self.owner;
