@@ -1111,8 +1111,8 @@ fn waits_that_would_never_end_say_so() {
         let outer = Started::new(outer.stdout(Stdio::null()).stderr(Stdio::null()));
         eventually("a to be held", || file("a").exists());
         let inner = format!(
-            "touch '{b}'; until tenure check b --output json | grep -q 'queue.:.{'; do sleep 0.02; done; \
-             exec tenure {wants_a}"
+            "touch '{b}'; until tenure check b --output json | grep -q 'queue.:.{{'; do sleep 0.02; done; \
+             sleep 0.05; exec tenure {wants_a}"
         );
         let answer = scene.run(["run", "b", "-q", "--", "sh", "-c", &inner]);
         has_code(&judged(verb, answer, 81), "DEADLOCK");

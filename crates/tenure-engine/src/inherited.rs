@@ -271,15 +271,12 @@ fn decode(written: &str) -> OsString {
     while let Some((before, behind)) = rest.split_once('%') {
         bytes.extend_from_slice(before.as_bytes());
         let digits = behind.get(..2);
-        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &behind[2..];
-            }
-            None => {
-                bytes.push(b'%');
-                rest = behind;
-            }
+        if let Some(byte) = digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            bytes.push(byte);
+            rest = &behind[2..];
+        } else {
+            bytes.push(b'%');
+            rest = behind;
         }
     }
     bytes.extend_from_slice(rest.as_bytes());
@@ -304,7 +301,7 @@ fn bytes_of(value: &OsStr) -> &[u8] {
 
 #[cfg(not(unix))]
 fn of_bytes(bytes: Vec<u8>) -> OsString {
-    String::from_utf8_lossy(&bytes).into_owned().into()
+    String::from_utf8(bytes).unwrap_or_default().into()
 }
 
 #[cfg(test)]

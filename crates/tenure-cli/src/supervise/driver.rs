@@ -233,14 +233,7 @@ impl Driver<'_> {
         // The asker of an earlier driver has ended.
         state.forget_questions();
         let placement = Placement::find();
-        let leader = placement.own_group().then(signals::Leader::make).flatten();
-        if placement.own_group() {
-            // Without a leader the command leads the group itself.
-            let group = leader
-                .as_ref()
-                .map_or(0, |leader| leader.group().as_raw_pid());
-            command.process_group(group);
-        }
+        let leader = lead(&placement, &mut command);
         signals::pause_if_asked();
         let mut descendants = match state.descendants.take() {
             Some(descendants) => descendants.again(),
@@ -374,6 +367,18 @@ impl Driver<'_> {
         }
         Ok(())
     }
+}
+
+/// Has the command started in a group of its own, which another process leads, where the placement says so. Without a
+/// leader the command leads the group itself.
+fn lead(placement: &Placement, command: &mut Command) -> Option<signals::Leader> {
+    if !placement.own_group() {
+        return None;
+    }
+    let leader = signals::Leader::make();
+    let group = leader.as_ref().map(signals::Leader::group);
+    command.process_group(group.map_or(0, Pid::as_raw_pid));
+    leader
 }
 
 impl Running<'_> {

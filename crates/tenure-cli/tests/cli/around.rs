@@ -72,6 +72,7 @@ fn ways() -> [(&'static str, String); 5] {
     ]
 }
 
+#[allow(clippy::too_many_lines, reason = "it is a table")]
 #[test]
 fn place_of_a_nested_call_table() {
     let scene = projects();
