@@ -72,11 +72,10 @@ pub(crate) fn kin_of(claim: &Claim, here: &Host) -> Kin {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests {
     use super::*;
 
-    #[cfg(unix)]
     #[test]
     fn a_folder_is_the_same_by_every_path_that_leads_to_it() {
         let scratch = tempfile::tempdir().expect("a folder");

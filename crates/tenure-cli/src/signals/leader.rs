@@ -7,15 +7,11 @@
 
 use libc::{c_int, c_void};
 use rustix::process::Pid;
-use std::mem::MaybeUninit;
 use std::ptr;
 
 /// The leader, which has ended and was not collected yet.
 #[derive(Debug)]
 pub(crate) struct Leader(Pid);
-
-/// Room for the leader's one call.
-const STACK: usize = 16 * 1024;
 
 impl Leader {
     /// Makes the group. `None` if the system makes no process.
@@ -61,6 +57,9 @@ const ALL_KINDS: c_int = 0;
 /// reports no end, so nothing that collects children sees it.
 #[cfg(target_os = "linux")]
 fn make() -> Option<c_int> {
+    use std::mem::MaybeUninit;
+    /// Room for the leader's one call.
+    const STACK: usize = 16 * 1024;
     let mut stack: Vec<MaybeUninit<u128>> = vec![MaybeUninit::uninit(); STACK / size_of::<u128>()];
     // It grows downwards on every architecture that Linux and Rust both know.
     let top = stack.as_mut_ptr_range().end.cast::<c_void>();
