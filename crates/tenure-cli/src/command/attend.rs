@@ -7,12 +7,13 @@ use crate::failure::Failure;
 use crate::holds::{self, Hold};
 use crate::render::waiting::Progress;
 use crate::render::{Listener, Reporter};
-use std::cell::OnceCell;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tenure_core::{Claim, Kind, LockName, Mode, Process, Request};
 use tenure_engine::clock::instant;
 use tenure_engine::engine::{Observer, Wait, Waiting};
-use tenure_engine::process::{Ancestors, Chosen, choose_owner, job_of_caller};
+use tenure_engine::process::{Chosen, choose_owner, job_of_caller};
 
 /// How often a waiter looks at the locks that it has, and for circles of waits.
 const LOOK: Duration = Duration::from_secs(1);
@@ -88,8 +89,8 @@ struct Itself<'a> {
     request: &'a Request,
     is_endless: bool,
     inherited: Vec<Hold>,
-    /// The caller's ancestors, by which most holds are ruled out without a look at any process.
-    ancestors: OnceCell<Ancestors>,
+    /// Of which holds it is known whether the caller is inside of their runs, by their tokens.
+    known: RefCell<BTreeMap<u64, bool>>,
 }
 
 impl Itself<'_> {
@@ -130,15 +131,17 @@ impl Itself<'_> {
         .cloned()
     }
 
-    /// Whether the caller is inside of the run that has this claim.
+    /// Whether the caller is inside of the run that has this claim. Once its command is recorded, the answer stays.
     fn is_around(&self, claim: &Claim) -> bool {
-        let (session, holder) = (self.session, &claim.holder);
-        let ancestors = self.ancestors.get_or_init(Ancestors::of_caller);
-        let mut processes = holder.process.iter().chain(&holder.command);
-        let may_be =
-            processes.any(|process| ancestors.have(process, &holder.host, &session.identity.host));
-        // Also by what was inherited, where the ancestors cannot be seen.
-        (may_be || !self.inherited.is_empty()) && session.is_around(claim, &self.inherited)
+        let token = claim.token.unwrap_or_default();
+        let known = self.known.borrow().get(&token).copied();
+        known.unwrap_or_else(|| {
+            let is_around = self.session.is_around(claim, &self.inherited);
+            if claim.holder.command.is_some() {
+                self.known.borrow_mut().insert(token, is_around);
+            }
+            is_around
+        })
     }
 
     /// The processes whose lives a hold of this caller would follow: the one that a detached request names, or that
@@ -189,7 +192,7 @@ impl<'a> Attendance<'a> {
                 request,
                 is_endless: wait == Wait::Forever,
                 inherited: session.inherited(name),
-                ancestors: OnceCell::new(),
+                known: RefCell::default(),
             }),
             own: None,
         }

@@ -397,7 +397,11 @@ pub fn kin_of_run(
                 command.is_some() && below.is_some_and(|below| has_session_of_its_own(below, pid));
             return if is_apart { Kin::Outside } else { Kin::Inside };
         }
-        if stat.parent == 0 {
+        // No process is older than what it descends from, so the way up ends early for a caller from elsewhere.
+        let is_older = started
+            .zip(supervisor.started)
+            .is_some_and(|(this, run)| this < run);
+        if stat.parent == 0 || is_older {
             return Kin::Outside;
         }
         below = Some(pid);
