@@ -255,6 +255,10 @@ impl Call {
     }
 
     fn within(verb: &'static str, common: &Common, around: Surroundings) -> Self {
+        // These are about what is held already.
+        if matches!(verb, "release" | "heartbeat" | "check" | "fence") {
+            around.tends();
+        }
         Self {
             reporter: reporter(common, &around, verb),
             around,
@@ -403,7 +407,7 @@ impl Session {
         shown: &'a Shown,
         reporter: &mut Reporter,
     ) -> Result<(Self, Option<&'a str>), Failure> {
-        let session = Self::of_hold(place, name)?;
+        let session = Self::of_hold(place, name, shown.as_typed())?;
         session.tell_place(reporter);
         let id = session.shown(name, shown)?;
         reporter.set_request_id(id.unwrap_or_default());
@@ -412,7 +416,11 @@ impl Session {
 
     /// The same for a verb about a hold that the caller may have inherited. A command that has gone to another project
     /// asks after its run's hold where that hold is, unless the call names a place, or has a hold of that lock here.
-    pub(crate) fn of_hold(place: Place, name: &LockName) -> Result<Self, Failure> {
+    pub(crate) fn of_hold(
+        place: Place,
+        name: &LockName,
+        shown: Option<&str>,
+    ) -> Result<Self, Failure> {
         let elsewhere = (!place.is_typed())
             .then(|| {
                 holds::inherited()
@@ -427,14 +435,17 @@ impl Session {
             return Ok(session);
         };
         let is_native = session.store.profile().record().is_none();
-        if !is_native || session.has_hold(name, |claim| session.is_mine(claim, None, &[])) {
+        if !is_native || session.has_hold(name, |claim| session.is_mine(claim, shown, &[])) {
             return Ok(session);
         }
         let Some(place) = Place::noted(&hold.folder, allow_network) else {
             return Ok(session);
         };
         let there = Self::open(place)?;
-        let stands = there.has_hold(name, |claim| claim.token == Some(hold.token));
+        let stands = there.has_hold(name, |claim| {
+            claim.token == Some(hold.token)
+                && shown.is_none_or(|id| there.is_mine(claim, Some(id), &[]))
+        });
         Ok(if stands { there } else { session })
     }
 
@@ -776,13 +787,15 @@ impl Session {
             return Ok(());
         }
         let own = pool.members();
-        let reading = self.reading(name)?;
+        let (reading, now) = (self.reading(name)?, self.clock.now());
         let Some(entry) = reading.entry() else {
             return Ok(());
         };
         let differs = |claim: &&Claim| {
             let theirs = claim.holder.members();
-            theirs.is_some() && theirs != own.as_deref()
+            let differs = theirs.is_some() && theirs != own.as_deref();
+            let standing = || reading.standing_of(self.store.policy(), claim, &now);
+            differs && matches!(standing(), Standing::Held(_))
         };
         let Some(other) = entry.granted().find(differs) else {
             return Ok(());

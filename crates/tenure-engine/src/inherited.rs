@@ -104,6 +104,9 @@ pub struct Saw {
     pub variables: Vec<(String, OsString)>,
     /// Configurations of projects, by their resolved paths.
     pub files: Vec<PathBuf>,
+    /// The repository that the scope `repo` meant for the run, by git's common folder. For a call in another repository
+    /// that scope means another place, so there it is no word that the run saw.
+    pub repository: Option<PathBuf>,
 }
 
 impl Saw {
@@ -171,6 +174,9 @@ impl Around {
         for file in &self.saw.files {
             part("file", file.as_os_str());
         }
+        if let Some(repository) = &self.saw.repository {
+            part("repository", repository.as_os_str());
+        }
         part("pid", OsStr::new(&self.process.pid.to_string()));
         let numbers = [
             ("started", self.process.started),
@@ -230,6 +236,7 @@ impl Around {
                     around.saw.variables.push((name.to_owned(), decode(seen)));
                 }
                 "file" => around.saw.files.push(decode(written).into()),
+                "repository" => around.saw.repository = Some(decode(written).into()),
                 "pid" => pid = written.parse().ok(),
                 "started" => around.process.started = written.parse().ok(),
                 "namespace" => around.host.pid_namespace = written.parse().ok(),
@@ -347,6 +354,7 @@ mod tests {
             saw: Saw {
                 variables: vec![("TENURE_DIR".to_owned(), "/x=;y".into())],
                 files: vec!["/p/tenure.toml".into(), "/q".into()],
+                repository: Some("/p/.git".into()),
             },
             process: Process {
                 pid: 7,

@@ -22,7 +22,7 @@ mod life;
 
 use crate::config::{self, Config, ConfigError, Scope, Source};
 pub use crate::inherited::At;
-use crate::inherited::{AROUND, Around};
+use crate::inherited::{AROUND, Around, Saw};
 use crate::repository::{self, Missing};
 use crate::trust::Named;
 use std::ffi::{OsStr, OsString};
@@ -309,7 +309,14 @@ impl Variables {
             return Self::all();
         };
         let all = Self::all();
-        let is_seen = |(name, value): (&str, &OsStr)| around.saw.variable(name, value);
+        let is_seen = |(name, value): (&str, &OsStr)| {
+            let is_repositorys = name == SCOPE && value == Scope::Repo.as_str();
+            let is_elsewhere = || {
+                let here = std::env::current_dir();
+                here.is_ok_and(|here| is_in_another_repository(&around.saw, &here))
+            };
+            around.saw.variable(name, value) && !(is_repositorys && is_elsewhere())
+        };
         let seen: Vec<&str> = all
             .written()
             .filter(|variable| is_seen(*variable))
@@ -407,6 +414,14 @@ impl Variables {
             place_error(SCOPE, format!("{word:?}: write user, repo or machine"))
         })
     }
+}
+
+/// Whether a folder is in another repository than the one that the scope `repo` meant for a run.
+pub fn is_in_another_repository(saw: &Saw, folder: &Path) -> bool {
+    let Some(repository) = &saw.repository else {
+        return false;
+    };
+    repository::common_folder(folder).is_ok_and(|here| here != *repository)
 }
 
 /// The folder that a variable names by its whole path.

@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use tenure_core::{
     AbsentRelease, Claim, Entry, Evidence, ForceOnHeld, Kind, Liveness, LivenessLock, LockName,
-    Ownership, Released,
+    Ownership, Released, Standing,
 };
+use tenure_engine::clock::Clock;
 use tenure_engine::envelope::utc;
 use tenure_engine::process::{is_caller, liveness};
 use tenure_engine::profile::known_as;
@@ -94,10 +95,14 @@ pub(crate) fn release(
 /// the id: jobs of one engine have one owner, and each gives back its own. Of a hold whose caller has ended, the owner
 /// may give it back.
 fn own_hold(session: &Session, name: &LockName) -> Result<Option<u64>, Failure> {
-    let reading = session.reading(name)?;
+    let (reading, now) = (session.reading(name)?, session.clock.now());
     let here = &session.identity.host;
     let granted = || reading.entry().into_iter().flat_map(Entry::granted);
-    let detached = || granted().filter(|claim| claim.kind.is_detached());
+    let stands = |claim: &&Claim| {
+        let standing = reading.standing_of(session.store.policy(), claim, &now);
+        claim.kind.is_detached() && matches!(standing, Standing::Held(_))
+    };
+    let detached = || granted().filter(stands);
     let is_taken_here = |claim: &&Claim| {
         let holder = &claim.holder;
         let caller = holder.caller();

@@ -147,7 +147,9 @@ impl Place {
         };
         let config = config.or(beside);
         if let Some(config) = &config {
-            check_defaults(config)?;
+            if purpose == Purpose::Take {
+                check_defaults(config)?;
+            }
             around.note_own_profiles(config);
         }
         let whole = match &config {
@@ -162,6 +164,10 @@ impl Place {
         let audit_of_project = match of_project {
             Some((dir, file)) => Some((around.absolute(dir)?, file.source)),
             None => None,
+        };
+        let saw = match purpose {
+            Purpose::Take => around.saw(&found.why),
+            Purpose::Tend => Saw::default(),
         };
         Ok(Self {
             folder: name_of(&location),
@@ -188,10 +194,7 @@ impl Place {
                 .is_some()
                 .then(|| profile.policy().name.to_owned()),
             profile: Some(profile),
-            saw: match purpose {
-                Purpose::Take => around.saw(),
-                Purpose::Tend => Saw::default(),
-            },
+            saw,
             was_at: None,
         })
     }

@@ -12,10 +12,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tenure_core::AgentKey;
-use tenure_engine::config::{self, Config, Found, OwnSection, Source};
+use tenure_engine::config::{self, Config, Found, OwnSection, Scope, Source};
 use tenure_engine::inherited::Saw;
 use tenure_engine::leased_path::{self, PathLock};
-use tenure_engine::place::{self, Files};
+use tenure_engine::place::{self, Files, Why};
+use tenure_engine::repository;
 
 /// The folder of the audit.
 const AUDIT_DIR: &str = "TENURE_AUDIT_DIR";
@@ -123,6 +124,8 @@ pub(crate) struct Surroundings {
     named: OnceCell<Option<Arc<Config>>>,
     nearest: OnceCell<Option<Arc<Config>>>,
     unseen: OnceCell<Option<Arc<Config>>>,
+    /// The call is about what is held already: no mistake in a file of a run keeps it from that.
+    tends: Cell<bool>,
 }
 
 impl Surroundings {
@@ -198,21 +201,30 @@ impl Surroundings {
     }
 
     /// What this call sees of what names places. A call in the place of the run around it saw what that run saw, too.
-    pub(super) fn saw(&self) -> Saw {
+    pub(super) fn saw(&self, place: &Why) -> Saw {
         let mut saw = match &self.variables.place.around {
-            Some(around) if !self.is_named && self.names_place().unwrap_or(true) => {
-                around.saw.clone()
-            }
+            Some(around) if *place == Why::Around => around.saw.clone(),
             _ => Saw::default(),
         };
-        let project = match self.nearest.get() {
+        let nearest = match self.nearest.get() {
             Some(nearest) => nearest
-                .as_ref()
-                .map(|config| config.file.clone())
-                .filter(|file| !config::is_for_all_folders(file)),
+                .clone()
+                .filter(|config| !config::is_for_all_folders(&config.file)),
+            None => None,
+        };
+        let file = match &nearest {
+            Some(config) => Some(config.file.clone()),
+            None if self.nearest.get().is_some() => None,
             None => self.start().ok().and_then(Config::project),
         };
-        saw.add(place::Variables::all().written(), project.as_deref());
+        let variables = place::Variables::all();
+        let is_repositorys = variables.scope.as_deref() == Some(Scope::Repo.as_str().as_ref())
+            || nearest.is_some_and(|config| config.scope == Some(Scope::Repo))
+            || *place == Why::Scope(Scope::Repo);
+        if is_repositorys && let Ok(start) = self.start() {
+            saw.repository = repository::common_folder(start).ok().or(saw.repository);
+        }
+        saw.add(variables.written(), file.as_deref());
         saw
     }
 
@@ -282,13 +294,17 @@ impl Surroundings {
             Some(given) => Some(place::path_typed("--config", given)?),
             None => self.variables.place.config_file()?,
         };
+        let is_typed = path.is_some();
         let path = match (path, &self.variables.place.around) {
             (None, Some(around)) if self.unseen()?.is_none() => around.config.clone(),
             (path, _) => path,
         };
         let config = match path {
             Some(path) => {
-                let found = Config::named(&path)?;
+                let found = match Config::named(&path) {
+                    Err(_) if self.tends.get() && !is_typed => Found::default(),
+                    found => found?,
+                };
                 let is_place = found.config.as_ref().is_some_and(Config::names_a_place);
                 // Such a file counts before what else names a place (`place::find`).
                 if self.types_config() && is_place {
@@ -300,6 +316,11 @@ impl Surroundings {
             None => None,
         };
         Ok(self.named.get_or_init(|| config).clone())
+    }
+
+    /// Notes that the call is about what is held already.
+    pub(crate) fn tends(&self) {
+        self.tends.set(true);
     }
 
     /// Whether the configuration is named by the call itself: by a flag, or by a variable that the run around the call
@@ -320,7 +341,11 @@ impl Surroundings {
         if let Some(unseen) = self.unseen.get() {
             return Ok(unseen.clone());
         }
-        let (config, why) = Config::unseen(self.start().ok(), &around.saw)?.beside();
+        let found = match Config::unseen(self.start().ok(), &around.saw) {
+            Err(_) if self.tends.get() => Found::default(),
+            found => found?,
+        };
+        let (config, why) = found.beside();
         if let Some(why) = why {
             self.passed_over.get_or_init(|| why);
         }

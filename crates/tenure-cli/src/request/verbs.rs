@@ -24,6 +24,11 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
+    /// The id as it was typed, whether it counts or not.
+    pub(crate) fn as_typed(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
+
     fn of(typed: Option<&Typed<RequestId>>, place: &Place, around: &Surroundings) -> Self {
         let Some(typed) = typed else {
             let known = place.format().default_id(&around.variables);

@@ -25,7 +25,8 @@ use crate::render::say;
 use crate::signals;
 use rustix::io::{FdFlags, fcntl_setfd, retry_on_intr};
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, getpgid, getpgrp, kill_process, kill_process_group, waitid,
+    Pid, Signal, WaitId, WaitIdOptions, getpgid, getpgrp, getsid, kill_process, kill_process_group,
+    waitid,
 };
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
@@ -75,6 +76,9 @@ const PLACE_LOOK: Duration = Duration::from_secs(3);
 /// cannot be watched. With the time that a doubtful state has to stay ([`super::locks`]), a loss is noticed
 /// within a second.
 const OPEN_LOOK: Duration = Duration::from_millis(400);
+
+/// How often the supervisor looks whether the command is still in the session of the terminal.
+const SESSION_LOOK: Duration = Duration::from_secs(1);
 
 /// How long a sleep lasts at most, whatever else is known.
 const NAP_MAX: Duration = Duration::from_secs(30);
@@ -401,11 +405,25 @@ impl Running<'_> {
         }
     }
 
+    /// Takes the terminal back if the command has gone to another session: it can have no keys of this terminal, and the
+    /// group that has the terminal may be empty. From then on keys come here, and are passed on.
+    fn keep_terminal(&self) {
+        let is_elsewhere = || getsid(Some(self.pid)) != getsid(None);
+        if self.placement.hands_over() && !self.watching_rest && is_elsewhere() {
+            self.take_back();
+        }
+    }
+
     /// Sleeps until something happens, and deals with what only the time or the locks show.
     fn sleep(&mut self) -> Option<Verdict> {
+        self.keep_terminal();
         let now = instant();
         let since = now.saturating_duration_since(self.began);
         let mut until = now + NAP_MAX;
+        if self.placement.hands_over() {
+            // No signal reports that the command has left its session.
+            until = now + SESSION_LOOK;
+        }
         // A lease runs out while the machine sleeps; all else stands still with it.
         let beat = self.state.next_ms().map_or(NAP_MAX, |beat_ms| {
             let left_ms = beat_ms.saturating_sub(lease_clock(self.driver.clock));

@@ -1,5 +1,10 @@
 //! Where the locks of a call lie that is made inside a run, and when the run around a call says nothing of them.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the test removes files of projects, which no store has"
+)]
+
 use crate::support::{Answer, Scene, answer};
 use std::fs;
 use std::path::Path;
@@ -412,4 +417,61 @@ fn folder_that_is_no_text_reaches_nested_calls() {
     let said = answer(&mut shell);
     assert_eq!(said.stdout(), "81\n0\n", "{}", said.stderr());
     assert!(folder.join("y.tenure").exists(), "in the folder of the run");
+}
+
+/// The scope `repo` is another place in each repository, wherever it is said.
+#[test]
+fn scope_of_a_repository_is_asked_anew_in_another_one() {
+    let scene = projects();
+    let root = scene.root().display().to_string();
+    scene.write("tenure.toml", "scope = \"repo\"\n");
+    for file in ["a/tenure.toml", "b/tenure.toml"] {
+        fs::remove_file(scene.path(file)).unwrap();
+    }
+    let check = "tenure check z --output json | sed 's/.*\"lock_file\":\"//; s,/z.tenure\".*,,'";
+    scene.write("check.sh", &format!("cd \"$1\"; {check}"));
+    let inner = |before: &str, run: &str, to: &str| {
+        let line = format!("{before} tenure {run} x -- sh {root}/check.sh {root}/{to}");
+        script(&scene, "a", &line).trim().to_owned()
+    };
+    let repo = |name: &str| format!("{root}/{name}/.git/tenure/locks");
+    // One file above both, then the variable alone.
+    assert_eq!(inner("", "run", "b"), repo("b"));
+    assert_eq!(inner("", "run", "a"), repo("a"));
+    assert_eq!(
+        inner("", &format!("--dir {root}/d run"), "a"),
+        format!("{root}/d")
+    );
+    fs::remove_file(scene.path("tenure.toml")).unwrap();
+    assert_eq!(inner("TENURE_SCOPE=repo", "run", "b"), repo("b"));
+    assert_eq!(inner("TENURE_SCOPE=repo", "run", "a"), repo("a"));
+}
+
+/// A mistake in a file must not keep a hold from its heartbeat and its release.
+#[test]
+fn hold_can_be_given_back_whatever_a_file_says() {
+    let scene = projects();
+    scene.write("plain/tenure.toml", "= broken\n");
+    let inner = "tenure -q acquire h >/dev/null; cd ../plain; tenure -q heartbeat x >/dev/null; echo $?; cd ../web; \
+                 rm tenure.toml; tenure -q heartbeat x >/dev/null; echo $?; tenure -q release h >/dev/null; echo $?";
+    let said = script(&scene, "web", &format!("tenure run x -- sh -c '{inner}'"));
+    assert_eq!(said, "0\n0\n0\n");
+    let said = script(
+        &scene,
+        "a",
+        "tenure -q acquire q >/dev/null; printf '[lock.q]\\nttl = \"abc\"\\n' >>tenure.toml; \
+                                    tenure -q heartbeat q >/dev/null; echo $?; tenure -q release q >/dev/null; echo $?",
+    );
+    assert_eq!(said, "0\n0\n");
+}
+
+/// Of two projects with a lock of one name, the shown id says which hold is meant.
+#[test]
+fn shown_id_says_which_hold_is_meant() {
+    let scene = projects();
+    let inner = "cd ../b; tenure -q acquire x --owner none --request-id mine >/dev/null; \
+                 tenure -q heartbeat x --request-id mine >/dev/null; echo $?; \
+                 tenure -q release x --request-id mine >/dev/null; echo $?; tenure -q heartbeat x >/dev/null; echo $?";
+    let said = script(&scene, "a", &format!("tenure run x -- sh -c '{inner}'"));
+    assert_eq!(said, "0\n0\n0\n");
 }

@@ -850,4 +850,11 @@ fn slot_without_a_member_is_refused_where_others_have_members() {
     let _ = first.finish().expect(0, "the first");
     let mut call = scene.tenure(["--dir", folder, "run", "gpu", "--slots", "2", "--", "true"]);
     let _ = answer(call.current_dir("/")).expect(0, "no other caller has members");
+    // What a dead holder left behind says nothing.
+    let _ = run(&scene, &["run", "gpu", "--", "sh", "-c", "kill -9 $PPID"]);
+    scene.until_free("gpu");
+    let words = [
+        "run", "--config", other, "--dir", folder, "gpu", "--", "true",
+    ];
+    let _ = answer(&mut scene.tenure(words)).expect(0, "the next one");
 }

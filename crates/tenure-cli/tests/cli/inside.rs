@@ -184,3 +184,17 @@ fn interrupts_that_one_process_sends_at_once_count_once() {
         }
     });
 }
+
+/// The run stays for what goes on under its lock, so what that starts is inside, whatever its session.
+#[test]
+fn what_goes_on_under_a_hold_is_inside_after_its_command_has_ended() {
+    let scene = Scene::new();
+    scene.write(
+        "inner.sh",
+        "sleep 0.8; timeout 8 tenure -q run x -w forever -- echo never 2>err; echo $? >code",
+    );
+    let line = "tenure -q run x -- sh -c 'setsid tenure -q run --reentrant x -- sh ./inner.sh & sleep 0.3'; cat code";
+    let (said, took) = script(&scene, line);
+    assert_eq!(said, "81\n");
+    assert!(took < Duration::from_secs(7), "{took:?}");
+}

@@ -156,13 +156,13 @@ fn owner_of_a_hold_table() {
         ),
         (
             "crond",
-            "sh -c 'tenure -q acquire x -n >/dev/null && true'",
+            "sh -c 'tenure -q acquire x -n >/dev/null && sleep 0'",
             0,
             false,
         ),
         (
             "crond",
-            "sh -c 'if tenure -q acquire x >/dev/null; then true; fi; false'",
+            "sh -c 'if tenure -q acquire x >/dev/null; then sleep 0; fi; false'",
             1,
             false,
         ),
@@ -173,19 +173,19 @@ fn owner_of_a_hold_table() {
         ("systemd", "tenure -q acquire x", 2, false),
         (
             "supervisord",
-            "sh -c 'tenure -q acquire x >/dev/null; true'",
+            "sh -c 'tenure -q acquire x >/dev/null; sleep 0; true'",
             0,
             false,
         ),
         (
             "engine",
-            "sh -c 'tenure -q acquire x >/dev/null; true'",
+            "sh -c 'tenure -q acquire x >/dev/null; sleep 0; true'",
             0,
             false,
         ),
         (
             "engine",
-            "bash -c 'tenure -q acquire x --slots 2 | cat >/dev/null; false'",
+            "bash -c 'tenure -q acquire x --slots 2 | cat >/dev/null; sleep 0; false'",
             1,
             false,
         ),
@@ -198,7 +198,7 @@ fn owner_of_a_hold_table() {
         ("engine", "tenure -q acquire x >/dev/null", 0, true),
         (
             "codex",
-            "sh -c 'tenure -q acquire x >/dev/null; true'",
+            "sh -c 'tenure -q acquire x >/dev/null; sleep 0; true'",
             0,
             true,
         ),

@@ -251,27 +251,53 @@ impl Rest {
                     let mut words = words.skip_while(|word| shell::program(word) != "tenure");
                     words.any(|word| word == "acquire")
                 };
-                match commands.iter().position(takes) {
+                let works = |command: &shell::Simple| {
+                    let program = command.words.first().map(|word| word.text.as_deref());
                     // What reads the answer through a pipe ends with it.
+                    !command.is_piped && program.is_some_and(|word| word.is_none_or(is_work))
+                };
+                match commands.iter().position(takes) {
                     Some(at) => {
-                        has_more(commands[at + 1..].iter().any(|command| !command.is_piped))
+                        has_more(commands.get(at + 1..).unwrap_or_default().iter().any(works))
                     }
                     None => Self::Unreadable,
                 }
             }
             shell::Line::Other(_) => {
-                let Some((_, behind)) = text.rsplit_once("acquire") else {
+                let called = text
+                    .split_once("tenure")
+                    .and_then(|(_, behind)| behind.split_once("acquire"));
+                let Some((_, behind)) = called else {
                     return Self::Unreadable;
                 };
-                let ends = |character| matches!(character, ';' | '&' | '|' | '\n');
                 let behind = behind.replace(">&", ">");
-                let behind = behind.split_once(ends).map_or("", |(_, behind)| behind);
-                let words = behind.split(|character: char| !character.is_ascii_alphanumeric());
-                let mut words = words.filter(|word| !word.is_empty());
-                has_more(words.any(|word| !matches!(word, "done" | "fi" | "esac")))
+                let ends = |character| matches!(character, ';' | '&' | '|' | '\n');
+                let parts = behind.split(ends).skip(1);
+                let first = |part: &str| {
+                    let part = part
+                        .trim_matches(|sign: char| " \t(){}'\"`".contains(sign))
+                        .to_owned();
+                    let mut words = part.split_ascii_whitespace();
+                    let is_keyword =
+                        |word: &&str| ["then", "else", "do", "!", "{", "("].contains(word);
+                    words
+                        .find(|word| !is_keyword(word))
+                        .unwrap_or_default()
+                        .to_owned()
+                };
+                has_more(parts.map(first).any(|word| is_work(&word)))
             }
         }
     }
+}
+
+/// Whether a command word of a shell begins work: not what ends a construct, says something or leaves.
+fn is_work(word: &str) -> bool {
+    const NONE: [&str; 17] = [
+        "", "done", "fi", "esac", "exit", "return", "true", "false", ":", "echo", "printf", "set",
+        "export", "test", "[", "elif", "wait",
+    ];
+    !NONE.contains(&word) && !word.contains('=')
 }
 
 /// Whether this process starts jobs and outlives each of them.
@@ -287,20 +313,18 @@ fn is_daemon(pid: u32, arguments: &[String]) -> bool {
         || names[..2].contains(&"systemd")
 }
 
-/// Whether this process, or one above it, is the host of a coding agent.
-fn is_agent_host(mut pid: u32) -> bool {
-    for _ in 0..ANCESTORS_MAX {
-        let Some(stat) = stat(pid).filter(|_| pid != 0) else {
-            return false;
-        };
-        let arguments = arguments(pid);
-        let mut parts = arguments.iter().take(2).flat_map(|word| word.split('/'));
-        if AGENT_HOSTS.contains(&&*name_of(pid)) || parts.any(|part| AGENT_HOSTS.contains(&part)) {
-            return true;
-        }
-        pid = stat.parent;
-    }
-    false
+/// Whether this process is the host of a coding agent, by its name or by the package that a runtime runs.
+fn is_agent_host(pid: u32) -> bool {
+    let arguments = arguments(pid);
+    let mut words = arguments.iter().take(2);
+    let is_host = |word: &String| {
+        let package = word
+            .split_once("node_modules/")
+            .map_or("", |(_, package)| package);
+        let mut parts = package.split('/').chain([base_name(word)]);
+        parts.any(|part| AGENT_HOSTS.contains(&part))
+    };
+    AGENT_HOSTS.contains(&&*name_of(pid)) || words.any(is_host)
 }
 
 /// Whether the calling process descends from `owner`, which was recorded on `host`.
@@ -395,7 +419,15 @@ pub fn kin_of_run(
             // Without a command, the process has become its command (`--exec`) and adopts none.
             let is_apart =
                 command.is_some() && below.is_some_and(|below| has_session_of_its_own(below, pid));
-            return if is_apart { Kin::Outside } else { Kin::Inside };
+            // A run whose command has ended stays for what goes on under it: whoever inherited the hold may be that.
+            let works = command.is_some_and(|command| {
+                stat_of(command.pid).is_some_and(|stat| stat.started() == command.started)
+            });
+            return match (is_apart, works) {
+                (false, _) => Kin::Inside,
+                (true, true) => Kin::Outside,
+                (true, false) => Kin::Unknown,
+            };
         }
         // No process is older than what it descends from, so the way up ends early for a caller from elsewhere.
         let is_older = started
@@ -408,6 +440,10 @@ pub fn kin_of_run(
         pid = stat.parent;
     }
     Kin::Unknown
+}
+
+fn stat_of(pid: u32) -> Option<Stat> {
+    stat(pid).filter(|stat| !stat.has_ended())
 }
 
 /// Whether a process is in another session than its parent.
@@ -679,6 +715,16 @@ mod tests {
             ("timeout 5 /usr/bin/tenure --dir d acquire x", Nothing),
             ("tenure acquire x && work; tenure release x", More),
             ("tenure acquire x | sed s/a/b/; work", More),
+            ("tenure acquire x || exit 1", Nothing),
+            ("tenure acquire x && echo got", Nothing),
+            ("set -e; tenure acquire x; exit $?", Nothing),
+            ("id=$(tenure acquire x); echo $id >id.txt", Nothing),
+            ("if ! tenure acquire x; then exit 1; fi", Nothing),
+            (
+                "if tenure acquire x; then work; else echo could not acquire; fi",
+                More,
+            ),
+            ("tenure acquire x; tenure release x", More),
             ("tenure acquire x\nwork", More),
             ("tenure acquire a; tenure acquire b", More),
             ("./job.sh", Unreadable),
@@ -688,7 +734,7 @@ mod tests {
             ("if tenure acquire x; then work; fi", More),
             ("for i in 1 2; do tenure acquire x; done", Nothing),
             ("for i in 1 2; do tenure acquire x; work; done", More),
-            ("tenure acquire x & wait", More),
+            ("tenure acquire x & work", More),
             ("(work)", Unreadable),
         ] {
             assert_eq!(Rest::behind(text), rest, "{text}");
