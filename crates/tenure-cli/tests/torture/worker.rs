@@ -277,8 +277,7 @@ fn kill_all(world: &World, call: &Call, child: &Child) -> bool {
         return false;
     };
     // Its child, in a group of its own, and not collected: it is the command.
-    let group = i32::try_from(command).ok().and_then(Pid::from_raw);
-    let Some(group) = group.filter(|_| leads_below(command, child.id())) else {
+    let Some(group) = group_below(command, child.id()) else {
         return false;
     };
     excuse(world, &call.id);
@@ -297,15 +296,19 @@ fn kill_all(world: &World, call: &Call, child: &Child) -> bool {
     true
 }
 
-/// Whether a process leads a group and is the child of another.
-fn leads_below(pid: u32, parent: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let Some((_, rest)) = stat.rsplit_once(')') else {
-        return false;
+/// The group of a process, if that is the child of another one, and in a group that is not that one's.
+fn group_below(pid: u32, parent: u32) -> Option<Pid> {
+    let seen = |pid: u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        let (_, rest) = stat.rsplit_once(')')?;
+        let mut words = rest.split_ascii_whitespace();
+        let (state, above) = (words.next()?.to_owned(), words.next()?.to_owned());
+        Some((state, above, words.next()?.parse::<i32>().ok()?))
     };
-    let words: Vec<&str> = rest.split_ascii_whitespace().collect();
-    matches!(words[..], [state, above, group, ..]
-        if state != "Z" && above == parent.to_string() && group == pid.to_string())
+    let (state, above, group) = seen(pid)?;
+    let (_, _, own) = seen(parent)?;
+    let is_its_own = state != "Z" && above == parent.to_string() && group != own;
+    Pid::from_raw(group).filter(|_| is_its_own)
 }
 
 /// So long ago.
