@@ -310,12 +310,12 @@ impl Variables {
         };
         let all = Self::all();
         let is_seen = |(name, value): (&str, &OsStr)| {
-            let is_repositorys = name == SCOPE && value == Scope::Repo.as_str();
+            let is_of_repo = name == SCOPE && value == Scope::Repo.as_str();
             let is_elsewhere = || {
                 let here = std::env::current_dir();
                 here.is_ok_and(|here| is_in_another_repository(&around.saw, &here))
             };
-            around.saw.variable(name, value) && !(is_repositorys && is_elsewhere())
+            around.saw.variable(name, value) && !(is_of_repo && is_elsewhere())
         };
         let seen: Vec<&str> = all
             .written()

@@ -218,10 +218,10 @@ impl Surroundings {
             None => self.start().ok().and_then(Config::project),
         };
         let variables = place::Variables::all();
-        let is_repositorys = variables.scope.as_deref() == Some(Scope::Repo.as_str().as_ref())
+        let is_of_repo = variables.scope.as_deref() == Some(Scope::Repo.as_str().as_ref())
             || nearest.is_some_and(|config| config.scope == Some(Scope::Repo))
             || *place == Why::Scope(Scope::Repo);
-        if is_repositorys && let Ok(start) = self.start() {
+        if is_of_repo && let Ok(start) = self.start() {
             saw.repository = repository::common_folder(start).ok().or(saw.repository);
         }
         saw.add(variables.written(), file.as_deref());

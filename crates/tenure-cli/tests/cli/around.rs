@@ -407,7 +407,9 @@ fn native_locks_do_not_follow_the_folder_of_records() {
 fn folder_that_is_no_text_reaches_nested_calls() {
     use std::os::unix::ffi::OsStrExt;
     let scene = projects();
-    let folder = scene.path("").join(std::ffi::OsStr::from_bytes(b"caf\xe9"));
+    let folder = scene
+        .path("")
+        .join(std::ffi::OsStr::from_bytes(b"stra\xdfe"));
     let mut shell = scene.program("sh");
     shell
         .args(["-c", "tenure --dir \"$0\" run x -- sh -c 'tenure run -n x -- echo ran; echo $?; tenure run y -- true; echo $?'"])
