@@ -414,7 +414,7 @@ impl Session {
         Ok((session, id))
     }
 
-    /// The same for a verb about a hold that the caller may have inherited. A command that has gone to another project
+    /// Opens the locks for a verb about a hold that the caller may have inherited. A command that has gone to another project
     /// asks after its run's hold where that hold is, unless the call names a place, or has a hold of that lock here.
     pub(crate) fn of_hold(
         place: Place,
@@ -570,7 +570,7 @@ impl Session {
         if let Some(id) = shown {
             return self.format.shows(claim, id) && self.may_speak_for(claim);
         }
-        if inherited.iter().any(|hold| Some(hold.token) == claim.token) {
+        if holds::have(inherited, claim) {
             return true;
         }
         self.is_owned(claim, descends)
@@ -679,31 +679,28 @@ impl Session {
         }
         let reading = self.store.read(name)?;
         let now = self.clock.now();
-        let live = |claim: &&Claim| {
-            let standing = reading.standing_of(self.store.policy(), claim, &now);
-            matches!(standing, Standing::Held(_))
-        };
         let mut granted = reading.entry().into_iter().flat_map(Entry::granted);
-        let is_outer = |claim: &&Claim| {
-            let mut holds = inherited.iter();
+        let is_outer = |claim: &Claim| {
             self.is_around(claim, &inherited)
-                || looks == Looks::Within && holds.any(|hold| Some(hold.token) == claim.token)
+                || looks == Looks::Within && holds::have(&inherited, claim)
         };
-        let outer = granted.find(|claim| is_outer(claim) && live(claim));
+        let outer = granted.find(|claim| is_outer(claim) && self.is_held(&reading, claim, &now));
         Ok(outer.cloned())
+    }
+
+    /// Whether a claim of a lock that was read stands at this time.
+    pub(crate) fn is_held(&self, reading: &Reading, claim: &Claim, now: &Now) -> bool {
+        let standing = reading.standing_of(self.store.policy(), claim, now);
+        matches!(standing, Standing::Held(_))
     }
 
     /// Whether this call is a part of the work of a claim. Ancestry decides. Where ancestry cannot be seen, the holds
     /// that the caller has inherited do: they outlive the run, and whoever got them is not always inside.
     pub(crate) fn is_around(&self, claim: &Claim, inherited: &[Hold]) -> bool {
-        let is_inherited = || {
-            let mut holds = inherited.iter();
-            holds.any(|hold| Some(hold.token) == claim.token)
-        };
         match holds::kin_of(claim, &self.identity.host) {
             Kin::Inside => true,
             Kin::Outside => false,
-            Kin::Unknown => is_inherited(),
+            Kin::Unknown => holds::have(inherited, claim),
         }
     }
 
@@ -776,17 +773,22 @@ impl Session {
         Ok(acquired)
     }
 
-    /// Refuses a slot whose caller does not know what it stands for, where another caller does, or knows another thing.
+    /// Has a claim say what the slots stand for. Refuses a slot whose caller does not know that where another caller
+    /// does, or knows another thing.
     pub(crate) fn agree_on_members(
         &self,
         name: &LockName,
         mode: Mode,
         pool: &Pool,
+        holder: &mut Holder,
     ) -> Result<(), Failure> {
+        let own = pool.members();
+        if let Some(members) = &own {
+            holder.set_members(members.clone());
+        }
         if !matches!(mode, Mode::Slots(_)) {
             return Ok(());
         }
-        let own = pool.members();
         let (reading, now) = (self.reading(name)?, self.clock.now());
         let Some(entry) = reading.entry() else {
             return Ok(());
@@ -794,8 +796,7 @@ impl Session {
         let differs = |claim: &&Claim| {
             let theirs = claim.holder.members();
             let differs = theirs.is_some() && theirs != own.as_deref();
-            let standing = || reading.standing_of(self.store.policy(), claim, &now);
-            differs && matches!(standing(), Standing::Held(_))
+            differs && self.is_held(&reading, claim, &now)
         };
         let Some(other) = entry.granted().find(differs) else {
             return Ok(());
@@ -834,11 +835,7 @@ impl Session {
         let older = Self::open(place)?;
         let (reading, now) = (older.reading(name)?, older.clock.now());
         let mut granted = reading.entry().into_iter().flat_map(Entry::granted);
-        let is_held = granted.any(|claim| {
-            let standing = reading.standing_of(older.store.policy(), claim, &now);
-            matches!(standing, Standing::Held(_))
-        });
-        if !is_held {
+        if !granted.any(|claim| older.is_held(&reading, claim, &now)) {
             return Ok(());
         }
         let view = older.view_of(name, &reading, None);

@@ -56,6 +56,11 @@ pub(crate) fn of(folder: &Path, name: &LockName) -> Vec<Hold> {
     holds
 }
 
+/// Whether one of these holds of a lock is this claim of it.
+pub(crate) fn have(holds: &[Hold], claim: &Claim) -> bool {
+    holds.iter().any(|hold| Some(hold.token) == claim.token)
+}
+
 /// Whether this call is a part of the work of a run, which has this claim. Ancestry says nothing of a hold of a program
 /// (a guard, serve): the program works on beside what it starts, and may give the lock back meanwhile.
 pub(crate) fn kin_of(claim: &Claim, here: &Host) -> Kin {

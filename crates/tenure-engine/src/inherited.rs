@@ -20,10 +20,10 @@ pub const HELD: &str = "TENURE_HELD";
 /// The variable with the place.
 pub const AROUND: &str = "TENURE_AROUND";
 
-/// One inherited hold.
+/// A hold that a process inherits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hold {
-    /// Its fencing token.
+    /// The fencing token.
     pub token: u64,
     /// The folder of its lock, or the URL of its servers.
     pub folder: PathBuf,

@@ -1116,13 +1116,13 @@ fn outer_run(shared: &Shared, name: &LockName, entry: &Entry) -> Option<u64> {
         above.is_some_and(|above| process::is_descendant_of(&above, &claim.holder.host, here))
     };
     let inherited = std::env::var(inherited::HELD).ok()?;
-    let mut holds = inherited::parse(&inherited).into_iter();
+    let holds = inherited::parse(&inherited).into_iter();
+    let mut holds = holds.filter(|hold| hold.name == name.as_str());
     holds.find_map(|hold| {
-        let held = entry
-            .granted()
-            .find(|claim| claim.token == Some(hold.token))?;
-        let is_told = hold.name == name.as_str() && is_told(&place, &hold.folder.to_string_lossy());
-        (is_told || (hold.name == name.as_str() && is_below(held))).then_some(hold.token)
+        let mut granted = entry.granted();
+        let held = granted.find(|claim| claim.token == Some(hold.token))?;
+        let is_told = is_told(&place, &hold.folder.to_string_lossy());
+        (is_told || is_below(held)).then_some(hold.token)
     })
 }
 

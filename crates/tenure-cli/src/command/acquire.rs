@@ -128,10 +128,7 @@ pub(super) fn take_for(
     if let Some(max_age_ms) = max_age_ms {
         holder.set_max_age_ms(max_age_ms);
     }
-    session.agree_on_members(&name, mode, &pool)?;
-    if let Some(members) = pool.members() {
-        holder.set_members(members);
-    }
+    session.agree_on_members(&name, mode, &pool, &mut holder)?;
     // The formats of the other profiles have no place for it, and a program or an agent shows the id.
     if client.is_none()
         && holder.process.is_some()

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use tenure_core::{
     AbsentRelease, Claim, Entry, Evidence, ForceOnHeld, Kind, Liveness, LivenessLock, LockName,
-    Ownership, Released, Standing,
+    Ownership, Released,
 };
 use tenure_engine::clock::Clock;
 use tenure_engine::envelope::utc;
@@ -91,17 +91,15 @@ pub(crate) fn release(
 
 /// The ticket of the one native hold that a release without an id means.
 ///
-/// That is the hold which this very caller took. While the caller of a hold lives, no other process releases it without
+/// Means the hold which this very caller took. While the caller of a hold lives, no other process releases it without
 /// the id: jobs of one engine have one owner, and each gives back its own. Of a hold whose caller has ended, the owner
 /// may give it back.
 fn own_hold(session: &Session, name: &LockName) -> Result<Option<u64>, Failure> {
     let (reading, now) = (session.reading(name)?, session.clock.now());
     let here = &session.identity.host;
     let granted = || reading.entry().into_iter().flat_map(Entry::granted);
-    let stands = |claim: &&Claim| {
-        let standing = reading.standing_of(session.store.policy(), claim, &now);
-        claim.kind.is_detached() && matches!(standing, Standing::Held(_))
-    };
+    let stands =
+        |claim: &&Claim| claim.kind.is_detached() && session.is_held(&reading, claim, &now);
     let detached = || granted().filter(stands);
     let is_taken_here = |claim: &&Claim| {
         let holder = &claim.holder;

@@ -80,7 +80,7 @@ pub(crate) struct Place {
     profile: Option<Box<dyn Profile>>,
     /// The profile, where it publishes records.
     records: Option<String>,
-    /// What the call saw when it found this place.
+    /// What a call saw that hands this place down ([`Place::seen_by`]).
     saw: Saw,
     /// Where 0.1.0 kept native locks inside a run with records: the folder of the records.
     pub(crate) was_at: Option<PathBuf>,
@@ -165,10 +165,6 @@ impl Place {
             Some((dir, file)) => Some((around.absolute(dir)?, file.source)),
             None => None,
         };
-        let saw = match purpose {
-            Purpose::Take => around.saw(&found.why),
-            Purpose::Tend => Saw::default(),
-        };
         Ok(Self {
             folder: name_of(&location),
             location,
@@ -194,7 +190,7 @@ impl Place {
                 .is_some()
                 .then(|| profile.policy().name.to_owned()),
             profile: Some(profile),
-            saw,
+            saw: Saw::default(),
             was_at: None,
         })
     }
@@ -331,8 +327,27 @@ impl Place {
         matches!(self.location, Location::Folder(_))
     }
 
-    /// What a run of this process hands down to its command of this place.
-    pub(crate) fn handed_down(&self, identity: &Identity, hold: Option<Hold>) -> Around {
+    /// The same place, with what the call sees of what names places: for a call that hands the place down.
+    #[must_use]
+    pub(crate) fn seen_by(self, around: &Surroundings) -> Self {
+        let saw = match &self.why {
+            Some(why) => around.saw(why),
+            None => Saw::default(),
+        };
+        Self { saw, ..self }
+    }
+
+    /// What a process hands down to a command of this place, with the name and the token of a hold.
+    pub(crate) fn handed_down(
+        &self,
+        identity: &Identity,
+        hold: Option<(&LockName, u64)>,
+    ) -> Around {
+        let hold = hold.map(|(name, token)| Hold {
+            token,
+            folder: self.folder.clone(),
+            name: name.as_str().to_owned(),
+        });
         Around {
             at: match &self.location {
                 Location::Folder(folder) => At::Folder(folder.clone()),

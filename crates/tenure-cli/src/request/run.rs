@@ -115,7 +115,7 @@ impl Run {
         #[cfg(windows)]
         refuse_what_is_not_here(typed)?;
         let claiming = &typed.claiming;
-        let place = Place::of_taker(&typed.common, around)?;
+        let place = Place::of_taker(&typed.common, around)?.seen_by(around);
         if typed.exec {
             refuse_exec(&place)?;
         }
@@ -264,7 +264,7 @@ fn taking(
     }
     let group_place = match group {
         Some(_) if place.profile().record().is_some() => {
-            Some(Place::of_groups(&typed.common, around, Purpose::Take)?)
+            Some(Place::of_groups(&typed.common, around, Purpose::Take)?.seen_by(around))
         }
         _ => None,
     };

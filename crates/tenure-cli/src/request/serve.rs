@@ -177,8 +177,8 @@ impl Usual {
             .iter()
             .map(|lock| name(&lock.name).value(value::LOCK_NAME));
         Ok((
-            Place::of(&common, &self.around)?,
-            Place::of_groups(&common, &self.around, Purpose::Tend)?,
+            Place::of(&common, &self.around)?.seen_by(&self.around),
+            Place::of_groups(&common, &self.around, Purpose::Tend)?.seen_by(&self.around),
             names.collect::<Result<_, _>>()?,
         ))
     }

@@ -152,7 +152,7 @@ impl Surroundings {
         around
     }
 
-    /// The same call, as if no run were around it: its native locks, where the run around it publishes records of
+    /// This call, as if no run were around it: its native locks, where the run around it publishes records of
     /// another profile.
     pub(super) fn outside(&self, common: &Common) -> Option<Self> {
         let around = self.variables.place.around.as_ref()?;
@@ -206,15 +206,12 @@ impl Surroundings {
             Some(around) if *place == Why::Around => around.saw.clone(),
             _ => Saw::default(),
         };
-        let nearest = match self.nearest.get() {
-            Some(nearest) => nearest
-                .clone()
-                .filter(|config| !config::is_for_all_folders(&config.file)),
-            None => None,
-        };
-        let file = match &nearest {
-            Some(config) => Some(config.file.clone()),
-            None if self.nearest.get().is_some() => None,
+        // The search has often been made already.
+        let searched = self.nearest.get();
+        let is_projects = |config: &&Arc<Config>| !config::is_for_all_folders(&config.file);
+        let nearest = searched.and_then(Option::as_ref).filter(is_projects);
+        let file = match searched {
+            Some(_) => nearest.map(|config| config.file.clone()),
             None => self.start().ok().and_then(Config::project),
         };
         let variables = place::Variables::all();

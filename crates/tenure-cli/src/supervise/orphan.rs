@@ -99,7 +99,7 @@ fn number(pid: Pid) -> u32 {
 /// The hold of an orphan, as the environment of its processes names it.
 #[derive(Debug, Clone)]
 pub(crate) struct HoldOf {
-    /// Its fencing token.
+    /// The fencing token.
     pub(crate) token: u64,
     /// The lock.
     pub(crate) name: String,

@@ -74,7 +74,8 @@ const INITS: [&str; 7] = [
 ];
 
 /// Programs that start jobs and outlive each of them.
-const DAEMONS: [&str; 20] = [
+const DAEMONS: [&str; 21] = [
+    "systemd",
     "cron",
     "crond",
     "CRON",
@@ -273,22 +274,18 @@ impl Rest {
                 let behind = behind.replace(">&", ">");
                 let ends = |character| matches!(character, ';' | '&' | '|' | '\n');
                 let parts = behind.split(ends).skip(1);
-                let first = |part: &str| {
-                    let part = part
-                        .trim_matches(|sign: char| " \t(){}'\"`".contains(sign))
-                        .to_owned();
-                    let mut words = part.split_ascii_whitespace();
-                    let is_keyword =
-                        |word: &&str| ["then", "else", "do", "!", "{", "("].contains(word);
-                    words
-                        .find(|word| !is_keyword(word))
-                        .unwrap_or_default()
-                        .to_owned()
-                };
-                has_more(parts.map(first).any(|word| is_work(&word)))
+                has_more(parts.map(command_word).any(is_work))
             }
         }
     }
+}
+
+/// The command word in a part of a text that is not understood, as far as signs and keywords in front of it show.
+fn command_word(part: &str) -> &str {
+    let part = part.trim_matches(|sign: char| " \t(){}'\"`".contains(sign));
+    let is_keyword = |word: &&str| ["then", "else", "do", "!", "{", "("].contains(word);
+    let mut words = part.split_ascii_whitespace();
+    words.find(|word| !is_keyword(word)).unwrap_or_default()
 }
 
 /// Whether a command word of a shell begins work: not what ends a construct, says something or leaves.
@@ -308,9 +305,7 @@ fn is_daemon(pid: u32, arguments: &[String]) -> bool {
     // A daemon may show what it does: `sshd: user@notty`.
     let called = first.split([':', ' ']).next().unwrap_or(first);
     let names = [&*name, called, applet.map_or("", String::as_str)];
-    (pid == 1 && is_init(arguments))
-        || names.iter().any(|name| DAEMONS.contains(name))
-        || names[..2].contains(&"systemd")
+    (pid == 1 && is_init(arguments)) || names.iter().any(|name| DAEMONS.contains(name))
 }
 
 /// Whether this process is the host of a coding agent, by its name or by the package that a runtime runs.

@@ -22,12 +22,8 @@ fn agent_of(place: &request::Place) -> Option<(&'static str, OsString)> {
 }
 
 /// The place of the locks, with a hold of the run.
-fn around(session: &Session, hold: Option<(&LockName, u64)>) -> (&'static str, OsString) {
-    let hold = hold.map(|(name, token)| holds::Hold {
-        token,
-        folder: session.place.folder.clone(),
-        name: name.as_str().to_owned(),
-    });
+fn around(session: &Session, name: &LockName, token: u64) -> (&'static str, OsString) {
+    let hold = Some((name, token));
     let around = session.place.handed_down(&session.identity, hold);
     (AROUND, around.value().into())
 }
@@ -65,7 +61,7 @@ impl ChildEnv {
             set.extend([
                 ("TENURE_NAME", main.as_str().into()),
                 ("TENURE_TOKEN", outer.token.to_string().into()),
-                around(outer.session, Some((main, outer.token))),
+                around(outer.session, main, outer.token),
             ]);
             slot = outer.slot;
         } else if let Some(last) = own.or(holds.last()) {
@@ -75,7 +71,7 @@ impl ChildEnv {
                 ("TENURE_NAME", last.name().as_str().into()),
                 ("TENURE_TOKEN", token.to_string().into()),
                 ("TENURE_REQUEST_ID", claim.holder.request_id.as_str().into()),
-                around(last.session, Some((last.name(), token))),
+                around(last.session, last.name(), token),
             ]);
             slot = claim.slot;
         }

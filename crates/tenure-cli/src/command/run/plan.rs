@@ -156,10 +156,8 @@ impl<'a> Planning<'_, 'a> {
             patience: Patience::Default,
             terms: wanted.terms,
         };
-        session.agree_on_members(&wanted.name, wanted.terms.mode, &wanted.pool)?;
-        if let Some(members) = wanted.pool.members() {
-            request.holder.set_members(members);
-        }
+        let (mode, holder) = (wanted.terms.mode, &mut request.holder);
+        session.agree_on_members(&wanted.name, mode, &wanted.pool, holder)?;
         // Its owner is to the hold what the command is to the hold of a run: whatever becomes of the process that
         // keeps the liveness lock, the hold lasts while its owner lives.
         request.holder.command = self.owner;

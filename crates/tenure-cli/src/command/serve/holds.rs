@@ -239,13 +239,12 @@ impl Serve {
                 &part.session.place.folder,
             );
             holds::extend(&mut held, token, folder, part.name());
-            let hold = holds::Hold {
-                token,
-                folder: folder.clone(),
-                name: part.name().as_str().to_owned(),
-            };
-            let session = &part.session;
-            let around = session.place.handed_down(&session.identity, Some(hold));
+        }
+        // The parts have one place, and any of them proves that the program still holds.
+        if let Some((last, _)) = parts.last() {
+            let (session, token) = (&last.session, last.claim.token.unwrap_or_default());
+            let hold = Some((last.name(), token));
+            let around = session.place.handed_down(&session.identity, hold);
             env.insert(AROUND.to_owned(), around.value().into());
         }
         env.insert(holds::VARIABLE.to_owned(), held.into());
