@@ -40,7 +40,7 @@ fn projects() -> Scene {
     scene
 }
 
-/// One call in a folder, with nothing in the environment that names a place but these words before it.
+/// Calls from a folder, with nothing in the environment that names a place but these words before it.
 fn call(scene: &Scene, folder: &str, script: &str) -> Answer {
     let mut shell = scene.program("sh");
     shell

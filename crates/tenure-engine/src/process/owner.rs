@@ -3,7 +3,6 @@
 //! The caller of `tenure acquire` is often a shell that exists for one line (`sh -c '…'`). A lock in its
 //! name would be stale at once, so the owner is the nearest ancestor that is not such a one-shot shell.
 
-use super::start_time;
 use super::system::{Stat, arguments, name_of, parent_of_self, probe, stat};
 use crate::shell;
 use tenure_core::{Host, Liveness, Process};
@@ -126,6 +125,18 @@ pub fn is_shell(name: &str) -> bool {
 /// How far up the search goes. Real trees are some ten deep.
 const ANCESTORS_MAX: usize = 64;
 
+/// A process and those above it, from the process on, as far as every link can be seen here and now.
+fn upwards(pid: u32) -> impl Iterator<Item = (u32, Stat)> {
+    let mut next = pid;
+    let link = move || {
+        let pid = next;
+        let stat = stat(pid).filter(|_| pid != 0)?;
+        next = stat.parent;
+        Some((pid, stat))
+    };
+    std::iter::from_fn(link).take(ANCESTORS_MAX)
+}
+
 /// The process with this number as an owner, or the nearest lasting ancestor for `None`.
 ///
 /// # Errors
@@ -143,11 +154,7 @@ pub fn choose_owner(pid: Option<u32>) -> Result<Chosen, OwnerError> {
             .map(|stat| chosen(pid, &stat))
             .ok_or(OwnerError::NoSuchProcess { pid });
     }
-    let mut pid = parent_of_self();
-    for _ in 0..ANCESTORS_MAX {
-        let Some(stat) = stat(pid).filter(|_| pid != 0) else {
-            break;
-        };
+    for (pid, stat) in upwards(parent_of_self()) {
         let arguments = arguments(pid);
         if pid == 1 && is_init(&arguments) {
             break;
@@ -167,7 +174,6 @@ pub fn choose_owner(pid: Option<u32>) -> Result<Chosen, OwnerError> {
         if lasts {
             return Ok(chosen(pid, &stat));
         }
-        pid = stat.parent;
     }
     Err(OwnerError::NoneFound)
 }
@@ -185,17 +191,12 @@ pub fn job_of_caller() -> Result<Chosen, OwnerError> {
     if cfg!(windows) {
         return choose_owner(None);
     }
-    let mut pid = parent_of_self();
     // The shells for one line between the call and what lasts, from the call on.
     let mut shells: Vec<(Chosen, Rest)> = Vec::new();
-    for _ in 0..ANCESTORS_MAX {
-        let Some(stat) = stat(pid).filter(|_| pid != 0) else {
-            break;
-        };
+    for (pid, stat) in upwards(parent_of_self()) {
         let arguments = arguments(pid);
         let is_first = pid == 1 || stat.parent == 0;
         if is_subshell(&arguments, &stat) || is_wrapper(&arguments) {
-            pid = stat.parent;
             continue;
         }
         if is_one_shot_shell(&arguments) {
@@ -204,7 +205,6 @@ pub fn job_of_caller() -> Result<Chosen, OwnerError> {
                 return Ok(chosen(pid, &stat));
             }
             shells.push((chosen(pid, &stat), rest));
-            pid = stat.parent;
             continue;
         }
         let shell = |wanted: &[Rest]| {
@@ -222,7 +222,6 @@ pub fn job_of_caller() -> Result<Chosen, OwnerError> {
         }
         // On macOS not every process shows its arguments, and what shows none may be a shell for one line.
         if cfg!(target_os = "macos") && arguments.is_empty() {
-            pid = stat.parent;
             continue;
         }
         return Ok(match shell(&[Rest::More]) {
@@ -347,14 +346,12 @@ fn is_reached(owner: &Process, host: &Host, here: &Host, passes: impl Fn(u32) ->
     if !is_comparable(owner, host, here) {
         return false;
     }
-    let mut pid = std::process::id();
-    for _ in 0..ANCESTORS_MAX {
+    for (pid, stat) in upwards(std::process::id()) {
         if pid == owner.pid {
-            return start_time(pid) == owner.started;
+            return stat.started() == owner.started;
         }
-        match stat(pid) {
-            Some(stat) if stat.parent != 0 && passes(pid) => pid = stat.parent,
-            _ => return false,
+        if !passes(pid) {
+            return false;
         }
     }
     false
@@ -363,16 +360,9 @@ fn is_reached(owner: &Process, host: &Host, here: &Host, passes: impl Fn(u32) ->
 /// The process that makes this call: the parent, or what stands above the programs between that run one command and end
 /// with it. `None` if that cannot be seen.
 pub fn caller() -> Option<Process> {
-    let mut pid = parent_of_self();
-    for _ in 0..ANCESTORS_MAX {
-        let stat = stat(pid).filter(|_| pid != 0)?;
-        if !is_wrapper(&arguments(pid)) {
-            let started = stat.started();
-            return Some(Process { pid, started });
-        }
-        pid = stat.parent;
-    }
-    None
+    let mut above = upwards(parent_of_self());
+    let (pid, stat) = above.find(|(pid, _)| !is_wrapper(&arguments(*pid)))?;
+    Some(process_of(pid, &stat))
 }
 
 /// Whether the calling process is a part of a run's work.
@@ -400,13 +390,9 @@ pub fn kin_of_run(
     if !is_comparable(supervisor, host, here) {
         return Kin::Unknown;
     }
-    let (mut pid, mut below) = (std::process::id(), None);
-    for _ in 0..ANCESTORS_MAX {
-        let Some(stat) = stat(pid) else {
-            return Kin::Unknown;
-        };
-        let started = stat.started();
-        let this = Process { pid, started };
+    let mut below = None;
+    for (pid, link) in upwards(std::process::id()) {
+        let this = process_of(pid, &link);
         if Some(&this) == command {
             return Kin::Inside;
         }
@@ -416,7 +402,8 @@ pub fn kin_of_run(
                 command.is_some() && below.is_some_and(|below| has_session_of_its_own(below, pid));
             // A run whose command has ended stays for what goes on under it: whoever inherited the hold may be that.
             let works = command.is_some_and(|command| {
-                stat_of(command.pid).is_some_and(|stat| stat.started() == command.started)
+                let seen = stat(command.pid).filter(|stat| !stat.has_ended());
+                seen.is_some_and(|stat| stat.started() == command.started)
             });
             return match (is_apart, works) {
                 (false, _) => Kin::Inside,
@@ -425,20 +412,16 @@ pub fn kin_of_run(
             };
         }
         // No process is older than what it descends from, so the way up ends early for a caller from elsewhere.
-        let is_older = started
+        let is_older = this
+            .started
             .zip(supervisor.started)
             .is_some_and(|(this, run)| this < run);
-        if stat.parent == 0 || is_older {
+        if link.parent == 0 || is_older {
             return Kin::Outside;
         }
         below = Some(pid);
-        pid = stat.parent;
     }
     Kin::Unknown
-}
-
-fn stat_of(pid: u32) -> Option<Stat> {
-    stat(pid).filter(|stat| !stat.has_ended())
 }
 
 /// Whether a process is in another session than its parent.
@@ -474,19 +457,8 @@ pub struct Ancestors(Vec<Process>);
 impl Ancestors {
     /// As far as every link can be seen here and now.
     pub fn of_caller() -> Self {
-        let mut seen = Vec::new();
-        let mut pid = std::process::id();
-        while seen.len() < ANCESTORS_MAX
-            && let Some(stat) = stat(pid)
-        {
-            let started = stat.started();
-            seen.push(Process { pid, started });
-            if stat.parent == 0 {
-                break;
-            }
-            pid = stat.parent;
-        }
-        Self(seen)
+        let seen = upwards(std::process::id());
+        Self(seen.map(|(pid, stat)| process_of(pid, &stat)).collect())
     }
 
     /// Whether `owner`, which was recorded on `host`, is one of them, as [`is_descendant_of`] says it.
@@ -500,12 +472,14 @@ fn may_run(pid: u32) -> bool {
     !matches!(probe(&process), Liveness::Dead(_))
 }
 
+fn process_of(pid: u32, stat: &Stat) -> Process {
+    let started = stat.started();
+    Process { pid, started }
+}
+
 fn chosen(pid: u32, stat: &Stat) -> Chosen {
     Chosen {
-        process: Process {
-            pid,
-            started: stat.started(),
-        },
+        process: process_of(pid, stat),
         name: name_of(pid),
     }
 }
