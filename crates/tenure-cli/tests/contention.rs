@@ -19,7 +19,7 @@ mod support_crash;
 use crate::support_crash::{
     Fault, NAME, Process, Site, Started, eventually, stat_of, was_killed, witness, word,
 };
-use rustix::process::{Pid, Signal, getpgid, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tenure_engine::clock::instant;
@@ -81,7 +81,7 @@ impl HolderAndWaiter {
         assert_eq!(parent, Some(own), "the command is the holder's child");
         let command = i32::try_from(self.at_work.command).ok();
         let command = command.and_then(Pid::from_raw).expect("a command");
-        getpgid(Some(command)).expect("its group")
+        tenure_engine::process::group_of(command).expect("its group")
     }
 
     /// Waits until the waiter works, which has a higher token.

@@ -12,7 +12,7 @@
 mod server;
 mod support;
 
-use rustix::process::{Pid, Signal, getpgid, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 use server::Server;
 use std::io::{BufRead, BufReader, Write};
@@ -563,7 +563,10 @@ fn a_run_that_slept_beyond_its_lease_finds_that_it_is_lost() {
     let gate = Gate::new(&site.scene, "sleeper");
     let sleeper = site.hold("shared-disk", &gate, &["--ttl", "2s"], "");
     let (run, command) = (sleeper.pid(), gate.entered());
-    let group = |number: u32| getpgid(Pid::from_raw(i32::try_from(number).unwrap())).unwrap();
+    let group = |number: u32| {
+        let pid = Pid::from_raw(i32::try_from(number).unwrap()).unwrap();
+        tenure_engine::process::group_of(pid).unwrap()
+    };
     sleeper.signal(Signal::STOP);
     kill_process_group(group(command), Signal::STOP).unwrap();
 

@@ -13,6 +13,7 @@
 //! system nothing can be seen, so every process is taken to run (`other`).
 
 mod forked;
+mod job;
 #[cfg(any(test, not(any(unix, windows))))]
 pub(crate) mod other;
 mod owner;
@@ -23,12 +24,13 @@ mod windows;
 
 #[doc(hidden)]
 pub use forked::BeforeFork;
+pub use job::{is_caller, is_job, job_of_caller, process_of_job};
 pub use owner::{
-    Ancestors, Chosen, Kin, OwnerError, caller, choose_owner, is_caller, is_descendant_of,
-    is_shell, job_of_caller, kin_of_run,
+    Ancestors, Chosen, Kin, OwnerError, caller, choose_owner, is_descendant_of, is_shell,
+    kin_of_run,
 };
 #[cfg(unix)]
-pub use unix::{children, group_is_alive};
+pub use unix::{children, group_is_alive, group_of, session_of};
 
 pub use system::probe;
 
@@ -196,6 +198,16 @@ pub(crate) fn is_other_namespace(host: &Host, boot_id: &str) -> bool {
     is_this_boot
         && host.pid_namespace.is_some()
         && ours().is_some_and(|ours| host.pid_namespace != Some(ours))
+}
+
+/// The first PID namespace of a Linux machine, by the number that its kernel has for it (`PROC_PID_INIT_INO`).
+const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
+
+/// Whether this process is in a PID namespace of a container: its number means nothing outside, and who looks from there
+/// cannot see that it lives.
+pub fn is_in_container(here: &Host) -> bool {
+    here.pid_namespace
+        .is_some_and(|own| own != FIRST_PID_NAMESPACE)
 }
 
 /// The process that started this one; `None` if it cannot be seen from here.

@@ -184,6 +184,8 @@ pub(crate) enum Owner {
     None,
     /// The nearest ancestor that lasts.
     Auto,
+    /// The process that lives as long as the job of CI, the notebook or the playbook.
+    Job,
     Parent,
     Process(u32),
 }
@@ -193,11 +195,12 @@ pub(crate) fn owner(text: &str) -> Result<Owner, String> {
     match text {
         "none" => Ok(Owner::None),
         "auto" => Ok(Owner::Auto),
+        "job" => Ok(Owner::Job),
         "parent" => Ok(Owner::Parent),
         pid => {
             let pid = pid.parse().ok().filter(|pid| *pid > 0);
             pid.map(Owner::Process)
-                .ok_or_else(|| format!("{text}: write a PID, parent, none or auto"))
+                .ok_or_else(|| format!("{text}: write a PID, job, parent, none or auto"))
         }
     }
 }

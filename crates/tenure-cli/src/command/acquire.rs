@@ -21,7 +21,9 @@ use tenure_core::{
 use tenure_engine::engine::Limits;
 use tenure_engine::envelope::AgentView;
 use tenure_engine::intent;
-use tenure_engine::process::{Chosen, choose_owner, is_shell, job_of_caller};
+use tenure_engine::process::{
+    Chosen, choose_owner, is_in_container, is_job, is_shell, job_of_caller, process_of_job,
+};
 use tenure_engine::profile::known_as;
 
 #[cold]
@@ -131,7 +133,6 @@ pub(super) fn take_for(
     session.agree_on_members(&name, mode, &pool, &mut holder)?;
     // The formats of the other profiles have no place for it, and a program or an agent shows the id.
     if client.is_none()
-        && holder.process.is_some()
         && holder.agent().is_none()
         && session.store.profile().record().is_none()
         && let Some(caller) = tenure_engine::process::caller()
@@ -186,7 +187,9 @@ fn told(
     let owner = owner.filter(|owner| Some(owner.process) == claim.holder.process);
     let lasts = match (&owner, claim.holder.process) {
         (Some(owner), _) => {
-            let what = if is_shell(&owner.name) {
+            let what = if is_job(owner.process.pid) {
+                "the job"
+            } else if is_shell(&owner.name) {
                 "this shell"
             } else {
                 "its owner"
@@ -199,6 +202,14 @@ fn told(
         }
         (None, Some(process)) => format!("held until its owner ends (PID {})", process.pid),
         (None, None) => format!("ttl {}", age(claim.lease.ttl_ms)),
+    };
+    // Who shares the folder from outside of this container cannot see the owner.
+    let lasts = match claim.holder.process {
+        Some(_) if is_in_container(&session.identity.host) => format!(
+            "{lasts}; outside of this container for {} after the last heartbeat",
+            age(claim.lease.ttl_ms)
+        ),
+        _ => lasts,
     };
     let lock_file = session.store.place(name);
     let mut data = json!({
@@ -356,6 +367,7 @@ pub(crate) fn owner(owner: Owner) -> Result<Option<Chosen>, Failure> {
     Ok(match owner {
         Owner::None => None,
         Owner::Auto => Some(job_of_caller()?),
+        Owner::Job => Some(process_of_job()?),
         Owner::Parent => Some(choose_owner(tenure_engine::process::parent())?),
         Owner::Process(pid) => Some(choose_owner(Some(pid))?),
     })

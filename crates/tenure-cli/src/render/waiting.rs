@@ -320,8 +320,9 @@ fn in_foreground() -> bool {
 /// Whether this process may draw on the terminal: a job in the background leaves the prompt alone.
 #[cfg(unix)]
 fn in_foreground() -> bool {
+    use tenure_engine::process::group_of;
     rustix::termios::tcgetpgrp(std::io::stderr())
-        .is_ok_and(|group| group == rustix::process::getpgrp())
+        .is_ok_and(|group| group_of(rustix::process::getpid()) == Some(group))
 }
 
 impl Observer for Progress<'_> {

@@ -24,14 +24,14 @@
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, PidfdFlags, Signal, getpgid, getpid, pidfd_open, pidfd_send_signal, test_kill_process,
+    Pid, PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal, test_kill_process,
 };
 use std::ffi::OsStr;
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use tenure_engine::process::parent_of;
+use tenure_engine::process::{group_of, parent_of};
 
 /// What the names of our groups begin with; the number of their maker follows.
 const PREFIX: &str = "tenure-";
@@ -170,7 +170,7 @@ impl Cgroup {
         let members = self.members();
         asked.retain(|pid| members.contains(pid));
         for &pid in &members {
-            let together = group.is_some() && getpgid(Some(pid)).ok() == group;
+            let together = group.is_some() && group_of(pid) == group;
             let is_orphan = |parent: u32, members: &[Pid]| !has(members, parent);
             if pid == command
                 || together

@@ -27,9 +27,9 @@
 use super::cgroup::Cgroup;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, getpgid, kill_process, test_kill_process_group, waitid,
+    Pid, Signal, WaitId, WaitIdOptions, kill_process, test_kill_process_group, waitid,
 };
-use tenure_engine::process::{children, group_is_alive, start_time};
+use tenure_engine::process::{children, group_is_alive, group_of, start_time};
 
 /// No process has a higher number (the kernel's `PID_MAX_LIMIT`).
 const NUMBER_MAX: i32 = 4_194_304;
@@ -209,7 +209,7 @@ impl Descendants {
                 let together = signal != Signal::KILL
                     && self.asked_group
                     && group.is_some()
-                    && getpgid(Some(child)).ok() == group;
+                    && group_of(child) == group;
                 if together || self.asked.contains(&child) {
                     continue;
                 }

@@ -25,15 +25,14 @@ use crate::render::say;
 use crate::signals;
 use rustix::io::{FdFlags, fcntl_setfd, retry_on_intr};
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, getpgid, getpgrp, getsid, kill_process, kill_process_group,
-    waitid,
+    Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, kill_process_group, waitid,
 };
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tenure_engine::clock::{instant, nap};
-use tenure_engine::process::BeforeFork;
+use tenure_engine::process::{BeforeFork, group_of, session_of};
 use tenure_engine::store::contract::Notices;
 use tenure_engine::store::file::poll_readable;
 use tenure_engine::store::{StoreError, Verbs};
@@ -203,7 +202,7 @@ impl Driver<'_> {
             asker,
             watch,
             // Our own number, by which no process is mistaken for the command.
-            pid: rustix::process::getpid(),
+            pid: getpid(),
             group: None,
             supervision,
             // No process but this one could answer keys.
@@ -408,7 +407,7 @@ impl Running<'_> {
     /// Takes the terminal back if the command has gone to another session: it can have no keys of this terminal, and the
     /// group that has the terminal may be empty. From then on keys come here, and are passed on.
     fn keep_terminal(&self) {
-        let is_elsewhere = || getsid(Some(self.pid)) != getsid(None);
+        let is_elsewhere = || session_of(self.pid) != session_of(getpid());
         if self.placement.hands_over() && !self.watching_rest && is_elsewhere() {
             self.take_back();
         }
@@ -720,7 +719,7 @@ impl Running<'_> {
         if self.collected {
             return Some(made);
         }
-        let group = getpgid(Some(self.pid)).ok()?;
+        let group = group_of(self.pid)?;
         (group == made || group == self.pid).then_some(group)
     }
 
@@ -886,7 +885,7 @@ impl Running<'_> {
         // The command wanted the terminal before it was handed over, or after `fg` of a running job,
         // which no signal reports. Now it gets the terminal.
         if reads_or_writes {
-            if self.placement.has_it(getpgrp()) {
+            if self.placement.is_ours() {
                 self.give();
             }
             if self.has_terminal() {
@@ -951,7 +950,7 @@ impl Running<'_> {
     fn go_on(&mut self) {
         if let Placement::Foreground(_) = self.placement
             && !self.watching_rest
-            && self.placement.has_it(getpgrp())
+            && self.placement.is_ours()
         {
             self.give();
         }

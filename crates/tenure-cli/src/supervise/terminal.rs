@@ -9,10 +9,11 @@
 
 use crate::signals;
 use rustix::fs::{Mode, OFlags};
-use rustix::process::{Pid, getpgrp, getpid};
+use rustix::process::{Pid, getpid};
 use rustix::termios::{isatty, tcgetpgrp, tcsetpgrp};
 use std::io::{stderr, stdin, stdout};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use tenure_engine::process::group_of;
 
 /// Where the command runs.
 #[derive(Debug)]
@@ -36,7 +37,7 @@ impl Placement {
             return Self::without_descriptors();
         };
         let same = terminals.len() == all.len() && same_terminal(&all);
-        let leads = getpgrp() == getpid() && foreground == getpgrp();
+        let leads = group_of(getpid()) == Some(getpid()) && foreground == getpid();
         match input.as_fd().try_clone_to_owned() {
             Ok(terminal) if same && leads => Self::Foreground(terminal),
             _ => Self::Shared,
@@ -76,8 +77,14 @@ impl Placement {
         if let Self::Foreground(terminal) = self
             && self.has_it(group)
         {
-            let _ = signals::without_ttou(|| tcsetpgrp(terminal, getpgrp()));
+            // This process leads its group, or the terminal would not have been handed over.
+            let _ = signals::without_ttou(|| tcsetpgrp(terminal, getpid()));
         }
+    }
+
+    /// Whether the group of this process, which leads it, has the terminal.
+    pub(super) fn is_ours(&self) -> bool {
+        self.has_it(getpid())
     }
 
     /// Whether this group has the terminal.

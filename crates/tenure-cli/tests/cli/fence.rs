@@ -1,7 +1,7 @@
 //! `fence check`: whether a token is still good, asked of the lock and of the resource.
 
 use crate::support::{Answer, Scene, Started, answer, eventually, read_lines, send, state};
-use rustix::process::{Pid, Signal, getpgid, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,6 +9,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tenure_engine::process::group_of;
 
 /// A scene with a guard.
 struct Resource {
@@ -432,7 +433,7 @@ fn the_late_write_of_a_holder_that_slept_through_its_lease_is_refused() {
     let old = Started::new(&mut run(&work));
     let command = crate::support::read_number(&scene.path("pid"));
     assert_eq!(data(), "old-1\n");
-    let group = getpgid(Pid::from_raw(command.try_into().unwrap())).unwrap();
+    let group = group_of(Pid::from_raw(command.try_into().unwrap()).unwrap()).unwrap();
     old.signal(Signal::STOP);
     kill_process_group(group, Signal::STOP).unwrap();
     for pid in [old.pid(), command] {

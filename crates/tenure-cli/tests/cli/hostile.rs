@@ -229,6 +229,68 @@ fn two_pid_namespaces_on_one_folder_exclude_each_other() {
     assert_eq!(said, "held 4\nseen-from-outside\nturn\nnext\nowned 4\n");
 }
 
+/// What a container starts has its session and its process group outside: both have the number 0 inside.
+#[test]
+fn a_session_and_a_group_outside_the_pid_namespace_are_no_fault() {
+    let scene = Scene::new();
+    let daemon = "tenure -q run x -- sh -c 'setsid -f sh late.sh; sleep 0.5'; \
+                  for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.3; grep -q '^[0-9]' late && break; done; cat late";
+    scene.write(
+        "late.sh",
+        "tenure -q run -w 20s x -- echo ran >late 2>&1; echo $? >>late",
+    );
+    for (line, expected) in [
+        (
+            "tenure -q run x -- sh -c 'tenure -q run -n x -- true'",
+            "81",
+        ),
+        (
+            "tenure -q run x -- sh -c 'setsid -w tenure -q run -n x -- true'",
+            "81",
+        ),
+        (daemon, "ran 0 0"),
+        ("tenure -q run --exec x -- sh -c 'exit 3'", "3"),
+        (
+            "tenure -q run x -- sh -c '(sleep 0.3; echo late) & wait; exit 3'",
+            "late 3",
+        ),
+        ("timeout -s TERM 0.3 tenure -q run x -- sleep 100", "124"),
+        (
+            "tenure -q run x -- sleep 1 & sleep 0.3; tenure run -w 20s x -- echo ran 2>/dev/null",
+            "ran 0",
+        ),
+        (
+            "tenure -q run x --wait-all -- sh -c 'sleep 0.2 & exit 3'",
+            "3",
+        ),
+        (
+            "tenure acquire -q y --owner $$ >/dev/null; tenure release -q y >/dev/null",
+            "0",
+        ),
+        (
+            "sleep 3 | tenure -q run --max-runtime 300ms x -- sleep 100",
+            "10",
+        ),
+    ] {
+        // With a terminal and without; its foreground group is outside too.
+        let root = scene.root().display();
+        let inner = format!("exec 2>/dev/null; {line}; echo $?");
+        scene.write("inner.sh", &inner);
+        for around in ["", "script -qec \"$all\" /dev/null | tr -d '\\r'; exit"] {
+            let outer = format!(
+                "cd {root}; all='unshare --kill-child=KILL --pid --fork --mount-proc bash inner.sh'; rm -f late; {around}\n\
+                 unshare --kill-child=KILL --pid --fork --mount-proc bash inner.sh"
+            );
+            let Some(answer) = in_namespaces(&scene, &["--mount"], &outer) else {
+                return;
+            };
+            let said = answer.stdout() + &answer.stderr();
+            let words: Vec<&str> = said.split_whitespace().collect();
+            assert_eq!(words.join(" "), expected, "{around:?} {line}");
+        }
+    }
+}
+
 /// A number of another namespace names no process here, or another one: where tenure shows it, it says so.
 #[test]
 fn a_process_id_of_another_namespace_is_said_to_be_one() {

@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs;
 use std::process::Stdio;
 use std::time::Duration;
+use tenure_engine::process::group_of;
 
 /// A process that has left the command's group and session and has lost its parent, as daemons do;
 /// killed if the test forgets it.
@@ -47,8 +48,8 @@ fn holds_with_daemon(scene: &Scene, flags: &[&str], daemon: &str, prelude: &str)
     let holder = scene.hold_with("x", flags, &gate, &format!("{prelude}\n{line}"));
     let daemon = Daemon(read_number(&pid));
     assert_ne!(
-        rustix::process::getpgid(Pid::from_raw(daemon.0.try_into().unwrap())),
-        rustix::process::getpgid(Pid::from_raw(holder.command.try_into().unwrap())),
+        Pid::from_raw(daemon.0.try_into().unwrap()).map(group_of),
+        Pid::from_raw(holder.command.try_into().unwrap()).map(group_of),
         "it has left the group"
     );
     (holder, daemon)
@@ -839,7 +840,7 @@ fn a_command_that_the_lock_is_closed_to_starts_as_any_other() {
 
 /// Lets a supervisor and all of its command's group stand still.
 fn stop(supervisor: u32, command: u32) {
-    let group = rustix::process::getpgid(Pid::from_raw(command.try_into().unwrap())).unwrap();
+    let group = group_of(Pid::from_raw(command.try_into().unwrap()).unwrap()).unwrap();
     // What continues it later has to reach the command.
     eventually("the supervisor to hear", || hears(supervisor, Signal::CONT));
     send(supervisor, Signal::STOP);

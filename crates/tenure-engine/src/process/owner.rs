@@ -4,7 +4,6 @@
 //! name would be stale at once, so the owner is the nearest ancestor that is not such a one-shot shell.
 
 use super::system::{Stat, arguments, name_of, parent_of_self, probe, stat};
-use crate::shell;
 use tenure_core::{Host, Liveness, Process};
 
 /// The owner that was chosen, and what it is called.
@@ -48,6 +47,22 @@ pub enum OwnerError {
         /// Its number.
         pid: u32,
     },
+    /// Each step of a job has a shell of its own, and no process of the job can be seen.
+    #[error(
+        "a lock of this call would end with this step: each step of {system} has a shell of its own, and no process that lives \
+         as long as the job can be seen; put the work into `tenure run NAME -- CMD`, or use --owner parent for this step \
+         alone, or --owner none with a --ttl"
+    )]
+    NoJobOfSteps {
+        /// What runs the steps.
+        system: &'static str,
+    },
+    /// `--owner job`, and the call is in no job of which a process is known.
+    #[error(
+        "--owner job: no process above this call is known to live as long as a job (Runner.Worker, Agent.Worker, \
+         buildkite-agent bootstrap, a notebook's kernel, ansible-playbook); use --owner auto, or name one with --owner PID"
+    )]
+    NotInJob,
     /// Every ancestor is a one-shot shell or the system's first process.
     #[error(
         "no lasting process was found that could own the lock; name one with --owner PID, \
@@ -57,7 +72,7 @@ pub enum OwnerError {
 }
 
 /// Shells whose `-c` makes them last for one line only.
-const SHELLS: [&str; 10] = [
+pub(super) const SHELLS: [&str; 10] = [
     "sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "busybox", "yash",
 ];
 
@@ -70,45 +85,6 @@ const INITS: [&str; 7] = [
     "dumb-init",
     "catatonit",
     "docker-init",
-];
-
-/// Programs that start jobs and outlive each of them.
-const DAEMONS: [&str; 21] = [
-    "systemd",
-    "cron",
-    "crond",
-    "CRON",
-    "anacron",
-    "fcron",
-    "atd",
-    "sshd",
-    "sshd-session",
-    "dropbear",
-    "supervisord",
-    "runsv",
-    "s6-supervise",
-    "s6-svscan",
-    "openrc-init",
-    "conmon",
-    "containerd-shim",
-    "inetd",
-    "xinetd",
-    "nomad",
-    "buildkite-agent",
-];
-
-/// Hosts of coding agents. All subagents of one host share its process, and what they hold is told apart by ids.
-const AGENT_HOSTS: [&str; 10] = [
-    "claude",
-    "claude-code",
-    "codex",
-    "gemini",
-    "gemini-cli",
-    "opencode",
-    "cursor-agent",
-    "copilot",
-    "aider",
-    "goose",
 ];
 
 /// Programs that run one command and end with it.
@@ -126,7 +102,7 @@ pub fn is_shell(name: &str) -> bool {
 const ANCESTORS_MAX: usize = 64;
 
 /// A process and those above it, from the process on, as far as every link can be seen here and now.
-fn upwards(pid: u32) -> impl Iterator<Item = (u32, Stat)> {
+pub(super) fn upwards(pid: u32) -> impl Iterator<Item = (u32, Stat)> {
     let mut next = pid;
     let link = move || {
         let pid = next;
@@ -178,149 +154,6 @@ pub fn choose_owner(pid: Option<u32>) -> Result<Chosen, OwnerError> {
     Err(OwnerError::NoneFound)
 }
 
-/// The owner of a hold that a call takes which returns at once: what outlives the call and ends with the job.
-///
-/// A shell whose text (`sh -c`) has more to do after the call is the job, under every parent but the host of an agent.
-/// A shell that is the first process of a container, or has no parent that can be seen (`docker exec`), is the job, too.
-/// Else the job is the nearest ancestor that is no shell for one line ([`choose_owner`]), unless that is a daemon.
-///
-/// # Errors
-/// - [`OwnerError::NoJob`] if only a daemon outlives the call.
-/// - [`OwnerError::NoneFound`] as [`choose_owner`] says.
-pub fn job_of_caller() -> Result<Chosen, OwnerError> {
-    if cfg!(windows) {
-        return choose_owner(None);
-    }
-    // The shells for one line between the call and what lasts, from the call on.
-    let mut shells: Vec<(Chosen, Rest)> = Vec::new();
-    for (pid, stat) in upwards(parent_of_self()) {
-        let arguments = arguments(pid);
-        let is_first = pid == 1 || stat.parent == 0;
-        if is_subshell(&arguments, &stat) || is_wrapper(&arguments) {
-            continue;
-        }
-        if is_one_shot_shell(&arguments) {
-            let rest = text_of(&arguments).map_or(Rest::Unreadable, Rest::behind);
-            if is_first && rest != Rest::Nothing {
-                return Ok(chosen(pid, &stat));
-            }
-            shells.push((chosen(pid, &stat), rest));
-            continue;
-        }
-        let shell = |wanted: &[Rest]| {
-            let mut shells = shells.iter();
-            shells.find(|(_, rest)| wanted.contains(rest))
-        };
-        if is_daemon(pid, &arguments) {
-            return match shell(&[Rest::More, Rest::Unreadable]) {
-                Some((job, _)) => Ok(job.clone()),
-                None => Err(OwnerError::NoJob {
-                    daemon: name_of(pid),
-                    pid,
-                }),
-            };
-        }
-        // On macOS not every process shows its arguments, and what shows none may be a shell for one line.
-        if cfg!(target_os = "macos") && arguments.is_empty() {
-            continue;
-        }
-        return Ok(match shell(&[Rest::More]) {
-            Some((job, _)) if !is_agent_host(pid) => job.clone(),
-            _ => chosen(pid, &stat),
-        });
-    }
-    Err(OwnerError::NoneFound)
-}
-
-/// What the text of a shell has to do after the call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rest {
-    More,
-    Nothing,
-    /// The text does not show it, or does not show the call.
-    Unreadable,
-}
-
-impl Rest {
-    fn behind(text: &str) -> Self {
-        let has_more = |more| if more { Self::More } else { Self::Nothing };
-        match shell::read(text) {
-            shell::Line::Plain(commands) => {
-                let takes = |command: &shell::Simple| {
-                    let words = command.words.iter().filter_map(|word| word.text.as_deref());
-                    let mut words = words.skip_while(|word| shell::program(word) != "tenure");
-                    words.any(|word| word == "acquire")
-                };
-                let works = |command: &shell::Simple| {
-                    let program = command.words.first().map(|word| word.text.as_deref());
-                    // What reads the answer through a pipe ends with it.
-                    !command.is_piped && program.is_some_and(|word| word.is_none_or(is_work))
-                };
-                match commands.iter().position(takes) {
-                    Some(at) => {
-                        has_more(commands.get(at + 1..).unwrap_or_default().iter().any(works))
-                    }
-                    None => Self::Unreadable,
-                }
-            }
-            shell::Line::Other(_) => {
-                let called = text
-                    .split_once("tenure")
-                    .and_then(|(_, behind)| behind.split_once("acquire"));
-                let Some((_, behind)) = called else {
-                    return Self::Unreadable;
-                };
-                let behind = behind.replace(">&", ">");
-                let ends = |character| matches!(character, ';' | '&' | '|' | '\n');
-                let parts = behind.split(ends).skip(1);
-                has_more(parts.map(command_word).any(is_work))
-            }
-        }
-    }
-}
-
-/// The command word in a part of a text that is not understood, as far as signs and keywords in front of it show.
-fn command_word(part: &str) -> &str {
-    let part = part.trim_matches(|sign: char| " \t(){}'\"`".contains(sign));
-    let is_keyword = |word: &&str| ["then", "else", "do", "!", "{", "("].contains(word);
-    let mut words = part.split_ascii_whitespace();
-    words.find(|word| !is_keyword(word)).unwrap_or_default()
-}
-
-/// Whether a command word of a shell begins work: not what ends a construct, says something or leaves.
-fn is_work(word: &str) -> bool {
-    const NONE: [&str; 17] = [
-        "", "done", "fi", "esac", "exit", "return", "true", "false", ":", "echo", "printf", "set",
-        "export", "test", "[", "elif", "wait",
-    ];
-    !NONE.contains(&word) && !word.contains('=')
-}
-
-/// Whether this process starts jobs and outlives each of them.
-fn is_daemon(pid: u32, arguments: &[String]) -> bool {
-    let name = name_of(pid);
-    let first = arguments.first().map_or("", |first| base_name(first));
-    let applet = arguments.get(1).filter(|_| first == "busybox");
-    // A daemon may show what it does: `sshd: user@notty`.
-    let called = first.split([':', ' ']).next().unwrap_or(first);
-    let names = [&*name, called, applet.map_or("", String::as_str)];
-    (pid == 1 && is_init(arguments)) || names.iter().any(|name| DAEMONS.contains(name))
-}
-
-/// Whether this process is the host of a coding agent, by its name or by the package that a runtime runs.
-fn is_agent_host(pid: u32) -> bool {
-    let arguments = arguments(pid);
-    let mut words = arguments.iter().take(2);
-    let is_host = |word: &String| {
-        let package = word
-            .split_once("node_modules/")
-            .map_or("", |(_, package)| package);
-        let mut parts = package.split('/').chain([base_name(word)]);
-        parts.any(|part| AGENT_HOSTS.contains(&part))
-    };
-    AGENT_HOSTS.contains(&&*name_of(pid)) || words.any(is_host)
-}
-
 /// Whether the calling process descends from `owner`, which was recorded on `host`.
 ///
 /// Only true where every link can be seen here and now; anything unknown is no proof.
@@ -328,21 +161,13 @@ pub fn is_descendant_of(owner: &Process, host: &Host, here: &Host) -> bool {
     is_reached(owner, host, here, |_| true)
 }
 
-/// Whether `owner`, which was recorded on `host`, makes this call itself. It is the calling process or its
-/// parent, with nothing between the two but programs that run one command and end with it (`env`,
-/// `timeout`, `sudo`). A sub-shell or another script between them has a life of its own, and may call for
-/// itself.
-///
-/// Only true where every link can be seen here and now; anything unknown is no proof.
-pub fn is_caller(owner: &Process, host: &Host, here: &Host) -> bool {
-    let own = std::process::id();
-    is_reached(owner, host, here, |pid| {
-        pid == own || is_wrapper(&arguments(pid))
-    })
-}
-
 /// Whether `owner` is the calling process or an ancestor, and every process between them `passes`.
-fn is_reached(owner: &Process, host: &Host, here: &Host, passes: impl Fn(u32) -> bool) -> bool {
+pub(super) fn is_reached(
+    owner: &Process,
+    host: &Host,
+    here: &Host,
+    passes: impl Fn(u32) -> bool,
+) -> bool {
     if !is_comparable(owner, host, here) {
         return false;
     }
@@ -427,10 +252,11 @@ pub fn kin_of_run(
 /// Whether a process is in another session than its parent.
 #[cfg(unix)]
 fn has_session_of_its_own(pid: u32, parent: u32) -> bool {
-    use rustix::process::{Pid, getsid};
     let session = |pid: u32| {
-        let pid = i32::try_from(pid).ok().and_then(Pid::from_raw)?;
-        getsid(Some(pid)).ok()
+        let pid = i32::try_from(pid)
+            .ok()
+            .and_then(rustix::process::Pid::from_raw)?;
+        super::session_of(pid)
     };
     let both = session(pid).zip(session(parent));
     both.is_some_and(|(own, parents)| own != parents)
@@ -442,7 +268,7 @@ fn has_session_of_its_own(_: u32, _: u32) -> bool {
 }
 
 /// Whether an owner's number and start mean here what they meant where they were recorded.
-fn is_comparable(owner: &Process, host: &Host, here: &Host) -> bool {
+pub(super) fn is_comparable(owner: &Process, host: &Host, here: &Host) -> bool {
     host.boot_id.is_some()
         && host.boot_id == here.boot_id
         && host.pid_namespace == here.pid_namespace
@@ -477,14 +303,14 @@ fn process_of(pid: u32, stat: &Stat) -> Process {
     Process { pid, started }
 }
 
-fn chosen(pid: u32, stat: &Stat) -> Chosen {
+pub(super) fn chosen(pid: u32, stat: &Stat) -> Chosen {
     Chosen {
         process: process_of(pid, stat),
         name: name_of(pid),
     }
 }
 
-fn base_name(argument: &str) -> &str {
+pub(super) fn base_name(argument: &str) -> &str {
     let separators: &[char] = if cfg!(windows) { &['/', '\\'] } else { &['/'] };
     let name = argument.rsplit(separators).next().unwrap_or(argument);
     // A login shell calls itself `-bash`.
@@ -495,14 +321,14 @@ fn base_name(argument: &str) -> &str {
     }
 }
 
-fn is_init(arguments: &[String]) -> bool {
+pub(super) fn is_init(arguments: &[String]) -> bool {
     arguments
         .first()
         .is_some_and(|first| INITS.contains(&base_name(first)))
 }
 
 /// Whether this is a program that only runs the command which called tenure.
-fn is_wrapper(arguments: &[String]) -> bool {
+pub(super) fn is_wrapper(arguments: &[String]) -> bool {
     arguments
         .first()
         .is_some_and(|first| WRAPPERS.contains(&base_name(first)))
@@ -510,7 +336,7 @@ fn is_wrapper(arguments: &[String]) -> bool {
 
 /// Whether this is a copy that a shell made of itself, for `( … )`, `$( … )` or a part of a
 /// pipeline.
-fn is_subshell(arguments: &[String], stat: &Stat) -> bool {
+pub(super) fn is_subshell(arguments: &[String], stat: &Stat) -> bool {
     stat.is_copy()
         && arguments
             .first()
@@ -519,7 +345,7 @@ fn is_subshell(arguments: &[String], stat: &Stat) -> bool {
 
 /// Whether these arguments are those of `sh -c …` in any of its spellings (`bash -lc`, `sh -ec`,
 /// `busybox sh -c`).
-fn is_one_shot_shell(arguments: &[String]) -> bool {
+pub(super) fn is_one_shot_shell(arguments: &[String]) -> bool {
     let Some((first, rest)) = arguments.split_first() else {
         return false;
     };
@@ -552,30 +378,6 @@ fn is_one_shot_shell(arguments: &[String]) -> bool {
         }
     }
     false
-}
-
-/// The text of `sh -c TEXT`: the first word behind all options.
-fn text_of(arguments: &[String]) -> Option<&str> {
-    let mut words = arguments.iter().skip(1).map(String::as_str);
-    let mut is_behind = false;
-    while let Some(word) = words.next() {
-        match word {
-            "+o" | "+O" | "--rcfile" | "--init-file" => drop(words.next()),
-            "--command" => is_behind = true,
-            long if long.starts_with("--") && long.len() > 2 => {}
-            short if short.starts_with(['-', '+']) && short.len() > 1 && short != "--" => {
-                is_behind |= short.contains('c');
-                if short.ends_with(['o', 'O']) {
-                    words.next();
-                }
-            }
-            "--" => {}
-            text if is_behind => return Some(text),
-            // `busybox sh -c`.
-            _ => {}
-        }
-    }
-    None
 }
 
 fn is_shell_of_windows(program: &str) -> bool {
@@ -613,6 +415,7 @@ fn is_one_shot_of_windows(arguments: &[String]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::is_caller;
 
     #[test]
     fn one_shot_shells_of_windows_are_told_from_scripts_and_sessions() {
@@ -671,53 +474,6 @@ mod tests {
             "node agent.js",
         ] {
             assert!(!one_shot(line), "{line} lasts");
-        }
-    }
-
-    #[test]
-    fn text_of_a_shell_shows_what_it_has_to_do_after_the_call() {
-        use Rest::{More, Nothing, Unreadable};
-        for (text, rest) in [
-            ("tenure acquire x", Nothing),
-            ("cd y && tenure acquire x", Nothing),
-            ("tenure -q acquire gpu --slots 2 | tee log", Nothing),
-            ("timeout 5 /usr/bin/tenure --dir d acquire x", Nothing),
-            ("tenure acquire x && work; tenure release x", More),
-            ("tenure acquire x | sed s/a/b/; work", More),
-            ("tenure acquire x || exit 1", Nothing),
-            ("tenure acquire x && echo got", Nothing),
-            ("set -e; tenure acquire x; exit $?", Nothing),
-            ("id=$(tenure acquire x); echo $id >id.txt", Nothing),
-            ("if ! tenure acquire x; then exit 1; fi", Nothing),
-            (
-                "if tenure acquire x; then work; else echo could not acquire; fi",
-                More,
-            ),
-            ("tenure acquire x; tenure release x", More),
-            ("tenure acquire x\nwork", More),
-            ("tenure acquire a; tenure acquire b", More),
-            ("./job.sh", Unreadable),
-            ("tenure check x; work", Unreadable),
-            ("id=$(tenure acquire x)", Nothing),
-            ("echo $(tenure acquire x 2>&1)", Nothing),
-            ("if tenure acquire x; then work; fi", More),
-            ("for i in 1 2; do tenure acquire x; done", Nothing),
-            ("for i in 1 2; do tenure acquire x; work; done", More),
-            ("tenure acquire x & work", More),
-            ("(work)", Unreadable),
-        ] {
-            assert_eq!(Rest::behind(text), rest, "{text}");
-        }
-        for (line, text) in [
-            ("sh|-c|x y", Some("x y")),
-            ("/bin/bash|-lc|x", Some("x")),
-            ("bash|-c|-e|x", Some("x")),
-            ("bash|-o|pipefail|-c|x|name", Some("x")),
-            ("busybox|sh|-c|x", Some("x")),
-            ("bash|script", None),
-        ] {
-            let words: Vec<String> = line.split('|').map(str::to_owned).collect();
-            assert_eq!(text_of(&words), text, "{line}");
         }
     }
 

@@ -18,6 +18,7 @@ pub use table::{children, group_is_alive};
 
 use crate::clock::{instant, since};
 use crate::os::Descriptor;
+use rustix::process::Pid;
 use std::fs;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -91,10 +92,7 @@ pub fn probe(process: &Process) -> Liveness {
 
 /// The same, with what the table shows of a process that is there.
 pub(super) fn look_at(process: &Process) -> (Liveness, Option<Stat>) {
-    let Some(pid) = i32::try_from(process.pid)
-        .ok()
-        .and_then(rustix::process::Pid::from_raw)
-    else {
+    let Some(pid) = i32::try_from(process.pid).ok().and_then(Pid::from_raw) else {
         return (Liveness::Dead(Death::Gone), None);
     };
     match rustix::process::test_kill_process(pid) {
@@ -121,7 +119,7 @@ pub(super) fn look_at(process: &Process) -> (Liveness, Option<Stat>) {
 pub(super) fn open(pid: u32) -> Option<Descriptor> {
     #[cfg(target_os = "linux")]
     {
-        use rustix::process::{Pid, PidfdFlags, pidfd_open};
+        use rustix::process::{PidfdFlags, pidfd_open};
         let pid = i32::try_from(pid).ok().and_then(Pid::from_raw)?;
         pidfd_open(pid, PidfdFlags::empty()).ok()
     }
@@ -130,6 +128,25 @@ pub(super) fn open(pid: u32) -> Option<Descriptor> {
         let _ = pid;
         None
     }
+}
+
+/// The number of a process's session; 0 if its leader is outside this PID namespace, as it is for what a container is
+/// started with. `None` if there is no such process.
+///
+/// rustix does not know this 0: its `getsid`, `getpgid` and `getpgrp` make a `Pid` of it without a look, which is
+/// undefined for a number that cannot be 0.
+pub fn session_of(pid: Pid) -> Option<i32> {
+    let pid = nix::unistd::Pid::from_raw(pid.as_raw_pid());
+    let session = nix::unistd::getsid(Some(pid)).ok()?;
+    Some(session.as_raw())
+}
+
+/// The group of a process; `None` if there is no such process, or if the group's leader is outside this PID namespace
+/// (see [`session_of`]).
+pub fn group_of(pid: Pid) -> Option<Pid> {
+    let pid = nix::unistd::Pid::from_raw(pid.as_raw_pid());
+    let group = nix::unistd::getpgid(Some(pid)).ok()?;
+    Pid::from_raw(group.as_raw())
 }
 
 /// The process that started this one.
