@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use tenure_core::{
     AbsentRelease, Claim, Entry, Evidence, ForceOnHeld, Kind, Liveness, LivenessLock, LockName,
-    Ownership, Released,
+    Ownership, Released, StaleReason, Standing,
 };
 use tenure_engine::clock::Clock;
-use tenure_engine::envelope::utc;
+use tenure_engine::envelope::{stale_reason, utc};
 use tenure_engine::process::{is_caller, liveness};
 use tenure_engine::profile::known_as;
 use tenure_engine::store::Content;
@@ -39,15 +39,18 @@ pub(crate) fn release(
     // earlier would let the next holder in while the run still works. A run that is gone may have
     // left a record that only its owner can remove.
     let gone = gone(&session, &name)?;
-    let own = match id {
-        None if session.store.profile().record().is_none() => Some(own_hold(&session, &name)?),
-        _ => None,
+    // What a record of another profile says of a release, its contract says.
+    let meant = match session.store.profile().record() {
+        None => meant(&session, &name, id)?,
+        Some(_) => Meant::WhatTheIdShows,
     };
     let owns = |claim: &Claim| {
         let may = claim.kind.is_detached() || gone.contains(&claim.ticket);
-        let is_own = match own {
-            Some(own) => own == Some(claim.ticket),
-            None => session.may_release(claim, id),
+        let is_own = match &meant {
+            Meant::Hold(ticket) => *ticket == claim.ticket,
+            Meant::Ended(own) => own.claim.ticket == claim.ticket,
+            Meant::None(_) => false,
+            Meant::WhatTheIdShows => session.may_release(claim, id),
         };
         if may && is_own {
             Ownership::Shown
@@ -57,6 +60,18 @@ pub(crate) fn release(
     };
     let failed = |error| session.store_failed(&name, error);
     let released = session.release_owned(reporter, &name, id, &result, &owns, failed)?;
+    match &meant {
+        Meant::Ended(own) => return Err(own.lost(&name)),
+        // Nobody has had the lock since, or the claim would have been replaced.
+        Meant::None(Some(other)) if session.view(&name, None)?.available => {
+            reporter.warn(format!(
+                "{name} is not held; its last hold, {}",
+                other.told()
+            ));
+            return Ok((String::new(), without_hold(&name, "released")));
+        }
+        _ => {}
+    }
     match released {
         Released::Done {
             claim,
@@ -89,41 +104,118 @@ pub(crate) fn release(
     }
 }
 
-/// The ticket of the one native hold that a release without an id means.
+/// What a release of a native lock means.
+enum Meant {
+    /// The hold with this ticket.
+    Hold(u64),
+    /// A hold that ended without a release, and that nobody has replaced yet.
+    Ended(Ended),
+    /// None of the caller's own. The last hold may have ended without a release.
+    None(Option<Ended>),
+    /// The one that the id shows, or none.
+    WhatTheIdShows,
+}
+
+/// A hold that ended without a release.
+struct Ended {
+    claim: Claim,
+    reason: StaleReason,
+}
+
+impl Ended {
+    /// What became of it, and since when the work has had no lock.
+    fn told(&self) -> String {
+        let (holder, lease) = (&self.claim.holder, &self.claim.lease);
+        let since = match self.reason {
+            StaleReason::Silent => {
+                let end = lease.renewed.wall_ms.saturating_add(lease.ttl_ms);
+                format!("since {}", utc(end))
+            }
+            _ => format!("since some time after {}", utc(lease.renewed.wall_ms)),
+        };
+        format!(
+            "{} (request id {}), ended without a release {since}: {}",
+            clean(&holder.why),
+            clean(known_as(holder)),
+            stale_reason(self.reason)
+        )
+    }
+
+    fn lost(&self, name: &LockName) -> Failure {
+        let message = format!(
+            "{name} was lost before this release, and the work went on without it: {}",
+            self.told()
+        );
+        let context = json!({
+            "name": name.as_str(),
+            "lost": true,
+            "request_id": known_as(&self.claim.holder),
+            "token": self.claim.token,
+        });
+        Failure::new(Exit::LockLost, "LOCK_LOST", message).with_context(context)
+    }
+}
+
+/// What a release means. With an id, the hold of that id. Without one, the hold which this very caller took. While the
+/// caller of a hold lives, no other process releases it without the id: jobs of one engine have one owner, and each gives
+/// back its own. Of a hold whose caller has ended, the owner may give it back.
 ///
-/// Means the hold which this very caller took. While the caller of a hold lives, no other process releases it without
-/// the id: jobs of one engine have one owner, and each gives back its own. Of a hold whose caller has ended, the owner
-/// may give it back.
-fn own_hold(session: &Session, name: &LockName) -> Result<Option<u64>, Failure> {
+/// What stands counts before what has ended.
+fn meant(session: &Session, name: &LockName, id: Option<&str>) -> Result<Meant, Failure> {
     let (reading, now) = (session.reading(name)?, session.clock.now());
     let here = &session.identity.host;
-    let granted = || reading.entry().into_iter().flat_map(Entry::granted);
-    let stands =
-        |claim: &&Claim| claim.kind.is_detached() && session.is_held(&reading, claim, &now);
-    let detached = || granted().filter(stands);
-    let is_taken_here = |claim: &&Claim| {
+    let standing = |claim: &Claim| reading.standing_of(session.store.policy(), claim, &now);
+    let is_taken_here = |claim: &Claim| {
         let holder = &claim.holder;
         let caller = holder.caller();
         holder.agent().is_none()
             && caller.is_some_and(|caller| is_caller(&caller, &holder.host, here))
     };
-    let mut own: Vec<&Claim> = detached().filter(is_taken_here).collect();
-    if own.is_empty() {
-        let is_left = |claim: &&Claim| {
-            let holder = &claim.holder;
-            let lives = |caller| {
-                let seen = liveness(&caller, &holder.host, here, true);
-                !matches!(seen, Liveness::Dead(_))
-            };
-            session.may_release(claim, None) && !holder.caller().is_some_and(lives)
+    let is_left = |claim: &Claim| {
+        let holder = &claim.holder;
+        let lives = |caller| {
+            let seen = liveness(&caller, &holder.host, here, true);
+            !matches!(seen, Liveness::Dead(_))
         };
-        own = detached().filter(is_left).collect();
+        session.may_release(claim, None) && !holder.caller().is_some_and(lives)
+    };
+    let is_shown = |claim: &Claim| session.may_release(claim, id);
+    let granted = reading.entry().into_iter().flat_map(Entry::granted);
+    let detached: Vec<&Claim> = granted.filter(|claim| claim.kind.is_detached()).collect();
+    let held = |is_own: &dyn Fn(&Claim) -> bool| {
+        let all = detached.iter().copied();
+        let own = all.filter(|claim| is_own(claim) && matches!(standing(claim), Standing::Held(_)));
+        own.collect::<Vec<_>>()
+    };
+    let ended = |is_own: &dyn Fn(&Claim) -> bool| {
+        let all = detached.iter().rev();
+        all.filter(|claim| is_own(claim))
+            .find_map(|claim| match standing(claim) {
+                Standing::Stale(reason) => Some(Ended {
+                    claim: Claim::clone(claim),
+                    reason,
+                }),
+                _ => None,
+            })
+    };
+    if id.is_some() {
+        return Ok(match ended(&is_shown) {
+            Some(ended) if held(&is_shown).is_empty() => Meant::Ended(ended),
+            _ => Meant::WhatTheIdShows,
+        });
+    }
+    // A hold that follows no process is given back by its id, which its caller has chosen or been told.
+    let mut own = held(&|claim| claim.holder.process.is_some() && is_taken_here(claim));
+    if own.is_empty() {
+        own = held(&is_left);
     }
     match *own {
-        [] => Ok(None),
-        [one] => Ok(Some(one.ticket)),
-        _ => Err(several(session, name, &own)?),
+        [one] => return Ok(Meant::Hold(one.ticket)),
+        [] => {}
+        _ => return Err(several(session, name, &own)?),
     }
+    let own = ended(&is_taken_here).or_else(|| ended(&is_left));
+    Ok(own.map_or_else(|| Meant::None(ended(&|_| true)), Meant::Ended))
 }
 
 /// The answer to a caller that may mean each of several holds.
@@ -287,7 +379,7 @@ fn needs_id(name: &LockName, claim: &Claim) -> String {
 }
 
 fn absent(reporter: &mut Reporter, session: &Session, name: &LockName) -> (String, Value) {
-    near::point_out_records(session, reporter, name);
+    near::point_out_others(session, reporter, name);
     if session.store.policy().absent_release == AbsentRelease::SuccessWithWarning {
         reporter.warn(format!("{name} is not held; nothing to release"));
     }

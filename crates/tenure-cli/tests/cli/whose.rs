@@ -226,3 +226,272 @@ fn owner_of_a_hold_table() {
         );
     }
 }
+
+/// Steps of CI, tasks of Ansible and cells of a notebook each have processes of their own. The hold follows the job, any
+/// step gives it back, and where no process of the job can be seen nothing is held.
+#[test]
+fn owner_of_a_hold_between_steps_table() {
+    let scene = Scene::new();
+    let step = |path: &str| {
+        let at = scene.path(path);
+        std::fs::create_dir_all(at.parent().expect("a folder")).expect("a folder");
+        at.display().to_string()
+    };
+    let (github, act, jenkins) = (
+        step("_temp/1f.sh"),
+        step("act/workflow/0"),
+        step("w@tmp/durable-1f/script.sh.copy"),
+    );
+    let (freestyle, module) = (
+        step("tmp/jenkins0123.sh"),
+        step("ansible-tmp-17/AnsiballZ_command.py"),
+    );
+    let bash = |script: &str| format!("bash -e {script}");
+    let task = format!("( sh -c 'python3 {module} && sleep 0' )");
+    // What lasts; how it runs a step; whether a step may hold, and what the answer says of it.
+    for (parent, script, call, is_held, told) in [
+        (
+            "Runner.Worker",
+            "script",
+            bash(&github),
+            true,
+            "until the job ends (Runner.Worker, PID",
+        ),
+        (
+            "Agent.Worker",
+            "script",
+            format!("sh -c 'bash {github}'"),
+            true,
+            "until the job ends (Agent.Worker, PID",
+        ),
+        (
+            "buildkite-agent",
+            "bootstrap",
+            bash(&github),
+            true,
+            "until the job ends (buildkite-agent, PID",
+        ),
+        (
+            "buildkite-agent",
+            "start",
+            "bash -c 'cd / && tenure acquire x'".to_owned(),
+            false,
+            "makes the call",
+        ),
+        (
+            "Runner.Worker",
+            "script",
+            format!("claude {github}"),
+            true,
+            "until its owner ends (claude, PID",
+        ),
+        (
+            "engine",
+            "script",
+            bash(&github),
+            false,
+            "each step of GitHub Actions",
+        ),
+        (
+            "engine",
+            "script",
+            bash(&act),
+            false,
+            "each step of GitHub Actions",
+        ),
+        (
+            "java",
+            "script",
+            format!("sh -xe {jenkins}"),
+            false,
+            "each step of Jenkins",
+        ),
+        (
+            "java",
+            "script",
+            format!("/bin/sh -xe {freestyle}"),
+            false,
+            "each step of Jenkins",
+        ),
+        (
+            "gitlab-runner",
+            "script",
+            format!("bash <{github}"),
+            true,
+            "until this shell ends (bash, PID",
+        ),
+        (
+            "ansible-playbook",
+            "script",
+            task.clone(),
+            true,
+            "until the job ends (ansible-playboo, PID",
+        ),
+        ("sshd", "script", task, false, "each step of Ansible"),
+    ] {
+        let line = |words: &str| {
+            let text = format!("tenure {words}\n");
+            for file in [&github, &act, &jenkins, &freestyle] {
+                std::fs::write(file, &text).expect("a step");
+            }
+            let python = format!(
+                "import subprocess\nraise SystemExit(subprocess.run({words:?}.split(), executable='tenure').returncode)\n"
+            );
+            std::fs::write(&module, python.replace("(\"", "(\"tenure ")).expect("a module");
+        };
+        named(&scene, "claude");
+        let path = format!("PATH={}:$PATH", scene.root().display());
+        // The parent lets the test change the step in between.
+        let go = scene.path("go");
+        let _ = std::fs::remove_file(&go);
+        line("acquire x");
+        scene.write(
+            script,
+            &format!(
+                "{path}\n{call} >said 2>&1; echo $?; cp said first\n\
+                 touch half; while [ ! -e go ]; do sleep 0.05; done; rm half\n\
+                 tenure check x --output json | grep -c standing.:.held\n{call} >said 2>&1; echo $?\n"
+            ),
+        );
+        let name = named(&scene, parent);
+        let said = std::thread::scope(|scope| {
+            let run = scope.spawn(|| shell(&scene, "sh", &format!("{name} {script}")));
+            while !scene.path("half").exists() && !run.is_finished() {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            line("release x");
+            std::fs::write(&go, "").expect("a file");
+            run.join().expect("the steps")
+        });
+        let first = std::fs::read_to_string(scene.path("first")).unwrap_or_default();
+        let second = std::fs::read_to_string(scene.path("said")).unwrap_or_default();
+        // What lasts as long as the step is gone with it, and so is the lock: the next release says so.
+        let is_of_step = told.contains("this shell") || told.contains("claude");
+        let lasts = u8::from(is_held && !is_of_step);
+        let code = if is_held { 0 } else { 2 };
+        // One of the calls takes the lock itself, and is refused again.
+        let given_back = if call.contains("acquire") { 2 } else { 0 };
+        let expected = format!("{code}\n{lasts}\n{given_back}\n");
+        assert_eq!(said, expected, "{parent}: {call}: {first}{second}");
+        assert!(first.contains(told), "{parent}: {call}: {first}");
+        assert!(scene.is_free("x"), "{parent}: {call}: {second}");
+    }
+    let said = shell(
+        &scene,
+        "bash",
+        "tenure acquire x --owner job; echo $?; true",
+    );
+    assert!(said.ends_with("2\n") || said.starts_with("2\n"), "{said}");
+    assert!(
+        said.contains("no process above this call is known"),
+        "{said}"
+    );
+}
+
+#[test]
+fn cells_of_a_notebook_share_the_hold_of_its_kernel() {
+    let scene = Scene::new();
+    scene.write(
+        "ipykernel_launcher.py",
+        r#"
+import subprocess
+def cell(text):
+    ended = subprocess.run(["bash"], input=text, text=True, capture_output=True)
+    print(ended.returncode, (ended.stdout + ended.stderr).split(",")[0].split("\n")[0])
+cell("tenure acquire x\ntrue\n")
+cell("tenure run -n x -- true")
+cell("tenure -q release x >/dev/null")
+cell("tenure acquire x --owner job\n")
+print(subprocess.run(["bash", "-c", "tenure release x >/dev/null; exit $?"]).returncode)
+"#,
+    );
+    let said = shell(&scene, "sh", "python3 -m ipykernel_launcher; true");
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(
+        lines[0].starts_with("0 acquired x: held until the job ends (python3"),
+        "{said}"
+    );
+    assert!(
+        lines[1].starts_with("4 ") || lines[1].starts_with("81 "),
+        "{said}"
+    );
+    assert_eq!(lines[2], "0 ", "{said}");
+    assert!(
+        lines[3].starts_with("0 acquired x: held until the job ends"),
+        "{said}"
+    );
+    assert_eq!(lines[4], "0", "{said}");
+}
+
+/// The work went on without its lock, and its release says so.
+#[test]
+fn release_of_a_hold_that_has_ended_table() {
+    let scene = Scene::new();
+    let lapsed =
+        "tenure -q acquire x --owner none --request-id r --ttl 300ms >/dev/null; sleep 0.7; ";
+    let dead = "sleep 100 & p=$!; tenure -q acquire x --owner $p --request-id r >/dev/null; kill $p; wait $p 2>/dev/null; ";
+    for begin in [lapsed, dead] {
+        for (line, expected, told) in [
+            (
+                "tenure release x; echo $?",
+                "80",
+                "x was lost before this release",
+            ),
+            (
+                "tenure release x --request-id r; echo $?",
+                "80",
+                "ended without a release since",
+            ),
+            (
+                "sh -c 'tenure release x --request-id r; exit $?'; echo $?",
+                "80",
+                "was lost before",
+            ),
+            // What was left behind is cleared, so the next release finds nothing.
+            (
+                "tenure -q release x 2>/dev/null; tenure release x; echo $?",
+                "0",
+                "nothing to release",
+            ),
+            // Another caller clears nothing.
+            (
+                "sh -c 'tenure release x; exit $?'; echo $?",
+                "0",
+                "is not held; its last hold",
+            ),
+            (
+                "sh -c 'tenure -q release x; exit $?'; tenure release x; echo $?",
+                "80",
+                "was lost before",
+            ),
+            (
+                "tenure release x --request-id other; echo $?",
+                "0",
+                "not held",
+            ),
+            // Somebody has had the lock since.
+            (
+                "tenure -q run x -- true; tenure release x; echo $?",
+                "0",
+                "nothing to release",
+            ),
+            (
+                "tenure release x --output json; echo $?",
+                "80",
+                "\"lost\":true",
+            ),
+        ] {
+            let said = shell(&scene, "bash", &format!("{begin}{line}"));
+            let (code, rest): (Vec<&str>, Vec<&str>) = said
+                .lines()
+                .partition(|line| line.bytes().all(|byte| byte.is_ascii_digit()));
+            assert_eq!(code, [expected], "{begin}{line}: {said}");
+            let rest = rest
+                .join("\n")
+                .replace("some time after ", "")
+                .replace(": true", ":true");
+            assert!(rest.contains(told), "{begin}{line}: {said}");
+            let _ = scene.run(["run", "x", "--", "true"]);
+        }
+    }
+}
