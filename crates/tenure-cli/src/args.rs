@@ -175,8 +175,7 @@ pub(crate) struct Common {
         long,
         value_name = "URL",
         hide_short_help = true,
-        help_heading = GLOBAL,
-        conflicts_with = "dir"
+        help_heading = GLOBAL
     )]
     pub(crate) store: Option<String>,
     /// Which callers see the same locks: user, repo or machine
@@ -189,7 +188,7 @@ pub(crate) struct Common {
         hide_possible_values = true,
         help_heading = GLOBAL,
         value_parser = value::scope(),
-        conflicts_with_all = ["dir", "store"]
+        conflicts_with = "store"
     )]
     pub(crate) scope: Option<Scope>,
     /// Rules and words of another system, as sprint or fleet.
@@ -199,7 +198,7 @@ pub(crate) struct Common {
     #[arg(long, value_name = "NAME", help_heading = GLOBAL)]
     pub(crate) profile: Option<String>,
     /// The project of the lock
-    #[arg(long, value_name = "DIR", help_heading = SPRINT, conflicts_with_all = ["dir", "store", "scope"])]
+    #[arg(long, value_name = "DIR", help_heading = SPRINT, conflicts_with = "dir")]
     pub(crate) project_root: Option<PathBuf>,
     /// Its file's name [default: .sprint-running]
     #[arg(long, value_name = "FILE", help_heading = SPRINT)]
@@ -487,8 +486,8 @@ pub(crate) struct AcquireArgs {
     /// An exclusive lock; this is the default, unless tenure.toml says shared = true
     #[arg(short = 'x', long, hide_short_help = true, conflicts_with_all = ["shared", "slots"])]
     pub(crate) exclusive: bool,
-    /// Whose life the lock follows: a PID, parent, none, or auto (the nearest ancestor that is
-    /// not a one-shot `sh -c`)
+    /// Whose life the lock follows: a PID, job (of CI), parent, none, or auto (what outlives this call
+    /// and ends with the work)
     #[arg(long, value_name = "OWNER", default_value = "auto", alias = "pid", value_parser = typed(value::owner))]
     pub(crate) owner: Typed<Owner>,
     /// Read the call as one YAML or JSON document from stdin: `-`

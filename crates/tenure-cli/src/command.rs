@@ -62,6 +62,7 @@ use crate::signals::{self, SignalSleeper, Signals};
 use crate::store::Locks;
 use serde_json::json;
 use std::ffi::OsString;
+use std::path::Path;
 use tenure_engine::clock::{Clock, SystemClock};
 use tenure_engine::engine::{self, AcquireError, Acquired, Limits};
 use tenure_engine::envelope;
@@ -750,7 +751,7 @@ impl Session {
             Err(_) => reporter.shows_waits(),
         };
         if looks_around {
-            near::point_out_records(self, reporter, name);
+            near::point_out_others(self, reporter, name);
         }
         let mut acquired = acquired.map_err(|error| {
             let failure = self.explain(name, error);
@@ -825,26 +826,47 @@ impl Session {
         let Some(folder) = &self.place.was_at else {
             return Ok(());
         };
-        let file = folder.join(Native.file_name(name));
-        let Some(place) = Place::noted(folder, self.place.allow_network) else {
+        let Some((older, view)) = self.held_elsewhere(name, folder)? else {
             return Ok(());
         };
-        if file.symlink_metadata().is_err() {
-            return Ok(());
-        }
-        let older = Self::open(place)?;
-        let (reading, now) = (older.reading(name)?, older.clock.now());
-        let mut granted = reading.entry().into_iter().flat_map(Entry::granted);
-        if !granted.any(|claim| older.is_held(&reading, claim, &now)) {
-            return Ok(());
-        }
-        let view = older.view_of(name, &reading, None);
         let message = format!(
             "{} (in {}, where an older tenure keeps it)",
             view.headline(),
-            clean_path(folder)
+            clean_path(&older.place.folder)
         );
         Err(Failure::new(Exit::Precondition, "LOCK_HELD", message).with_context(view.json()))
+    }
+
+    /// Who holds the native lock of this name in another folder, in words.
+    fn holder_elsewhere(&self, name: &LockName, folder: &Path) -> Result<Option<String>, Failure> {
+        let held = self.held_elsewhere(name, folder)?;
+        Ok(held.map(|(_, view)| view.headline()))
+    }
+
+    /// The native lock of this name in another folder, if it is held there.
+    fn held_elsewhere(
+        &self,
+        name: &LockName,
+        folder: &Path,
+    ) -> Result<Option<(Self, LockView)>, Failure> {
+        if folder
+            .join(Native.file_name(name))
+            .symlink_metadata()
+            .is_err()
+        {
+            return Ok(None);
+        }
+        let Some(place) = Place::noted(folder, self.place.allow_network) else {
+            return Ok(None);
+        };
+        let other = Self::open(place)?;
+        let (reading, now) = (other.reading(name)?, other.clock.now());
+        let mut granted = reading.entry().into_iter().flat_map(Entry::granted);
+        if !granted.any(|claim| other.is_held(&reading, claim, &now)) {
+            return Ok(None);
+        }
+        let view = other.view_of(name, &reading, None);
+        Ok(Some((other, view)))
     }
 
     /// Reports a grant and what happened on the way to it, here and in the audit.

@@ -770,6 +770,9 @@ fn user_file() -> Option<PathBuf> {
     folder.map(|folder| folder.join("tenure").join(FILE))
 }
 
+/// Where a user's programs keep their state, below the home.
+pub(crate) const STATE_OF_HOME: &str = ".local/state";
+
 /// The folder that is used when no other was named.
 ///
 /// # Errors
@@ -779,7 +782,7 @@ pub fn default_folder() -> Result<PathBuf, ConfigError> {
     let state = if cfg!(windows) {
         absolute("LOCALAPPDATA")
     } else {
-        of_user("XDG_STATE_HOME", ".local/state")
+        of_user("XDG_STATE_HOME", STATE_OF_HOME)
     };
     state
         .map(|state| state.join("tenure").join("locks"))

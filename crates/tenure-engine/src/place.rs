@@ -59,7 +59,7 @@ pub fn line_that_makes(folder: &str, group: &str) -> String {
 }
 
 /// Where the locks of a repository lie, below git's common folder.
-const REPOSITORY_FOLDER: &str = "tenure/locks";
+pub const REPOSITORY_FOLDER: &str = "tenure/locks";
 
 /// What the flags of a call say. At most one of them is given.
 #[derive(Debug, Clone, Copy, Default)]
@@ -145,6 +145,8 @@ pub enum Why {
     },
     /// The run around the call.
     Around,
+    /// The clone in which the records lie, for the groups of their runs.
+    CloneOfRecords,
     /// Nothing does.
     Default,
 }
@@ -161,6 +163,7 @@ impl fmt::Display for Why {
                 write!(f, "{file}: {key}")
             }
             Self::Around => write!(f, "the run around this call ({AROUND})"),
+            Self::CloneOfRecords => f.write_str("of the clone in which the records lie"),
             Self::Default => f.write_str("the default; nothing names another place"),
         }
     }
@@ -583,6 +586,32 @@ fn of_scope<F: Files>(
             })
         }
     }
+}
+
+/// The user who called sudo (or doas, or pkexec), and the folder of that user's locks where nothing names another one.
+pub fn folder_of_caller_of_sudo() -> Option<(String, PathBuf)> {
+    let said = |name: &str| std::env::var(name).ok().filter(|said| !said.is_empty());
+    let user = ["SUDO_USER", "DOAS_USER", "SUDO_UID", "PKEXEC_UID"]
+        .into_iter()
+        .find_map(said)?;
+    let below = |home: &str| {
+        Path::new(home)
+            .join(config::STATE_OF_HOME)
+            .join("tenure/locks")
+    };
+    if let Some(home) = said("SUDO_HOME") {
+        return Some((user, below(&home)));
+    }
+    let table = std::fs::read_to_string("/etc/passwd").ok()?;
+    let home = table.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        match fields[..] {
+            [name, _, number, _, _, home, ..] if user == name || user == number => Some(home),
+            _ => None,
+        }
+    })?;
+    let folder = below(home);
+    Some((user, folder))
 }
 
 /// The machine's folder, by what its configuration says.

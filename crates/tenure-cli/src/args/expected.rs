@@ -380,7 +380,11 @@ fn known_value(arg: &Arg) -> Option<Expected> {
         "wait" => Expected::Words(vec![one("forever", "as long as it takes")]),
         "ticket" => Expected::Words(vec![one("auto", "the place of the caller")]),
         "owner" => Expected::Words(vec![
-            one("auto", "the nearest ancestor that is not a one-shot shell"),
+            one("auto", "what outlives this call and ends with the work"),
+            one(
+                "job",
+                "the process of the CI job, the notebook or the playbook",
+            ),
             one("parent", "the process that calls this"),
             one("none", "no process: the caller renews it by heartbeats"),
         ]),
@@ -579,7 +583,8 @@ mod tests {
         assert_eq!(common.dir.as_deref(), Some("d".as_ref()));
         assert_eq!(common.profile.as_deref(), Some("fleet"));
         assert_eq!(common.config.as_deref(), Some("c".as_ref()));
-        assert!(of("tenure --dir d --store file:d check ").dir.is_none());
+        let both = of("tenure --profile session --dir d --store file:d cancel --group ");
+        assert!(both.dir.is_some() && both.store.is_some());
         assert!(of("tenure run x -- --dir d ").dir.is_none());
         if let Ok(home) = std::env::var("HOME") {
             let dir = of("tenure --dir=~/d check ").dir;

@@ -69,7 +69,7 @@ pub(super) fn cancel(cancel: Cancel, reporter: &mut Reporter) -> Result<(String,
         asked = ask(&session)?;
     }
     if asked.is_empty() {
-        near::point_out_records(&session, reporter, &name);
+        near::point_out_others(&session, reporter, &name);
         return Err(Failure::new(
             Exit::NotFound,
             "NO_HOLDER",

@@ -45,7 +45,7 @@ pub(crate) fn check(check: Check, reporter: &mut Reporter) -> Result<(String, Va
     let (session, id) = Session::of_caller(place, &name, &shown, reporter)?;
     let reading = session.reading(&name)?;
     near::point_out(&session, reporter, &name, &reading);
-    near::point_out_records(&session, reporter, &name);
+    near::point_out_others(&session, reporter, &name);
     let view = session.view_of(&name, &reading, id);
     let text = session.text_of(&Done::Checked(&view), || view.text());
     if view.mine || view.available {

@@ -93,7 +93,7 @@ pub(super) fn heartbeat(
         RenewedOwned::NotOwner { .. } => {
             let view = session.view(&name, id)?;
             if view.available {
-                near::point_out_records(&session, reporter, &name);
+                near::point_out_others(&session, reporter, &name);
                 return Err(lost(&name));
             }
             let text = format!("{}; it was not renewed", view.headline());
@@ -109,7 +109,7 @@ pub(super) fn heartbeat(
             Err(session.dialect.refusal(failure, &Refused::NotOwner(&view)))
         }
         RenewedOwned::Lost => {
-            near::point_out_records(&session, reporter, &name);
+            near::point_out_others(&session, reporter, &name);
             Err(lost(&name))
         }
     }

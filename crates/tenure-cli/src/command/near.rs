@@ -3,6 +3,7 @@
 //! - A name that was never used may be a slip, if a lock in use has nearly the same name.
 //! - A native lock may have the name of a record of another profile in the same folder. Its holder and a
 //!   native one do not exclude each other.
+//! - A folder of locks may be another one with the next release, or for root than for the user who called sudo.
 
 use super::Session;
 use crate::render::{Reporter, clean_path};
@@ -11,6 +12,28 @@ use tenure_engine::profile::{Fleet, Profile, Resume, Session as Sessions};
 use tenure_engine::store::Reading;
 use tenure_engine::store::contract::Which;
 use tenure_engine::tenure_core::LockName;
+
+/// Warns, if callers may not mean the same lock by this name and the same words. Each call that names a lock and gets it,
+/// is refused it, or finds it free looks: what lies near may have come since the last one.
+pub(super) fn point_out_others(session: &Session, reporter: &mut Reporter, name: &LockName) {
+    point_out_records(session, reporter, name);
+    if let Some(link) = session.place.link_of_release() {
+        let (locks, link) = (clean_path(&session.place.folder), clean_path(&link));
+        reporter.warn(format!(
+            "the locks are in {locks}, because {link} leads there now; once it leads elsewhere, the same call has other \
+             locks: name a folder outside of it with --dir, or with dir in tenure.toml"
+        ));
+    }
+    if let Some((user, folder)) = session.place.folder_of_caller_of_sudo()
+        && let Ok(Some(holder)) = session.holder_elsewhere(name, &folder)
+    {
+        reporter.warn(format!(
+            "{holder} (in {}, for {user}, who called sudo); root has other locks there: --scope machine has the same for \
+             both",
+            clean_path(&folder)
+        ));
+    }
+}
 
 /// Warns, if there is such a lock.
 #[cold]
@@ -51,10 +74,9 @@ pub(super) fn point_out(
     }
 }
 
-/// Warns, if a record of another profile stands beside a native lock of this name. Each call that names a lock and
-/// gets it, is refused it, or finds it free looks: a record may have come since the last one.
+/// Warns, if a record of another profile stands beside a native lock of this name.
 #[inline(never)]
-pub(super) fn point_out_records(session: &Session, reporter: &mut Reporter, name: &LockName) {
+fn point_out_records(session: &Session, reporter: &mut Reporter, name: &LockName) {
     if session.store.publishes() || !session.place.is_folder() {
         return;
     }

@@ -47,7 +47,7 @@ pub(super) fn until_free(
     let empty = Entry::default();
     let mut progress = Progress::new(reporter, name, &session.identity.host, limit);
     let mut has_waited = false;
-    near::point_out_records(session, reporter, name);
+    near::point_out_others(session, reporter, name);
     loop {
         let reading = session.store.read(name)?;
         let now = session.clock.now();

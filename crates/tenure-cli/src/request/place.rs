@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::{AgentKey, Host, LockName, Policy};
 use tenure_engine::audit;
-use tenure_engine::config::{self, Config, Source};
+use tenure_engine::config::{self, Config, ConfigError, Source};
 use tenure_engine::envelope::clean_path;
 use tenure_engine::inherited::{Around, Hold, Saw};
 use tenure_engine::leased_path::PathLock;
 use tenure_engine::place::{self, At, Why};
 use tenure_engine::process::Identity;
 use tenure_engine::profile::{self, Native, Profile, Settings};
-use tenure_engine::repository;
+use tenure_engine::repository::{self, Missing};
 use tenure_engine::store::file::{FileStore, Sleeper};
 use tenure_engine::trust::Named;
 
@@ -42,14 +42,16 @@ pub(crate) struct Place {
     /// The folder of the locks, absolute; for locks on servers, their URL in its place. Notes of a hold name
     /// its place by it.
     pub(crate) folder: PathBuf,
-    /// The locks are native ones beside the records of this profile.
-    beside: Option<Box<dyn Profile>>,
+    /// These are the locks of groups whose runs publish records of this profile in this folder.
+    records_of_groups: Option<(Box<dyn Profile>, PathBuf)>,
     pub(crate) allow_network: bool,
     /// The caller named the place: by a flag, a variable, or a configuration file that a flag or a variable
     /// names. A place from a search or a default is not named.
     is_named: bool,
     /// Only the machine's administrator makes the folder.
     is_machines: bool,
+    /// The folder depends on where the call was made, or on where the file lies that says so.
+    is_relative: bool,
     /// What says that the locks are here; `None` for a place that follows from another one.
     why: Option<Why>,
     /// Why a `tenure.toml` that was found does not count.
@@ -82,7 +84,7 @@ pub(crate) struct Place {
     records: Option<String>,
     /// What a call saw that hands this place down ([`Place::seen_by`]).
     saw: Saw,
-    /// Where 0.1.0 kept native locks inside a run with records: the folder of the records.
+    /// Where an older tenure kept these native locks: in the folder of the records, or beside them.
     pub(crate) was_at: Option<PathBuf>,
 }
 
@@ -105,6 +107,12 @@ impl Place {
         beside: Option<Arc<Config>>,
     ) -> Result<Self, Failure> {
         let profile = profile_of(common, around, purpose)?;
+        if let Some(flag) = flag_of_groups(common) {
+            return Err(Failure::bad_arguments(format!(
+                "--dir and {flag} name two places; beside the records of a profile, and with --group, {flag} says where \
+                 the group is"
+            )));
+        }
         // What a call names itself does not depend on any run around it.
         if profile.record().is_none()
             && let Some(outside) = around.outside(common)
@@ -140,6 +148,11 @@ impl Place {
             At::Folder(folder) => Location::Folder(folder.clone()),
             At::Url(url) => location_of(&found.why.to_string(), url)?,
         };
+        let is_relative = match (&location, &found.why) {
+            (Location::Folder(folder), Why::Flag(_)) => folder.is_relative(),
+            (_, Why::File { .. } | Why::Scope(_) | Why::Variable(_, Some(_))) => true,
+            _ => false,
+        };
         let location = match location {
             Location::Folder(folder) => Location::Folder(around.absolute(&folder)?),
             #[cfg(all(feature = "etcd", unix))]
@@ -168,10 +181,11 @@ impl Place {
         Ok(Self {
             folder: name_of(&location),
             location,
-            beside: None,
+            records_of_groups: None,
             allow_network: common.allow_network_fs,
             is_named: found.named == Named::ByCaller,
             is_machines: found.is_machines,
+            is_relative,
             why: Some(found.why),
             passed_over: around.passed_over(),
             actor: Format::named(profile.policy().name).actor(variables),
@@ -195,54 +209,134 @@ impl Place {
         })
     }
 
-    /// The place of groups, which are native locks. It is the same place, or beside published records a folder
-    /// of tenure's own there. Records stand in work trees whose files are committed.
+    /// The place of a run's own locks. Where its profile publishes records and it has a group, a flag beside `--dir`
+    /// says where the group is ([`Place::of_groups`]).
+    pub(crate) fn of_run(
+        common: &Common,
+        around: &Surroundings,
+        has_group: bool,
+    ) -> Result<Self, Failure> {
+        let publishes = has_group
+            && flag_of_groups(common).is_some()
+            && profile_of(common, around, Purpose::Take)?
+                .record()
+                .is_some();
+        if publishes {
+            return Self::of_taker(&of_records(common), around);
+        }
+        Self::of_taker(common, around)
+    }
+
+    /// The place of groups, which are native locks. Without published records, groups lie where the other locks do.
+    /// Records stand in work trees whose files are committed, and each work tree has its own. So where a flag says where
+    /// the records are, the groups lie
+    /// 1. where `--scope` or `--store` says, beside that flag;
+    /// 2. where any native lock of this call would, if something says so; no run around it, whose place would part this
+    ///    call from the same one elsewhere;
+    /// 3. in the clone of the records, for all its work trees;
+    /// 4. beside the records, in a folder of tenure's own, where these are in no clone.
+    ///
+    /// Where no flag names the records, 3 and 4 alone.
     pub(crate) fn of_groups(
         common: &Common,
         around: &Surroundings,
         purpose: Purpose,
     ) -> Result<Self, Failure> {
-        let mut place = Self::found(common, around, purpose, None)?;
-        let profile = place.take_profile();
-        place.actor = None;
-        if let Location::Folder(folder) = &place.location
-            && profile.record().is_some()
-        {
-            place.folder = FileStore::folder_beside(&*profile, folder);
-            place.beside = Some(profile);
+        let profile = profile_of(common, around, purpose)?;
+        if profile.record().is_none() {
+            let mut place = Self::found(common, around, purpose, None)?;
+            place.take_profile();
+            place.actor = None;
+            return Ok(place);
         }
+        let mut place = Self::found(&of_records(common), around, purpose, None)?;
+        place.take_profile();
+        place.actor = None;
+        place.records = None;
+        let Location::Folder(records) = &place.location else {
+            return Ok(place);
+        };
+        let records = records.clone();
+        let was_at = FileStore::folder_beside(&*profile, &records);
+        let elsewhere = match Self::named_for_groups(common, around, purpose)? {
+            Some(named) => Some(named),
+            None => in_clone(&records)?.map(|folder| Self {
+                location: Location::Folder(folder.clone()),
+                folder,
+                is_named: false,
+                is_machines: false,
+                is_relative: true,
+                why: Some(Why::CloneOfRecords),
+                ..Self::of_location(place.location.clone(), place.allow_network)
+            }),
+        };
+        if let Some(elsewhere) = elsewhere {
+            return Ok(Self {
+                location: elsewhere.location,
+                folder: elsewhere.folder,
+                is_named: elsewhere.is_named,
+                is_machines: elsewhere.is_machines,
+                is_relative: elsewhere.is_relative,
+                why: elsewhere.why,
+                records_of_groups: Some((profile, records)),
+                was_at: Some(was_at),
+                ..place
+            });
+        }
+        place.folder = was_at;
+        place.records_of_groups = Some((profile, records));
         Ok(place)
     }
 
-    /// The place of groups whose runs publish records in this folder, as seen from a call that names no
-    /// profile. The call may use this folder, but not make it: how it is made depends on the profile.
+    /// What says where groups are, apart from the records.
+    fn named_for_groups(
+        common: &Common,
+        around: &Surroundings,
+        purpose: Purpose,
+    ) -> Result<Option<Self>, Failure> {
+        if common.dir.is_none() && common.project_root.is_none() {
+            return Ok(None);
+        }
+        let native = Common {
+            dir: None,
+            project_root: None,
+            lock_file_name: None,
+            stale_after: None,
+            profile: Some(Policy::NATIVE.name.to_owned()),
+            ..common.clone()
+        };
+        let around = around.without_run(&native);
+        let place = Self::found(&native, &around, purpose, None)?;
+        let is_of_records = match &place.why {
+            Some(Why::Default) | None => true,
+            Some(Why::File { .. }) => around.config()?.is_some_and(|config| {
+                let profile = config.default_profile();
+                profile.is_some_and(|name| name != Policy::NATIVE.name)
+            }),
+            Some(_) => false,
+        };
+        Ok((!is_of_records).then_some(place))
+    }
+
+    /// Where groups were or may be as well, as seen from this place: beside the records in this folder, for a call that
+    /// names no profile, and where an older tenure kept them. The call may use that folder, but not make it: how it is
+    /// made depends on the profile.
     pub(crate) fn groups_beside(&self) -> Option<Self> {
-        if self.beside.is_some() || !self.is_folder() {
+        if let Some(was_at) = &self.was_at {
+            return Self::noted(was_at, self.allow_network);
+        }
+        if self.records_of_groups.is_some() || !self.is_folder() {
             return None;
         }
         let records = profile::Session::default();
+        let folder = name_of(&self.location);
         Some(Self {
-            location: self.location.clone(),
-            folder: FileStore::folder_beside(&records, &name_of(&self.location)),
-            beside: Some(Box::new(records)),
-            allow_network: self.allow_network,
+            folder: FileStore::folder_beside(&records, &folder),
+            records_of_groups: Some((Box::new(records), folder)),
             is_named: self.is_named,
             is_machines: self.is_machines,
-            why: None,
-            passed_over: None,
-            actor: None,
-            agent: None,
-            is_agents: false,
-            patience: None,
-            leased: None,
-            config_file: None,
-            config: None,
             audit_dir: self.audit_dir.clone(),
-            audit_of_project: None,
-            profile: None,
-            records: None,
-            saw: Saw::default(),
-            was_at: None,
+            ..Self::of_location(self.location.clone(), self.allow_network)
         })
     }
 
@@ -284,13 +378,22 @@ impl Place {
             _ => Location::Folder(folder.to_owned()),
         };
         Some(Self {
-            folder: name_of(&location),
-            location,
-            beside: None,
-            allow_network,
             // The process that noted it was let in there.
             is_named: true,
+            ..Self::of_location(location, allow_network)
+        })
+    }
+
+    /// A place of native locks of which no more is known.
+    fn of_location(location: Location, allow_network: bool) -> Self {
+        Self {
+            folder: name_of(&location),
+            location,
+            records_of_groups: None,
+            allow_network,
+            is_named: false,
             is_machines: false,
+            is_relative: false,
             why: None,
             passed_over: None,
             actor: None,
@@ -306,7 +409,7 @@ impl Place {
             records: None,
             saw: Saw::default(),
             was_at: None,
-        })
+        }
     }
 
     /// Whether nothing says where the locks are.
@@ -320,6 +423,39 @@ impl Place {
             self.why,
             Some(Why::Flag(_) | Why::Scope(_) | Why::Variable(..))
         )
+    }
+
+    /// The link by which the folder of this call was reached, where the folder of the locks is behind it, as `current`
+    /// that leads to `releases/7`. A link to a folder of its own name is how systems are laid out (`/home`, `/tmp`), and
+    /// stays. What the shell does not say (`PWD`) is not known.
+    pub(crate) fn link_of_release(&self) -> Option<PathBuf> {
+        if !self.is_relative || !self.is_folder() {
+            return None;
+        }
+        let logical = PathBuf::from(std::env::var_os("PWD")?);
+        let here = std::env::current_dir().ok()?;
+        if !logical.is_absolute() || logical == here || logical.canonicalize().ok()? != here {
+            return None;
+        }
+        let mut ways = self.folder.ancestors();
+        let locks = ways.find_map(|folder| folder.canonicalize().ok())?;
+        let is_link = |way: &&Path| way.symlink_metadata().is_ok_and(|facts| facts.is_symlink());
+        let leads_to_locks = |way: &&Path| {
+            let target = way.canonicalize().ok();
+            target.is_some_and(|target| {
+                locks.starts_with(&target) && target.file_name() != way.file_name()
+            })
+        };
+        let mut links = logical.ancestors().filter(is_link);
+        links.find(leads_to_locks).map(Path::to_owned)
+    }
+
+    /// The user who called sudo, and the folder of that user's locks, where nothing says where these locks are.
+    pub(crate) fn folder_of_caller_of_sudo(&self) -> Option<(String, PathBuf)> {
+        if !self.is_default() {
+            return None;
+        }
+        place::folder_of_caller_of_sudo().filter(|(_, folder)| *folder != self.folder)
     }
 
     /// Whether the locks are files on this machine.
@@ -385,9 +521,11 @@ impl Place {
     ) -> Result<Locks, Failure> {
         match &self.location {
             Location::Folder(folder) => {
-                let store = match &self.beside {
-                    Some(records) => FileStore::beside(&**records, folder, here, sleeper),
-                    None => FileStore::with_profile(profile, folder, here, sleeper),
+                let store = match &self.records_of_groups {
+                    Some((records, at)) if at == folder => {
+                        FileStore::beside(&**records, folder, here, sleeper)
+                    }
+                    _ => FileStore::with_profile(profile, folder, here, sleeper),
                 };
                 let store = store.allow_network(self.allow_network);
                 let store = if self.is_named { store } else { store.found() };
@@ -517,10 +655,10 @@ impl Place {
         }
         // For locks on servers, each machine records what it did itself.
         let is_folder = self.is_folder();
-        let (profile, locks) = match &self.beside {
-            _ if !is_folder => (profile, config::default_folder()?),
+        let (profile, locks) = match &self.records_of_groups {
             // The events of a group are recorded where those of its run's own lock are.
-            Some(records) => (&**records, name_of(&self.location)),
+            Some((records, folder)) => (&**records, folder.clone()),
+            None if !is_folder => (profile, config::default_folder()?),
             None => (profile, self.folder.clone()),
         };
         let folder = audit::Place::below(locks.clone(), profile.audit_folder(&locks));
@@ -529,6 +667,46 @@ impl Place {
         } else {
             (folder.found(), false)
         })
+    }
+}
+
+/// The flag that says where groups are, beside one that names the folder of the records.
+fn flag_of_groups(common: &Common) -> Option<&'static str> {
+    common.dir.as_ref().or(common.project_root.as_ref())?;
+    let scope = common.scope.map(|_| "--scope");
+    scope.or(common.store.as_ref().map(|_| "--store"))
+}
+
+/// The flags of a call, as far as they are about its records.
+fn of_records(common: &Common) -> Common {
+    let mut records = common.clone();
+    if flag_of_groups(common).is_some() {
+        (records.scope, records.store) = (None, None);
+    }
+    records
+}
+
+/// The folder of the locks of the clone in whose work tree a folder lies, or will.
+fn in_clone(folder: &Path) -> Result<Option<PathBuf>, Failure> {
+    let existing = folder
+        .ancestors()
+        .find_map(|above| above.canonicalize().ok());
+    let Some(tree) = existing.as_deref().and_then(repository::work_tree) else {
+        return Ok(None);
+    };
+    let said = Why::CloneOfRecords.to_string();
+    match repository::common_folder(&tree) {
+        Ok(common) => Ok(Some(common.join(place::REPOSITORY_FOLDER))),
+        Err(Missing::None { .. }) => Ok(None),
+        Err(why) => {
+            let is_untrusted = matches!(why, Missing::Untrusted { .. });
+            let why = format!("{why}; or say with --scope or --store where the group is");
+            Err(if is_untrusted {
+                ConfigError::Unsafe { said, why }.into()
+            } else {
+                ConfigError::Place { said, why }.into()
+            })
+        }
     }
 }
 

@@ -115,7 +115,7 @@ impl Run {
         #[cfg(windows)]
         refuse_what_is_not_here(typed)?;
         let claiming = &typed.claiming;
-        let place = Place::of_taker(&typed.common, around)?.seen_by(around);
+        let place = Place::of_run(&typed.common, around, typed.group.is_some())?.seen_by(around);
         if typed.exec {
             refuse_exec(&place)?;
         }

@@ -157,9 +157,14 @@ impl Surroundings {
     pub(super) fn outside(&self, common: &Common) -> Option<Self> {
         let around = self.variables.place.around.as_ref()?;
         around.records.as_ref()?;
+        Some(self.without_run(common))
+    }
+
+    /// The same call with these flags, as if no run were around it.
+    pub(super) fn without_run(&self, common: &Common) -> Self {
         let mut variables = Variables::read();
         variables.place = place::Variables::all();
-        Some(Self {
+        Self {
             is_named: place::is_named(&flags(common), &variables.place),
             variables,
             given: self.given.clone(),
@@ -168,7 +173,7 @@ impl Surroundings {
             typed_agent: self.typed_agent.clone(),
             is_agents_server: self.is_agents_server,
             ..Self::default()
-        })
+        }
     }
 
     /// The lock of the path that the call names, if it names one.

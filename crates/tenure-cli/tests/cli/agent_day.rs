@@ -143,33 +143,180 @@ fn two_issues_in_two_clones_and_twice_in_one_land_with_nothing_of_ours() {
 }
 
 #[test]
-fn groups_in_one_place_meet_and_can_be_cancelled_there() {
+fn groups_of_all_work_trees_of_a_clone_meet_and_can_be_cancelled_from_each() {
     let project = Project::new();
     let clone = project.clone("mine");
+    let linked = project.scene.path("linked");
+    let path = linked.display().to_string();
+    project.git(&clone, &["worktree", "add", "-q", "--detach", &path]);
     let gate = Gate::new(&project.scene, "first");
     let mut agent = project.agent(&clone, "42", &gate.script(""));
     let older = Started::new(agent.stdout(Stdio::piped()).stderr(Stdio::piped()));
     gate.entered();
-    let group = clone.join(".state/.tenure/locks/issue-42.tenure");
-    assert!(group.is_file());
-    assert!(!clone.join(".state/issue-42.tenure").exists());
+    assert!(clone.join(".git/tenure/locks/issue-42.tenure").is_file());
+    assert!(
+        !clone.join(".state/.tenure").exists(),
+        "no place beside the records"
+    );
 
     // The same place by another way, and the session lock left out.
     let state = clone.join(".state").display().to_string();
-    let profile = ["--profile", "session", "--dir", &state];
     let words = ["run", "--group", "Issue-42", "--wait", "0", "--", "true"];
-    let refused = answer(&mut project.tenure(&clone, &[&profile[..], &words].concat()));
-    refused.expect(4, "it is held");
-    let locks = clone.join(".state/.tenure/locks").display().to_string();
-    let words = ["--dir", &locks, "check", "issue-42", "--output", "json"];
-    let seen = answer(&mut project.tenure(&clone, &words))
-        .expect(4, "held")
-        .json();
-    assert_eq!(seen["error"]["context"]["standing"], "held", "{seen:#}");
-    let words = ["cancel", "--group", "issue-42"];
-    let asked = answer(&mut project.tenure(&clone, &[&profile[..], &words].concat()));
-    asked.expect(0, "it is asked to stop");
+    for (tree, dir) in [(&clone, state.as_str()), (&linked, ".state")] {
+        let profile = ["--profile", "session", "--dir", dir];
+        let refused = answer(&mut project.tenure(tree, &[&profile[..], &words].concat()));
+        refused.expect(4, "it is held");
+        let words = ["--scope", "repo", "check", "issue-42", "--output", "json"];
+        let seen = answer(&mut project.tenure(tree, &words))
+            .expect(4, "held")
+            .json();
+        assert_eq!(seen["error"]["context"]["standing"], "held", "{seen:#}");
+    }
+    let words = [
+        "--profile",
+        "session",
+        "--dir",
+        ".state",
+        "cancel",
+        "--group",
+        "issue-42",
+    ];
+    answer(&mut project.tenure(&linked, &words)).expect(0, "it is asked to stop");
     older.finish().expect(79, "it has ended");
+}
+
+/// In CI each run has a checkout of its own.
+#[test]
+fn a_flag_says_where_groups_are_apart_from_the_records() {
+    let project = Project::new();
+    let clones = [project.clone("one"), project.clone("two")];
+    let shared = format!("file:{}", project.scene.path("shared").display());
+    let records = ["--profile", "session", "--dir", ".state"];
+    let tenure = |clone: &PathBuf, flags: &[&str], words: &[&str]| {
+        let words = [&records[..], flags, words].concat();
+        project.tenure(clone, &words)
+    };
+    let rows: [(&[&str], &[(&str, &str)], i32); 6] = [
+        (&[], &[], 0),
+        (&["--scope", "user"], &[], 4),
+        (&["--store", &shared], &[], 4),
+        (&["--scope", "repo"], &[], 0),
+        (&[], &[("TENURE_SCOPE", "user")], 4),
+        (&[], &[("TENURE_STORE", &shared)], 4),
+    ];
+    for (at, (flags, variables, second)) in rows.into_iter().enumerate() {
+        let gate = Gate::new(&project.scene, &format!("first{at}"));
+        let script = gate.script("");
+        let run = ["run", "42", "--group", "issue-42"];
+        let first = [&run[..], &["--", "sh", "-c", &script]].concat();
+        let mut first = tenure(&clones[0], flags, &first);
+        first.envs(variables.iter().copied());
+        let first = Started::new(first.stdout(Stdio::piped()).stderr(Stdio::piped()));
+        gate.entered();
+        assert!(
+            clones[0].join(".state/locks/42.lock").is_file(),
+            "{flags:?}"
+        );
+        for inside in ["", "tenure run nightly -- "] {
+            // A run around the call has no say in it.
+            let line = format!(
+                "{inside}tenure {} {} run 42 --group issue-42 --wait 0 -- true",
+                records.join(" "),
+                flags.join(" ")
+            );
+            let mut again = project.scene.program("sh");
+            again
+                .current_dir(&clones[1])
+                .env_remove("TENURE_DIR")
+                .envs(variables.iter().copied());
+            let answer = answer(again.args(["-c", &line]));
+            answer.expect(second, &format!("{flags:?} {variables:?} {inside}"));
+        }
+        let cancel = ["cancel", "--group", "issue-42"];
+        let mut cancel = tenure(&clones[1], flags, &cancel);
+        let code = answer(cancel.envs(variables.iter().copied())).code();
+        assert_eq!(code, if second == 4 { 0 } else { 5 }, "{flags:?}");
+        gate.open();
+        first
+            .finish()
+            .expect(if second == 4 { 79 } else { 0 }, "the first run");
+    }
+    // Without a group, or without records, two flags are two places.
+    for words in [
+        &[
+            "--profile",
+            "session",
+            "--dir",
+            ".state",
+            "--scope",
+            "user",
+            "run",
+            "42",
+            "--",
+            "true",
+        ][..],
+        &[
+            "--profile",
+            "session",
+            "--dir",
+            ".state",
+            "--scope",
+            "user",
+            "check",
+            "42",
+        ],
+        &[
+            "--dir", ".state", "--scope", "user", "run", "x", "--group", "g", "--", "true",
+        ],
+        &["--dir", ".state", "--store", &shared, "check", "x"],
+        &[
+            "--profile",
+            "sprint",
+            "--project-root",
+            ".",
+            "--scope",
+            "user",
+            "check",
+        ],
+    ] {
+        let refused = answer(&mut project.tenure(&clones[0], words));
+        let refused = refused.expect(2, "two places");
+        assert!(
+            refused.said().contains("name two places"),
+            "{}",
+            refused.said()
+        );
+    }
+}
+
+/// What an older tenure holds beside the records is seen, for this release.
+#[test]
+fn a_group_that_is_held_beside_the_records_is_refused() {
+    let project = Project::new();
+    let clone = project.clone("mine");
+    let older = clone.join(".state/.tenure/locks").display().to_string();
+    let gate = Gate::new(&project.scene, "older");
+    let script = gate.script("");
+    let words = [
+        "--dir", &older, "run", "issue-42", "--", "sh", "-c", &script,
+    ];
+    let mut first = project.tenure(&clone, &words);
+    let first = Started::new(first.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    gate.entered();
+    let refused = answer(&mut project.agent(&clone, "42", "true"));
+    refused.expect(4, "held beside the records");
+    let words = [
+        "--profile",
+        "session",
+        "--dir",
+        ".state",
+        "cancel",
+        "--group",
+        "issue-42",
+    ];
+    answer(&mut project.tenure(&clone, &words)).expect(0, "it is found there");
+    first.finish().expect(79, "it has ended");
+    answer(&mut project.agent(&clone, "42", "true")).expect(0, "free");
 }
 
 /// Whether a run of a group inside a run of that group is known to wait for itself.
@@ -259,9 +406,7 @@ fn a_folder_that_was_there_is_never_ignored() {
 fn a_folder_of_ours_without_its_gitignore_is_healed_by_the_next_use() {
     let project = Project::new();
     let clone = project.clone("mine");
-    for folder in ["sprint/.tenure", "groups/.tenure/locks"] {
-        fs::create_dir_all(clone.join(folder)).unwrap();
-    }
+    fs::create_dir_all(clone.join("sprint/.tenure")).unwrap();
     let sprint = [
         "--profile",
         "sprint",
@@ -272,21 +417,7 @@ fn a_folder_of_ours_without_its_gitignore_is_healed_by_the_next_use() {
         "true",
     ];
     answer(&mut project.tenure(&clone, &sprint)).expect(0, "a sprint");
-    let group = [
-        "--profile",
-        "session",
-        "--dir",
-        "groups",
-        "run",
-        "--group",
-        "g",
-        "--",
-        "true",
-    ];
-    answer(&mut project.tenure(&clone, &group)).expect(0, "a group");
-    for folder in ["sprint/.tenure", "groups/.tenure/locks"] {
-        assert!(ignores_itself(&clone.join(folder)), "{folder}");
-    }
+    assert!(ignores_itself(&clone.join("sprint/.tenure")));
     assert_eq!(project.untracked(&clone), "");
 }
 
@@ -297,10 +428,16 @@ fn a_link_in_the_place_of_our_folder_is_not_followed() {
     let clone = project.clone("mine");
     let victim = project.scene.path("victim");
     fs::create_dir_all(victim.join("locks")).unwrap();
-    fs::create_dir(clone.join(".state")).unwrap();
-    std::os::unix::fs::symlink(&victim, clone.join(".state/.tenure")).unwrap();
-    answer(&mut project.agent(&clone, "42", "true")).expect(7, "not through a link");
-    assert_eq!(fs::read_dir(victim.join("locks")).unwrap().count(), 0);
+    // The second one is no repository any more, as where a container sees the work tree alone.
+    for code in [0, 7] {
+        let folder = clone.join(".state");
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir(&folder).unwrap();
+        std::os::unix::fs::symlink(&victim, folder.join(".tenure")).unwrap();
+        answer(&mut project.agent(&clone, "42", "true")).expect(code, "not through a link");
+        assert_eq!(fs::read_dir(victim.join("locks")).unwrap().count(), 0);
+        let _ = fs::rename(clone.join(".git"), project.scene.path("git"));
+    }
 }
 
 #[test]
@@ -391,8 +528,7 @@ fn a_record_that_is_gone_with_its_folder_does_not_end_the_group() {
         "done\n"
     );
     eventually("the group to be free", || {
-        let locks = clone.join(".state/.tenure/locks").display().to_string();
-        let words = ["--dir", &locks, "check", "issue-42"];
+        let words = ["--scope", "repo", "check", "issue-42"];
         answer(&mut project.tenure(&clone, &words)).code() == 0
     });
 }

@@ -917,3 +917,74 @@ fn the_machines_file_and_folder_stay_the_machines_for_every_call() {
     }
     assert_eq!(lines[3..], ["my locks", "are in /of-the-user"], "{said}");
 }
+
+/// A deploy that keeps `releases/N` and a link to the present one: each release would lock for itself.
+#[test]
+fn a_place_behind_the_link_of_a_release_is_warned_of() {
+    let scene = Scene::new();
+    let warned = "leads there now";
+    let script = "
+        set -e
+        mkdir -p app/releases/7/web app/shared data/home real/app
+        ln -s releases/7 app/current; ln -s ../data/home app/home; ln -s \"$PWD/real/app\" link
+        git init -q app/releases/7
+        unset TENURE_DIR
+    ";
+    answer(
+        scene
+            .program("sh")
+            .args(["-c", script])
+            .current_dir(scene.root()),
+    )
+    .expect(0, "made");
+    for (config, folder, words, warns) in [
+        ("dir = \"locks\"", "app/current", "run x -- true", true),
+        ("dir = \"locks\"", "app/current/web", "run x -- true", true),
+        (
+            "dir = \"locks\"",
+            "app/current",
+            "acquire x --owner none",
+            true,
+        ),
+        ("dir = \"locks\"", "app/current", "check x", true),
+        ("dir = \"locks\"", "app/releases/7", "run x -- true", false),
+        ("scope = \"repo\"", "app/current", "run x -- true", true),
+        ("", "app/current", "--scope repo run x -- true", true),
+        ("", "app/current", "--dir locks run x -- true", true),
+        ("", "app/current", "--dir ../../shared run x -- true", false),
+        (
+            "",
+            "app/current",
+            "--dir $ROOT/app/shared run x -- true",
+            false,
+        ),
+        ("", "app/current", "run x -- true", false),
+        (
+            "dir = \"$ROOT/app/shared\"",
+            "app/current",
+            "run x -- true",
+            false,
+        ),
+        ("dir = \"locks\"", "app/current", "-q run x -- true", false),
+        // Links that a system is laid out by.
+        ("", "app/home", "--dir locks run x -- true", false),
+    ] {
+        let root = scene.root().display().to_string();
+        scene.write(
+            "app/releases/7/tenure.toml",
+            &config.replace("$ROOT", &root),
+        );
+        let line = format!(
+            "unset TENURE_DIR; cd {folder} && tenure {}; rm -f locks/x.tenure",
+            words.replace("$ROOT", &root)
+        );
+        let mut call = scene.program("bash");
+        let said = answer(call.args(["-c", &line]).current_dir(scene.root())).expect(0, &line);
+        assert_eq!(
+            said.stderr().contains(warned),
+            warns,
+            "{config} {line}: {}",
+            said.said()
+        );
+    }
+}

@@ -9,7 +9,7 @@ use std::path::Path;
 const FOLDER: &str = "/srv/app";
 
 /// What the programs of the page do here.
-const PROGRAMS: [(&str, &str); 10] = [
+const PROGRAMS: [(&str, &str); 11] = [
     ("sync", "exit 0"),
     ("report", "exit 0"),
     ("train", "[ -n \"$CUDA_VISIBLE_DEVICES\" ]"),
@@ -28,6 +28,7 @@ const PROGRAMS: [(&str, &str); 10] = [
         "case $* in *BUILD_DIR*) [ \"$* $MAKEFLAGS\" = '-s BUILD_DIR=build/0 -j2' ] ;; *) exec /usr/bin/make \"$@\" ;; esac",
     ),
     ("deploy", "[ \"$TENURE_NAME\" = deploy ]"),
+    ("releases/7/nightly", "[ \"$TENURE_NAME\" = nightly ]"),
     // A container as far as tenure sees one: other process numbers, hardly any variable.
     ("docker", DOCKER),
 ];
@@ -61,7 +62,8 @@ fn by_shell(scene: &Scene, line: &str) -> Answer {
 #[test]
 fn each_line_of_the_page_runs_as_it_stands() {
     let scene = Scene::new();
-    fs::create_dir(scene.path("app")).expect("a folder");
+    fs::create_dir_all(scene.path("app/releases/7")).expect("a folder");
+    std::os::unix::fs::symlink("releases/7", scene.path("app/current")).expect("a link");
     for (program, does) in PROGRAMS {
         scene.script(&format!("app/{program}"), &format!("#!/bin/sh\n{does}\n"));
     }
@@ -127,7 +129,7 @@ fn each_line_of_the_page_runs_as_it_stands() {
         }
     }
     assert_eq!(
-        ran, 16,
+        ran, 17,
         "commands that were run: a number to change with the page"
     );
 }

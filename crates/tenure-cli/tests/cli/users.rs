@@ -606,6 +606,53 @@ fn a_lock_folder_of_another_user_is_used_if_it_is_made_for_several() {
     let _ = machine.run(ADA, &here, &RUN).expect(0, "her own link");
 }
 
+/// Root's own folder is another one than that of the user who called sudo.
+#[test]
+fn who_calls_by_sudo_beside_an_own_hold_is_warned() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let home = machine.folder("ada", ADA, 0o755);
+    let here = machine.folder("here", ROOT, 0o755);
+    let of_ada = |words: &[&str]| {
+        let mut command = machine.call(ADA, &here, words);
+        command.env("HOME", &home).env_remove("XDG_STATE_HOME");
+        answer(&mut command)
+    };
+    let by_sudo = |words: &[&str]| {
+        let mut command = machine.call(ROOT, &here, words);
+        command
+            .env("SUDO_UID", ADA.number.to_string())
+            .env("SUDO_USER", "ada")
+            .env("SUDO_HOME", &home);
+        answer(&mut command)
+    };
+    let _ = of_ada(&["acquire", "x", "--owner", "none", "--request-id", "r"]).expect(0, "taken");
+    for words in [
+        &["run", "x", "--", "true"][..],
+        &["check", "x"],
+        &["run", "--exec", "x", "--", "true"],
+    ] {
+        let said = by_sudo(words).expect(0, "root has locks of its own");
+        let warning = "for ada, who called sudo";
+        assert!(
+            said.stderr().contains(warning),
+            "{words:?}: {}",
+            said.said()
+        );
+    }
+    for words in [
+        &["run", "y", "--", "true"][..],
+        &["--dir", "elsewhere", "run", "x", "--", "true"],
+    ] {
+        let said = by_sudo(words).expect(0, "another lock");
+        assert_eq!(said.stderr(), "", "{words:?}");
+    }
+    let _ = of_ada(&["release", "x", "--request-id", "r"]).expect(0, "given back");
+    let said = by_sudo(&["run", "x", "--", "true"]).expect(0, "free");
+    assert_eq!(said.stderr(), "", "nobody has it");
+}
+
 #[test]
 fn an_audit_goes_to_no_folder_that_another_user_has_prepared() {
     let Some(machine) = Machine::new() else {
