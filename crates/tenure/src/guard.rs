@@ -853,7 +853,9 @@ impl place::Files for Files {
     }
 
     fn named(&self) -> Result<Option<(Arc<Config>, bool)>, OpenError> {
-        Ok(self.config.clone().map(|config| (config, false)))
+        // Inside a run the variable counts only if that run did not see it. Then it is a word of the call.
+        let is_typed = self.saw.is_some();
+        Ok(self.config.clone().map(|config| (config, is_typed)))
     }
 
     fn found(&self) -> Result<Option<Arc<Config>>, OpenError> {

@@ -28,6 +28,7 @@ fn projects() -> Scene {
             .current_dir(scene.path(repository));
         let _ = answer(&mut git).expect(0, "a repository");
     }
+    let leases = "[[agent.path]]\nmatch = [\"**\"]\n";
     for (file, text) in [
         ("a/tenure.toml", "scope = \"repo\"\n"),
         ("b/tenure.toml", "scope = \"repo\"\n"),
@@ -35,7 +36,7 @@ fn projects() -> Scene {
         ("web/tenure.toml", "dir = \"root-locks\"\n"),
         ("web/packages/ui/tenure.toml", "dir = \"ui-locks\"\n"),
     ] {
-        scene.write(file, text);
+        scene.write(file, &format!("{text}{leases}"));
     }
     scene
 }
@@ -51,7 +52,17 @@ fn call(scene: &Scene, folder: &str, script: &str) -> Answer {
 }
 
 /// Each way in which a call is told its place.
-fn ways() -> [(&'static str, String); 5] {
+fn ways(root: &str) -> [(&'static str, String); 8] {
+    let test = std::env::current_exe().expect("this test");
+    // Takes a lock, and looks which file of a lock has changed.
+    let by_file = |take: &str| {
+        format!(
+            "touch {root}/stamp; sleep 0.02; {take} >{root}/said 2>&1; \
+             find {root} -name '*.tenure' ! -name o.tenure ! -name outer.tenure ! -name '.agent-*' -newer {root}/stamp -printf '%h\\n'"
+        )
+    };
+    let event = "{\"session_id\":\"s\",\"cwd\":\"\"$PWD\"\",\"hook_event_name\":\"PreToolUse\",\"tool_name\":\"Write\",\"tool_use_id\":\"t\",\"tool_input\":{\"file_path\":\"\"$PWD\"/f.txt\",\"content\":\"\"}}"
+        .replace("\"\"$PWD\"", "\"'$PWD'");
     let of_json = |words: &str| {
         format!("tenure {words} --output json | sed 's/.*\"lock_file\":\"//; s,/z.tenure\".*,,'")
     };
@@ -74,7 +85,29 @@ fn ways() -> [(&'static str, String); 5] {
             "tenure doctor --output json | sed 's/.*\"kind\":\"folder\",\"at\":\"//; s,\".*,,'"
                 .to_owned(),
         ),
+        (
+            "serve",
+            "(echo '{\"jsonrpc\":\"2.0\",\"id\":0,\"method\":\"hello\",\"params\":{\"protocol\":1}}'; \
+             echo '{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"acquire\",\"params\":{\"locks\":[{\"name\":\"z\"}]}}'; sleep 0.2) | \
+             tenure serve | sed -n 's,.*\"TENURE_HELD\":\"\\([^\"]*;\\)*[0-9]*=\\([^\"]*\\)/z\".*,\\2,p'"
+                .to_owned(),
+        ),
+        ("hook", by_file(&format!("echo '{event}' | tenure hook claude"))),
+        (
+            "library",
+            by_file(&format!(
+                "{} --exact around::takes_a_lock_by_the_library --ignored",
+                test.display()
+            )),
+        ),
     ]
+}
+
+#[test]
+#[ignore = "a program that uses the library; the table of places starts it"]
+fn takes_a_lock_by_the_library() {
+    let locks = tenure::guard::LockManager::open().expect("a place");
+    drop(locks.acquire("z").expect("a lock"));
 }
 
 #[allow(clippy::too_many_lines, reason = "it is a table")]
@@ -265,7 +298,11 @@ fn place_of_a_nested_call_table() {
         ),
     ];
     for (before, folder, words, inside, at, expected) in rows {
-        for (way, inner) in ways() {
+        for (way, inner) in ways(&root) {
+            // Without rules a hook takes nothing.
+            if way == "hook" && at == "nowhere" {
+                continue;
+            }
             let script = format!(
                 "env {before} tenure {words} outer -- env {inside} sh -c 'cd {root}/{at} && eval \"$0\"' \"$0\"",
             );
@@ -278,8 +315,9 @@ fn place_of_a_nested_call_table() {
             assert_eq!(
                 said.stdout().trim(),
                 expected,
-                "{way}: {before} in {folder}: {words}; {inside} in {at}: {}",
-                said.stderr()
+                "{way}: {before} in {folder}: {words}; {inside} in {at}: {}{}",
+                said.stderr(),
+                fs::read_to_string(scene.path("said")).unwrap_or_default()
             );
         }
     }

@@ -227,6 +227,27 @@ fn owner_of_a_hold_table() {
     }
 }
 
+/// All subagents of a host share its process, and a shell that executes its last command leaves the host as the caller.
+#[test]
+fn one_subagent_of_a_host_frees_no_hold_of_another() {
+    let scene = Scene::new();
+    for (program, take) in [
+        ("bash", "tenure -q acquire x"),
+        ("dash", "cd / && tenure -q acquire x"),
+    ] {
+        let script = format!(
+            "{program} -c '{take} --request-id a >/dev/null'; echo $?\n\
+             {program} -c '{take} -n --request-id b >/dev/null 2>&1; tenure -q release x 2>/dev/null'; echo $?\n\
+             {program} -c 'tenure -q release x 2>said'; echo $?; grep -c 'request-id a' said\n\
+             tenure check x --output json | grep -c standing.:.held\n\
+             {program} -c 'tenure -q release x --request-id a >/dev/null'; echo $?\n"
+        );
+        scene.write("script", &script);
+        let said = shell(&scene, "sh", &format!("{} script", named(&scene, "codex")));
+        assert_eq!(said, "0\n6\n6\n1\n1\n0\n", "{program}");
+    }
+}
+
 /// Steps of CI, tasks of Ansible and cells of a notebook each have processes of their own. The hold follows the job, any
 /// step gives it back, and where no process of the job can be seen nothing is held.
 #[test]

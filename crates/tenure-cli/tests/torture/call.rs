@@ -262,6 +262,7 @@ impl Draw<'_> {
             stays: false,
             is_on_roster: true,
             nested: Vec::new(),
+            is_stripped: false,
         }
     }
 
@@ -419,6 +420,7 @@ impl Draw<'_> {
 
     fn reentrant(&mut self) -> Call {
         let mut plan = self.plan(&[("A", Mode::Exclusive)]);
+        plan.is_stripped = self.random.one_in(2);
         let id = self.id.clone();
         self.id = format!("{id}.0");
         let mut within = self.plan(&[("A", Mode::Exclusive)]);
@@ -427,14 +429,24 @@ impl Draw<'_> {
             let mut words = owned_words(&["run", "A", "-w", "5s", "-q", "--"]);
             words.extend(within.words());
             plan.nested.push((words, vec![81]));
-            ("run waiting for itself", 81)
+            let kind = if plan.is_stripped {
+                "run waiting for itself, stripped"
+            } else {
+                "run waiting for itself"
+            };
+            (kind, 81)
         } else {
             within.role = Role::Reenter;
             within.resources.clear();
             let mut words = owned_words(&["run", "--reentrant", "A", "--"]);
             words.extend(within.words());
             plan.nested.push((words, vec![7]));
-            ("run --reentrant", 7)
+            let kind = if plan.is_stripped {
+                "run --reentrant, stripped"
+            } else {
+                "run --reentrant"
+            };
+            (kind, 7)
         };
         self.id = id;
         let mut call = self

@@ -31,6 +31,7 @@ impl<'a> Owner<'a> {
             stays: false,
             is_on_roster: false,
             nested: Vec::new(),
+            is_stripped: false,
         };
         let words = plan.words();
         let (program, words) = words.split_first()?;

@@ -82,10 +82,14 @@ pub fn job_of_caller() -> Result<Chosen, OwnerError> {
 /// Whether `owner`, which was recorded on `host`, makes this call itself. It is the calling process or its
 /// parent, with nothing between the two but programs that run one command and end with it (`env`,
 /// `timeout`, `sudo`). A sub-shell or another script between them has a life of its own, and may call for
-/// itself. The steps of a job, whose owner is the process of the job, have nothing else that they could be known by.
+/// itself. The steps of a job, whose owner is the process of the job, have nothing else that they could be known by. The host of
+/// an agent calls for each of its subagents, so it is known by the id or by the agent's key alone.
 ///
 /// Only true where every link can be seen here and now; anything unknown is no proof.
 pub fn is_caller(owner: &Process, host: &Host, here: &Host) -> bool {
+    if is_agent_host(owner.pid) {
+        return false;
+    }
     let own = std::process::id();
     let passes = |pid| pid == own || is_wrapper(&arguments(pid));
     is_reached(owner, host, here, passes)
