@@ -516,3 +516,87 @@ fn release_of_a_hold_that_has_ended_table() {
         }
     }
 }
+
+/// Who calls, and what the verbs answer: in one shell, in two calls, and inside a run with nothing inherited.
+#[test]
+fn callers_and_verbs_table() {
+    let scene = Scene::new();
+    let one = "tenure -q acquire x >/dev/null 2>&1; echo $?; tenure check x --output json | grep -c mine.:true; \
+               tenure -q heartbeat x >/dev/null 2>&1; echo $?; tenure -q release x >/dev/null 2>&1; echo $?";
+    let nested = "tenure -q run x -- env -i PATH=\"$PATH\" TENURE_DIR=\"$TENURE_DIR\" tenure -q run -w 20s x -- true 2>/dev/null; echo $?";
+    let own = scene.root().display().to_string();
+    for name in [
+        "sshd",
+        "cron",
+        "crond",
+        "systemd",
+        "supervisord",
+        "runsv",
+        "codex",
+        "Runner.Worker",
+        "engine",
+    ] {
+        named(&scene, name);
+    }
+    std::fs::create_dir_all(scene.path("_temp")).expect("a folder");
+    let below = |parent: &str| format!("printf '%s\\n' 'sh -c \"$T\"' >call; {own}/{parent} call");
+    let namespace = "unshare --kill-child=KILL --pid --fork --mount-proc";
+    let mut wrong = Vec::new();
+    // The caller; how it runs a text; what the four verbs of one shell say; what acquire and release in two calls say, and
+    // whether the lock is held in between.
+    for (caller, runs, in_one, in_two) in [
+        ("a program", "sh -c \"$T\"".to_owned(), "0 1 0 0", "0 1 6"),
+        ("a terminal", "script -qec 'sh -c \"$T\"' /dev/null | tr -d '\\r'".to_owned(), "0 1 0 0", "0 0 0"),
+        ("env -i", "env -i PATH=\"$PATH\" TENURE_DIR=\"$TENURE_DIR\" T=\"$T\" sh -c 'eval \"$T\"; true'".to_owned(), "0 1 0 0", "0 1 6"),
+        ("an engine", below("engine"), "0 1 0 0", "0 0 0"),
+        ("sshd", below("sshd"), "0 1 0 0", "2 0 0"),
+        ("cron of Debian", below("cron"), "0 1 0 0", "2 0 0"),
+        ("cron of busybox", below("crond"), "0 1 0 0", "2 0 0"),
+        ("a service manager", below("systemd"), "0 1 0 0", "2 0 0"),
+        ("supervisord", below("supervisord"), "0 1 0 0", "2 0 0"),
+        ("runit", below("runsv"), "0 1 0 0", "2 0 0"),
+        ("a container's first process", format!("{namespace} sh -c \"$T\""), "0 1 0 0", "2 0 0"),
+        (
+            "docker exec",
+            format!("{namespace} sleep 20 2>/dev/null & until p=$(pgrep -P $!); do sleep 0.02; done; nsenter -t $p -p -m sh -c \"$T\"; kill -KILL $p"),
+            "0 1 0 0",
+            "2 0 0",
+        ),
+        ("a step of CI", format!("printf '%s\\n' \"$T\" >_temp/1.sh; echo 'bash _temp/1.sh' >call; {own}/Runner.Worker call"), "0 1 0 0", "0 0 0"),
+        ("an agent's host", below("codex"), "0 1 0 0", "0 0 0"),
+        ("a terminal server", "tmux -L $PPID -f /dev/null new-session -d 'eval \"$T\" >out 2>&1; mv out done'; until [ -e done ]; do sleep 0.05; done; cat done; rm done".to_owned(), "0 1 0 0", "0 0 0"),
+    ] {
+        let is_root = crate::support::is_root();
+        if (runs.contains("unshare") && !is_root) || (runs.contains("tmux") && !has("tmux")) {
+            continue;
+        }
+        let run = |text: &str| {
+            let said = shell(&scene, "bash", &format!("T=$0; export T; {runs}").replace("$0", &format!("'{}'", text.replace('\'', "'\\''"))));
+            said.split_whitespace().map(str::to_owned).collect::<Vec<_>>().join(" ")
+        };
+        let mut differs = |what: &str, said: String, expected: &str| {
+            if said != expected {
+                wrong.push(format!("{caller}, {what}: {said} and not {expected}"));
+            }
+        };
+        differs("in one shell", run(one), in_one);
+        scene.run(["run", "--force", "--yes", "x", "--", "true"]);
+        differs("inside a run", run(nested), "81");
+        let (mut said, mut held) = (Vec::new(), String::new());
+        for text in ["tenure -q acquire x >/dev/null 2>&1", "tenure -q release x >/dev/null 2>&1"] {
+            said.push(run(&format!("{text}; echo $?")));
+            if held.is_empty() {
+                held = u8::from(!scene.is_free("x")).to_string();
+            }
+        }
+        let said = format!("{} {held} {}", said[0], said[1]);
+        differs("in two calls", said, in_two);
+        scene.run(["run", "--force", "--yes", "x", "--", "true"]);
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+fn has(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
