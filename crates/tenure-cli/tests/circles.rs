@@ -237,3 +237,192 @@ fn a_circle_is_found_however_it_is_written() {
     let test = "#[cfg(test)] mod tests { use crate::a::A; } mod inner { use super::super::b; }";
     assert_eq!(house(&[a, ("b", test)]), [""; 0]);
 }
+
+/// The rooms that read what a caller's environment or ancestry says, each with the question that it answers. A guess of
+/// another room would be a second answer to one of them.
+const ROOMS: &[(&str, &str, &str)] = &[
+    ("tenure-engine", "place", "where the locks are"),
+    (
+        "tenure-engine",
+        "place::life",
+        "whether the run around the call lives",
+    ),
+    ("tenure-engine", "inherited", "what a run has handed down"),
+    ("tenure-engine", "config", "where a user's files are"),
+    ("tenure-engine", "trust", "who called sudo"),
+    (
+        "tenure-engine",
+        "process",
+        "who calls: processes and ancestors",
+    ),
+    ("tenure-engine", "process::job", "who calls: the job"),
+    ("tenure-engine", "process::owner", "who calls: owners"),
+    ("tenure-engine", "clock::stepped", "the clock of a test"),
+    (
+        "tenure-engine",
+        "store::etcd::address",
+        "the credentials of a store",
+    ),
+    ("tenure", "guard", "what the process around this one holds"),
+    (
+        "tenure",
+        "framework::arguments",
+        "what the caller wants printed",
+    ),
+    (
+        "tenure-cli",
+        "request::surroundings",
+        "what a caller says by variables",
+    ),
+    (
+        "tenure-cli",
+        "request::place",
+        "the way to the folder of the call",
+    ),
+    (
+        "tenure-cli",
+        "request::agent",
+        "the settings of an agent's host",
+    ),
+    (
+        "tenure-cli",
+        "args",
+        "what the caller wants printed, before the arguments are read",
+    ),
+    (
+        "tenure-cli",
+        "args::expected",
+        "the home in a path that is completed",
+    ),
+    ("tenure-cli", "output", "what the caller wants printed"),
+    ("tenure-cli", "render::colour", "what a terminal can show"),
+    ("tenure-cli", "command::run", "where a command is found"),
+    ("tenure-cli", "command::flock", "the shell of a line"),
+    ("tenure-cli", "command::group_name", "the event of CI"),
+    (
+        "tenure-cli",
+        "command::hook",
+        "the calls of an agent's host",
+    ),
+    ("tenure-cli", "command::hook::folders", "the home in a path"),
+    (
+        "tenure-cli",
+        "command::agent::path",
+        "where programs are found",
+    ),
+    (
+        "tenure-cli",
+        "command::agent::claude",
+        "where programs are found",
+    ),
+    (
+        "tenure-cli",
+        "command::agent::probe",
+        "the probe of an agent's host",
+    ),
+    (
+        "tenure-cli",
+        "supervise::cgroup",
+        "who is an orphan of the work",
+    ),
+];
+
+/// Calls that read the environment, or a parent.
+struct Readings {
+    found: BTreeSet<String>,
+}
+
+impl<'ast> Visit<'ast> for Readings {
+    fn visit_item_mod(&mut self, item: &'ast ItemMod) {
+        if !is_for_tests(&item.attrs) {
+            visit::visit_item_mod(self, item);
+        }
+    }
+
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        if !is_for_tests(&item.attrs) {
+            visit::visit_item_fn(self, item);
+        }
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        if let Some(last) = path.segments.last() {
+            let last = last.ident.to_string();
+            let of_environment = ["var", "var_os", "vars", "vars_os"];
+            let of_parents = ["getppid", "parent_id", "parent_of", "parent_of_self"];
+            let before = path.segments.iter().rev().nth(1);
+            let is_of_env = before.is_some_and(|it| it.ident == "env") || path.segments.len() == 1;
+            if (of_environment.contains(&&*last) && last != "vars" && is_of_env)
+                || of_parents.contains(&&*last)
+            {
+                self.found.insert(last);
+            }
+        }
+        visit::visit_path(self, path);
+    }
+}
+
+fn readings(text: &str) -> BTreeSet<String> {
+    let mut readings = Readings {
+        found: BTreeSet::new(),
+    };
+    readings.visit_file(&syn::parse_file(text).expect("it compiles"));
+    readings.found
+}
+
+#[test]
+fn surroundings_are_read_in_the_rooms_that_answer_for_them() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the crates");
+    let mut strangers = Vec::new();
+    let mut readers = BTreeSet::new();
+    for name in ["tenure-core", "tenure-engine", "tenure", "tenure-cli"] {
+        for (module, text) in modules(&crates.join(name).join("src")) {
+            let found = readings(&text);
+            let module = module.join("::");
+            let is_known = |room: &&(&str, &str, &str)| room.0 == name && room.1 == module;
+            let is_system =
+                module.starts_with("process::unix") || module.starts_with("process::windows");
+            match ROOMS.iter().find(is_known) {
+                Some(room) if !found.is_empty() => drop(readers.insert(*room)),
+                None if !found.is_empty() && !is_system && module != "process::other" => {
+                    strangers.push(format!("{name}, {module}: {found:?}"));
+                }
+                _ => {}
+            }
+        }
+    }
+    let idle: Vec<_> = ROOMS
+        .iter()
+        .filter(|room| !readers.contains(*room))
+        .collect();
+    assert!(strangers.is_empty(), "rooms that guess: {strangers:#?}");
+    assert!(idle.is_empty(), "rooms that read nothing: {idle:#?}");
+}
+
+#[test]
+fn a_reading_is_found_however_it_is_written() {
+    let read = |text: &str| readings(text).into_iter().collect::<Vec<_>>();
+    assert_eq!(read("fn f() { std::env::var_os(\"A\"); }"), ["var_os"]);
+    assert_eq!(
+        read("use std::env; fn f() { let x = env::var(\"A\").ok(); }"),
+        ["var"]
+    );
+    assert_eq!(
+        read("fn f() { use std::env::var_os; var_os(\"A\"); }"),
+        ["var_os"]
+    );
+    assert_eq!(
+        read("fn f() { crate::process::parent_of(1); }"),
+        ["parent_of"]
+    );
+    assert_eq!(
+        read("fn f() { row.map(std::os::unix::process::parent_id) }"),
+        ["parent_id"]
+    );
+    assert_eq!(
+        read("#[cfg(test)] mod tests { fn f() { std::env::var(\"A\"); } }"),
+        [""; 0]
+    );
+}

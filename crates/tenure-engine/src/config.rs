@@ -56,6 +56,9 @@ pub struct Config {
     /// The lock folder. Relative paths begin at the file's own folder; beside `scope = "repo"` the path is
     /// relative, and begins at git's common folder.
     pub dir: Option<PathBuf>,
+    /// `dir` is written relative to the file, or to git's own folder.
+    #[serde(skip)]
+    pub is_relative: bool,
     /// The store by its URL, where the locks are not in a folder: `etcd://HOST:PORT/PREFIX`.
     pub store: Option<String>,
     /// The folder of the audit; relative paths begin at the file's own folder.
@@ -279,6 +282,7 @@ impl Config {
         let in_repository = self.scope == Some(Scope::Repo) && !is_machines;
         if let Some(dir) = &mut self.dir {
             let read = path_of(dir).map_err(|why| format!("dir: {why}"))?;
+            self.is_relative = read.is_relative();
             if in_repository {
                 let is_inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
                 if !read.components().all(is_inside) {

@@ -181,11 +181,14 @@ pub struct Place {
     pub named: Named,
     /// It is the machine's: its administrator makes it, and no call does.
     pub is_machines: bool,
+    /// It depends on where the call is made, or on where the file lies that names it.
+    pub is_relative: bool,
 }
 
 impl Place {
     fn folder(folder: PathBuf, why: Why, named: Named) -> Self {
         Self {
+            is_relative: folder.is_relative(),
             at: At::Folder(folder),
             why,
             named,
@@ -204,6 +207,7 @@ impl Place {
             why,
             named: Named::ByCaller,
             is_machines,
+            is_relative: false,
         }
     }
 
@@ -221,6 +225,7 @@ impl Place {
             why,
             named,
             is_machines: false,
+            is_relative: false,
         })
     }
 }
@@ -535,6 +540,7 @@ fn of_files<F: Files>(config: &Config, named: Named, files: &F) -> Result<Option
     let place = match (&file.dir, &file.store, file.scope) {
         (Some(dir), _, None) => Place {
             is_machines: file.is_machines(),
+            is_relative: file.is_relative,
             ..Place::folder(dir.clone(), why("dir".to_owned()), named)
         },
         (_, _, Some(scope)) => {
@@ -545,6 +551,7 @@ fn of_files<F: Files>(config: &Config, named: Named, files: &F) -> Result<Option
             let mut place = Place::of_url(url, why("store".to_owned()), named)?;
             if let At::Folder(folder) = &mut place.at {
                 let above = file.file.parent().unwrap_or(Path::new(""));
+                place.is_relative = folder.is_relative();
                 *folder = above.join(&folder);
             }
             place
@@ -569,9 +576,10 @@ fn of_scope<F: Files>(
             let file = file.filter(|file| file.scope == Some(scope) && !file.is_machines());
             let below = file.and_then(|file| file.dir.as_deref());
             let common = repository_of(why, files)?;
-            Ok(place(
-                common.join(below.unwrap_or(Path::new(REPOSITORY_FOLDER))),
-            ))
+            Ok(Place {
+                is_relative: true,
+                ..place(common.join(below.unwrap_or(Path::new(REPOSITORY_FOLDER))))
+            })
         }
         Scope::Machine if cfg!(windows) => Err(place_error(
             &why.to_string(),
@@ -588,30 +596,36 @@ fn of_scope<F: Files>(
     }
 }
 
-/// The user who called sudo (or doas, or pkexec), and the folder of that user's locks where nothing names another one.
-pub fn folder_of_caller_of_sudo() -> Option<(String, PathBuf)> {
+/// The user who called sudo (or doas, or pkexec), that program, and the folder of that user's locks where nothing names
+/// another one.
+pub fn folder_of_caller_of_sudo() -> Option<(String, &'static str, PathBuf)> {
     let said = |name: &str| std::env::var(name).ok().filter(|said| !said.is_empty());
-    let user = ["SUDO_USER", "DOAS_USER", "SUDO_UID", "PKEXEC_UID"]
-        .into_iter()
-        .find_map(said)?;
+    let (user, by) = [
+        ("SUDO_USER", "sudo"),
+        ("DOAS_USER", "doas"),
+        ("SUDO_UID", "sudo"),
+        ("PKEXEC_UID", "pkexec"),
+    ]
+    .into_iter()
+    .find_map(|(name, by)| Some((said(name)?, by)))?;
     let below = |home: &str| {
         Path::new(home)
             .join(config::STATE_OF_HOME)
             .join("tenure/locks")
     };
     if let Some(home) = said("SUDO_HOME") {
-        return Some((user, below(&home)));
+        return Some((user, by, below(&home)));
     }
     let table = std::fs::read_to_string("/etc/passwd").ok()?;
-    let home = table.lines().find_map(|line| {
+    table.lines().find_map(|line| {
         let fields: Vec<&str> = line.split(':').collect();
         match fields[..] {
-            [name, _, number, _, _, home, ..] if user == name || user == number => Some(home),
+            [name, _, number, _, _, home, ..] if user == name || user == number => {
+                Some((name.to_owned(), by, below(home)))
+            }
             _ => None,
         }
-    })?;
-    let folder = below(home);
-    Some((user, folder))
+    })
 }
 
 /// The machine's folder, by what its configuration says.

@@ -8,9 +8,11 @@
 //! What cannot be known from a text: aliases and functions that the shell has before, and what a program does that
 //! the text starts. `meant` has the cruder question, whether some words stand in a text at all.
 
+mod after;
 mod lexer;
 mod meant;
 
+pub use after::{After, after};
 pub use lexer::read;
 pub use meant::is_meant;
 

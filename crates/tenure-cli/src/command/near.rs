@@ -6,7 +6,7 @@
 //! - A folder of locks may be another one with the next release, or for root than for the user who called sudo.
 
 use super::Session;
-use crate::render::{Reporter, clean_path};
+use crate::render::{Reporter, clean, clean_path};
 use crate::spelling::is_slip;
 use tenure_engine::profile::{Fleet, Profile, Resume, Session as Sessions};
 use tenure_engine::store::Reading;
@@ -24,13 +24,13 @@ pub(super) fn point_out_others(session: &Session, reporter: &mut Reporter, name:
              locks: name a folder outside of it with --dir, or with dir in tenure.toml"
         ));
     }
-    if let Some((user, folder)) = session.place.folder_of_caller_of_sudo()
+    if let Some((user, by, folder)) = session.place.folder_of_caller_of_sudo()
         && let Ok(Some(holder)) = session.holder_elsewhere(name, &folder)
     {
         reporter.warn(format!(
-            "{holder} (in {}, for {user}, who called sudo); root has other locks there: --scope machine has the same for \
-             both",
-            clean_path(&folder)
+            "{holder} (in {}, for {}, who called {by}); this call has other locks: --scope machine has the same for both",
+            clean_path(&folder),
+            clean(&user)
         ));
     }
 }

@@ -100,8 +100,20 @@ pub(crate) fn release(
             }
             Ok((String::new(), without_hold(name, "ignored")))
         }
-        Released::NotOwner { claim } => not_owner(reporter, &session, &claim, &name, id),
+        Released::NotOwner { claim } => {
+            let claim = standing(&session, &name)?.unwrap_or(*claim);
+            not_owner(reporter, &session, &claim, &name, id)
+        }
     }
+}
+
+/// The first hold that stands: one that has ended is nobody's to show.
+fn standing(session: &Session, name: &LockName) -> Result<Option<Claim>, Failure> {
+    let (reading, now) = (session.reading(name)?, session.clock.now());
+    let mut granted = reading.entry().into_iter().flat_map(Entry::granted);
+    Ok(granted
+        .find(|claim| session.is_held(&reading, claim, &now))
+        .cloned())
 }
 
 /// What a release of a native lock means.
@@ -143,7 +155,8 @@ impl Ended {
 
     fn lost(&self, name: &LockName) -> Failure {
         let message = format!(
-            "{name} was lost before this release, and the work went on without it: {}",
+            "{} was lost before this release, and the work went on without it: {}",
+            self.claim.holder.path().map_or(name.as_str().into(), clean),
             self.told()
         );
         let context = json!({
@@ -191,6 +204,12 @@ fn meant(session: &Session, name: &LockName, id: Option<&str>) -> Result<Meant, 
         let all = detached.iter().rev();
         all.filter(|claim| is_own(claim))
             .find_map(|claim| match standing(claim) {
+                // A process that cannot be seen from here has not ended for those who see it.
+                Standing::Stale(StaleReason::Silent | StaleReason::ProcessUnknown)
+                    if claim.holder.process.is_some() =>
+                {
+                    None
+                }
                 Standing::Stale(reason) => Some(Ended {
                     claim: Claim::clone(claim),
                     reason,

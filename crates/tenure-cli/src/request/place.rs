@@ -5,6 +5,7 @@ use crate::args::Common;
 use crate::args::value;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::holds;
 use crate::store::{Location, Locks};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -148,11 +149,7 @@ impl Place {
             At::Folder(folder) => Location::Folder(folder.clone()),
             At::Url(url) => location_of(&found.why.to_string(), url)?,
         };
-        let is_relative = match (&location, &found.why) {
-            (Location::Folder(folder), Why::Flag(_)) => folder.is_relative(),
-            (_, Why::File { .. } | Why::Scope(_) | Why::Variable(_, Some(_))) => true,
-            _ => false,
-        };
+        let is_relative = found.is_relative;
         let location = match location {
             Location::Folder(folder) => Location::Folder(around.absolute(&folder)?),
             #[cfg(all(feature = "etcd", unix))]
@@ -258,7 +255,10 @@ impl Place {
         };
         let records = records.clone();
         let was_at = FileStore::folder_beside(&*profile, &records);
-        let elsewhere = match Self::named_for_groups(common, around, purpose)? {
+        let named = Self::named_for_groups(common, around, purpose)?;
+        // The folder of the records says nothing of groups, whatever else names it.
+        let elsewhere = match named.filter(|named| !holds::Folder::is_same(&named.folder, &records))
+        {
             Some(named) => Some(named),
             None => in_clone(&records)?.map(|folder| Self {
                 location: Location::Folder(folder.clone()),
@@ -306,7 +306,11 @@ impl Place {
             ..common.clone()
         };
         let around = around.without_run(&native);
-        let place = Self::found(&native, &around, purpose, None)?;
+        let place = match Self::found(&native, &around, purpose, None) {
+            // Nothing names a place.
+            Err(failure) if failure.message == ConfigError::NoPlace.to_string() => return Ok(None),
+            found => found?,
+        };
         let is_of_records = match &place.why {
             Some(Why::Default) | None => true,
             Some(Why::File { .. }) => around.config()?.is_some_and(|config| {
@@ -425,37 +429,57 @@ impl Place {
         )
     }
 
-    /// The link by which the folder of this call was reached, where the folder of the locks is behind it, as `current`
-    /// that leads to `releases/7`. A link to a folder of its own name is how systems are laid out (`/home`, `/tmp`), and
-    /// stays. What the shell does not say (`PWD`) is not known.
+    /// The link of a release behind which the folder of the locks is, as `current` that leads to `releases/7`. The path of
+    /// the locks goes through it, or the folder of the call was reached through it, as far as the shell says so (`PWD`).
+    ///
+    /// A link that leads elsewhere than beside itself, or to a folder of its own name, is how systems are laid out
+    /// (`/home`, `/var/lock`), and stays.
     pub(crate) fn link_of_release(&self) -> Option<PathBuf> {
-        if !self.is_relative || !self.is_folder() {
-            return None;
-        }
-        let logical = PathBuf::from(std::env::var_os("PWD")?);
-        let here = std::env::current_dir().ok()?;
-        if !logical.is_absolute() || logical == here || logical.canonicalize().ok()? != here {
+        let is_named = matches!(
+            &self.why,
+            Some(Why::Flag(_) | Why::Variable(_, None) | Why::File { .. })
+        );
+        if !self.is_folder() || !(self.is_relative || is_named) {
             return None;
         }
         let mut ways = self.folder.ancestors();
         let locks = ways.find_map(|folder| folder.canonicalize().ok())?;
-        let is_link = |way: &&Path| way.symlink_metadata().is_ok_and(|facts| facts.is_symlink());
-        let leads_to_locks = |way: &&Path| {
-            let target = way.canonicalize().ok();
+        let leads_to_locks = |link: &Path, is_beside: bool| {
+            let is_link = link
+                .symlink_metadata()
+                .is_ok_and(|facts| facts.is_symlink());
+            let target = is_link.then(|| link.canonicalize().ok()).flatten();
             target.is_some_and(|target| {
-                locks.starts_with(&target) && target.file_name() != way.file_name()
+                let above = link.parent().and_then(|above| above.canonicalize().ok());
+                let beside = above.is_some_and(|above| target.starts_with(above));
+                locks.starts_with(&target)
+                    && target.file_name() != link.file_name()
+                    && (beside || !is_beside)
             })
         };
-        let mut links = logical.ancestors().filter(is_link);
-        links.find(leads_to_locks).map(Path::to_owned)
+        if let Some(link) = self
+            .folder
+            .ancestors()
+            .find(|way| leads_to_locks(way, true))
+        {
+            return Some(link.to_owned());
+        }
+        let logical = PathBuf::from(std::env::var_os("PWD")?);
+        let here = std::env::current_dir().ok()?;
+        if !self.is_relative || logical == here || logical.canonicalize().ok()? != here {
+            return None;
+        }
+        let link = logical.ancestors().find(|way| leads_to_locks(way, false))?;
+        Some(link.to_owned())
     }
 
-    /// The user who called sudo, and the folder of that user's locks, where nothing says where these locks are.
-    pub(crate) fn folder_of_caller_of_sudo(&self) -> Option<(String, PathBuf)> {
+    /// The user who called sudo, that program, and the folder of that user's locks, where nothing says where these locks
+    /// are.
+    pub(crate) fn folder_of_caller_of_sudo(&self) -> Option<(String, &'static str, PathBuf)> {
         if !self.is_default() {
             return None;
         }
-        place::folder_of_caller_of_sudo().filter(|(_, folder)| *folder != self.folder)
+        place::folder_of_caller_of_sudo().filter(|(_, _, folder)| *folder != self.folder)
     }
 
     /// Whether the locks are files on this machine.

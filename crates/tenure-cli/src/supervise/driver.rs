@@ -723,6 +723,14 @@ impl Running<'_> {
         (group == made || group == self.pid).then_some(group)
     }
 
+    /// Whether the command passes a signal on to this group, so that the group would get it twice: it has made the group
+    /// within our session, as timeout(1) and a shell with job control do. For many programs a second SIGINT means
+    /// *at once*. A command that has gone to a session of its own need not pass anything on.
+    fn passes_on(&self, group: Pid, signal: Signal) -> bool {
+        let asks = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
+        asks.contains(&signal) && group == self.pid && session_of(self.pid) == session_of(getpid())
+    }
+
     /// Gives the terminal to the command's group.
     fn give(&self) {
         self.placement.give(self.group.unwrap_or(self.pid));
@@ -973,7 +981,10 @@ impl Running<'_> {
         };
         // The command is our own child and not collected yet, so its number is its own, and so is that of its group. A
         // command that has joined another group gets the signal alone.
-        let _ = match self.own_group() {
+        let _ = match self
+            .own_group()
+            .filter(|group| !self.passes_on(*group, signal))
+        {
             Some(group) => kill_process_group(group, signal),
             None => kill_process(self.pid, signal),
         };

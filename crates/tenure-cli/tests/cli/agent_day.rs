@@ -289,6 +289,47 @@ fn a_flag_says_where_groups_are_apart_from_the_records() {
     }
 }
 
+/// However the folder of the records is named, the runs of that folder have one group.
+#[test]
+fn one_folder_of_records_has_one_place_of_groups() {
+    let project = Project::new();
+    let clone = project.clone("mine");
+    let state = clone.join(".state").display().to_string();
+    let home = PathBuf::from(project.scene.root());
+    let typed = ["--profile", "session", "--dir", ".state"];
+    let told = ["--profile", "session"];
+    fs::write(clone.join("tenure.toml"), "dir = \".state\"\n").unwrap();
+    let gate = Gate::new(&project.scene, "first");
+    let script = gate.script("");
+    let words = ["run", "1", "--group", "g", "--", "sh", "-c", &script];
+    let mut first = project.tenure(&clone, &[&typed[..], &words].concat());
+    let first = Started::new(first.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    gate.entered();
+    for (flags, variable, has_home) in [
+        (&typed[..], "", true),
+        (&told, "", true),
+        (&told, &*state, true),
+        (&typed, &state, true),
+        (&typed, "", false),
+    ] {
+        let words = ["run", "2", "--group", "g", "--wait", "0", "--", "true"];
+        let mut second = project.tenure(&clone, &[flags, &words].concat());
+        if has_home {
+            second.env("HOME", &home);
+        } else {
+            second.env_remove("HOME").env_remove("XDG_STATE_HOME");
+        }
+        if !variable.is_empty() {
+            second.env("TENURE_DIR", variable);
+        }
+        let said = answer(&mut second);
+        let said = said.expect(4, &format!("{flags:?} {variable} {has_home}"));
+        assert!(!said.said().contains("older"), "{}", said.said());
+    }
+    gate.open();
+    first.finish().expect(0, "the first run");
+}
+
 /// What an older tenure holds beside the records is seen, for this release.
 #[test]
 fn a_group_that_is_held_beside_the_records_is_refused() {

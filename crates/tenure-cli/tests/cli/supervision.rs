@@ -951,3 +951,38 @@ fn a_run_that_slept_through_its_lease_goes_on_if_nobody_took_it() {
     eventually("a renewal", || !stale());
     let _ = holder.open().expect(0, "it ends well");
 }
+
+/// timeout(1) and a shell with job control make a group within the session, and pass on what they get.
+#[test]
+fn command_that_passes_signals_on_gets_them_alone() {
+    let scene = Scene::new();
+    scene.write(
+        "counts.py",
+        "import signal, time\n\
+         got = []\n\
+         signal.signal(signal.SIGINT, lambda *_: got.append(1))\n\
+         signal.signal(signal.SIGTERM, lambda *_: got.append(2))\n\
+         open('ready', 'w').close()\n\
+         end = time.time() + 1.2\n\
+         while time.time() < end: time.sleep(0.02)\n\
+         open('got', 'w').write(repr(got))\n",
+    );
+    for before in [
+        "",
+        "timeout 20",
+        "timeout --foreground 20",
+        "setsid -w",
+        "tenure -q run inner --",
+    ] {
+        for (signal, expected) in [("INT", "[1]"), ("TERM", "[2]")] {
+            let line = format!(
+                "set -m; rm -f ready got; tenure -q run x --grace 10s -- {before} python3 counts.py & p=$!\n\
+                 until [ -e ready ]; do sleep 0.02; done; kill -{signal} $p; wait $p; cat got"
+            );
+            let mut bash = scene.program("bash");
+            let said = answer(bash.args(["-c", &line]).current_dir(scene.root()));
+            let got = said.stdout();
+            assert_eq!(got, expected, "{before} {signal}: {}", said.stderr());
+        }
+    }
+}

@@ -227,6 +227,107 @@ fn owner_of_a_hold_table() {
     }
 }
 
+/// What a step, a cell or a task starts has a life of its own: a script there owns its holds as everywhere, takes turns
+/// with others, frees nothing of theirs, and leaves nothing behind when it dies.
+#[test]
+fn scripts_below_a_job_own_their_holds() {
+    let scene = Scene::new();
+    named(&scene, "Runner.Worker");
+    std::fs::create_dir_all(scene.path("_temp")).expect("a folder");
+    scene.script(
+        "job.sh",
+        "#!/bin/bash\n{ tenure -q acquire x -w $2 >/dev/null 2>&1 && echo ok >got.$1; } 2>&1 | cat\n\
+         [ -e got.$1 ] && { echo \"$1 in\" >>log; sleep $3; echo \"$1 out\" >>log; }\n\
+         tenure -q release x >/dev/null 2>&1; echo \"$1 $?\" >>log\n",
+    );
+    scene.script("turn.sh", "#!/bin/bash\ntenure -q acquire x --wait forever >/dev/null || exit\nsleep 0.2\ntenure -q release x >/dev/null\n");
+    scene.script(
+        "dies.sh",
+        "#!/bin/bash\ntenure -q acquire x >/dev/null\nkill -9 $$\n",
+    );
+    let parents = |step: &str| {
+        scene.write("_temp/1f.sh", step);
+        let cell =
+            format!("import subprocess\nsubprocess.run(['bash'], input={step:?}, text=True)\n");
+        scene.write("ipykernel_launcher.py", &cell);
+        [
+            "echo 'bash -e _temp/1f.sh; true' >call; ./Runner.Worker call",
+            "python3 -m ipykernel_launcher; true",
+            "bash _temp/plain.sh; true",
+        ]
+    };
+    for (at, parent) in parents("./job.sh A 5s 1.5 &\nsleep 0.5\n./job.sh B 200ms 1\nwait\n")
+        .into_iter()
+        .enumerate()
+    {
+        let plain = std::fs::read(scene.path("_temp/1f.sh")).expect("a step");
+        std::fs::write(scene.path("_temp/plain.sh"), plain).expect("the same");
+        for file in ["log", "got.A", "got.B"] {
+            let _ = std::fs::remove_file(scene.path(file));
+        }
+        shell(&scene, "bash", parent);
+        let log = std::fs::read_to_string(scene.path("log")).unwrap_or_default();
+        assert_eq!(log, "A in\nB 6\nA out\nA 0\n", "{at}: {parent}");
+    }
+    for parent in parents("printf 'a\\nb\\nc\\n' | xargs -P3 -n1 ./turn.sh; echo $? >code\n") {
+        shell(&scene, "bash", parent);
+        let code = std::fs::read_to_string(scene.path("code")).unwrap_or_default();
+        assert_eq!(code, "0\n", "{parent}");
+    }
+    for parent in parents("./dies.sh || true\ntenure -q run -n x -- true; echo $? >code\n") {
+        shell(&scene, "bash", parent);
+        let code = std::fs::read_to_string(scene.path("code")).unwrap_or_default();
+        assert_eq!(code, "0\n", "{parent}");
+    }
+}
+
+/// A script that only takes the lock for its caller is as a line that does: the hold follows the caller.
+#[test]
+fn helper_script_takes_the_lock_for_its_caller() {
+    let scene = Scene::new();
+    for name in ["sshd", "systemd"] {
+        named(&scene, name);
+    }
+    scene.script(
+        "lk.sh",
+        "#!/bin/sh\n# takes it\nset -e\ntenure -q acquire \"$1\" >/dev/null || exit 1\n",
+    );
+    scene.script("works.sh", "#!/bin/sh\nlock() { tenure -q acquire x >/dev/null; }\nlock\ntrue work\ndate >/dev/null; sleep 0\ntenure -q run -n x -- true 2>/dev/null; echo $?\n");
+    for (line, expected) in [
+        (
+            "./lk.sh x; tenure -q run -n x -- true 2>/dev/null; echo $?; true",
+            "4",
+        ),
+        (
+            "sh ./lk.sh x; tenure -q run -n x -- true 2>/dev/null; echo $?; true",
+            "4",
+        ),
+        (
+            "cd .; bash -c './lk.sh x; tenure -q run -n x -- true 2>/dev/null; echo $?; true'",
+            "4",
+        ),
+        (
+            "echo './lk.sh x; echo $?' >call; ./sshd call 2>/dev/null",
+            "1",
+        ),
+        (
+            "echo 'sh ./lk.sh x; echo $?' >call; ./systemd call 2>/dev/null",
+            "1",
+        ),
+        ("./works.sh", "4"),
+        // A copy that has outlived its shell owns its hold.
+        (
+            "bash -c '( sleep 0.3; tenure -q acquire x >/dev/null; echo $?; tenure -q run -n x -- true 2>/dev/null; echo $? ) & disown'; sleep 1.2",
+            "0 4",
+        ),
+    ] {
+        let said = shell(&scene, "bash", line);
+        let words: Vec<&str> = said.split_whitespace().collect();
+        assert_eq!(words.join(" "), expected, "{line}");
+        scene.run(["run", "--force", "--yes", "x", "--", "true"]);
+    }
+}
+
 /// All subagents of a host share its process, and a shell that executes its last command leaves the host as the caller.
 #[test]
 fn one_subagent_of_a_host_frees_no_hold_of_another() {
@@ -546,7 +647,7 @@ fn callers_and_verbs_table() {
     // whether the lock is held in between.
     for (caller, runs, in_one, in_two) in [
         ("a program", "sh -c \"$T\"".to_owned(), "0 1 0 0", "0 1 6"),
-        ("a terminal", "script -qec 'sh -c \"$T\"' /dev/null | tr -d '\\r'".to_owned(), "0 1 0 0", "0 0 0"),
+        ("a terminal", "script -qec 'sh -c \"$T\"' /dev/null | tr -d '\\r'".to_owned(), "0 1 0 0", "0 1 6"),
         ("env -i", "env -i PATH=\"$PATH\" TENURE_DIR=\"$TENURE_DIR\" T=\"$T\" sh -c 'eval \"$T\"; true'".to_owned(), "0 1 0 0", "0 1 6"),
         ("an engine", below("engine"), "0 1 0 0", "0 0 0"),
         ("sshd", below("sshd"), "0 1 0 0", "2 0 0"),

@@ -9,7 +9,7 @@ use super::owner::{
     is_one_shot_shell, is_reached, is_subshell, is_wrapper, upwards,
 };
 use super::system::{Stat, arguments, name_of, parent_of_self};
-use crate::shell;
+use crate::shell::{After, after};
 use tenure_core::{Host, Process};
 
 /// Programs that live exactly as long as one job of CI, whose steps they start.
@@ -82,8 +82,8 @@ pub fn job_of_caller() -> Result<Chosen, OwnerError> {
 /// Whether `owner`, which was recorded on `host`, makes this call itself. It is the calling process or its
 /// parent, with nothing between the two but programs that run one command and end with it (`env`,
 /// `timeout`, `sudo`). A sub-shell or another script between them has a life of its own, and may call for
-/// itself. The steps of a job, whose owner is the process of the job, have nothing else that they could be known by. The host of
-/// an agent calls for each of its subagents, so it is known by the id or by the agent's key alone.
+/// itself. Where a process lives as long as a job, each step of that job calls for it, and no script that the step
+/// starts. The host of an agent calls for each of its subagents, so it is known by the id or by the agent's key alone.
 ///
 /// Only true where every link can be seen here and now; anything unknown is no proof.
 pub fn is_caller(owner: &Process, host: &Host, here: &Host) -> bool {
@@ -93,7 +93,9 @@ pub fn is_caller(owner: &Process, host: &Host, here: &Host) -> bool {
     let own = std::process::id();
     let passes = |pid| pid == own || is_wrapper(&arguments(pid));
     is_reached(owner, host, here, passes)
-        || (is_job(owner.pid) && is_descendant_of(owner, host, here))
+        || (is_job(owner.pid)
+            && is_descendant_of(owner, host, here)
+            && job_of_caller().is_ok_and(|job| job.process == *owner))
 }
 
 /// The process that lives as long as the job in which this call is a step.
@@ -111,66 +113,109 @@ pub fn process_of_job() -> Result<Chosen, OwnerError> {
 #[derive(Default)]
 struct Found {
     /// The shells for one line between the call and what lasts.
-    shells: Vec<(Chosen, Rest)>,
-    /// The nearest process that lasts, and the system whose step it is, if it is one.
-    lasting: Option<(Chosen, Option<&'static str>)>,
+    shells: Vec<(Chosen, After)>,
+    /// The nearest process that lasts, and what it runs.
+    lasting: Option<(Chosen, Vec<String>)>,
+    /// Another one stands above it.
+    is_deep: bool,
     /// The call is in a task of Ansible, whose processes all end with the task.
     in_task: bool,
+    /// The last process was a copy that a shell had made of itself.
+    copy: Option<(Chosen, Vec<String>)>,
 }
 
 impl Found {
     /// Takes the next process above, and answers once it decides.
     fn add(&mut self, pid: u32, stat: &Stat) -> Option<Result<Chosen, OwnerError>> {
         let arguments = arguments(pid);
-        if is_subshell(&arguments, stat) || is_wrapper(&arguments) {
+        // A copy that has outlived its shell (`( … ) &`) is a process in its own right.
+        if let Some((copy, runs)) = self.copy.take()
+            && runs != arguments
+            && self.lasting.is_none()
+            && !self.in_task
+        {
+            self.lasting = Some((copy, runs));
+        }
+        if is_subshell(&arguments, stat) {
+            self.copy = Some((chosen(pid, stat), arguments));
             return None;
         }
-        if is_job(pid) {
-            // A worker is a copy of the process that stays.
-            return (!stat.is_copy()).then(|| {
-                Ok(self
-                    .shell(&[Rest::More])
-                    .unwrap_or_else(|| chosen(pid, stat)))
-            });
+        if is_wrapper(&arguments) {
+            return None;
+        }
+        match job_in(pid, &arguments) {
+            // A worker for one task is a copy of the process that stays.
+            Some(Job::Tasks) if stat.is_copy() => return None,
+            // A process of a program's own pool.
+            Some(Job::Cells) if stat.is_copy() => {}
+            Some(job) => return Some(Ok(self.below(job, chosen(pid, stat)))),
+            None => {}
         }
         if is_of_task(&arguments) {
             self.in_task = true;
-            self.lasting = None;
+            // What runs a module from its stdin shows nothing else.
+            self.lasting.take_if(|(_, runs)| runs.len() == 1);
             return None;
         }
         if is_agent_host(pid) {
             return Some(Ok(match self.lasting.take() {
-                Some((lasting, _)) => self.shell(&[Rest::More]).unwrap_or(lasting),
+                Some((lasting, _)) => self.shell(&[After::Work]).unwrap_or(lasting),
                 None => chosen(pid, stat),
             }));
         }
         if is_daemon(pid, &arguments) {
             return Some(self.below_daemon(pid));
         }
+        let is_line = is_one_shot_shell(&arguments);
         if self.lasting.is_some() || self.in_task {
+            self.is_deep |= !is_line && !arguments.is_empty();
             return None;
         }
-        if is_one_shot_shell(&arguments) {
-            let rest = text_of(&arguments).map_or(Rest::Unreadable, Rest::behind);
+        // A helper that only takes the lock for its caller ends with the call, as such a line does.
+        let is_helper = || {
+            text_of_script(pid, &arguments).is_some_and(|text| after_call(&text) == After::Nothing)
+        };
+        if !is_line && system_of_step(&arguments).is_none() && is_helper() {
+            return None;
+        }
+        if is_line {
+            let after = text_of(&arguments).map_or(After::Unseen, after_call);
             let is_first = pid == 1 || stat.parent == 0;
-            if is_first && rest != Rest::Nothing {
+            if is_first && after != After::Nothing {
                 return Some(Ok(chosen(pid, stat)));
             }
-            self.shells.push((chosen(pid, stat), rest));
+            self.shells.push((chosen(pid, stat), after));
             return None;
         }
         // On macOS not every process shows its arguments, and what shows none may be a shell for one line.
         if !(cfg!(target_os = "macos") && arguments.is_empty()) {
-            self.lasting = Some((chosen(pid, stat), system_of_step(&arguments)));
+            self.lasting = Some((chosen(pid, stat), arguments));
         }
         None
     }
 
     /// The nearest shell of which one of these is true.
-    fn shell(&self, wanted: &[Rest]) -> Option<Chosen> {
+    fn shell(&self, wanted: &[After]) -> Option<Chosen> {
         let mut shells = self.shells.iter();
-        let found = shells.find(|(_, rest)| wanted.contains(rest));
+        let found = shells.find(|(_, after)| wanted.contains(after));
         found.map(|(shell, _)| shell.clone())
+    }
+
+    /// The answer below the process of a job. What a step starts and what lasts longer than this call owns its holds
+    /// as everywhere; the step itself does not.
+    fn below(&mut self, job: Job, process: Chosen) -> Chosen {
+        if let Some(shell) = self.shell(&[After::Work]) {
+            return shell;
+        }
+        match self.lasting.take() {
+            Some((lasting, runs)) if !self.is_deep => match job {
+                Job::Steps => process,
+                Job::Cells if is_shell_on_stdin(&runs) => process,
+                Job::Cells | Job::Tasks => lasting,
+            },
+            Some((lasting, _)) => lasting,
+            None => process,
+        }
     }
 
     /// The answer below a daemon.
@@ -178,7 +223,7 @@ impl Found {
         if self.lasting.is_some() || self.in_task {
             return std::mem::take(self).without_end();
         }
-        self.shell(&[Rest::More, Rest::Unreadable])
+        self.shell(&[After::Work, After::Unseen])
             .ok_or_else(|| OwnerError::NoJob {
                 daemon: name_of(pid),
                 pid,
@@ -187,143 +232,172 @@ impl Found {
 
     /// The answer where nothing above decides.
     fn without_end(self) -> Result<Chosen, OwnerError> {
-        if let Some(shell) = self.shell(&[Rest::More]) {
+        if let Some(shell) = self.shell(&[After::Work]) {
             return Ok(shell);
         }
         match self.lasting {
-            _ if self.in_task => Err(OwnerError::NoJobOfSteps { system: "Ansible" }),
-            Some((_, Some(system))) => Err(OwnerError::NoJobOfSteps { system }),
-            Some((lasting, None)) => Ok(lasting),
+            Some((lasting, runs)) => match system_of_step(&runs) {
+                Some(system) => Err(OwnerError::NoJobOfSteps { system }),
+                None => Ok(lasting),
+            },
+            None if self.in_task => Err(OwnerError::NoJobOfSteps { system: "Ansible" }),
             None => Err(OwnerError::NoneFound),
         }
     }
 }
 
+/// What a job that one process lives through is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Job {
+    /// Steps of CI: each child is one.
+    Steps,
+    /// Cells of a notebook: a shell that reads a cell from its stdin is one.
+    Cells,
+    /// Tasks of Ansible: each is a copy of the process, with a module below it.
+    Tasks,
+}
+
 /// Whether this process lives exactly as long as a job whose steps, tasks or cells each have processes of their own.
 pub fn is_job(pid: u32) -> bool {
-    let arguments = arguments(pid);
-    let name = name_of(pid);
-    let mut words = arguments.iter().map(|word| base_name(word));
-    let first = words.next().unwrap_or_default();
-    match () {
-        () if JOBS.contains(&first) || JOBS.contains(&&*name) => true,
-        () if first == "buildkite-agent" => {
-            words.any(|word| ["bootstrap", "kubernetes-bootstrap"].contains(&word))
-        }
-        () if first.starts_with("python") || first.starts_with("pypy") => {
-            let mut words = words.take(3);
-            words.any(|word| {
-                [
-                    "ansible-playbook",
-                    "ansible",
-                    "ipykernel_launcher",
-                    "ipykernel",
-                ]
-                .contains(&word)
-            })
-        }
-        () => ["ansible-playbook", "ansible"].contains(&first),
-    }
+    job_in(pid, &arguments(pid)).is_some()
 }
 
-/// Whether a process belongs to one task of Ansible: the module, or the shell that runs it.
-fn is_of_task(arguments: &[String]) -> bool {
-    let is_module = |word: &String| word.contains("/AnsiballZ_") || word.contains("ansible-tmp-");
-    arguments.iter().any(is_module)
-        || (is_one_shot_shell(arguments)
-            && text_of(arguments).is_some_and(|text| {
-                text.contains("python") && text.trim_end().ends_with("&& sleep 0")
-            }))
-}
-
-/// The system of CI whose step is run by a shell with these arguments.
-fn system_of_step(arguments: &[String]) -> Option<&'static str> {
-    let (shell, rest) = arguments.split_first()?;
-    if !SHELLS.contains(&base_name(shell)) {
-        return None;
-    }
-    let script = rest.iter().find(|word| word.contains('/'))?;
-    let (folder, name) = script.rsplit_once('/')?;
-    let is_numbered = |stem: &str| {
-        let number = name
-            .strip_prefix(stem)
-            .and_then(|rest| rest.strip_suffix(".sh"));
-        number.is_some_and(|number| {
-            !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
-        })
-    };
-    let (_, last) = folder.rsplit_once('/')?;
+fn job_in(pid: u32, arguments: &[String]) -> Option<Job> {
+    const TASKS: [&str; 2] = ["ansible-playbook", "ansible"];
+    const CELLS: [&str; 3] = ["ipykernel_launcher", "ipykernel", "xpython"];
+    let first = arguments.first().map_or("", |first| base_name(first));
+    let second = arguments.get(1).map_or("", String::as_str);
+    let runs = program_of(arguments).map_or("", base_name);
+    let is_called = |name: &&str| [first, runs].contains(name);
     match () {
-        () if last == "_temp" => Some("GitHub Actions or Azure Pipelines"),
-        () if folder.ends_with("/act/workflow") => Some("GitHub Actions, as act runs them,"),
-        () if last.starts_with("durable-") || is_numbered("jenkins") => Some("Jenkins"),
-        () if last == "agentTmp" && name.starts_with("custom_script") => Some("TeamCity"),
+        () if JOBS
+            .iter()
+            .any(|name| *name == first || *name == name_of(pid)) =>
+        {
+            Some(Job::Steps)
+        }
+        () if first == "buildkite-agent" => ["bootstrap", "kubernetes-bootstrap"]
+            .contains(&base_name(second))
+            .then_some(Job::Steps),
+        () if TASKS.iter().any(|name| is_called(name)) => Some(Job::Tasks),
+        () if CELLS.iter().any(|name| is_called(name)) => Some(Job::Cells),
         () => None,
     }
 }
 
-/// What the text of a shell has to do after the call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Rest {
-    More,
-    Nothing,
-    /// The text does not show it, or does not show the call.
-    Unreadable,
-}
-
-impl Rest {
-    fn behind(text: &str) -> Self {
-        let has_more = |more| if more { Self::More } else { Self::Nothing };
-        match shell::read(text) {
-            shell::Line::Plain(commands) => {
-                let takes = |command: &shell::Simple| {
-                    let words = command.words.iter().filter_map(|word| word.text.as_deref());
-                    let mut words = words.skip_while(|word| shell::program(word) != "tenure");
-                    words.any(|word| word == "acquire")
-                };
-                let works = |command: &shell::Simple| {
-                    let program = command.words.first().map(|word| word.text.as_deref());
-                    // What reads the answer through a pipe ends with it.
-                    !command.is_piped && program.is_some_and(|word| word.is_none_or(is_work))
-                };
-                match commands.iter().position(takes) {
-                    Some(at) => {
-                        has_more(commands.get(at + 1..).unwrap_or_default().iter().any(works))
-                    }
-                    None => Self::Unreadable,
+/// The script or module that an interpreter runs. None for a text in its arguments, and for what it reads from stdin.
+fn program_of(arguments: &[String]) -> Option<&str> {
+    let (first, rest) = arguments.split_first()?;
+    let name = base_name(first);
+    let is_python = name.starts_with("python") || name.starts_with("pypy");
+    let mut words = rest.iter().map(String::as_str);
+    while let Some(word) = words.next() {
+        let option = word.starts_with(['-', '+']) && word.len() > 1;
+        match word {
+            "-m" if is_python => return words.next(),
+            "-W" | "-X" if is_python => drop(words.next()),
+            "-c" => return None,
+            "--" => return words.next(),
+            "--rcfile" | "--init-file" => drop(words.next()),
+            _ if option && !word.starts_with("--") && SHELLS.contains(&name) => {
+                if word.contains('c') {
+                    return None;
+                }
+                // `-euo pipefail`: the option's name is a word of its own.
+                if word.ends_with(['o', 'O']) {
+                    words.next();
                 }
             }
-            shell::Line::Other(_) => {
-                let called = text
-                    .split_once("tenure")
-                    .and_then(|(_, behind)| behind.split_once("acquire"));
-                let Some((_, behind)) = called else {
-                    return Self::Unreadable;
-                };
-                let behind = behind.replace(">&", ">");
-                let ends = |character| matches!(character, ';' | '&' | '|' | '\n');
-                let parts = behind.split(ends).skip(1);
-                has_more(parts.map(command_word).any(is_work))
-            }
+            _ if option => {}
+            script => return Some(script),
         }
+    }
+    None
+}
+
+/// Whether these are a shell that reads its commands from stdin.
+fn is_shell_on_stdin(arguments: &[String]) -> bool {
+    let first = arguments.first().map_or("", |first| base_name(first));
+    SHELLS.contains(&first) && program_of(arguments).is_none()
+}
+
+/// Whether a process belongs to one task of Ansible: the module, or the shell that runs it.
+fn is_of_task(arguments: &[String]) -> bool {
+    let is_module = |script: &str| base_name(script).starts_with("AnsiballZ_");
+    let is_line_of_task = |text: &str| {
+        // With pipelining the interpreter reads the module from its stdin.
+        let before = text.trim_end().strip_suffix("&& sleep 0").map(str::trim);
+        before.is_some_and(|before| {
+            let is_python = base_name(before).starts_with("python") && !before.contains(' ');
+            is_python || before.contains("AnsiballZ_") || before.contains("BECOME-SUCCESS-")
+        })
+    };
+    program_of(arguments).is_some_and(is_module)
+        || (is_one_shot_shell(arguments) && text_of(arguments).is_some_and(is_line_of_task))
+}
+
+/// The system of CI whose step is this script, by the name that the system gives it.
+fn system_of_step(arguments: &[String]) -> Option<&'static str> {
+    let (folder, name) = program_of(arguments)?.rsplit_once('/')?;
+    let folder_name = folder.rsplit('/').next()?;
+    let (stem, ending) = name.rsplit_once('.').unwrap_or((name, ""));
+    let is_hex = |text: &str| {
+        !text.is_empty()
+            && text
+                .bytes()
+                .all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
+    };
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_numbered = |text: &str, before: &str| text.strip_prefix(before).is_some_and(is_number);
+    match () {
+        () if folder_name == "_temp" && is_hex(stem) && !ending.is_empty() => {
+            Some("GitHub Actions or Azure Pipelines")
+        }
+        () if folder.ends_with("/act/workflow") && is_number(stem.trim_end_matches(".sh")) => {
+            Some("GitHub Actions, as act runs them,")
+        }
+        () if folder_name.strip_prefix("durable-").is_some_and(is_hex)
+            && name.starts_with("script.sh") =>
+        {
+            Some("Jenkins")
+        }
+        () if is_numbered(stem, "jenkins") => Some("Jenkins"),
+        () if folder_name == "agentTmp" && is_numbered(name, "custom_script") => Some("TeamCity"),
+        () => None,
     }
 }
 
-/// The command word in a part of a text that is not understood, as far as signs and keywords in front of it show.
-fn command_word(part: &str) -> &str {
-    let part = part.trim_matches(|sign: char| " \t(){}'\"`".contains(sign));
-    let is_keyword = |word: &&str| ["then", "else", "do", "!", "{", "("].contains(word);
-    let mut words = part.split_ascii_whitespace();
-    words.find(|word| !is_keyword(word)).unwrap_or_default()
+/// What a text of shell does after it has taken a lock.
+fn after_call(text: &str) -> After {
+    after(text, "tenure", "acquire")
 }
 
-/// Whether a command word of a shell begins work: not what ends a construct, says something or leaves.
-fn is_work(word: &str) -> bool {
-    const NONE: [&str; 17] = [
-        "", "done", "fi", "esac", "exit", "return", "true", "false", ":", "echo", "printf", "set",
-        "export", "test", "[", "elif", "wait",
-    ];
-    !NONE.contains(&word) && !word.contains('=')
+/// The text of the script that a shell runs, if it can be read.
+#[cfg(unix)]
+fn text_of_script(pid: u32, arguments: &[String]) -> Option<String> {
+    use rustix::fs::{Mode, OFlags};
+    use std::io::Read;
+    /// Scripts that only take a lock are short.
+    const LONGEST: u64 = 16 * 1024;
+    let first = arguments.first().map(|first| base_name(first))?;
+    let script = program_of(arguments).filter(|_| SHELLS.contains(&first))?;
+    // Relative to where the script was started, which is where its shell still is in most cases.
+    let path = std::path::Path::new(&format!("/proc/{pid}/cwd")).join(script);
+    // Whatever lies there now, nothing waits for it.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = std::fs::File::from(rustix::fs::open(&path, flags, Mode::empty()).ok()?);
+    let facts = file.metadata().ok()?;
+    if !facts.is_file() || facts.len() > LONGEST {
+        return None;
+    }
+    let mut text = String::new();
+    file.take(LONGEST).read_to_string(&mut text).ok()?;
+    Some(text)
+}
+
+#[cfg(not(unix))]
+fn text_of_script(_: u32, _: &[String]) -> Option<String> {
+    None
 }
 
 /// Whether this process starts jobs and outlives each of them.
@@ -380,39 +454,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_of_a_shell_shows_what_it_has_to_do_after_the_call() {
-        use Rest::{More, Nothing, Unreadable};
-        for (text, rest) in [
-            ("tenure acquire x", Nothing),
-            ("cd y && tenure acquire x", Nothing),
-            ("tenure -q acquire gpu --slots 2 | tee log", Nothing),
-            ("timeout 5 /usr/bin/tenure --dir d acquire x", Nothing),
-            ("tenure acquire x && work; tenure release x", More),
-            ("tenure acquire x | sed s/a/b/; work", More),
-            ("tenure acquire x || exit 1", Nothing),
-            ("tenure acquire x && echo got", Nothing),
-            ("set -e; tenure acquire x; exit $?", Nothing),
-            ("id=$(tenure acquire x); echo $id >id.txt", Nothing),
-            ("if ! tenure acquire x; then exit 1; fi", Nothing),
-            (
-                "if tenure acquire x; then work; else echo could not acquire; fi",
-                More,
-            ),
-            ("tenure acquire x; tenure release x", More),
-            ("tenure acquire x\nwork", More),
-            ("tenure acquire a; tenure acquire b", More),
-            ("./job.sh", Unreadable),
-            ("tenure check x; work", Unreadable),
-            ("id=$(tenure acquire x)", Nothing),
-            ("echo $(tenure acquire x 2>&1)", Nothing),
-            ("if tenure acquire x; then work; fi", More),
-            ("for i in 1 2; do tenure acquire x; done", Nothing),
-            ("for i in 1 2; do tenure acquire x; work; done", More),
-            ("tenure acquire x & work", More),
-            ("(work)", Unreadable),
-        ] {
-            assert_eq!(Rest::behind(text), rest, "{text}");
-        }
+    fn text_of_a_shell_is_found() {
         for (line, text) in [
             ("sh|-c|x y", Some("x y")),
             ("/bin/bash|-lc|x", Some("x")),
@@ -426,34 +468,39 @@ mod tests {
         }
     }
 
+    fn words(line: &str) -> Vec<String> {
+        line.split('|').map(str::to_owned).collect()
+    }
+
     #[test]
     fn steps_of_ci_are_known_by_their_scripts() {
+        let github = Some("GitHub Actions or Azure Pipelines");
         for (line, system) in [
+            ("/usr/bin/bash|-e|/home/runner/work/_temp/1b-2c.sh", github),
             (
-                "/usr/bin/bash -e /home/runner/work/_temp/1b-2c.sh",
-                Some("GitHub Actions or Azure Pipelines"),
+                "bash|--noprofile|--norc|-e|-o|pipefail|/__w/_temp/1b.sh",
+                github,
             ),
+            ("python3|/__w/_temp/1b.py", github),
             (
-                "bash --noprofile --norc -e -o pipefail /__w/_temp/1b.sh",
-                Some("GitHub Actions or Azure Pipelines"),
-            ),
-            (
-                "bash -e /var/run/act/workflow/0",
+                "bash|-e|/var/run/act/workflow/0",
                 Some("GitHub Actions, as act runs them,"),
             ),
-            ("sh -xe /w/a@tmp/durable-1f/script.sh.copy", Some("Jenkins")),
-            ("/bin/sh -xe /tmp/jenkins123456.sh", Some("Jenkins")),
+            ("sh|-xe|/w/a@tmp/durable-1f/script.sh.copy", Some("Jenkins")),
+            ("/bin/sh|-xe|/tmp/jenkins123456.sh", Some("Jenkins")),
             (
-                "/bin/sh -e /opt/agent/temp/agentTmp/custom_script17",
+                "/bin/sh|-e|/opt/agent/temp/agentTmp/custom_script17",
                 Some("TeamCity"),
             ),
-            ("bash ./deploy.sh", None),
-            ("bash /srv/jenkins.sh", None),
+            ("bash|./deploy.sh", None),
+            ("bash|/srv/jenkins.sh", None),
             ("bash", None),
-            ("python3 /x/_temp/a.py", None),
+            ("bash|/srv/_temp/deploy.sh", None),
+            ("bash|job.sh|/mnt/_temp/1b.sh", None),
+            ("bash|job.sh|/var/lib/durable-1f/script.sh", None),
+            ("bash|/var/lib/durable-store/job.sh", None),
         ] {
-            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-            assert_eq!(system_of_step(&words), system, "{line}");
+            assert_eq!(system_of_step(&words(line)), system, "{line}");
         }
     }
 
@@ -470,14 +517,47 @@ mod tests {
             ),
             ("/bin/sh|-c|/usr/bin/python3 && sleep 0", true),
             (
+                "/bin/sh|-c|sudo -n sh -c 'echo BECOME-SUCCESS-x ; /usr/bin/python3' && sleep 0",
+                true,
+            ),
+            (
                 "/bin/sh|-c|tenure acquire x && work; tenure release x",
                 false,
             ),
             ("/bin/sh|-c|tenure acquire x && sleep 0", false),
+            (
+                "/bin/sh|-c|python3 --version && tenure acquire x && sleep 0",
+                false,
+            ),
+            ("bash|job.sh|--keep|ansible-tmp-dir", false),
+            ("bash|my-ansible-tmp-files/job.sh", false),
             ("python3|job.py", false),
         ] {
-            let words: Vec<String> = line.split('|').map(str::to_owned).collect();
-            assert_eq!(is_of_task(&words), expected, "{line}");
+            assert_eq!(is_of_task(&words(line)), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn job_is_known_by_what_its_process_runs() {
+        for (line, job) in [
+            ("/r/bin/Runner.Worker|spawnclient|1", Some(Job::Steps)),
+            ("buildkite-agent|bootstrap", Some(Job::Steps)),
+            ("buildkite-agent|start", None),
+            (
+                "python3|/usr/bin/ansible-playbook|site.yml",
+                Some(Job::Tasks),
+            ),
+            ("python3|-m|ipykernel_launcher|-f|k.json", Some(Job::Cells)),
+            (
+                "/opt/py/bin/python3.12|-Xfrozen_modules=off|-m|ipykernel_launcher",
+                Some(Job::Cells),
+            ),
+            ("python3|engine.py|ansible", None),
+            ("python3|-m|pytest|ansible", None),
+            ("python3|-c|ansible", None),
+            ("bash|Runner.Worker", None),
+        ] {
+            assert_eq!(job_in(0, &words(line)), job, "{line}");
         }
     }
 }

@@ -88,9 +88,31 @@ const INITS: [&str; 7] = [
 ];
 
 /// Programs that run one command and end with it.
-const WRAPPERS: [&str; 16] = [
-    "timeout", "env", "nice", "ionice", "nohup", "setsid", "stdbuf", "time", "xargs", "sudo",
-    "doas", "runuser", "setpriv", "chrt", "taskset", "strace",
+const WRAPPERS: [&str; 24] = [
+    "timeout",
+    "env",
+    "nice",
+    "ionice",
+    "nohup",
+    "setsid",
+    "stdbuf",
+    "time",
+    "xargs",
+    "sudo",
+    "doas",
+    "runuser",
+    "su",
+    "setpriv",
+    "chrt",
+    "taskset",
+    "strace",
+    "script",
+    "flock",
+    "chroot",
+    "unshare",
+    "nsenter",
+    "systemd-inhibit",
+    "dbus-run-session",
 ];
 
 /// Whether a program of this name is a shell.

@@ -196,14 +196,15 @@ fn all() -> impl Iterator<Item = u32> {
 
 /// What a process was started with, its own name first.
 pub(in crate::process) fn arguments(pid: u32) -> Vec<String> {
-    fs::read(format!("/proc/{pid}/cmdline"))
-        .map(|bytes| {
-            bytes
-                .split(|byte| *byte == 0)
-                .map(|argument| String::from_utf8_lossy(argument).into_owned())
-                .collect()
-        })
-        .unwrap_or_default()
+    let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    if bytes.is_empty() {
+        return Vec::new();
+    }
+    // Each argument has its end, unless the process has written a title of its own there.
+    let all = bytes.strip_suffix(&[0]).unwrap_or(&bytes);
+    all.split(|byte| *byte == 0)
+        .map(|argument| String::from_utf8_lossy(argument).into_owned())
+        .collect()
 }
 
 /// What a process calls itself, for people.
