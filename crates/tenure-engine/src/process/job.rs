@@ -328,7 +328,11 @@ fn is_of_task(arguments: &[String]) -> bool {
         // With pipelining the interpreter reads the module from its stdin.
         let before = text.trim_end().strip_suffix("&& sleep 0").map(str::trim);
         before.is_some_and(|before| {
-            let is_python = base_name(before).starts_with("python") && !before.contains(' ');
+            let mut words = before.split_ascii_whitespace().rev();
+            let is_python = words
+                .next()
+                .is_some_and(|last| base_name(last).starts_with("python"))
+                && words.all(|word| word.contains('='));
             is_python || before.contains("AnsiballZ_") || before.contains("BECOME-SUCCESS-")
         })
     };
@@ -516,6 +520,7 @@ mod tests {
                 true,
             ),
             ("/bin/sh|-c|/usr/bin/python3 && sleep 0", true),
+            ("/bin/sh|-c|PATH=/bin A=b /usr/bin/python3 && sleep 0", true),
             (
                 "/bin/sh|-c|sudo -n sh -c 'echo BECOME-SUCCESS-x ; /usr/bin/python3' && sleep 0",
                 true,
