@@ -250,10 +250,10 @@ impl Place {
         place.take_profile();
         place.actor = None;
         place.records = None;
-        let Location::Folder(records) = &place.location else {
+        if !place.is_folder() {
             return Ok(place);
-        };
-        let records = records.clone();
+        }
+        let records = place.folder.clone();
         let was_at = FileStore::folder_beside(&*profile, &records);
         let named = Self::named_for_groups(common, around, purpose)?;
         // The folder of the records says nothing of groups, whatever else names it.

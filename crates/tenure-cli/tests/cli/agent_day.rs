@@ -196,21 +196,23 @@ fn a_flag_says_where_groups_are_apart_from_the_records() {
         let words = [&records[..], flags, words].concat();
         project.tenure(clone, &words)
     };
-    let rows: [(&[&str], &[(&str, &str)], i32); 6] = [
-        (&[], &[], 0),
-        (&["--scope", "user"], &[], 4),
-        (&["--store", &shared], &[], 4),
-        (&["--scope", "repo"], &[], 0),
-        (&[], &[("TENURE_SCOPE", "user")], 4),
-        (&[], &[("TENURE_STORE", &shared)], 4),
+    // The flags, the variables, and whether the second clone is refused.
+    let rows = [
+        ("", None, 0),
+        ("--scope user", None, 4),
+        (&*format!("--store {shared}"), None, 4),
+        ("--scope repo", None, 0),
+        ("", Some(("TENURE_SCOPE", "user")), 4),
+        ("", Some(("TENURE_STORE", &*shared)), 4),
     ];
     for (at, (flags, variables, second)) in rows.into_iter().enumerate() {
+        let flags: &[&str] = &flags.split_whitespace().collect::<Vec<_>>();
         let gate = Gate::new(&project.scene, &format!("first{at}"));
         let script = gate.script("");
         let run = ["run", "42", "--group", "issue-42"];
         let first = [&run[..], &["--", "sh", "-c", &script]].concat();
         let mut first = tenure(&clones[0], flags, &first);
-        first.envs(variables.iter().copied());
+        first.envs(variables);
         let first = Started::new(first.stdout(Stdio::piped()).stderr(Stdio::piped()));
         gate.entered();
         assert!(
@@ -228,13 +230,13 @@ fn a_flag_says_where_groups_are_apart_from_the_records() {
             again
                 .current_dir(&clones[1])
                 .env_remove("TENURE_DIR")
-                .envs(variables.iter().copied());
+                .envs(variables);
             let answer = answer(again.args(["-c", &line]));
             answer.expect(second, &format!("{flags:?} {variables:?} {inside}"));
         }
         let cancel = ["cancel", "--group", "issue-42"];
         let mut cancel = tenure(&clones[1], flags, &cancel);
-        let code = answer(cancel.envs(variables.iter().copied())).code();
+        let code = answer(cancel.envs(variables)).code();
         assert_eq!(code, if second == 4 { 0 } else { 5 }, "{flags:?}");
         gate.open();
         first

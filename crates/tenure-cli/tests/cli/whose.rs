@@ -1,5 +1,10 @@
 //! Whose hold `release` means without an id: jobs of one engine share an owner, and each gives back its own.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the test removes files of its own, which no store has"
+)]
+
 use crate::support::{Scene, answer};
 
 fn python(scene: &Scene, script: &str) -> String {
@@ -351,6 +356,7 @@ fn one_subagent_of_a_host_frees_no_hold_of_another() {
 
 /// Steps of CI, tasks of Ansible and cells of a notebook each have processes of their own. The hold follows the job, any
 /// step gives it back, and where no process of the job can be seen nothing is held.
+#[allow(clippy::too_many_lines, reason = "it is a table")]
 #[test]
 fn owner_of_a_hold_between_steps_table() {
     let scene = Scene::new();
@@ -619,6 +625,7 @@ fn release_of_a_hold_that_has_ended_table() {
 }
 
 /// Who calls, and what the verbs answer: in one shell, in two calls, and inside a run with nothing inherited.
+#[allow(clippy::too_many_lines, reason = "it is a table")]
 #[test]
 fn callers_and_verbs_table() {
     let scene = Scene::new();

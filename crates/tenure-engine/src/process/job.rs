@@ -268,7 +268,7 @@ fn job_in(pid: u32, arguments: &[String]) -> Option<Job> {
     let first = arguments.first().map_or("", |first| base_name(first));
     let second = arguments.get(1).map_or("", String::as_str);
     let runs = program_of(arguments).map_or("", base_name);
-    let is_called = |name: &&str| [first, runs].contains(name);
+    let is_called = |name: &&str| *name == first || *name == runs;
     match () {
         () if JOBS
             .iter()
@@ -279,8 +279,8 @@ fn job_in(pid: u32, arguments: &[String]) -> Option<Job> {
         () if first == "buildkite-agent" => ["bootstrap", "kubernetes-bootstrap"]
             .contains(&base_name(second))
             .then_some(Job::Steps),
-        () if TASKS.iter().any(|name| is_called(name)) => Some(Job::Tasks),
-        () if CELLS.iter().any(|name| is_called(name)) => Some(Job::Cells),
+        () if TASKS.iter().any(is_called) => Some(Job::Tasks),
+        () if CELLS.iter().any(is_called) => Some(Job::Cells),
         () => None,
     }
 }

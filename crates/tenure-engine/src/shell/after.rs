@@ -181,11 +181,7 @@ impl<'a> Walk<'a> {
                 "|" => self.skip_command(),
                 "&&" if self.is_good == Some(false) => self.skip_command(),
                 "||" if self.is_good == Some(true) => self.skip_command(),
-                ";" | "&" => {
-                    if self.condition.is_none() {
-                        self.is_good = None;
-                    }
-                }
+                ";" | "&" if self.condition.is_none() => self.is_good = None,
                 _ => {}
             }
         }
