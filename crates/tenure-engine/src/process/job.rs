@@ -5,8 +5,8 @@
 //! a task of Ansible or of a notebook's cell ends long before the job does. So what stands above counts as well.
 
 use super::owner::{
-    Chosen, OwnerError, SHELLS, base_name, choose_owner, chosen, is_descendant_of, is_init,
-    is_one_shot_shell, is_reached, is_subshell, is_wrapper, upwards,
+    Chosen, OwnerError, Runs, base_name, choose_owner, chosen, is_descendant_of, is_init,
+    is_one_shot_shell, is_reached, is_subshell, is_wrapper, run_by_shell, upwards,
 };
 use super::system::{Stat, arguments, name_of, parent_of_self};
 use crate::shell::{After, after};
@@ -210,7 +210,7 @@ impl Found {
         match self.lasting.take() {
             Some((lasting, runs)) if !self.is_deep => match job {
                 Job::Steps => process,
-                Job::Cells if is_shell_on_stdin(&runs) => process,
+                Job::Cells if run_by_shell(&runs) == Some(Runs::Input) => process,
                 Job::Cells | Job::Tasks => lasting,
             },
             Some((lasting, _)) => lasting,
@@ -287,38 +287,24 @@ fn job_in(pid: u32, arguments: &[String]) -> Option<Job> {
 
 /// The script or module that an interpreter runs. None for a text in its arguments, and for what it reads from stdin.
 fn program_of(arguments: &[String]) -> Option<&str> {
+    match run_by_shell(arguments) {
+        Some(Runs::Script(script)) => return Some(script),
+        Some(Runs::Text(_) | Runs::Input) => return None,
+        None => {}
+    }
     let (first, rest) = arguments.split_first()?;
-    let name = base_name(first);
-    let is_python = name.starts_with("python") || name.starts_with("pypy");
+    let is_python = base_name(first).starts_with("py");
     let mut words = rest.iter().map(String::as_str);
     while let Some(word) = words.next() {
-        let option = word.starts_with(['-', '+']) && word.len() > 1;
         match word {
             "-m" if is_python => return words.next(),
             "-W" | "-X" if is_python => drop(words.next()),
             "-c" => return None,
-            "--" => return words.next(),
-            "--rcfile" | "--init-file" => drop(words.next()),
-            _ if option && !word.starts_with("--") && SHELLS.contains(&name) => {
-                if word.contains('c') {
-                    return None;
-                }
-                // `-euo pipefail`: the option's name is a word of its own.
-                if word.ends_with(['o', 'O']) {
-                    words.next();
-                }
-            }
-            _ if option => {}
+            option if option.starts_with('-') => {}
             script => return Some(script),
         }
     }
     None
-}
-
-/// Whether these are a shell that reads its commands from stdin.
-fn is_shell_on_stdin(arguments: &[String]) -> bool {
-    let first = arguments.first().map_or("", |first| base_name(first));
-    SHELLS.contains(&first) && program_of(arguments).is_none()
 }
 
 /// Whether a process belongs to one task of Ansible: the module, or the shell that runs it.
@@ -383,8 +369,9 @@ fn text_of_script(pid: u32, arguments: &[String]) -> Option<String> {
     use std::io::Read;
     /// Scripts that only take a lock are short.
     const LONGEST: u64 = 16 * 1024;
-    let first = arguments.first().map(|first| base_name(first))?;
-    let script = program_of(arguments).filter(|_| SHELLS.contains(&first))?;
+    let Some(Runs::Script(script)) = run_by_shell(arguments) else {
+        return None;
+    };
     // Relative to where the script was started, which is where its shell still is in most cases.
     let path = std::path::Path::new(&format!("/proc/{pid}/cwd")).join(script);
     // Whatever lies there now, nothing waits for it.
@@ -429,28 +416,12 @@ fn is_agent_host(pid: u32) -> bool {
     AGENT_HOSTS.contains(&&*name_of(pid)) || words.any(is_host)
 }
 
-/// The text of `sh -c TEXT`: the first word behind all options.
+/// The text of `sh -c TEXT`.
 fn text_of(arguments: &[String]) -> Option<&str> {
-    let mut words = arguments.iter().skip(1).map(String::as_str);
-    let mut is_behind = false;
-    while let Some(word) = words.next() {
-        match word {
-            "+o" | "+O" | "--rcfile" | "--init-file" => drop(words.next()),
-            "--command" => is_behind = true,
-            long if long.starts_with("--") && long.len() > 2 => {}
-            short if short.starts_with(['-', '+']) && short.len() > 1 && short != "--" => {
-                is_behind |= short.contains('c');
-                if short.ends_with(['o', 'O']) {
-                    words.next();
-                }
-            }
-            "--" => {}
-            text if is_behind => return Some(text),
-            // `busybox sh -c`.
-            _ => {}
-        }
+    match run_by_shell(arguments) {
+        Some(Runs::Text(text)) => Some(text),
+        _ => None,
     }
-    None
 }
 
 #[cfg(test)]

@@ -368,41 +368,52 @@ pub(super) fn is_subshell(arguments: &[String], stat: &Stat) -> bool {
             .is_some_and(|first| SHELLS.contains(&base_name(first)))
 }
 
-/// Whether these arguments are those of `sh -c …` in any of its spellings (`bash -lc`, `sh -ec`,
-/// `busybox sh -c`).
-pub(super) fn is_one_shot_shell(arguments: &[String]) -> bool {
-    let Some((first, rest)) = arguments.split_first() else {
-        return false;
-    };
-    if !SHELLS.contains(&base_name(first)) {
-        return false;
+/// What a shell runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Runs<'a> {
+    /// The text of `sh -c TEXT`.
+    Text(&'a str),
+    /// A script.
+    Script(&'a str),
+    /// What it reads from stdin.
+    Input,
+}
+
+/// What a shell runs by these arguments, in any of their spellings (`bash -lc`, `sh -ec`, `busybox sh -c`). `None` for
+/// what is no shell.
+pub(super) fn run_by_shell(arguments: &[String]) -> Option<Runs<'_>> {
+    let mut words = arguments.iter().map(String::as_str);
+    let mut name = base_name(words.next()?);
+    if name == "busybox" {
+        name = words.next()?;
     }
-    let rest = match (base_name(first), rest.split_first()) {
-        ("busybox", Some((applet, rest))) if SHELLS.contains(&applet.as_str()) => rest,
-        _ => rest,
-    };
-    let mut skip_value = false;
-    for argument in rest {
-        if std::mem::take(&mut skip_value) {
-            continue;
-        }
-        match argument.as_str() {
-            "+o" | "+O" | "--rcfile" | "--init-file" => skip_value = true,
-            "--command" => return true,
+    if !SHELLS.contains(&name) {
+        return None;
+    }
+    let mut is_text = false;
+    while let Some(word) = words.next() {
+        match word {
+            "+o" | "+O" | "--rcfile" | "--init-file" => drop(words.next()),
+            "--command" => is_text = true,
             long if long.starts_with("--") => {}
-            short if short.starts_with('-') && short.len() > 1 => {
-                if short.contains('c') {
-                    return true;
-                }
+            short if short.starts_with(['-', '+']) && short.len() > 1 => {
+                is_text |= short.starts_with('-') && short.contains('c');
                 // `-euo pipefail`: the option's name is a word of its own.
-                skip_value = short.ends_with(['o', 'O']);
+                if short.ends_with(['o', 'O']) {
+                    words.next();
+                }
             }
-            plus if plus.starts_with('+') => {}
-            // The first word that is not an option is a script, and a script lasts.
-            _ => return false,
+            // The first word that is no option.
+            text if is_text => return Some(Runs::Text(text)),
+            script => return Some(Runs::Script(script)),
         }
     }
-    false
+    Some(if is_text { Runs::Text("") } else { Runs::Input })
+}
+
+/// Whether these arguments are those of `sh -c …`: a shell that lives for one line.
+pub(super) fn is_one_shot_shell(arguments: &[String]) -> bool {
+    matches!(run_by_shell(arguments), Some(Runs::Text(_)))
 }
 
 fn is_shell_of_windows(program: &str) -> bool {
