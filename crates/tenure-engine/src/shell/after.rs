@@ -218,7 +218,7 @@ impl<'a> Walk<'a> {
             "!" | "{" | "time" => self.at += 1,
             "exit" | "return" | "continue" => return Some(After::Nothing),
             "break" => self.skip_to(&["done"]),
-            _ if is_work(word) => return Some(After::Work),
+            _ if is_work(&command) => return Some(After::Work),
             _ => self.at += command.len(),
         }
         None
@@ -296,21 +296,24 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Whether a command word begins work: not what ends a construct, says something, or keeps house in the shell.
-fn is_work(word: &str) -> bool {
-    const NONE: [&str; 29] = [
+/// Whether a command is work: not what ends a construct, says something, or keeps house in the shell. What waits for
+/// other processes or for input is work.
+fn is_work(command: &[&str]) -> bool {
+    const NONE: [&str; 26] = [
         "", "}", "done", "fi", "esac", "true", "false", ":", "echo", "printf", "set", "export",
-        "test", "[", "[[", "wait", "cat", "cd", "logger", "unset", "trap", "shift", "local",
-        "read", "umask", "date", "if", "while", "until",
+        "test", "[", "[[", "cd", "logger", "unset", "trap", "shift", "local", "umask", "date",
+        "if", "while", "until",
     ];
-    let is_assignment = word.split_once('=').is_some_and(|(name, _)| {
+    let word = command.first().copied().unwrap_or_default();
+    let is_name = |name: &str| {
         name.bytes()
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
-    });
-    let is_redirection = word
-        .trim_start_matches(|sign: char| sign.is_ascii_digit())
-        .starts_with(['<', '>']);
-    !NONE.contains(&word) && !is_assignment && !is_redirection
+    };
+    let is_assignment = word.split_once('=').is_some_and(|(name, _)| is_name(name));
+    let behind = word.trim_start_matches(|sign: char| sign.is_ascii_digit());
+    // Without a file it waits for its input.
+    let shows_file = word == "cat" && command.get(1).is_some_and(|file| !file.starts_with('-'));
+    !NONE.contains(&word) && !is_assignment && !behind.starts_with(['<', '>']) && !shows_file
 }
 
 #[cfg(test)]
@@ -382,6 +385,11 @@ mod tests {
             ),
             ("tenure acquire x >o; cat o", Nothing),
             ("tenure acquire x --why \"$(date; hostname)\"", Work),
+            ("tenure acquire x; cat", Work),
+            ("tenure acquire x >&2; cat -", Work),
+            ("work & tenure acquire x; wait", Work),
+            ("tenure acquire x; echo Enter ends it; read _", Work),
+            ("tenure acquire x; exec ./server", Work),
             ("tenure acquire x --why 'a; b'", Nothing),
             ("tenure acquire x --why \"a; work\" 2>&1", Nothing),
             ("tenure acquire x >/dev/null 2>&1 || true; sleep 5", Work),
