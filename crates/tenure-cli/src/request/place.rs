@@ -435,10 +435,8 @@ impl Place {
     /// A link that leads elsewhere than beside itself, or to a folder of its own name, is how systems are laid out
     /// (`/home`, `/var/lock`), and stays.
     pub(crate) fn link_of_release(&self) -> Option<PathBuf> {
-        let is_named = matches!(
-            &self.why,
-            Some(Why::Flag(_) | Why::Variable(_, None) | Why::File { .. })
-        );
+        // What a variable names costs no call a look: a person has set it.
+        let is_named = matches!(&self.why, Some(Why::Flag(_) | Why::File { .. }));
         if !self.is_folder() || !(self.is_relative || is_named) {
             return None;
         }
@@ -457,11 +455,9 @@ impl Place {
                     && (beside || !is_beside)
             })
         };
-        if let Some(link) = self
-            .folder
-            .ancestors()
-            .find(|way| leads_to_locks(way, true))
-        {
+        // A link that is the folder itself was made for it.
+        let mut above = self.folder.ancestors().skip(1);
+        if let Some(link) = above.find(|way| leads_to_locks(way, true)) {
             return Some(link.to_owned());
         }
         let logical = PathBuf::from(std::env::var_os("PWD")?);

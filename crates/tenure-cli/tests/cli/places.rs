@@ -966,6 +966,19 @@ fn a_place_behind_the_link_of_a_release_is_warned_of() {
             false,
         ),
         ("dir = \"locks\"", "app/current", "-q run x -- true", false),
+        // The link stands in the path that is named.
+        (
+            "",
+            "app",
+            "--dir $ROOT/app/current/locks run x -- true",
+            true,
+        ),
+        (
+            "dir = \"locks\"",
+            "app",
+            "--config $ROOT/app/current/tenure.toml run x -- true",
+            true,
+        ),
         // Links that a system is laid out by.
         ("", "app/home", "--dir locks run x -- true", false),
     ] {

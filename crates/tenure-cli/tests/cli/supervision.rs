@@ -967,13 +967,7 @@ fn command_that_passes_signals_on_gets_them_alone() {
          while time.time() < end: time.sleep(0.02)\n\
          open('got', 'w').write(repr(got))\n",
     );
-    for before in [
-        "",
-        "timeout 20",
-        "timeout --foreground 20",
-        "setsid -w",
-        "tenure -q run inner --",
-    ] {
+    for before in ["", "timeout 20", "setsid -w", "tenure -q run inner --"] {
         for (signal, expected) in [("INT", "[1]"), ("TERM", "[2]")] {
             let line = format!(
                 "set -m; rm -f ready got; tenure -q run x --grace 10s -- {before} python3 counts.py & p=$!\n\
