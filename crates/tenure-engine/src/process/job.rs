@@ -58,9 +58,12 @@ const AGENT_HOSTS: [&str; 10] = [
 ///
 /// 1. A shell whose text (`sh -c`) has more to do after the call is the job, under every parent but the host of an agent.
 ///    So is a shell that is the first process of a container, or has no parent that can be seen (`docker exec`).
-/// 2. Else the job is the process that lives as long as a job whose steps have processes of their own ([`is_job`]).
-/// 3. Else it is the nearest ancestor that is no shell for one line ([`choose_owner`]), unless that is a daemon, or the
-///    shell of one step.
+/// 2. Else the job is the process that lives as long as a job whose steps have processes of their own ([`is_job`]), where
+///    nothing but the step itself stands between.
+/// 3. Else it is the nearest ancestor that is no shell for one line, nor a script that only takes the lock for its
+///    caller, unless that is a daemon, or the shell of one step.
+///
+/// Decision 0086 has the reasons.
 ///
 /// # Errors
 /// - [`OwnerError::NoJob`] if only a daemon outlives the call.
