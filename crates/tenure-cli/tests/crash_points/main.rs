@@ -18,6 +18,8 @@
     reason = "the other programs that the tests play know nothing of the store and its clock"
 )]
 
+#[path = "../support/standstill.rs"]
+mod standstill;
 #[path = "../support_crash/mod.rs"]
 mod support_crash;
 #[path = "../support_published/mod.rs"]

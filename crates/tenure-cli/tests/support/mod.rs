@@ -6,6 +6,7 @@
     reason = "every test binary has this module and each uses another part of it"
 )]
 
+pub(crate) mod standstill;
 pub(crate) mod transcript;
 
 use rustix::process::{Pid, Signal};
