@@ -1043,18 +1043,15 @@ mod crash_points {
         let input = struck.take_input().expect("the input of the command");
         // Where the dead leader of the command's group was collected before the child has joined that group, the child
         // ends instead of becoming the command.
-        match struck.line().expect("what it says, or its end") {
-            Some(line) => {
-                let started = Started::of(Some(line)).expect("a command");
-                assert!(started.token > prepared.token, "the token has risen");
-                passes_on_when_work_ends(&site, &standing, input, started.token)
-                    .expect("the next caller goes on");
-            }
-            None => {
-                drop(input);
-                let next = site.call(["run", NAME, "-n", "--", "true"]);
-                assert!(next.is_ok_and(|next| next.is(0)), "the next caller goes on");
-            }
+        if let Some(line) = struck.line().expect("what it says, or its end") {
+            let started = Started::of(Some(line)).expect("a command");
+            assert!(started.token > prepared.token, "the token has risen");
+            passes_on_when_work_ends(&site, &standing, input, started.token)
+                .expect("the next caller goes on");
+        } else {
+            drop(input);
+            let next = site.call(["run", NAME, "-n", "--", "true"]);
+            assert!(next.is_ok_and(|next| next.is(0)), "the next caller goes on");
         }
         all_is_quiet(&site).expect("nothing is left behind");
     }
