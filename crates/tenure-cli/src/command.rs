@@ -698,7 +698,11 @@ impl Session {
     /// Whether this call is a part of the work of a claim. Ancestry decides. Where ancestry cannot be seen, the holds
     /// that the caller has inherited do: they outlive the run, and whoever got them is not always inside.
     pub(crate) fn is_around(&self, claim: &Claim, inherited: &[Hold]) -> bool {
-        is_inside(holds::kin_of(claim, &self.identity.host), claim, inherited)
+        match holds::kin_of(claim, &self.identity.host) {
+            Kin::Inside => true,
+            Kin::Outside => false,
+            Kin::Unknown => holds::have(inherited, claim),
+        }
     }
 
     /// Refuses to wait, inside a run, for a lock that this run itself holds: the wait would never end.
@@ -1259,15 +1263,6 @@ pub(crate) fn lost_before_the_start(name: &LockName) -> Failure {
         format!("{name} was lost before the command started, so it has not run"),
     )
     .with_context(json!({ "name": name.as_str() }))
-}
-
-/// Whether a call of this kin is a part of the work of a claim, as [`Session::is_around`] says.
-fn is_inside(kin: Kin, claim: &Claim, inherited: &[Hold]) -> bool {
-    match kin {
-        Kin::Inside => true,
-        Kin::Outside | Kin::Apart => false,
-        Kin::Unknown => holds::have(inherited, claim),
-    }
 }
 
 /// Runs the body of a verb and shows its answer or its failure.

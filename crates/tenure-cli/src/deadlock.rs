@@ -156,7 +156,7 @@ impl<'a> NestedWait<'a> {
 
     /// Whether the caller is seen to be no part of the work of a hold, although it has inherited its variables.
     fn is_outside(&self, claim: &Claim) -> bool {
-        matches!(kin_of(claim, self.scene.host), Kin::Outside | Kin::Apart)
+        kin_of(claim, self.scene.host) == Kin::Outside
     }
 
     fn read(&self, folder: &Path, name: &str) -> Option<Reading> {

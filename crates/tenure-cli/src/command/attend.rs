@@ -1,7 +1,7 @@
 //! What a caller does while it waits for a lock. It shows the wait, looks after the locks that it has
 //! already, and gives way if the wait would never end.
 
-use super::{Session, is_inside, lost_before_the_start, superseded};
+use super::{Session, lost_before_the_start, superseded};
 use crate::deadlock::{NestedWait, Scene};
 use crate::failure::Failure;
 use crate::holds::{self, Hold};
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tenure_core::{Claim, Kind, LockName, Mode, Process, Request};
 use tenure_engine::clock::instant;
 use tenure_engine::engine::{Observer, Wait, Waiting};
-use tenure_engine::process::{Chosen, Kin, choose_owner, job_of_caller};
+use tenure_engine::process::{Chosen, choose_owner, job_of_caller};
 
 /// How often a waiter looks at the locks that it has, and for circles of waits.
 const LOOK: Duration = Duration::from_secs(1);
@@ -131,15 +131,14 @@ impl Itself<'_> {
         .cloned()
     }
 
-    /// Whether the caller is inside of the run that has this claim. Once its command is recorded, the answer stays, but
-    /// for a daemon of that run.
+    /// Whether the caller is inside of the run that has this claim. Once its command is recorded, the answer stays: between
+    /// the end of the command and the release a daemon of the run cannot be told from a part of its work.
     fn is_around(&self, claim: &Claim) -> bool {
         let token = claim.token.unwrap_or_default();
         let known = self.known.borrow().get(&token).copied();
         known.unwrap_or_else(|| {
-            let kin = holds::kin_of(claim, &self.session.identity.host);
-            let is_around = is_inside(kin, claim, &self.inherited);
-            if claim.holder.command.is_some() && kin != Kin::Apart {
+            let is_around = self.session.is_around(claim, &self.inherited);
+            if claim.holder.command.is_some() {
                 self.known.borrow_mut().insert(token, is_around);
             }
             is_around

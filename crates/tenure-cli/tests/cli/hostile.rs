@@ -233,7 +233,7 @@ fn two_pid_namespaces_on_one_folder_exclude_each_other() {
 #[test]
 fn a_session_and_a_group_outside_the_pid_namespace_are_no_fault() {
     let scene = Scene::new();
-    let daemon = "tenure -q run x -- sh -c 'setsid -f sh late.sh; sleep 0.5'; \
+    let daemon = "tenure -q run x -- sh -c 'setsid -f sh late.sh; sleep 1.2'; \
                   for i in 1 2 3 4 5 6 7 8 9 10; do sleep 0.3; grep -q '^[0-9]' late && break; done; cat late";
     scene.write(
         "late.sh",

@@ -198,16 +198,3 @@ fn what_goes_on_under_a_hold_is_inside_after_its_command_has_ended() {
     assert_eq!(said, "81\n");
     assert!(took < Duration::from_secs(7), "{took:?}");
 }
-
-/// A run with `--wait-all` waits for its daemons as well, so a daemon that waits for the run would never end.
-#[test]
-fn daemon_for_which_its_run_waits_is_inside_once_the_command_has_ended() {
-    let scene = Scene::new();
-    scene.write(
-        "late.sh",
-        "tenure -q run x -w forever -- true 2>/dev/null; echo $? >code",
-    );
-    let line = "timeout 40 tenure -q run x --wait-all -- sh -c 'setsid -f sh late.sh; sleep 0.7'; echo $?; cat code";
-    let (said, took) = script(&scene, line);
-    assert_eq!(said, "0\n81\n", "{took:?}");
-}

@@ -219,9 +219,6 @@ pub enum Kin {
     Inside,
     /// It can be seen that it does not. The run will end without it.
     Outside,
-    /// It has left the run's work for a session of its own, as a daemon does, while the run's command goes on. A run
-    /// that stays for all that it has started (`--wait-all`) may come to wait for it once the command has ended.
-    Apart,
     /// Not every link can be seen from here.
     Unknown,
 }
@@ -257,7 +254,7 @@ pub fn kin_of_run(
             });
             return match (is_apart, works) {
                 (false, _) => Kin::Inside,
-                (true, true) => Kin::Apart,
+                (true, true) => Kin::Outside,
                 (true, false) => Kin::Unknown,
             };
         }
