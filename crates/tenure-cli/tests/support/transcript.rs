@@ -19,7 +19,8 @@
 //!   not be there. Blank lines in front of the next call separate it.
 //! - `...` is any number of lines; [`PLACEHOLDERS`] are a part of one.
 //! - `$ hold a: run x` starts a `run` whose command lasts until `$ end a`, which shows its answer. `$ start a: run x
-//!   -- true` only starts it, and `$ queued 1 x` waits until so many stand in the queue of a lock.
+//!   -- true` only starts it, and `$ queued 1 x` waits until so many stand in the queue of a lock. `$ ended a` waits for a
+//!   `run` that ends without being let.
 //!
 //! A page ([`page`]) is a file of transcripts. `= a title` begins the next one, which has a scene of its own. In front
 //! of the first title stand the words that mean something else on the page (`[NAME] = text`), the first words of the
@@ -209,10 +210,10 @@ impl<'a> Caller<'a> {
                 assert!(before.is_none(), "{name} is there already");
                 return Seen::default();
             }
-            "end" => {
+            "end" | "ended" => {
                 let started = self.started.borrow_mut().remove(rest);
                 let (started, gate) = started.expect("it was started");
-                gate.inspect(Gate::open);
+                gate.filter(|_| verb == "end").inspect(Gate::open);
                 started.finish()
             }
             "queued" => {
