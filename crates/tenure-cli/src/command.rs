@@ -837,12 +837,6 @@ impl Session {
         Err(Failure::new(Exit::Precondition, "LOCK_HELD", message).with_context(view.json()))
     }
 
-    /// Who holds the native lock of this name in another folder, in words.
-    fn holder_elsewhere(&self, name: &LockName, folder: &Path) -> Result<Option<String>, Failure> {
-        let held = self.held_elsewhere(name, folder)?;
-        Ok(held.map(|(_, view)| view.headline()))
-    }
-
     /// The native lock of this name in another folder, if it is held there.
     fn held_elsewhere(
         &self,

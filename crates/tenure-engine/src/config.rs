@@ -775,7 +775,16 @@ fn user_file() -> Option<PathBuf> {
 }
 
 /// Where a user's programs keep their state, below the home.
-pub(crate) const STATE_OF_HOME: &str = ".local/state";
+const STATE_OF_HOME: &str = ".local/state";
+
+/// The folder that the user with this home has by default.
+pub(crate) fn default_folder_of(home: &Path) -> PathBuf {
+    locks_below(&home.join(STATE_OF_HOME))
+}
+
+fn locks_below(state: &Path) -> PathBuf {
+    state.join("tenure").join("locks")
+}
 
 /// The folder that is used when no other was named.
 ///
@@ -788,9 +797,8 @@ pub fn default_folder() -> Result<PathBuf, ConfigError> {
     } else {
         of_user("XDG_STATE_HOME", STATE_OF_HOME)
     };
-    state
-        .map(|state| state.join("tenure").join("locks"))
-        .ok_or(ConfigError::NoPlace)
+    let state = state.ok_or(ConfigError::NoPlace)?;
+    Ok(locks_below(&state))
 }
 
 #[cfg(test)]

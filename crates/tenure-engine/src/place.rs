@@ -23,6 +23,7 @@ mod life;
 use crate::config::{self, Config, ConfigError, Scope, Source};
 pub use crate::inherited::At;
 use crate::inherited::{AROUND, Around, Saw};
+use crate::process;
 use crate::repository::{self, Missing};
 use crate::trust::Named;
 use std::ffi::{OsStr, OsString};
@@ -59,7 +60,7 @@ pub fn line_that_makes(folder: &str, group: &str) -> String {
 }
 
 /// Where the locks of a repository lie, below git's common folder.
-pub const REPOSITORY_FOLDER: &str = "tenure/locks";
+const REPOSITORY_FOLDER: &str = "tenure/locks";
 
 /// What the flags of a call say. At most one of them is given.
 #[derive(Debug, Clone, Copy, Default)]
@@ -181,7 +182,7 @@ pub struct Place {
     pub named: Named,
     /// It is the machine's: its administrator makes it, and no call does.
     pub is_machines: bool,
-    /// It depends on where the call is made, or on where the file lies that names it.
+    /// Whether the folder depends on where the call is made, or on where the file lies that names it.
     pub is_relative: bool,
 }
 
@@ -608,24 +609,11 @@ pub fn folder_of_caller_of_sudo() -> Option<(String, &'static str, PathBuf)> {
     ]
     .into_iter()
     .find_map(|(name, by)| Some((said(name)?, by)))?;
-    let below = |home: &str| {
-        Path::new(home)
-            .join(config::STATE_OF_HOME)
-            .join("tenure/locks")
+    let (name, home) = match said("SUDO_HOME") {
+        Some(home) => (user, PathBuf::from(home)),
+        None => process::user(&user)?,
     };
-    if let Some(home) = said("SUDO_HOME") {
-        return Some((user, by, below(&home)));
-    }
-    let table = std::fs::read_to_string("/etc/passwd").ok()?;
-    table.lines().find_map(|line| {
-        let fields: Vec<&str> = line.split(':').collect();
-        match fields[..] {
-            [name, _, number, _, _, home, ..] if user == name || user == number => {
-                Some((name.to_owned(), by, below(home)))
-            }
-            _ => None,
-        }
-    })
+    Some((name, by, config::default_folder_of(&home)))
 }
 
 /// The machine's folder, by what its configuration says.
@@ -642,17 +630,42 @@ pub fn machines_folder() -> Result<PathBuf, ConfigError> {
     Ok(folder_of_machine(Config::machines()?.as_ref()))
 }
 
+/// The folder of the locks of the clone in whose work tree a folder lies, or will: for the groups of runs whose records
+/// lie there. `None` outside of a clone.
+///
+/// # Errors
+/// - [`ConfigError::Unsafe`] if the clone is another user's, who does not share it.
+/// - [`ConfigError::Place`] if the work tree leads to no repository.
+pub fn locks_of_clone(folder: &Path) -> Result<Option<PathBuf>, ConfigError> {
+    let mut ways = folder.ancestors();
+    let existing = ways.find_map(|above| above.canonicalize().ok());
+    let Some(tree) = existing.as_deref().and_then(repository::work_tree) else {
+        return Ok(None);
+    };
+    match repository::common_folder(&tree) {
+        Ok(common) => Ok(Some(common.join(REPOSITORY_FOLDER))),
+        Err(Missing::None { .. }) => Ok(None),
+        Err(missing) => {
+            let text = format!("{missing}; or say with --scope or --store where the group is");
+            Err(unusable(&Why::CloneOfRecords, &missing, text))
+        }
+    }
+}
+
+/// The error of a repository that these words mean and that cannot be used.
+fn unusable(why: &Why, missing: &Missing, text: String) -> ConfigError {
+    let said = why.to_string();
+    match missing {
+        Missing::Untrusted { .. } => ConfigError::Unsafe { said, why: text },
+        _ => place_error(&said, text),
+    }
+}
+
 /// The common folder of the repository that the scope means. The words of a call and the files of a user and of
 /// the machine mean the one around the call. A project's file means its own repository, wherever the call is
 /// made: cron calls from the home folder. In a folder above several clones it is in none, and means each.
 fn repository_of<F: Files>(why: &Why, files: &F) -> Result<PathBuf, F::Error> {
-    let failed = |missing: Missing| {
-        let (said, text) = (why.to_string(), missing.to_string());
-        F::Error::from(match missing {
-            Missing::Untrusted { .. } => ConfigError::Unsafe { said, why: text },
-            _ => place_error(&said, text),
-        })
-    };
+    let failed = |missing: Missing| F::Error::from(unusable(why, &missing, missing.to_string()));
     let here = files.here()?;
     if let Why::File { file, .. } = why
         && !config::is_for_all_folders(file)

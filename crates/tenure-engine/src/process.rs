@@ -45,6 +45,7 @@ use crate::clock::{instant, since};
 use crate::os::{self, Descriptor};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use tenure_core::{Death, Host, Liveness, Process, RequestId};
@@ -100,6 +101,19 @@ const ACTOR_CHARS_MAX: usize = 64;
 /// person looks, and not when a claim is made, where it would cost every run.
 pub fn actor_name(actor: &str) -> String {
     system::name_of_user(actor).unwrap_or_else(|| actor.to_owned())
+}
+
+/// A user's name and home, by name or number; `None` where the system's table of users does not show it.
+pub(crate) fn user(wanted: &str) -> Option<(String, PathBuf)> {
+    #[cfg(unix)]
+    {
+        system::user(wanted)
+    }
+    #[cfg(not(unix))]
+    {
+        let _ = wanted;
+        None
+    }
 }
 
 /// A request id that no other caller has: `req_` and 32 hex digits of the kernel's randomness. The clock

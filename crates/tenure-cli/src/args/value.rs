@@ -182,7 +182,7 @@ pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owner {
     None,
-    /// The nearest ancestor that lasts.
+    /// What outlives the call and ends with the work.
     Auto,
     /// The process that lives as long as the job of CI, the notebook or the playbook.
     Job,

@@ -25,10 +25,11 @@ pub(super) fn point_out_others(session: &Session, reporter: &mut Reporter, name:
         ));
     }
     if let Some((user, by, folder)) = session.place.folder_of_caller_of_sudo()
-        && let Ok(Some(holder)) = session.holder_elsewhere(name, &folder)
+        && let Ok(Some((_, held))) = session.held_elsewhere(name, &folder)
     {
         reporter.warn(format!(
-            "{holder} (in {}, for {}, who called {by}); this call has other locks: --scope machine has the same for both",
+            "{} (in {}, for {}, who called {by}); this call has other locks: --scope machine has the same for both",
+            held.headline(),
             clean_path(&folder),
             clean(&user)
         ));

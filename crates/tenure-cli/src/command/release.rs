@@ -49,7 +49,7 @@ pub(crate) fn release(
         let is_own = match &meant {
             Meant::Hold(ticket) => *ticket == claim.ticket,
             Meant::Ended(own) => own.claim.ticket == claim.ticket,
-            Meant::None(_) => false,
+            Meant::Others(_) => false,
             Meant::WhatTheIdShows => session.may_release(claim, id),
         };
         if may && is_own {
@@ -63,7 +63,7 @@ pub(crate) fn release(
     match &meant {
         Meant::Ended(own) => return Err(own.lost(&name)),
         // Nobody has had the lock since, or the claim would have been replaced.
-        Meant::None(Some(other)) if session.view(&name, None)?.available => {
+        Meant::Others(Some(other)) if session.view(&name, None)?.available => {
             reporter.warn(format!(
                 "{name} is not held; its last hold, {}",
                 other.told()
@@ -122,8 +122,8 @@ enum Meant {
     Hold(u64),
     /// A hold that ended without a release, and that nobody has replaced yet.
     Ended(Ended),
-    /// None of the caller's own. The last hold may have ended without a release.
-    None(Option<Ended>),
+    /// Holds of others alone, of which the last may have ended without a release.
+    Others(Option<Ended>),
     /// The one that the id shows, or none.
     WhatTheIdShows,
 }
@@ -177,7 +177,6 @@ impl Ended {
 fn meant(session: &Session, name: &LockName, id: Option<&str>) -> Result<Meant, Failure> {
     let (reading, now) = (session.reading(name)?, session.clock.now());
     let here = &session.identity.host;
-    let standing = |claim: &Claim| reading.standing_of(session.store.policy(), claim, &now);
     let is_taken_here = |claim: &Claim| {
         let holder = &claim.holder;
         let caller = holder.caller();
@@ -197,13 +196,13 @@ fn meant(session: &Session, name: &LockName, id: Option<&str>) -> Result<Meant, 
     let detached: Vec<&Claim> = granted.filter(|claim| claim.kind.is_detached()).collect();
     let held = |is_own: &dyn Fn(&Claim) -> bool| {
         let all = detached.iter().copied();
-        let own = all.filter(|claim| is_own(claim) && matches!(standing(claim), Standing::Held(_)));
+        let own = all.filter(|claim| is_own(claim) && session.is_held(&reading, claim, &now));
         own.collect::<Vec<_>>()
     };
     let ended = |is_own: &dyn Fn(&Claim) -> bool| {
         let all = detached.iter().rev();
-        all.filter(|claim| is_own(claim))
-            .find_map(|claim| match standing(claim) {
+        all.filter(|claim| is_own(claim)).find_map(|claim| {
+            match reading.standing_of(session.store.policy(), claim, &now) {
                 // A process that cannot be seen from here has not ended for those who see it.
                 Standing::Stale(StaleReason::Silent | StaleReason::ProcessUnknown)
                     if claim.holder.process.is_some() =>
@@ -215,7 +214,8 @@ fn meant(session: &Session, name: &LockName, id: Option<&str>) -> Result<Meant, 
                     reason,
                 }),
                 _ => None,
-            })
+            }
+        })
     };
     if id.is_some() {
         return Ok(match ended(&is_shown) {
@@ -234,7 +234,7 @@ fn meant(session: &Session, name: &LockName, id: Option<&str>) -> Result<Meant, 
         _ => return Err(several(session, name, &own)?),
     }
     let own = ended(&is_taken_here).or_else(|| ended(&is_left));
-    Ok(own.map_or_else(|| Meant::None(ended(&|_| true)), Meant::Ended))
+    Ok(own.map_or_else(|| Meant::Others(ended(&|_| true)), Meant::Ended))
 }
 
 /// The answer to a caller that may mean each of several holds.

@@ -19,7 +19,7 @@ use tenure_engine::leased_path::PathLock;
 use tenure_engine::place::{self, At, Why};
 use tenure_engine::process::Identity;
 use tenure_engine::profile::{self, Native, Profile, Settings};
-use tenure_engine::repository::{self, Missing};
+use tenure_engine::repository;
 use tenure_engine::store::file::{FileStore, Sleeper};
 use tenure_engine::trust::Named;
 
@@ -257,33 +257,26 @@ impl Place {
         let was_at = FileStore::folder_beside(&*profile, &records);
         let named = Self::named_for_groups(common, around, purpose)?;
         // The folder of the records says nothing of groups, whatever else names it.
-        let elsewhere = match named.filter(|named| !holds::Folder::is_same(&named.folder, &records))
-        {
-            Some(named) => Some(named),
-            None => in_clone(&records)?.map(|folder| Self {
-                location: Location::Folder(folder.clone()),
-                folder,
-                is_named: false,
-                is_machines: false,
-                is_relative: true,
-                why: Some(Why::CloneOfRecords),
-                ..Self::of_location(place.location.clone(), place.allow_network)
-            }),
-        };
-        if let Some(elsewhere) = elsewhere {
-            return Ok(Self {
-                location: elsewhere.location,
-                folder: elsewhere.folder,
-                is_named: elsewhere.is_named,
-                is_machines: elsewhere.is_machines,
-                is_relative: elsewhere.is_relative,
-                why: elsewhere.why,
-                records_of_groups: Some((profile, records)),
-                was_at: Some(was_at),
-                ..place
-            });
+        let named = named.filter(|named| !holds::Folder::is_same(&named.folder, &records));
+        if let Some(named) = named {
+            place.location = named.location;
+            place.folder = named.folder;
+            place.is_named = named.is_named;
+            place.is_machines = named.is_machines;
+            place.is_relative = named.is_relative;
+            place.why = named.why;
+            place.was_at = Some(was_at);
+        } else if let Some(folder) = place::locks_of_clone(&records)? {
+            place.location = Location::Folder(folder.clone());
+            place.folder = folder;
+            place.is_named = false;
+            place.is_machines = false;
+            place.is_relative = true;
+            place.why = Some(Why::CloneOfRecords);
+            place.was_at = Some(was_at);
+        } else {
+            place.folder = was_at;
         }
-        place.folder = was_at;
         place.records_of_groups = Some((profile, records));
         Ok(place)
     }
@@ -483,7 +476,7 @@ impl Place {
         matches!(self.location, Location::Folder(_))
     }
 
-    /// The same place, with what the call sees of what names places: for a call that hands the place down.
+    /// Notes what the call sees of what names places: for a call that hands the place down.
     #[must_use]
     pub(crate) fn seen_by(self, around: &Surroundings) -> Self {
         let saw = match &self.why {
@@ -704,30 +697,6 @@ fn of_records(common: &Common) -> Common {
         (records.scope, records.store) = (None, None);
     }
     records
-}
-
-/// The folder of the locks of the clone in whose work tree a folder lies, or will.
-fn in_clone(folder: &Path) -> Result<Option<PathBuf>, Failure> {
-    let existing = folder
-        .ancestors()
-        .find_map(|above| above.canonicalize().ok());
-    let Some(tree) = existing.as_deref().and_then(repository::work_tree) else {
-        return Ok(None);
-    };
-    let said = Why::CloneOfRecords.to_string();
-    match repository::common_folder(&tree) {
-        Ok(common) => Ok(Some(common.join(place::REPOSITORY_FOLDER))),
-        Err(Missing::None { .. }) => Ok(None),
-        Err(why) => {
-            let is_untrusted = matches!(why, Missing::Untrusted { .. });
-            let why = format!("{why}; or say with --scope or --store where the group is");
-            Err(if is_untrusted {
-                ConfigError::Unsafe { said, why }.into()
-            } else {
-                ConfigError::Place { said, why }.into()
-            })
-        }
-    }
 }
 
 /// The name of the profile of a call: what it types, else what `TENURE_PROFILE` says, else what the

@@ -152,15 +152,15 @@ impl Surroundings {
         around
     }
 
-    /// This call, as if no run were around it: its native locks, where the run around it publishes records of
-    /// another profile.
+    /// Surroundings of this call as if no run were around it: for native locks, where the run around it publishes records
+    /// of another profile.
     pub(super) fn outside(&self, common: &Common) -> Option<Self> {
         let around = self.variables.place.around.as_ref()?;
         around.records.as_ref()?;
         Some(self.without_run(common))
     }
 
-    /// The same call with these flags, as if no run were around it.
+    /// Surroundings of this call with these flags, as if no run were around it.
     pub(super) fn without_run(&self, common: &Common) -> Self {
         let mut variables = Variables::read();
         variables.place = place::Variables::all();

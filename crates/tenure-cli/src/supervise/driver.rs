@@ -407,8 +407,7 @@ impl Running<'_> {
     /// Takes the terminal back if the command has gone to another session: it can have no keys of this terminal, and the
     /// group that has the terminal may be empty. From then on keys come here, and are passed on.
     fn keep_terminal(&self) {
-        let is_elsewhere = || session_of(self.pid) != session_of(getpid());
-        if self.placement.hands_over() && !self.watching_rest && is_elsewhere() {
+        if self.placement.hands_over() && !self.watching_rest && self.is_in_own_session() {
             self.take_back();
         }
     }
@@ -728,7 +727,12 @@ impl Running<'_> {
     /// *at once*. A command that has gone to a session of its own need not pass anything on.
     fn passes_on(&self, group: Pid, signal: Signal) -> bool {
         let asks = [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT];
-        asks.contains(&signal) && group == self.pid && session_of(self.pid) == session_of(getpid())
+        asks.contains(&signal) && group == self.pid && !self.is_in_own_session()
+    }
+
+    /// Whether the command has gone to another session than ours.
+    fn is_in_own_session(&self) -> bool {
+        session_of(self.pid) != session_of(getpid())
     }
 
     /// Gives the terminal to the command's group.

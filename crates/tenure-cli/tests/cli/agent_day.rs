@@ -7,6 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+/// What a call says that keeps its records in `.state`.
+const RECORDS: [&str; 4] = ["--profile", "session", "--dir", ".state"];
+
 /// A bare repository with one commit, and clones of it.
 struct Project {
     scene: Scene,
@@ -54,14 +57,15 @@ impl Project {
         command
     }
 
+    /// A call that keeps its records in `.state`.
+    fn session(&self, folder: &Path, words: &[&str]) -> Command {
+        self.tenure(folder, &[&RECORDS[..], words].concat())
+    }
+
     /// The command of `docs/concurrency.md`, with a script for an agent.
     fn agent(&self, clone: &Path, issue: &str, script: &str) -> Command {
         let group = format!("issue-{issue}");
         let words = [
-            "--profile",
-            "session",
-            "--dir",
-            ".state",
             "run",
             issue,
             "--group",
@@ -72,7 +76,7 @@ impl Project {
             "-c",
             script,
         ];
-        self.tenure(clone, &words)
+        self.session(clone, &words)
     }
 
     /// Everything that has landed.
@@ -172,16 +176,8 @@ fn groups_of_all_work_trees_of_a_clone_meet_and_can_be_cancelled_from_each() {
             .json();
         assert_eq!(seen["error"]["context"]["standing"], "held", "{seen:#}");
     }
-    let words = [
-        "--profile",
-        "session",
-        "--dir",
-        ".state",
-        "cancel",
-        "--group",
-        "issue-42",
-    ];
-    answer(&mut project.tenure(&linked, &words)).expect(0, "it is asked to stop");
+    let cancel = ["cancel", "--group", "issue-42"];
+    answer(&mut project.session(&linked, &cancel)).expect(0, "it is asked to stop");
     older.finish().expect(79, "it has ended");
 }
 
@@ -191,10 +187,8 @@ fn a_flag_says_where_groups_are_apart_from_the_records() {
     let project = Project::new();
     let clones = [project.clone("one"), project.clone("two")];
     let shared = format!("file:{}", project.scene.path("shared").display());
-    let records = ["--profile", "session", "--dir", ".state"];
     let tenure = |clone: &PathBuf, flags: &[&str], words: &[&str]| {
-        let words = [&records[..], flags, words].concat();
-        project.tenure(clone, &words)
+        project.session(clone, &[flags, words].concat())
     };
     // The flags, the variables, and whether the second clone is refused.
     let rows = [
@@ -223,7 +217,7 @@ fn a_flag_says_where_groups_are_apart_from_the_records() {
             // A run around the call has no say in it.
             let line = format!(
                 "{inside}tenure {} {} run 42 --group issue-42 --wait 0 -- true",
-                records.join(" "),
+                RECORDS.join(" "),
                 flags.join(" ")
             );
             let mut again = project.scene.program("sh");
@@ -298,21 +292,20 @@ fn one_folder_of_records_has_one_place_of_groups() {
     let clone = project.clone("mine");
     let state = clone.join(".state").display().to_string();
     let home = PathBuf::from(project.scene.root());
-    let typed = ["--profile", "session", "--dir", ".state"];
     let told = ["--profile", "session"];
     fs::write(clone.join("tenure.toml"), "dir = \".state\"\n").unwrap();
     let gate = Gate::new(&project.scene, "first");
     let script = gate.script("");
     let words = ["run", "1", "--group", "g", "--", "sh", "-c", &script];
-    let mut first = project.tenure(&clone, &[&typed[..], &words].concat());
+    let mut first = project.tenure(&clone, &[&RECORDS[..], &words].concat());
     let first = Started::new(first.stdout(Stdio::piped()).stderr(Stdio::piped()));
     gate.entered();
     for (flags, variable, has_home) in [
-        (&typed[..], "", true),
+        (&RECORDS[..], "", true),
         (&told, "", true),
         (&told, &*state, true),
-        (&typed, &state, true),
-        (&typed, "", false),
+        (&RECORDS, &state, true),
+        (&RECORDS, "", false),
     ] {
         let words = ["run", "2", "--group", "g", "--wait", "0", "--", "true"];
         let mut second = project.tenure(&clone, &[flags, &words].concat());
@@ -348,16 +341,8 @@ fn a_group_that_is_held_beside_the_records_is_refused() {
     gate.entered();
     let refused = answer(&mut project.agent(&clone, "42", "true"));
     refused.expect(4, "held beside the records");
-    let words = [
-        "--profile",
-        "session",
-        "--dir",
-        ".state",
-        "cancel",
-        "--group",
-        "issue-42",
-    ];
-    answer(&mut project.tenure(&clone, &words)).expect(0, "it is found there");
+    let cancel = ["cancel", "--group", "issue-42"];
+    answer(&mut project.session(&clone, &cancel)).expect(0, "it is found there");
     first.finish().expect(79, "it has ended");
     answer(&mut project.agent(&clone, "42", "true")).expect(0, "free");
 }

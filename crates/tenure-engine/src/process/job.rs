@@ -90,7 +90,7 @@ pub fn job_of_caller() -> Result<Chosen, OwnerError> {
 ///
 /// Only true where every link can be seen here and now; anything unknown is no proof.
 pub fn is_caller(owner: &Process, host: &Host, here: &Host) -> bool {
-    if is_agent_host(owner.pid) {
+    if Program::of(owner.pid).is_agent_host() {
         return false;
     }
     let own = std::process::id();
@@ -130,23 +130,23 @@ struct Found {
 impl Found {
     /// Takes the next process above, and answers once it decides.
     fn add(&mut self, pid: u32, stat: &Stat) -> Option<Result<Chosen, OwnerError>> {
-        let arguments = arguments(pid);
+        let program = Program::of(pid);
         // A copy that has outlived its shell (`( … ) &`) is a process in its own right.
         if let Some((copy, runs)) = self.copy.take()
-            && runs != arguments
+            && runs != program.arguments
             && self.lasting.is_none()
             && !self.in_task
         {
             self.lasting = Some((copy, runs));
         }
-        if is_subshell(&arguments, stat) {
-            self.copy = Some((chosen(pid, stat), arguments));
+        if is_subshell(&program.arguments, stat) {
+            self.copy = Some((chosen(pid, stat), program.arguments));
             return None;
         }
-        if is_wrapper(&arguments) {
+        if is_wrapper(&program.arguments) {
             return None;
         }
-        match job_in(pid, &arguments) {
+        match program.job() {
             // A worker for one task is a copy of the process that stays.
             Some(Job::Tasks) if stat.is_copy() => return None,
             // A process of a program's own pool.
@@ -154,21 +154,22 @@ impl Found {
             Some(job) => return Some(Ok(self.below(job, chosen(pid, stat)))),
             None => {}
         }
-        if is_of_task(&arguments) {
+        if is_of_task(&program.arguments) {
             self.in_task = true;
             // What runs a module from its stdin shows nothing else.
             self.lasting.take_if(|(_, runs)| runs.len() == 1);
             return None;
         }
-        if is_agent_host(pid) {
+        if program.is_agent_host() {
             return Some(Ok(match self.lasting.take() {
                 Some((lasting, _)) => self.shell(&[After::Work]).unwrap_or(lasting),
                 None => chosen(pid, stat),
             }));
         }
-        if is_daemon(pid, &arguments) {
-            return Some(self.below_daemon(pid));
+        if program.is_daemon(pid) {
+            return Some(self.below_daemon(pid, program.name));
         }
+        let arguments = program.arguments;
         let is_line = is_one_shot_shell(&arguments);
         if self.lasting.is_some() || self.in_task {
             self.is_deep |= !is_line && !arguments.is_empty();
@@ -222,15 +223,12 @@ impl Found {
     }
 
     /// The answer below a daemon.
-    fn below_daemon(&mut self, pid: u32) -> Result<Chosen, OwnerError> {
+    fn below_daemon(&mut self, pid: u32, daemon: String) -> Result<Chosen, OwnerError> {
         if self.lasting.is_some() || self.in_task {
             return std::mem::take(self).without_end();
         }
         self.shell(&[After::Work, After::Unseen])
-            .ok_or_else(|| OwnerError::NoJob {
-                daemon: name_of(pid),
-                pid,
-            })
+            .ok_or(OwnerError::NoJob { daemon, pid })
     }
 
     /// The answer where nothing above decides.
@@ -262,29 +260,69 @@ enum Job {
 
 /// Whether this process lives exactly as long as a job whose steps, tasks or cells each have processes of their own.
 pub fn is_job(pid: u32) -> bool {
-    job_in(pid, &arguments(pid)).is_some()
+    Program::of(pid).job().is_some()
 }
 
-fn job_in(pid: u32, arguments: &[String]) -> Option<Job> {
-    const TASKS: [&str; 2] = ["ansible-playbook", "ansible"];
-    const CELLS: [&str; 3] = ["ipykernel_launcher", "ipykernel", "xpython"];
-    let first = arguments.first().map_or("", |first| base_name(first));
-    let second = arguments.get(1).map_or("", String::as_str);
-    let runs = program_of(arguments).map_or("", base_name);
-    let is_called = |name: &&str| *name == first || *name == runs;
-    match () {
-        () if JOBS
-            .iter()
-            .any(|name| *name == first || *name == name_of(pid)) =>
-        {
-            Some(Job::Steps)
+/// What a process shows of the program that it runs.
+struct Program {
+    /// What it calls itself.
+    name: String,
+    /// What it was started with.
+    arguments: Vec<String>,
+}
+
+impl Program {
+    fn of(pid: u32) -> Self {
+        Self {
+            name: name_of(pid),
+            arguments: arguments(pid),
         }
-        () if first == "buildkite-agent" => ["bootstrap", "kubernetes-bootstrap"]
-            .contains(&base_name(second))
-            .then_some(Job::Steps),
-        () if TASKS.iter().any(is_called) => Some(Job::Tasks),
-        () if CELLS.iter().any(is_called) => Some(Job::Cells),
-        () => None,
+    }
+
+    fn argument(&self, at: usize) -> &str {
+        let word = self.arguments.get(at);
+        word.map_or("", |word| base_name(word))
+    }
+
+    /// The kind of job that it lives through, if it lives exactly as long as one.
+    fn job(&self) -> Option<Job> {
+        const TASKS: [&str; 2] = ["ansible-playbook", "ansible"];
+        const CELLS: [&str; 3] = ["ipykernel_launcher", "ipykernel", "xpython"];
+        let first = self.argument(0);
+        let runs = program_of(&self.arguments).map_or("", base_name);
+        let is_called = |names: &[&str]| names.contains(&first) || names.contains(&runs);
+        match () {
+            () if JOBS.contains(&first) || JOBS.contains(&&*self.name) => Some(Job::Steps),
+            () if first == "buildkite-agent" => ["bootstrap", "kubernetes-bootstrap"]
+                .contains(&self.argument(1))
+                .then_some(Job::Steps),
+            () if is_called(&TASKS) => Some(Job::Tasks),
+            () if is_called(&CELLS) => Some(Job::Cells),
+            () => None,
+        }
+    }
+
+    /// Whether it starts jobs and outlives each of them.
+    fn is_daemon(&self, pid: u32) -> bool {
+        let first = self.argument(0);
+        let applet = self.arguments.get(1).filter(|_| first == "busybox");
+        // A daemon may show what it does: `sshd: user@notty`.
+        let called = first.split([':', ' ']).next().unwrap_or(first);
+        let names = [&*self.name, called, applet.map_or("", String::as_str)];
+        (pid == 1 && is_init(&self.arguments)) || names.iter().any(|name| DAEMONS.contains(name))
+    }
+
+    /// Whether it is the host of a coding agent, by its name or by the package that a runtime runs.
+    fn is_agent_host(&self) -> bool {
+        let mut words = self.arguments.iter().take(2);
+        let is_host = |word: &String| {
+            let package = word
+                .split_once("node_modules/")
+                .map_or("", |(_, package)| package);
+            let mut parts = package.split('/').chain([base_name(word)]);
+            parts.any(|part| AGENT_HOSTS.contains(&part))
+        };
+        AGENT_HOSTS.contains(&&*self.name) || words.any(is_host)
     }
 }
 
@@ -392,31 +430,6 @@ fn text_of_script(pid: u32, arguments: &[String]) -> Option<String> {
 #[cfg(not(unix))]
 fn text_of_script(_: u32, _: &[String]) -> Option<String> {
     None
-}
-
-/// Whether this process starts jobs and outlives each of them.
-fn is_daemon(pid: u32, arguments: &[String]) -> bool {
-    let name = name_of(pid);
-    let first = arguments.first().map_or("", |first| base_name(first));
-    let applet = arguments.get(1).filter(|_| first == "busybox");
-    // A daemon may show what it does: `sshd: user@notty`.
-    let called = first.split([':', ' ']).next().unwrap_or(first);
-    let names = [&*name, called, applet.map_or("", String::as_str)];
-    (pid == 1 && is_init(arguments)) || names.iter().any(|name| DAEMONS.contains(name))
-}
-
-/// Whether this process is the host of a coding agent, by its name or by the package that a runtime runs.
-fn is_agent_host(pid: u32) -> bool {
-    let arguments = arguments(pid);
-    let mut words = arguments.iter().take(2);
-    let is_host = |word: &String| {
-        let package = word
-            .split_once("node_modules/")
-            .map_or("", |(_, package)| package);
-        let mut parts = package.split('/').chain([base_name(word)]);
-        parts.any(|part| AGENT_HOSTS.contains(&part))
-    };
-    AGENT_HOSTS.contains(&&*name_of(pid)) || words.any(is_host)
 }
 
 /// The text of `sh -c TEXT`.
@@ -536,7 +549,11 @@ mod tests {
             ("python3|-c|ansible", None),
             ("bash|Runner.Worker", None),
         ] {
-            assert_eq!(job_in(0, &words(line)), job, "{line}");
+            let program = Program {
+                name: String::new(),
+                arguments: words(line),
+            };
+            assert_eq!(program.job(), job, "{line}");
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::clock::{instant, since};
 use crate::os::Descriptor;
 use rustix::process::Pid;
 use std::fs;
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_core::{Death, Host, Liveness, Process};
@@ -56,11 +57,22 @@ pub(super) fn name_of_user(actor: &str) -> Option<String> {
 }
 
 fn look_up(uid: u32) -> Option<String> {
+    let (name, _) = user_where(|_, number| number.parse() == Ok(uid))?;
+    Some(name)
+}
+
+/// A user's name and home, by name or number.
+pub(super) fn user(wanted: &str) -> Option<(String, PathBuf)> {
+    user_where(|name, number| name == wanted || number == wanted)
+}
+
+/// The first user of the system's table of whose name and number this is true.
+fn user_where(is_meant: impl Fn(&str, &str) -> bool) -> Option<(String, PathBuf)> {
     let table = fs::read_to_string("/etc/passwd").ok()?;
     table.lines().find_map(|line| {
         let mut fields = line.split(':');
-        let name = fields.next()?;
-        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
+        let (name, number) = (fields.next()?, fields.nth(1)?);
+        is_meant(name, number).then(|| (name.to_owned(), fields.nth(2).unwrap_or_default().into()))
     })
 }
 

@@ -1,18 +1,18 @@
 //! Whether a text has work to do after a command in it has succeeded: the shell of such a text lives on with the work.
 //!
-//! It follows the text from that command on, as a shell would that got 0: past failure branches, and out of loops that
-//! only try again. What it does not understand counts as work, for a shell that owns a lock too long can be seen.
+//! The text is followed from that command on, as a shell would that got 0: past failure branches, and out of loops that
+//! only try again. What is not understood counts as work, for a shell that owns a lock too long can be seen.
 
 use super::program;
 
 /// What a text does after the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
-    /// It has more to do.
+    /// More work.
     Work,
-    /// It ends, or only says how the command has ended.
+    /// No work: the text ends, or only says how the command has ended.
     Nothing,
-    /// It does not show the command.
+    /// Unknown: the text does not show the command.
     Unseen,
 }
 
