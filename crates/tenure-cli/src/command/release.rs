@@ -14,6 +14,7 @@ use tenure_core::{
     AbsentRelease, Claim, Entry, Evidence, ForceOnHeld, Kind, Liveness, LivenessLock, LockName,
     Ownership, Released, StaleReason, Standing,
 };
+use tenure_engine::audit::{Entry as Recorded, EventName, Events, Filter};
 use tenure_engine::clock::Clock;
 use tenure_engine::envelope::{stale_reason, utc};
 use tenure_engine::process::{is_caller, liveness};
@@ -44,12 +45,15 @@ pub(crate) fn release(
         None => meant(&session, &name, id)?,
         Some(_) => Meant::WhatTheIdShows,
     };
+    if let Meant::TakenOver(lost) = meant {
+        return Err(*lost);
+    }
     let owns = |claim: &Claim| {
         let may = claim.kind.is_detached() || gone.contains(&claim.ticket);
         let is_own = match &meant {
             Meant::Hold(ticket) => *ticket == claim.ticket,
             Meant::Ended(own) => own.claim.ticket == claim.ticket,
-            Meant::Others(_) => false,
+            Meant::Others(_) | Meant::TakenOver(_) => false,
             Meant::WhatTheIdShows => session.may_release(claim, id),
         };
         if may && is_own {
@@ -124,6 +128,8 @@ enum Meant {
     Ended(Ended),
     /// Holds of others alone, of which the last may have ended without a release.
     Others(Option<Ended>),
+    /// A hold that another holder has replaced, with the answer that says so.
+    TakenOver(Box<Failure>),
     /// The one that the id shows, or none.
     WhatTheIdShows,
 }
@@ -154,19 +160,61 @@ impl Ended {
     }
 
     fn lost(&self, name: &LockName) -> Failure {
-        let message = format!(
-            "{} was lost before this release, and the work went on without it: {}",
-            self.claim.holder.path().map_or(name.as_str().into(), clean),
-            self.told()
-        );
-        let context = json!({
-            "name": name.as_str(),
-            "lost": true,
-            "request_id": known_as(&self.claim.holder),
-            "token": self.claim.token,
-        });
-        Failure::new(Exit::LockLost, "LOCK_LOST", message).with_context(context)
+        let Claim { holder, token, .. } = &self.claim;
+        let shown = holder.path().map_or(name.as_str().into(), clean);
+        lost(name, &shown, &self.told(), known_as(holder), *token)
     }
+}
+
+/// The answer to the release of a hold that had ended before.
+fn lost(name: &LockName, shown: &str, told: &str, id: &str, token: Option<u64>) -> Failure {
+    let message =
+        format!("{shown} was lost before this release, and the work went on without it: {told}");
+    let context = json!({
+        "name": name.as_str(),
+        "lost": true,
+        "request_id": id,
+        "token": token,
+    });
+    Failure::new(Exit::LockLost, "LOCK_LOST", message).with_context(context)
+}
+
+/// The answer if the last that the audit knows of the hold with this id is its takeover. A lock has no trace of a hold
+/// that another one has replaced; an audit that cannot be read, or a program that keeps none, leaves that unknown.
+fn taken_over(session: &Session, name: &LockName, id: &str) -> Option<Failure> {
+    let (folder, _) = session.place.audit_folder(session.store.profile()).ok()?;
+    let wanted = Filter {
+        lock: Some(name.as_str().to_owned()),
+        events: vec![
+            EventName::LockAcquired,
+            EventName::LockStolen,
+            EventName::LockReleased,
+        ],
+        ..Filter::default()
+    };
+    let (mut token, mut stolen) = (None, None);
+    for event in Events::open(folder, wanted).ok()? {
+        if event.request_id() == id {
+            token = event.fields().get("token").and_then(Value::as_u64);
+            stolen = None;
+        } else if previous(&event) == Some(id) {
+            stolen = Some(event);
+        }
+    }
+    let event = stolen?;
+    let told = format!(
+        "request id {} was taken over at {} by request id {}",
+        clean(id),
+        utc(event.at_ms()),
+        clean(event.request_id())
+    );
+    Some(lost(name, &clean(name.as_str()), &told, id, token))
+}
+
+/// Whose hold a takeover replaced.
+fn previous(event: &Recorded) -> Option<&str> {
+    let previous = event.fields().get("previous_lock")?;
+    previous.get("request_id")?.as_str()
 }
 
 /// What a release means. With an id, the hold of that id. Without one, the hold which this very caller took. While the
@@ -217,9 +265,14 @@ fn meant(session: &Session, name: &LockName, id: Option<&str>) -> Result<Meant, 
             }
         })
     };
-    if id.is_some() {
+    if let Some(id) = id {
+        let is_known = reading.entry().is_some_and(|entry| entry.claims.iter().any(is_shown));
         return Ok(match ended(&is_shown) {
             Some(ended) if held(&is_shown).is_empty() => Meant::Ended(ended),
+            None if !is_known => match taken_over(session, name, id) {
+                Some(lost) => Meant::TakenOver(Box::new(lost)),
+                None => Meant::WhatTheIdShows,
+            },
             _ => Meant::WhatTheIdShows,
         });
     }

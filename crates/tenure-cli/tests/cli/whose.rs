@@ -608,6 +608,39 @@ fn release_of_a_hold_that_has_ended_table() {
                 "80",
                 "\"lost\":true",
             ),
+            // An id says which hold is meant, whoever has had the lock since.
+            (
+                "tenure -q run x -- true; tenure release x --request-id r; echo $?",
+                "80",
+                "x was lost before this release, and the work went on without it: request id r was taken over at",
+            ),
+            (
+                "tenure -q acquire x --request-id s; tenure release x --request-id r; echo $?",
+                "80",
+                "by request id s",
+            ),
+            (
+                "tenure -q acquire x --request-id s; tenure -q release x; tenure release x --request-id r --output json; echo $?",
+                "80",
+                "\"request_id\":\"r\"",
+            ),
+            (
+                "tenure -q acquire x --request-id s; tenure -q release x --request-id other; echo $?",
+                "6",
+                "",
+            ),
+            // The id was used again, and given back in time.
+            (
+                "tenure -q run x -- true; tenure -q acquire x --request-id r; tenure -q release x; \
+                 tenure release x --request-id r; echo $?",
+                "0",
+                "nothing to release",
+            ),
+            (
+                "tenure -q clean; tenure release x --request-id r; echo $?",
+                "80",
+                "was lost before",
+            ),
         ] {
             let said = shell(&scene, "bash", &format!("{begin}{line}"));
             let (code, rest): (Vec<&str>, Vec<&str>) = said
@@ -619,6 +652,7 @@ fn release_of_a_hold_that_has_ended_table() {
                 .replace("some time after ", "")
                 .replace(": true", ":true");
             assert!(rest.contains(told), "{begin}{line}: {said}");
+            let _ = scene.run(["release", "x", "--request-id", "s"]);
             let _ = scene.run(["run", "x", "--", "true"]);
         }
     }
