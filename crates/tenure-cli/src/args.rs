@@ -26,7 +26,7 @@ mod run;
 pub(crate) mod value;
 
 use self::help::{AGENTS, FLEET, GLOBAL, SESSION, SPRINT, Size};
-use self::value::{Ending, Moment, Owner, Queue, Ticket, Typed, typed};
+use self::value::{Ending, Further, Moment, Owner, Queue, Ticket, Typed, typed};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::supervise::OnLost;
@@ -365,9 +365,9 @@ pub(crate) struct RunArgs {
     /// An exclusive lock; this is the default, unless tenure.toml says shared = true
     #[arg(short = 'x', long, hide_short_help = true, conflicts_with_all = ["shared", "slots"])]
     pub(crate) exclusive: bool,
-    /// Take this lock as well: all or none (repeatable)
-    #[arg(short, long = "lock", value_name = "NAME", value_parser = typed(value::name))]
-    pub(crate) lock: Vec<Typed<LockName>>,
+    /// Take this lock as well: all or none (repeatable; or NAME:shared, NAME:slots=N)
+    #[arg(short, long = "lock", value_name = "NAME", value_parser = typed(value::further))]
+    pub(crate) lock: Vec<Typed<Further>>,
     /// Where the lock is held, do nothing, say nothing and exit 0 (for cron); do not wait, unless
     /// --wait says so
     #[arg(hide_short_help = true, long, conflicts_with_all = ["conflict_exit_code", "ticket"])]

@@ -67,7 +67,7 @@ use tenure_engine::clock::{Clock, SystemClock};
 use tenure_engine::engine::{self, AcquireError, Acquired, Limits};
 use tenure_engine::envelope;
 use tenure_engine::process::{Identity, Kin, is_caller, is_descendant_of};
-use tenure_engine::profile::{Native, Profile, ends_without_release, known_as};
+use tenure_engine::profile::{self, Native, Profile, Settings, ends_without_release, known_as};
 use tenure_engine::store::file::ThreadSleeper;
 use tenure_engine::store::{Cleaned, Content, Reading, StoreError, Verbs};
 use tenure_engine::tenure_core::{
@@ -408,26 +408,27 @@ impl Session {
         shown: &'a Shown,
         reporter: &mut Reporter,
     ) -> Result<(Self, Option<&'a str>), Failure> {
-        let session = Self::of_hold(place, name, shown.as_typed())?;
+        let session = Self::of_hold(place, name, shown.as_typed(), None)?;
         session.tell_place(reporter);
         let id = session.shown(name, shown)?;
         reporter.set_request_id(id.unwrap_or_default());
         Ok((session, id))
     }
 
-    /// Opens the locks for a verb about a hold that the caller may have inherited. A command that has gone to another project
-    /// asks after its run's hold where that hold is, unless the call names a place, or has a hold of that lock here.
+    /// Opens the locks for a verb about a hold that the caller may have inherited, with this token if one is named. A command
+    /// that has gone elsewhere asks after its run's hold where that hold is, unless a flag of the call names a place, or the
+    /// call has a hold of that lock here.
     pub(crate) fn of_hold(
         place: Place,
         name: &LockName,
         shown: Option<&str>,
+        token: Option<u64>,
     ) -> Result<Self, Failure> {
+        let is_meant = |hold: &Hold| {
+            hold.name == name.as_str() && token.is_none_or(|token| token == hold.token)
+        };
         let elsewhere = (!place.is_typed())
-            .then(|| {
-                holds::inherited()
-                    .into_iter()
-                    .rfind(|hold| hold.name == name.as_str())
-            })
+            .then(|| holds::inherited().into_iter().rfind(is_meant))
             .flatten()
             .filter(|hold| !holds::Folder::is_same(&hold.folder, &place.folder));
         let allow_network = place.allow_network;
@@ -435,11 +436,18 @@ impl Session {
         let Some(hold) = elsewhere else {
             return Ok(session);
         };
-        let is_native = session.store.profile().record().is_none();
-        if !is_native || session.has_hold(name, |claim| session.is_mine(claim, shown, &[])) {
+        let is_here = |claim: &Claim| match token {
+            Some(token) => claim.token == Some(token),
+            None => session.is_mine(claim, shown, &[]),
+        };
+        if session.has_hold(name, is_here) {
             return Ok(session);
         }
-        let Some(place) = Place::noted(&hold.folder, allow_network) else {
+        let policy = session.store.policy();
+        let Ok(profile) = profile::by_name(policy.name, &Settings::default()) else {
+            return Ok(session);
+        };
+        let Some(place) = Place::noted_of(&hold.folder, allow_network, profile) else {
             return Ok(session);
         };
         let there = Self::open(place)?;

@@ -19,6 +19,7 @@ use std::path::Path;
 use tenure_core::{Claim, Host, LockName, Mode, Standing, WaitingFor};
 use tenure_engine::clock::{Clock, SystemClock};
 use tenure_engine::engine::Waiting;
+use tenure_engine::inherited;
 use tenure_engine::process::Kin;
 use tenure_engine::profile::Native;
 use tenure_engine::store::file::ThreadSleeper;
@@ -118,7 +119,7 @@ impl<'a> NestedWait<'a> {
         let Some(note) = &holder.waiting_for else {
             return false;
         };
-        let folder = Path::new(&note.place);
+        let folder = &*inherited::folder_of(&note.place);
         let Some(waiter) = self.waiter(note) else {
             return false;
         };
@@ -132,7 +133,7 @@ impl<'a> NestedWait<'a> {
 
     /// The claim that a note names, if it waits.
     fn waiter(&self, note: &WaitingFor) -> Option<Claim> {
-        let reading = self.read(Path::new(&note.place), &note.name)?;
+        let reading = self.read(&inherited::folder_of(&note.place), &note.name)?;
         let claim = reading.entry()?.claim(note.ticket)?;
         let waits = claim.token.is_none() && claim.is_in_line() && self.is_live(&reading, claim);
         waits.then(|| claim.clone())
@@ -198,7 +199,7 @@ impl<'a> NestedWait<'a> {
 
     fn own_note(&self, ticket: u64) -> WaitingFor {
         WaitingFor {
-            place: self.scene.place.folder.display().to_string(),
+            place: inherited::text_of(&self.scene.place.folder),
             name: self.name.as_str().to_owned(),
             ticket,
         }

@@ -50,6 +50,7 @@ use crate::args::value::{self, Typed};
 use crate::args::{Claiming, Patience};
 use crate::failure::Failure;
 use crate::ids::{fresh_id, request_id_or_new};
+use std::num::NonZeroU32;
 use std::time::Duration;
 use tenure_core::{Force, HeldUnforced, LockName, Mode, RequestId};
 use tenure_engine::engine;
@@ -189,16 +190,24 @@ fn no_name() -> Failure {
     Failure::bad_arguments("the following required arguments were not provided: <NAME>")
 }
 
-/// The mode of a claim: what the project says for all callers, else the flags. Only a native lock can have
-/// another one than exclusive. `exclusive` says that `-x` was typed.
+/// The mode that the flags of a call name. `exclusive` says that `-x` was typed.
+fn typed_mode(claiming: &Claiming, exclusive: bool) -> Option<Mode> {
+    match (claiming.shared, claiming.slots.and_then(NonZeroU32::new)) {
+        (true, _) => Some(Mode::Shared),
+        (false, Some(slots)) => Some(Mode::Slots(slots)),
+        (false, None) => exclusive.then_some(Mode::Exclusive),
+    }
+}
+
+/// The mode of a claim: what the project says for all callers, else what was typed for this lock. Only a native lock
+/// can have another one than exclusive.
 fn mode(
-    claiming: &Claiming,
-    exclusive: bool,
+    typed: Option<Mode>,
     defaults: &Defaults,
     name: &LockName,
     place: &Place,
 ) -> Result<Mode, Failure> {
-    let (mode, said) = defaults.mode(claiming, exclusive, name)?;
+    let (mode, said) = defaults.mode(typed, name)?;
     let profile = place.profile();
     match said {
         Some(said) if profile.record().is_some() => Err(Failure::bad_arguments(format!(

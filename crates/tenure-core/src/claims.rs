@@ -220,7 +220,7 @@ impl Entry {
                 self.refuse(Reason::QueueFull, &holder)
             }
             Decision::AskToStop if !waits => {
-                self.ask_holders((&request.holder).into(), &mut asking);
+                self.ask_those_in_the_way(own, mode, (&request.holder).into(), &mut asking);
                 self.refuse(Reason::Held, &holder)
             }
             Decision::Override | Decision::AskToStop => {
@@ -256,7 +256,7 @@ impl Entry {
         asking: &mut Asking<'_, E>,
     ) -> Blocker {
         let (mode, force) = (request.terms.mode, request.force);
-        self.override_holds(force, request.patience, asking);
+        self.override_holds(own, request, asking);
         if let Some(refusal) = self.sweep_holds(own, force, asking) {
             return Blocker::Stale(refusal);
         }
@@ -310,7 +310,7 @@ impl Entry {
         match asks {
             AsksHolders::No => {}
             AsksHolders::Yes => {
-                self.ask_holders(by, asking);
+                self.ask_those_in_the_way(own, mode, by, asking);
                 // A store recognises the claims to sleep behind by what their records say now.
                 match self.blocker(own, mode, force, asking) {
                     Blocker::None => return self.admit(own, request, None, asking),
@@ -330,35 +330,44 @@ impl Entry {
         request: &Request,
         asking: &mut Asking<'_, E>,
     ) -> bool {
-        let mut others = self.granted().filter(|claim| Some(claim.ticket) != own);
-        others.all(|claim| match asking.weigh(claim) {
-            Weight::Live(standing) => {
-                let (force, patience) = (request.force, request.patience);
-                let decision = decide(asking.policy, standing, force, patience, Caller::Other);
-                decision == Decision::Override
-            }
+        let overrides = Self::what_force_does(request, asking.policy);
+        let ends = self.in_the_way(own, request.terms.mode, |_| false, |_| true, asking);
+        let mut ends = ends.iter().filter_map(|ticket| self.claim(*ticket));
+        ends.all(|claim| match asking.weigh(claim) {
+            Weight::Live(standing) => overrides(standing) == Decision::Override,
             Weight::Aside | Weight::Gone(_) | Weight::Left(_) => true,
         })
     }
 
-    /// Ends every hold that force may end.
+    /// Ends those holds in the way of a claim that force may end.
     fn override_holds<E: FnMut(&Claim) -> Evidence>(
         &mut self,
-        force: Force,
-        patience: Patience,
+        own: Option<u64>,
+        request: &Request,
         asking: &mut Asking<'_, E>,
     ) {
-        let tickets: Vec<u64> = self.granted().map(|claim| claim.ticket).collect();
-        for ticket in tickets {
+        let decides = Self::what_force_does(request, asking.policy);
+        let may_end = |standing| {
+            let decision = decides(standing);
+            decision == Decision::Override || decision == Decision::AskToStop
+        };
+        for ticket in self.in_the_way(own, request.terms.mode, |_| false, may_end, asking) {
             let weight = self.claim(ticket).map(|claim| asking.weigh(claim));
-            let Some(Weight::Live(standing)) = weight else {
-                continue;
-            };
-            let decision = decide(asking.policy, standing, force, patience, Caller::Other);
-            if decision == Decision::Override {
+            if let Some(Weight::Live(standing)) = weight
+                && decides(standing) == Decision::Override
+            {
                 self.evict(ticket, standing, asking.now, asking.events);
             }
         }
+    }
+
+    /// What is decided about each live hold in the way of a request.
+    fn what_force_does<'a>(
+        request: &'a Request,
+        policy: &'a Policy,
+    ) -> impl Fn(Standing) -> Decision + use<'a> {
+        let (force, patience) = (request.force, request.patience);
+        move |standing| decide(policy, standing, force, patience, Caller::Other)
     }
 
     fn refuse(&self, reason: Reason, holder: &Live) -> Entering {

@@ -14,8 +14,9 @@ use crate::agent::AgentKey;
 use crate::claim::{Claim, Entry, Kept, Request, Reservation, StopRequest, WaitingFor};
 use crate::event::Event;
 use crate::holder::Process;
+use crate::mode::Mode;
 use crate::policy::Policy;
-use crate::standing::{Evidence, Liveness, StaleReason, Standing, judge};
+use crate::standing::{Evidence, Life, Liveness, StaleReason, Standing, judge};
 use crate::time::Now;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -317,18 +318,85 @@ impl Entry {
             .count()
     }
 
+    /// The live holders that have to end before a claim of this mode may hold: as few as will do, the oldest first.
+    /// `may_end` says whom the caller can end; the others stay, and so do the waiters for whom `waits` says that they
+    /// come before it. Holders that were asked to stop already are chosen first.
+    pub(crate) fn in_the_way<E: FnMut(&Claim) -> Evidence>(
+        &self,
+        own: Option<u64>,
+        mode: Mode,
+        waits: impl Fn(&Claim) -> bool,
+        may_end: impl Fn(Standing) -> bool,
+        asking: &mut Asking<'_, E>,
+    ) -> Vec<u64> {
+        let (mut capacity, mut count, mut has_room) = (mode.capacity(), 0, true);
+        let mut may_go = Vec::new();
+        for claim in self.claims.iter().filter(|claim| Some(claim.ticket) != own) {
+            let is_granted = claim.token.is_some();
+            if !is_granted && !waits(claim) {
+                continue;
+            }
+            let Weight::Live(standing) = asking.weigh(claim) else {
+                continue;
+            };
+            if is_granted && may_end(standing) {
+                may_go.push((claim.cancel.is_none(), claim));
+                continue;
+            }
+            count += 1;
+            capacity = capacity.min(claim.mode.capacity());
+            has_room &= mode.holds_beside(claim.mode);
+        }
+        // The claims stand in the order of their entry, so the newest of those that need not end is kept first.
+        may_go.sort_by_key(|(is_unasked, _)| *is_unasked);
+        let mut ends = Vec::new();
+        for (_, claim) in may_go.into_iter().rev() {
+            let with_it = capacity.min(claim.mode.capacity());
+            if has_room && mode.holds_beside(claim.mode) && count + 1 < with_it {
+                count += 1;
+                capacity = with_it;
+            } else {
+                ends.push(claim.ticket);
+            }
+        }
+        ends
+    }
+
+    /// Asks holders to stop, as many as a claim of this mode needs. One without a supervisor cannot be asked.
+    pub(crate) fn ask_those_in_the_way<E: FnMut(&Claim) -> Evidence>(
+        &mut self,
+        own: Option<u64>,
+        mode: Mode,
+        by: StopRequest<'_>,
+        asking: &mut Asking<'_, E>,
+    ) {
+        let waits = |claim: &Claim| own.is_none_or(|own| claim.ticket < own);
+        let may_end = |standing| standing != Standing::Held(Life::Orphaned);
+        let tickets = self.in_the_way(own, mode, waits, may_end, asking);
+        self.ask(&tickets, by, asking);
+    }
+
     /// Asks every live holder to stop.
     pub(crate) fn ask_holders<E: FnMut(&Claim) -> Evidence>(
         &mut self,
         by: StopRequest<'_>,
         asking: &mut Asking<'_, E>,
     ) {
-        let asked: Vec<u64> = (self.granted())
-            .filter(|claim| claim.cancel.is_none())
+        let live: Vec<u64> = (self.granted())
             .filter(|claim| matches!(asking.weigh(claim), Weight::Live(_)))
             .map(|claim| claim.ticket)
             .collect();
-        for ticket in asked {
+        self.ask(&live, by, asking);
+    }
+
+    fn ask<E>(&mut self, tickets: &[u64], by: StopRequest<'_>, asking: &mut Asking<'_, E>) {
+        for &ticket in tickets {
+            if self
+                .claim(ticket)
+                .is_none_or(|claim| claim.cancel.is_some())
+            {
+                continue;
+            }
             self.ask_to_stop(ticket, by, asking.now);
             asking.events.push(Event::CancelRequested { ticket });
         }

@@ -972,3 +972,79 @@ fn force_gets_no_slot_where_holds_that_it_may_not_end_take_them_all() {
     assert!(matches!(entering, Entering::Queued { .. }), "{entering:?}");
     assert_eq!(entry.granted().count(), 2, "the runs");
 }
+
+/// A newcomer ends as few holders as it needs, the oldest first; one that was asked before is on its way out already.
+#[test]
+fn a_newcomer_ends_only_whom_it_needs() {
+    let exclusive = Terms::default();
+    let shared = Terms {
+        mode: Mode::Shared,
+        ..Terms::default()
+    };
+    let (two, three) = (in_slots(2), in_slots(3));
+    // The holders, which of them were asked before, what is wanted, and which of them are asked after.
+    for (holders, before, wanted, after) in [
+        (vec![three; 3], vec![], three, vec![0]),
+        (vec![three; 3], vec![1], three, vec![1]),
+        (vec![three; 3], vec![2, 1], three, vec![1, 2]),
+        (vec![three; 2], vec![], three, vec![]),
+        (vec![three; 3], vec![], exclusive, vec![0, 1, 2]),
+        (vec![three; 3], vec![], two, vec![0, 1, 2]),
+        (vec![three; 3], vec![], shared, vec![0]),
+        (vec![shared; 4], vec![], shared, vec![]),
+        (vec![shared; 4], vec![], exclusive, vec![0, 1, 2, 3]),
+        (vec![shared; 4], vec![], two, vec![0, 1, 2]),
+        (vec![shared, shared, two], vec![], two, vec![0, 1]),
+        (vec![exclusive], vec![], shared, vec![0]),
+    ] {
+        let (mut entry, mut tickets) = (Entry::default(), Vec::new());
+        for (number, terms) in holders.iter().enumerate() {
+            let Entering::Granted { ticket, .. } = enter(
+                &mut entry,
+                request(
+                    &format!("h{number}"),
+                    Terms {
+                        mode: Mode::Shared,
+                        ..*terms
+                    },
+                ),
+                &at(0),
+            ) else {
+                panic!("room for {number} of {holders:?}");
+            };
+            entry.claim_mut(ticket).expect("it holds").mode = terms.mode;
+            tickets.push(ticket);
+        }
+        for index in &before {
+            assert!(entry.ask_to_stop(tickets[*index], "earlier", &at(0)));
+        }
+        let terms = Terms {
+            queueing: Queueing::Single,
+            cancel_in_progress: true,
+            ..wanted
+        };
+        let _ = enter(&mut entry, request("newcomer", terms), &at(1));
+        let asked: Vec<usize> = (0..tickets.len())
+            .filter(|index| entry.is_cancelled(tickets[*index]))
+            .collect();
+        assert_eq!(
+            asked, after,
+            "{wanted:?} beside {holders:?}, {before:?} asked"
+        );
+    }
+}
+
+/// Confirmed force ends detached holds; it ends as few as it needs as well.
+#[test]
+fn force_overrides_only_whom_it_needs() {
+    let (mut entry, holders, _) = slots_of(&[Kind::Detached, Kind::Detached], 2, 1);
+    let forced = Request {
+        force: Force::Confirmed,
+        kind: Kind::Detached,
+        ..request("forced", in_slots(2))
+    };
+    let entering = enter(&mut entry, forced, &at(1));
+    assert!(matches!(entering, Entering::Granted { .. }), "{entering:?}");
+    assert!(entry.claim(holders[0]).is_none(), "the oldest");
+    assert!(entry.claim(holders[1]).is_some(), "no further one");
+}

@@ -346,22 +346,13 @@ impl Config {
     /// - As [`Config::search`].
     pub fn unseen(start: Option<&Path>, saw: &Saw) -> Result<Found, ConfigError> {
         let nearest = start.and_then(Self::project);
-        let is_seen = nearest.as_ref().is_none_or(|file| saw.file(file));
-        // A file that the run saw may say `scope = "repo"`, which is another place in another repository.
-        if is_seen && (nearest.is_none() || saw.repository.is_none()) {
+        if nearest.is_none_or(|file| saw.file(&file)) {
             return Ok(Found::default());
         }
         let found = Self::search(start)?;
-        let elsewhere = || {
-            let repository = start.and_then(|start| repository::common_folder(start).ok());
-            repository.is_some() && repository != saw.repository
-        };
-        let counts = |config: &Self| {
-            let is_projects = !is_for_all_folders(&config.file);
-            is_projects && (!is_seen || config.scope == Some(Scope::Repo) && elsewhere())
-        };
+        let is_projects = |config: &Self| !is_for_all_folders(&config.file);
         Ok(Found {
-            config: found.config.filter(counts),
+            config: found.config.filter(is_projects),
             ..found
         })
     }

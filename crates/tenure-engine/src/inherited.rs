@@ -85,6 +85,8 @@ pub struct Around {
     pub is_machines: bool,
     /// The profile of the locks, where it publishes records. Native locks of the command are elsewhere then.
     pub records: Option<String>,
+    /// Where the group of the run is, beside its records.
+    pub groups: Option<At>,
     /// The configuration that the run read.
     pub config: Option<PathBuf>,
     /// What the run saw.
@@ -104,9 +106,9 @@ pub struct Saw {
     pub variables: Vec<(String, OsString)>,
     /// Configurations of projects, by their resolved paths.
     pub files: Vec<PathBuf>,
-    /// The repository that the scope `repo` meant for the run, by git's common folder. For a call in another repository
-    /// that scope means another place, so there it is no word that the run saw.
-    pub repository: Option<PathBuf>,
+    /// The folder from which the run looked for configurations and repositories. A call that the same words and files
+    /// lead elsewhere from its own folder belongs to another project ([`crate::place`]).
+    pub folder: Option<PathBuf>,
 }
 
 impl Saw {
@@ -165,6 +167,11 @@ impl Around {
         if let Some(profile) = &self.records {
             part("records", OsStr::new(profile));
         }
+        match &self.groups {
+            Some(At::Folder(folder)) => part("groups", folder.as_os_str()),
+            Some(At::Url(url)) => part("groups-store", OsStr::new(url)),
+            None => {}
+        }
         if let Some(config) = &self.config {
             part("config", config.as_os_str());
         }
@@ -174,8 +181,8 @@ impl Around {
         for file in &self.saw.files {
             part("file", file.as_os_str());
         }
-        if let Some(repository) = &self.saw.repository {
-            part("repository", repository.as_os_str());
+        if let Some(folder) = &self.saw.folder {
+            part("from", folder.as_os_str());
         }
         part("pid", OsStr::new(&self.process.pid.to_string()));
         let numbers = [
@@ -213,6 +220,7 @@ impl Around {
             at: At::Folder(PathBuf::new()),
             is_machines: false,
             records: None,
+            groups: None,
             config: None,
             saw: Saw::default(),
             process: Process {
@@ -230,13 +238,15 @@ impl Around {
                 "store" => at = Some(At::Url(text()?)),
                 "machines" => around.is_machines = true,
                 "records" => around.records = text(),
+                "groups" => around.groups = Some(At::Folder(decode(written).into())),
+                "groups-store" => around.groups = Some(At::Url(text()?)),
                 "config" => around.config = Some(decode(written).into()),
                 "saw" => {
                     let (name, seen) = written.split_once('=')?;
                     around.saw.variables.push((name.to_owned(), decode(seen)));
                 }
                 "file" => around.saw.files.push(decode(written).into()),
-                "repository" => around.saw.repository = Some(decode(written).into()),
+                "from" => around.saw.folder = Some(decode(written).into()),
                 "pid" => pid = written.parse().ok(),
                 "started" => around.process.started = written.parse().ok(),
                 "namespace" => around.host.pid_namespace = written.parse().ok(),
@@ -270,6 +280,27 @@ fn encode(to: &mut String, value: &OsStr) {
         }
     }
 }
+
+/// A folder as text from which [`folder_of`] makes it again, whatever its bytes are. Most folders are their own text.
+pub fn text_of(folder: &Path) -> String {
+    match folder.to_str() {
+        Some(text) if !text.starts_with(BYTES) => text.to_owned(),
+        _ => {
+            let mut text = BYTES.to_owned();
+            encode(&mut text, folder.as_os_str());
+            text
+        }
+    }
+}
+
+/// The folder of such a text.
+pub fn folder_of(text: &str) -> PathBuf {
+    text.strip_prefix(BYTES)
+        .map_or_else(|| PathBuf::from(text), |text| decode(text).into())
+}
+
+/// Stands before a folder that is no text.
+const BYTES: &str = "bytes:";
 
 /// Reads a value. A `%` before anything but two hex digits stands for itself.
 fn decode(written: &str) -> OsString {
@@ -327,6 +358,7 @@ mod tests {
         for folder in folders {
             let mut value = "3=/other/b".to_owned();
             extend(&mut value, 7, Path::new(&folder), &name);
+            assert_eq!(folder_of(&text_of(Path::new(&folder))), Path::new(&folder));
             let last = parse(&value).pop().expect("an entry");
             assert_eq!(last.folder, Path::new(&folder));
             assert_eq!((last.token, last.name.as_str()), (7, "a"));
@@ -350,11 +382,12 @@ mod tests {
             at: At::Folder("/a;b/%41".into()),
             is_machines: true,
             records: Some("session".to_owned()),
+            groups: Some(At::Folder("/g;%".into())),
             config: Some("/p=q/tenure.toml".into()),
             saw: Saw {
                 variables: vec![("TENURE_DIR".to_owned(), "/x=;y".into())],
                 files: vec!["/p/tenure.toml".into(), "/q".into()],
-                repository: Some("/p/.git".into()),
+                folder: Some("/p".into()),
             },
             process: Process {
                 pid: 7,

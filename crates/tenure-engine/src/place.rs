@@ -3,7 +3,8 @@
 //! The first of these that says anything of the place counts:
 //! 1. a flag;
 //! 2. a variable, or the configuration of a project, that the run around the call did not see. Where there is no such
-//!    run, that is all of them, in the order of 4;
+//!    run, that is all of them, in the order of 4. In a folder where variables and files mean another place or profile
+//!    than in the folder of the run, the call is outside of it;
 //! 3. the place of the run around the call, while that run lives (`inherited`);
 //! 4. a variable; the project's configuration, the user's, the machine's (`config`);
 //! 5. nothing: the user's own folder.
@@ -73,11 +74,21 @@ pub struct Flags<'a> {
     pub scope: Option<Scope>,
 }
 
+impl Flags<'_> {
+    /// Whether any of them is given.
+    pub fn says(&self) -> bool {
+        self.dir.is_some() || self.store.is_some() || self.scope.is_some()
+    }
+}
+
 /// What the variables say, as they are written; `None` for one that is not set, or that the run around the call saw.
 #[derive(Debug, Clone, Default)]
 pub struct Variables {
     /// The place of the run around the call, while that run lives.
     pub around: Option<Around>,
+    /// Something is wrong with what names a place for a call in this folder, and nothing was for the run. A call that
+    /// takes locks is refused for it ([`refuse_outside`]): outside of the run it would be.
+    pub is_troubled: bool,
     /// [`DIR`].
     pub dir: Option<PathBuf>,
     /// [`STORE`].
@@ -312,23 +323,20 @@ pub fn find<F: Files>(
 }
 
 impl Variables {
-    /// Those of this process that count: the place of a run around it, and what that run did not see.
-    pub fn read() -> Self {
-        let Some(around) = life::around() else {
-            return Self::all();
-        };
+    /// Those of this process that count for a call in this folder: the place of a run around it, and what that run did
+    /// not see. In another project than the run's that is all of them, as if no run were around the call.
+    pub fn read<'s>(start: impl FnOnce() -> Option<&'s Path>) -> Self {
         let all = Self::all();
-        let is_seen = |(name, value): (&str, &OsStr)| {
-            let is_of_repo = name == SCOPE && value == Scope::Repo.as_str();
-            let is_elsewhere = || {
-                let here = std::env::current_dir();
-                here.is_ok_and(|here| is_in_another_repository(&around.saw, &here))
-            };
-            around.saw.variable(name, value) && !(is_of_repo && is_elsewhere())
+        let Some(around) = life::around() else {
+            return all;
         };
+        let elsewhere = elsewhere(&all, &around.saw, start());
+        if let Ok(true) = elsewhere {
+            return all;
+        }
         let seen: Vec<&str> = all
             .written()
-            .filter(|variable| is_seen(*variable))
+            .filter(|(name, value)| around.saw.variable(name, value))
             .map(|(name, _)| name)
             .collect();
         let counts = |name: &str| !seen.contains(&name);
@@ -338,6 +346,7 @@ impl Variables {
             scope: all.scope.clone().filter(|_| counts(SCOPE)),
             config: all.config.clone().filter(|_| counts(CONFIG)),
             around: Some(around),
+            is_troubled: elsewhere.is_err(),
         }
     }
 
@@ -346,6 +355,7 @@ impl Variables {
         use std::env::var_os;
         Self {
             around: None,
+            is_troubled: false,
             dir: var_os(DIR).map(PathBuf::from),
             store: var_os(STORE),
             scope: var_os(SCOPE),
@@ -425,12 +435,88 @@ impl Variables {
     }
 }
 
-/// Whether a folder is in another repository than the one that the scope `repo` meant for a run.
-pub fn is_in_another_repository(saw: &Saw, folder: &Path) -> bool {
-    let Some(repository) = &saw.repository else {
-        return false;
+/// Whether variables and files mean another place, or another profile, for a call that begins here than for one in the
+/// folder of the run. Where nothing says anything here, nothing means another place.
+///
+/// # Errors
+/// - What is said here cannot be used, and what is said there could.
+fn elsewhere(all: &Variables, saw: &Saw, here: Option<&Path>) -> Result<bool, ConfigError> {
+    let (Some(there), Some(here)) = (&saw.folder, here) else {
+        return Ok(false);
     };
-    repository::common_folder(folder).is_ok_and(|here| here != *repository)
+    if here == there {
+        return Ok(false);
+    }
+    let mut ways = there.ancestors();
+    let there = ways.find(|way| way.is_dir()).unwrap_or(there);
+    let there = Plain::meant(all, there);
+    match (Plain::meant(all, here), there) {
+        (Ok(here), there) => {
+            let says = here != (None, None);
+            Ok(says && there.map_or(true, |there| there != here))
+        }
+        (Err(error), Ok(_)) => Err(error),
+        (Err(_), Err(_)) => Ok(false),
+    }
+}
+
+/// Refuses a call that would be refused outside of the run around it.
+///
+/// # Errors
+/// - As [`find`].
+pub fn refuse_outside(folder: &Path) -> Result<(), ConfigError> {
+    Plain::meant(&Variables::all(), folder).map(drop)
+}
+
+/// A call in some folder, without flags and without a run around it.
+struct Plain<'a> {
+    variables: &'a Variables,
+    folder: &'a Path,
+}
+
+impl Plain<'_> {
+    /// The place and the profile that such a call means, where anything says so.
+    fn meant(
+        variables: &Variables,
+        folder: &Path,
+    ) -> Result<(Option<At>, Option<String>), ConfigError> {
+        let call = Plain { variables, folder };
+        let (place, config) = match find(&Flags::default(), variables, &call) {
+            Err(ConfigError::NoPlace) => return Ok((None, None)),
+            found => found?,
+        };
+        let at = match (place.why, place.at) {
+            (Why::Default, _) => None,
+            (_, At::Folder(relative)) => Some(At::Folder(folder.join(relative))),
+            (_, url) => Some(url),
+        };
+        let profile = config.as_deref().and_then(Config::default_profile);
+        Ok((at, profile.map(str::to_owned)))
+    }
+}
+
+impl Files for Plain<'_> {
+    type Error = ConfigError;
+
+    fn here(&self) -> Result<&Path, ConfigError> {
+        Ok(self.folder)
+    }
+
+    fn named(&self) -> Result<Option<(Arc<Config>, bool)>, ConfigError> {
+        let Some(path) = self.variables.config_file()? else {
+            return Ok(None);
+        };
+        let config = Config::named(&path)?.all()?;
+        Ok(config.map(|config| (Arc::new(config), false)))
+    }
+
+    fn found(&self) -> Result<Option<Arc<Config>>, ConfigError> {
+        Ok(Config::search(Some(self.folder))?.all()?.map(Arc::new))
+    }
+
+    fn unseen(&self) -> Result<Option<Arc<Config>>, ConfigError> {
+        Ok(None)
+    }
 }
 
 /// The folder that a variable names by its whole path.

@@ -448,12 +448,18 @@ impl LockManager {
     /// ```
     pub fn open() -> Result<Self, OpenError> {
         let here = std::env::current_dir().map_err(|source| OpenError::Folder { source })?;
-        let (flags, variables) = (place::Flags::default(), place::Variables::read());
+        let (flags, variables) = (
+            place::Flags::default(),
+            place::Variables::read(|| Some(&here)),
+        );
         // A guard is native. Beside the records of a run around the program it is elsewhere.
         let variables = match &variables.around {
             Some(around) if around.records.is_some() => place::Variables::all(),
             _ => variables,
         };
+        if variables.is_troubled {
+            place::refuse_outside(&here)?;
+        }
         let config = match variables.config_file()? {
             Some(path) => Config::named(&path)?.all()?.map(Arc::new),
             None => None,

@@ -11,7 +11,7 @@ use crate::supervise::OnLost;
 use clap::ValueEnum;
 use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
 use std::time::Duration;
-use tenure_core::{AgentKey, LockName, Queueing, RequestId};
+use tenure_core::{AgentKey, LockName, Mode, Queueing, RequestId};
 use tenure_engine::audit::EventName;
 use tenure_engine::config::Scope;
 use tenure_engine::duration::{self, DurationError};
@@ -39,6 +39,13 @@ impl<T: Clone> Typed<T> {
     /// What it says. The message about a mistake begins with `source`, usually a flag.
     pub(crate) fn value(&self, source: &str) -> Result<T, Failure> {
         self.said.clone().map_err(|why| wrong(source, &why))
+    }
+
+    /// The same as a part of something else.
+    pub(crate) fn map<U>(self, part_of: impl FnOnce(T) -> U) -> Typed<U> {
+        let Self { text, said } = self;
+        let said = said.map(part_of);
+        Typed { text, said }
     }
 
     /// What it says, if it makes sense.
@@ -157,6 +164,41 @@ fn lasting(text: &str, otherwise: &str) -> Result<Duration, String> {
 /// The name of a lock, as far as it can be checked without knowing the profile.
 pub(crate) fn name(text: &str) -> Result<LockName, String> {
     LockName::new(text).map_err(|why| format!("{text:?} cannot be used: {why}"))
+}
+
+/// A further lock of a call, and how it is held: `NAME`, `NAME:shared`, `NAME:exclusive` or `NAME:slots=N`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Further {
+    pub(crate) name: LockName,
+    /// `None` if only the name is said.
+    pub(crate) mode: Option<Mode>,
+}
+
+impl From<LockName> for Further {
+    fn from(name: LockName) -> Self {
+        Self { name, mode: None }
+    }
+}
+
+/// Reads one.
+pub(crate) fn further(text: &str) -> Result<Further, String> {
+    let Some((lock, form)) = text.split_once(':') else {
+        return name(text).map(Further::from);
+    };
+    let slots = |number: &str| number.parse().ok().map(Mode::Slots);
+    let mode = match form {
+        "shared" => Some(Mode::Shared),
+        "exclusive" => Some(Mode::Exclusive),
+        _ => form.strip_prefix("slots=").and_then(slots),
+    };
+    let Some(mode) = mode else {
+        return Err(format!(
+            "{text:?}: write NAME, NAME:shared, NAME:exclusive or NAME:slots=N"
+        ));
+    };
+    let name = name(lock)?;
+    let mode = Some(mode);
+    Ok(Further { name, mode })
 }
 
 /// What a message about a wrong name of a lock begins with.

@@ -43,7 +43,7 @@ fn ask_lock(
     name: &LockName,
     token: Option<u64>,
 ) -> Result<Said, Failure> {
-    let session = Session::of_hold(place, name, None)?;
+    let session = Session::of_hold(place, name, None, token)?;
     session.tell_place(reporter);
     let inherited = || session.inherited(name).last().map(|hold| hold.token);
     let token = token.or_else(inherited).ok_or_else(no_token)?;

@@ -266,7 +266,9 @@ fn meant(session: &Session, name: &LockName, id: Option<&str>) -> Result<Meant, 
         })
     };
     if let Some(id) = id {
-        let is_known = reading.entry().is_some_and(|entry| entry.claims.iter().any(is_shown));
+        let is_known = reading
+            .entry()
+            .is_some_and(|entry| entry.claims.iter().any(is_shown));
         return Ok(match ended(&is_shown) {
             Some(ended) if held(&is_shown).is_empty() => Meant::Ended(ended),
             None if !is_known => match taken_over(session, name, id) {

@@ -2,7 +2,7 @@
 
 use super::{
     Asked, Defaults, Place, Pool, Surroundings, Takes, Who, force, millis, mode, named, named_by,
-    refuse_input, said_wait, ticket, ttl_ms, usual_wait,
+    refuse_input, said_wait, ticket, ttl_ms, typed_mode, usual_wait,
 };
 use crate::args::AcquireArgs;
 use crate::args::value::{self, Owner, Ticket};
@@ -77,7 +77,12 @@ impl Acquiring {
         let wait = said_wait(&claiming.patience, around)?.or(defaults.wait);
         let wait = wait.unwrap_or_else(|| usual_wait(&place));
         Ok(Self::Lock(Acquire {
-            mode: mode(claiming, typed.exclusive, &defaults, &name, &place)?,
+            mode: mode(
+                typed_mode(claiming, typed.exclusive),
+                &defaults,
+                &name,
+                &place,
+            )?,
             ttl_ms: ttl_ms(intends.ttl, &defaults, place.format())?,
             max_age_ms: max_age_ms(typed, &defaults, &place)?,
             wait,

@@ -6,7 +6,7 @@
 
 use super::run::Hooks;
 use crate::args::value::{self, Queue, Typed};
-use crate::args::{Claiming, RunArgs, group};
+use crate::args::{RunArgs, group};
 use crate::failure::Failure;
 use crate::supervise::OnLost;
 use clap::ValueEnum;
@@ -115,20 +115,17 @@ impl Defaults {
         })
     }
 
-    /// The mode of a claim: what the file says for all callers, or else the flags. `exclusive` says that `-x`
-    /// was typed.
+    /// The mode of a claim: what the file says for all callers, or else what was typed, with the words that said it.
     pub(super) fn mode(
         &self,
-        claiming: &Claiming,
-        exclusive: bool,
+        typed: Option<Mode>,
         name: &LockName,
     ) -> Result<(Mode, Option<String>), Failure> {
-        let slots = claiming.slots.and_then(std::num::NonZeroU32::new);
-        let (flag, typed) = match (claiming.shared, slots) {
-            (true, _) => ("--shared".to_owned(), Some(Mode::Shared)),
-            (false, Some(slots)) => (format!("--slots {slots}"), Some(Mode::Slots(slots))),
-            (false, None) if exclusive => ("--exclusive".to_owned(), Some(Mode::Exclusive)),
-            (false, None) => (String::new(), None),
+        let flag = match typed {
+            Some(Mode::Shared) => "--shared".to_owned(),
+            Some(Mode::Slots(slots)) => format!("--slots {slots}"),
+            Some(Mode::Exclusive) => "--exclusive".to_owned(),
+            None => String::new(),
         };
         match (self.mode, typed) {
             (Some(said @ Mode::Slots(slots)), typed) if typed.is_none_or(|typed| typed == said) => {

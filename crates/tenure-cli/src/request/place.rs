@@ -85,6 +85,8 @@ pub(crate) struct Place {
     records: Option<String>,
     /// What a call saw that hands this place down ([`Place::seen_by`]).
     saw: Saw,
+    /// Where the groups of its runs are, beside records.
+    groups: Option<At>,
     /// Where an older tenure kept these native locks: in the folder of the records, or beside them.
     pub(crate) was_at: Option<PathBuf>,
 }
@@ -99,6 +101,28 @@ impl Place {
     /// the place.
     pub(crate) fn of_taker(common: &Common, around: &Surroundings) -> Result<Self, Failure> {
         Self::found(common, around, Purpose::Take, around.beside()?)
+    }
+
+    /// The same for a verb about a hold, of this lock if one is named. Where nothing that the call itself says leads to a
+    /// place, and what is found leads to none, an inherited hold says where it is.
+    pub(crate) fn of_hold(
+        common: &Common,
+        around: &Surroundings,
+        name: Option<&str>,
+    ) -> Result<Self, Failure> {
+        let failure = match Self::of(common, around) {
+            Err(failure) if !surroundings::flags(common).says() => failure,
+            found => return found,
+        };
+        let mut holds = holds::inherited().into_iter();
+        let hold = holds.rfind(|hold| name.is_none_or(|name| name == hold.name));
+        let noted = hold.and_then(|hold| {
+            let native = || Box::new(Native) as Box<dyn Profile>;
+            let profile = profile_of(common, around, Purpose::Tend);
+            let profile = profile.unwrap_or_else(|_| native());
+            Self::noted_of(&hold.folder, common.allow_network_fs, profile)
+        });
+        noted.ok_or(failure)
     }
 
     fn found(
@@ -155,6 +179,8 @@ impl Place {
             #[cfg(all(feature = "etcd", unix))]
             servers @ Location::Etcd(_) => servers,
         };
+        let run = variables.place.around.as_ref();
+        let run = run.filter(|_| found.why == Why::Around);
         let config = config.or(beside);
         if let Some(config) = &config {
             if purpose == Purpose::Take {
@@ -202,6 +228,7 @@ impl Place {
                 .then(|| profile.policy().name.to_owned()),
             profile: Some(profile),
             saw: Saw::default(),
+            groups: run.and_then(|run| run.groups.clone()),
             was_at: None,
         })
     }
@@ -255,7 +282,13 @@ impl Place {
         }
         let records = place.folder.clone();
         let was_at = FileStore::folder_beside(&*profile, &records);
-        let named = Self::named_for_groups(common, around, purpose)?;
+        let named = match place.groups.take() {
+            // The run around the call has a group of its own there.
+            Some(At::Folder(folder)) if folder == was_at => None,
+            Some(At::Folder(folder)) => Self::noted(&folder, common.allow_network_fs),
+            Some(At::Url(url)) => Self::noted(Path::new(&url), common.allow_network_fs),
+            None => Self::named_for_groups(common, around, purpose, &records)?,
+        };
         // The folder of the records says nothing of groups, whatever else names it.
         let named = named.filter(|named| !holds::Folder::is_same(&named.folder, &records));
         if let Some(named) = named {
@@ -286,6 +319,7 @@ impl Place {
         common: &Common,
         around: &Surroundings,
         purpose: Purpose,
+        records: &Path,
     ) -> Result<Option<Self>, Failure> {
         if common.dir.is_none() && common.project_root.is_none() {
             return Ok(None);
@@ -298,7 +332,8 @@ impl Place {
             profile: Some(Policy::NATIVE.name.to_owned()),
             ..common.clone()
         };
-        let around = around.without_run(&native);
+        // From there, so that all runs of a folder of records have one group, wherever they are called.
+        let around = around.without_run(&native).from(records);
         let place = match Self::found(&native, &around, purpose, None) {
             // Nothing names a place.
             Err(failure) if failure.message == ConfigError::NoPlace.to_string() => return Ok(None),
@@ -345,6 +380,7 @@ impl Place {
         if let Ok(Some(name)) = profile_name(common, around) {
             built_in(name, around, Purpose::Take)?;
         }
+        let around = &around.without_run(common);
         // Whatever profile the locks of the project have.
         let native = Some(Policy::NATIVE.name.to_owned());
         let common = &Common {
@@ -381,6 +417,21 @@ impl Place {
         })
     }
 
+    /// The same, of a hold of this profile.
+    pub(crate) fn noted_of(
+        folder: &Path,
+        allow_network: bool,
+        profile: Box<dyn Profile>,
+    ) -> Option<Self> {
+        let name = profile.policy().name;
+        let records = profile.record().is_some().then(|| name.to_owned());
+        Some(Self {
+            profile: Some(profile),
+            records,
+            ..Self::noted(folder, allow_network)?
+        })
+    }
+
     /// A place of native locks of which no more is known.
     fn of_location(location: Location, allow_network: bool) -> Self {
         Self {
@@ -405,6 +456,7 @@ impl Place {
             profile: None,
             records: None,
             saw: Saw::default(),
+            groups: None,
             was_at: None,
         }
     }
@@ -414,12 +466,9 @@ impl Place {
         self.why == Some(Why::Default)
     }
 
-    /// Whether a flag or a variable of the call says where the locks are.
+    /// Whether a flag of the call says where the locks are.
     pub(crate) fn is_typed(&self) -> bool {
-        matches!(
-            self.why,
-            Some(Why::Flag(_) | Why::Scope(_) | Why::Variable(..))
-        )
+        matches!(self.why, Some(Why::Flag(_) | Why::Scope(_)))
     }
 
     /// The link of a release behind which the folder of the locks is, as `current` that leads to `releases/7`. The path of
@@ -465,7 +514,11 @@ impl Place {
     /// The user who called sudo, that program, and the folder of that user's locks, where nothing says where these locks
     /// are.
     pub(crate) fn folder_of_caller_of_sudo(&self) -> Option<(String, &'static str, PathBuf)> {
-        if !self.is_default() {
+        let is_handed_down = || {
+            let usual = config::default_folder();
+            self.why == Some(Why::Around) && usual.is_ok_and(|usual| usual == self.folder)
+        };
+        if !self.is_default() && !is_handed_down() {
             return None;
         }
         place::folder_of_caller_of_sudo().filter(|(_, _, folder)| *folder != self.folder)
@@ -486,6 +539,26 @@ impl Place {
         Self { saw, ..self }
     }
 
+    fn at(&self) -> At {
+        match &self.location {
+            Location::Folder(folder) => At::Folder(folder.clone()),
+            #[cfg(all(feature = "etcd", unix))]
+            Location::Etcd(address) => At::Url(address.to_string()),
+        }
+    }
+
+    /// Notes where the group of a run of this place is.
+    #[must_use]
+    pub(crate) fn with_groups(self, groups: Option<&Self>) -> Self {
+        match groups {
+            Some(groups) => Self {
+                groups: Some(groups.at()),
+                ..self
+            },
+            None => self,
+        }
+    }
+
     /// What a process hands down to a command of this place, with the name and the token of a hold.
     pub(crate) fn handed_down(
         &self,
@@ -498,13 +571,10 @@ impl Place {
             name: name.as_str().to_owned(),
         });
         Around {
-            at: match &self.location {
-                Location::Folder(folder) => At::Folder(folder.clone()),
-                #[cfg(all(feature = "etcd", unix))]
-                Location::Etcd(address) => At::Url(address.to_string()),
-            },
+            at: self.at(),
             is_machines: self.is_machines,
             records: self.records.clone(),
+            groups: self.groups.clone(),
             config: self.config_file.clone(),
             saw: self.saw.clone(),
             process: identity.process,

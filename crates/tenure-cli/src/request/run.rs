@@ -6,10 +6,10 @@
 
 use super::{
     Asked, Defaults, Intends, OnHeld, Place, Pool, Purpose, Surroundings, Takes, Who, default_name,
-    force, mode, named_by, no_name, said_wait, ticket, ttl_ms, usual_wait,
+    force, mode, named_by, no_name, said_wait, ticket, ttl_ms, typed_mode, usual_wait,
 };
 use crate::args::RunArgs;
-use crate::args::value::{self, Queue, Ticket, Typed};
+use crate::args::value::{self, Further, Queue, Ticket, Typed};
 use crate::failure::Failure;
 use crate::supervise::OnLost;
 use std::ffi::OsString;
@@ -35,7 +35,6 @@ pub(crate) struct Task {
     pub(crate) locks: Vec<Wanted>,
     pub(crate) wait: Wait,
     pub(crate) on_held: OnHeld,
-    pub(crate) force: Force,
     pub(crate) ticket: Option<Ticket>,
     pub(crate) reentrant: bool,
     pub(crate) who: Who,
@@ -54,6 +53,8 @@ pub(crate) struct Wanted {
     pub(crate) at: At,
     pub(crate) name: LockName,
     pub(crate) terms: Terms,
+    /// Whether a live holder of it is ended. Only what the call names, or its group, is taken by force.
+    pub(crate) force: Force,
     /// `None` for the usual ttl of its profile.
     pub(crate) ttl_ms: Option<u64>,
     /// What its slots stand for, and the variables of its command.
@@ -159,14 +160,13 @@ impl Run {
             who.why = Some(tenure_engine::profile::why(&line(&typed.command)));
         }
         Ok(Self {
-            place,
+            place: place.with_groups(group_place.as_ref()),
             group_place,
             task: Task {
                 name,
                 locks,
                 wait,
                 on_held,
-                force: force(claiming),
                 ticket,
                 reentrant: defaults.reentrant(typed),
                 who,
@@ -247,21 +247,18 @@ fn taking(
         Some(name) => Some(name.clone()),
         None => default_name(place)?,
     };
-    let names = names(name.as_ref(), &typed.lock, place)?;
+    let locks = named_locks(typed, name.as_ref(), place)?;
     let group = value::given(value::GROUP_NAME, typed.group.as_ref())?;
-    let Some(main) = name.as_ref().or(names.first()).or(group.as_ref()) else {
+    let first = locks.first().map(|lock| &lock.name);
+    let Some(main) = name.as_ref().or(first).or(group.as_ref()).cloned() else {
         return Err(no_name());
     };
-    let defaults = place.defaults(main)?;
-    let of_file = || defaults.group.clone().filter(|_| !names.is_empty());
+    let defaults = place.defaults(&main)?;
+    let of_file = || defaults.group.clone().filter(|_| !locks.is_empty());
     let group = group.or_else(of_file);
     let said_wait = said_wait(&claiming.patience, around)?;
     let line = in_line(typed, &defaults, group.is_some(), said_wait.is_some())?;
-    if names.is_empty() && (claiming.shared || claiming.slots.is_some()) {
-        return Err(Failure::bad_arguments(
-            "--shared and --slots are about a lock, and a group runs one at a time; name a lock",
-        ));
-    }
+    refuse_flags_of_no_lock(typed, name.as_ref(), locks.len(), group.is_some())?;
     let group_place = match group {
         Some(_) if place.profile().record().is_some() => {
             Some(Place::of_groups(&typed.common, around, Purpose::Take)?.seen_by(around))
@@ -270,7 +267,7 @@ fn taking(
     };
     if let Some(group) = &group
         && group_place.is_none()
-        && names.contains(group)
+        && locks.iter().any(|lock| lock.name == *group)
     {
         return Err(Failure::bad_arguments(if typed.group.is_some() {
             format!(
@@ -304,42 +301,46 @@ fn taking(
             })
         }
     };
-    let mut locks = Vec::with_capacity(usize::from(group.is_some()) + names.len());
-    // The group's claim waits as the group wants, and the run that has its turn takes the rest.
-    let of_locks = match &group {
-        Some(_) => Terms {
-            grace_ms: line.terms.grace_ms,
-            ..Terms::default()
-        },
-        None => line.terms,
+    let mut wanted = Vec::with_capacity(usize::from(group.is_some()) + locks.len());
+    let further = Terms {
+        grace_ms: line.terms.grace_ms,
+        ..Terms::default()
     };
+    // The group's claim waits as the group wants, and the run that has its turn takes the rest.
+    let terms = if group.is_some() { further } else { line.terms };
+    let of_main = (terms, force(claiming));
     if let Some(group) = group {
         let place = group_place.as_ref().unwrap_or(place);
         let defaults = place.defaults(&group)?;
-        locks.push(Wanted {
+        wanted.push(Wanted {
             at: At::Group,
             ttl_ms: ttl_ms(intends.ttl, &defaults, place.format())?,
             name: group,
             terms: line.terms,
+            force: force(claiming),
             // One run has a group at a time, whatever is said about locks of such names.
             pool: Pool::default(),
         });
     }
-    for name in names {
+    for NamedLock { name, mode: said } in locks {
         let defaults = place.defaults(&name)?;
-        let mode = mode(claiming, typed.exclusive, &defaults, &name, place)?;
-        locks.push(Wanted {
+        // The queue, and what ends holders, are of the lock that the call is named by, and of no further one.
+        let further = (further, Force::No);
+        let (terms, force) = if name == main { of_main } else { further };
+        let mode = mode(said, &defaults, &name, place)?;
+        wanted.push(Wanted {
             at: At::Place,
             ttl_ms: ttl_ms(intends.ttl, &defaults, place.format())?,
             name,
-            terms: Terms { mode, ..of_locks },
+            terms: Terms { mode, ..terms },
+            force,
             pool: defaults.pool(),
         });
     }
     Ok(Taking {
         group_place,
         name,
-        locks,
+        locks: wanted,
         wait,
         on_held,
         ticket: ticket(claiming, wait)?,
@@ -347,26 +348,72 @@ fn taking(
     })
 }
 
-/// The names of the locks of a run, in the one order in which every run takes them.
-fn names(
+/// A lock that the call names, and the mode that it says for this lock alone.
+struct NamedLock {
+    name: LockName,
+    mode: Option<Mode>,
+}
+
+/// The locks of a run, in the one order in which every run takes them. The flags about a lock are of NAME; where only one
+/// `--lock` names any, they are of that one.
+fn named_locks(
+    typed: &RunArgs,
     first: Option<&LockName>,
-    others: &[Typed<LockName>],
     place: &Place,
-) -> Result<Vec<LockName>, Failure> {
-    let others = others.iter().map(|name| name.value(value::LOCK_NAME));
-    let names = first.cloned().map(Ok).into_iter().chain(others);
-    let mut names = names
-        .map(|name| place.checked(name?))
-        .collect::<Result<Vec<_>, _>>()?;
-    names.sort();
-    let before = names.len();
-    names.dedup();
-    if names.len() < before {
+) -> Result<Vec<NamedLock>, Failure> {
+    let flags = typed_mode(&typed.claiming, typed.exclusive);
+    let is_alone = first.is_none() && typed.lock.len() == 1;
+    let first = first.map(|name| (name.clone(), flags));
+    let mut locks: Vec<(LockName, Option<Mode>)> = first.into_iter().collect();
+    for further in &typed.lock {
+        let Further { name, mode } = further.value(value::LOCK_NAME)?;
+        locks.push((name, mode.or(flags.filter(|_| is_alone))));
+    }
+    let locks = locks.into_iter().map(|(name, mode)| {
+        let name = place.checked(name)?;
+        Ok(NamedLock { name, mode })
+    });
+    let mut locks = locks.collect::<Result<Vec<_>, Failure>>()?;
+    locks.sort_by(|one, other| one.name.cmp(&other.name));
+    let mut pairs = locks.iter().zip(locks.iter().skip(1));
+    if pairs.any(|(one, next)| one.name == next.name) {
         return Err(Failure::bad_arguments(
             "--lock: the same lock is named twice; each is taken once",
         ));
     }
-    Ok(names)
+    Ok(locks)
+}
+
+/// Refuses flags about a lock where the call has no NAME, and so does not say which lock they are about.
+fn refuse_flags_of_no_lock(
+    typed: &RunArgs,
+    name: Option<&LockName>,
+    locks: usize,
+    in_group: bool,
+) -> Result<(), Failure> {
+    let claiming = &typed.claiming;
+    if name.is_some() || locks == 1 {
+        return Ok(());
+    }
+    if typed_mode(claiming, typed.exclusive).is_some() && (locks > 0 || !typed.exclusive) {
+        return Err(Failure::bad_arguments(if locks == 0 {
+            "--shared and --slots are about a lock, and a group runs one at a time; name a lock"
+        } else {
+            "--shared, --slots and --exclusive are about NAME; for a lock of --lock write -l NAME:shared or \
+             -l NAME:slots=N"
+        }));
+    }
+    let of_one = [
+        (typed.queue.is_some(), "--queue"),
+        (typed.cancel_in_progress, "--cancel-in-progress"),
+        (claiming.force, "--force"),
+    ];
+    match of_one.into_iter().find(|(is_typed, _)| *is_typed) {
+        Some((_, flag)) if !in_group => Err(Failure::bad_arguments(format!(
+            "{flag} is about NAME, and several locks are named by --lock; write the one that is meant as NAME"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// How a run stands in line.

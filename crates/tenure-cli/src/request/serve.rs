@@ -1,14 +1,15 @@
 //! What a request of a client of `serve` means. The parameters of a request become the typed words of the verb that
 //! does the same on a command line, so that both mean the same, by one code.
 
-use super::{Cancel, Check, List, Place, Purpose, Run, Surroundings, mode};
-use crate::args::value::{self, Typed};
-use crate::args::{Calling, CancelArgs, CheckArgs, Claiming, Common, ListArgs, RunArgs, group};
+use super::{Cancel, Check, List, Place, Purpose, Run, Surroundings};
+use crate::args::value::{self, Further, Typed};
+use crate::args::{Calling, CancelArgs, CheckArgs, Common, ListArgs, RunArgs, group};
 use crate::failure::Failure;
 use serde::Deserialize;
 use serde_json::Value;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
-use tenure_core::{LockName, RequestId};
+use tenure_core::{LockName, Mode, RequestId};
 use tenure_engine::duration;
 
 /// The folder or the servers of a request; without either, those of `serve` itself.
@@ -124,9 +125,14 @@ impl Usual {
             dir: params.dir.clone(),
             store: params.store.clone(),
         })?;
-        let mut names = params.locks.iter().map(|lock| name(&lock.name));
-        typed.name = names.next();
-        typed.lock = names.collect();
+        // The first lock is the one that a command line names, so the group, the queue and what ends holders are its.
+        if let Some((first, others)) = params.locks.split_first() {
+            typed.name = Some(name(&first.name));
+            first.mode()?;
+            (typed.claiming.shared, typed.claiming.slots) = (first.shared, first.slots);
+            let others = others.iter().map(LockParam::further);
+            typed.lock = others.collect::<Result<_, _>>()?;
+        }
         typed.group = (params.group.as_deref()).map(|name| Typed::of(name, group::group));
         typed.cancel_in_progress = params.cancel_in_progress;
         typed.command = vec!["serve".into()];
@@ -148,16 +154,7 @@ impl Usual {
             TicketParam::Word(word) => Typed::of(word, value::ticket),
         });
         claiming.why = Some(params.why.clone().unwrap_or_else(|| why.to_owned()));
-        let mut run = Run::of(&typed, &self.around)?;
-        for lock in params.locks.iter().filter(|lock| lock.is_special()) {
-            let said = lock.claiming()?;
-            for wanted in &mut run.task.locks {
-                if wanted.name.as_str() == lock.name && wanted.at == super::At::Place {
-                    let defaults = run.place.defaults(&wanted.name)?;
-                    wanted.terms.mode = mode(&said, false, &defaults, &wanted.name, &run.place)?;
-                }
-            }
-        }
+        let run = Run::of(&typed, &self.around)?;
         if run.task.locks.is_empty() {
             return Err(Failure::bad_arguments(
                 "locks: name a lock, for no lock follows from the rest of the request",
@@ -232,23 +229,24 @@ impl Usual {
 }
 
 impl LockParam {
-    fn is_special(&self) -> bool {
-        self.shared || self.slots.is_some()
-    }
-
-    /// The flags that say the same.
-    fn claiming(&self) -> Result<Claiming, Failure> {
+    /// How it is held, if the request says so.
+    fn mode(&self) -> Result<Option<Mode>, Failure> {
         match (self.shared, self.slots) {
             (true, Some(_)) => Err(Failure::bad_arguments(
                 "shared and slots contradict each other",
             )),
-            (_, Some(0)) => Err(Failure::bad_arguments("slots: there is at least one")),
-            (shared, slots) => Ok(Claiming {
-                shared,
-                slots,
-                ..Claiming::default()
-            }),
+            (true, None) => Ok(Some(Mode::Shared)),
+            (false, Some(slots)) => match NonZeroU32::new(slots) {
+                Some(slots) => Ok(Some(Mode::Slots(slots))),
+                None => Err(Failure::bad_arguments("slots: there is at least one")),
+            },
+            (false, None) => Ok(None),
         }
+    }
+
+    fn further(&self) -> Result<Typed<Further>, Failure> {
+        let mode = self.mode()?;
+        Ok(name(&self.name).map(|name| Further { name, mode }))
     }
 }
 

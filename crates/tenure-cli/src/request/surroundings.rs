@@ -12,11 +12,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tenure_core::AgentKey;
-use tenure_engine::config::{self, Config, Found, OwnSection, Scope, Source};
+use tenure_engine::config::{self, Config, Found, OwnSection, Source};
 use tenure_engine::inherited::Saw;
 use tenure_engine::leased_path::{self, PathLock};
 use tenure_engine::place::{self, Files, Why};
-use tenure_engine::repository;
 
 /// The folder of the audit.
 const AUDIT_DIR: &str = "TENURE_AUDIT_DIR";
@@ -51,9 +50,9 @@ pub(crate) struct Variables {
 }
 
 impl Variables {
-    fn read() -> Self {
+    fn read(place: place::Variables) -> Self {
         Self {
-            place: place::Variables::read(),
+            place,
             audit_dir: std::env::var_os(AUDIT_DIR).map(PathBuf::from),
             profile: std::env::var_os(PROFILE),
             wait: text("TENURE_WAIT"),
@@ -131,25 +130,32 @@ pub(crate) struct Surroundings {
 impl Surroundings {
     /// Of a call with these flags.
     pub(crate) fn of(common: &Common) -> Self {
-        let variables = Variables::read();
-        Self {
-            is_named: place::is_named(&flags(common), &variables.place),
-            variables,
-            given: common.config.clone(),
-            ..Self::default()
-        }
+        Self::of_calling(common, &Calling::default())
     }
 
     /// The same for a verb that may be called by an agent, or name its lock by a path.
     pub(crate) fn of_calling(common: &Common, calling: &Calling) -> Self {
-        let mut around = Self::of(common);
-        around.typed_agent.clone_from(&calling.agent);
+        let mut around = Self {
+            given: common.config.clone(),
+            typed_agent: calling.agent.clone(),
+            ..Self::default()
+        };
         around.leased = calling.path.as_deref().map(|path| {
             let across = calling.across.unwrap_or_default();
             leased_path::lock_of(path, across, around.folder()?)
                 .map_err(|error| Failure::bad_arguments(error.to_string()))
         });
-        around
+        around.read(common)
+    }
+
+    /// The same with what the variables say to a call of this folder.
+    fn read(self, common: &Common) -> Self {
+        let place = place::Variables::read(|| self.start().ok());
+        Self {
+            is_named: place::is_named(&flags(common), &place),
+            variables: Variables::read(place),
+            ..self
+        }
     }
 
     /// Surroundings of this call as if no run were around it: for native locks, where the run around it publishes records
@@ -162,8 +168,7 @@ impl Surroundings {
 
     /// Surroundings of this call with these flags, as if no run were around it.
     pub(super) fn without_run(&self, common: &Common) -> Self {
-        let mut variables = Variables::read();
-        variables.place = place::Variables::all();
+        let variables = Variables::read(place::Variables::all());
         Self {
             is_named: place::is_named(&flags(common), &variables.place),
             variables,
@@ -173,6 +178,15 @@ impl Surroundings {
             typed_agent: self.typed_agent.clone(),
             is_agents_server: self.is_agents_server,
             ..Self::default()
+        }
+    }
+
+    /// The same of a call that is made in this folder.
+    pub(super) fn from(self, folder: &Path) -> Self {
+        Self {
+            folder: OnceCell::from(folder.to_owned()),
+            leased: None,
+            ..self
         }
     }
 
@@ -219,13 +233,10 @@ impl Surroundings {
             Some(_) => nearest.map(|config| config.file.clone()),
             None => self.start().ok().and_then(Config::project),
         };
-        let variables = place::Variables::all();
-        let is_of_repo = variables.scope.as_deref() == Some(Scope::Repo.as_str().as_ref())
-            || nearest.is_some_and(|config| config.scope == Some(Scope::Repo))
-            || *place == Why::Scope(Scope::Repo);
-        if is_of_repo && let Ok(start) = self.start() {
-            saw.repository = repository::common_folder(start).ok().or(saw.repository);
+        if saw.folder.is_none() {
+            saw.folder = self.start().ok().map(Path::to_owned);
         }
+        let variables = place::Variables::all();
         saw.add(variables.written(), file.as_deref());
         saw
     }
@@ -241,9 +252,9 @@ impl Surroundings {
     /// Of a call without flags that is about this folder, wherever it was made.
     #[cfg(unix)]
     pub(crate) fn at(folder: PathBuf) -> Self {
-        let around = Self::of(&Common::default());
+        let around = Self::default();
         around.folder.get_or_init(|| folder);
-        around
+        around.read(&Common::default())
     }
 
     /// Of a call without any, in this folder.
@@ -339,6 +350,9 @@ impl Surroundings {
         };
         if self.types_config() {
             return Ok(None);
+        }
+        if self.variables.place.is_troubled && !self.tends.get() {
+            place::refuse_outside(self.start()?)?;
         }
         if let Some(unseen) = self.unseen.get() {
             return Ok(unseen.clone());

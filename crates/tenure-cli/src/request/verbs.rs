@@ -84,7 +84,7 @@ pub(crate) enum Work {
 impl Release {
     pub(crate) fn of(typed: &ReleaseArgs, around: &Surroundings) -> Result<Self, Failure> {
         refuse_input(typed.input.as_deref())?;
-        let place = Place::of(&typed.common, around)?;
+        let place = Place::of_hold(&typed.common, around, text(typed.name.as_ref()))?;
         let step = typed.failure_step.clone();
         Ok(Self {
             name: lock(&place, typed.name.as_ref())?,
@@ -140,7 +140,7 @@ pub(crate) struct Heartbeat {
 
 impl Heartbeat {
     pub(crate) fn of(typed: &HeartbeatArgs, around: &Surroundings) -> Result<Self, Failure> {
-        let place = Place::of(&typed.common, around)?;
+        let place = Place::of_hold(&typed.common, around, text(typed.name.as_ref()))?;
         Ok(Self {
             name: lock(&place, typed.name.as_ref())?,
             shown: Shown::of(typed.request_id.as_ref(), &place, around),
@@ -162,7 +162,7 @@ pub(crate) struct Check {
 impl Check {
     pub(crate) fn of(typed: &CheckArgs, around: &Surroundings) -> Result<Self, Failure> {
         refuse_input(typed.input.as_deref())?;
-        let place = Place::of(&typed.common, around)?;
+        let place = Place::of_hold(&typed.common, around, text(typed.name.as_ref()))?;
         let named = named_by(&place, typed.name.as_ref());
         let name = value::given(value::LOCK_NAME, named.as_ref())?;
         let shown = typed.request_id.as_ref();
@@ -350,7 +350,11 @@ impl Fence {
                 allow_network: typed.common.allow_network_fs,
             });
         }
-        let place = Place::of(&typed.common, around)?;
+        let place = Place::of_hold(
+            &typed.common,
+            around,
+            text(typed.name.as_ref()).or(around.variables.name.as_deref()),
+        )?;
         let named = value::given(value::LOCK_NAME, typed.name.as_ref())?;
         let held = around.variables.name.as_deref();
         let name = match named {
@@ -377,6 +381,11 @@ impl Fence {
             place,
         })
     }
+}
+
+/// The name of a lock as it was typed.
+fn text(name: Option<&Typed<LockName>>) -> Option<&str> {
+    name.map(|name| &*name.text)
 }
 
 /// The answer if no token is known.

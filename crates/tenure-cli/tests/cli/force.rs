@@ -185,7 +185,7 @@ fn a_detached_hold_is_overridden_only_with_a_second_yes() {
     let answer = scene.run(["heartbeat", "x", "--request-id", "old"]);
     let _ = answer.expect(6, "the old holder learns of it");
     let answer = scene.run(["release", "x", "--request-id", "old"]);
-    let _ = answer.expect(6, "and cannot release what is not its own");
+    let _ = answer.expect(80, "and cannot release what it has lost");
     let _ = scene
         .run(["release", "x", "--request-id", "new"])
         .expect(0, "the new one can");

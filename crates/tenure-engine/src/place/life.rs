@@ -6,7 +6,7 @@ use crate::process::{self, Identity};
 use crate::profile::{self, Settings};
 use crate::store::Store;
 use crate::store::file::{FileStore, ThreadSleeper};
-use tenure_core::{Host, Liveness, LockName, Standing};
+use tenure_core::{Host, Liveness, LockName, Now, Standing};
 
 /// The place that a run around this process hands down, if that run lives. Whoever has the variable is inside, with or
 /// without being a descendant.
@@ -22,30 +22,68 @@ fn is_alive(around: &Around) -> bool {
     let here = Identity::current().host;
     match process::liveness(&around.process, &around.host, &here, true) {
         Liveness::Alive => true,
-        Liveness::Unknown | Liveness::NotRecorded if matches!(around.at, At::Url(_)) => true,
-        Liveness::Unknown | Liveness::NotRecorded | Liveness::Dead(_) => {
-            is_held(around, here).unwrap_or(false)
-        }
+        Liveness::Unknown | Liveness::NotRecorded | Liveness::Dead(_) => is_held(around, here),
     }
 }
 
-/// Whether the hold of the run stands, by its lock's file.
-fn is_held(around: &Around, here: Host) -> Option<bool> {
-    let hold = around.hold.as_ref()?;
-    let At::Folder(folder) = &around.at else {
-        return None;
+/// Whether the hold of the run stands. Where its servers do not answer, it does: the call asks them next, and must not
+/// go elsewhere because they are silent.
+fn is_held(around: &Around, here: Host) -> bool {
+    let Some(hold) = &around.hold else {
+        return false;
     };
-    let name = LockName::new(&*hold.name).ok()?;
-    let settings = Settings::default();
-    let profile = profile::by_name(around.records.as_deref().unwrap_or("native"), &settings);
-    let clock = SystemClock::new(here.boot_id.as_deref());
-    let store = FileStore::with_profile(profile.ok()?, folder, here, Box::new(ThreadSleeper));
-    let reading = store.read(&name, None).ok()?;
-    let mut granted = reading.entry()?.granted();
-    let claim = granted.find(|claim| claim.token == Some(hold.token))?;
-    let standing = reading.standing_of(&store.rules().policy, claim, &clock.now());
-    Some(matches!(standing, Standing::Held(_)))
+    let Ok(name) = LockName::new(&*hold.name) else {
+        return false;
+    };
+    let now = SystemClock::new(here.boot_id.as_deref()).now();
+    match &around.at {
+        At::Folder(folder) => {
+            let settings = Settings::default();
+            let records = around.records.as_deref().unwrap_or("native");
+            let Ok(profile) = profile::by_name(records, &settings) else {
+                return false;
+            };
+            let store = FileStore::with_profile(profile, folder, here, Box::new(ThreadSleeper));
+            has(&store, &name, hold.token, &now).unwrap_or(false)
+        }
+        At::Url(url) => has_there(url, here, &name, hold.token, &now).unwrap_or(true),
+    }
 }
+
+/// Whether the store has this hold of a lock; `None` if the store cannot be read.
+fn has(store: &impl Store, name: &LockName, token: u64, now: &Now) -> Option<bool> {
+    let reading = store.read(name, None).ok()?;
+    let claims = || {
+        reading
+            .entry()?
+            .granted()
+            .find(|claim| claim.token == Some(token))
+    };
+    Some(claims().is_some_and(|claim| {
+        let standing = reading.standing_of(&store.rules().policy, claim, now);
+        matches!(standing, Standing::Held(_))
+    }))
+}
+
+/// The same of servers.
+#[cfg(all(feature = "etcd", unix))]
+fn has_there(url: &str, here: Host, name: &LockName, token: u64, now: &Now) -> Option<bool> {
+    use crate::store::etcd::{Address, Credentials, EtcdStore};
+    let address = Address::parse(url).ok()?;
+    let credentials = Credentials::from_environment().ok()?;
+    let store = EtcdStore::new(&address, &credentials, here, Box::new(ThreadSleeper)).ok()?;
+    has(&store.patience(PATIENCE), name, token, now)
+}
+
+/// A build without etcd asks none.
+#[cfg(not(all(feature = "etcd", unix)))]
+fn has_there(_: &str, _: Host, _: &LockName, _: u64, _: &Now) -> Option<bool> {
+    None
+}
+
+/// How long servers may be silent before the hold counts: then the call itself asks them.
+#[cfg(all(feature = "etcd", unix))]
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests {
@@ -59,6 +97,7 @@ mod tests {
             at: At::Folder("/nowhere".into()),
             is_machines: false,
             records: None,
+            groups: None,
             config: None,
             saw: Saw::default(),
             process: identity.process,

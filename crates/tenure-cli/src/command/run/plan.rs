@@ -90,7 +90,7 @@ impl<'a> Planning<'_, 'a> {
         };
         // What would end a holder, or go on under it, has to know before it asks. Every other caller finds out when it
         // has to wait.
-        let ends_holders = wanted.terms.cancel_in_progress || self.task.force != Force::No;
+        let ends_holders = wanted.terms.cancel_in_progress || wanted.force != Force::No;
         let looks = match (reentrant, ends_holders) {
             (true, _) => Looks::Within,
             (false, true) => Looks::Everywhere,
@@ -152,7 +152,7 @@ impl<'a> Planning<'_, 'a> {
             holder: session.holder(id, who.actor.clone(), process, why, facts, &wanted.name),
             kind: Kind::Kernel,
             ttl_ms: wanted.ttl_ms.unwrap_or(usual_ttl_ms),
-            force: session.force(task.force)?,
+            force: session.force(wanted.force)?,
             patience: Patience::Default,
             terms: wanted.terms,
         };
