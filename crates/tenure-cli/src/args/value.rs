@@ -42,6 +42,7 @@ impl<T: Clone> Typed<T> {
     }
 
     /// The same as a part of something else.
+    #[cfg(unix)]
     pub(crate) fn map<U>(self, part_of: impl FnOnce(T) -> U) -> Typed<U> {
         let Self { text, said } = self;
         let said = said.map(part_of);

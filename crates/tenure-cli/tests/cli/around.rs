@@ -487,6 +487,88 @@ fn scope_of_a_repository_is_asked_anew_in_another_one() {
     assert_eq!(inner("TENURE_SCOPE=repo", "run", "a"), repo("a"));
 }
 
+/// What says where locks are, and means another place in each of two projects: a nested call in the other project
+/// excludes the calls of that project.
+#[test]
+fn words_that_mean_another_place_elsewhere_table() {
+    for (made, variable, run) in [
+        (
+            "mkdir -p home/.config/tenure; echo 'scope = \"repo\"' >home/.config/tenure/tenure.toml",
+            "",
+            "run",
+        ),
+        (
+            "echo 'scope = \"repo\"' >c.toml",
+            "TENURE_CONFIG=$PWD/c.toml",
+            "run",
+        ),
+        (
+            "echo 'dir = \"locks\"' >c; ln -s ../c a/tenure.toml; ln -s ../c b/tenure.toml",
+            "",
+            "run",
+        ),
+        (
+            "echo 'scope = \"repo\"' >tenure.toml; rm -rf a; mkdir a",
+            "",
+            "--dir $PWD/d run",
+        ),
+        (
+            "echo 'scope = \"repo\"' >tenure.toml; rm -rf a; mkdir a",
+            "",
+            "--scope user run",
+        ),
+        ("rm -rf a; mkdir a", "TENURE_SCOPE=repo", "--scope user run"),
+        (
+            "echo 'scope = \"repo\"' >tenure.toml; echo \"dir = \\\"$PWD/d\\\"\" >c.toml",
+            "",
+            "--config $PWD/c.toml run",
+        ),
+        ("echo 'profile = \"resume\"' >b/tenure.toml", "", "run"),
+    ] {
+        let scene = projects();
+        let line = format!(
+            "rm -f a/tenure.toml b/tenure.toml; export HOME=$PWD/home XDG_CONFIG_HOME=$PWD/home/.config; {made}; \
+             [ -z \"{variable}\" ] || export {variable}; root=$PWD; run=\"{run}\"; cd a; \
+             tenure -q $run nightly -- sh -c \"cd ../b && tenure -q run deploy -- sh -c ': >$root/in; read _ <$root/gate'\" & \
+             mkfifo $root/gate; while ! [ -e $root/in ]; do sleep 0.02; done; \
+             cd $root/b; tenure -q run -n deploy -- echo DOUBLE; echo $?; echo >$root/gate; wait"
+        );
+        let said = script(&scene, ".", &line);
+        assert_eq!(
+            said.lines().last(),
+            Some("4"),
+            "{made} {variable} {run}: {said}"
+        );
+    }
+}
+
+/// A verb about the hold of a run finds it, whatever leads elsewhere between.
+#[test]
+fn hold_of_a_run_is_found_table() {
+    let verbs = "tenure -q heartbeat x >/dev/null; echo $?; tenure fence check >/dev/null; echo $?";
+    for (made, between) in [
+        ("", "export TENURE_DIR=/nowhere/else"),
+        ("", "export TENURE_DIR=relative"),
+        (
+            "rm -rf n; mkdir n; echo 'scope = \"repo\"' >n/tenure.toml",
+            "cd ../n",
+        ),
+        (
+            "rm -rf n; mkdir n; echo 'profile = \"nope\"' >n/tenure.toml",
+            "cd ../n",
+        ),
+    ] {
+        let scene = projects();
+        let line = format!("{made}; cd plain; tenure -q run x -- sh -c '{between}; {verbs}'");
+        let said = script(&scene, ".", &line);
+        assert_eq!(said, "0\n0\n", "{made} {between}");
+    }
+    let scene = projects();
+    let line = "tenure -q --profile session --dir .state run 42 -- tenure -q run build -- \
+                sh -c 'tenure -q --profile session heartbeat 42 >/dev/null; echo $?'";
+    assert_eq!(script(&scene, "plain", line), "0\n", "through another run");
+}
+
 /// A mistake in a file must not keep a hold from its heartbeat and its release.
 #[test]
 fn hold_can_be_given_back_whatever_a_file_says() {

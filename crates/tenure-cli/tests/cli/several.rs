@@ -865,3 +865,64 @@ fn a_lock_that_is_lost_during_the_wait_for_the_next_one_starts_no_command() {
     let _ = other.open().expect(0, "the run that has it now");
     let _ = holder.open().expect(0, "the holder of the second");
 }
+
+/// A flag about a lock is about NAME; a further lock says for itself how it is held.
+#[test]
+fn flags_of_a_run_reach_one_lock_table() {
+    let scene = Scene::new();
+    for (first, second, is_free) in [
+        (
+            &["gpu", "--slots", "2", "-l", "db"][..],
+            &["gpu", "--slots", "2", "-l", "db"][..],
+            false,
+        ),
+        (&["a", "-s", "-l", "db"], &["b", "-s", "-l", "db"], false),
+        (&["a", "-l", "db:shared"], &["b", "-l", "db:shared"], true),
+        (&["a", "-l", "db:shared"], &["b", "-l", "db"], false),
+        (&["a", "-l", "db:slots=2"], &["b", "-l", "db:slots=2"], true),
+        (&["-l", "db", "--shared"], &["-l", "db", "--shared"], true),
+        (&["db"], &["site", "-l", "db", "--force"], false),
+        (
+            &["db"],
+            &[
+                "site",
+                "--queue",
+                "single",
+                "--cancel-in-progress",
+                "-l",
+                "db",
+                "-w",
+                "300ms",
+            ],
+            false,
+        ),
+    ] {
+        let mut held = vec!["run"];
+        held.extend(first);
+        held.extend(["--", "sleep", "60"]);
+        let holder = start(&scene, &held);
+        eventually("db to be held", || scene.check("db")["standing"] == "held");
+        let mut wanted = vec!["run"];
+        wanted.extend(second);
+        if !second.contains(&"-w") {
+            wanted.push("-n");
+        }
+        wanted.extend(["--", "true"]);
+        let expected = if is_free { 0 } else { 4 };
+        let _ = scene
+            .run(wanted)
+            .expect(expected, &format!("{second:?} beside {first:?}"));
+        send(holder.pid(), Signal::TERM);
+        let _ = holder.finish().expect(143, "nothing else has ended it");
+    }
+    for words in [
+        &["run", "-l", "a", "-l", "b", "--shared", "--", "true"][..],
+        &["run", "-l", "a", "-l", "b", "--force", "--", "true"],
+        &["run", "x", "-l", "a:slots=0", "--", "true"],
+        &["run", "x", "-l", "a:other", "--", "true"],
+    ] {
+        let _ = scene
+            .run(words.iter().copied())
+            .expect(2, "which lock is meant?");
+    }
+}
