@@ -547,8 +547,8 @@ fn words_that_mean_another_place_elsewhere_table() {
 fn hold_of_a_run_is_found_table() {
     let verbs = "tenure -q heartbeat x >/dev/null; echo $?; tenure fence check >/dev/null; echo $?";
     for (made, between) in [
-        ("", "export TENURE_DIR=/nowhere/else"),
-        ("", "export TENURE_DIR=relative"),
+        ("true", "export TENURE_DIR=/nowhere/else"),
+        ("true", "export TENURE_DIR=relative"),
         (
             "rm -rf n; mkdir n; echo 'scope = \"repo\"' >n/tenure.toml",
             "cd ../n",
