@@ -384,6 +384,17 @@ impl Variables {
         path.map(|path| whole(CONFIG, path, "file")).transpose()
     }
 
+    /// Reads the configuration that a variable names, with the user's and the machine's file behind it.
+    ///
+    /// # Errors
+    /// - As [`Variables::config_file`], [`Config::named`] and [`config::Found::all`].
+    pub fn config(&self) -> Result<Option<Arc<Config>>, ConfigError> {
+        match self.config_file()? {
+            Some(path) => Ok(Config::named(&path)?.all()?.map(Arc::new)),
+            None => Ok(None),
+        }
+    }
+
     /// The place that a variable names by a folder or a URL.
     fn told(&self) -> Result<Option<Place>, ConfigError> {
         let bad = |said: &str, why: String| Err(place_error(said, why));
@@ -503,11 +514,8 @@ impl Files for Plain<'_> {
     }
 
     fn named(&self) -> Result<Option<(Arc<Config>, bool)>, ConfigError> {
-        let Some(path) = self.variables.config_file()? else {
-            return Ok(None);
-        };
-        let config = Config::named(&path)?.all()?;
-        Ok(config.map(|config| (Arc::new(config), false)))
+        let config = self.variables.config()?;
+        Ok(config.map(|config| (config, false)))
     }
 
     fn found(&self) -> Result<Option<Arc<Config>>, ConfigError> {

@@ -460,13 +460,9 @@ impl LockManager {
         if variables.is_troubled {
             place::refuse_outside(&here)?;
         }
-        let config = match variables.config_file()? {
-            Some(path) => Config::named(&path)?.all()?.map(Arc::new),
-            None => None,
-        };
         let files = Files {
             here,
-            config,
+            config: variables.config()?,
             saw: variables.around.as_ref().map(|around| around.saw.clone()),
         };
         let (found, _) = place::find(&flags, &variables, &files)?;

@@ -41,7 +41,7 @@ impl<T: Clone> Typed<T> {
         self.said.clone().map_err(|why| wrong(source, &why))
     }
 
-    /// The same as a part of something else.
+    /// Makes it a part of something else.
     #[cfg(unix)]
     pub(crate) fn map<U>(self, part_of: impl FnOnce(T) -> U) -> Typed<U> {
         let Self { text, said } = self;

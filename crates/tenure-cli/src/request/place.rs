@@ -103,7 +103,7 @@ impl Place {
         Self::found(common, around, Purpose::Take, around.beside()?)
     }
 
-    /// The same for a verb about a hold, of this lock if one is named. Where nothing that the call itself says leads to a
+    /// Finds the place of a verb about a hold, of this lock if one is named. Where nothing that the call itself says leads to a
     /// place, and what is found leads to none, an inherited hold says where it is.
     pub(crate) fn of_hold(
         common: &Common,
@@ -388,7 +388,7 @@ impl Place {
             ..common.clone()
         };
         let mut place = Self::of_taker(common, around)?;
-        let is_typed = common.dir.is_some() || common.store.is_some() || common.scope.is_some();
+        let is_typed = surroundings::flags(common).says();
         if place.is_folder() && !is_typed {
             let folder = config::default_folder().map_err(|_| {
                 Failure::bad_arguments(

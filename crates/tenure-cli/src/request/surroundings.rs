@@ -148,7 +148,7 @@ impl Surroundings {
         around.read(common)
     }
 
-    /// The same with what the variables say to a call of this folder.
+    /// Adds what the variables say to a call of this folder.
     fn read(self, common: &Common) -> Self {
         let place = place::Variables::read(|| self.start().ok());
         Self {
@@ -181,7 +181,7 @@ impl Surroundings {
         }
     }
 
-    /// The same of a call that is made in this folder.
+    /// Puts the call into this folder.
     pub(super) fn from(self, folder: &Path) -> Self {
         Self {
             folder: OnceCell::from(folder.to_owned()),

@@ -65,7 +65,7 @@ fn has(store: &impl Store, name: &LockName, token: u64, now: &Now) -> Option<boo
     }))
 }
 
-/// The same of servers.
+/// Asks servers whether they have this hold of a lock; `None` if they do not answer.
 #[cfg(all(feature = "etcd", unix))]
 fn has_there(url: &str, here: Host, name: &LockName, token: u64, now: &Now) -> Option<bool> {
     use crate::store::etcd::{Address, Credentials, EtcdStore};
