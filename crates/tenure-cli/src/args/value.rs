@@ -167,7 +167,8 @@ pub(crate) fn name(text: &str) -> Result<LockName, String> {
     LockName::new(text).map_err(|why| format!("{text:?} cannot be used: {why}"))
 }
 
-/// A further lock of a call, and how it is held: `NAME`, `NAME:shared`, `NAME:exclusive` or `NAME:slots=N`.
+/// A lock of a call, and how it alone is held. `--lock` takes `NAME`, `NAME:shared`, `NAME:exclusive` or
+/// `NAME:slots=N`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Further {
     pub(crate) name: LockName,

@@ -322,7 +322,7 @@ fn taking(
             pool: Pool::default(),
         });
     }
-    for NamedLock { name, mode: said } in locks {
+    for Further { name, mode: said } in locks {
         let defaults = place.defaults(&name)?;
         // The queue, and what ends holders, are of the lock that the call is named by, and of no further one.
         let further = (further, Force::No);
@@ -348,32 +348,28 @@ fn taking(
     })
 }
 
-/// A lock that the call names, and the mode that it says for this lock alone.
-struct NamedLock {
-    name: LockName,
-    mode: Option<Mode>,
-}
-
 /// The locks of a run, in the one order in which every run takes them. The flags about a lock are of NAME; where only one
 /// `--lock` names any, they are of that one.
 fn named_locks(
     typed: &RunArgs,
     first: Option<&LockName>,
     place: &Place,
-) -> Result<Vec<NamedLock>, Failure> {
+) -> Result<Vec<Further>, Failure> {
     let flags = typed_mode(&typed.claiming, typed.exclusive);
     let is_alone = first.is_none() && typed.lock.len() == 1;
-    let first = first.map(|name| (name.clone(), flags));
-    let mut locks: Vec<(LockName, Option<Mode>)> = first.into_iter().collect();
+    let mut locks = Vec::with_capacity(1 + typed.lock.len());
+    locks.extend(first.map(|name| Further {
+        name: name.clone(),
+        mode: flags,
+    }));
     for further in &typed.lock {
         let Further { name, mode } = further.value(value::LOCK_NAME)?;
-        locks.push((name, mode.or(flags.filter(|_| is_alone))));
+        let mode = mode.or(flags.filter(|_| is_alone));
+        locks.push(Further { name, mode });
     }
-    let locks = locks.into_iter().map(|(name, mode)| {
-        let name = place.checked(name)?;
-        Ok(NamedLock { name, mode })
-    });
-    let mut locks = locks.collect::<Result<Vec<_>, Failure>>()?;
+    for lock in &mut locks {
+        lock.name = place.checked(lock.name.clone())?;
+    }
     locks.sort_by(|one, other| one.name.cmp(&other.name));
     let mut pairs = locks.iter().zip(locks.iter().skip(1));
     if pairs.any(|(one, next)| one.name == next.name) {
