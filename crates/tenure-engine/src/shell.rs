@@ -11,8 +11,9 @@
 mod after;
 mod lexer;
 mod meant;
+mod tree;
 
-pub use after::{After, after};
+pub use after::{After, after, only_calls};
 pub use lexer::read;
 pub use meant::is_meant;
 

@@ -171,6 +171,50 @@ fn owner_of_a_hold_table() {
             1,
             false,
         ),
+        // Guards, conditions, functions and traps do not hide the work.
+        (
+            "crond",
+            "sh -c 'tenure -q acquire x >/dev/null || exit 1; cd / || exit 1; sleep 0; tenure -q release x'",
+            0,
+            false,
+        ),
+        (
+            "systemd",
+            "sh -c '[ -d / ] || exit 3; tenure -q acquire x >/dev/null || exit 1; [ -d /none ] && exit 4; A=1 sleep 0'",
+            0,
+            false,
+        ),
+        (
+            "engine",
+            "sh -c 'tenure -q acquire x >/dev/null || exit 1; echo 1 | sleep 0; exit 5'",
+            5,
+            false,
+        ),
+        (
+            "engine",
+            "sh -c 'tenure -q acquire x >/dev/null; if ! sleep 0; then echo; fi; :'",
+            0,
+            false,
+        ),
+        (
+            "crond",
+            "bash -c 'job() { tenure -q acquire x >/dev/null || return 1; cd / || return; sleep 0; }; job; :'",
+            0,
+            false,
+        ),
+        (
+            "sshd",
+            "sh -c 'trap \"tenure -q release x\" EXIT; tenure -q acquire x >/dev/null'",
+            0,
+            false,
+        ),
+        (
+            "engine",
+            "bash -c '(tenure -q acquire x >/dev/null; sleep 0; false) & wait $!'",
+            1,
+            false,
+        ),
+        ("sshd", "sh -c 'tenure -q acquire x && echo held'", 2, false),
         ("crond", "tenure -q acquire x", 2, false),
         ("sshd", "sh -c 'tenure -q acquire x'", 2, false),
         ("sshd", "bash -c 'cd / && tenure -q acquire x'", 2, false),
@@ -297,6 +341,18 @@ fn helper_script_takes_the_lock_for_its_caller() {
         "lk.sh",
         "#!/bin/sh\n# takes it\nset -e\ntenure -q acquire \"$1\" >/dev/null || exit 1\n",
     );
+    scene.script(
+        "ctl.sh",
+        "#!/bin/sh\ncase $1 in\nlock) tenure -q acquire x >/dev/null ;;\nunlock) tenure -q release x >/dev/null ;;\nesac\n",
+    );
+    scene.script(
+        "fn.sh",
+        "#!/bin/bash\nlock() {\n  tenure -q acquire x >/dev/null\n}\nunlock() {\n  tenure -q release x >/dev/null\n}\n\"$@\"\n",
+    );
+    scene.script(
+        "behind.sh",
+        "#!/bin/bash\n(\n  tenure -q acquire x >/dev/null || exit 1\n  sleep 1\n  tenure -q release x >/dev/null\n) &\ndisown\nsleep 0.3\n",
+    );
     scene.script("works.sh", "#!/bin/sh\nlock() { tenure -q acquire x >/dev/null; }\nlock\ntrue work\ndate >/dev/null; sleep 0\ntenure -q run -n x -- true 2>/dev/null; echo $?\n");
     for (line, expected) in [
         (
@@ -320,6 +376,28 @@ fn helper_script_takes_the_lock_for_its_caller() {
             "1",
         ),
         ("./works.sh", "4"),
+        // A helper with two verbs takes the lock for its caller as well.
+        (
+            "./ctl.sh lock; tenure -q run -n x -- true 2>/dev/null; echo $?; ./ctl.sh unlock; tenure -q run -n x -- true; echo $?",
+            "4 0",
+        ),
+        (
+            "./fn.sh lock; tenure -q run -n x -- true 2>/dev/null; echo $?; ./fn.sh unlock; tenure -q run -n x -- true; echo $?",
+            "4 0",
+        ),
+        (
+            "tenure -q run y -- ./ctl.sh lock; tenure -q run -n x -- true 2>/dev/null; echo $?; :",
+            "4",
+        ),
+        (
+            "tenure -q run y -- tenure -q acquire x >/dev/null; tenure -q run -n x -- true 2>/dev/null; echo $?; :",
+            "4",
+        ),
+        // The part of a script that goes on in the background owns what that part takes.
+        (
+            "./behind.sh; sleep 0.5; tenure -q run -n x -- true 2>/dev/null; echo $?; sleep 1.5; tenure -q run -n x -- true; echo $?",
+            "4 0",
+        ),
         // A copy that has outlived its shell owns its hold.
         (
             "bash -c '( sleep 0.3; tenure -q acquire x >/dev/null; echo $?; tenure -q run -n x -- true 2>/dev/null; echo $? ) & disown'; sleep 1.2",

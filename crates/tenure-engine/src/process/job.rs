@@ -9,7 +9,7 @@ use super::owner::{
     is_one_shot_shell, is_reached, is_subshell, is_wrapper, run_by_shell, upwards,
 };
 use super::system::{Stat, arguments, name_of, parent_of_self};
-use crate::shell::{After, after};
+use crate::shell::{After, after, only_calls};
 use tenure_core::{Host, Process};
 
 /// Programs that live exactly as long as one job of CI, whose steps they start.
@@ -84,8 +84,8 @@ pub fn job_of_caller() -> Result<Chosen, OwnerError> {
 
 /// Whether `owner`, which was recorded on `host`, makes this call itself. It is the calling process or its
 /// parent, with nothing between the two but programs that run one command and end with it (`env`,
-/// `timeout`, `sudo`). A sub-shell or another script between them has a life of its own, and may call for
-/// itself. Where a process lives as long as a job, each step of that job calls for it, and no script that the step
+/// `timeout`, `sudo`), or a helper, whose text does nothing but call tenure. A sub-shell or another script between them
+/// has a life of its own, and may call for itself. Where a process lives as long as a job, each step of that job calls for it, and no script that the step
 /// starts. The host of an agent calls for each of its subagents, so it is known by the id or by the agent's key alone.
 ///
 /// Only true where every link can be seen here and now; anything unknown is no proof.
@@ -94,7 +94,11 @@ pub fn is_caller(owner: &Process, host: &Host, here: &Host) -> bool {
         return false;
     }
     let own = std::process::id();
-    let passes = |pid| pid == own || is_wrapper(&arguments(pid));
+    let passes = |pid| {
+        let arguments = arguments(pid);
+        let is_helper = || text_of_script(pid, &arguments).is_some_and(|text| is_helper(&text));
+        pid == own || is_wrapper(&arguments) || is_helper()
+    };
     is_reached(owner, host, here, passes)
         || (is_job(owner.pid)
             && is_descendant_of(owner, host, here)
@@ -125,6 +129,8 @@ struct Found {
     in_task: bool,
     /// The last process was a copy that a shell had made of itself.
     copy: Option<(Chosen, Vec<String>)>,
+    /// The script that takes the lock for its caller.
+    helper: Option<String>,
 }
 
 impl Found {
@@ -132,12 +138,13 @@ impl Found {
     fn add(&mut self, pid: u32, stat: &Stat) -> Option<Result<Chosen, OwnerError>> {
         let program = Program::of(pid);
         // A copy that has outlived its shell (`( … ) &`) is a process in its own right.
-        if let Some((copy, runs)) = self.copy.take()
-            && runs != program.arguments
+        let copy = self.copy.take();
+        if let Some((copy, runs)) = &copy
+            && *runs != program.arguments
             && self.lasting.is_none()
             && !self.in_task
         {
-            self.lasting = Some((copy, runs));
+            self.lasting = Some((copy.clone(), runs.clone()));
         }
         if is_subshell(&program.arguments, stat) {
             self.copy = Some((chosen(pid, stat), program.arguments));
@@ -162,7 +169,7 @@ impl Found {
         }
         if program.is_agent_host() {
             return Some(Ok(match self.lasting.take() {
-                Some((lasting, _)) => self.shell(&[After::Work]).unwrap_or(lasting),
+                Some((lasting, _)) => self.shell(&[After::Work, After::Apart]).unwrap_or(lasting),
                 None => chosen(pid, stat),
             }));
         }
@@ -175,15 +182,23 @@ impl Found {
             self.is_deep |= !is_line && !arguments.is_empty();
             return None;
         }
-        // A helper that only takes the lock for its caller ends with the call, as such a line does.
-        let is_helper = || {
-            text_of_script(pid, &arguments).is_some_and(|text| after_call(&text) == After::Nothing)
+        let text = match is_line {
+            true => text_of(&arguments).map(str::to_owned),
+            false if system_of_step(&arguments).is_some() => None,
+            false => text_of_script(pid, &arguments),
         };
-        if !is_line && system_of_step(&arguments).is_none() && is_helper() {
+        let after = text.map_or(After::Unseen, |text| self.after_call(&text));
+        // The copy of the shell that goes on in the background is the job, and may outlive its shell.
+        if let (After::Apart, Some((copy, _))) = (after, copy) {
+            self.shells.push((copy, After::Work));
+            return None;
+        }
+        // A helper that only takes the lock for its caller ends with the call, as such a line does.
+        if !is_line && after == After::Nothing {
+            self.helper = program_of(&arguments).map(|script| base_name(script).to_owned());
             return None;
         }
         if is_line {
-            let after = text_of(&arguments).map_or(After::Unseen, after_call);
             let is_first = pid == 1 || stat.parent == 0;
             if is_first && after != After::Nothing {
                 return Some(Ok(chosen(pid, stat)));
@@ -198,6 +213,14 @@ impl Found {
         None
     }
 
+    /// What a text of shell does after it has taken a lock, itself or by the helper.
+    fn after_call(&self, text: &str) -> After {
+        match (after(text, "tenure", "acquire"), &self.helper) {
+            (After::Unseen, Some(helper)) => after(text, helper, ""),
+            (seen, _) => seen,
+        }
+    }
+
     /// The nearest shell of which one of these is true.
     fn shell(&self, wanted: &[After]) -> Option<Chosen> {
         let mut shells = self.shells.iter();
@@ -208,7 +231,7 @@ impl Found {
     /// The answer below the process of a job. What a step starts and what lasts longer than this call owns its holds
     /// as everywhere; the step itself does not.
     fn below(&mut self, job: Job, process: Chosen) -> Chosen {
-        if let Some(shell) = self.shell(&[After::Work]) {
+        if let Some(shell) = self.shell(&[After::Work, After::Apart]) {
             return shell;
         }
         match self.lasting.take() {
@@ -227,13 +250,13 @@ impl Found {
         if self.lasting.is_some() || self.in_task {
             return std::mem::take(self).without_end();
         }
-        self.shell(&[After::Work, After::Unseen])
+        self.shell(&[After::Work, After::Apart, After::Unseen])
             .ok_or(OwnerError::NoJob { daemon, pid })
     }
 
     /// The answer where nothing above decides.
     fn without_end(self) -> Result<Chosen, OwnerError> {
-        if let Some(shell) = self.shell(&[After::Work]) {
+        if let Some(shell) = self.shell(&[After::Work, After::Apart]) {
             return Ok(shell);
         }
         match self.lasting {
@@ -398,9 +421,9 @@ fn system_of_step(arguments: &[String]) -> Option<&'static str> {
     }
 }
 
-/// What a text of shell does after it has taken a lock.
-fn after_call(text: &str) -> After {
-    after(text, "tenure", "acquire")
+/// Whether a script does nothing but take a lock for its caller, keep it or give it back.
+fn is_helper(text: &str) -> bool {
+    only_calls(text, "tenure", &["acquire", "release", "heartbeat"])
 }
 
 /// The text of the script that a shell runs, if it can be read.

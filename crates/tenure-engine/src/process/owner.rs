@@ -349,11 +349,16 @@ pub(super) fn is_init(arguments: &[String]) -> bool {
         .is_some_and(|first| INITS.contains(&base_name(first)))
 }
 
-/// Whether this is a program that only runs the command which called tenure.
+/// Whether this is a program that only runs the command which called tenure. `tenure run` is one as well.
 pub(super) fn is_wrapper(arguments: &[String]) -> bool {
-    arguments
-        .first()
-        .is_some_and(|first| WRAPPERS.contains(&base_name(first)))
+    let Some((first, rest)) = arguments.split_first() else {
+        return false;
+    };
+    let mut own = rest.iter().take_while(|word| *word != "--");
+    match base_name(first) {
+        "tenure" => own.any(|word| ["run", "flock"].contains(&word.as_str())),
+        name => WRAPPERS.contains(&name),
+    }
 }
 
 /// Whether this is a copy that a shell made of itself, for `( … )`, `$( … )` or a part of a
