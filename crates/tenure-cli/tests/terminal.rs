@@ -289,6 +289,65 @@ fn terminal_ctrl_c_ends_the_command_and_frees_the_lock() {
     assert!(terminal.scene.is_free("x"), "the lock is free");
 }
 
+/// A command that makes a group of its own would have no keys in a group that it does not lead. Without a lock it leads its
+/// job already, so the terminal follows it.
+#[test]
+fn terminal_keys_reach_a_command_with_a_group_of_its_own_table() {
+    let terminal = Terminal::new();
+    let perl = "perl -e 'sleep $ARGV[0]; setpgrp; exec @ARGV[1..$#ARGV]'";
+    let python =
+        "python3 -c 'import os, sys; os.setpgid(0, 0); os.execvp(sys.argv[1], sys.argv[1:])'";
+    for wrapper in [
+        "timeout 50".to_owned(),
+        "env timeout -k 5 50".to_owned(),
+        python.to_owned(),
+        format!("{perl} 0"),
+        format!("{perl} 2"),
+    ] {
+        let begins = |work: &str| {
+            terminal.line(&format!("clear; tenure run x -- {wrapper} {work}"));
+            let command = terminal.held("x");
+            eventually("the command to have the terminal", || {
+                foreground(command) == Some(command)
+            });
+            command
+        };
+        let command = begins("sleep 100");
+        terminal.key("C-c");
+        let code = terminal.status("the prompt after Ctrl-C");
+        assert!([124, 130].contains(&code), "{wrapper}: {code}");
+        assert!(!is_alive(command), "{wrapper}: the command is gone");
+        begins("sh -c 'while [ ! -e go ]; do (exec sleep 0.02); done; exit 5'");
+        terminal.suspend();
+        terminal.go();
+        terminal.line("fg");
+        assert_eq!(terminal.status("the end after fg"), 5, "{wrapper}");
+        std::fs::remove_file(terminal.scene.path("go")).expect("it was made");
+        begins("sh -c 'read a; echo \"<$a>\"; exit 6'");
+        terminal.line("answer");
+        terminal.until("the answer", |screen| screen.contains("\n<answer>"));
+        assert_eq!(terminal.status("the end after the answer"), 6, "{wrapper}");
+        assert!(terminal.scene.is_free("x"), "{wrapper}: the lock is free");
+    }
+}
+
+/// A shell with job control gives the terminal back to the group from which it was started.
+#[test]
+fn terminal_shells_with_job_control_end_with_their_code() {
+    let terminal = Terminal::new();
+    for shell in ["dash -i", "bash --norc --noprofile -i", "zsh -f -i"] {
+        if terminal.command(&format!("command -v {shell} >/dev/null")) != 0 {
+            continue;
+        }
+        terminal.line(&format!("clear; PS1='inner> ' tenure run x -- {shell}"));
+        terminal.until("the inner shell", |screen| screen.ends_with("inner>"));
+        terminal.line("exit 7");
+        assert_eq!(terminal.status("the outer prompt"), 7, "{shell}");
+        let screen = terminal.screen();
+        assert!(!screen.contains("tty"), "{shell}: {screen}");
+    }
+}
+
 #[test]
 fn terminal_ctrl_c_that_the_command_handles_ends_nothing() {
     let terminal = Terminal::new();

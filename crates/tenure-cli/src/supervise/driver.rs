@@ -76,8 +76,10 @@ const PLACE_LOOK: Duration = Duration::from_secs(3);
 /// within a second.
 const OPEN_LOOK: Duration = Duration::from_millis(400);
 
-/// How often the supervisor looks whether the command is still in the session of the terminal.
+/// How often the supervisor looks whether the command is still in the group and the session that have the terminal, and how
+/// soon after the start for the first time; the pauses double.
 const SESSION_LOOK: Duration = Duration::from_secs(1);
+const SESSION_LOOK_FIRST: Duration = Duration::from_millis(5);
 
 /// How long a sleep lasts at most, whatever else is known.
 const NAP_MAX: Duration = Duration::from_secs(30);
@@ -94,6 +96,9 @@ struct Running<'a> {
     watch: Option<Watch>,
     state: &'a mut RunState,
     pid: Pid,
+    /// Keeps that group until the command has ended, also where the command leaves it for a while: a shell with job control
+    /// comes back, and sudo asks who leads it.
+    leader: Option<signals::Leader>,
     /// The group that was made for the command, which does not lead it.
     group: Option<Pid>,
     placement: Placement,
@@ -203,6 +208,7 @@ impl Driver<'_> {
             watch,
             // Our own number, by which no process is mistaken for the command.
             pid: getpid(),
+            leader: None,
             group: None,
             supervision,
             // No process but this one could answer keys.
@@ -284,8 +290,8 @@ impl Driver<'_> {
             return Err(SpawnError::Command(std::io::ErrorKind::InvalidData.into()));
         };
         let group = leader.as_ref().map_or(pid, signals::Leader::group);
-        // From here on the command keeps the group: it is a member, and not collected.
-        drop(leader);
+        // Only a terminal's group must outlive its last member; elsewhere the command keeps the group, and no dead child is seen.
+        let leader = leader.filter(|_| cfg!(target_os = "linux") && placement.hands_over());
         let group = placement.own_group().then_some(group);
         placement.give(group.unwrap_or(pid));
         // After the spawn, because each handler costs the child two system calls on its way. A child that
@@ -301,6 +307,7 @@ impl Driver<'_> {
             asker,
             watch,
             pid,
+            leader,
             group,
             supervision: match state.asked {
                 Some(before) => supervision.after(before),
@@ -404,11 +411,21 @@ impl Running<'_> {
         }
     }
 
-    /// Takes the terminal back if the command has gone to another session: it can have no keys of this terminal, and the
-    /// group that has the terminal may be empty. From then on keys come here, and are passed on.
+    /// Keeps the terminal with the command, where the command has left the group that has the terminal and that may be
+    /// empty now. A group of its own (timeout(1), setpgid(2)) gets the terminal, as it had it if it led its job. A session of
+    /// its own can have no keys of this terminal: keys come here from then on, and are passed on.
     fn keep_terminal(&self) {
-        if self.placement.hands_over() && !self.watching_rest && self.is_in_own_session() {
+        if !self.placement.hands_over() || self.watching_rest {
+            return;
+        }
+        if self.is_in_own_session() {
             self.take_back();
+        } else if self.group.is_some_and(|made| self.placement.has_it(made))
+            && group_of(self.pid) == Some(self.pid)
+        {
+            self.give();
+            // What has read from the terminal before that was stopped.
+            self.send(libc::SIGCONT);
         }
     }
 
@@ -419,8 +436,8 @@ impl Running<'_> {
         let since = now.saturating_duration_since(self.began);
         let mut until = now + NAP_MAX;
         if self.placement.hands_over() {
-            // No signal reports that the command has left its session.
-            until = now + SESSION_LOOK;
+            // No signal reports that the command has left its group or its session. Most that do so begin with it.
+            until = now + since.clamp(SESSION_LOOK_FIRST, SESSION_LOOK);
         }
         // A lease runs out while the machine sleeps; all else stands still with it.
         let beat = self.state.next_ms().map_or(NAP_MAX, |beat_ms| {
@@ -737,7 +754,7 @@ impl Running<'_> {
 
     /// Gives the terminal to the command's group.
     fn give(&self) {
-        self.placement.give(self.group.unwrap_or(self.pid));
+        self.placement.give(self.own_group().unwrap_or(self.pid));
     }
 
     /// Whether the command's group has the terminal: the one that was made for it, or one that it has made.
@@ -954,6 +971,7 @@ impl Running<'_> {
     /// leader any more that could answer them.
     fn watch_rest(&mut self) {
         self.watching_rest = true;
+        self.leader = None;
         if !self.supervision.is_ending() {
             self.take_back();
         }
