@@ -7,6 +7,8 @@
 
 use libc::{c_int, c_void};
 use rustix::process::Pid;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::ptr;
 
 /// The leader, which has ended and was not collected yet.
@@ -14,10 +16,12 @@ use std::ptr;
 pub(crate) struct Leader(Pid);
 
 impl Leader {
-    /// Makes the group. `None` if the system makes no process.
-    pub(crate) fn make() -> Option<Self> {
-        let pid = make()?;
-        Pid::from_raw(pid).map(Self)
+    /// Makes a group in which the command starts. `None` if the system makes no process: then the command leads the group
+    /// itself.
+    pub(crate) fn of(command: &mut Command) -> Option<Self> {
+        let leader = make().and_then(Pid::from_raw).map(Self);
+        command.process_group(leader.as_ref().map_or(0, |leader| leader.0.as_raw_pid()));
+        leader
     }
 
     /// The number of the group.

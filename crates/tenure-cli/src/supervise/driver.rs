@@ -28,7 +28,6 @@ use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, kill_process_group, waitid,
 };
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tenure_engine::clock::{instant, nap};
@@ -242,7 +241,10 @@ impl Driver<'_> {
         // The asker of an earlier driver has ended.
         state.forget_questions();
         let placement = Placement::find();
-        let leader = lead(&placement, &mut command);
+        let leader = match placement.own_group() {
+            true => signals::Leader::of(&mut command),
+            false => None,
+        };
         signals::pause_if_asked();
         let mut descendants = match state.descendants.take() {
             Some(descendants) => descendants.again(),
@@ -377,18 +379,6 @@ impl Driver<'_> {
         }
         Ok(())
     }
-}
-
-/// Has the command started in a group of its own, which another process leads, where the placement says so. Without a
-/// leader the command leads the group itself.
-fn lead(placement: &Placement, command: &mut Command) -> Option<signals::Leader> {
-    if !placement.own_group() {
-        return None;
-    }
-    let leader = signals::Leader::make();
-    let group = leader.as_ref().map(signals::Leader::group);
-    command.process_group(group.map_or(0, Pid::as_raw_pid));
-    leader
 }
 
 impl Running<'_> {

@@ -536,6 +536,8 @@ fn a_hook_that_hangs_fails_or_dies_changes_nothing() {
         ("cat; exec sleep 600", "has not ended within"),
         ("exit 3", "--on-superseded failed"),
         ("kill -9 $$", "--on-superseded failed"),
+        // setsid(1) forks only where it leads its group.
+        ("exec setsid sh -c 'exit 3'", "--on-superseded failed"),
         ("no-such-program-anywhere", "--on-superseded failed"),
     ] {
         let words = [

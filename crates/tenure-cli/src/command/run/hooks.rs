@@ -11,7 +11,6 @@ use crate::signals;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::ffi::OsString;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tenure_engine::clock::instant;
@@ -60,7 +59,8 @@ impl Hook<'_> {
     ) {
         let flag = self.flag;
         let mut command = Command::new("sh");
-        command.args(["-c", self.program]).process_group(0);
+        command.args(["-c", self.program]);
+        let leader = signals::Leader::of(&mut command);
         command.stdin(Stdio::null());
         if !reporter.is_text() {
             command.stdout(stderr());
@@ -84,7 +84,11 @@ impl Hook<'_> {
             RunState::Stopped => reporter.warn(format!("{flag} is killed, because a signal came")),
         }
         if state != RunState::Ended {
-            kill_group(&child);
+            // The leader, or the child that leads, is not collected yet. All of the group may have ended just now.
+            let group = leader.as_ref().map(signals::Leader::group);
+            if let Some(group) = group.or_else(|| pid_of(&child)) {
+                let _ = kill_process_group(group, Signal::KILL);
+            }
         }
         match child.wait() {
             Ok(status) if state != RunState::Ended || status.success() => {}
@@ -141,11 +145,4 @@ fn end_of(_: &Child) -> Option<OwnedFd> {
 
 fn pid_of(child: &Child) -> Option<Pid> {
     i32::try_from(child.id()).ok().and_then(Pid::from_raw)
-}
-
-fn kill_group(child: &Child) {
-    if let Some(pid) = pid_of(child) {
-        // The child leads the group and is not collected yet. It may have ended just now.
-        let _ = kill_process_group(pid, Signal::KILL);
-    }
 }
