@@ -783,7 +783,8 @@ impl Session {
     }
 
     /// Has a claim say what the slots stand for. Refuses a slot whose caller does not know that where another caller
-    /// does, or knows another thing.
+    /// does, or knows none of the members that another caller knows: these are two pools. A list that was edited, or has
+    /// another order, is the same pool, for each hold records its own member.
     pub(crate) fn agree_on_members(
         &self,
         name: &LockName,
@@ -792,9 +793,10 @@ impl Session {
         holder: &mut Holder,
     ) -> Result<(), Failure> {
         let own = pool.members();
-        if let Some(members) = &own {
-            holder.set_members(members.clone());
+        if let Some(members) = own {
+            holder.set_members(members);
         }
+        let own = own.unwrap_or_default();
         if !matches!(mode, Mode::Slots(_)) {
             return Ok(());
         }
@@ -803,9 +805,10 @@ impl Session {
             return Ok(());
         };
         let differs = |claim: &&Claim| {
-            let theirs = claim.holder.members();
-            let differs = theirs.is_some() && theirs != own.as_deref();
-            differs && self.is_held(&reading, claim, &now)
+            let mut theirs = claim.holder.members();
+            let is_known = |member: &str| own.iter().any(|own| own == member);
+            let differs = theirs.next().is_some_and(|first| !is_known(first));
+            differs && !theirs.any(is_known) && self.is_held(&reading, claim, &now)
         };
         let Some(other) = entry.granted().find(differs) else {
             return Ok(());
@@ -814,10 +817,12 @@ impl Session {
             || format!("request {}", clean(known_as(&other.holder))),
             |process| format!("PID {}", process.pid),
         );
-        let members = clean(other.holder.members().unwrap_or_default());
+        let theirs: Vec<&str> = other.holder.members().collect();
+        let theirs = theirs.join(", ");
+        let members = clean(&theirs);
         let knows = match own {
-            Some(own) => format!("names others: {}", clean(&own)),
-            None => "names none".to_owned(),
+            [] => "names none".to_owned(),
+            own => format!("names others: {}", clean(&own.join(", "))),
         };
         Err(Failure::new(
             Exit::BadArguments,

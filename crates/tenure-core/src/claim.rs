@@ -112,12 +112,22 @@ impl Claim {
         }
     }
 
-    pub(crate) fn grant(&mut self, token: u64, slot: Option<u32>, now: &Now) {
+    /// `slot` is its number, and the member that goes with it.
+    pub(crate) fn grant(&mut self, token: u64, slot: (Option<u32>, Option<String>), now: &Now) {
+        let (number, member) = slot;
         self.token = Some(token);
-        self.slot = slot;
+        self.slot = number;
+        if let Some(member) = member {
+            self.holder.set_member(member);
+        }
         self.since = Some(now.stamp());
         self.aside = None;
         self.lease.renewed = now.stamp();
+    }
+
+    /// What its slot stands for, if it holds one of a pool with members.
+    pub fn member(&self) -> Option<&str> {
+        self.holder.member(Some(self.slot?))
     }
 
     /// Whether it holds, or waits for its turn.
@@ -379,6 +389,23 @@ impl Entry {
         let without_gap = taken.iter().zip(0_u32..);
         let without_gap = without_gap.take_while(|(taken, number)| *taken == number);
         u32::try_from(without_gap.count()).ok()
+    }
+
+    /// The member that a claim gets with its slot: the first in the list of its caller that no holder has. So lists may be
+    /// edited, or differ in their order, while others hold. `None` without a list.
+    ///
+    /// Called as [`Entry::free_slot`] is, so the granted claims are fewer than the claim's slots, which are as many as its
+    /// members. Each of them has at most one, so one is free.
+    pub(crate) fn free_member(&self, slot: Option<u32>, holder: &Holder) -> Option<String> {
+        slot?;
+        // A holder whose caller knew no members may use its number as one.
+        let by_number = |claim: &Claim| holder.members().nth(usize::try_from(claim.slot?).ok()?);
+        let taken = self
+            .granted()
+            .filter_map(|claim| claim.member().or_else(|| by_number(claim)));
+        let taken: Vec<&str> = taken.collect();
+        let mut free = holder.members().filter(|member| !taken.contains(member));
+        free.next().map(String::from)
     }
 
     /// The claim that others wait for: the first that holds, else the first in line.

@@ -433,6 +433,10 @@ impl Entry {
             Blocker::Stale(refusal) => TryGrant::Blocked(refusal),
             Blocker::None => {
                 let (token, slot) = (self.next_number(now), self.free_slot(mode));
+                let Some(claim) = self.claim(ticket) else {
+                    return TryGrant::Gone;
+                };
+                let slot = (slot, self.free_member(slot, &claim.holder));
                 let Some(claim) = self.claim_mut(ticket) else {
                     return TryGrant::Gone;
                 };
@@ -670,6 +674,7 @@ impl Entry {
             Entering::Queued { ticket, behind }
         } else {
             let (token, slot) = (self.next_number(now), self.free_slot(claim.mode));
+            let slot = (slot, self.free_member(slot, &claim.holder));
             claim.grant(token, slot, now);
             asking.events.push(Event::Acquired { token });
             Entering::Granted { ticket, token }

@@ -10,8 +10,11 @@ use alloc::vec::Vec;
 /// The fact that keeps which process called for a detached hold: its number and its start, joined by a colon.
 const CALLER: &str = "tenure:caller";
 
-/// The fact that keeps what the slots of the lock stand for, as the caller's configuration says it.
+/// The fact that keeps what the slots of the lock stand for, as the caller's configuration says it: a line for each member.
 const MEMBERS: &str = "tenure:members";
+
+/// The fact that keeps for which of them a hold stands, from its grant on.
+const MEMBER: &str = "tenure:member";
 
 /// A process as a record names it. A number alone is reused sooner or later, so the start time goes with
 /// it. Both mean something only on the host and boot that the claim names.
@@ -70,14 +73,32 @@ impl Holder {
         }
     }
 
-    /// Says what the slots of the lock stand for.
-    pub fn set_members(&mut self, members: String) {
-        self.set_fact(MEMBERS, members);
+    /// Says what the slots of the lock stand for. No member has more than one line.
+    pub fn set_members(&mut self, members: &[String]) {
+        let lines = members.iter().flat_map(|member| [member.as_str(), "\n"]);
+        self.set_fact(MEMBERS, lines.collect());
     }
 
-    /// What the slots of the lock stand for; `None` if its caller did not know.
-    pub fn members(&self) -> Option<&str> {
-        self.fact(MEMBERS)
+    /// What the slots of the lock stand for; none if its caller did not know.
+    pub fn members(&self) -> impl Iterator<Item = &str> {
+        let members = self.fact(MEMBERS).unwrap_or_default();
+        // An earlier build wrote them in one line without an end.
+        let (members, between) = match members.strip_suffix('\n') {
+            Some(lines) => (lines, "\n"),
+            None => (members, ", "),
+        };
+        members.split(between).filter(|member| !member.is_empty())
+    }
+
+    /// The member for which a hold stands, once it is granted. `slot` is its number.
+    pub(crate) fn member(&self, slot: Option<u32>) -> Option<&str> {
+        // A version that recorded no member gave the one that the number names.
+        let by_number = || self.members().nth(usize::try_from(slot?).ok()?);
+        self.fact(MEMBER).or_else(by_number)
+    }
+
+    pub(crate) fn set_member(&mut self, member: String) {
+        self.set_fact(MEMBER, member);
     }
 
     /// Says which process called for a detached hold. A process whose start is not known is not recorded: another one may

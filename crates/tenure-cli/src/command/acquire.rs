@@ -161,7 +161,7 @@ pub(super) fn take_for(
     if acquired.already && !covers(claim.mode, mode) {
         return Err(held_otherwise(&name, claim));
     }
-    let member = pool.member(claim.slot);
+    let member = claim.member();
     let (text, data) = told(&session, &name, claim, acquired.already, (owner, member));
     Ok(Taken {
         text,

@@ -288,19 +288,13 @@ fn or_else(typed: Option<&String>, said: Option<&String>) -> Option<String> {
 pub(crate) struct Pool(LockDefaults);
 
 impl Pool {
-    /// All that the slots stand for, in one text, by which callers compare what they know.
-    pub(crate) fn members(&self) -> Option<String> {
-        self.0.members.as_ref().map(|members| members.join(", "))
+    /// All that the slots stand for.
+    pub(crate) fn members(&self) -> Option<&[String]> {
+        self.0.members.as_deref()
     }
 
-    /// The variables for a command under a hold of this number.
-    pub(crate) fn env(&self, slot: Option<u32>) -> Vec<(String, String)> {
-        self.0.env_of(slot)
-    }
-
-    /// The member that a number names.
-    pub(crate) fn member(&self, slot: Option<u32>) -> Option<&str> {
-        let index = usize::try_from(slot?).ok()?;
-        self.0.members.as_ref()?.get(index).map(String::as_str)
+    /// The variables for a command under a hold of this number, which stands for this member.
+    pub(crate) fn env(&self, slot: Option<u32>, member: Option<&str>) -> Vec<(String, String)> {
+        self.0.env_of(slot, member)
     }
 }

@@ -810,6 +810,50 @@ fn a_native_call_beside_a_record_of_its_name_says_so() {
     let _ = holder.open().expect(0, "the holder");
 }
 
+/// A list that is edited or ordered otherwise while others hold: no member that a living hold has is given again.
+#[test]
+fn member_of_a_living_hold_is_never_given_again_table() {
+    let members = |list: &[&str]| {
+        format!(
+            "dir = \"locks\"\n[lock.\"gpu\"]\nmembers = {list:?}\nwait = \"0\"\nenv = {{ DEVICE = \"{{member}}\" }}\n"
+        )
+    };
+    let tell = ["run", "gpu", "--", "sh", "-c", "echo $DEVICE"];
+    // The list of the first holder, which has 0; that of the second call; and what the second one gets.
+    for (now, expected) in [
+        (&["0", "1"][..], "1"),
+        (&["1", "0"], "1"),
+        (&["1", "2"], "1"),
+        (&["2", "0"], "2"),
+        (&["0", "2"], "2"),
+    ] {
+        let scene = Scene::new();
+        scene.write("tenure.toml", &members(&["0", "1"]));
+        let gate = Gate::new(&scene, "first");
+        let first = hold(&scene, &gate, &["gpu"]);
+        scene.write("tenure.toml", &members(now));
+        let said = run(&scene, &tell).expect(0, "run").stdout();
+        assert_eq!(said, format!("{expected}\n"), "{now:?}: run");
+        let taken = run(
+            &scene,
+            &["acquire", "gpu", "--owner", "none", "--output", "json"],
+        );
+        let taken = taken.expect(0, "acquire").json();
+        assert_eq!(taken["data"]["member"], *expected, "{now:?}: acquire");
+        gate.open();
+        let _ = first.finish().expect(0, "the first");
+        // The first has ended, and the second is the one that lives.
+        let third = run(&scene, &tell).expect(0, "a third").stdout();
+        assert_ne!(third, format!("{expected}\n"), "{now:?}: the third");
+        assert!(now.contains(&third.trim()), "{now:?}: {third}");
+        let seen = scene.check("gpu");
+        assert_eq!(seen["holder"]["member"], *expected, "{now:?}: {seen}");
+        let text = run(&scene, &["check", "gpu"]).stdout();
+        let shown = format!("({expected})");
+        assert!(text.contains(&shown), "{now:?}: {text}");
+    }
+}
+
 /// A caller that does not find the file would get a slot and not know which device it has.
 #[test]
 fn slot_without_a_member_is_refused_where_others_have_members() {

@@ -107,10 +107,9 @@ impl LockDefaults {
         self.slots.or(members)
     }
 
-    /// The variables for a command whose hold has this number; none if the number is not known and they
-    /// depend on it.
-    pub fn env_of(&self, slot: Option<u32>) -> Vec<(String, String)> {
-        let member = || self.members.as_ref()?.get(usize::try_from(slot?).ok()?);
+    /// The variables for a command whose hold has this number and stands for this member; none if what they depend on is
+    /// not known.
+    pub fn env_of(&self, slot: Option<u32>, member: Option<&str>) -> Vec<(String, String)> {
         let told = |value: &str| {
             let value = match slot {
                 Some(slot) => value.replace(SLOT, &slot.to_string()),
@@ -118,7 +117,7 @@ impl LockDefaults {
                 None => value.to_owned(),
             };
             // The text of a member is not looked at again.
-            match member() {
+            match member {
                 Some(member) => Some(value.replace(MEMBER, member)),
                 None => (!value.contains(MEMBER)).then_some(value),
             }
@@ -155,7 +154,7 @@ impl LockDefaults {
         if members.iter().any(|member| member.trim().is_empty()) {
             return Some("a member is empty; name what its slot stands for".to_owned());
         }
-        if let Some(bad) = members.iter().find(|member| member.contains('\0')) {
+        if let Some(bad) = members.iter().find(|member| member.contains(['\0', '\n'])) {
             return Some(format!(
                 "{bad:?} contains a NUL, which no variable can have"
             ));
@@ -288,15 +287,17 @@ mod tests {
         );
         assert_eq!(gpu.mistake(), None);
         assert_eq!(gpu.slots(), NonZeroU32::new(2));
-        let told = |slot| {
-            let told = gpu.env_of(slot);
+        let told = |slot, member| {
+            let told = gpu.env_of(slot, member);
             told.into_iter()
                 .map(|(name, value)| format!("{name}={value}"))
                 .collect::<Vec<_>>()
         };
-        assert_eq!(told(Some(1)), ["ALL=1:b", "DEVICE=b", "X={\"y\":1}"]);
-        assert_eq!(told(None), ["X={\"y\":1}"], "nothing is guessed");
-        assert_eq!(told(Some(2)), ["X={\"y\":1}"], "there is no such member");
+        let all = ["ALL=0:b", "DEVICE=b", "X={\"y\":1}"];
+        assert_eq!(told(Some(0), Some("b")), all);
+        let some = ["X={\"y\":1}"];
+        assert_eq!(told(None, None), some, "nothing is guessed");
+        assert_eq!(told(Some(2), None), some, "there is no such member");
     }
 
     #[test]

@@ -156,6 +156,9 @@ pub struct HolderView {
     /// Which of them it has, from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub slot: Option<u32>,
+    /// What that slot stands for, in a pool with members.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub member: Option<String>,
     /// Its place in the list.
     #[serde(skip)]
     pub ticket: u64,
@@ -664,8 +667,12 @@ impl HolderView {
 
     /// Its slot, as a part of a sentence; empty for another lock.
     pub fn slot_of_slots(&self) -> String {
+        let member = self.member.as_deref().map(clean);
+        let member = member.map(|member| format!(" ({member})"));
         match (self.slot, self.slots) {
-            (Some(slot), Some(slots)) => format!(", slot {slot} of {slots}"),
+            (Some(slot), Some(slots)) => {
+                format!(", slot {slot} of {slots}{}", member.unwrap_or_default())
+            }
             (Some(_), None) | (None, _) => String::new(),
         }
     }
@@ -879,6 +886,7 @@ fn holder(claim: &Claim, standing: Standing, now: &Now) -> HolderView {
         mode: mode(claim.mode),
         slots: slots(claim.mode),
         slot: claim.slot,
+        member: claim.member().map(str::to_owned),
         ticket: claim.ticket,
         since_ms: since.wall_ms,
         renewed_ms: claim.lease.renewed.wall_ms,

@@ -91,11 +91,12 @@ impl ChildEnv {
         for wanted in task.locks.iter().filter(|wanted| wanted.at == At::Place) {
             let own = holds.iter().rfind(|hold| *hold.name() == wanted.name);
             let around = || plan.around.iter().find(|outer| outer.name == wanted.name);
-            let slot = match own {
-                Some(own) => own.claim.slot,
-                None => around().and_then(|outer| outer.slot),
+            let (slot, member) = match (own, around()) {
+                (Some(own), _) => (own.claim.slot, own.claim.member()),
+                (None, Some(outer)) => (outer.slot, outer.member.as_deref()),
+                (None, None) => (None, None),
             };
-            of_project.extend(wanted.pool.env(slot));
+            of_project.extend(wanted.pool.env(slot, member));
         }
         Self {
             set,

@@ -35,6 +35,8 @@ pub(crate) struct Outer<'a> {
     pub(super) token: u64,
     /// Its number, if it is one of several slots.
     pub(super) slot: Option<u32>,
+    /// What that slot stands for.
+    pub(super) member: Option<String>,
     pub(super) ttl: Duration,
     /// Where it is.
     pub(super) session: &'a Session,
@@ -115,6 +117,7 @@ impl<'a> Planning<'_, 'a> {
                     name: name.clone(),
                     token: claim.token.unwrap_or_default(),
                     slot: claim.slot,
+                    member: claim.member().map(str::to_owned),
                     ttl: Duration::from_millis(claim.lease.ttl_ms),
                     session,
                 };

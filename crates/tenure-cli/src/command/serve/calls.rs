@@ -11,8 +11,8 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Retry};
 use crate::output::Output;
 use crate::render::{Listener, Reporter};
+use crate::request::Task;
 use crate::request::serve::KnownLock;
-use crate::request::{Defaults, Pool, Task};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -36,8 +36,6 @@ pub(super) struct Part {
     /// The id under which the audit knows it.
     id: RequestId,
     pub(super) is_group: bool,
-    /// What its slot stands for.
-    member: Option<String>,
 }
 
 impl Part {
@@ -52,19 +50,12 @@ impl Part {
         } = hold;
         let is_group =
             task.group().is_some_and(|name| name == handle.name()) && std::ptr::eq(session, group);
-        let wanted = task
-            .locks
-            .iter()
-            .find(|wanted| wanted.name == *handle.name());
-        let pool = wanted.map(|wanted| wanted.pool.clone());
-        let member = member(pool.as_ref(), &claim);
         let part = Self {
             session,
             handle,
             claim,
             id,
             is_group,
-            member,
         };
         (part, schedule)
     }
@@ -79,14 +70,10 @@ impl Part {
             "name": self.name().as_str(),
             "token": self.claim.token,
             "slot": self.claim.slot,
-            "member": self.member,
+            "member": self.claim.member(),
             "group": self.is_group,
         })
     }
-}
-
-fn member(pool: Option<&Pool>, claim: &Claim) -> Option<String> {
-    pool?.member(claim.slot).map(str::to_owned)
 }
 
 /// What an `acquire` takes, and where.
@@ -325,13 +312,11 @@ pub(super) fn adopt(adopting: &Adopting) -> Result<Vec<(Part, Schedule)>, Failur
             };
             let (claim, handle) = take_over(adopting, known, name, session)?;
             let schedule = schedule_of(session, &claim);
-            let pool = session.place.defaults(name).ok().map(Defaults::pool);
             let part = Part {
                 session,
                 handle,
                 id: RequestId::as_recorded(known_as(&claim.holder)),
                 is_group: known.group,
-                member: member(pool.as_ref(), &claim),
                 claim,
             };
             Ok((part, schedule))
