@@ -322,7 +322,7 @@ fn terminal_keys_reach_a_command_with_a_group_of_its_own_table() {
         terminal.go();
         terminal.line("fg");
         assert_eq!(terminal.status("the end after fg"), 5, "{wrapper}");
-        std::fs::remove_file(terminal.scene.path("go")).expect("it was made");
+        terminal.command("rm go");
         begins("sh -c 'read a; echo \"<$a>\"; exit 6'");
         terminal.line("answer");
         terminal.until("the answer", |screen| screen.contains("\n<answer>"));

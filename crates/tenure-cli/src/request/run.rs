@@ -257,7 +257,7 @@ fn taking(
     let of_file = || defaults.group.clone().filter(|_| !locks.is_empty());
     let group = group.or_else(of_file);
     let said_wait = said_wait(&claiming.patience, around)?;
-    let line = in_line(typed, &defaults, group.is_some(), said_wait.is_some())?;
+    let mut line = in_line(typed, &defaults, group.is_some(), said_wait.is_some())?;
     refuse_flags_of_no_lock(typed, name.as_ref(), locks.len(), group.is_some())?;
     let group_place = match group {
         Some(_) if place.profile().record().is_some() => {
@@ -282,21 +282,19 @@ fn taking(
             )
         }));
     }
-    let on_held = if typed.skip {
-        OnHeld::Skip
-    } else if claiming.patience.conflict_exit_code.is_some() || claiming.ticket.is_some() {
-        // The caller wants to know.
-        OnHeld::Refuse
-    } else {
-        defaults.on_held.unwrap_or_default()
-    };
+    let on_held = on_held(typed, &defaults);
+    // A run that is skipped where the lock is held replaces no waiter there, and ends no holder.
+    if on_held == OnHeld::Skip {
+        line.terms.queueing = Queueing::Fifo;
+        line.terms.cancel_in_progress = false;
+    }
     let wait = match line.queue {
         Queue::None => Wait::No,
         Queue::Line(_) => {
             let said = said_wait.or(defaults.wait);
             said.unwrap_or_else(|| match (&group, on_held) {
-                (Some(_), _) => Wait::Forever,
-                (None, OnHeld::Skip) => Wait::No,
+                (_, OnHeld::Skip) => Wait::No,
+                (Some(_), OnHeld::Refuse) => Wait::Forever,
                 (None, OnHeld::Refuse) => usual_wait(place),
             })
         }
@@ -417,6 +415,18 @@ struct Line {
     queue: Queue,
     /// The terms of the group's claim, or else of the lock's own.
     terms: Terms,
+}
+
+fn on_held(typed: &RunArgs, defaults: &Defaults) -> OnHeld {
+    let wants_to_know =
+        typed.claiming.patience.conflict_exit_code.is_some() || typed.claiming.ticket.is_some();
+    if typed.skip {
+        OnHeld::Skip
+    } else if wants_to_know {
+        OnHeld::Refuse
+    } else {
+        defaults.on_held.unwrap_or_default()
+    }
 }
 
 /// Reads what is said about the line. Flags may contradict each other.

@@ -241,10 +241,9 @@ impl Driver<'_> {
         // The asker of an earlier driver has ended.
         state.forget_questions();
         let placement = Placement::find();
-        let leader = match placement.own_group() {
-            true => signals::Leader::of(&mut command),
-            false => None,
-        };
+        let leader = (placement.own_group())
+            .then(|| signals::Leader::of(&mut command))
+            .flatten();
         signals::pause_if_asked();
         let mut descendants = match state.descendants.take() {
             Some(descendants) => descendants.again(),

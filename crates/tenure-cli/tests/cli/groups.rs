@@ -527,6 +527,52 @@ fn the_hook_of_a_superseded_run_runs_between_its_command_and_its_release() {
     );
 }
 
+/// A run that may be skipped replaces no waiting run of its group, and ends none that works.
+#[test]
+fn run_that_is_skipped_touches_nothing_of_its_group() {
+    for (flags, file) in [
+        (&["--skip"][..], ""),
+        (&["--skip", "--cancel-in-progress"], ""),
+        (&["--skip", "--queue", "single"], ""),
+        (&["--skip", "--queue", "max"], ""),
+        (&[], "[lock.g]\non_held = \"skip\"\n"),
+        (&["--cancel-in-progress"], "[lock.g]\non_held = \"skip\"\n"),
+    ] {
+        let scene = Scene::new();
+        let works = running(&scene, &["run", "-q", "--group", "g"], "");
+        let second = [
+            "run",
+            "-q",
+            "--group",
+            "g",
+            "--request-id",
+            "second",
+            "--",
+            "true",
+        ];
+        let waits = start(&scene, &second);
+        until_waits(&scene, "g", "second");
+        scene.write("tenure.toml", file);
+        let config = scene.path("tenure.toml").display().to_string();
+        let words = [
+            &["run", "--config", &config, "--group", "g"],
+            flags,
+            &["--", "touch", "ran"],
+        ];
+        let skipped = scene
+            .run(words.concat())
+            .expect(0, &format!("{flags:?}: {file}"));
+        assert_eq!(
+            skipped.said(),
+            scene.run(["run", "free", "--", "true"]).said(),
+            "{flags:?}"
+        );
+        assert!(!scene.path("ran").exists(), "{flags:?}");
+        let _ = works.open().expect(0, "it works to its end");
+        let _ = waits.finish().expect(0, "its turn came");
+    }
+}
+
 /// "Best-effort, bounded by the grace … its failure changes nothing."
 #[test]
 fn a_hook_that_hangs_fails_or_dies_changes_nothing() {

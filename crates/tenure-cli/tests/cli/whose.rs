@@ -148,6 +148,7 @@ fn named(scene: &Scene, name: &str) -> String {
     copy.display().to_string()
 }
 
+#[allow(clippy::too_many_lines, reason = "it is a table")]
 #[test]
 fn owner_of_a_hold_table() {
     let scene = Scene::new();

@@ -182,10 +182,12 @@ impl Found {
             self.is_deep |= !is_line && !arguments.is_empty();
             return None;
         }
-        let text = match is_line {
-            true => text_of(&arguments).map(str::to_owned),
-            false if system_of_step(&arguments).is_some() => None,
-            false => text_of_script(pid, &arguments),
+        let text = if is_line {
+            text_of(&arguments).map(str::to_owned)
+        } else if system_of_step(&arguments).is_some() {
+            None
+        } else {
+            text_of_script(pid, &arguments)
         };
         let after = text.map_or(After::Unseen, |text| self.after_call(&text));
         // The copy of the shell that goes on in the background is the job, and may outlive its shell.

@@ -134,7 +134,7 @@ impl Flow {
         }
     }
 
-    fn decides(&self) -> bool {
+    fn decides(self) -> bool {
         self.works || self.is_apart || self.end != End::On
     }
 
@@ -169,9 +169,10 @@ impl<'a> Walk<'a> {
     /// with the command.
     fn function(&self, words: &[String]) -> Option<(&'a str, &'a Node)> {
         let word = words.iter().find(|word| !is_prefix(word))?;
-        let name = match word.starts_with('$') {
-            true => self.calling.first().copied()?,
-            false => word.as_str(),
+        let name = if word.starts_with('$') {
+            self.calling.first().copied()?
+        } else {
+            word.as_str()
         };
         let found = self.functions.get_key_value(name)?;
         Some((*found.0, *found.1))
@@ -412,9 +413,10 @@ impl<'a> Walk<'a> {
         }
         if let Some((_, body)) = self.function(words).filter(|_| !is_inside) {
             let depth = self.depth.replace(self.depth.get() + 1);
-            let flow = match depth > DEPTH_MAX {
-                true => Flow::work(),
-                false => self.node(body, begun),
+            let flow = if depth > DEPTH_MAX {
+                Flow::work()
+            } else {
+                self.node(body, begun)
             };
             self.depth.set(depth);
             return flow.caught(&[End::Function]);
@@ -506,6 +508,7 @@ fn is_work(word: &str, argument: Option<&str>) -> bool {
 mod tests {
     use super::*;
 
+    #[allow(clippy::too_many_lines, reason = "it is a table")]
     #[test]
     fn text_of_a_shell_shows_what_it_has_to_do_after_the_call() {
         use After::{Apart, Nothing, Unseen, Work};

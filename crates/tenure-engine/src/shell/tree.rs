@@ -402,9 +402,10 @@ impl<'a> Parser<'a> {
             1 => all.remove(0),
             _ => Node::Pipe(all),
         };
-        match is_not {
-            true => Node::Not(Box::new(node)),
-            false => node,
+        if is_not {
+            Node::Not(Box::new(node))
+        } else {
+            node
         }
     }
 
