@@ -372,6 +372,9 @@ pub(crate) struct RunArgs {
     /// --wait says so
     #[arg(hide_short_help = true, long, conflicts_with_all = ["conflict_exit_code", "ticket"])]
     pub(crate) skip: bool,
+    /// The exit code of every failure of tenure itself, such as a lost lock; 125 for git bisect run
+    #[arg(hide_short_help = true, long, value_name = "CODE", value_parser = clap::value_parser!(u8))]
+    pub(crate) own_exit_code: Option<u8>,
     /// Where the run around this one holds the lock already, go on under it instead of refusing
     #[arg(hide_short_help = true, long)]
     pub(crate) reentrant: bool,

@@ -89,13 +89,14 @@ pub(crate) fn carry_out(verb: Verb) -> Ending {
             let mut call = Call::calling("run", &args.common, &args.calling)
                 .about(args.name.as_ref())
                 .held_exit(args.claiming.patience.conflict_exit_code);
-            match Run::of(&args, &call.around) {
+            let ending = match Run::of(&args, &call.around) {
                 Ok(run) => {
                     warn_of(&call.around, &mut call.reporter);
-                    return run::run(run, call.reporter);
+                    run::run(run, call.reporter)
                 }
-                Err(failure) => call.reporter.fail(&failure),
-            }
+                Err(failure) => call.reporter.fail(&failure).into(),
+            };
+            return ending.own(args.own_exit_code);
         }
         Verb::Acquire(args) => Call::calling("acquire", &args.common, &args.calling).of_format(
             &args.common,

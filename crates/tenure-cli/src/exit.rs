@@ -15,6 +15,19 @@ pub(crate) enum Ending {
 }
 
 impl Ending {
+    /// The same, with this code for each failure of tenure itself. A code of the command, a signal and what the caller has
+    /// chosen for a held lock (`-E`) stay.
+    pub(crate) fn own(self, code: Option<u8>) -> Self {
+        let is_chosen = matches!(
+            self,
+            Self::Exit(Exit::Success | Exit::Signalled(_) | Exit::Own(_))
+                | Self::Command(_)
+                | Self::DieBy(_)
+        );
+        let code = code.filter(|_| !is_chosen);
+        code.map_or(self, |code| Self::Exit(Exit::Own(code)))
+    }
+
     /// The number that the caller sees.
     pub(crate) fn code(self) -> i32 {
         match self {
@@ -87,6 +100,30 @@ pub(crate) fn leave_at_once(ending: impl Into<Ending>) -> ! {
 #[cfg(test)]
 mod tests {
     use super::{Ending, Exit, SysExit, signalled};
+
+    #[test]
+    fn own_code_stands_for_failures_of_tenure_alone() {
+        let own = |ending: Ending| ending.own(Some(125)).code();
+        for exit in [
+            Exit::LockLost,
+            Exit::Precondition,
+            Exit::BadArguments,
+            Exit::General,
+        ] {
+            assert_eq!(own(exit.into()), 125, "{exit:?}");
+            assert_eq!(Ending::from(exit).own(None).code(), i32::from(exit.code()));
+        }
+        for (ending, code) in [
+            (Exit::Success.into(), 0),
+            (Exit::Own(75).into(), 75),
+            (signalled(2).into(), 130),
+            (Ending::DieBy(9), 137),
+            (Ending::Command(1), 1),
+            (Ending::Command(80), 80),
+        ] {
+            assert_eq!(own(ending), code, "{ending:?}");
+        }
+    }
 
     #[test]
     fn every_ending_has_its_documented_code() {

@@ -398,12 +398,12 @@ fn known_value(arg: &Arg) -> Option<Expected> {
             ),
             _ => Expected::Nothing,
         },
-        "store" | "lock_file_name" | "stale_after" | "conflict_exit_code" | "ttl"
-        | "request_id" | "slots" | "actor" | "epic_spec" | "intent_name" | "intent_version"
-        | "metadata" | "why" | "on_superseded" | "on_supersede" | "grace" | "term_after"
-        | "signal" | "max_runtime" | "param" | "rollback" | "failure_step" | "token" | "since"
-        | "until" | "remote" | "branch" | "attempts" | "backoff" | "number" | "run_id"
-        | "prefix" | "group_of_users" | "agent" | "max_age" => Expected::Nothing,
+        "store" | "lock_file_name" | "stale_after" | "conflict_exit_code" | "own_exit_code"
+        | "ttl" | "request_id" | "slots" | "actor" | "epic_spec" | "intent_name"
+        | "intent_version" | "metadata" | "why" | "on_superseded" | "on_supersede" | "grace"
+        | "term_after" | "signal" | "max_runtime" | "param" | "rollback" | "failure_step"
+        | "token" | "since" | "until" | "remote" | "branch" | "attempts" | "backoff" | "number"
+        | "run_id" | "prefix" | "group_of_users" | "agent" | "max_age" => Expected::Nothing,
         _ => return None,
     })
 }

@@ -18,6 +18,7 @@ impl RunArgs {
             exclusive: false,
             lock: Vec::new(),
             skip: false,
+            own_exit_code: None,
             reentrant: false,
             queue: None,
             group: None,

@@ -854,6 +854,53 @@ fn member_of_a_living_hold_is_never_given_again_table() {
     }
 }
 
+/// One code for each failure of tenure itself; what the command says stays.
+#[test]
+fn own_exit_code_stands_for_every_failure_of_tenure_table() {
+    let scene = Scene::new();
+    scene.write("tenure.toml", "dir = \"locks\"\n");
+    let gate = Gate::new(&scene, "held");
+    let held = hold(&scene, &gate, &["held"]);
+    for (words, code) in [
+        (&["held", "-n", "--", "true"][..], 125),
+        (&["held", "-n", "-E", "9", "--", "true"], 9),
+        (&["held", "--skip", "--", "true"], 0),
+        (&["x", "--", "./no-such-program"], 125),
+        (&["x", "--", "/"], 125),
+        (
+            &["x", "--queue", "none", "--cancel-in-progress", "--", "true"],
+            125,
+        ),
+        (&["x", "--max-runtime", "50ms", "--", "sleep", "100"], 125),
+        (&["x", "--exec", "--", "./no-such-program"], 125),
+        (&["--dir", "/dev/null/locks", "x", "--", "true"], 125),
+        (&["x", "--", "sh", "-c", "rm locks/x.*; sleep 100"], 125),
+        (&["x", "--", "sh", "-c", "exit 3"], 3),
+        (&["x", "--", "sh", "-c", "exit 80"], 80),
+        (&["x", "--", "true"], 0),
+        (&["x", "--no-such-flag", "--", "true"], 2),
+    ] {
+        let words = [&["run", "--own-exit-code", "125"], words].concat();
+        let _ = run(&scene, &words).expect(code, &format!("{words:?}"));
+    }
+    gate.open();
+    let _ = held.finish().expect(0, "the holder");
+    let script = "git init -q . && git config user.email a@b && git config user.name a\n\
+                  for n in 1 2 3 4 5 6; do echo $n >n; git add n; git commit -qm $n; done\n\
+                  git bisect start HEAD HEAD~5 >/dev/null\n\
+                  tenure -q acquire lab --owner none --ttl 600s >/dev/null\n\
+                  git bisect run tenure run lab -n --own-exit-code 125 -- sh -c '[ $(cat n) -lt 4 ]' 2>&1 | grep -c 'cannot bisect more'\n\
+                  tenure -q force-release lab --yes >/dev/null 2>&1; git bisect reset >/dev/null 2>&1; git bisect start HEAD HEAD~5 >/dev/null\n\
+                  git bisect run tenure run lab -n --own-exit-code 125 -- sh -c '[ $(cat n) -lt 4 ]' 2>&1 | grep -c 'is the first bad commit'\n";
+    let mut shell = scene.program("sh");
+    fs::create_dir(scene.path("repository")).expect("a folder");
+    shell
+        .args(["-c", script])
+        .current_dir(scene.path("repository"));
+    let said = answer(&mut shell);
+    assert_eq!(said.stdout(), "1\n1\n", "{}", said.said());
+}
+
 /// A caller that does not find the file would get a slot and not know which device it has.
 #[test]
 fn slot_without_a_member_is_refused_where_others_have_members() {
