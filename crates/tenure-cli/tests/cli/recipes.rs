@@ -9,7 +9,7 @@ use std::path::Path;
 const FOLDER: &str = "/srv/app";
 
 /// What the programs of the page do here.
-const PROGRAMS: [(&str, &str); 11] = [
+const PROGRAMS: [(&str, &str); 13] = [
     ("sync", "exit 0"),
     ("report", "exit 0"),
     ("train", "[ -n \"$CUDA_VISIBLE_DEVICES\" ]"),
@@ -27,6 +27,11 @@ const PROGRAMS: [(&str, &str); 11] = [
         "make",
         "case $* in *BUILD_DIR*) [ \"$* $MAKEFLAGS\" = '-s BUILD_DIR=build/0 -j2' ] ;; *) exec /usr/bin/make \"$@\" ;; esac",
     ),
+    (
+        "git",
+        "case \"$1 $2\" in 'bisect run') shift 2 && exec \"$@\" ;; *) exec /usr/bin/git \"$@\" ;; esac",
+    ),
+    ("test.sh", "[ \"$TENURE_NAME\" = lab ]"),
     ("deploy", "[ \"$TENURE_NAME\" = deploy ]"),
     ("releases/7/nightly", "[ \"$TENURE_NAME\" = nightly ]"),
     // A container as far as tenure sees one: other process numbers, hardly any variable.
@@ -129,7 +134,7 @@ fn each_line_of_the_page_runs_as_it_stands() {
         }
     }
     assert_eq!(
-        ran, 17,
+        ran, 18,
         "commands that were run: a number to change with the page"
     );
 }

@@ -8,7 +8,7 @@ use super::owner::{
     Chosen, OwnerError, Runs, base_name, choose_owner, chosen, is_descendant_of, is_init,
     is_one_shot_shell, is_reached, is_subshell, is_wrapper, run_by_shell, upwards,
 };
-use super::system::{Stat, arguments, name_of, parent_of_self};
+use super::system::{Stat, arguments, name_of, parent_of_self, stat};
 use crate::shell::{After, after, only_calls};
 use tenure_core::{Host, Process};
 
@@ -96,7 +96,10 @@ pub fn is_caller(owner: &Process, host: &Host, here: &Host) -> bool {
     let own = std::process::id();
     let passes = |pid| {
         let arguments = arguments(pid);
-        let is_helper = || text_of_script(pid, &arguments).is_some_and(|text| is_helper(&text));
+        // A sub-shell of the script that took the lock shows the same text.
+        let is_copy = || stat(pid).is_none_or(|stat| stat.is_copy());
+        let is_helper =
+            || text_of_script(pid, &arguments).is_some_and(|text| is_helper(&text)) && !is_copy();
         pid == own || is_wrapper(&arguments) || is_helper()
     };
     is_reached(owner, host, here, passes)
