@@ -65,7 +65,7 @@ fn nested_call_that_lost_its_variables_is_known_by_ancestry() {
                 "{before} {inner} in {outer}: {said}"
             );
             assert!(
-                took < Duration::from_secs(8),
+                took < Duration::from_secs(18),
                 "{before} {inner} in {outer}: {took:?}"
             );
         }
@@ -152,15 +152,15 @@ fn command_in_a_session_of_its_own_is_ended_like_any_other() {
             format!("tenure -q run {words} job -- setsid sh -c 'sleep 30' 2>/dev/null; echo $?");
         let (said, took) = script(&scene, &line);
         assert_eq!(said.trim(), ends.to_string(), "{words}");
-        assert!(took < Duration::from_secs(10), "{words}: {took:?}");
+        assert!(took < Duration::from_secs(25), "{words}: {took:?}");
     }
     let line = "tenure -q run job -- setsid sh -c 'echo $$ >pid; sleep 30; true' 2>/dev/null & \
                 sleep 0.5; kill $!; wait $!; echo $?; kill -0 $(cat pid) 2>/dev/null || echo gone";
     let (said, took) = script(&scene, line);
     assert_eq!(said, "143\ngone\n");
-    assert!(took < Duration::from_secs(10), "{took:?}");
+    assert!(took < Duration::from_secs(25), "{took:?}");
     // A newer run of the group ends it, and begins when it is gone.
-    let line = "tenure -q run --group g -- setsid sh -c 'trap \"sleep 0.5; echo ended >>order; exit\" INT TERM; \
+    let line = "tenure -q run --group g --grace 25s -- setsid sh -c 'trap \"sleep 0.5; echo ended >>order; exit\" INT TERM; \
                 while :; do sleep 0.1; done' 2>/dev/null & sleep 0.5; \
                 tenure -q run --group g --cancel-in-progress -w 20s -- sh -c 'echo began >>order'; wait; cat order";
     let (said, _) = script(&scene, line);
