@@ -854,7 +854,7 @@ fn member_of_a_living_hold_is_never_given_again_table() {
     }
 }
 
-/// One code for each failure of tenure itself; what the command says stays.
+/// Failures of tenure itself have one code; what the command says stays.
 #[test]
 fn own_exit_code_stands_for_every_failure_of_tenure_table() {
     let scene = Scene::new();

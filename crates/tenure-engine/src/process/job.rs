@@ -85,8 +85,8 @@ pub fn job_of_caller() -> Result<Chosen, OwnerError> {
 /// Whether `owner`, which was recorded on `host`, makes this call itself. It is the calling process or its
 /// parent, with nothing between the two but programs that run one command and end with it (`env`,
 /// `timeout`, `sudo`), or a helper, whose text does nothing but call tenure. A sub-shell or another script between them
-/// has a life of its own, and may call for itself. Where a process lives as long as a job, each step of that job calls for it, and no script that the step
-/// starts. The host of an agent calls for each of its subagents, so it is known by the id or by the agent's key alone.
+/// has a life of its own, and may call for itself. Where a process lives as long as a job, each step of that job calls for
+/// it, and no script that the step starts. The host of an agent calls for each of its subagents, so it is known by the id or by the agent's key alone.
 ///
 /// Only true where every link can be seen here and now; anything unknown is no proof.
 pub fn is_caller(owner: &Process, host: &Host, here: &Host) -> bool {
@@ -95,12 +95,15 @@ pub fn is_caller(owner: &Process, host: &Host, here: &Host) -> bool {
     }
     let own = std::process::id();
     let passes = |pid| {
+        if pid == own {
+            return true;
+        }
         let arguments = arguments(pid);
         // A sub-shell of the script that took the lock shows the same text.
         let is_copy = || stat(pid).is_none_or(|stat| stat.is_copy());
         let is_helper =
             || text_of_script(pid, &arguments).is_some_and(|text| is_helper(&text)) && !is_copy();
-        pid == own || is_wrapper(&arguments) || is_helper()
+        is_wrapper(&arguments) || is_helper()
     };
     is_reached(owner, host, here, passes)
         || (is_job(owner.pid)
@@ -172,7 +175,7 @@ impl Found {
         }
         if program.is_agent_host() {
             return Some(Ok(match self.lasting.take() {
-                Some((lasting, _)) => self.shell(&[After::Work, After::Apart]).unwrap_or(lasting),
+                Some((lasting, _)) => self.shell(&[After::Work]).unwrap_or(lasting),
                 None => chosen(pid, stat),
             }));
         }
@@ -192,12 +195,17 @@ impl Found {
         } else {
             text_of_script(pid, &arguments)
         };
-        let after = text.map_or(After::Unseen, |text| self.after_call(&text));
-        // The copy of the shell that goes on in the background is the job, and may outlive its shell.
-        if let (After::Apart, Some((copy, _))) = (after, copy) {
-            self.shells.push((copy, After::Work));
-            return None;
-        }
+        let after = match text.map_or(After::Unseen, |text| self.after_call(&text)) {
+            After::Apart => {
+                // The copy of the shell that goes on in the background is the job, and may outlive its shell.
+                if let Some((copy, _)) = copy {
+                    self.shells.push((copy, After::Work));
+                    return None;
+                }
+                After::Work
+            }
+            seen => seen,
+        };
         // A helper that only takes the lock for its caller ends with the call, as such a line does.
         if !is_line && after == After::Nothing {
             self.helper = program_of(&arguments).map(|script| base_name(script).to_owned());
@@ -236,7 +244,7 @@ impl Found {
     /// The answer below the process of a job. What a step starts and what lasts longer than this call owns its holds
     /// as everywhere; the step itself does not.
     fn below(&mut self, job: Job, process: Chosen) -> Chosen {
-        if let Some(shell) = self.shell(&[After::Work, After::Apart]) {
+        if let Some(shell) = self.shell(&[After::Work]) {
             return shell;
         }
         match self.lasting.take() {
@@ -255,13 +263,13 @@ impl Found {
         if self.lasting.is_some() || self.in_task {
             return std::mem::take(self).without_end();
         }
-        self.shell(&[After::Work, After::Apart, After::Unseen])
+        self.shell(&[After::Work, After::Unseen])
             .ok_or(OwnerError::NoJob { daemon, pid })
     }
 
     /// The answer where nothing above decides.
     fn without_end(self) -> Result<Chosen, OwnerError> {
-        if let Some(shell) = self.shell(&[After::Work, After::Apart]) {
+        if let Some(shell) = self.shell(&[After::Work]) {
             return Ok(shell);
         }
         match self.lasting {

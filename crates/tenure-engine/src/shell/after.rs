@@ -66,9 +66,8 @@ pub fn only_calls(text: &str, name: &str, verbs: &[&str]) -> bool {
             || functions.any(|node| matches!(node, Node::Function(name, _) if name == word))
     };
     let is_no_work = |words: &[String]| {
-        let mut words = words.iter().skip_while(|word| is_prefix(word));
-        let word = words.next().map(String::as_str).unwrap_or_default();
-        is_function(word) || !is_work(word, words.next().map(String::as_str))
+        let (word, argument) = command(words);
+        is_function(word) || !is_work(word, argument)
     };
     let simple = || nodes.iter().filter_map(|node| node.words());
     simple().any(|words| is_call(&words))
@@ -136,6 +135,15 @@ impl Flow {
 
     fn decides(self) -> bool {
         self.works || self.is_apart || self.end != End::On
+    }
+
+    /// What is known of it where it may not happen.
+    fn perhaps(self) -> Self {
+        Self {
+            end: End::On,
+            is_good: None,
+            ..self
+        }
     }
 
     /// What is left of it outside of the construct that catches such ends.
@@ -242,24 +250,14 @@ impl<'a> Walk<'a> {
         if gives_up(node) {
             return Flow::of(None);
         }
-        let flow = self.node(node, true);
-        Flow {
-            end: End::On,
-            is_good: None,
-            ..flow
-        }
+        self.node(node, true).perhaps()
     }
 
     fn maybe_list(&self, list: &'a List) -> Flow {
         if list.last().is_some_and(|item| gives_up(&item.node)) {
             return Flow::of(None);
         }
-        let flow = self.list(list, true);
-        Flow {
-            end: End::On,
-            is_good: None,
-            ..flow
-        }
+        self.list(list, true).perhaps()
     }
 
     fn node(&self, node: &'a Node, begun: bool) -> Flow {
@@ -421,9 +419,7 @@ impl<'a> Walk<'a> {
             self.depth.set(depth);
             return flow.caught(&[End::Function]);
         }
-        let mut words = words.iter().skip_while(|word| is_prefix(word));
-        let word = words.next().map(String::as_str).unwrap_or_default();
-        let argument = words.next().map(String::as_str);
+        let (word, argument) = command(words);
         let result = match argument {
             None | Some("$?") => is_good,
             Some("0") => Some(true),
@@ -477,6 +473,13 @@ fn gives_up(node: &Node) -> bool {
         Node::Chain(_, rest) => rest.last().is_some_and(|(_, node)| gives_up(node)),
         _ => false,
     }
+}
+
+/// The word of a simple command, and its first argument.
+fn command(words: &[String]) -> (&str, Option<&str>) {
+    let words = words.iter().map(String::as_str);
+    let mut words = words.skip_while(|word| is_prefix(word));
+    (words.next().unwrap_or_default(), words.next())
 }
 
 /// Whether a word stands before a command: an assignment, or a redirection.

@@ -20,7 +20,7 @@ pub(super) struct Item {
 /// A command, simple or not.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Node {
-    /// Its words, and the texts of its substitutions, which run before it. `<` stands for each redirection of input.
+    /// Words, and the texts of their substitutions, which run before. `<` stands for each redirection of input.
     Simple(Vec<String>, Vec<List>),
     Not(Box<Self>),
     Pipe(Vec<Self>),
@@ -61,7 +61,7 @@ impl Node {
         nodes
     }
 
-    /// This node and all within it.
+    /// The node itself and all within it.
     pub(super) fn all(&self) -> Vec<&Self> {
         let mut all = vec![self];
         all.extend(self.parts().into_iter().flat_map(Self::all));
@@ -254,14 +254,12 @@ fn tokens(signs: &mut Signs<'_>, end: Option<char>, depth: usize) -> Vec<Token> 
             }
             '(' if word.text.ends_with('=') => {
                 // The words of an array.
-                word.substitutions
-                    .extend([tokens(signs, Some(')'), depth + 1)].map(|of_array| {
-                        let inner = of_array.into_iter().filter_map(|token| match token {
-                            Token::Word(_, substitutions) => Some(substitutions),
-                            Token::Sign(_) => None,
-                        });
-                        inner.flatten().flatten().collect()
-                    }));
+                let of_array = tokens(signs, Some(')'), depth + 1).into_iter();
+                let inner = of_array.filter_map(|token| match token {
+                    Token::Word(_, substitutions) => Some(substitutions),
+                    Token::Sign(_) => None,
+                });
+                word.substitutions.push(inner.flatten().flatten().collect());
             }
             '(' if word.text.is_empty() && signs.next_if_eq(&'(').is_some() => {
                 skip_arithmetic(signs);

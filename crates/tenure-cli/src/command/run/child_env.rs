@@ -91,10 +91,11 @@ impl ChildEnv {
         for wanted in task.locks.iter().filter(|wanted| wanted.at == At::Place) {
             let own = holds.iter().rfind(|hold| *hold.name() == wanted.name);
             let around = || plan.around.iter().find(|outer| outer.name == wanted.name);
-            let (slot, member) = match (own, around()) {
-                (Some(own), _) => (own.claim.slot, own.claim.member()),
-                (None, Some(outer)) => (outer.slot, outer.member.as_deref()),
-                (None, None) => (None, None),
+            let (slot, member) = match own {
+                Some(own) => (own.claim.slot, own.claim.member()),
+                None => {
+                    around().map_or((None, None), |outer| (outer.slot, outer.member.as_deref()))
+                }
             };
             of_project.extend(wanted.pool.env(slot, member));
         }
