@@ -156,7 +156,7 @@ impl LockDefaults {
         }
         if let Some(bad) = members.iter().find(|member| member.contains(['\0', '\n'])) {
             return Some(format!(
-                "{bad:?} contains a NUL, which no variable can have"
+                "{bad:?} contains a NUL or a line break; a member is one line"
             ));
         }
         let mut seen = Vec::new();
