@@ -7,8 +7,8 @@ use std::num::NonZeroU32;
 use std::os::fd::{AsFd, OwnedFd};
 use tenure_engine::store::file::fuzzing;
 use tenure_engine::tenure_core::{
-    Cancel, Claim, Entry, Force, History, Holder, Host, Kind, Lease, Mode, Process, Queueing,
-    RequestId, Reservation, Stamp, WaitingFor,
+    Cancel, CancelKind, Claim, Entry, Force, History, Holder, Host, Kind, Lease, Mode, Process,
+    Queueing, RequestId, Reservation, Stamp, WaitingFor,
 };
 
 /// The size of a page of the first pair.
@@ -265,6 +265,8 @@ fn claim(draw: &mut Draw<'_>, ticket: u64, token: Option<u64>) -> Claim {
         at: stamp(draw),
         actor: draw.text(),
         why: draw.text(),
+        kind: [CancelKind::Operator, CancelKind::NewerRun][draw.below(2)],
+        grace_ms: draw.some(Draw::number),
     });
     claim.reservation = draw.some(|draw| Reservation {
         since: stamp(draw),

@@ -558,6 +558,8 @@ pub(crate) struct ForceReleaseArgs {
   tenure cancel deploy            the run ends its command and exits with 79
   tenure cancel deploy --why \"the fix comes first\"
   tenure cancel --group Issue-42  the same for the run of a group
+  tenure cancel deploy --request-id r3  one run, whether it waits or works
+  tenure cancel deploy --grace 0s  kill what has not ended yet
   tenure cancel --orphan deploy   end the command of a tenure that was killed
 
 A supervised run ends its own work: cancel itself signals no process. The holder of an `acquire` \
@@ -574,9 +576,12 @@ pub(crate) struct CancelArgs {
     /// The group of the run, in capitals or not
     #[arg(long, value_name = "NAME", value_parser = typed(group::group))]
     pub(crate) group: Option<Typed<LockName>>,
-    /// The caller's request id [default: generated]
+    /// The one run that is meant, waiting or working [default: all that hold the lock]
     #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"], value_parser = typed(value::request_id))]
     pub(crate) request_id: Option<Typed<RequestId>>,
+    /// The caller's own request id [default: generated]
+    #[arg(long, value_name = "ID", hide_short_help = true, value_parser = typed(value::request_id))]
+    pub(crate) by: Option<Typed<RequestId>>,
     /// What for; the holder is told
     #[arg(long, value_name = "TEXT", conflicts_with = "orphan")]
     pub(crate) why: Option<String>,
@@ -586,18 +591,10 @@ pub(crate) struct CancelArgs {
     /// End the work of a run whose supervisor is dead
     #[arg(long)]
     pub(crate) orphan: bool,
-    /// With --orphan: how long the work is given before it is killed [default: as its run says]
-    #[cfg_attr(
-        not(target_os = "linux"),
-        allow(dead_code, reason = "it is refused there before this is read")
-    )]
-    #[arg(
-        long,
-        value_name = "DURATION",
-        requires = "orphan",
-        hide_short_help = true,
-        value_parser = typed(value::duration)
-    )]
+    /// How long the work is given from now on before it is killed [default: as its run says]
+    ///
+    /// It shortens the grace of work that is ending already; it never extends a grace
+    #[arg(long, value_name = "DURATION", value_parser = typed(value::duration))]
     pub(crate) grace: Option<Typed<Duration>>,
     /// With --orphan: the signal that asks first [default: INT]
     #[cfg_attr(

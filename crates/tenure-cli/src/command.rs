@@ -1259,8 +1259,8 @@ fn waits_for_itself(name: &LockName, claim: &Claim) -> Failure {
 }
 
 /// The answer of a run that another one displaced.
-pub(crate) fn superseded(name: &LockName, by: &str) -> Failure {
-    envelope::Failure::superseded(name, Some(by)).into()
+pub(crate) fn superseded(name: &LockName, by: &tenure_core::Cancel) -> Failure {
+    envelope::Failure::cancelled_for(name, by).into()
 }
 
 /// The answer of a run that lost a lock while it waited for the next one, so its command does not start.

@@ -42,6 +42,7 @@ mod terminal;
 #[cfg(windows)]
 use crate::signals::numbers as libc;
 use std::time::Duration;
+use tenure_core::Cancel;
 
 /// Within this time all SIGINTs of one process count as one.
 const ONE_INTERRUPT: Duration = Duration::from_secs(1);
@@ -77,8 +78,11 @@ pub(crate) enum Event {
         shared: bool,
         sender: Option<u32>,
     },
-    /// Another claim asks for the lock.
-    CancelRequested { by: String },
+    /// Another caller asks the work to stop; `within` says that it has only so much more time.
+    CancelRequested {
+        by: Box<Cancel>,
+        within: Option<Duration>,
+    },
     /// The lock is lost, or may be lost after this much more time: by then nothing of the work may be
     /// left.
     Lost { within: Option<Duration> },
@@ -115,8 +119,8 @@ pub(crate) enum Verdict {
     /// By a signal to this process, whatever the command did then. `end` says how the command ended, if
     /// it has.
     Signalled { number: i32, end: Option<End> },
-    /// Because another claim asked for the lock.
-    Superseded { by: String },
+    /// Because another caller asked it to stop.
+    Superseded { by: Box<Cancel> },
     /// Because the lock was lost.
     Lost,
     /// Because the work took longer than allowed.
@@ -258,16 +262,11 @@ impl Supervision {
             } => self.on_signal(number, shared, sender, now),
             // The claim that asks for the lock gets it when the rollback is over.
             Event::CancelRequested { .. } if self.before.is_some() => Vec::new(),
-            Event::CancelRequested { by } => self.end(Verdict::Superseded { by }, now),
+            Event::CancelRequested { by, within } => {
+                self.end_within(Verdict::Superseded { by }, within, now)
+            }
             Event::Lost { within } => match self.terms.on_lost {
-                OnLost::Terminate => {
-                    let mut actions = self.end(Verdict::Lost, now);
-                    if let Some(within) = within {
-                        self.hasten(now, within);
-                        actions.extend(self.on_time(now));
-                    }
-                    actions
-                }
+                OnLost::Terminate => self.end_within(Verdict::Lost, within, now),
                 OnLost::Warn => Vec::new(),
             },
             Event::Time => self.on_time(now),
@@ -337,6 +336,21 @@ impl Supervision {
             return Vec::new();
         }
         self.end_with(verdict, self.terms.signal, now)
+    }
+
+    /// The same; nothing of the work may be left after `within`, if that is said.
+    fn end_within(
+        &mut self,
+        verdict: Verdict,
+        within: Option<Duration>,
+        now: Duration,
+    ) -> Vec<Action> {
+        let mut actions = self.end(verdict, now);
+        if let Some(within) = within {
+            self.hasten(now, within);
+            actions.extend(self.on_time(now));
+        }
+        actions
     }
 
     fn end_with(&mut self, verdict: Verdict, first: i32, now: Duration) -> Vec<Action> {
@@ -423,6 +437,20 @@ mod tests {
         Supervision::new(TERMS)
     }
 
+    fn by(id: &str) -> Cancel {
+        Cancel {
+            by: id.to_owned(),
+            ..Cancel::default()
+        }
+    }
+
+    fn cancel(id: &str) -> Event {
+        Event::CancelRequested {
+            by: by(id).into(),
+            within: None,
+        }
+    }
+
     fn signal(number: i32) -> Event {
         Event::Signal {
             number,
@@ -441,11 +469,37 @@ mod tests {
     }
 
     #[test]
+    fn a_later_request_shortens_a_grace_that_runs_and_never_extends_it() {
+        let hurry = |within| Event::CancelRequested {
+            by: by("other").into(),
+            within: Some(at(within)),
+        };
+        let mut supervision = supervision();
+        let _ = supervision.on(cancel("other"), at(0.0));
+        assert_eq!(supervision.on(hurry(60.0), at(1.0)), []);
+        assert_eq!(supervision.next_time(), Some(at(7.5)), "as before");
+        assert_eq!(supervision.on(hurry(4.0), at(2.0)), []);
+        let kill = [Action::Ask(libc::SIGTERM), Action::Ask(libc::SIGKILL)];
+        assert_eq!(supervision.on(Event::Time, at(6.0)), kill);
+        let mut supervision = self::supervision();
+        let _ = supervision.on(signal(libc::SIGTERM), at(0.0));
+        let killed = supervision.on(hurry(0.0), at(0.5));
+        assert_eq!(
+            killed,
+            [Action::Ask(libc::SIGKILL)],
+            "a signal began the end"
+        );
+        let mut supervision = self::supervision();
+        let actions = supervision.on(hurry(0.0), at(0.0));
+        assert_eq!(actions.last(), Some(&Action::Ask(libc::SIGKILL)));
+    }
+
+    #[test]
     fn a_cancel_asks_then_insists_then_kills_and_waits_for_the_rest() {
         let mut supervision = supervision();
-        let by = || "other".to_owned();
+        let by = || Box::new(by("other"));
         assert_eq!(
-            supervision.on(Event::CancelRequested { by: by() }, at(0.0)),
+            supervision.on(cancel("other"), at(0.0)),
             [Action::Ask(libc::SIGINT), Action::Continue]
         );
         assert_eq!(supervision.next_time(), Some(at(7.5)));
@@ -638,7 +692,7 @@ mod tests {
     fn the_first_cause_of_an_end_is_the_one_that_is_told() {
         let mut supervision = supervision();
         let _ = supervision.on(Event::Lost { within: None }, at(0.0));
-        let _ = supervision.on(Event::CancelRequested { by: "x".into() }, at(0.0));
+        let _ = supervision.on(cancel("x"), at(0.0));
         let _ = supervision.on(signal(libc::SIGTERM), at(0.0));
         let _ = supervision.on(Event::Ended(End::Code(0)), at(1.0));
         assert_eq!(
@@ -665,8 +719,7 @@ mod tests {
     #[test]
     fn a_rollback_is_finished_before_whoever_asks_gets_the_lock() {
         let mut rollback = supervision().after(Before::default());
-        let by = "other".to_owned();
-        assert_eq!(rollback.on(Event::CancelRequested { by }, at(0.0)), []);
+        assert_eq!(rollback.on(cancel("other"), at(0.0)), []);
         assert!(!rollback.is_ending());
     }
 
@@ -729,7 +782,7 @@ mod tests {
     #[test]
     fn what_asks_first_is_followed_by_sigterm_and_sigkill() {
         use libc::{SIGHUP, SIGINT, SIGKILL, SIGTERM, SIGUSR1};
-        let cancel = || Event::CancelRequested { by: "x".into() };
+        let cancel = || cancel("x");
         for (first, sent) in [
             (SIGINT, vec![(0.0, SIGINT), (7.5, SIGTERM), (10.0, SIGKILL)]),
             (

@@ -970,7 +970,7 @@ fn whoever_is_asked_to_stop_is_named() {
         &["x", "--shared", "--owner", "none", "--request-id", "r"],
     );
     let holder = scene.hold("x", ["--shared", "--output", "json", "--request-id", "s"]);
-    let both = document(&scene, &["cancel", "x", "--request-id", "me"], 0);
+    let both = document(&scene, &["cancel", "x", "--by", "me"], 0);
     assert_eq!(both["meta"]["request_id"], "me", "{both}");
     let asked = both["data"]["asked"].as_array().unwrap();
     let facts: Vec<_> = asked
@@ -983,7 +983,7 @@ fn whoever_is_asked_to_stop_is_named() {
     has_code(&ended, "SUPERSEDED");
     assert_eq!(ended["error"]["context"]["superseded_by"], "me", "{ended}");
     assert_eq!(ended["error"]["context"]["name"], "x", "{ended}");
-    let again = document(&scene, &["cancel", "x", "--request-id", "late"], 0);
+    let again = document(&scene, &["cancel", "x", "--by", "late"], 0);
     assert_eq!(again["data"]["asked"][0]["asked_by"], "me", "who was first");
 }
 

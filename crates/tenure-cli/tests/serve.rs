@@ -1008,7 +1008,7 @@ fn a_holder_is_told_of_requests_to_stop_and_of_loss() {
     let mut client = Client::new(&scene);
     let hold = client.acquire("deploy");
     scene
-        .run(["cancel", "deploy", "--request-id", "me"])
+        .run(["cancel", "deploy", "--by", "me"])
         .expect(0, "it is asked");
     let asked = client.notification("stop_requested");
     assert_eq!(

@@ -6,9 +6,10 @@
 //! gives up **leaves the list before its caller is told**, so that no waiter stands behind a caller that
 //! has gone.
 
+use crate::claim::Cancel;
 use crate::claims::{Entering, TryGrant};
 use crate::turn::{Predecessor, Refusal};
-use alloc::string::String;
+use alloc::boxed::Box;
 
 /// What the driver has to do next.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,8 +76,8 @@ pub enum Outcome {
     Interrupted,
     /// Another caller asked this claim to stop before it held the lock.
     Superseded {
-        /// The request id of that caller.
-        by: String,
+        /// The request of that caller.
+        by: Box<Cancel>,
     },
     /// The place that the caller wanted back is not kept (any more).
     NotKept,

@@ -192,6 +192,40 @@ pub struct Cancel {
     pub actor: String,
     /// What for; empty if the caller did not say.
     pub why: String,
+    /// Which kind of caller asked first.
+    pub kind: CancelKind,
+    /// The time from `at` until the work is killed, in milliseconds, where that is less than its own grace.
+    pub grace_ms: Option<u64>,
+}
+
+impl Cancel {
+    /// Shortens the grace to what `request` gives from now on, if that ends earlier. Returns whether it does.
+    pub(crate) fn hasten(
+        &mut self,
+        request: StopRequest<'_>,
+        boot: Option<&str>,
+        now: &Now,
+    ) -> bool {
+        let Some(grace_ms) = request.grace_ms else {
+            return false;
+        };
+        let grace_ms = self.at.age_ms(boot, now).saturating_add(grace_ms);
+        let is_earlier = self.grace_ms.is_none_or(|before| grace_ms < before);
+        if is_earlier {
+            self.grace_ms = Some(grace_ms);
+        }
+        is_earlier
+    }
+}
+
+/// Kind of caller that asks a run to stop.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum CancelKind {
+    /// A caller that does not want the lock: a person, a script or a program that cancels the run.
+    #[default]
+    Operator,
+    /// A newer run that wants the lock itself, or the place in line.
+    NewerRun,
 }
 
 /// The caller that asks a holder to stop, and its reason.
@@ -203,13 +237,23 @@ pub struct StopRequest<'a> {
     pub actor: &'a str,
     /// What for; empty if the caller does not say.
     pub why: &'a str,
+    /// Which kind of caller asks.
+    pub kind: CancelKind,
+    /// How long the work is given from now on, in milliseconds; `None` for its own grace. A grace that runs already is
+    /// shortened, never extended.
+    pub grace_ms: Option<u64>,
 }
 
 /// A caller of which only the request id is known.
 impl<'a> From<&'a str> for StopRequest<'a> {
     fn from(by: &'a str) -> Self {
-        let (actor, why) = ("", "");
-        Self { by, actor, why }
+        Self {
+            by,
+            actor: "",
+            why: "",
+            kind: CancelKind::Operator,
+            grace_ms: None,
+        }
     }
 }
 
@@ -220,6 +264,8 @@ impl<'a> From<&'a Holder> for StopRequest<'a> {
             by: holder.request_id.as_str(),
             actor: &holder.actor,
             why: &holder.why,
+            kind: CancelKind::NewerRun,
+            grace_ms: None,
         }
     }
 }

@@ -21,7 +21,6 @@ use crate::standing::{Evidence, Standing, judge, unreadable};
 use crate::time::Now;
 use crate::turn::{Blocker, Live, Predecessor, Refusal};
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::vec::Vec;
 use core::borrow::Borrow;
 
@@ -74,8 +73,8 @@ pub enum TryGrant {
     },
     /// Another caller asked it to stop before it held the lock.
     Cancelled {
-        /// The request id of that caller.
-        by: String,
+        /// The request of that caller.
+        by: Box<Cancel>,
     },
     /// A claim in front is stale, and this profile does not take it over without force.
     Blocked(Refusal),
@@ -92,7 +91,7 @@ enum AsksHolders {
 
 impl Entry {
     /// Asks the claim with this ticket to stop. False if there is no such claim. A claim that was asked
-    /// already keeps its first request.
+    /// already keeps its first request; a later one can only shorten the grace.
     pub fn ask_to_stop<'a>(
         &mut self,
         ticket: u64,
@@ -104,13 +103,17 @@ impl Entry {
         };
         let boot = claim.holder.host.boot_id.as_deref();
         let at = now.stamp_for(boot);
-        let StopRequest { by, actor, why } = request.into();
-        claim.cancel.get_or_insert_with(|| Cancel {
-            by: by.into(),
+        let request = request.into();
+        let cancel = claim.cancel.get_or_insert_with(|| Cancel {
+            by: request.by.into(),
             at,
-            actor: actor.into(),
-            why: why.into(),
+            actor: request.actor.into(),
+            why: request.why.into(),
+            kind: request.kind,
+            grace_ms: None,
         });
+        let boot = claim.holder.host.boot_id.as_deref();
+        cancel.hasten(request, boot, now);
         true
     }
 
@@ -413,7 +416,7 @@ impl Entry {
         let mode = own.mode;
         if let Some(cancel) = &own.cancel {
             return TryGrant::Cancelled {
-                by: cancel.by.clone(),
+                by: Box::new(cancel.clone()),
             };
         }
         if kind == Kind::Detached

@@ -43,8 +43,8 @@ pub use attempt::{Attempt, Effect, Input, Outcome};
 pub use backoff::pause_ms;
 pub use ci_event::{CiEvent, GroupNameError, Subject, group_name};
 pub use claim::{
-    Cancel, Claim, Entry, Force, History, Kept, Kind, Patience, Request, Reservation, StopRequest,
-    Terms, WaitingFor,
+    Cancel, CancelKind, Claim, Entry, Force, History, Kept, Kind, Patience, Request, Reservation,
+    StopRequest, Terms, WaitingFor,
 };
 pub use claims::{Entering, TryGrant};
 pub use decision::{Caller, Decision, Reason, decide};

@@ -391,14 +391,14 @@ impl Entry {
 
     fn ask<E>(&mut self, tickets: &[u64], by: StopRequest<'_>, asking: &mut Asking<'_, E>) {
         for &ticket in tickets {
-            if self
-                .claim(ticket)
-                .is_none_or(|claim| claim.cancel.is_some())
-            {
+            let Some(claim) = self.claim(ticket) else {
                 continue;
-            }
+            };
+            let is_new = claim.cancel.is_none();
             self.ask_to_stop(ticket, by, asking.now);
-            asking.events.push(Event::CancelRequested { ticket });
+            if is_new {
+                asking.events.push(Event::CancelRequested { ticket });
+            }
         }
     }
 
@@ -411,16 +411,20 @@ impl Entry {
         now: &Now,
         evidence: impl FnMut(&Claim) -> Evidence,
     ) -> Vec<Claim> {
-        self.cancel_seeing(policy, by, now, evidence, |_| false)
+        self.cancel_seeing(policy, by, None, now, evidence, |_| false)
     }
 
     /// The same for a store that sees which processes are stopped. If no claim holds and the process of the
     /// next claim is stopped, that claim is asked. It stands aside at once, and leaves when its process
     /// goes on.
+    ///
+    /// With `whom`, the live claims of which that says yes are asked, waiting or holding, and no others. A place that is kept
+    /// for a caller who is away is taken away at once.
     pub fn cancel_seeing<'a>(
         &mut self,
         policy: &Policy,
         by: impl Into<StopRequest<'a>>,
+        whom: Option<&dyn Fn(&Claim) -> bool>,
         now: &Now,
         mut evidence: impl FnMut(&Claim) -> Evidence,
         mut is_stopped: impl FnMut(&Claim) -> bool,
@@ -433,6 +437,9 @@ impl Entry {
             events: &mut Vec::new(),
         };
         let by = by.into();
+        if let Some(is_meant) = whom {
+            return self.ask_meant(by, is_meant, &mut asking);
+        }
         if let Some((_, next)) = self.standstill(&mut asking) {
             let ticket = next.ticket;
             self.ask_to_stop(ticket, by, now);
@@ -444,5 +451,28 @@ impl Entry {
             .filter(|claim| matches!(asking.weigh(claim), Weight::Live(_)))
             .cloned()
             .collect()
+    }
+
+    fn ask_meant<E: FnMut(&Claim) -> Evidence>(
+        &mut self,
+        by: StopRequest<'_>,
+        is_meant: &dyn Fn(&Claim) -> bool,
+        asking: &mut Asking<'_, E>,
+    ) -> Vec<Claim> {
+        let meant: Vec<u64> = (self.claims.iter())
+            .filter(|claim| is_meant(claim))
+            .filter(|claim| matches!(asking.weigh(claim), Weight::Live(_) | Weight::Aside))
+            .map(|claim| claim.ticket)
+            .collect();
+        self.ask(&meant, by, asking);
+        let mut asked = Vec::with_capacity(meant.len());
+        for ticket in meant {
+            asked.extend(self.claim(ticket).cloned());
+            let is_away = |claim: &Claim| claim.token.is_none() && claim.reservation.is_some();
+            if self.claim(ticket).is_some_and(is_away) {
+                self.remove(ticket);
+            }
+        }
+        asked
     }
 }

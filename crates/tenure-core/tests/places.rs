@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tenure_core::{
     Claim, Death, Entering, Entry, Event, Evidence, Force, Holder, Host, Kept, Kind, Liveness,
     LivenessLock, Mode, Now, PENDING_MAX, Patience, Policy, Process, Queueing, Reason, Request,
-    RequestId, Standing, Terms, TryGrant, WaitingFor,
+    RequestId, Standing, StopRequest, Terms, TryGrant, WaitingFor,
 };
 
 const BOOT: &str = "boot-a";
@@ -712,7 +712,7 @@ fn cancel_and_a_forced_release_reach_who_is_next_and_stopped() {
     let (mut entry, holder, waiting) = line_of(1);
     let now = at(1_000);
     let is_stopped = |claim: &Claim| waiting.contains(&claim.ticket);
-    let held = entry.cancel_seeing(&Policy::NATIVE, "me", &at(0), alive, is_stopped);
+    let held = entry.cancel_seeing(&Policy::NATIVE, "me", None, &at(0), alive, is_stopped);
     assert_eq!(held[0].ticket, holder, "the holder comes first");
     entry.leave(holder, &at(0));
     let mut forced = entry.clone();
@@ -727,13 +727,62 @@ fn cancel_and_a_forced_release_reach_who_is_next_and_stopped() {
     let (standing, _) = forced.standing_seeing(policy, &now, alive, |_| false);
     assert_ne!(standing, Standing::Free, "it goes on");
 
-    let asked = entry.cancel_seeing(policy, "me", &now, alive, is_stopped);
+    let asked = entry.cancel_seeing(policy, "me", None, &now, alive, is_stopped);
     assert_eq!(asked.len(), 1);
     assert!(entry.is_cancelled(waiting[0]));
     let (standing, _) = entry.standing_seeing(policy, &now, alive, is_stopped);
     assert_eq!(standing, Standing::Free, "it stands aside at once");
     let goes_on = look(&mut entry, waiting[0], &now, &[]);
     assert!(matches!(goes_on, TryGrant::Cancelled { .. }), "{goes_on:?}");
+}
+
+#[test]
+fn cancel_reaches_the_claims_that_are_meant_and_no_others() {
+    let (mut entry, holder, waiting) = line_of(3);
+    let owner = None;
+    assert!(entry.reserve(waiting[2], owner, 60_000, &at(0)));
+    let mut ask = |ids: &[&str]| {
+        let is_meant = |claim: &Claim| ids.contains(&claim.holder.request_id.as_str());
+        let whom: &dyn Fn(&Claim) -> bool = &is_meant;
+        let asked =
+            entry.cancel_seeing(&Policy::NATIVE, "me", Some(whom), &at(1), alive, |_| false);
+        let asked: Vec<u64> = asked.iter().map(|claim| claim.ticket).collect();
+        let marked = |ticket: &u64| entry.is_cancelled(*ticket);
+        let all: Vec<u64> = entry.claims.iter().map(|claim| claim.ticket).collect();
+        (
+            asked,
+            all.iter().copied().filter(marked).collect::<Vec<_>>(),
+            all.len(),
+        )
+    };
+    assert_eq!(ask(&["nobody"]), (vec![], vec![], 4));
+    assert_eq!(ask(&["w1"]), (vec![waiting[1]], vec![waiting[1]], 4));
+    assert_eq!(
+        ask(&["w2"]),
+        (vec![waiting[2]], vec![waiting[1]], 3),
+        "it is away"
+    );
+    let both = vec![holder, waiting[1]];
+    assert_eq!(ask(&["holder"]), (vec![holder], both, 3));
+}
+
+#[test]
+fn a_later_request_to_stop_can_only_shorten_the_grace() {
+    let (mut entry, holder, _) = line_of(0);
+    let mut ask = |millis, grace_ms| {
+        let by = StopRequest {
+            grace_ms,
+            ..StopRequest::from("me")
+        };
+        entry.ask_to_stop(holder, by, &at(millis));
+        let cancel = entry.claim(holder).and_then(|claim| claim.cancel.as_ref());
+        cancel.map(|cancel| (cancel.at.wall_ms - at(0).wall_us / 1_000, cancel.grace_ms))
+    };
+    assert_eq!(ask(0, None), Some((0, None)));
+    assert_eq!(ask(10, Some(5_000)), Some((0, Some(5_010))), "from then on");
+    assert_eq!(ask(20, Some(9_000)), Some((0, Some(5_010))), "never longer");
+    assert_eq!(ask(30, Some(0)), Some((0, Some(30))));
+    assert_eq!(ask(40, None), Some((0, Some(30))));
 }
 
 /// A list with a holder of each of these kinds, all in this mode, and so many waiters in the same mode.

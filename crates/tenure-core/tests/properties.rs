@@ -1326,7 +1326,7 @@ fn an_attempt_leaves_before_it_tells() {
         assert_eq!(attempt.on(Input::Woken), Effect::Look, "woken");
         attempt
     };
-    let by = || "somebody".to_owned();
+    let by = || Box::new(Cancel::default());
     let refusal = || Refusal {
         reason: Reason::StaleNeedsForce,
         standing: Standing::Stale(StaleReason::Aged),

@@ -169,7 +169,7 @@ fn a_look_without_a_grant_is_written_only_if_it_changed_the_list() {
             ticket: 2,
             token: 3,
         },
-        TryGrant::Cancelled { by: String::new() },
+        TryGrant::Cancelled { by: Box::default() },
         TryGrant::Gone,
     ] {
         for mode in [Mode::Exclusive, Mode::Shared, slots(2)] {

@@ -5,8 +5,9 @@ use crate::clock::Clock;
 use crate::store::{Handle, Store, StoreError, Verbs, Wake};
 use std::time::{Duration, Instant};
 use tenure_core::{
-    Attempt, Claim, Effect, Entry, Event, Input, Life, LockName, Now, Outcome, Patience, Policy,
-    Predecessor, Process, RETRY_FLOOR_MS, Refusal, Request, RequestId, Standing, retry_after_ms,
+    Attempt, Cancel, Claim, Effect, Entry, Event, Input, Life, LockName, Now, Outcome, Patience,
+    Policy, Predecessor, Process, RETRY_FLOOR_MS, Refusal, Request, RequestId, Standing,
+    retry_after_ms,
 };
 
 /// How long a sleep lasts at most before the list is looked at again. The kernel wakes a waiter when it is
@@ -146,10 +147,10 @@ pub enum AcquireError {
     #[error("the wait was interrupted")]
     Interrupted,
     /// Another caller asked this claim to stop before it held the lock.
-    #[error("superseded by {by}")]
+    #[error("superseded by {}", .by.by)]
     Superseded {
-        /// The request id of that caller.
-        by: String,
+        /// The request of that caller.
+        by: Box<Cancel>,
     },
     /// The place that the caller wanted back is not kept (any more).
     #[error("no place is kept under this ticket")]

@@ -10,19 +10,20 @@ mod lock;
 mod table;
 
 pub use lock::{
-    HolderView, LockView, QueueView, StandstillView, age, asks_for_the_lock, is_retryable, leased,
-    stale_reason, timestamp, utc,
+    HolderView, LockView, QueueView, StandstillView, age, asks_for_the_lock, is_retryable, kind,
+    leased, stale_reason, timestamp, utc,
 };
 
 pub use crate::agent_view::AgentView;
 pub use crate::gathered::Gathered;
 pub use crate::printed::{clean, clean_path, json_line, turns_text, write_json};
 
+use crate::process::actor_name;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use std::fmt::{self, Write as _};
 use std::time::Duration;
-use tenure_core::LockName;
+use tenure_core::{Cancel, LockName};
 
 /// The version of the document's shape.
 pub const SCHEMA_VERSION: &str = "1";
@@ -189,6 +190,24 @@ impl Failure {
         let message = format!("{name} was asked for by request id {by}, so this run has ended");
         let mut failure = Self::new(Exit::Superseded, "SUPERSEDED", message).about(name);
         failure.context.insert("superseded_by".into(), by.into());
+        failure
+    }
+
+    /// Work that ended because this request asked it to stop.
+    pub fn cancelled_for(name: &LockName, cancel: &Cancel) -> Self {
+        let message = format!("{name}: {}", lock::ended_by(cancel));
+        let mut failure = Self::new(Exit::Superseded, "SUPERSEDED", message).about(name);
+        let (kind, actor) = (kind(cancel.kind), actor_name(&cancel.actor));
+        for (key, value) in [
+            ("superseded_by", &*cancel.by),
+            ("superseded_kind", kind),
+            ("superseded_actor", &actor),
+            ("superseded_why", &cancel.why),
+        ] {
+            if !value.is_empty() {
+                failure.context.insert(key.into(), value.into());
+            }
+        }
         failure
     }
 

@@ -1049,7 +1049,7 @@ impl Shared {
                     | Reason::Unknown => AcquireError::Refused(refused),
                 }
             }
-            engine::AcquireError::Superseded { by } => AcquireError::Superseded { name, by },
+            engine::AcquireError::Superseded { by } => AcquireError::Superseded { name, by: by.by },
             engine::AcquireError::Store(source) => AcquireError::Store { name, source },
             // A guard asks for no reserved place, and an observer that gives way has kept its own
             // error.

@@ -180,7 +180,7 @@ impl Scene {
         // Locks in memory do not fail.
         let _ = self
             .store
-            .cancel(&name, "somebody".into(), &self.clock.now());
+            .cancel(&name, "somebody".into(), None, &self.clock.now());
         Ok(())
     }
 

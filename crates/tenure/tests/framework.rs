@@ -603,7 +603,7 @@ fn who_is_asked_for_its_lock_ends_as_superseded() {
     let now = SystemClock::new(host.boot_id.as_deref()).now();
     scene
         .store()
-        .cancel(&name, "req_other".into(), &now)
+        .cancel(&name, "req_other".into(), None, &now)
         .expect("a lock");
     let error = working.end().error(79, "SUPERSEDED");
     assert_eq!(error["context"]["superseded_by"], "req_other");

@@ -71,7 +71,7 @@ impl Place {
         let name = LockName::new(name).expect("a name");
         let host = Identity::current().host;
         let now = SystemClock::new(host.boot_id.as_deref()).now();
-        let asked = self.store().cancel(&name, "somebody".into(), &now);
+        let asked = self.store().cancel(&name, "somebody".into(), None, &now);
         assert_eq!(asked.expect("a lock").len(), 1, "one holder is asked");
     }
 

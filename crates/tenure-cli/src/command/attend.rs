@@ -10,7 +10,7 @@ use crate::render::{Listener, Reporter};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use tenure_core::{Claim, Kind, LockName, Mode, Process, Request};
+use tenure_core::{Cancel, Claim, Kind, LockName, Mode, Process, Request};
 use tenure_engine::clock::instant;
 use tenure_engine::engine::{Observer, Wait, Waiting};
 use tenure_engine::process::{Chosen, choose_owner, job_of_caller};
@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Interruption {
     /// Another request, `by`, asks for one of them.
-    WantedBack { name: LockName, by: String },
+    WantedBack { name: LockName, by: Box<Cancel> },
     /// The caller cannot rely on one of them any longer.
     Lost { name: LockName },
 }

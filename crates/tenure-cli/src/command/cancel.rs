@@ -1,6 +1,8 @@
 //! `cancel`: asks the holders of a lock to stop.
 
 #[cfg(target_os = "linux")]
+mod nudge;
+#[cfg(target_os = "linux")]
 mod orphan;
 
 use super::{Session, near};
@@ -8,10 +10,10 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::ids::request_id_or_new;
 use crate::render::Reporter;
-use crate::render::lock::orphan_hint;
-use crate::request::{Cancel, Whom};
+use crate::render::lock::{orphan_hint, timestamp};
+use crate::request::{Cancel, Whom, millis};
 use serde_json::{Value, json};
-use tenure_core::{Claim, Kind, Life, LockName, Standing, StopRequest};
+use tenure_core::{CancelKind, Claim, Kind, Life, LockName, RequestId, Standing, StopRequest};
 use tenure_engine::clock::Clock;
 use tenure_engine::profile::{ends_without_release, known_as};
 use tenure_engine::store::{Reading, Verbs};
@@ -23,21 +25,26 @@ pub(super) fn cancel(cancel: Cancel, reporter: &mut Reporter) -> Result<(String,
         place,
         beside,
         name,
+        meant,
         by,
         whom,
     } = cancel;
+    let meant = meant.as_ref().map(RequestId::as_str);
     let mut session = Session::open(place)?;
     session.tell_place(reporter);
     let by = request_id_or_new(by)?;
     reporter.set_request_id(by.as_str());
-    let (actor, why) = match whom {
+    let (actor, why, grace) = match whom {
         #[cfg(target_os = "linux")]
         Whom::Orphan(how) => {
-            return match (orphan::end(how, &session, &name, &by, reporter), beside) {
+            return match (
+                orphan::end(how, &session, &name, meant, &by, reporter),
+                beside,
+            ) {
                 (Err(failure), Some(beside)) if matches!(failure.exit, Exit::NotFound) => {
                     let beside = Session::open(beside)?;
                     beside.tell_place(reporter);
-                    orphan::end(how, &beside, &name, &by, reporter)
+                    orphan::end(how, &beside, &name, meant, &by, reporter)
                 }
                 (ended, _) => ended,
             };
@@ -48,7 +55,7 @@ pub(super) fn cancel(cancel: Cancel, reporter: &mut Reporter) -> Result<(String,
                 "--orphan needs handles on processes, which only Linux has",
             ));
         }
-        Whom::Holder { actor, why } => (actor, why),
+        Whom::Holder { actor, why, grace } => (actor, why, grace),
     };
     let now = session.clock.now();
     let actor = session.actor(actor);
@@ -56,9 +63,15 @@ pub(super) fn cancel(cancel: Cancel, reporter: &mut Reporter) -> Result<(String,
         by: by.as_str(),
         actor: &actor,
         why: &why,
+        kind: CancelKind::Operator,
+        grace_ms: grace.map(millis),
     };
+    let is_meant = |claim: &Claim| meant.is_some_and(|id| known_as(&claim.holder) == id);
     let ask = |session: &Session| {
-        let asked = session.store.cancel(&name, request, &now);
+        let whom = meant
+            .is_some()
+            .then_some(&is_meant as &dyn Fn(&Claim) -> bool);
+        let asked = session.store.cancel(&name, request, whom, &now);
         asked.map_err(|error| session.store_failed(&name, error))
     };
     let mut asked = ask(&session)?;
@@ -68,43 +81,69 @@ pub(super) fn cancel(cancel: Cancel, reporter: &mut Reporter) -> Result<(String,
         session.tell_place(reporter);
         asked = ask(&session)?;
     }
-    if asked.is_empty() {
-        near::point_out_others(&session, reporter, &name);
-        return Err(Failure::new(
-            Exit::NotFound,
-            "NO_HOLDER",
-            format!("{name} is not held, so there is no holder to ask"),
-        ));
-    }
-    // A record of another program has no room for a request, and that program would not read it.
-    let deaf = |claim: &Claim| matches!(claim.kind, Kind::Foreign | Kind::Sealed);
-    if let Some(claim) = asked.iter().find(|claim| deaf(claim)) {
-        return Err(Failure::new(
-            Exit::Precondition,
-            "CANNOT_ASK",
-            format!(
-                "{name} is held by {}, by a record of another program, which cannot be asked \
-                 to stop",
-                who(claim)
-            ),
-        ));
+    if let Some(refusal) = refusal(&asked, &name, meant) {
+        if asked.is_empty() {
+            near::point_out_others(&session, reporter, &name);
+        }
+        return Err(refusal);
     }
     let reading = session.reading(&name).ok();
     let asked: Vec<_> = asked
         .iter()
-        .map(|claim| (claim, Answering::of(claim, reading.as_ref(), &session)))
+        .map(|claim| {
+            (
+                claim,
+                Answering::of(claim, meant.is_some(), reading.as_ref(), &session),
+            )
+        })
         .collect();
+    #[cfg(target_os = "linux")]
+    for (claim, _) in asked.iter().filter(|(_, how)| *how == Answering::Waiting) {
+        nudge::nudge(claim, &session.identity.host);
+    }
     let is_heard = |how: Answering| !matches!(how, Answering::Orphaned);
     if !asked.iter().any(|(_, how)| is_heard(*how))
         && let Some((claim, _)) = asked.first()
     {
         return Err(cannot_hear(&session, &name, claim));
     }
+    Ok(answer(&name, meant, &asked))
+}
+
+/// The refusal if no claim could be asked.
+fn refusal(asked: &[Claim], name: &LockName, meant: Option<&str>) -> Option<Failure> {
+    if asked.is_empty() {
+        return Some(match meant {
+            Some(id) => not_there(name, id),
+            None => Failure::new(
+                Exit::NotFound,
+                "NO_HOLDER",
+                format!("{name} is not held, so there is no holder to ask"),
+            ),
+        });
+    }
+    // A record of another program has no room for a request, and that program would not read it.
+    let deaf = |claim: &&Claim| matches!(claim.kind, Kind::Foreign | Kind::Sealed);
+    let claim = asked.iter().find(deaf)?;
+    Some(Failure::new(
+        Exit::Precondition,
+        "CANNOT_ASK",
+        format!(
+            "{name} is held by {}, by a record of another program, which cannot be asked to stop",
+            who(claim)
+        ),
+    ))
+}
+
+/// The answer about the claims that were asked.
+fn answer(name: &LockName, meant: Option<&str>, asked: &[(&Claim, Answering)]) -> (String, Value) {
     let lines: Vec<String> = asked.iter().map(|(claim, how)| line(claim, *how)).collect();
-    let whom = if asked.iter().any(|(_, how)| *how == Answering::Stopped) {
-        format!("{name} is not held; asked the waiter that is next in line to stop")
-    } else {
-        format!("asked the holder of {name} to stop")
+    let whom = match meant {
+        Some(id) => format!("asked request {id} to stop, in {name}"),
+        None if asked.iter().any(|(_, how)| *how == Answering::Stopped) => {
+            format!("{name} is not held; asked the waiter that is next in line to stop")
+        }
+        None => format!("asked the holder of {name} to stop"),
     };
     let text = format!("{whom}: {}", lines.join("; "));
     let holders: Vec<_> = asked
@@ -115,11 +154,13 @@ pub(super) fn cancel(cancel: Cancel, reporter: &mut Reporter) -> Result<(String,
                 "pid": claim.holder.process.map(|process| process.pid),
                 "token": claim.token,
                 "supervised": *how == Answering::Supervised,
+                "waits": claim.token.is_none(),
+                "killed_at": killed_at(claim, *how).map(timestamp),
                 "asked_by": claim.cancel.as_ref().map(|cancel| cancel.by.clone()),
             })
         })
         .collect();
-    Ok((text, json!({ "name": name.as_str(), "asked": holders })))
+    (text, json!({ "name": name.as_str(), "asked": holders }))
 }
 
 /// How a holder answers to a request to stop.
@@ -135,21 +176,46 @@ enum Answering {
     Detached,
     /// It waits, and its process is stopped.
     Stopped,
+    /// It waits, and leaves the line.
+    Waiting,
+    /// Its place was kept for it, and is so no longer.
+    Away,
 }
 
 impl Answering {
-    fn of(claim: &Claim, reading: Option<&Reading>, session: &Session) -> Self {
+    fn of(claim: &Claim, meant: bool, reading: Option<&Reading>, session: &Session) -> Self {
         let policy = session.store.policy();
         let now = session.clock.now();
         let standing = reading.map(|reading| reading.standing_of(policy, claim, &now));
         match claim.kind {
-            Kind::Kernel | Kind::Detached if claim.token.is_none() => Self::Stopped,
+            Kind::Kernel | Kind::Detached if claim.token.is_none() => match &claim.reservation {
+                Some(_) => Self::Away,
+                None if meant => Self::Waiting,
+                None => Self::Stopped,
+            },
             Kind::Detached | Kind::Foreign | Kind::Sealed => Self::Detached,
             Kind::Kernel if ends_without_release(claim) => Self::Exec,
             Kind::Kernel if standing == Some(Standing::Held(Life::Orphaned)) => Self::Orphaned,
             Kind::Kernel => Self::Supervised,
         }
     }
+}
+
+/// The refusal if no run of this request id is in the list.
+fn not_there(name: &LockName, id: &str) -> Failure {
+    Failure::new(
+        Exit::NotFound,
+        "NO_HOLDER",
+        format!("no run with request id {id} holds {name} or waits for it, so nothing was asked"),
+    )
+    .with_context(json!({ "name": name.as_str(), "request_id": id }))
+}
+
+/// When what is left of the work is killed, in milliseconds of the wall clock.
+fn killed_at(claim: &Claim, how: Answering) -> Option<u64> {
+    let cancel = claim.cancel.as_ref()?;
+    let grace_ms = claim.grace_ms.min(cancel.grace_ms.unwrap_or(u64::MAX));
+    (how == Answering::Supervised).then(|| cancel.at.wall_ms.saturating_add(grace_ms))
 }
 
 /// The refusal if every supervisor that could be asked is dead.
@@ -181,7 +247,13 @@ fn who(claim: &Claim) -> String {
 fn line(claim: &Claim, how: Answering) -> String {
     let who = who(claim);
     match how {
-        Answering::Supervised => format!("{who} ends its command"),
+        Answering::Supervised => match killed_at(claim, how) {
+            Some(at) => format!(
+                "{who} ends its command, and kills what is left of it at {}",
+                timestamp(at)
+            ),
+            None => format!("{who} ends its command"),
+        },
         Answering::Orphaned => {
             format!(
                 "{who} is dead and can ask no command to stop (`tenure cancel --orphan` ends its command)"
@@ -196,5 +268,7 @@ fn line(claim: &Claim, how: Answering) -> String {
         Answering::Stopped => {
             format!("{who} is stopped; it lets others pass, and ends when it goes on")
         }
+        Answering::Waiting => format!("{who} waits, and leaves the line"),
+        Answering::Away => format!("{who} is away, and its place is no longer kept"),
     }
 }

@@ -6,7 +6,7 @@ use crate::audit_writer::occasion;
 use crate::dialect::Done;
 use crate::failure::Failure;
 use crate::render::Reporter;
-use crate::render::lock::{age, failure_of, orphan_hint};
+use crate::render::lock::{age, failure_of, orphan_hint, stop_hint};
 use crate::request::ForceRelease;
 use serde_json::{Value, json};
 use tenure_core::{Entry, Force, ForceOnHeld, Forced, LockName, Reason, Refusal, Standing};
@@ -149,8 +149,9 @@ fn refused(
             failure.with_text(format!("{}; {}", view.headline(), orphan_hint(name)))
         }
         Reason::Held if asks => failure.with_text(format!(
-            "{}; it is released when its command ends; `tenure cancel {name}` asks it to stop",
-            view.headline()
+            "{}; it is released when its command ends; {}",
+            view.headline(),
+            stop_hint(name, view.holder.as_ref())
         )),
         Reason::Held if never => {
             session.say_unheeded(reporter, Force::Asked);

@@ -73,15 +73,21 @@ pub(super) fn heartbeat(
             for (key, said) in [
                 (
                     "cancel_requested_actor",
-                    cancel.as_ref().map(|cancel| &cancel.actor),
+                    cancel.as_ref().map(|cancel| &*cancel.actor),
                 ),
                 (
                     "cancel_requested_why",
-                    cancel.as_ref().map(|cancel| &cancel.why),
+                    cancel.as_ref().map(|cancel| &*cancel.why),
+                ),
+                (
+                    "cancel_requested_kind",
+                    cancel
+                        .as_ref()
+                        .map(|cancel| tenure_engine::envelope::kind(cancel.kind)),
                 ),
             ] {
                 if let Some(said) = said.filter(|said| !said.is_empty()) {
-                    data[key] = said.as_str().into();
+                    data[key] = said.into();
                 }
             }
             let done = Done::Renewed {

@@ -42,7 +42,7 @@ use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
-use tenure_core::{Left, LockName, RequestId};
+use tenure_core::{Cancel, Left, LockName, RequestId};
 use tenure_engine::clock::{Clock, SystemClock};
 use tenure_engine::store::{StoreError, Verbs};
 
@@ -160,8 +160,14 @@ fn hold_and_run(run: Run, main: LockName, reporter: &mut Reporter) -> Result<End
     let mut verdict = supervision.under_locks(&holds, reporter, |driver, reporter| {
         supervise(task, program, driver, &child_env, &mut state, reporter)
     });
-    let mut superseded = |by: &str, holds: &mut [Hold<'_>], reporter: &mut Reporter| {
-        hooks.superseded(&child_env, by, "1", holds, reporter);
+    let mut superseded = |by: &Cancel, holds: &mut [Hold<'_>], reporter: &mut Reporter| {
+        hooks.superseded(
+            &child_env,
+            &superseded(&plan.main, by),
+            "1",
+            holds,
+            reporter,
+        );
     };
     let (about, was_ours) = supervision.give_back(
         &mut state,
@@ -208,7 +214,7 @@ impl Supervision<'_> {
         state: &mut RunState,
         holds: &mut [Hold<'_>],
         verdict: &mut Result<Verdict, SpawnError>,
-        superseded: &mut dyn FnMut(&str, &mut [Hold<'_>], &mut Reporter),
+        superseded: &mut dyn FnMut(&Cancel, &mut [Hold<'_>], &mut Reporter),
         reporter: &mut Reporter,
     ) -> (Option<LockName>, bool) {
         let (mut about, mut is_told) = (None, false);
@@ -353,12 +359,9 @@ impl Hooks<'_> {
         holds: &mut [Hold<'_>],
         reporter: &mut Reporter,
     ) {
-        let by = failure.context.get("superseded_by");
-        if let Some(by) = by.and_then(Value::as_str)
-            && failure.exit == Exit::Superseded
-        {
+        if failure.exit == Exit::Superseded {
             let child_env = ChildEnv::of_waiter(self.place, self.main, self.id, self.task.group());
-            self.superseded(&child_env, by, "0", holds, reporter);
+            self.superseded(&child_env, failure, "0", holds, reporter);
         }
     }
 
@@ -366,7 +369,7 @@ impl Hooks<'_> {
     fn superseded(
         &self,
         child_env: &ChildEnv,
-        by: &str,
+        failure: &Failure,
         started: &str,
         holds: &mut [Hold<'_>],
         reporter: &mut Reporter,
@@ -374,8 +377,15 @@ impl Hooks<'_> {
         let Some(program) = self.task.hooks.on_superseded.as_deref() else {
             return;
         };
+        let said = |key: &str| {
+            let said = failure.context.get(key).and_then(Value::as_str);
+            OsString::from(said.unwrap_or_default())
+        };
         let facts = [
-            ("TENURE_SUPERSEDED_BY", by.into()),
+            ("TENURE_SUPERSEDED_BY", said("superseded_by")),
+            ("TENURE_SUPERSEDED_KIND", said("superseded_kind")),
+            ("TENURE_SUPERSEDED_ACTOR", said("superseded_actor")),
+            ("TENURE_SUPERSEDED_WHY", said("superseded_why")),
             ("TENURE_STARTED", started.into()),
         ];
         let hook = Hook {

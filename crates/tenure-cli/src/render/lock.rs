@@ -18,6 +18,8 @@ pub(crate) fn failure_of(
 ) -> Failure {
     let (line, name) = (view.headline(), view.name.clone());
     let is_orphaned = view.holder.as_ref().is_some_and(|holder| holder.orphaned);
+    let hint = view.holder.as_ref().filter(|holder| is_ending(holder));
+    let hint = hint.map(|holder| stop_hint(&name, Some(holder)));
     let mut failure = Failure::from(view.into_failure(reason, waited, retry_after_ms));
     if failure.retry.is_some() {
         let waited = waited
@@ -30,11 +32,29 @@ pub(crate) fn failure_of(
             human(Duration::from_millis(retry_after_ms)),
         ));
     }
-    if is_orphaned && let Some(text) = &mut failure.text {
+    let hint = hint.or_else(|| is_orphaned.then(|| orphan_hint(&name)));
+    if let (Some(hint), Some(text)) = (hint, &mut failure.text) {
         text.push_str("\n        ");
-        text.push_str(&orphan_hint(&name));
+        text.push_str(&hint);
     }
     failure
+}
+
+/// Whether a supervisor ends the work of this holder, which takes its time.
+fn is_ending(holder: &HolderView) -> bool {
+    holder.cancel_requested && holder.kind == "run" && !holder.orphaned
+}
+
+/// What an operator can do about a holder whose supervisor lives.
+pub(crate) fn stop_hint(name: impl std::fmt::Display, holder: Option<&HolderView>) -> String {
+    if holder.is_some_and(is_ending) {
+        format!(
+            "it was asked to stop, and its command has its grace to end; `tenure cancel {name} --grace 0s` kills \
+             the command now"
+        )
+    } else {
+        format!("`tenure cancel {name}` asks it to stop")
+    }
 }
 
 /// What an operator can do about a holder whose supervisor is dead.

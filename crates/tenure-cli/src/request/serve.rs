@@ -217,6 +217,7 @@ impl Usual {
             name: lock.map(name),
             group: of_group.map(|name| Typed::of(name, group::group)),
             request_id: request_id.map(id),
+            by: None,
             why,
             actor: None,
             orphan: false,

@@ -247,6 +247,8 @@ pub(crate) struct Cancel {
     /// it.
     pub(crate) beside: Option<Place>,
     pub(crate) name: LockName,
+    /// The one run that is meant, waiting or working; `None` for all that hold the lock.
+    pub(crate) meant: Option<RequestId>,
     /// The id of the caller that asks; without one, it gets a fresh id.
     pub(crate) by: Option<RequestId>,
     pub(crate) whom: Whom,
@@ -256,7 +258,12 @@ pub(crate) struct Cancel {
 #[derive(Debug)]
 pub(crate) enum Whom {
     /// Asks the holders to stop, on behalf of `actor`, and tells them why.
-    Holder { actor: Option<String>, why: String },
+    Holder {
+        actor: Option<String>,
+        why: String,
+        /// How long their work is given from now on; `None` for its own grace.
+        grace: Option<Duration>,
+    },
     /// Ends what is left of a run whose supervisor is dead.
     Orphan(
         #[cfg_attr(
@@ -287,16 +294,22 @@ impl Cancel {
             Some(_) => Place::of_groups(&typed.common, around, Purpose::Tend)?,
             None => Place::of(&typed.common, around)?,
         };
-        let by = known_as(typed.request_id.as_ref(), place.format(), around)?;
+        let meant = value::given("--request-id", typed.request_id.as_ref())?;
+        let by = match value::given("--by", typed.by.as_ref())? {
+            Some(by) => Some(by),
+            None => known_as(None, place.format(), around)?,
+        };
+        let grace = value::given("--grace", typed.grace.as_ref())?;
         let whom = if typed.orphan {
             Whom::Orphan(EndOrphan {
-                grace: value::given("--grace", typed.grace.as_ref())?,
+                grace,
                 signal: value::given("--signal", typed.signal.as_ref())?,
             })
         } else {
             Whom::Holder {
                 actor: typed.actor.as_deref().map(tenure_engine::profile::why),
                 why: tenure_engine::profile::why(typed.why.as_deref().unwrap_or_default()),
+                grace,
             }
         };
         Ok(Self {
@@ -305,6 +318,7 @@ impl Cancel {
                 Some(group) => group,
                 None => lock(&place, typed.name.as_ref())?,
             },
+            meant,
             by,
             whom,
             place,

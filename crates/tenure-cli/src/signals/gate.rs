@@ -23,7 +23,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
 /// The signals that have a handler of ours, which the child must not run.
-const HANDLED: [c_int; 5] = [
+const HANDLED: [c_int; 6] = [
+    libc::SIGCONT,
     libc::SIGTSTP,
     libc::SIGCHLD,
     libc::SIGALRM,

@@ -442,10 +442,11 @@ impl Running<'_> {
         if let Some(look) = self.next_look() {
             until = until.min(now + look);
         }
-        if let Some((_, look)) = self.places.filter(|_| !self.supervision.is_ending()) {
+        if let Some((_, look)) = self.places {
             until = until.min(look);
         }
-        if !self.watches && !self.supervision.is_ending() {
+        // While the work ends, a request may still shorten its grace.
+        if !self.watches {
             if since >= NEWS_AFTER {
                 // Looking may begin an end, with times of its own; so the loop begins anew.
                 self.open_notices();

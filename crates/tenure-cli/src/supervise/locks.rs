@@ -193,11 +193,37 @@ pub(crate) fn lease_clock(clock: &dyn Clock) -> u64 {
     clock.now().boot_ms
 }
 
+/// A request to stop that the holder of a lock has got.
+pub(crate) struct Asked {
+    pub(crate) cancel: Cancel,
+    boot_id: Option<String>,
+}
+
+impl Asked {
+    /// The time that is left to the work, where the request shortens its grace.
+    fn within(&self, clock: &dyn Clock) -> Option<Duration> {
+        let grace_ms = self.cancel.grace_ms?;
+        let passed_ms = self.cancel.at.age_ms(self.boot_id.as_deref(), &clock.now());
+        Some(Duration::from_millis(grace_ms.saturating_sub(passed_ms)))
+    }
+}
+
 /// The request to stop that the holder of a lock has got.
-pub(crate) fn who_asks(held: &Held<'_>) -> Option<Cancel> {
+pub(crate) fn who_asks(held: &Held<'_>) -> Option<Asked> {
     let reading = held.store.read(held.handle.name()).ok()?;
     let claim = reading.entry()?.claim(held.handle.ticket())?;
-    claim.cancel.clone()
+    Some(Asked {
+        cancel: claim.cancel.clone()?,
+        boot_id: claim.holder.host.boot_id.as_deref().map(str::to_owned),
+    })
+}
+
+/// A request of which no more is known.
+pub(crate) fn unknown() -> Cancel {
+    Cancel {
+        by: "unknown".to_owned(),
+        ..Cancel::default()
+    }
 }
 
 /// What happened to the file of a lock that a renewal has found lost.
@@ -588,7 +614,6 @@ impl RunState {
     ) -> Option<Event> {
         match renewal {
             Renewal::Lost => self.is_gone(driver, index, None, is_ending),
-            Renewal::Renewed { .. } if is_ending => None,
             Renewal::Renewed {
                 cancel_requested: false,
                 ..
@@ -596,14 +621,19 @@ impl RunState {
             // A rollback is finished first.
             Renewal::Renewed { .. } if self.asked.is_some() => None,
             Renewal::Renewed { .. } => {
-                let cancel = driver.held.get(index).and_then(who_asks);
-                let cancel = cancel.unwrap_or_else(|| Cancel {
-                    by: "unknown".to_owned(),
-                    ..Cancel::default()
-                });
-                let asks = asks_for_the_lock(&cancel);
-                self.remark(format!("{asks}; ending the command"));
-                Some(Event::CancelRequested { by: cancel.by })
+                let asked = driver.held.get(index).and_then(who_asks);
+                let within = asked.as_ref().and_then(|asked| asked.within(driver.clock));
+                // While the work is ending already, only a shorter grace is news.
+                if is_ending && within.is_none() {
+                    return None;
+                }
+                let cancel = asked.map_or_else(unknown, |asked| asked.cancel);
+                if !is_ending {
+                    let asks = asks_for_the_lock(&cancel);
+                    self.remark(format!("{asks}; ending the command"));
+                }
+                let by = Box::new(cancel);
+                Some(Event::CancelRequested { by, within })
             }
         }
     }
@@ -679,9 +709,9 @@ mod tests {
             next,
             "it is neither a failure nor a sign of life"
         );
-        let by = "unknown".to_owned();
+        let (by, within) = (Box::new(unknown()), None);
         let asked = answered(&mut state, Ok(renewed(true)));
-        assert_eq!(asked, Some(Event::CancelRequested { by }));
+        assert_eq!(asked, Some(Event::CancelRequested { by, within }));
         let lost = answered(&mut state, Ok(Renewal::Lost));
         assert_eq!(lost, Some(Event::Lost { within: None }));
     }

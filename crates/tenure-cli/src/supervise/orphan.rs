@@ -183,8 +183,8 @@ impl Orphan {
         let began = instant();
         let mut supervision = Supervision::new(terms);
         let mut killed = None;
-        let by = String::new();
-        let actions = supervision.on(Event::CancelRequested { by }, Duration::ZERO);
+        let (by, within) = (Box::default(), None);
+        let actions = supervision.on(Event::CancelRequested { by, within }, Duration::ZERO);
         self.follow(&actions, &mut killed);
         loop {
             self.find();

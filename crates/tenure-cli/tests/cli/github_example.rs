@@ -329,18 +329,29 @@ fn a_superseded_run_posts_its_note() {
     let gh = format!("#!/bin/sh\nprintf '%s\\n' \"$@\" >'{}'\n", said.display());
     fs::write(bin.join("gh"), gh).unwrap();
     fs::set_permissions(bin.join("gh"), fs::Permissions::from_mode(0o755)).unwrap();
-    let note = |number: &str| {
+    let note_of = |number: &str, told: &[(&str, &str)]| {
         let mut command = scene.program("sh");
         let path = format!("{}:/usr/bin:/bin", bin.display());
         command
             .arg(folder().join("note-superseded.sh"))
             .env("PATH", path)
             .env("GITHUB_REPOSITORY", "a/b")
-            .env("NUMBER", number);
+            .env("NUMBER", number)
+            .envs(told.iter().copied());
         answer(&mut command).expect(0, "the note");
     };
+    let note = |number: &str| note_of(number, &[("TENURE_SUPERSEDED_KIND", "newer_run")]);
     note("");
     assert!(!said.exists(), "there is no issue to mark");
+    let cancelled = [
+        ("TENURE_SUPERSEDED_KIND", "cancel"),
+        ("TENURE_SUPERSEDED_ACTOR", "ada"),
+        ("TENURE_SUPERSEDED_WHY", "not now"),
+    ];
+    note_of("7", &cancelled);
+    let posted = fs::read_to_string(&said).unwrap();
+    let body = "body=This agent run was cancelled by ada: not now.\n";
+    assert!(posted.contains(body), "{posted}");
     note("7");
     let said = fs::read_to_string(&said).unwrap();
     assert!(said.contains("repos/a/b/issues/7/comments"), "{said}");

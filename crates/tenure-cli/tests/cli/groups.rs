@@ -391,7 +391,7 @@ fn a_cancel_between_grant_and_start_means_that_the_command_never_starts() {
     // The hook runs between the grant and the start.
     let _ = hook.entered();
     until_holds(&scene, "g", "second");
-    let words = ["cancel", "--group", "g", "--request-id", "third"];
+    let words = ["cancel", "--group", "g", "--by", "third"];
     let _ = scene.run(words).expect(0, "it holds");
     hook.open();
     let _ = superseded_by(second.finish(), "third", "asked in time");
@@ -596,7 +596,7 @@ fn a_hook_that_hangs_fails_or_dies_changes_nothing() {
             hook,
         ];
         let old = running(&scene, &words, "");
-        let words = ["cancel", "--group", "g", "--request-id", "me"];
+        let words = ["cancel", "--group", "g", "--by", "me"];
         let _ = scene.run(words).expect(0, "asked");
         let (answer, took) = timed(|| old.finish());
         let answer = superseded_by(answer, "me", hook);
@@ -737,4 +737,118 @@ fn a_predecessor_that_hears_nobody_stops_no_clock() {
     wait_for("exec");
     held.gate.open();
     let _ = held.started.finish().expect(0, "it ends by itself");
+}
+
+/// The run that `--request-id` names is asked, waiting or working; every other one stays as it is.
+#[test]
+fn cancel_names_the_run_that_is_meant() {
+    let scene = Scene::new();
+    let first = running(&scene, &["run", "-q", "x", "--request-id", "r1"], "");
+    let gate = Gate::new(&scene, "third");
+    let wait = |id| vec!["run", "-q", "x", "-w", "60s", "--request-id", id];
+    let mut words = wait("r2");
+    let hook = "echo $TENURE_STARTED $TENURE_SUPERSEDED_KIND $TENURE_SUPERSEDED_ACTOR \
+                $TENURE_SUPERSEDED_BY $TENURE_SUPERSEDED_WHY >told";
+    words.extend(["--on-superseded", hook, "--", "touch", "ran"]);
+    let second = start(&scene, &words);
+    until_waits(&scene, "x", "r2");
+    let third = gated(&scene, &wait("r3"), &gate, "");
+    until_waits(&scene, "x", "r3");
+
+    let none = scene.run(["cancel", "x", "--request-id", "r9"]);
+    let said = none.expect(5, "no such run").stderr();
+    assert!(said.contains("no run with request id r9"), "{said}");
+    let orphan = scene.run(["cancel", "x", "--orphan", "--request-id", "r1"]);
+    let _ = orphan.expect(4, "its supervisor lives");
+
+    let mut ask = scene.tenure(["cancel", "x", "--request-id", "r2", "--by", "op-1"]);
+    ask.args(["--why", "not now", "--actor", "ada", "--output", "json"]);
+    let (asked, took) = timed(|| crate::support::answer(&mut ask));
+    let asked = asked.expect(0, "it waits").json();
+    assert_eq!(asked["data"]["asked"][0]["request_id"], "r2", "{asked}");
+    assert_eq!(asked["data"]["asked"][0]["waits"], true, "{asked}");
+    let (ended, leaves) = timed(|| second.finish());
+    let ended = superseded_by(ended, "op-1", "it was meant").stderr();
+    let says = "x: ada (request id op-1) cancelled this run: not now";
+    assert!(ended.contains(says), "{ended}");
+    assert!(took + leaves < Duration::from_secs(5), "told at once");
+    assert_eq!(told(&scene, "told"), "0 cancel ada op-1 not now\n");
+    assert!(!scene.path("ran").exists(), "it never started");
+
+    let facts = scene.check("x");
+    assert_eq!(facts["holder"]["request_id"], "r1", "{facts}");
+    assert_eq!(facts["holder"]["cancel_requested"], false, "{facts}");
+    let _ = scene
+        .run(["cancel", "x", "--request-id", "r1"])
+        .expect(0, "it works");
+    let _ = first.finish().expect(79, "asked");
+    let _ = gate.entered();
+    gate.open();
+    let _ = third.finish().expect(0, "nobody asked it");
+}
+
+/// A place that is kept for a caller who is away goes at once.
+#[test]
+fn cancel_takes_away_the_place_of_a_run_that_is_away() {
+    let scene = Scene::new();
+    let _held = running(&scene, &["run", "-q", "x"], "");
+    let words = [
+        "acquire",
+        "x",
+        "--owner",
+        "none",
+        "--request-id",
+        "away",
+        "-w",
+        "300ms",
+    ];
+    let mut acquire = scene.tenure(words);
+    let _ =
+        crate::support::answer(acquire.args(["--ticket", "auto"])).expect(4, "its place is kept");
+    until_waits(&scene, "x", "away");
+    let said = scene.run(["cancel", "x", "--request-id", "away"]);
+    let said = said.expect(0, "taken away").stdout();
+    assert!(said.contains("its place is no longer kept"), "{said}");
+    assert_eq!(scene.check("x")["queue"], Value::Array(Vec::new()));
+}
+
+/// `cancel --grace` hurries a run that is ending, whatever began its end, and never extends a grace.
+#[test]
+fn cancel_shortens_a_grace_that_runs() {
+    for begin in ["cancel", "signal", "at once"] {
+        let scene = Scene::new();
+        let words = ["run", "x", "-q", "--grace", "10m"];
+        let held = running(&scene, &words, "trap '' INT TERM");
+        match begin {
+            "cancel" => {
+                let asked = scene.run(["cancel", "x", "--grace", "1h"]);
+                let said = asked.expect(0, "asked").stdout();
+                assert!(said.contains("kills what is left of it at"), "{said}");
+                let force = scene.run(["run", "x", "--force", "-w", "100ms", "--", "true"]);
+                let hint = "`tenure cancel x --grace 0s` kills";
+                let said = force.expect(4, "it takes its time").stderr();
+                assert!(said.contains(hint), "{said}");
+                for words in [
+                    &["cancel", "--orphan", "x"][..],
+                    &["force-release", "x", "--yes"],
+                ] {
+                    let said = scene.run(words).expect(4, "it lives").stderr();
+                    assert!(said.contains(hint), "{said}");
+                }
+            }
+            "signal" => {
+                held.started.signal(Signal::TERM);
+                throughout(Duration::from_millis(200), "it goes on", || {
+                    !scene.is_free("x")
+                });
+            }
+            _ => {}
+        }
+        let asked = scene.run(["cancel", "x", "--grace", "0s"]);
+        let _ = asked.expect(0, begin);
+        let (answer, took) = timed(|| held.started.finish());
+        let code = if begin == "signal" { 143 } else { 79 };
+        let _ = answer.expect(code, begin);
+        assert!(took < Duration::from_secs(10), "{begin}: {took:?}");
+    }
 }

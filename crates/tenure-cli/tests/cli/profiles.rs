@@ -237,7 +237,7 @@ fn every_other_call_warns_once_of_such_a_profile_and_goes_on() {
             &["heartbeat", "x", "--request-id", "r"][..],
             &["check", "x", "--request-id", "r"],
             &["list"],
-            &["cancel", "x", "--request-id", "q"],
+            &["cancel", "x", "--by", "q"],
             &["release", "x", "--request-id", "r"],
             &["force-release", "x", "--yes"],
             &["clean"],

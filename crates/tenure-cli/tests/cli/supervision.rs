@@ -295,12 +295,13 @@ fn cancel(scene: &Scene) -> Answer {
 fn whoever_is_asked_to_stop_is_told_by_whom_and_what_for() {
     let scene = Scene::new();
     let holder = scene.hold("x", ["--actor", "ada"]);
-    let ask = ["cancel", "x", "--request-id", "op-1", "--actor", "bob"];
+    let ask = ["cancel", "x", "--by", "op-1", "--actor", "bob"];
     let mut cancel = scene.tenure(ask);
     cancel.args(["--why", "the fix comes first"]);
     let _ = answer(&mut cancel).expect(0, "asked");
     let told = holder.finish().expect(79, "superseded").stderr();
-    let asks = "bob (request id op-1) asks for the lock: the fix comes first; ending the command";
+    let asks =
+        "bob (request id op-1) asks this run to stop: the fix comes first; ending the command";
     assert!(told.contains(asks), "{told}");
 
     // A run that wants the lock says so as well, with its own words.
@@ -312,7 +313,8 @@ fn whoever_is_asked_to_stop_is_told_by_whom_and_what_for() {
     forcing.args(["--request-id", "run-2", "--why", "release 2", "--", "true"]);
     let _ = answer(&mut forcing).expect(0, "it got the lock");
     let told = holder.finish().expect(79, "superseded").stderr();
-    let asks = "eve (request id run-2) asks for the lock: release 2; ending the command";
+    let asks =
+        "a newer run of eve (request id run-2) asks for the lock: release 2; ending the command";
     assert!(told.contains(asks), "{told}");
 }
 
@@ -327,7 +329,9 @@ fn what_somebody_says_who_asks_is_bounded_and_harmless() {
     let words = ["cancel", "x", "--actor", &hostile, "--why", &hostile];
     let _ = scene.run(words).expect(0, "asked");
     let told = holder.finish().expect(79, "superseded").stderr();
-    let line = told.lines().find(|line| line.contains("asks for the lock"));
+    let line = told
+        .lines()
+        .find(|line| line.contains("asks this run to stop"));
     let line = line.expect("a line");
     assert!(!line.contains(['\u{1b}', '\u{202e}']), "{line:?}");
     assert!(
@@ -342,7 +346,7 @@ fn a_hold_without_a_supervisor_shows_who_asks_it_to_stop() {
     let scene = Scene::new();
     let words = ["acquire", "x", "--owner", "none", "--request-id", "mine"];
     let _ = scene.run(words).expect(0, "acquired");
-    let words = ["cancel", "x", "--request-id", "op-1", "--actor", "bob"];
+    let words = ["cancel", "x", "--by", "op-1", "--actor", "bob"];
     let mut cancel = scene.tenure(words);
     let _ = answer(cancel.args(["--why", "the fix comes first"])).expect(0, "asked");
     let check = scene.run(["check", "x"]).stdout();
@@ -353,7 +357,7 @@ fn a_hold_without_a_supervisor_shows_who_asks_it_to_stop() {
     let holder = &scene.check("x")["holder"];
     let words = ["heartbeat", "x", "--request-id", "mine"];
     let beat = scene.run(words).expect(0, "renewed").stdout();
-    let asks = "; bob (request id op-1) asks for the lock: the fix comes first";
+    let asks = "; bob (request id op-1) asks this run to stop: the fix comes first";
     assert!(beat.contains(asks), "{beat}");
     let mut json = scene.tenure(words);
     let beat = &answer(json.args(["--output", "json"])).json()["data"];
@@ -364,6 +368,7 @@ fn a_hold_without_a_supervisor_shows_who_asks_it_to_stop() {
             said["cancel_requested_why"], "the fix comes first",
             "{said}"
         );
+        assert_eq!(said["cancel_requested_kind"], "cancel", "{said}");
     }
     // A caller that says nothing more is the user.
     let _ = scene
@@ -372,7 +377,7 @@ fn a_hold_without_a_supervisor_shows_who_asks_it_to_stop() {
     let words = ["acquire", "x", "--owner", "none", "--request-id", "mine"];
     let _ = scene.run(words).expect(0, "acquired");
     let _ = scene
-        .run(["cancel", "x", "--request-id", "op-2"])
+        .run(["cancel", "x", "--by", "op-2"])
         .expect(0, "asked");
     let check = scene.run(["check", "x"]).stdout();
     assert!(check.contains(", asked to stop by tester)"), "{check}");

@@ -459,7 +459,7 @@ impl<'a> Stage<'a> {
             }
             S::Displaced => {
                 let run = self.own_work(&[]);
-                let asked = self.ask(&["cancel", self.name(), "--request-id", "new-1"]);
+                let asked = self.ask(&["cancel", self.name(), "--by", "new-1"]);
                 let _ = asked.expect(0, "the caller is asked to stop");
                 run.finish()
             }

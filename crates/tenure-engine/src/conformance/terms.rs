@@ -12,8 +12,8 @@ use std::num::NonZeroU32;
 use std::sync::mpsc;
 use std::thread;
 use tenure_core::{
-    Entering, Entry, Event, Kept, Mode, Queueing, Renewal, Request, StopRequest, Terms, TryGrant,
-    WaitingFor,
+    CancelKind, Entering, Entry, Event, Kept, Mode, Queueing, Renewal, Request, StopRequest, Terms,
+    TryGrant, WaitingFor,
 };
 
 /// How long a place is kept, in milliseconds, where nothing depends on it.
@@ -206,12 +206,12 @@ pub(super) fn the_newest_displaces_who_waits_in_a_queue_of_one<H: Harness>(
         scene.placed(entered)
     })?;
     let advanced = scene.tried(&store, &*older.handle)?;
-    let by = "newer".to_owned();
-    scene.same(
-        "what the displaced waiter finds",
-        &advanced.grant,
-        &TryGrant::Cancelled { by },
-    )?;
+    let by = match advanced.grant {
+        TryGrant::Cancelled { by } => Some((by.by, by.kind)),
+        _ => None,
+    };
+    let expected = Some(("newer".to_owned(), CancelKind::NewerRun));
+    scene.same("what the displaced waiter finds", &by, &expected)?;
     // It blocks no other, even before it has left.
     scene.release(&store, &holder)?;
     scene.takes_its_turn(&store, patient)?;
@@ -351,8 +351,15 @@ pub(super) fn asking_to_stop_reaches_every_holder_and_nobody_else<H: Harness>(
         by: "operator",
         actor: "ada",
         why: "an \"update\"",
+        kind: CancelKind::Operator,
+        grace_ms: None,
     };
-    let ask = || scene.done("asking", store.cancel(&scene.name, operator, &scene.now()));
+    let ask = || {
+        scene.done(
+            "asking",
+            store.cancel(&scene.name, operator, None, &scene.now()),
+        )
+    };
     scene.same("the holders asked on an absent lock", &ask()?, &Vec::new())?;
     scene.same("its list", &scene.list(&store)?, &Entry::default())?;
     let shared = |id| with(scene, id, holding_as(Mode::Shared));

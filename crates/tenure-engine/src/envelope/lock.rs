@@ -13,8 +13,8 @@ use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 use tenure_core::{
-    AgentKey, Caller, Cancel, Claim, Death, Decision, Entry, Force, ForceOnHeld, Kind, Life,
-    LockName, Mode, Now, PENDING_MAX, Patience, Policy, RETRY_FLOOR_MS, Reason, Refusal,
+    AgentKey, Caller, Cancel, CancelKind, Claim, Death, Decision, Entry, Force, ForceOnHeld, Kind,
+    Life, LockName, Mode, Now, PENDING_MAX, Patience, Policy, RETRY_FLOOR_MS, Reason, Refusal,
     StaleReason, Standing, Standstill, UnreadableRule, decide, retry_after_ms,
 };
 
@@ -148,6 +148,9 @@ pub struct HolderView {
     /// What for, if that caller said so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel_requested_why: Option<String>,
+    /// `cancel` or `newer_run`: which kind of caller asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cancel_requested_kind: Option<&'static str>,
     /// `exclusive`, `shared` or `slots`.
     pub mode: &'static str,
     /// How many claims may hold at once.
@@ -826,16 +829,46 @@ pub fn age(millis: u64) -> String {
 
 /// The caller that asks for a lock, and its reason, as its holder is told.
 pub fn asks_for_the_lock(cancel: &Cancel) -> String {
+    let (who, why) = (asker(cancel), because(cancel));
+    match cancel.kind {
+        CancelKind::NewerRun => format!("{who} asks for the lock{why}"),
+        CancelKind::Operator => format!("{who} asks this run to stop{why}"),
+    }
+}
+
+/// Who ended a run and why, as its caller is told.
+pub(super) fn ended_by(cancel: &Cancel) -> String {
+    let (who, why) = (asker(cancel), because(cancel));
+    match cancel.kind {
+        CancelKind::NewerRun => format!("{who} took over, so this run has ended"),
+        CancelKind::Operator => format!("{who} cancelled this run{why}"),
+    }
+}
+
+fn asker(cancel: &Cancel) -> String {
     let by = shown(&cancel.by);
-    let who = match cancel.actor.as_str() {
-        "" => format!("request id {by}"),
-        actor => format!("{} (request id {by})", shown(&actor_name(actor))),
-    };
-    let why = match cancel.why.as_str() {
+    let actor = shown(&actor_name(&cancel.actor));
+    match (cancel.kind, actor.as_str()) {
+        (CancelKind::Operator, "") => format!("request id {by}"),
+        (CancelKind::Operator, actor) => format!("{actor} (request id {by})"),
+        (CancelKind::NewerRun, "") => format!("a newer run (request id {by})"),
+        (CancelKind::NewerRun, actor) => format!("a newer run of {actor} (request id {by})"),
+    }
+}
+
+fn because(cancel: &Cancel) -> String {
+    match cancel.why.as_str() {
         "" => String::new(),
         why => format!(": {}", shown(why)),
-    };
-    format!("{who} asks for the lock{why}")
+    }
+}
+
+/// Kind of a request to stop, in documents and variables: `cancel` or `newer_run`.
+pub fn kind(kind: CancelKind) -> &'static str {
+    match kind {
+        CancelKind::Operator => "cancel",
+        CancelKind::NewerRun => "newer_run",
+    }
 }
 
 /// Text that another program wrote, safe for a terminal and no longer than a reason may be.
@@ -883,6 +916,7 @@ fn holder(claim: &Claim, standing: Standing, now: &Now) -> HolderView {
         cancel_requested_by: claim.cancel.as_ref().map(|cancel| cancel.by.clone()),
         cancel_requested_actor: said(claim.cancel.as_ref().map(|cancel| &cancel.actor)),
         cancel_requested_why: said(claim.cancel.as_ref().map(|cancel| &cancel.why)),
+        cancel_requested_kind: claim.cancel.as_ref().map(|cancel| kind(cancel.kind)),
         mode: mode(claim.mode),
         slots: slots(claim.mode),
         slot: claim.slot,

@@ -23,8 +23,8 @@ use std::borrow::Cow;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex};
 use tenure_core::{
-    Cancel, Claim, Entry, Force, History, Holder, Host, Kind, Lease, Mode, Process, Queueing,
-    RequestId, Reservation, Stamp, WaitingFor,
+    Cancel, CancelKind, Claim, Entry, Force, History, Holder, Host, Kind, Lease, Mode, Process,
+    Queueing, RequestId, Reservation, Stamp, WaitingFor,
 };
 
 /// The fact that keeps the number of a slot. It is the last one of a claim that has a slot.
@@ -76,6 +76,11 @@ struct CancelLine<'a> {
     actor: Cow<'a, str>,
     #[serde(borrow, default, skip_serializing_if = "str::is_empty")]
     why: Cow<'a, str>,
+    /// A newer run asks, and no operator.
+    #[serde(default, skip_serializing_if = "is_false")]
+    newer: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    grace_ms: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -341,6 +346,8 @@ fn line(claim: &Claim, host: usize) -> ClaimLine<'_> {
             at_boot_ms: cancel.at.boot_ms,
             actor: Cow::Borrowed(&cancel.actor),
             why: Cow::Borrowed(&cancel.why),
+            newer: cancel.kind == CancelKind::NewerRun,
+            grace_ms: cancel.grace_ms,
         }),
         reservation: claim.reservation.map(|reservation| ReservationLine {
             since_ms: reservation.since.wall_ms,
@@ -538,6 +545,12 @@ fn claim(line: ClaimLine<'_>, host: Arc<Host>) -> Result<Claim, String> {
             at: stamp(cancel.at_ms, cancel.at_boot_ms),
             actor: cancel.actor.into_owned(),
             why: cancel.why.into_owned(),
+            kind: if cancel.newer {
+                CancelKind::NewerRun
+            } else {
+                CancelKind::Operator
+            },
+            grace_ms: cancel.grace_ms,
         });
         claim.reservation = line.reservation.map(|away| Reservation {
             since: stamp(away.since_ms, away.since_boot_ms),
@@ -629,6 +642,8 @@ pub(super) mod tests {
                     at: stamp,
                     actor: "ada".into(),
                     why: "it says \"actor\":\"b\" and more".into(),
+                    kind: CancelKind::NewerRun,
+                    grace_ms: Some(2_000),
                 });
                 claim.reservation = Some(Reservation {
                     since: stamp,
@@ -782,6 +797,8 @@ pub(super) mod tests {
             if let Some(cancel) = cancel {
                 cancel.remove("actor");
                 cancel.remove("why");
+                cancel.remove("newer");
+                cancel.remove("grace_ms");
             }
         });
         let mut bare = entry;
@@ -792,6 +809,7 @@ pub(super) mod tests {
         {
             cancel.actor.clear();
             cancel.why.clear();
+            (cancel.kind, cancel.grace_ms) = (CancelKind::Operator, None);
         }
         assert_eq!(decode(&body), Ok(bare.clone()));
         let text = String::from_utf8(encode(&bare).expect("a body")).expect("text");

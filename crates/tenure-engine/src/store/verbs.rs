@@ -362,7 +362,8 @@ pub trait Verbs: Store {
         Ok(reserved)
     }
 
-    /// Asks the live holders to stop, and says which they are. For a caller that does not want the lock.
+    /// Asks the live holders to stop, and says which they are. For a caller that does not want the lock. With `whom`, asks
+    /// the live claims of which that says yes, waiting or holding, and no others.
     ///
     /// # Errors
     /// - [`StoreError::Unreadable`] if what stands there cannot be understood.
@@ -371,12 +372,13 @@ pub trait Verbs: Store {
         &self,
         name: &LockName,
         by: StopRequest<'_>,
+        whom: Option<&dyn Fn(&Claim) -> bool>,
         now: &Now,
     ) -> Result<Vec<Claim>, StoreError> {
         let policy = &self.rules().policy;
         by_name(self, name, Vec::new(), now, |draft| {
             let evidence = |claim: &Claim| (draft.evidence)(claim, Depth::Thorough);
-            let asked = (draft.entry).cancel_seeing(policy, by, now, evidence, draft.stopped);
+            let asked = (draft.entry).cancel_seeing(policy, by, whom, now, evidence, draft.stopped);
             let changed = !asked.is_empty();
             (asked, Step::write_if(changed))
         })

@@ -476,7 +476,7 @@ fn every_verb_finds_out(rounds: &[&[Fault]]) {
         });
         assert!(noted.expect(done), "the note was written");
         let asked = with(&proxy, faults, &written("cancel"), || {
-            one.cancel(&name, "somebody".into(), &now())
+            one.cancel(&name, "somebody".into(), None, &now())
         });
         assert_eq!(asked.expect(done).len(), 1, "the holder was asked to stop");
         let shown = |claim: &Claim| {

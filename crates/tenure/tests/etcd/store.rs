@@ -345,7 +345,7 @@ fn ask_everything(
         store.reserve(&**handle, None, 1_000, &now()).err()
     });
     ask("cancel", &|| {
-        store.cancel(name, "somebody".into(), &now()).err()
+        store.cancel(name, "somebody".into(), None, &now()).err()
     });
     ask("note_waiting", &|| {
         store.note_waiting(name, 1, None, &now()).err()
@@ -982,7 +982,7 @@ fn more_holders_than_a_transaction_takes_are_asked_to_stop() {
     };
     let _lease = plant(&server, "readers", &name, 200, "reader");
     let asked = two
-        .cancel(&name, "somebody".into(), &now())
+        .cancel(&name, "somebody".into(), None, &now())
         .expect("an answer");
     assert_eq!(asked.len(), 201, "every holder was asked");
     let left = claims(&two, &name);
@@ -1152,7 +1152,7 @@ fn news_of_a_claim_come_by_a_descriptor() {
         !is_ready(Duration::from_millis(300)),
         "nothing happened yet"
     );
-    two.cancel(&name, "somebody".into(), &now())
+    two.cancel(&name, "somebody".into(), None, &now())
         .expect("an answer");
     assert!(is_ready(PATIENCE), "it was asked to stop");
     let verified = one.verify(&*handle, &now()).expect("an answer");

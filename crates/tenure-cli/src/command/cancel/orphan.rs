@@ -9,6 +9,7 @@ use crate::audit_writer::occasion;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::Reporter;
+use crate::render::lock::stop_hint;
 use crate::request::EndOrphan;
 use crate::supervise::Terms;
 use crate::supervise::orphan::{Ended, HoldOf, Orphan, Unproven, ignores};
@@ -35,10 +36,17 @@ pub(super) fn end(
     how: EndOrphan,
     session: &Session,
     name: &LockName,
+    meant: Option<&str>,
     by: &RequestId,
     reporter: &mut Reporter,
 ) -> Result<(String, Value), Failure> {
-    let orphans = orphans(session, name)?;
+    let mut orphans = orphans(session, name)?;
+    if let Some(id) = meant {
+        orphans.retain(|claim| known_as(&claim.holder) == id);
+        if orphans.is_empty() {
+            return Err(super::not_there(name, id));
+        }
+    }
     let mut ended = Vec::new();
     let mut lines = Vec::new();
     for claim in &orphans {
@@ -189,7 +197,8 @@ fn not_orphaned(session: &Session, name: &LockName, reading: &Reading) -> Failur
             let holder = view.holder.as_ref();
             let how = match holder.map(|holder| holder.kind) {
                 Some("run") => format!(
-                    "its supervisor is not known to be dead; `tenure cancel {name}` asks it to stop"
+                    "its supervisor is not known to be dead; {}",
+                    stop_hint(name, holder)
                 ),
                 _ => "it has no supervisor that could have died".to_owned(),
             };

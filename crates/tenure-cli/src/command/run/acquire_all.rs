@@ -68,7 +68,7 @@ impl Hold<'_> {
                 ..
             }) => {
                 let by = locks::who_asks(&self.held(&|_, _| {}));
-                let by = by.map_or_else(|| "unknown".to_owned(), |cancel| cancel.by);
+                let by = Box::new(by.map_or_else(locks::unknown, |asked| asked.cancel));
                 Some(Interruption::WantedBack { name: name(), by })
             }
             Ok(Renewal::Renewed { .. }) | Err(_) => None,
