@@ -272,6 +272,14 @@ pub(crate) struct Calling {
     pub(crate) across: Option<Across>,
 }
 
+/// The group whose lock a call is about, in place of a name.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct OfGroup {
+    /// The lock of this group, in place of NAME; in capitals or not
+    #[arg(long, value_name = "NAME", hide_short_help = true, conflicts_with = "name", value_parser = typed(group::group))]
+    pub(crate) group: Option<Typed<LockName>>,
+}
+
 /// How a claim is made.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Claiming {
@@ -485,6 +493,8 @@ pub(crate) struct AcquireArgs {
     #[arg(value_name = "NAME", value_parser = typed(value::name))]
     pub(crate) name: Option<Typed<LockName>>,
     #[command(flatten)]
+    pub(crate) of: OfGroup,
+    #[command(flatten)]
     pub(crate) claiming: Claiming,
     /// An exclusive lock; this is the default, unless tenure.toml says shared = true
     #[arg(short = 'x', long, hide_short_help = true, conflicts_with_all = ["shared", "slots"])]
@@ -516,6 +526,8 @@ pub(crate) struct ReleaseArgs {
     /// The name of the lock (a sprint has only one)
     #[arg(value_name = "NAME", value_parser = typed(value::name))]
     pub(crate) name: Option<Typed<LockName>>,
+    #[command(flatten)]
+    pub(crate) of: OfGroup,
     /// The request id that `acquire` printed
     #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"], value_parser = typed(value::request_id))]
     pub(crate) request_id: Option<Typed<RequestId>>,
@@ -545,6 +557,8 @@ pub(crate) struct ForceReleaseArgs {
     /// The name of the lock (a sprint has only one)
     #[arg(value_name = "NAME", value_parser = typed(value::name))]
     pub(crate) name: Option<Typed<LockName>>,
+    #[command(flatten)]
+    pub(crate) of: OfGroup,
     /// Confirm, where a live hold would be ended
     #[arg(long)]
     pub(crate) yes: bool,
@@ -571,11 +585,10 @@ ended as its supervisor would have done it. Exit code: 0 once they are gone, 4 i
 or something else keeps the lock, 7 if they are another user's.")]
 pub(crate) struct CancelArgs {
     /// The name of the lock (a sprint has only one)
-    #[arg(value_name = "NAME", conflicts_with = "group", value_parser = typed(value::name))]
+    #[arg(value_name = "NAME", value_parser = typed(value::name))]
     pub(crate) name: Option<Typed<LockName>>,
-    /// The group of the run, in capitals or not
-    #[arg(long, value_name = "NAME", value_parser = typed(group::group))]
-    pub(crate) group: Option<Typed<LockName>>,
+    #[command(flatten)]
+    pub(crate) of: OfGroup,
     /// The one run that is meant, waiting or working [default: all that hold the lock]
     #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"], value_parser = typed(value::request_id))]
     pub(crate) request_id: Option<Typed<RequestId>>,
@@ -626,6 +639,8 @@ pub(crate) struct HeartbeatArgs {
     /// The name of the lock (a sprint has only one)
     #[arg(value_name = "NAME", value_parser = typed(value::name))]
     pub(crate) name: Option<Typed<LockName>>,
+    #[command(flatten)]
+    pub(crate) of: OfGroup,
     /// The request id that `acquire` printed
     #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"], value_parser = typed(value::request_id))]
     pub(crate) request_id: Option<Typed<RequestId>>,
@@ -648,6 +663,8 @@ pub(crate) struct CheckArgs {
     /// The name of the lock; all of them if it is left out
     #[arg(value_name = "NAME", value_parser = typed(value::name))]
     pub(crate) name: Option<Typed<LockName>>,
+    #[command(flatten)]
+    pub(crate) of: OfGroup,
     /// Report a lock held under this id as mine
     #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"], value_parser = typed(value::request_id))]
     pub(crate) request_id: Option<Typed<RequestId>>,
@@ -696,6 +713,8 @@ pub(crate) struct WaitArgs {
     #[arg(value_name = "NAME", value_parser = typed(value::name))]
     pub(crate) name: Option<Typed<LockName>>,
     #[command(flatten)]
+    pub(crate) of: OfGroup,
+    #[command(flatten)]
     pub(crate) patience: Patience,
     #[command(flatten)]
     pub(crate) calling: Calling,
@@ -729,8 +748,10 @@ pub(crate) struct FenceArgs {
     /// The lock that gave the fencing token [default: $TENURE_NAME]
     #[arg(long, value_name = "NAME", conflicts_with = "guard", value_parser = typed(value::name))]
     pub(crate) name: Option<Typed<LockName>>,
+    #[command(flatten)]
+    pub(crate) of: OfGroup,
     /// Ask the resource in place of the lock: the file that keeps its highest token
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", conflicts_with = "group")]
     pub(crate) guard: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) common: Common,
@@ -821,6 +842,8 @@ pub(crate) struct AuditArgs {
     /// The name of the lock; all of them if it is left out
     #[arg(value_name = "NAME", value_parser = typed(value::name))]
     pub(crate) name: Option<Typed<LockName>>,
+    #[command(flatten)]
+    pub(crate) of: OfGroup,
     /// Only these events: lock_acquired, lock_stolen, lock_released, lock_release_failed or
     /// heartbeat_failed, orphan_ended, lock_skipped; may be given more than once
     #[arg(long, value_name = "EVENT", value_parser = typed(value::event))]

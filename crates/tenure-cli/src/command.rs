@@ -98,57 +98,89 @@ pub(crate) fn carry_out(verb: Verb) -> Ending {
             };
             return ending.own(args.own_exit_code);
         }
-        Verb::Acquire(args) => Call::calling("acquire", &args.common, &args.calling).of_format(
+        Verb::Acquire(args) => Call::about_one(
+            "acquire",
+            &args.common,
+            &args.calling,
+            (args.name.as_ref(), &args.of),
+        )
+        .of_format(
             &args.common,
             |call| sprint::acquire(&args, call, args.input.as_deref().into()),
             |call| {
-                call.about(args.name.as_ref())
-                    .held_exit(args.claiming.patience.conflict_exit_code)
+                call.held_exit(args.claiming.patience.conflict_exit_code)
                     .answer(|around| Acquiring::of(&args, around), acquire::acquire)
             },
         ),
-        Verb::Release(args) => Call::calling("release", &args.common, &args.calling).of_format(
+        Verb::Release(args) => Call::about_one(
+            "release",
+            &args.common,
+            &args.calling,
+            (args.name.as_ref(), &args.of),
+        )
+        .of_format(
             &args.common,
             |call| sprint::release(&args, call, args.input.as_deref().into()),
-            |call| {
-                call.about(args.name.as_ref())
-                    .answer(|around| Release::of(&args, around), release::release)
-            },
+            |call| call.answer(|around| Release::of(&args, around), release::release),
         ),
-        Verb::Check(args) => Call::calling("check", &args.common, &args.calling).of_format(
+        Verb::Check(args) => Call::about_one(
+            "check",
+            &args.common,
+            &args.calling,
+            (args.name.as_ref(), &args.of),
+        )
+        .of_format(
             &args.common,
             |call| sprint::check(&args, call, args.input.as_deref().into()),
-            |call| {
-                call.about(args.name.as_ref())
-                    .answer(|around| Check::of(&args, around), check::check)
-            },
+            |call| call.answer(|around| Check::of(&args, around), check::check),
         ),
         Verb::Document(args) => Call::of("", &args.common).of_format(
             &args.common,
             |call| sprint::document(&args, call),
             |call| call.reporter.fail(&request::no_input()),
         ),
-        Verb::Cancel(args) => Call::of("cancel", &args.common)
-            .answer(|around| Cancel::of(&args, around), cancel::cancel),
-        Verb::ForceRelease(args) => Call::of("force-release", &args.common)
-            .about(args.name.as_ref())
-            .answer(
-                |around| ForceRelease::of(&args, around),
-                force_release::force_release,
-            ),
+        Verb::Cancel(args) => Call::about_one(
+            "cancel",
+            &args.common,
+            &args::Calling::default(),
+            (args.name.as_ref(), &args.of),
+        )
+        .answer(|around| Cancel::of(&args, around), cancel::cancel),
+        Verb::ForceRelease(args) => Call::about_one(
+            "force-release",
+            &args.common,
+            &args::Calling::default(),
+            (args.name.as_ref(), &args.of),
+        )
+        .answer(
+            |around| ForceRelease::of(&args, around),
+            force_release::force_release,
+        ),
         Verb::List(args) => {
             Call::of("list", &args.common).answer(|around| List::of(&args, around), check::list)
         }
-        Verb::Heartbeat(args) => Call::calling("heartbeat", &args.common, &args.calling)
-            .about(args.name.as_ref())
-            .answer(|around| Heartbeat::of(&args, around), heartbeat::heartbeat),
-        Verb::Wait(args) => Call::calling("wait", &args.common, &args.calling)
-            .about(args.name.as_ref())
-            .held_exit(args.patience.conflict_exit_code)
-            .answer(|around| Wait::of(&args, around), wait::wait),
-        Verb::Fence(args) => {
-            Call::of("fence", &args.common).answer(|around| Fence::of(&args, around), fence::fence)
-        }
+        Verb::Heartbeat(args) => Call::about_one(
+            "heartbeat",
+            &args.common,
+            &args.calling,
+            (args.name.as_ref(), &args.of),
+        )
+        .answer(|around| Heartbeat::of(&args, around), heartbeat::heartbeat),
+        Verb::Wait(args) => Call::about_one(
+            "wait",
+            &args.common,
+            &args.calling,
+            (args.name.as_ref(), &args.of),
+        )
+        .held_exit(args.patience.conflict_exit_code)
+        .answer(|around| Wait::of(&args, around), wait::wait),
+        Verb::Fence(args) => Call::about_one(
+            "fence",
+            &args.common,
+            &args::Calling::default(),
+            (None, &args.of),
+        )
+        .answer(|around| Fence::of(&args, around), fence::fence),
         Verb::Clean(args) => {
             Call::of("clean", &args.common).answer(|around| Clean::of(&args, around), clean::clean)
         }
@@ -160,7 +192,13 @@ pub(crate) fn carry_out(verb: Verb) -> Ending {
                 |names, _| profiles::profiles(&names),
             )
         }
-        Verb::Audit(args) => Call::of("audit", &args.common).answer(
+        Verb::Audit(args) => Call::about_one(
+            "audit",
+            &args.common,
+            &args::Calling::default(),
+            (None, &args.of),
+        )
+        .answer(
             |around| Audit::of(&args, around, audit::now_ms()),
             audit::audit,
         ),
@@ -254,6 +292,17 @@ impl Call {
     /// The same for a verb that may be called by an agent, or name its lock by a path.
     pub(crate) fn calling(verb: &'static str, common: &Common, calling: &args::Calling) -> Self {
         Self::within(verb, common, Surroundings::of_calling(common, calling))
+    }
+
+    /// The same for a verb about one lock, which may be that of a group.
+    fn about_one(
+        verb: &'static str,
+        common: &Common,
+        calling: &args::Calling,
+        (name, of): (Option<&Typed<LockName>>, &args::OfGroup),
+    ) -> Self {
+        let around = Surroundings::of_calling(common, calling).of_group(of);
+        Self::within(verb, common, around).about(name.or(of.group.as_ref()))
     }
 
     fn within(verb: &'static str, common: &Common, around: Surroundings) -> Self {
@@ -399,7 +448,30 @@ pub(crate) enum Looks {
 impl Session {
     /// For verbs that never sleep.
     pub(crate) fn open(place: Place) -> Result<Self, Failure> {
-        Self::at(place, Box::new(ThreadSleeper))
+        Self::of_place(place, || Box::new(ThreadSleeper))
+    }
+
+    /// Opens the locks. A call about the lock of a group that takes nothing need not know beside which records the runs
+    /// of that group keep it.
+    fn of_place(
+        place: Place,
+        sleeper: impl Fn() -> Box<dyn tenure_engine::store::file::Sleeper>,
+    ) -> Result<Self, Failure> {
+        let beside = place.group_beside();
+        let session = Self::at(place, sleeper())?;
+        let Some((group, beside)) = beside else {
+            return Ok(session);
+        };
+        let is_in_use = |session: &Self| {
+            let reading = session.reading(&group);
+            let entry = reading.as_ref().map(Reading::entry);
+            !matches!(entry, Ok(Some(entry)) if entry.claims.is_empty())
+        };
+        if is_in_use(&session) {
+            return Ok(session);
+        }
+        let there = Self::at(beside, sleeper())?;
+        Ok(if is_in_use(&there) { there } else { session })
     }
 
     /// The same for a verb about one lock, with the id that the caller shows for it.
@@ -467,7 +539,7 @@ impl Session {
 
     /// For verbs that may wait: the signals that end a wait are collected from here on.
     pub(crate) fn waiting(place: Place, signals: Signals) -> Result<Self, Failure> {
-        Self::at(place, Box::new(SignalSleeper(signals)))
+        Self::of_place(place, || Box::new(SignalSleeper(signals)))
     }
 
     /// Opens it for a caller that sleeps in this way.
@@ -761,6 +833,9 @@ impl Session {
         };
         if looks_around {
             near::point_out_others(self, reporter, name);
+        }
+        if acquired.as_ref().is_ok_and(|acquired| acquired.is_first) {
+            near::point_out_case(self, reporter, name);
         }
         let mut acquired = acquired.map_err(|error| {
             let failure = self.explain(name, error);

@@ -158,16 +158,17 @@ pub(crate) fn known_as(
 /// The name of the one lock that a call is about, by the rules of its profile.
 fn lock(place: &Place, typed: Option<&Typed<LockName>>) -> Result<LockName, Failure> {
     let leased = place.leased.as_ref().map(|leased| leased.name.clone());
-    match leased {
+    match leased.or_else(|| place.group.clone()) {
         Some(name) => Ok(name),
         None => named(place, value::given(value::LOCK_NAME, typed)?),
     }
 }
 
-/// What names the lock of a call: a typed name, or the path that stands in its place.
+/// What names the lock of a call: a typed name, or the path or the group that stands in its place.
 fn named_by(place: &Place, typed: Option<&Typed<LockName>>) -> Option<Typed<LockName>> {
-    match &place.leased {
-        Some(leased) => Some(Typed::of(leased.name.as_str(), value::name)),
+    let leased = place.leased.as_ref().map(|leased| &leased.name);
+    match leased.or(place.group.as_ref()) {
+        Some(name) => Some(Typed::of(name.as_str(), value::name)),
         None => typed.cloned(),
     }
 }

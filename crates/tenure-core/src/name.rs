@@ -23,6 +23,9 @@ pub(crate) const NAME_BYTES_MAX: usize = 128;
 pub struct LockName(Arc<str>);
 
 impl LockName {
+    /// The longest name, in bytes.
+    pub const BYTES_MAX: usize = NAME_BYTES_MAX;
+
     /// Checks a name.
     ///
     /// # Errors

@@ -124,6 +124,8 @@ pub struct Acquired {
     pub waited: Duration,
     /// The request ids of claims, waiting or holding, that were asked to give up their place to this claim.
     pub displaced: Vec<RequestId>,
+    /// Whether no hold of this lock has ended by a release yet, as for a name that is used for the first time.
+    pub is_first: bool,
 }
 
 /// Why a lock was not acquired.
@@ -409,6 +411,7 @@ impl Run<'_> {
                         events: self.events,
                         waited: counted,
                         displaced: self.displaced,
+                        is_first: self.entry.history.holds == 0,
                     }),
                     None => Err(AcquireError::Interrupted),
                 }

@@ -3,10 +3,19 @@
 //! A group is a native lock whose name is written in lower case. `request/run` decides what a run in a
 //! group means.
 
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
 use tenure_core::LockName;
 
+/// How long the readable beginning of a long name is. With `=.` and the hash it fits a lock's name of 128 bytes.
+const BEGINNING_MAX: usize = 128 - 2 - 2 * HASH_BYTES;
+
+/// How much of the hash of a long name is kept: no two names share a lock by accident.
+const HASH_BYTES: usize = 16;
+
 /// The lock of a group. Any text may be the name of a group (`ci-refs/heads/main`). Characters that a
-/// lock's name cannot have are written as `=` and two hexadecimal digits for each byte, `=` itself too.
+/// lock's name cannot have are written as `=` and two hexadecimal digits for each byte, `=` itself too. A name that
+/// would be too long then is its beginning, `=.` and a hash of the whole name: no other lock of a group has `=.` in it.
 pub(crate) fn group(name: &str) -> Result<LockName, String> {
     let mut lock = String::with_capacity(name.len());
     for character in name.to_lowercase().chars() {
@@ -29,7 +38,25 @@ pub(crate) fn group(name: &str) -> Result<LockName, String> {
             }
         }
     }
+    if lock.len() > LockName::BYTES_MAX {
+        lock = shortened(lock, &name.to_lowercase());
+    }
     LockName::new(lock).map_err(|why| format!("{name:?} cannot be used: {why}"))
+}
+
+#[cold]
+fn shortened(mut lock: String, name: &str) -> String {
+    lock.truncate(BEGINNING_MAX);
+    // No `=` without its digits.
+    let last = lock.rfind('=').unwrap_or_default();
+    if last + 2 >= lock.len() && last > 0 {
+        lock.truncate(last);
+    }
+    lock.push_str("=.");
+    for byte in Sha256::digest(name.as_bytes()).iter().take(HASH_BYTES) {
+        let _ = write!(lock, "{byte:02x}");
+    }
+    lock
 }
 
 /// The group whose lock this is; `None` where no group has a lock of that name.
@@ -85,8 +112,46 @@ mod tests {
             let lock = LockName::new(lock).expect("a name");
             assert_eq!(of_lock(&lock), None, "{lock} is no group's");
         }
-        for name in ["", &"x".repeat(129), &"/".repeat(60)] {
-            assert!(group(name).is_err(), "{name:?}");
+        assert!(group("").is_err(), "a name has a text");
+    }
+
+    #[test]
+    fn a_long_group_has_a_readable_lock_of_its_own() {
+        let branch = "dependabot/npm_and_yarn/frontend/types/node-and-babel-core-and-react-dom-and-typescript-eslint-7.18.0-and-vite-5.3.1-and-vitest";
+        let mut seen = HashSet::new();
+        for name in [
+            branch,
+            &format!("{branch}2"),
+            &"x".repeat(129),
+            &"x".repeat(130),
+            &"/".repeat(60),
+            &"=".repeat(400),
+            &"é/".repeat(40),
+        ] {
+            let lock = group(name).expect("any text").to_string();
+            assert!(lock.len() <= 128, "{lock}");
+            assert_eq!(
+                group(&name.to_uppercase()).map(|it| it.to_string()),
+                Ok(lock.clone())
+            );
+            assert_eq!(of_lock(&LockName::new(lock.clone()).expect("a name")), None);
+            seen.insert(lock);
+        }
+        assert_eq!(seen.len(), 7, "no two are the same");
+        let lock = group(branch).expect("any text").to_string();
+        assert!(
+            lock.starts_with("dependabot=2fnpm_and_yarn=2ffrontend=2f"),
+            "{lock}"
+        );
+        let longest = "x".repeat(128);
+        assert_eq!(
+            group(&longest).map(|it| it.to_string()),
+            Ok(longest.clone())
+        );
+        for length in 100..140 {
+            let name = format!("{}/", "x".repeat(length));
+            let lock = group(&name).expect("any text").to_string();
+            assert!(lock.len() <= 128 && !lock.contains("=="), "{lock}");
         }
     }
 }

@@ -23,31 +23,20 @@ use tenure_engine::store::{Reading, Verbs};
 pub(super) fn cancel(cancel: Cancel, reporter: &mut Reporter) -> Result<(String, Value), Failure> {
     let Cancel {
         place,
-        beside,
         name,
         meant,
         by,
         whom,
     } = cancel;
     let meant = meant.as_ref().map(RequestId::as_str);
-    let mut session = Session::open(place)?;
+    let session = Session::open(place)?;
     session.tell_place(reporter);
     let by = request_id_or_new(by)?;
     reporter.set_request_id(by.as_str());
     let (actor, why, grace) = match whom {
         #[cfg(target_os = "linux")]
         Whom::Orphan(how) => {
-            return match (
-                orphan::end(how, &session, &name, meant, &by, reporter),
-                beside,
-            ) {
-                (Err(failure), Some(beside)) if matches!(failure.exit, Exit::NotFound) => {
-                    let beside = Session::open(beside)?;
-                    beside.tell_place(reporter);
-                    orphan::end(how, &beside, &name, meant, &by, reporter)
-                }
-                (ended, _) => ended,
-            };
+            return orphan::end(how, &session, &name, meant, &by, reporter);
         }
         #[cfg(not(target_os = "linux"))]
         Whom::Orphan(_) => {
@@ -67,20 +56,11 @@ pub(super) fn cancel(cancel: Cancel, reporter: &mut Reporter) -> Result<(String,
         grace_ms: grace.map(millis),
     };
     let is_meant = |claim: &Claim| meant.is_some_and(|id| known_as(&claim.holder) == id);
-    let ask = |session: &Session| {
-        let whom = meant
-            .is_some()
-            .then_some(&is_meant as &dyn Fn(&Claim) -> bool);
-        let asked = session.store.cancel(&name, request, whom, &now);
-        asked.map_err(|error| session.store_failed(&name, error))
-    };
-    let mut asked = ask(&session)?;
-    // A caller that asks a group to stop need not know beside which records the group's runs keep it.
-    if let (true, Some(beside)) = (asked.is_empty(), beside) {
-        session = Session::open(beside)?;
-        session.tell_place(reporter);
-        asked = ask(&session)?;
-    }
+    let whom = meant
+        .is_some()
+        .then_some(&is_meant as &dyn Fn(&Claim) -> bool);
+    let asked = session.store.cancel(&name, request, whom, &now);
+    let asked = asked.map_err(|error| session.store_failed(&name, error))?;
     if let Some(refusal) = refusal(&asked, &name, meant) {
         if asked.is_empty() {
             near::point_out_others(&session, reporter, &name);

@@ -17,6 +17,13 @@ use tenure_engine::tenure_core::LockName;
 /// is refused it, or finds it free looks: what lies near may have come since the last one.
 pub(super) fn point_out_others(session: &Session, reporter: &mut Reporter, name: &LockName) {
     point_out_records(session, reporter, name);
+    let small = name.as_str().to_lowercase();
+    if small != name.as_str()
+        && let Ok(small) = LockName::new(small)
+        && is_in_use(session, &small)
+    {
+        reporter.warn(differs_in_case(name, &small));
+    }
     if let Some(link) = session.place.link_of_release() {
         let (locks, link) = (clean_path(&session.place.folder), clean_path(&link));
         reporter.warn(format!(
@@ -36,6 +43,37 @@ pub(super) fn point_out_others(session: &Session, reporter: &mut Reporter, name:
     }
 }
 
+/// Whether a lock has a holder or a waiter.
+fn is_in_use(session: &Session, name: &LockName) -> bool {
+    let view = session.view(name, None);
+    view.is_ok_and(|view| view.holder.is_some() || !view.queue.is_empty())
+}
+
+fn differs_in_case(name: &LockName, other: &LockName) -> String {
+    format!(
+        "{other} is in use and differs from {name} in case alone; they are two locks (the lock of a group is in lower \
+         case, however --group writes it)"
+    )
+}
+
+/// Warns, if a lock of the same name in other case is in use. For a lock that nobody has used yet.
+#[cold]
+#[inline(never)]
+pub(super) fn point_out_case(session: &Session, reporter: &mut Reporter, name: &LockName) {
+    let small = name.as_str().to_lowercase();
+    let mut others = Vec::new();
+    let named = session.store.names(Which::Locks, &mut |other| {
+        // The one in lower case is looked at in any case, if it is another one.
+        if other != *name && other.as_str() != small && other.as_str().to_lowercase() == small {
+            others.push(other);
+        }
+    });
+    let used = others.into_iter().find(|other| is_in_use(session, other));
+    if let (Some(used), Ok(())) = (used, named) {
+        reporter.warn(differs_in_case(name, &used));
+    }
+}
+
 /// Warns, if there is such a lock.
 #[cold]
 #[inline(never)]
@@ -52,11 +90,13 @@ pub(super) fn point_out(
     if !is_new {
         return;
     }
+    point_out_case(session, reporter, name);
     let mut near = Vec::new();
     let mut is_known = false;
     let named = session.store.names(Which::Locks, &mut |other| {
         is_known |= other == *name;
-        if is_slip(name.as_str(), other.as_str()) {
+        let is_same = other.as_str().eq_ignore_ascii_case(name.as_str());
+        if !is_same && is_slip(name.as_str(), other.as_str()) {
             near.push(other);
         }
     });
@@ -64,10 +104,7 @@ pub(super) fn point_out(
         return;
     }
     near.sort();
-    let used = near.iter().find(|other| {
-        let view = session.view(other, None);
-        view.is_ok_and(|view| view.holder.is_some() || !view.queue.is_empty())
-    });
+    let used = near.iter().find(|other| is_in_use(session, other));
     if let Some(used) = used {
         reporter.warn(format!(
             "{name} was never used; {used}, which is in use, is nearly the same name: is that the one?"

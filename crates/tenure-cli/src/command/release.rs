@@ -19,7 +19,7 @@ use tenure_engine::clock::Clock;
 use tenure_engine::envelope::{stale_reason, utc};
 use tenure_engine::process::{is_caller, liveness};
 use tenure_engine::profile::known_as;
-use tenure_engine::store::Content;
+use tenure_engine::store::{Content, Verbs};
 
 #[cold]
 #[inline(never)]
@@ -36,6 +36,9 @@ pub(crate) fn release(
     let result = RunResult::of_work(work.as_ref());
     let (mut session, id) = Session::of_caller(place, &name, &shown, reporter)?;
     session.audit_writer.everything();
+    if let Some(answer) = waiting(&session, &name, id)? {
+        return Ok(answer);
+    }
     // The supervisor of a run releases its lock, after the work has ended. Taking the lock away
     // earlier would let the next holder in while the run still works. A run that is gone may have
     // left a record that only its owner can remove.
@@ -109,6 +112,40 @@ pub(crate) fn release(
             not_owner(reporter, &session, &claim, &name, id)
         }
     }
+}
+
+/// The answer if the id is that of a waiter, and of no hold. A place that is kept for a caller who is away is given up.
+fn waiting(
+    session: &Session,
+    name: &LockName,
+    id: Option<&str>,
+) -> Result<Option<(String, Value)>, Failure> {
+    let Some(id) = id.filter(|_| session.store.profile().record().is_none()) else {
+        return Ok(None);
+    };
+    let is_shown = |claim: &Claim| session.is_mine(claim, Some(id), &[]);
+    let reading = session.reading(name)?;
+    let claims = reading.entry().map_or(&[][..], |entry| &entry.claims);
+    let mut shown = claims.iter().filter(|claim| is_shown(claim));
+    let Some(claim) = shown.next().filter(|claim| claim.token.is_none()) else {
+        return Ok(None);
+    };
+    if shown.any(|claim| claim.token.is_some()) {
+        return Ok(None);
+    }
+    if claim.reservation.is_none() {
+        let message =
+            format!("request id {id} waits for {name} and holds nothing that could be released");
+        let text = format!("{message}; `tenure cancel {name} --request-id {id}` ends its wait");
+        let failure = Failure::new(Exit::Conflict, "NOT_OWNER", message).with_text(text);
+        return Err(failure.with_context(session.view(name, None)?.json()));
+    }
+    let is_place =
+        |claim: &Claim| claim.token.is_none() && claim.reservation.is_some() && is_shown(claim);
+    let asked = (session.store).cancel(name, id.into(), Some(&is_place), &session.clock.now());
+    asked.map_err(|error| session.store_failed(name, error))?;
+    let text = format!("gave up the place of request id {id} in the line for {name}");
+    Ok(Some((text, without_hold(name, "released"))))
 }
 
 /// The first hold that stands: one that has ended is nobody's to show.

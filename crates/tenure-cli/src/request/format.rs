@@ -38,6 +38,10 @@ impl Format {
 
     /// The format of a call's profile, if the call, a variable or the configuration names one.
     pub(crate) fn of(common: &Common, around: &Surroundings) -> Result<Option<Self>, Failure> {
+        // Groups are native locks, whatever the profile of the others.
+        if around.group()?.is_some() {
+            return Ok(Some(Self::Native));
+        }
         let Some(name) = profile_name(common, around)? else {
             return Ok(None);
         };

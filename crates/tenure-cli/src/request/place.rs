@@ -72,6 +72,10 @@ pub(crate) struct Place {
     pub(crate) patience: Option<Duration>,
     /// The lock of the path that the call names.
     pub(crate) leased: Option<PathLock>,
+    /// The lock of the group that the call is about.
+    pub(crate) group: Option<LockName>,
+    /// The call need not know where the runs of that group keep it ([`Place::groups_beside`]).
+    looks_beside: bool,
     /// The configuration file that was read, absolute.
     pub(crate) config_file: Option<PathBuf>,
     config: Option<Arc<Config>>,
@@ -94,13 +98,37 @@ pub(crate) struct Place {
 impl Place {
     /// Finds the place of a call that needs nothing else of a file.
     pub(crate) fn of(common: &Common, around: &Surroundings) -> Result<Self, Failure> {
-        Self::found(common, around, Purpose::Tend, None)
+        match around.group()? {
+            Some(group) => Self::of_group(common, around, Purpose::Tend, group),
+            None => Self::found(common, around, Purpose::Tend, None),
+        }
+    }
+
+    /// The place of the lock of a group that a call is about.
+    fn of_group(
+        common: &Common,
+        around: &Surroundings,
+        purpose: Purpose,
+        group: LockName,
+    ) -> Result<Self, Failure> {
+        if around.leased()?.is_some() {
+            return Err(Failure::bad_arguments(
+                "--group and --path name two locks; leave one out",
+            ));
+        }
+        let mut place = Self::of_groups(common, around, purpose)?;
+        place.looks_beside = purpose == Purpose::Tend;
+        place.group = Some(group);
+        Ok(place)
     }
 
     /// The same for a call that takes locks or waits for them: what the files say of a lock counts, whatever names
     /// the place.
     pub(crate) fn of_taker(common: &Common, around: &Surroundings) -> Result<Self, Failure> {
-        Self::found(common, around, Purpose::Take, around.beside()?)
+        match around.group()? {
+            Some(group) => Self::of_group(common, around, Purpose::Take, group),
+            None => Self::found(common, around, Purpose::Take, around.beside()?),
+        }
     }
 
     /// Finds the place of a verb about a hold, of this lock if one is named. Where nothing that the call itself says leads to a
@@ -202,10 +230,6 @@ impl Place {
             None => None,
         };
         Ok(Self {
-            folder: name_of(&location),
-            location,
-            records_of_groups: None,
-            allow_network: common.allow_network_fs,
             is_named: found.named == Named::ByCaller,
             is_machines: found.is_machines,
             is_relative,
@@ -214,7 +238,6 @@ impl Place {
             actor: Format::named(profile.policy().name).actor(variables),
             agent: around.agent()?,
             is_agents: around.types_agent(),
-            patience: None,
             leased,
             config_file: whole
                 .filter(|config| !config.file.as_os_str().is_empty())
@@ -227,9 +250,8 @@ impl Place {
                 .is_some()
                 .then(|| profile.policy().name.to_owned()),
             profile: Some(profile),
-            saw: Saw::default(),
             groups: run.and_then(|run| run.groups.clone()),
-            was_at: None,
+            ..Self::of_location(location, common.allow_network_fs)
         })
     }
 
@@ -372,6 +394,12 @@ impl Place {
         })
     }
 
+    /// Where the lock of the group may be instead, for a call that takes nothing.
+    pub(crate) fn group_beside(&self) -> Option<(LockName, Self)> {
+        let group = self.group.as_ref().filter(|_| self.looks_beside)?;
+        Some((group.clone(), self.groups_beside()?))
+    }
+
     /// The place of the lock of a push: outside of the tree that is pushed, and the same for all clones
     /// of this user. So a folder or a scope counts only if the call itself names it. A run around it or a
     /// project names one for locks of its own. Servers lie in no tree.
@@ -449,6 +477,8 @@ impl Place {
             is_agents: false,
             patience: None,
             leased: None,
+            group: None,
+            looks_beside: false,
             config_file: None,
             config: None,
             audit_dir: None,

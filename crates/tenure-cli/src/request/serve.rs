@@ -3,7 +3,7 @@
 
 use super::{Cancel, Check, List, Place, Purpose, Run, Surroundings};
 use crate::args::value::{self, Further, Typed};
-use crate::args::{Calling, CancelArgs, CheckArgs, Common, ListArgs, RunArgs, group};
+use crate::args::{Calling, CancelArgs, CheckArgs, Common, ListArgs, OfGroup, RunArgs, group};
 use crate::failure::Failure;
 use serde::Deserialize;
 use serde_json::Value;
@@ -187,6 +187,7 @@ impl Usual {
             request_id: None,
             health: false,
             input: None,
+            of: OfGroup::default(),
             calling: Calling::default(),
             common: self.common(place)?,
         };
@@ -215,7 +216,9 @@ impl Usual {
     ) -> Result<Cancel, Failure> {
         let typed = CancelArgs {
             name: lock.map(name),
-            group: of_group.map(|name| Typed::of(name, group::group)),
+            of: OfGroup {
+                group: of_group.map(|name| Typed::of(name, group::group)),
+            },
             request_id: request_id.map(id),
             by: None,
             why,
@@ -225,7 +228,13 @@ impl Usual {
             signal: None,
             common: self.common(place)?,
         };
-        Cancel::of(&typed, &self.around)
+        match of_group {
+            Some(_) => {
+                let around = Surroundings::of(&typed.common).of_group(&typed.of);
+                Cancel::of(&typed, &around)
+            }
+            None => Cancel::of(&typed, &self.around),
+        }
     }
 }
 

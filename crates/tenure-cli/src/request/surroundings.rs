@@ -4,14 +4,14 @@
 //! The rest of `request` decides what follows from them.
 
 use crate::args::value::{self, Typed};
-use crate::args::{Calling, Common};
+use crate::args::{Calling, Common, OfGroup};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use std::cell::{Cell, OnceCell};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tenure_core::AgentKey;
+use tenure_core::{AgentKey, LockName};
 use tenure_engine::config::{self, Config, Found, OwnSection, Source};
 use tenure_engine::inherited::Saw;
 use tenure_engine::leased_path::{self, PathLock};
@@ -117,6 +117,8 @@ pub(crate) struct Surroundings {
     /// The lock of the path that the call names, or why there is none. The place of the lock is looked for from
     /// there, and not from the folder of the call.
     leased: Option<Result<PathLock, Failure>>,
+    /// The group whose lock the call is about.
+    group: Option<Typed<LockName>>,
     typed_agent: Option<Typed<AgentKey>>,
     /// An agents' server: its variable was set for its calls.
     is_agents_server: bool,
@@ -146,6 +148,17 @@ impl Surroundings {
                 .map_err(|error| Failure::bad_arguments(error.to_string()))
         });
         around.read(common)
+    }
+
+    /// The same for a call about the lock of a group.
+    pub(crate) fn of_group(mut self, of: &OfGroup) -> Self {
+        self.group.clone_from(&of.group);
+        self
+    }
+
+    /// The lock of the group that the call is about, if it names one.
+    pub(crate) fn group(&self) -> Result<Option<LockName>, Failure> {
+        value::given(value::GROUP_NAME, self.group.as_ref())
     }
 
     /// Adds what the variables say to a call of this folder.

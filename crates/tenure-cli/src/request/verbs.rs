@@ -1,8 +1,6 @@
 //! What the other verbs mean: one value for each, made from the typed line.
 
-use super::{
-    Place, Purpose, Surroundings, known_as, lock, named_by, refuse_input, said_wait, usual_wait,
-};
+use super::{Place, Surroundings, known_as, lock, named_by, refuse_input, said_wait, usual_wait};
 use crate::args::value::{self, Ending, Typed};
 use crate::args::{
     AuditArgs, CancelArgs, CheckArgs, CleanArgs, FenceAction, FenceArgs, ForceReleaseArgs,
@@ -212,7 +210,10 @@ pub(crate) struct Wait {
 
 impl Wait {
     pub(crate) fn of(typed: &WaitArgs, around: &Surroundings) -> Result<Self, Failure> {
-        let place = Place::of_taker(&typed.common, around)?;
+        let place = match around.group()? {
+            Some(_) => Place::of(&typed.common, around)?,
+            None => Place::of_taker(&typed.common, around)?,
+        };
         let name = lock(&place, typed.name.as_ref())?;
         let said = said_wait(&typed.patience, around)?.or(place.defaults(&name)?.wait);
         Ok(Self {
@@ -243,9 +244,6 @@ impl Clean {
 #[derive(Debug)]
 pub(crate) struct Cancel {
     pub(crate) place: Place,
-    /// Where the lock of a group may be instead: the caller need not know beside which records its runs keep
-    /// it.
-    pub(crate) beside: Option<Place>,
     pub(crate) name: LockName,
     /// The one run that is meant, waiting or working; `None` for all that hold the lock.
     pub(crate) meant: Option<RequestId>,
@@ -289,11 +287,7 @@ pub(crate) struct EndOrphan {
 
 impl Cancel {
     pub(crate) fn of(typed: &CancelArgs, around: &Surroundings) -> Result<Self, Failure> {
-        let group = value::given(value::GROUP_NAME, typed.group.as_ref())?;
-        let place = match group {
-            Some(_) => Place::of_groups(&typed.common, around, Purpose::Tend)?,
-            None => Place::of(&typed.common, around)?,
-        };
+        let place = Place::of(&typed.common, around)?;
         let meant = value::given("--request-id", typed.request_id.as_ref())?;
         let by = match value::given("--by", typed.by.as_ref())? {
             Some(by) => Some(by),
@@ -313,11 +307,7 @@ impl Cancel {
             }
         };
         Ok(Self {
-            beside: group.as_ref().and_then(|_| place.groups_beside()),
-            name: match group {
-                Some(group) => group,
-                None => lock(&place, typed.name.as_ref())?,
-            },
+            name: lock(&place, typed.name.as_ref())?,
             meant,
             by,
             whom,
@@ -371,7 +361,7 @@ impl Fence {
         )?;
         let named = value::given(value::LOCK_NAME, typed.name.as_ref())?;
         let held = around.variables.name.as_deref();
-        let name = match named {
+        let name = match named.or(place.group.clone()) {
             Some(name) => Some(name),
             None => value::read(value::LOCK_NAME, held, value::name)?,
         };
@@ -424,6 +414,7 @@ impl Audit {
         let since = value::given("--since", typed.since.as_ref())?;
         let until = value::given("--until", typed.until.as_ref())?;
         let name = value::given(value::LOCK_NAME, typed.name.as_ref())?;
+        let name = name.or(around.group()?);
         let events = typed.event.iter().map(|event| event.value("--event"));
         let id = value::given("--request-id", typed.request_id.as_ref())?;
         Ok(Self {

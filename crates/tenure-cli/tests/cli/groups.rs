@@ -761,6 +761,12 @@ fn cancel_names_the_run_that_is_meant() {
     let orphan = scene.run(["cancel", "x", "--orphan", "--request-id", "r1"]);
     let _ = orphan.expect(4, "its supervisor lives");
 
+    let said = scene.run(["release", "x", "--request-id", "r2"]);
+    let said = said.expect(6, "it waits").stderr();
+    assert!(
+        said.contains("`tenure cancel x --request-id r2` ends its wait"),
+        "{said}"
+    );
     let mut ask = scene.tenure(["cancel", "x", "--request-id", "r2", "--by", "op-1"]);
     ask.args(["--why", "not now", "--actor", "ada", "--output", "json"]);
     let (asked, took) = timed(|| crate::support::answer(&mut ask));
@@ -806,6 +812,12 @@ fn cancel_takes_away_the_place_of_a_run_that_is_away() {
     let _ =
         crate::support::answer(acquire.args(["--ticket", "auto"])).expect(4, "its place is kept");
     until_waits(&scene, "x", "away");
+    let release = scene.run(["release", "x", "--request-id", "away"]);
+    let said = release.expect(0, "given up").stdout();
+    assert!(said.contains("gave up the place"), "{said}");
+    assert_eq!(scene.check("x")["queue"], Value::Array(Vec::new()));
+    let mut acquire = scene.tenure(words);
+    let _ = crate::support::answer(acquire.args(["--ticket", "auto"])).expect(4, "kept again");
     let said = scene.run(["cancel", "x", "--request-id", "away"]);
     let said = said.expect(0, "taken away").stdout();
     assert!(said.contains("its place is no longer kept"), "{said}");
@@ -850,5 +862,126 @@ fn cancel_shortens_a_grace_that_runs() {
         let code = if begin == "signal" { 143 } else { 79 };
         let _ = answer.expect(code, begin);
         assert!(took < Duration::from_secs(10), "{begin}: {took:?}");
+    }
+}
+
+/// Every verb about one lock takes `--group`, in capitals or not, in place of its name.
+#[test]
+fn every_verb_about_one_lock_takes_a_group() {
+    let branch = format!("Dependabot/npm_and_yarn/{}", "x".repeat(140));
+    for group in ["Deploy", &branch] {
+        let other = &*group.to_uppercase();
+        let scene = Scene::new();
+        let held = running(&scene, &["run", "-q", "--group", group], "");
+        for (words, code) in [
+            (&["check"][..], 4),
+            (&["wait", "-n"], 4),
+            (&["acquire", "-n"], 4),
+            (&["release"], 6),
+            (&["heartbeat"], 6),
+            (&["force-release", "--yes"], 4),
+            (&["fence", "check", "5"], 80),
+            (&["cancel", "--request-id", "nobody"], 5),
+            (&["audit"], 0),
+            (&["cancel"], 0),
+        ] {
+            let words: Vec<_> = words.iter().copied().chain(["--group", other]).collect();
+            let _ = scene.run(&words).expect(code, &format!("{words:?}"));
+        }
+        let _ = held.finish().expect(79, "it was cancelled");
+        for (words, code) in [
+            (&["check"][..], 0),
+            (&["wait", "-n"], 0),
+            (&["cancel"], 5),
+            (&["acquire", "--owner", "none", "--request-id", "mine"], 0),
+            (&["check", "--request-id", "mine"], 0),
+            (&["heartbeat", "--request-id", "mine"], 0),
+            (&["run", "-n", "--"], 2),
+            (&["release", "--request-id", "mine"], 0),
+        ] {
+            let words: Vec<_> = words.iter().copied().chain(["--group", other]).collect();
+            let _ = scene.run(&words).expect(code, &format!("{words:?}"));
+        }
+        for words in [
+            &["check", "a", "--group", "b"][..],
+            &["check", "--group", "b", "--path", "c"],
+        ] {
+            let _ = scene.run(words).expect(2, "two locks are named");
+        }
+    }
+}
+
+/// A group beside the records of a profile is found by a call that names no profile, by each verb.
+#[test]
+fn a_group_beside_records_is_found_by_each_verb() {
+    let scene = Scene::new();
+    let state = scene.path("state");
+    let state = state.to_str().expect("UTF-8");
+    let here = |words: &[&str]| {
+        let mut command = scene.tenure(words);
+        command.current_dir(scene.root()).env_remove("TENURE_DIR");
+        command
+    };
+    let gate = Gate::new(&scene, "member");
+    let words = [
+        "--profile",
+        "session",
+        "--dir",
+        state,
+        "run",
+        "-q",
+        "7",
+        "--group",
+        "G",
+        "--",
+    ];
+    let mut run = here(&words);
+    run.args(["sh", "-c", &gate.script("")]);
+    let held = Started::new(run.stdout(Stdio::piped()).stderr(Stdio::piped()));
+    let _ = gate.entered();
+    for (verb, code) in [
+        ("check", 4),
+        ("heartbeat", 6),
+        ("release", 6),
+        ("cancel", 0),
+    ] {
+        let mut call = here(&[verb, "--group", "g", "--dir", state]);
+        let _ = crate::support::answer(&mut call).expect(code, verb);
+    }
+    let _ = held.finish().expect(79, "it was cancelled");
+}
+
+/// Two names that differ in case alone are two locks, and whoever may mean the other one is told.
+#[test]
+fn a_name_that_differs_in_case_alone_is_pointed_out() {
+    let scene = Scene::new();
+    let group = running(&scene, &["run", "-q", "--group", "Deploy"], "");
+    let told = "deploy is in use and differs from Deploy in case alone";
+    for words in [
+        &["run", "Deploy", "--", "true"][..],
+        &["run", "Deploy", "--", "true"],
+        &["check", "Deploy"],
+        &["wait", "Deploy", "-n"],
+        &["cancel", "Deploy"],
+        &["release", "Deploy"],
+        &["acquire", "Deploy", "--owner", "none"],
+    ] {
+        let said = scene.run(words).stderr();
+        assert_eq!(said.matches(told).count(), 1, "{words:?}: {said}");
+    }
+    let _ = scene.run(["cancel", "deploy"]).expect(0, "asked");
+    let _ = group.finish().expect(79, "asked");
+    let _plain = running(&scene, &["run", "-q", "Site"], "");
+    for words in [
+        &["run", "--group", "Site", "--", "true"][..],
+        &["check", "site"],
+    ] {
+        let told = "Site is in use and differs from site in case alone";
+        let said = scene.run(words).expect(0, "another lock").stderr();
+        assert_eq!(
+            said.matches(told).count(),
+            usize::from(words[0] == "run"),
+            "{words:?}: {said}"
+        );
     }
 }
