@@ -32,9 +32,10 @@ use crate::output::Output;
 use crate::supervise::OnLost;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
-use tenure_core::{AgentKey, LockName, RequestId};
+use tenure_core::{AgentKey, LockName, Mode, RequestId};
 use tenure_engine::audit::EventName;
 use tenure_engine::config::Scope;
 use tenure_engine::engine::Wait;
@@ -278,6 +279,29 @@ pub(crate) struct OfGroup {
     /// The lock of this group, in place of NAME; in capitals or not
     #[arg(long, value_name = "NAME", hide_short_help = true, conflicts_with = "name", value_parser = typed(group::group))]
     pub(crate) group: Option<Typed<LockName>>,
+}
+
+/// For what a lock has to have room.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct OfMode {
+    /// Whether it has room for another shared holder
+    #[arg(short, long, conflicts_with = "slots", hide_short_help = true)]
+    pub(crate) shared: bool,
+    /// Whether it has room for one of N slots
+    ///
+    /// [default: as tenure.toml says of the lock, else exclusive]
+    #[arg(long, value_name = "N", hide_short_help = true, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) slots: Option<u32>,
+}
+
+impl OfMode {
+    /// The mode that is typed.
+    pub(crate) fn typed(&self) -> Option<Mode> {
+        match (self.shared, self.slots.and_then(NonZeroU32::new)) {
+            (true, _) => Some(Mode::Shared),
+            (false, slots) => slots.map(Mode::Slots),
+        }
+    }
 }
 
 /// How a claim is made.
@@ -665,6 +689,8 @@ pub(crate) struct CheckArgs {
     pub(crate) name: Option<Typed<LockName>>,
     #[command(flatten)]
     pub(crate) of: OfGroup,
+    #[command(flatten)]
+    pub(crate) room: OfMode,
     /// Report a lock held under this id as mine
     #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"], value_parser = typed(value::request_id))]
     pub(crate) request_id: Option<Typed<RequestId>>,
@@ -714,6 +740,8 @@ pub(crate) struct WaitArgs {
     pub(crate) name: Option<Typed<LockName>>,
     #[command(flatten)]
     pub(crate) of: OfGroup,
+    #[command(flatten)]
+    pub(crate) room: OfMode,
     #[command(flatten)]
     pub(crate) patience: Patience,
     #[command(flatten)]

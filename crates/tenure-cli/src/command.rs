@@ -718,6 +718,17 @@ impl Session {
         self.view_by((name, reading), &self.clock.now(), shown, is_descendant_of)
     }
 
+    /// A view that says whether a plain request would get the lock.
+    pub(crate) fn in_plain_mode(
+        &self,
+        view: LockView,
+        name: &LockName,
+        reading: &Reading,
+    ) -> LockView {
+        let (mode, policy) = (self.place.plain_mode(name), self.store.policy());
+        view.for_mode(mode, reading, policy, &self.clock.now())
+    }
+
     /// The same for a caller that keeps holds for a program. `keeps` says which claims they are.
     #[cfg(unix)]
     pub(crate) fn view_of_keeper(
@@ -1213,6 +1224,7 @@ impl Session {
                 waited,
                 retry_after_ms,
                 kept,
+                displaced,
             } => {
                 let mut view = self.refused(name, &refusal, &entry);
                 let own = self.own_blocker(&refusal);
@@ -1222,6 +1234,17 @@ impl Session {
                 if let (Some(own), Some(text)) = (own, &mut failure.text) {
                     text.push_str("\n        the caller may be waiting for itself: ");
                     text.push_str(&give_back(name, own));
+                }
+                if !displaced.is_empty() {
+                    let ids: Vec<&str> = displaced.iter().map(RequestId::as_str).collect();
+                    failure.context.insert("superseded".into(), json!(ids));
+                    if let Some(text) = &mut failure.text {
+                        text.push_str("\n        ");
+                        let ids = ids.join(", ");
+                        text.push_str("request id ");
+                        text.push_str(&clean(&ids));
+                        text.push_str(" made way for this call, and does not come back");
+                    }
                 }
                 if let Some(ticket) = kept {
                     let kept_ms = u64::try_from(ticket::GRACE.as_millis()).unwrap_or(u64::MAX);
@@ -1253,7 +1276,9 @@ impl Session {
                 format!("a holder of {name} waits for this run itself, so this run gives way"),
             ),
             AcquireError::Interrupted => cancelled("acquire"),
-            AcquireError::Superseded { by } => superseded(name, &by),
+            AcquireError::Superseded { by } => {
+                envelope::Failure::cancelled_for(name, &by, false).into()
+            }
             AcquireError::Store(error) => self.store_failed(name, error),
         }
     }
@@ -1335,7 +1360,7 @@ fn waits_for_itself(name: &LockName, claim: &Claim) -> Failure {
 
 /// The answer of a run that another one displaced.
 pub(crate) fn superseded(name: &LockName, by: &tenure_core::Cancel) -> Failure {
-    envelope::Failure::cancelled_for(name, by).into()
+    envelope::Failure::cancelled_for(name, by, true).into()
 }
 
 /// The answer of a run that lost a lock while it waited for the next one, so its command does not start.

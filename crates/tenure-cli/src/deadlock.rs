@@ -9,8 +9,8 @@
 //! A hold has room for one note. Of several waits at once under one hold the first is noted, and the
 //! next one as soon as that is over.
 //!
-//! Only native locks take part, and only those that a process inherited or takes itself: no folder
-//! is searched.
+//! Only native locks take part: those that a process inherited or takes itself, and for a wait without an end those that
+//! its owner took by `acquire` in the same place (`command::attend`).
 
 use crate::holds::{Folder, Hold, kin_of};
 use crate::request::Place;

@@ -85,6 +85,27 @@ pub(crate) enum Blocker {
 }
 
 impl Entry {
+    /// Whether a new claim of this mode would hold at once, without force.
+    pub fn has_room(
+        &self,
+        policy: &Policy,
+        mode: Mode,
+        now: &Now,
+        mut evidence: impl FnMut(&Claim) -> Evidence,
+        mut is_stopped: impl FnMut(&Claim) -> bool,
+    ) -> bool {
+        let mut asking = Asking {
+            policy,
+            now,
+            evidence: &mut evidence,
+            is_stopped: &mut is_stopped,
+            events: &mut Vec::new(),
+        };
+        // The look sweeps, so it gets a list of its own.
+        let blocker = self.clone().blocker(None, mode, Force::No, &mut asking);
+        matches!(blocker, Blocker::None)
+    }
+
     /// Finds what a claim of this mode has to wait for, and sweeps stale claims on the way there. Stopped
     /// waiters whose grace is over are let stand aside, for the claim that is granted then.
     pub(crate) fn blocker<E: FnMut(&Claim) -> Evidence>(

@@ -144,6 +144,9 @@ pub enum AcquireError {
         retry_after_ms: u64,
         /// The ticket under which the caller's place is kept, if it is.
         kept: Option<u64>,
+        /// The request ids of claims, waiting or holding, that were asked to give up their place to this claim. They do
+        /// not come back.
+        displaced: Vec<RequestId>,
     },
     /// The caller interrupted the wait. Its claim has left the queue.
     #[error("the wait was interrupted")]
@@ -397,6 +400,7 @@ impl Run<'_> {
                 waited,
                 retry_after_ms,
                 kept,
+                displaced: self.displaced.clone(),
             }
         };
         match outcome {
@@ -474,6 +478,7 @@ pub fn timed_out(
             entry: Box::new(entry),
             waited: Some(waited),
             kept: None,
+            displaced: Vec::new(),
         },
         Err(error) => AcquireError::Store(error),
     }

@@ -10,8 +10,8 @@ mod lock;
 mod table;
 
 pub use lock::{
-    HolderView, LockView, QueueView, StandstillView, age, asks_for_the_lock, is_retryable, kind,
-    leased, stale_reason, timestamp, utc,
+    HolderView, LockView, QueueView, RoomView, SlotsView, StandstillView, age, asks_for_the_lock,
+    is_retryable, kind, leased, stale_reason, timestamp, utc,
 };
 
 pub use crate::agent_view::AgentView;
@@ -193,9 +193,9 @@ impl Failure {
         failure
     }
 
-    /// Work that ended because this request asked it to stop.
-    pub fn cancelled_for(name: &LockName, cancel: &Cancel) -> Self {
-        let message = format!("{name}: {}", lock::ended_by(cancel));
+    /// Work that ended because this request asked it to stop. `has_begun` says that the run had the lock.
+    pub fn cancelled_for(name: &LockName, cancel: &Cancel, has_begun: bool) -> Self {
+        let message = format!("{name}: {}", lock::ended_by(cancel, has_begun));
         let mut failure = Self::new(Exit::Superseded, "SUPERSEDED", message).about(name);
         let (kind, actor) = (kind(cancel.kind), actor_name(&cancel.actor));
         for (key, value) in [

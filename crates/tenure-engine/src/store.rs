@@ -16,7 +16,7 @@ pub use verbs::Verbs;
 
 use crate::profile::ends_without_release;
 use tenure_core::{
-    Claim, Entry, Evidence, Forced, Now, Policy, StaleUnforced, Standing, Standstill, judge,
+    Claim, Entry, Evidence, Forced, Mode, Now, Policy, StaleUnforced, Standing, Standstill, judge,
 };
 
 /// How a sleep ended.
@@ -121,6 +121,17 @@ impl Reading {
         }
         let known = known_of(entry, evidence);
         entry.standstill_seeing(policy, now, known, |claim| self.is_stopped(claim))
+    }
+
+    /// Whether a new claim of this mode would hold at once, without force.
+    pub fn has_room(&self, policy: &Policy, mode: Mode, now: &Now) -> bool {
+        match &self.content {
+            Content::Whole { entry, evidence } => {
+                let known = known_of(entry, evidence);
+                entry.has_room(policy, mode, now, known, |claim| self.is_stopped(claim))
+            }
+            Content::Unreadable { .. } => false,
+        }
     }
 
     /// The standing of one of its claims under `policy`.

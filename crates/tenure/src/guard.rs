@@ -1013,6 +1013,7 @@ impl Shared {
                 waited,
                 retry_after_ms,
                 kept: _,
+                displaced: _,
             } => {
                 if again != Again::Wait
                     && let Some(own) = self.own_blocker(&entry, mode)

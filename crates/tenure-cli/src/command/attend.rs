@@ -1,6 +1,7 @@
 //! What a caller does while it waits for a lock. It shows the wait, looks after the locks that it has
 //! already, and gives way if the wait would never end.
 
+use super::readings::{self, Readings};
 use super::{Session, lost_before_the_start, superseded};
 use crate::deadlock::{NestedWait, Scene};
 use crate::failure::Failure;
@@ -10,13 +11,18 @@ use crate::render::{Listener, Reporter};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
-use tenure_core::{Cancel, Claim, Kind, LockName, Mode, Process, Request};
+use tenure_core::{Cancel, Claim, Entry, Host, Kind, LockName, Mode, Process, Request};
 use tenure_engine::clock::instant;
 use tenure_engine::engine::{Observer, Wait, Waiting};
-use tenure_engine::process::{Chosen, choose_owner, job_of_caller};
+use tenure_engine::process::{choose_owner, job_of_caller};
+use tenure_engine::store::Reading;
+use tenure_engine::store::contract::Which;
 
 /// How often a waiter looks at the locks that it has, and for circles of waits.
 const LOOK: Duration = Duration::from_secs(1);
+
+/// How many locks a place may have in which a waiter looks for those of its owner.
+const SEARCHED_MAX: usize = 2_000;
 
 /// Why a caller that has locks already stops waiting for the next one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,6 +79,8 @@ pub(crate) struct Attendance<'a> {
     pub(crate) interruption: Option<Interruption>,
     /// Finds a hold that this wait can never see end.
     itself: Option<Itself<'a>>,
+    /// When to look for the holds of the caller's owner, for a wait without an end.
+    looks_for_owned: Option<Instant>,
     /// The hold that the wait could never see end.
     pub(crate) own: Option<Box<Claim>>,
 }
@@ -107,28 +115,14 @@ impl Itself<'_> {
         };
         let here = &self.session.identity.host;
         let is_own = |claim: &&Claim| {
-            let host = &claim.holder.host;
             if claim.kind != Kind::Detached {
                 return self.is_around(claim);
             }
-            let owner = claim.holder.process;
-            owner.is_some_and(|owner| owners.contains(&owner))
-                // The agents of one host follow one process, and each gives back its own.
-                && claim.holder.agent() == self.request.holder.agent()
-                && host.boot_id.is_some()
-                && host.boot_id == here.boot_id
-                && host.pid_namespace == here.pid_namespace
+            // The agents of one host follow one process, and each gives back its own.
+            is_owned(claim, &owners, here) && claim.holder.agent() == self.request.holder.agent()
         };
         let mode = self.request.terms.mode;
-        let own = || before.iter().copied().filter(is_own);
-        match mode {
-            Mode::Exclusive | Mode::Shared => own().next(),
-            // One slot of another owner is enough, because it can become free. But it does not help while an
-            // own hold stays that no slot is free beside.
-            Mode::Slots(_) if waiting.entry.granted().all(|claim| is_own(&claim)) => own().next(),
-            Mode::Slots(_) => own().find(|claim| !mode.holds_beside(claim.mode)),
-        }
-        .cloned()
+        blocking(waiting.entry, mode, &is_own, before.into_iter()).cloned()
     }
 
     /// Whether the caller is inside of the run that has this claim. Once its command is recorded, the answer stays: between
@@ -145,18 +139,109 @@ impl Itself<'_> {
         })
     }
 
-    /// The processes whose lives a hold of this caller would follow: the one that a detached request names, or that
-    /// `acquire` would choose, and the one that would own it without the shells for one line. What is above those waits
-    /// for them.
     fn owners(&self) -> Vec<Process> {
-        let chosen = |chosen: Result<Chosen, _>| chosen.ok().map(|chosen| chosen.process);
-        let owner = match self.request.kind {
+        owners(match self.request.kind {
             Kind::Detached => self.request.holder.process,
-            Kind::Kernel | Kind::Foreign | Kind::Sealed => chosen(job_of_caller()),
+            Kind::Kernel | Kind::Foreign | Kind::Sealed => job(),
+        })
+    }
+
+    /// The holds of the caller's owners, in this place. A place with very many locks is not searched.
+    fn holds_of_owners(&self) -> Vec<Hold> {
+        let owners = self.owners();
+        let session = self.session;
+        let names = match readings::names(&session.store, Which::Locks) {
+            Ok(names) if names.len() <= SEARCHED_MAX && !owners.is_empty() => names,
+            Ok(_) | Err(_) => return Vec::new(),
         };
-        let lasting = owner.and_then(|_| chosen(choose_owner(None)));
-        let owners = owner.into_iter().chain(lasting);
-        owners.filter(|owner| owner.started.is_some()).collect()
+        let agent = self.request.holder.agent();
+        let mut holds = Vec::new();
+        for read in Readings::of(&session.store, &session.clock, names) {
+            let Ok(reading) = &read.reading else { continue };
+            let entry = reading.entry();
+            for claim in entry.into_iter().flat_map(Entry::granted) {
+                let is_own = is_owned(claim, &owners, &session.identity.host)
+                    && claim.holder.agent() == agent;
+                if is_own && session.is_held(reading, claim, &read.now) {
+                    holds.push(Hold {
+                        folder: session.place.folder.clone(),
+                        name: read.name.as_str().to_owned(),
+                        token: claim.token.unwrap_or_default(),
+                    });
+                }
+            }
+        }
+        holds
+    }
+}
+
+/// Where the waits of this caller take place.
+fn scene_of(session: &Session) -> Scene<'_> {
+    Scene {
+        place: &session.place,
+        store: &session.store,
+        host: &session.identity.host,
+        clock: &session.clock,
+    }
+}
+
+/// The process whose life a hold of this caller would follow.
+fn job() -> Option<Process> {
+    job_of_caller().ok().map(|chosen| chosen.process)
+}
+
+/// The processes whose lives a hold of this caller would follow: the one that a detached request names, or that
+/// `acquire` would choose, and the one that would own it without the shells for one line. What is above those waits
+/// for them.
+fn owners(owner: Option<Process>) -> Vec<Process> {
+    let lasting = owner.and_then(|_| choose_owner(None).ok());
+    let owners = owner
+        .into_iter()
+        .chain(lasting.map(|chosen| chosen.process));
+    owners.filter(|owner| owner.started.is_some()).collect()
+}
+
+/// Whether one of these processes, of this machine, owns a detached hold.
+fn is_owned(claim: &Claim, owners: &[Process], here: &Host) -> bool {
+    let host = &claim.holder.host;
+    let owner = claim.holder.process;
+    claim.kind == Kind::Detached
+        && owner.is_some_and(|owner| owners.contains(&owner))
+        && host.boot_id.is_some()
+        && host.boot_id == here.boot_id
+        && host.pid_namespace == here.pid_namespace
+}
+
+/// The hold of the caller's own owner that keeps a lock from having room for this mode, for a caller that takes nothing.
+pub(super) fn own_hold(session: &Session, reading: &Reading, mode: Mode) -> Option<Claim> {
+    let entry = reading.entry()?;
+    if session.store.profile().record().is_some()
+        || !entry.granted().any(|claim| claim.kind.is_detached())
+    {
+        return None;
+    }
+    let owners = owners(job());
+    let is_own = |claim: &&Claim| {
+        is_owned(claim, &owners, &session.identity.host)
+            && claim.holder.agent() == session.place.agent
+    };
+    blocking(entry, mode, &is_own, entry.granted()).cloned()
+}
+
+/// The own hold, of `own` those for which `is_own`, that keeps a claim of this mode from holding whatever others do.
+fn blocking<'a>(
+    entry: &'a Entry,
+    mode: Mode,
+    is_own: &impl Fn(&&Claim) -> bool,
+    own: impl Iterator<Item = &'a Claim>,
+) -> Option<&'a Claim> {
+    let mut own = own.filter(|claim| is_own(claim));
+    match mode {
+        Mode::Exclusive | Mode::Shared => own.next(),
+        // One slot of another owner is enough, because it can become free. But it does not help while an
+        // own hold stays that no slot is free beside.
+        Mode::Slots(_) if entry.granted().all(|claim| is_own(&claim)) => own.next(),
+        Mode::Slots(_) => own.find(|claim| !mode.holds_beside(claim.mode)),
     }
 }
 
@@ -174,12 +259,7 @@ impl<'a> Attendance<'a> {
         let mut all = holds::inherited();
         all.extend(own);
         let is_native = session.store.profile().record().is_none();
-        let scene = Scene {
-            place: &session.place,
-            store: &session.store,
-            host: &session.identity.host,
-            clock: &session.clock,
-        };
+        let scene = scene_of(session);
         Self {
             name,
             listener: reporter.listener(),
@@ -196,7 +276,25 @@ impl<'a> Attendance<'a> {
                 known: RefCell::default(),
             }),
             own: None,
+            looks_for_owned: (is_native && wait == Wait::Forever)
+                .then(|| instant().checked_add(LOOK))
+                .flatten(),
         }
+    }
+
+    /// Takes part in the search for circles with the holds of the caller's owner as well.
+    fn look_for_owned(&mut self) {
+        let Some(itself) = self.itself.as_ref() else {
+            return;
+        };
+        let owned = itself.holds_of_owners();
+        if owned.is_empty() {
+            return;
+        }
+        let mut all = holds::inherited();
+        all.extend(self.tend.holds());
+        all.extend(owned);
+        self.deadlock = NestedWait::of(scene_of(itself.session), self.name, all);
     }
 }
 
@@ -216,7 +314,7 @@ impl Observer for Attendance<'_> {
         }
         let next = self.progress.waiting(waiting);
         if !self.tends && self.deadlock.is_none() {
-            return next;
+            return [next, self.looks_for_owned].into_iter().flatten().min();
         }
         let look = instant().checked_add(LOOK);
         [next, look].into_iter().flatten().min()
@@ -228,6 +326,10 @@ impl Observer for Attendance<'_> {
         }
         if self.tends {
             self.interruption = self.tend.tend();
+        }
+        if self.looks_for_owned.is_some_and(|at| instant() >= at) {
+            self.looks_for_owned = None;
+            self.look_for_owned();
         }
         let deadlock = self.deadlock.as_mut();
         self.interruption.is_some() || deadlock.is_some_and(|deadlock| deadlock.gives_way(waiting))

@@ -18,6 +18,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
 use std::fmt::Write as _;
+use tenure_engine::clock::Clock;
 use tenure_engine::process::Ancestors;
 use tenure_engine::store::contract::Which;
 use tenure_engine::tenure_core::{AgentKey, Host, Process};
@@ -28,6 +29,7 @@ pub(crate) fn check(check: Check, reporter: &mut Reporter) -> Result<(String, Va
     let Check {
         place,
         name,
+        mode,
         shown,
         short,
     } = check;
@@ -46,7 +48,10 @@ pub(crate) fn check(check: Check, reporter: &mut Reporter) -> Result<(String, Va
     let reading = session.reading(&name)?;
     near::point_out(&session, reporter, &name, &reading);
     near::point_out_others(&session, reporter, &name);
+    let mode = mode.unwrap_or_else(|| session.place.plain_mode(&name));
+    let now = session.clock.now();
     let view = session.view_of(&name, &reading, id);
+    let view = view.for_mode(mode, &reading, session.store.policy(), &now);
     let text = session.text_of(&Done::Checked(&view), || view.text());
     if view.mine || view.available {
         return Ok((text, view.json().into()));
@@ -179,7 +184,10 @@ impl Looks<'_, '_> {
                 let ancestors = || self.ancestors.get_or_init(Ancestors::of_caller);
                 let descends =
                     |owner: &Process, host: &Host, here: &Host| ancestors().have(owner, host, here);
-                (self.session).view_by((&name, &reading), &now, self.id, descends)
+                let session = self.session;
+                let view = session.view_by((&name, &reading), &now, self.id, descends);
+                let mode = session.place.plain_mode(&name);
+                view.for_mode(mode, &reading, session.store.policy(), &now)
             }
             // One that cannot be looked at does not hide the others, and is not free.
             Err(error) => {

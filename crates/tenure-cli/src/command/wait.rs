@@ -1,6 +1,6 @@
-//! `wait`: returns when a lock has no holder and no waiter. It takes nothing and writes nothing.
+//! `wait`: returns when a lock has room for a claim. It takes nothing and writes nothing.
 
-use super::{Session, cancelled, collect_signals, near};
+use super::{Session, attend, cancelled, collect_signals, near, waits_for_itself};
 use crate::dialect::Done;
 use crate::failure::Failure;
 use crate::render::Reporter;
@@ -12,7 +12,7 @@ use std::time::Duration;
 use tenure_engine::clock::{Clock, instant, since};
 use tenure_engine::engine::Wait;
 use tenure_engine::store::{Verbs, Wake};
-use tenure_engine::tenure_core::{Entry, LockName, Reason, Standing};
+use tenure_engine::tenure_core::{Entry, LockName, Mode, Reason, Standing};
 
 /// How long one sleep lasts at most; a file deleted by hand is noticed by then.
 const NAP: Duration = Duration::from_secs(10);
@@ -23,15 +23,21 @@ pub(super) fn wait(
     wait: request::Wait,
     reporter: &mut Reporter,
 ) -> Result<(String, Value), Failure> {
-    let request::Wait { place, name, limit } = wait;
+    let request::Wait {
+        place,
+        name,
+        mode,
+        limit,
+    } = wait;
     let session = Session::waiting(place, collect_signals()?)?;
-    until_free(&session, &name, limit, reporter)
+    until_free(&session, &name, mode, limit, reporter)
 }
 
 /// The same for a caller that has opened the locks, and sleeps in its own way.
 pub(super) fn until_free(
     session: &Session,
     name: &LockName,
+    mode: Mode,
     limit: Wait,
     reporter: &mut Reporter,
 ) -> Result<(String, Value), Failure> {
@@ -53,6 +59,7 @@ pub(super) fn until_free(
         let now = session.clock.now();
         let (standing, front) = reading.standing(&policy, &now);
         let view = LockView::of(name, &reading, &policy, &now, |_| false);
+        let view = view.for_mode(mode, &reading, &policy, &now);
         let waited = since(began);
         if view.available {
             if !has_waited {
@@ -60,11 +67,22 @@ pub(super) fn until_free(
             }
             let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
             let done = Done::Free { name };
-            let text = session.text_of(&done, || format!("{name} is free"));
-            return Ok((
-                text,
-                json!({ "name": name.as_str(), "standing": "free", "waited_ms": waited_ms }),
-            ));
+            let text = session.text_of(&done, || match view.room {
+                Some(_) => format!("{name} has room"),
+                None => format!("{name} is free"),
+            });
+            let mut data =
+                json!({ "name": name.as_str(), "standing": "free", "waited_ms": waited_ms });
+            if let Some(room) = view.room {
+                data["standing"] = view.standing.into();
+                data["room"] = json!(room);
+            }
+            return Ok((text, data));
+        }
+        if limit == Wait::Forever
+            && let Some(own) = attend::own_hold(session, &reading, mode)
+        {
+            return Err(waits_for_itself(name, &own));
         }
         let in_the_way = match standing {
             // Waiting ends neither: a person has to decide.

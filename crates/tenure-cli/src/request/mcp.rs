@@ -6,7 +6,7 @@
 use super::serve::{Usual, Where};
 use super::{Acquire, Acquiring, Cancel, Check, List, Surroundings, Wait, said_wait};
 use crate::args::value::{self, Typed};
-use crate::args::{AcquireArgs, Calling, Claiming, Common, OfGroup, Patience, WaitArgs};
+use crate::args::{AcquireArgs, Calling, Claiming, Common, OfGroup, OfMode, Patience, WaitArgs};
 use crate::failure::Failure;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -159,6 +159,7 @@ impl Asked {
             name: Some(Typed::of(&params.name, value::name)),
             patience: patience(params.wait_ms),
             of: OfGroup::default(),
+            room: OfMode::default(),
             calling: Calling::default(),
             common: self.usual.common.clone(),
         };

@@ -10,7 +10,7 @@ use crate::store::{Location, Locks};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tenure_core::{AgentKey, Host, LockName, Policy};
+use tenure_core::{AgentKey, Host, LockName, Mode, Policy};
 use tenure_engine::audit;
 use tenure_engine::config::{self, Config, ConfigError, Source};
 use tenure_engine::envelope::clean_path;
@@ -730,6 +730,26 @@ impl Place {
         }
         let file = config.file.display().to_string();
         Defaults::of(config.defaults(name.as_str()), file, str::to_owned)
+    }
+
+    /// The same for a question: what the files say of a lock counts, whatever names the place.
+    pub(crate) fn asked_about(self, around: &Surroundings) -> Self {
+        let config = self
+            .config
+            .clone()
+            .or_else(|| around.beside().ok().flatten());
+        Self { config, ..self }
+    }
+
+    /// The mode of a plain request for a lock: the one that the project says for all callers, else an exclusive one. A
+    /// mistake in a file is told to callers that take the lock.
+    pub(crate) fn plain_mode(&self, name: &LockName) -> Mode {
+        // One run has a group at a time.
+        if self.group.is_some() || self.records.is_some() {
+            return Mode::Exclusive;
+        }
+        let said = self.defaults(name).and_then(|said| said.mode(None, name));
+        said.map_or(Mode::Exclusive, |(mode, _)| mode)
     }
 
     /// The rules of the locks.

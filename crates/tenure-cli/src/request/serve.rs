@@ -3,7 +3,9 @@
 
 use super::{Cancel, Check, List, Place, Purpose, Run, Surroundings};
 use crate::args::value::{self, Further, Typed};
-use crate::args::{Calling, CancelArgs, CheckArgs, Common, ListArgs, OfGroup, RunArgs, group};
+use crate::args::{
+    Calling, CancelArgs, CheckArgs, Common, ListArgs, OfGroup, OfMode, RunArgs, group,
+};
 use crate::failure::Failure;
 use serde::Deserialize;
 use serde_json::Value;
@@ -188,6 +190,7 @@ impl Usual {
             health: false,
             input: None,
             of: OfGroup::default(),
+            room: OfMode::default(),
             calling: Calling::default(),
             common: self.common(place)?,
         };

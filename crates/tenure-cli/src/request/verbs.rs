@@ -1,6 +1,8 @@
 //! What the other verbs mean: one value for each, made from the typed line.
 
-use super::{Place, Surroundings, known_as, lock, named_by, refuse_input, said_wait, usual_wait};
+use super::{
+    Place, Surroundings, known_as, lock, mode, named_by, refuse_input, said_wait, usual_wait,
+};
 use crate::args::value::{self, Ending, Typed};
 use crate::args::{
     AuditArgs, CancelArgs, CheckArgs, CleanArgs, FenceAction, FenceArgs, ForceReleaseArgs,
@@ -9,7 +11,7 @@ use crate::args::{
 use crate::failure::Failure;
 use std::path::PathBuf;
 use std::time::Duration;
-use tenure_core::{AgentKey, Force, LockName, RequestId};
+use tenure_core::{AgentKey, Force, LockName, Mode, RequestId};
 use tenure_engine::audit::Filter;
 use tenure_engine::engine;
 
@@ -152,6 +154,8 @@ impl Heartbeat {
 pub(crate) struct Check {
     pub(crate) place: Place,
     pub(crate) name: Option<LockName>,
+    /// For which mode the lock is to have room; `None` for the one of a plain request.
+    pub(crate) mode: Option<Mode>,
     pub(crate) shown: Shown,
     /// Other holders and waiters are left out.
     pub(crate) short: bool,
@@ -161,6 +165,7 @@ impl Check {
     pub(crate) fn of(typed: &CheckArgs, around: &Surroundings) -> Result<Self, Failure> {
         refuse_input(typed.input.as_deref())?;
         let place = Place::of_hold(&typed.common, around, text(typed.name.as_ref()))?;
+        let place = place.asked_about(around);
         let named = named_by(&place, typed.name.as_ref());
         let name = value::given(value::LOCK_NAME, named.as_ref())?;
         let shown = typed.request_id.as_ref();
@@ -170,6 +175,7 @@ impl Check {
             } else {
                 Shown::of(shown, &place, around)
             },
+            mode: room(typed.room.typed(), name.as_ref(), &place)?,
             name: name.map(|name| place.checked(name)).transpose()?,
             short: typed.common.quiet,
             place,
@@ -192,7 +198,7 @@ pub(crate) struct List {
 impl List {
     pub(crate) fn of(typed: &ListArgs, around: &Surroundings) -> Result<Self, Failure> {
         Ok(Self {
-            place: Place::of(&typed.common, around)?,
+            place: Place::of(&typed.common, around)?.asked_about(around),
             of: value::given("--as", typed.agent.as_ref())?,
             all: typed.all,
             short: typed.common.quiet,
@@ -200,11 +206,30 @@ impl List {
     }
 }
 
-/// Waits until a lock is free.
+/// The mode that is typed for a question about a lock, which the lock can have.
+fn room(
+    typed: Option<Mode>,
+    name: Option<&LockName>,
+    place: &Place,
+) -> Result<Option<Mode>, Failure> {
+    match (typed, name) {
+        (None, _) => Ok(None),
+        (Some(_), None) => Err(Failure::bad_arguments(
+            "--shared and --slots are about one lock; name it",
+        )),
+        (Some(typed), Some(name)) => {
+            mode(Some(typed), &place.defaults(name)?, name, place).map(Some)
+        }
+    }
+}
+
+/// Waits until a lock has room for a claim.
 #[derive(Debug)]
 pub(crate) struct Wait {
     pub(crate) place: Place,
     pub(crate) name: LockName,
+    /// For which mode it is to have room.
+    pub(crate) mode: Mode,
     pub(crate) limit: engine::Wait,
 }
 
@@ -218,6 +243,10 @@ impl Wait {
         let said = said_wait(&typed.patience, around)?.or(place.defaults(&name)?.wait);
         Ok(Self {
             limit: said.unwrap_or_else(|| usual_wait(&place)),
+            mode: match room(typed.room.typed(), Some(&name), &place)? {
+                Some(mode) => mode,
+                None => place.plain_mode(&name),
+            },
             name,
             place,
         })

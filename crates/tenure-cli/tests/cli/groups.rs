@@ -985,3 +985,54 @@ fn a_name_that_differs_in_case_alone_is_pointed_out() {
         );
     }
 }
+
+/// A run that replaced the waiting one and then gives up says so: nobody waits now, and the replaced one knows who took its
+/// place and may give up.
+#[test]
+fn a_run_that_replaced_another_and_gives_up_says_so() {
+    let scene = Scene::new();
+    let first = running(&scene, &["run", "-q", "--group", "g"], "");
+    let words = [
+        "run",
+        "-q",
+        "--group",
+        "g",
+        "--request-id",
+        "r2",
+        "--",
+        "true",
+    ];
+    let second = start(&scene, &words);
+    until_waits(&scene, "g", "r2");
+    let words = ["run", "--group", "g", "--request-id", "r3", "-w", "300ms"];
+    let mut third = scene.tenure(words);
+    third.args(["--output", "json", "--", "true"]);
+    let third = crate::support::answer(&mut third).expect(4, "it gives up");
+    assert_eq!(
+        third.json()["error"]["context"]["superseded"],
+        serde_json::json!(["r2"])
+    );
+    let told = superseded_by(second.finish(), "r3", "replaced").stderr();
+    let says = "g: a newer run of tester (request id r3) took its place in line, so this run has not begun";
+    assert!(told.contains(says), "{told}");
+    let words = [
+        "run",
+        "-q",
+        "--group",
+        "g",
+        "--request-id",
+        "r4",
+        "--",
+        "true",
+    ];
+    let fourth = start(&scene, &words);
+    until_waits(&scene, "g", "r4");
+    let words = ["run", "--group", "g", "-w", "300ms", "--", "true"];
+    let said = scene.run(words).expect(4, "it gives up").stderr();
+    assert!(
+        said.contains("request id r4 made way for this call, and does not come back"),
+        "{said}"
+    );
+    let _ = fourth.finish().expect(79, "replaced");
+    let _ = first.open().expect(0, "it goes on");
+}

@@ -18,6 +18,7 @@ mod agents;
 mod arguments;
 mod around;
 mod audit;
+mod calls;
 mod completions;
 mod configuration;
 mod contract;

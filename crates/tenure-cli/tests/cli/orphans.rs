@@ -165,15 +165,7 @@ fn an_orphan_is_ended_with_all_that_descends_from_it_and_the_next_one_starts() {
     );
     let held = orphan(&scene, "j", &["--grace", "2s"], &prelude);
     let child = read_number(&child);
-    let words = [
-        "cancel",
-        "--orphan",
-        "j",
-        "--request-id",
-        "op",
-        "--output",
-        "json",
-    ];
+    let words = ["cancel", "--orphan", "j", "--by", "op", "--output", "json"];
     let ended = scene.run(words).expect(0, "it is gone").json();
     assert!(told.exists(), "it was asked before");
     assert!(
@@ -240,7 +232,7 @@ fn who_is_no_orphan_is_left_alone() {
     let refused = scene.run(["cancel", "--orphan", "nobody"]);
     refused.expect(5, "it has no holder");
     scene
-        .run(["cancel", "x", "--grace", "1s"])
+        .run(["cancel", "x", "--signal", "TERM"])
         .expect(2, "a run has its own");
 }
 

@@ -558,7 +558,7 @@ fn a_name_that_is_a_slip_away_from_a_lock_in_use_is_pointed_out() {
         .expect(0, "used, and free");
     let first = scene.hold("deploy", ["-q"]);
     let second = scene.hold("build1", ["-q"]);
-    for slip in ["deplyo", "deploi", "deplo", "ddeploy", "Deploy"] {
+    for slip in ["deplyo", "deploi", "deplo", "ddeploy"] {
         for verb in ["check", "wait"] {
             let said = scene.run([verb, slip]).expect(0, "it has no holder");
             assert!(

@@ -372,9 +372,10 @@ impl<'a> Stage<'a> {
                     add(self.claiming());
                 }
             }
-            Verb::Release | Verb::Heartbeat | Verb::Check | Verb::CheckAll | Verb::Cancel => {
+            Verb::Release | Verb::Heartbeat | Verb::Check | Verb::CheckAll => {
                 add(&["--request-id", id]);
             }
+            Verb::Cancel => add(&["--by", id]),
             Verb::GroupName => add(&["--event", "issues", "--number", "7"]),
             Verb::Push => add(&["--branch", "main", "--backoff", "5ms"]),
             Verb::ForceRelease

@@ -11,6 +11,7 @@ use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
+use std::num::NonZeroU32;
 use std::time::Duration;
 use tenure_core::{
     AgentKey, Caller, Cancel, CancelKind, Claim, Death, Decision, Entry, Force, ForceOnHeld, Kind,
@@ -51,6 +52,10 @@ pub struct LockView {
     pub unreadable_because: Option<String>,
     /// Where it is kept.
     pub lock_file: String,
+    /// Which modes have room beside its holders. Set where one of them holds beside others, or another mode than an
+    /// exclusive one is asked about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub room: Option<RoomView>,
     /// Its holder.
     pub holder: Option<HolderView>,
     /// The other holders, if several may hold at once.
@@ -70,6 +75,29 @@ pub struct LockView {
     /// Whether force may end a live hold of it.
     #[serde(skip)]
     yields_to_force: bool,
+}
+
+/// Which modes have room: a new claim of that mode would hold at once.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct RoomView {
+    /// Alone.
+    pub exclusive: bool,
+    /// Beside other shared holders.
+    pub shared: bool,
+    /// One of so many slots.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slots: Option<SlotsView>,
+}
+
+/// Slots of a lock.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct SlotsView {
+    /// How many there are.
+    pub of: u32,
+    /// How many of them are held.
+    pub held: u32,
+    /// Whether a new claim of one would hold at once: no waiter comes before it.
+    pub room: bool,
 }
 
 /// The claim that does not take its turn because its process is stopped.
@@ -282,6 +310,35 @@ impl LockView {
         view
     }
 
+    /// Says whether a claim of this mode would hold at once, and which others would.
+    #[must_use]
+    pub fn for_mode(mut self, mode: Mode, reading: &Reading, policy: &Policy, now: &Now) -> Self {
+        let holders = self.holder.iter().chain(&self.other_holders);
+        let held = holders.filter(|holder| holder.token.is_some());
+        let in_use = held.clone().find_map(|holder| holder.slots);
+        let are_alone = held.clone().all(|holder| holder.mode == "exclusive");
+        if (are_alone && mode == Mode::Exclusive) || reading.entry().is_none() {
+            return self;
+        }
+        let of = match mode {
+            Mode::Slots(slots) => Some(slots),
+            Mode::Exclusive | Mode::Shared => in_use.and_then(NonZeroU32::new),
+        };
+        let has_room = |mode| reading.has_room(policy, mode, now);
+        self.available = has_room(mode);
+        self.room = Some(RoomView {
+            exclusive: has_room(Mode::Exclusive),
+            shared: has_room(Mode::Shared),
+            slots: of.map(|of| SlotsView {
+                of: of.get(),
+                held: u32::try_from(held.filter(|holder| holder.slots == Some(of.get())).count())
+                    .unwrap_or(u32::MAX),
+                room: has_room(Mode::Slots(of)),
+            }),
+        });
+        self
+    }
+
     /// A lock that could not be looked at.
     pub fn unknown(name: &LockName, policy: &Policy, lock_file: String) -> Self {
         Self::bare(name.as_str(), Standing::Unknown, policy, lock_file)
@@ -312,6 +369,7 @@ impl LockView {
             },
             unreadable_because: None,
             lock_file,
+            room: None,
             holder: None,
             other_holders: Vec::new(),
             standstill: None,
@@ -393,11 +451,34 @@ impl LockView {
     /// request gets it, whichever claim was left behind. Programs find the two facts apart, in `standing`
     /// and `available`.
     pub fn word(&self) -> &'static str {
-        if self.available {
+        if self.available && self.standing != "held" {
             "free"
         } else {
             self.standing
         }
+    }
+
+    /// For which claims there is room beside the holders, as a line for people; `None` if a claim holds alone, or none
+    /// does.
+    fn told_of_room(&self) -> Option<String> {
+        let room = self.room.as_ref().filter(|_| self.standing == "held")?;
+        Some(match room.slots {
+            Some(slots) if slots.room => {
+                format!(
+                    "{} of {} slots free",
+                    slots.of.saturating_sub(slots.held),
+                    slots.of
+                )
+            }
+            Some(slots) if slots.held < slots.of && slots.held > 0 => format!(
+                "{} of {} slots free, for those who wait",
+                slots.of - slots.held,
+                slots.of
+            ),
+            Some(slots) => format!("no room for one of {} slots", slots.of),
+            None if room.shared => "room for more shared holders".to_owned(),
+            None => "no room for shared holders".to_owned(),
+        })
     }
 
     /// How its last holder left it behind, as a sentence without its end; `None` unless it did.
@@ -483,6 +564,9 @@ impl LockView {
     /// The other holders and the waiters, each on a line of its own that begins with a line's end.
     pub fn company(&self) -> String {
         let mut text = String::new();
+        if let Some(room) = self.told_of_room() {
+            let _ = write!(text, "\n{:8}{room}", "");
+        }
         for other in &self.other_holders {
             let _ = write!(text, "\n{:8}and by {}", "", other.sentence());
         }
@@ -836,11 +920,14 @@ pub fn asks_for_the_lock(cancel: &Cancel) -> String {
     }
 }
 
-/// Who ended a run and why, as its caller is told.
-pub(super) fn ended_by(cancel: &Cancel) -> String {
+/// Who ended a run and why, as its caller is told. `has_begun` says that the run had the lock.
+pub(super) fn ended_by(cancel: &Cancel, has_begun: bool) -> String {
     let (who, why) = (asker(cancel), because(cancel));
     match cancel.kind {
-        CancelKind::NewerRun => format!("{who} took over, so this run has ended"),
+        CancelKind::NewerRun if has_begun => format!("{who} took over, so this run has ended"),
+        CancelKind::NewerRun => {
+            format!("{who} took its place in line, so this run has not begun")
+        }
         CancelKind::Operator => format!("{who} cancelled this run{why}"),
     }
 }

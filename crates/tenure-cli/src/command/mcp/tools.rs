@@ -353,7 +353,8 @@ impl Tools {
             .name
             .ok_or_else(|| Failure::bad_arguments("name: name a lock"))?;
         let session = Session::open(check.place)?;
-        let view = session.view(&name, None)?;
+        let reading = session.reading(&name)?;
+        let view = session.in_plain_mode(session.view_of(&name, &reading, None), &name, &reading);
         Ok((with_handle(&view), view.json().into()))
     }
 
@@ -364,7 +365,10 @@ impl Tools {
         let (mut texts, mut locks, mut more) = (Vec::new(), Vec::new(), 0_usize);
         for read in readings::Readings::of(&session.store, &session.clock, names) {
             let view = match &read.reading {
-                Ok(reading) => session.view_of(&read.name, reading, None),
+                Ok(reading) => {
+                    let view = session.view_of(&read.name, reading, None);
+                    session.in_plain_mode(view, &read.name, reading)
+                }
                 // One that cannot be looked at does not hide the others.
                 Err(error) => {
                     reporter.warn(error.to_string());
@@ -398,7 +402,7 @@ impl Tools {
         let params: WaitParams = read(arguments)?;
         let meant = self.asked(call.agent.as_ref()).wait(&params)?;
         let session = Session::open(meant.place)?;
-        wait::until_free(&session, &meant.name, meant.limit, reporter)
+        wait::until_free(&session, &meant.name, meant.mode, meant.limit, reporter)
     }
 
     fn cancel(&self, arguments: Map<String, Value>, call: &Call, reporter: &mut Reporter) -> Said {

@@ -389,10 +389,11 @@ fn take_over(
 pub(super) type Own = BTreeSet<(LockName, u64)>;
 
 fn view(session: &Session, name: &LockName, reading: &Reading, own: &Own) -> LockView {
-    session.view_of_keeper(name, reading, |claim| {
+    let view = session.view_of_keeper(name, reading, |claim| {
         let own_token = |token| own.contains(&(name.clone(), token));
         claim.token.is_some_and(own_token)
-    })
+    });
+    session.in_plain_mode(view, name, reading)
 }
 
 /// How one lock stands.
