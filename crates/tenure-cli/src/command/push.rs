@@ -7,7 +7,7 @@
 //!   pause doubles with each attempt, and a random part makes it differ between two callers.
 //! - After a broken connection, a work tree that cannot be rebased is pushed again as it is: nothing says
 //!   that another push was first.
-//! - It forces nothing. It rebases nothing that would not survive that: changes that are not committed, and
+//! - It forces nothing, and publishes nothing again that was taken out of the remote's branch (`base`). It rebases nothing that would not survive that: changes that are not committed, and
 //!   merges that contain work of their own.
 //! - It aborts a rebase that does not come to its end, whatever stopped it. Then HEAD, the index and the work
 //!   tree are as before.
@@ -22,6 +22,7 @@
 //! `judge` says what git's answers mean, `target` where to push, and `upstream` what a branch tracks. `git`
 //! runs git.
 
+mod base;
 mod git;
 mod judge;
 mod remote;
@@ -38,6 +39,7 @@ use crate::failure::{Failure, Retry};
 use crate::render::{Reporter, clean};
 use crate::request::{self, Place};
 use crate::signals::{self, Signals};
+use base::Base;
 use git::{Git, Hold, PHASE};
 use judge::{Answer, Pushed};
 use serde_json::{Value, json};
@@ -129,6 +131,11 @@ pub(super) fn push(
                 target: &target,
                 attempts,
                 rebased: false,
+                base: Base::default(),
+                is_atomic: git
+                    .ask(&["config", "--type=bool", "--get", "push.followTags"])?
+                    .first_line()
+                    == "true",
             }
             .until_landed(&mut hold, reporter)
         }
@@ -381,6 +388,11 @@ struct Push<'a> {
     target: &'a Target,
     attempts: Attempts,
     rebased: bool,
+    /// What this clone knows of the remote's branch.
+    base: Base,
+    /// git pushes tags with the branch (`push.followTags`). They land together, or not at all: a refused attempt leaves no
+    /// tag behind that is on no branch.
+    is_atomic: bool,
 }
 
 impl Push<'_> {
@@ -391,12 +403,21 @@ impl Push<'_> {
     ) -> Result<(String, Value), Failure> {
         refuse_while_rebasing(self.git)?;
         let reference = self.target.reference();
-        let words = format!("HEAD:{reference}");
+        self.base = Base::of(self.git, self.target)?;
+        if self.base.needs_pull(self.git)? {
+            if !self.is_clean()? {
+                return Err(self.changed());
+            }
+            self.pull_until_reached(hold, reporter)?;
+        }
         loop {
-            let call = ["push", "--porcelain", &self.target.remote, &words];
-            let answer = self.git.run(&call, Some(hold))?;
+            let answer = self.git.run(&self.words(&reference), Some(hold))?;
             let somebody_was_first = match judge::push(&answer, &reference) {
                 Pushed::Landed { already } => return self.landed(&answer, already, reporter),
+                Pushed::Refused if self.is_atomic && judge::knows_no_atomic(&answer) => {
+                    self.is_atomic = false;
+                    continue;
+                }
                 Pushed::Refused => return Err(failed(&answer)),
                 Pushed::Behind => true,
                 Pushed::Unreachable => false,
@@ -405,19 +426,45 @@ impl Push<'_> {
             // After a broken connection nothing says that there is anything to rebase on.
             let rebases = self.is_clean()?;
             if somebody_was_first && !rebases {
-                return Err(self.not_rebased(
-                    "WORK_TREE_CHANGED",
-                    "there are changes here that are not committed; commit or stash them",
-                ));
+                return Err(self.changed());
             }
             self.attempts.pause(reporter)?;
             if rebases {
-                while let Pulled::Unreachable(answer) = self.pull(hold)? {
-                    self.attempts.spend(reporter, &answer)?;
-                    self.attempts.pause(reporter)?;
-                }
+                self.pull_until_reached(hold, reporter)?;
             }
         }
+    }
+
+    /// The words of one attempt.
+    fn words(&self, reference: &str) -> Vec<String> {
+        let mut words = vec!["push".to_owned(), "--porcelain".to_owned()];
+        words.push(String::from(if self.is_atomic {
+            "--atomic"
+        } else {
+            "--no-follow-tags"
+        }));
+        words.extend(self.base.lease(reference));
+        words.extend([self.target.remote.clone(), format!("HEAD:{reference}")]);
+        words
+    }
+
+    fn pull_until_reached(
+        &mut self,
+        hold: &mut Hold<'_>,
+        reporter: &mut Reporter,
+    ) -> Result<(), Failure> {
+        while let Pulled::Unreachable(answer) = self.pull(hold, reporter)? {
+            self.attempts.spend(reporter, &answer)?;
+            self.attempts.pause(reporter)?;
+        }
+        Ok(())
+    }
+
+    fn changed(&self) -> Failure {
+        self.not_rebased(
+            "WORK_TREE_CHANGED",
+            "there are changes here that are not committed; commit or stash them",
+        )
     }
 
     fn landed(
@@ -470,7 +517,7 @@ impl Push<'_> {
     }
 
     /// How the commits that are not in `theirs` can be rebased. Refuses if a rebase would lose something of them.
-    fn rebase(&self, theirs: &str) -> Result<Rebase, Failure> {
+    fn rebase(&self, theirs: &[&str]) -> Result<Rebase, Failure> {
         if self.merges(&[], theirs)?.is_empty() {
             return Ok(Rebase::Plain);
         }
@@ -486,15 +533,15 @@ impl Push<'_> {
 
     /// The merges that are not in `theirs`; with `--remerge-diff`, how they differ from those that git alone
     /// would have made.
-    fn merges(&self, how: &[&str], theirs: &str) -> Result<String, Failure> {
+    fn merges(&self, how: &[&str], theirs: &[&str]) -> Result<String, Failure> {
         let format = if how.is_empty() {
             "--format=%H"
         } else {
             "--format="
         };
-        let words = ["log", "--merges", format, "HEAD", "--not", theirs];
-        let (log, rest) = words.split_at(2);
-        let answer = self.git.ask(&[log, how, rest].concat())?;
+        let range = [format, "HEAD", "--not"];
+        let words = [&["log", "--merges"][..], how, &range[..], theirs].concat();
+        let answer = self.git.ask(&words)?;
         if answer.succeeded() {
             Ok(answer.stdout)
         } else {
@@ -517,23 +564,44 @@ impl Push<'_> {
 
     /// Puts the local commits on top of the remote's, as `git pull --rebase` does. However it ends, it leaves
     /// no rebase behind.
-    fn pull(&mut self, hold: &mut Hold<'_>) -> Result<Pulled, Failure> {
+    fn pull(&mut self, hold: &mut Hold<'_>, reporter: &mut Reporter) -> Result<Pulled, Failure> {
         let fetch = ["fetch", &self.target.remote, &self.target.reference()];
         let answer = self.git.run(&fetch, Some(hold))?;
+        if judge::has_no_branch(&answer) {
+            return self.gone();
+        }
         if !answer.succeeded() {
             return not_fetched(answer);
         }
+        if let Some(answer) = self.locked()? {
+            return Ok(Pulled::Unreachable(answer));
+        }
         let theirs = self.git.tell(&["rev-parse", "FETCH_HEAD^{commit}"])?;
-        let rebase = self.rebase(&theirs)?;
+        let withdrawn = self.base.withdrawn(self.git, &theirs)?.map(str::to_owned);
+        let without: Vec<&str> = withdrawn
+            .iter()
+            .map(String::as_str)
+            .chain([&*theirs])
+            .collect();
+        let rebase = self.rebase(&without)?;
         let before = self.git.tell(&["rev-parse", "HEAD"])?;
-        let call = ["rebase", "--no-autostash", rebase.flag(), &theirs];
-        let answer = self.git.run(&call, Some(hold));
+        let call = ["rebase", "--no-autostash", rebase.flag(), "--onto", &theirs];
+        let upstream = withdrawn.as_ref().unwrap_or(&theirs);
+        let answer = self.git.run(&[&call[..], &[upstream]].concat(), Some(hold));
         if is_rebasing(self.git)? {
             let conflicts = self.abort(&before)?;
-            return Err(self.unrebased(&answer?, &conflicts));
+            let answer = answer?;
+            if conflicts.is_empty() && judge::is_contended(&answer) {
+                return Ok(Pulled::Unreachable(answer));
+            }
+            return Err(self.unrebased(&answer, &conflicts));
         }
         let answer = answer?;
         if !answer.succeeded() {
+            let is_as_before = self.git.tell(&["rev-parse", "HEAD"])? == before;
+            if is_as_before && judge::is_contended(&answer) && self.is_clean()? {
+                return Ok(Pulled::Unreachable(answer));
+            }
             let mut failure = failed(&answer);
             if !self.is_clean()? {
                 // A full disk, a filter that failed: git gives up in the middle of a checkout, and
@@ -550,6 +618,65 @@ impl Push<'_> {
             return Err(failure);
         }
         self.rebased |= self.git.tell(&["rev-parse", "HEAD"])? != before;
+        if let Some(fork) = withdrawn {
+            self.tell_rewritten(&theirs, &fork, reporter)?;
+        }
+        self.base = Base::after(&theirs);
+        Ok(Pulled::Done)
+    }
+
+    /// What git would say of a lock of another git (of an editor, of a prompt) on the index or HEAD. A rebase that meets the
+    /// one on HEAD has changed files by then, and undoes nothing.
+    fn locked(&self) -> Result<Option<Answer>, Failure> {
+        let words = [
+            "rev-parse",
+            "--git-path",
+            "index.lock",
+            "--git-path",
+            "HEAD.lock",
+        ];
+        let answer = self.git.ask(&words)?;
+        if !answer.succeeded() {
+            return Err(failed(&answer));
+        }
+        let locked = answer.stdout.lines().find(|path| Path::new(path).exists());
+        Ok(locked.map(|path| Answer {
+            stdout: String::new(),
+            stderr: format!("another git has locked '{path}': File exists"),
+            end: crate::supervise::End::Code(1),
+        }))
+    }
+
+    /// Says that commits which the remote no longer has were left out.
+    fn tell_rewritten(
+        &self,
+        theirs: &str,
+        fork: &str,
+        reporter: &mut Reporter,
+    ) -> Result<(), Failure> {
+        let gone = ["rev-list", "--count", fork, "--not", theirs];
+        let gone = self.git.tell(&gone)?;
+        let commits = match &*gone {
+            "1" => "1 commit that it no longer has was".to_owned(),
+            count => format!("{count} commits that it no longer has were"),
+        };
+        let remote = remote::without_secret(&self.target.remote);
+        reporter.warn(format!(
+            "{} of {remote} was rewritten there; {commits} left out, as `git pull --rebase` does",
+            self.target.branch
+        ));
+        Ok(())
+    }
+
+    /// What follows from a branch that the remote does not have: it is made if the caller names it, or if this clone has
+    /// never seen it.
+    fn gone(&mut self) -> Result<Pulled, Failure> {
+        if self.base.is_known() && !self.target.is_named {
+            let branch = &self.target.branch;
+            let remote = remote::without_secret(&self.target.remote);
+            return Err(upstream::gone(branch, &remote));
+        }
+        self.base = Base::default();
         Ok(Pulled::Done)
     }
 
@@ -588,12 +715,18 @@ impl Push<'_> {
 
     /// The answer after a rebase that was aborted.
     fn unrebased(&self, answer: &Answer, conflicts: &[String]) -> Failure {
-        if conflicts.is_empty() {
-            // It stopped for another reason, which git has said.
-            return failed(answer);
-        }
         let remote = remote::without_secret(&self.target.remote);
         let branch = &self.target.branch;
+        if conflicts.is_empty() {
+            // It stopped for another reason. What git advises about that no longer fits.
+            let sentence = format!(
+                "git stopped the rebase onto {branch} of {remote}, and it was aborted; everything is as it was before it"
+            );
+            let mut failure = failed(answer);
+            failure.text = Some(format!("{sentence}\n{}", failure.message));
+            failure.message = format!("{sentence}: {}", failure.message);
+            return failure;
+        }
         let (shown, more) = conflicts.split_at(conflicts.len().min(CONFLICTS_SHOWN));
         let mut files = shown.join(", ");
         if !more.is_empty() {
@@ -620,9 +753,6 @@ impl Push<'_> {
 
 /// What a failed fetch means for the pull.
 fn not_fetched(answer: Answer) -> Result<Pulled, Failure> {
-    if judge::has_no_branch(&answer) {
-        return Ok(Pulled::Done);
-    }
     if judge::is_transient(&answer) || judge::is_contended(&answer) {
         return Ok(Pulled::Unreachable(answer));
     }

@@ -1154,3 +1154,319 @@ fn a_supervisor_that_is_killed_leaves_a_free_lock_when_git_has_ended() {
     gate.open();
     eventually("the lock to be free", || shared.scene.is_free(&name));
 }
+
+/// A colleague takes the last commit out by force: a secret.
+fn take_out(shared: &Shared) -> String {
+    let other = shared.scene.path("first");
+    shared.git(&other, &["pull", "-q", "--rebase", "origin", "main"]);
+    let gone = shared.git(&other, &["rev-parse", "HEAD"]);
+    shared.git(&other, &["reset", "-q", "--hard", "HEAD^"]);
+    shared.git(&other, &["push", "-q", "--force", "origin", "HEAD:main"]);
+    gone.trim().to_owned()
+}
+
+/// How a pusher may have made the clone.
+const CLONES: [&str; 4] = ["full", "shallow", "checkout", "no reflog"];
+
+impl Shared {
+    fn clone_as(&self, kind: &str) -> PathBuf {
+        let clone = self.scene.path("mine");
+        let url = format!("file://{}", self.bare().display());
+        let root = self.scene.root();
+        match kind {
+            "full" => return self.clone("mine"),
+            "no reflog" => {
+                let words = [
+                    "clone",
+                    "-q",
+                    "-c",
+                    "core.logAllRefUpdates=false",
+                    "shared.git",
+                    "mine",
+                ];
+                self.git(root, &words);
+            }
+            "shallow" => {
+                self.git(root, &["clone", "-q", "--depth", "1", &url, "mine"]);
+            }
+            // As actions/checkout does it.
+            _ => {
+                self.git(root, &["init", "-q", "mine"]);
+                self.git(&clone, &["remote", "add", "origin", &url]);
+                let tip = self.git(&self.bare(), &["rev-parse", "main"]);
+                let rule = format!("+{}:refs/remotes/origin/main", tip.trim());
+                self.git(
+                    &clone,
+                    &[
+                        "fetch",
+                        "-q",
+                        "--no-tags",
+                        "--prune",
+                        "--depth=1",
+                        "origin",
+                        &rule,
+                    ],
+                );
+                let words = [
+                    "checkout",
+                    "-q",
+                    "--progress",
+                    "--force",
+                    "-B",
+                    "main",
+                    "refs/remotes/origin/main",
+                ];
+                self.git(&clone, &words);
+            }
+        }
+        clone
+    }
+
+    /// Whether a commit is part of the branch there.
+    fn has(&self, commit: &str) -> bool {
+        let all = self.git(&self.bare(), &["rev-list", "main"]);
+        all.lines().any(|line| line == commit)
+    }
+
+    fn has_file(&self, file: &str) -> bool {
+        let files = self.git(&self.bare(), &["ls-tree", "--name-only", "-r", "main"]);
+        files.lines().any(|line| line == file)
+    }
+}
+
+/// "What was withdrawn comes back, published": a commit that was taken out by force stays out, with and without a push of
+/// another user in between, and whether or not this clone has fetched that already.
+#[test]
+fn a_commit_that_was_taken_out_stays_out() {
+    for kind in CLONES {
+        for (others_push, has_fetched) in
+            [(false, false), (true, false), (false, true), (true, true)]
+        {
+            let here = format!("{kind}, others push: {others_push}, fetched: {has_fetched}");
+            // Without a reflog nothing shows where the branch was before a fetch.
+            if has_fetched && kind == "no reflog" {
+                continue;
+            }
+            let shared = Shared::new();
+            shared.overtake("secret", "password\n");
+            let clone = shared.clone_as(kind);
+            shared.commit(&clone, "mine", "1\n");
+            let gone = take_out(&shared);
+            if others_push {
+                shared.overtake("theirs", "2\n");
+            }
+            if has_fetched {
+                shared.git(
+                    &clone,
+                    &[
+                        "fetch",
+                        "-q",
+                        "origin",
+                        "+refs/heads/main:refs/remotes/origin/main",
+                    ],
+                );
+            }
+            let answer = shared.push(&clone, &["--branch", "main"]).expect(0, &here);
+            let told =
+                "main of origin was rewritten there; 1 commit that it no longer has was left out";
+            assert!(
+                answer.stderr().contains(told),
+                "{here}: {}",
+                answer.stderr()
+            );
+            assert!(!shared.has(&gone) && !shared.has_file("secret"), "{here}");
+            assert!(
+                shared.has_file("mine") && shared.has_file("README"),
+                "{here}"
+            );
+            assert_eq!(shared.has_file("theirs"), others_push, "{here}");
+        }
+    }
+}
+
+/// An amended commit is no conflict, as it is none for `git pull --rebase`.
+#[test]
+fn an_amended_commit_is_no_conflict() {
+    for kind in CLONES {
+        let shared = Shared::new();
+        shared.overtake("theirs", "old\n");
+        let clone = shared.clone_as(kind);
+        shared.commit(&clone, "mine", "1\n");
+        let other = shared.scene.path("first");
+        fs::write(other.join("theirs"), "new\n").unwrap();
+        shared.git(&other, &["commit", "-q", "-a", "--amend", "-m", "amended"]);
+        shared.git(&other, &["push", "-q", "--force", "origin", "HEAD:main"]);
+        let _ = shared.push(&clone, &["--branch", "main"]).expect(0, kind);
+        assert_eq!(
+            shared.git(&shared.bare(), &["show", "main:theirs"]),
+            "new\n",
+            "{kind}"
+        );
+        assert_eq!(shared.count(), 3, "{kind}: the old one is gone");
+    }
+}
+
+/// Five clones push at once, and one of them rewrites the branch twice meanwhile: nothing of it comes back, and nothing of
+/// the others is lost.
+#[test]
+fn what_is_rewritten_in_the_middle_of_many_pushes_stays_rewritten() {
+    let shared = Shared::new();
+    shared.overtake("secret-1", "1\n");
+    let clones: Vec<_> = (0..4)
+        .map(|number| {
+            let clone = shared.clone(&format!("clone-{number}"));
+            shared.commit(&clone, &format!("own-{number}-a"), "1\n");
+            clone
+        })
+        .collect();
+    let mut gone = Vec::new();
+    for round in ["a", "b"] {
+        let started: Vec<_> = clones
+            .iter()
+            .enumerate()
+            .map(|(number, clone)| {
+                let mut command = shared.command(clone, &["--attempts", "50"]);
+                command.env(
+                    "XDG_STATE_HOME",
+                    shared.scene.path(&format!("state-{number}")),
+                );
+                Started::new(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
+            })
+            .collect();
+        // The rewriter takes its own secret out, below whatever the others have put on top of it by then.
+        let other = shared.scene.path("first");
+        let secret = if round == "a" { "secret-1" } else { "secret-2" };
+        for _ in 0..50 {
+            shared.git(&other, &["fetch", "-q", "origin"]);
+            shared.git(&other, &["checkout", "-q", "--detach", "origin/main"]);
+            let commit = shared.git(&other, &["log", "--format=%H", "-1", "--", secret]);
+            let commit = commit.trim();
+            shared.git(
+                &other,
+                &["rebase", "-q", "--onto", &format!("{commit}^"), commit],
+            );
+            let mut push = shared.scene.program("git");
+            Shared::prepare(&mut push, &other);
+            push.args([
+                "push",
+                "-q",
+                "--force-with-lease=main:origin/main",
+                "origin",
+                "HEAD:main",
+            ]);
+            if answer(&mut push).code() == 0 {
+                gone.push(commit.to_owned());
+                break;
+            }
+        }
+        for push in started {
+            let _ = push.finish().expect(0, "each of them lands");
+        }
+        for commit in &gone {
+            assert!(!shared.has(commit), "{round}: it came back");
+        }
+        assert!(!shared.has_file(secret), "{round}");
+        for number in 0..4 {
+            assert!(
+                shared.has_file(&format!("own-{number}-{round}")),
+                "{round}: {number}"
+            );
+        }
+        if round == "a" {
+            shared.git(&other, &["checkout", "-q", "-B", "main", "origin/main"]);
+            shared.overtake("secret-2", "2\n");
+            for (number, clone) in clones.iter().enumerate() {
+                shared.git(clone, &["pull", "-q", "--rebase", "origin", "main"]);
+                shared.commit(clone, &format!("own-{number}-b"), "1\n");
+            }
+        }
+    }
+    assert_eq!(gone.len(), 2, "both rewrites landed");
+}
+
+/// Tags go with the commits that they name: a refused attempt leaves none on the remote.
+#[test]
+fn a_refused_attempt_leaves_no_tag_behind() {
+    let shared = Shared::new();
+    let clone = shared.clone("mine");
+    shared.git(&clone, &["config", "push.followTags", "true"]);
+    shared.commit(&clone, "mine", "1\n");
+    shared.git(&clone, &["tag", "-a", "v1", "-m", "v1"]);
+    shared.overtake("theirs", "2\n");
+    let _ = shared.push(&clone, &[]).expect(0, "it lands");
+    // The tag names the commit as it was before the rebase.
+    assert_eq!(shared.git(&shared.bare(), &["tag"]), "");
+    shared.commit(&clone, "more", "1\n");
+    shared.git(&clone, &["tag", "-a", "v2", "-m", "v2"]);
+    let _ = shared.push(&clone, &[]).expect(0, "nobody else pushed");
+    assert_eq!(shared.git(&shared.bare(), &["tag"]), "v2\n");
+    // A remote that cannot take both together gets the branch alone.
+    shared.git(
+        &shared.bare(),
+        &["config", "receive.advertiseAtomic", "false"],
+    );
+    shared.commit(&clone, "last", "1\n");
+    shared.git(&clone, &["tag", "-a", "v3", "-m", "v3"]);
+    let _ = shared.push(&clone, &[]).expect(0, "the branch");
+    assert_eq!(shared.git(&shared.bare(), &["tag"]), "v2\n");
+    assert!(shared.has_file("last"));
+}
+
+/// An editor has the index or HEAD locked for a moment: that is tried again like a push that came first.
+#[test]
+fn a_lock_of_gits_that_goes_away_costs_an_attempt() {
+    for lock in ["index.lock", "HEAD.lock"] {
+        let shared = Shared::new();
+        let clone = shared.clone("mine");
+        shared.commit(&clone, "mine", "1\n");
+        shared.overtake("theirs", "2\n");
+        let lock = clone.join(".git").join(lock);
+        fs::write(&lock, "").unwrap();
+        let mut command = shared.command(&clone, &["--attempts", "20"]);
+        let push = Started::new(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+        std::thread::sleep(std::time::Duration::from_millis(600));
+        fs::rename(&lock, shared.scene.path("gone.lock")).unwrap();
+        let _ = push.finish().expect(0, &format!("{}", lock.display()));
+        assert!(shared.has_file("mine") && shared.has_file("theirs"));
+    }
+}
+
+#[test]
+fn a_rebase_that_stops_without_a_conflict_says_what_was_done() {
+    let shared = Shared::new();
+    let clone = shared.clone("mine");
+    shared.commit(&clone, "mine", "1\n");
+    shared.overtake("theirs", "2\n");
+    // No program signs here.
+    shared.git(&clone, &["config", "commit.gpgSign", "true"]);
+    shared.git(&clone, &["config", "gpg.program", "false"]);
+    let before = shared.standing(&clone);
+    let said = shared
+        .push(&clone, &[])
+        .expect(1, "it cannot sign")
+        .stderr();
+    let told =
+        "git stopped the rebase onto main of origin, and it was aborted; everything is as it was";
+    assert!(said.contains(told), "{said}");
+    assert!(!said.contains("todo"), "{said}");
+    assert_eq!(shared.standing(&clone), before);
+}
+
+/// A branch that was merged and deleted there is not made anew, unless the call names it.
+#[test]
+fn a_branch_that_is_gone_there_is_made_only_by_name() {
+    let shared = Shared::new();
+    let clone = shared.clone("mine");
+    shared.git(&clone, &["switch", "-q", "-c", "wip"]);
+    shared.commit(&clone, "mine", "1\n");
+    shared.git(&clone, &["push", "-q", "-u", "origin", "wip"]);
+    shared.git(&shared.bare(), &["branch", "-q", "-D", "wip"]);
+    shared.commit(&clone, "more", "1\n");
+    let said = shared.push(&clone, &[]).expect(5, "it is gone").stderr();
+    assert!(said.contains("wip is no longer there on origin"), "{said}");
+    let branches = shared.git(&shared.bare(), &["branch", "--list", "wip"]);
+    assert_eq!(branches, "");
+    let _ = shared.push(&clone, &["--branch", "wip"]).expect(0, "named");
+    let branches = shared.git(&shared.bare(), &["branch", "--list", "wip"]);
+    assert_eq!(branches.trim(), "wip");
+}

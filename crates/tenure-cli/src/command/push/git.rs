@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::signals::{self, Signals};
 use crate::supervise::locks::{Driver, RunState};
 use crate::supervise::{End, Terms, Verdict};
-use std::ffi::{CStr, OsString};
+use std::ffi::{CStr, OsStr, OsString};
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -90,7 +90,7 @@ impl Git<'_> {
     /// git gets a moment to finish before it is asked to end.
     pub(super) fn run(
         &self,
-        words: &[&str],
+        words: &[impl AsRef<OsStr>],
         hold: Option<&mut Hold<'_>>,
     ) -> Result<Answer, Failure> {
         if signals::stop_asked().is_some() {
@@ -148,7 +148,7 @@ impl Git<'_> {
     }
 
     /// A git command that answers in the language that `judge` reads.
-    fn command(&self, words: &[&str]) -> Result<(Command, Outputs), Failure> {
+    fn command(&self, words: &[impl AsRef<OsStr>]) -> Result<(Command, Outputs), Failure> {
         let outputs = Outputs::new().map_err(|error| self.not_run(&error))?;
         let copy = |file: &File| file.try_clone().map(Stdio::from);
         let stdout = copy(&outputs.stdout).map_err(|error| self.not_run(&error))?;

@@ -44,7 +44,8 @@ pub(super) enum Pushed {
 }
 
 /// What git writes in brackets for a branch that another push has changed, or is changing.
-const BEHIND: [&str; 7] = [
+const BEHIND: [&str; 8] = [
+    "atomic transaction failed",
     "fetch first",
     "non-fast-forward",
     "stale info",
@@ -141,9 +142,19 @@ pub(super) fn is_transient(answer: &Answer) -> bool {
     !FINAL.iter().any(&said) && TRANSIENT.iter().any(said)
 }
 
-/// Whether a pull met another git of this clone, which was writing the same reference.
+/// Whether a pull met another git of this clone, which was writing the same reference, or had the index or HEAD locked. An
+/// editor or a prompt does so for a moment.
 pub(super) fn is_contended(answer: &Answer) -> bool {
-    ours(answer).any(|line| line.contains(BEHIND_BEGINNING))
+    ours(answer).any(|line| {
+        line.contains(BEHIND_BEGINNING)
+            || line.contains(".lock': File exists")
+            || line.contains("Another git process seems to be running")
+    })
+}
+
+/// Whether the remote cannot take several references together.
+pub(super) fn knows_no_atomic(answer: &Answer) -> bool {
+    ours(answer).any(|line| line.contains("does not support --atomic"))
 }
 
 /// Whether a pull found no such branch: then HEAD is behind nothing.

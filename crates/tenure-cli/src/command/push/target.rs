@@ -32,6 +32,8 @@ pub(super) struct Target {
     pub(super) remote: String,
     /// Without `refs/heads/`.
     pub(super) branch: String,
+    /// The call itself names the branch.
+    pub(super) is_named: bool,
     pub(super) lock: LockName,
 }
 
@@ -54,6 +56,7 @@ pub(super) fn find(
     // git reads a path from the top of the work tree; a repository without one has only its folder.
     let top = git.ask(&["rev-parse", "--show-toplevel"])?;
     let top = Path::new(top.first_line());
+    let is_named = branch.is_some();
     let branch = match branch {
         Some(branch) => {
             let full = format!("refs/heads/{branch}");
@@ -77,6 +80,7 @@ pub(super) fn find(
     Ok(Target {
         remote: remote.to_owned(),
         branch,
+        is_named,
         lock,
     })
 }

@@ -101,10 +101,29 @@ pub(super) fn tip(
     Ok(found.map(|(commit, _)| commit.to_owned()))
 }
 
+/// The answer if this clone tracks a branch that the remote no longer has.
+pub(super) fn gone(branch: &str, remote: &str) -> Failure {
+    let mut failure = Failure::new(
+        Exit::NotFound,
+        "NO_UPSTREAM",
+        format!(
+            "{branch} is no longer there on {remote}, perhaps because it was merged; --branch {branch} would make it anew"
+        ),
+    );
+    failure.fix_command = is_plain(branch).then(|| format!("tenure push --branch {branch}"));
+    failure.with_context(json!({ "remote": remote, "branch": branch }))
+}
+
+/// Whether what a person pastes needs no quoting.
+fn is_plain(branch: &str) -> bool {
+    branch
+        .chars()
+        .all(|c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '/' | '-'))
+}
+
 /// The answer if no setting says where a branch goes.
 pub(super) fn unknown(branch: &str, why: &str, remote: &str, default: &str) -> Failure {
     let remote = without_secret(remote);
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '/' | '-');
     let mut failure = Failure::new(
         Exit::NotFound,
         "NO_UPSTREAM",
@@ -113,11 +132,7 @@ pub(super) fn unknown(branch: &str, why: &str, remote: &str, default: &str) -> F
              with --branch"
         ),
     );
-    // What a person pastes must need no quoting.
-    failure.fix_command = branch
-        .chars()
-        .all(is_plain)
-        .then(|| format!("tenure push --branch {branch}"));
+    failure.fix_command = is_plain(branch).then(|| format!("tenure push --branch {branch}"));
     failure.with_context(json!({
         "remote": remote,
         "local_branch": branch,
