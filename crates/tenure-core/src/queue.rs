@@ -19,6 +19,7 @@ use crate::policy::Policy;
 use crate::standing::{Evidence, Life, Liveness, StaleReason, Standing, judge};
 use crate::time::Now;
 use alloc::boxed::Box;
+use alloc::string::String;
 use alloc::vec::Vec;
 
 /// How long a waiter whose process is stopped keeps its turn, in milliseconds. Then it stands aside.
@@ -164,6 +165,17 @@ impl Entry {
             let boot = claim.holder.host.boot_id.as_deref();
             let at = now.stamp_for(boot);
             claim.aside.get_or_insert(at);
+        }
+    }
+
+    /// Records for a waiting claim what the slots of the lock stand for by now. False if no such claim waits.
+    pub fn set_members(&mut self, ticket: u64, members: &[String]) -> bool {
+        match self.claim_mut(ticket) {
+            Some(claim) if claim.token.is_none() => {
+                claim.holder.set_members(members);
+                true
+            }
+            Some(_) | None => false,
         }
     }
 

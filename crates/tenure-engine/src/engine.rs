@@ -97,6 +97,12 @@ pub trait Observer {
     fn gives_way(&mut self, _: &Waiting<'_>) -> bool {
         false
     }
+
+    /// What the slots of the lock stand for by now, if that is another list than the claim has. Asked before the claim looks
+    /// whether it is its turn: a list may be edited while it waits.
+    fn members(&mut self) -> Option<Vec<String>> {
+        None
+    }
 }
 
 /// Shows nothing.
@@ -313,6 +319,10 @@ impl Run<'_> {
                 },
                 Effect::Look => match &self.handle {
                     Some(handle) => {
+                        if let Some(members) = self.observer.members() {
+                            let now = self.clock.now();
+                            self.store.set_members(&**handle, &members, &now)?;
+                        }
                         let tried = self.store.try_grant(&**handle, &self.clock.now())?;
                         self.entry = tried.entry;
                         self.unread = tried.unread;

@@ -79,6 +79,8 @@ pub(crate) struct Attendance<'a> {
     pub(crate) interruption: Option<Interruption>,
     /// Finds a hold that this wait can never see end.
     itself: Option<Itself<'a>>,
+    /// What the slots of a pool stand for, as the claim has it.
+    members: Vec<String>,
     /// When to look for the holds of the caller's owner, for a wait without an end.
     looks_for_owned: Option<Instant>,
     /// The hold that the wait could never see end.
@@ -276,6 +278,7 @@ impl<'a> Attendance<'a> {
                 known: RefCell::default(),
             }),
             own: None,
+            members: request.holder.members().map(str::to_owned).collect(),
             looks_for_owned: (is_native && wait == Wait::Forever)
                 .then(|| instant().checked_add(LOOK))
                 .flatten(),
@@ -333,5 +336,19 @@ impl Observer for Attendance<'_> {
         }
         let deadlock = self.deadlock.as_mut();
         self.interruption.is_some() || deadlock.is_some_and(|deadlock| deadlock.gives_way(waiting))
+    }
+
+    fn members(&mut self) -> Option<Vec<String>> {
+        if self.members.is_empty() {
+            return None;
+        }
+        let itself = self.itself.as_ref()?;
+        let members = itself.session.place.members_now(self.name)?;
+        // Another number of slots is another lock: that one is for callers to come.
+        if members == self.members || members.len() != self.members.len() {
+            return None;
+        }
+        self.members.clone_from(&members);
+        Some(members)
     }
 }

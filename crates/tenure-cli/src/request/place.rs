@@ -752,6 +752,12 @@ impl Place {
         said.map_or(Mode::Exclusive, |(mode, _)| mode)
     }
 
+    /// What the slots of a lock stand for, as its file says now. A file that cannot be read for the moment says nothing.
+    pub(crate) fn members_now(&self, name: &LockName) -> Option<Vec<String>> {
+        let config = Config::read(&self.config.as_ref()?.file).ok()?;
+        config.defaults(name.as_str()).members
+    }
+
     /// The rules of the locks.
     pub(crate) fn profile(&self) -> &dyn Profile {
         self.profile.as_deref().unwrap_or(&Native)

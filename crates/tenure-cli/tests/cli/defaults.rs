@@ -854,6 +854,55 @@ fn member_of_a_living_hold_is_never_given_again_table() {
     }
 }
 
+/// A waiter takes the list as it is when its turn comes: one that has read the old file gets no member that is out of order
+/// by then. A list of another length, or a file that cannot be read for the moment, changes nothing.
+#[test]
+fn waiter_reads_the_list_at_its_turn_table() {
+    for (now, expected) in [
+        ("members = [\"1\", \"2\"]", "2"),
+        ("members = [\"3\", \"1\"]", "3"),
+        ("members = [\"1\", \"2\", \"3\"]", "0"),
+        ("members = [", "0"),
+    ] {
+        for verb in ["run", "acquire"] {
+            let scene = Scene::new();
+            let file = |members: &str| format!("dir = \"locks\"\n[lock.\"gpu\"]\n{members}\n");
+            scene.write("tenure.toml", &file("members = [\"0\", \"1\"]"));
+            let gates = ["first", "second"].map(|name| Gate::new(&scene, name));
+            let [zero, one] = gates.each_ref().map(|gate| hold(&scene, gate, &["gpu"]));
+            let words: &[&str] = match verb {
+                "run" => &[
+                    "run", "-q", "gpu", "-w", "60s", "--", "tenure", "check", "gpu", "--output",
+                    "json",
+                ],
+                _ => &[
+                    "acquire", "gpu", "-w", "60s", "--owner", "none", "--output", "json",
+                ],
+            };
+            let mut command = call(&scene, words);
+            let waiter = Started::piped(&mut command);
+            scene.until_queued("gpu", 1);
+            scene.write("tenure.toml", &file(now));
+            gates[0].open();
+            let _ = zero.finish().expect(0, "the holder of 0");
+            let said = waiter.finish().expect(0, verb).json();
+            let member = match verb {
+                "run" => {
+                    let data = &said["data"];
+                    let all = data["other_holders"].as_array().into_iter().flatten();
+                    let mut all = all.chain([&data["holder"]]);
+                    let own = all.find(|holder| holder["member"] != "1");
+                    own.expect("the run's own")["member"].clone()
+                }
+                _ => said["data"]["member"].clone(),
+            };
+            assert_eq!(member, expected, "{verb}, {now}");
+            gates[1].open();
+            let _ = one.finish().expect(0, "the holder of 1");
+        }
+    }
+}
+
 /// Failures of tenure itself have one code; what the command says stays.
 #[test]
 fn own_exit_code_stands_for_every_failure_of_tenure_table() {

@@ -220,6 +220,22 @@ pub trait Verbs: Store {
         })
     }
 
+    /// Records for a waiting claim what the slots of the lock stand for by now. False if it waits no longer.
+    ///
+    /// # Errors
+    /// - [`StoreError`] if the transaction failed.
+    fn set_members(
+        &self,
+        handle: &dyn Handle,
+        members: &[String],
+        now: &Now,
+    ) -> Result<bool, StoreError> {
+        own(self, handle, false, now, |draft| {
+            let set = draft.entry.set_members(handle.ticket(), members);
+            (set, Step::write_if(set))
+        })
+    }
+
     /// Renews a granted claim. Never creates one.
     ///
     /// # Errors
