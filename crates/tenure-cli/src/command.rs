@@ -719,6 +719,7 @@ impl Session {
     }
 
     /// A view that says whether a plain request would get the lock.
+    #[cfg(unix)]
     pub(crate) fn in_plain_mode(
         &self,
         view: LockView,

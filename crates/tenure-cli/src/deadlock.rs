@@ -10,7 +10,7 @@
 //! next one as soon as that is over.
 //!
 //! Only native locks take part: those that a process inherited or takes itself, and for a wait without an end those that
-//! its owner took by `acquire` in the same place (`command::attend`).
+//! its caller took by `acquire` in the same place (`command::attend`).
 
 use crate::holds::{Folder, Hold, kin_of};
 use crate::request::Place;

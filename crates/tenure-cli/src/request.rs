@@ -200,6 +200,13 @@ fn typed_mode(claiming: &Claiming, exclusive: bool) -> Option<Mode> {
     }
 }
 
+/// The refusal of a mode for the lock of a group.
+fn no_mode_of_group() -> Failure {
+    Failure::bad_arguments(
+        "--shared and --slots are about a lock, and a group runs one at a time; name a lock",
+    )
+}
+
 /// The mode of a claim: what the project says for all callers, else what was typed for this lock. Only a native lock
 /// can have another one than exclusive.
 fn mode(

@@ -266,7 +266,11 @@ impl Supervision {
                 self.end_within(Verdict::Superseded { by }, within, now)
             }
             Event::Lost { within } => match self.terms.on_lost {
-                OnLost::Terminate => self.end_within(Verdict::Lost, within, now),
+                // SIGKILL comes a moment before another holder may begin.
+                OnLost::Terminate => {
+                    let within = within.map(|within| within.mul_f64(0.875));
+                    self.end_within(Verdict::Lost, within, now)
+                }
                 OnLost::Warn => Vec::new(),
             },
             Event::Time => self.on_time(now),
@@ -379,8 +383,7 @@ impl Supervision {
         }
     }
 
-    /// Moves the signals that are still to be sent forward, so that the last of them, SIGKILL, comes a
-    /// moment before `within` is over.
+    /// Moves the signals that are still to be sent forward, so that the last of them, SIGKILL, comes when `within` is over.
     fn hasten(&mut self, now: Duration, within: Duration) {
         let Some(ending) = &mut self.ending else {
             return;
@@ -388,7 +391,7 @@ impl Supervision {
         let Some((last, _)) = ending.steps.last().copied() else {
             return;
         };
-        let latest = (now + within.mul_f64(0.875)).saturating_sub(ending.began);
+        let latest = (now + within).saturating_sub(ending.began);
         let passed = now.saturating_sub(ending.began);
         if last <= latest {
             return;

@@ -317,20 +317,7 @@ impl Run<'_> {
                     }
                     None => Input::Interrupted,
                 },
-                Effect::Look => match &self.handle {
-                    Some(handle) => {
-                        if let Some(members) = self.observer.members() {
-                            let now = self.clock.now();
-                            self.store.set_members(&**handle, &members, &now)?;
-                        }
-                        let tried = self.store.try_grant(&**handle, &self.clock.now())?;
-                        self.entry = tried.entry;
-                        self.unread = tried.unread;
-                        self.events.extend(tried.events);
-                        Input::Tried(tried.grant)
-                    }
-                    None => Input::Interrupted,
-                },
+                Effect::Look => self.look()?,
                 Effect::Leave => {
                     if let Some(handle) = self.handle.take() {
                         self.store.release(&*handle, &self.clock.now())?;
@@ -358,6 +345,22 @@ impl Run<'_> {
                 matches!(input, Input::Tried(tenure_core::TryGrant::Behind(_))) && self.is_over();
             effect = attempt.on(if over { Input::Expired } else { input });
         }
+    }
+
+    /// Looks whether the claim holds now.
+    fn look(&mut self) -> Result<Input, StoreError> {
+        let Some(handle) = &self.handle else {
+            return Ok(Input::Interrupted);
+        };
+        if let Some(members) = self.observer.members() {
+            let now = self.clock.now();
+            self.store.set_members(&**handle, &members, &now)?;
+        }
+        let tried = self.store.try_grant(&**handle, &self.clock.now())?;
+        self.entry = tried.entry;
+        self.unread = tried.unread;
+        self.events.extend(tried.events);
+        Ok(Input::Tried(tried.grant))
     }
 
     /// How long the clock stands still for holders that can hear a request to stop. A holder whose

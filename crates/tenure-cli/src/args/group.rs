@@ -20,8 +20,10 @@ pub(crate) fn group(name: &str) -> Result<LockName, String> {
     let mut lock = String::with_capacity(name.len());
     for character in name.to_lowercase().chars() {
         let first = lock.is_empty();
+        // A lock's name has no two dots together.
+        let is_second_dot = character == '.' && lock.ends_with('.');
         let plain = character.is_ascii_alphanumeric()
-            || (!first && matches!(character, '_' | '.' | '@' | '+' | '-'));
+            || (!first && !is_second_dot && matches!(character, '_' | '.' | '@' | '+' | '-'));
         if plain {
             lock.push(character);
         } else {
@@ -98,6 +100,8 @@ mod tests {
             ("/x", "_=2fx"),
             ("_/x", "_=5f=2fx"),
             ("Ärger", "_=c3=a4rger"),
+            ("main...dev", "main.=2e.dev"),
+            ("x..", "x.=2e"),
         ] {
             let made = group(name).map(|lock| lock.to_string());
             assert_eq!(made.ok().as_deref(), Some(lock), "{name}");
@@ -105,7 +109,7 @@ mod tests {
             assert_eq!(of, Some(name.to_lowercase()), "{lock}");
             seen.insert(lock);
         }
-        assert_eq!(seen.len(), 8, "no two are the same");
+        assert_eq!(seen.len(), 10, "no two are the same");
         for lock in [
             "Deploy", "_x", "a=", "a=2", "a=zz", "a=ff", "a=61", "a=+f", "_=41",
         ] {

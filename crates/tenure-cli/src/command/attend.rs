@@ -14,14 +14,14 @@ use std::time::{Duration, Instant};
 use tenure_core::{Cancel, Claim, Entry, Host, Kind, LockName, Mode, Process, Request};
 use tenure_engine::clock::instant;
 use tenure_engine::engine::{Observer, Wait, Waiting};
-use tenure_engine::process::{choose_owner, job_of_caller};
+use tenure_engine::process::{choose_owner, is_caller, job_of_caller};
 use tenure_engine::store::Reading;
 use tenure_engine::store::contract::Which;
 
 /// How often a waiter looks at the locks that it has, and for circles of waits.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How many locks a place may have in which a waiter looks for those of its owner.
+/// How many locks a place may have in which a waiter looks for those that its caller took.
 const SEARCHED_MAX: usize = 2_000;
 
 /// Why a caller that has locks already stops waiting for the next one.
@@ -81,8 +81,8 @@ pub(crate) struct Attendance<'a> {
     itself: Option<Itself<'a>>,
     /// What the slots of a pool stand for, as the claim has it.
     members: Vec<String>,
-    /// When to look for the holds of the caller's owner, for a wait without an end.
-    looks_for_owned: Option<Instant>,
+    /// When to look for what the caller took by `acquire`, for a wait without an end.
+    looks_for_acquired: Option<Instant>,
     /// The hold that the wait could never see end.
     pub(crate) own: Option<Box<Claim>>,
 }
@@ -148,23 +148,27 @@ impl Itself<'_> {
         })
     }
 
-    /// The holds of the caller's owners, in this place. A place with very many locks is not searched.
-    fn holds_of_owners(&self) -> Vec<Hold> {
-        let owners = self.owners();
+    /// The holds that this very caller took by `acquire`, in this place. What a sibling of the caller took in the name of the
+    /// same owner proves no circle: the sibling gives that back. A place with very many locks is not searched.
+    fn holds_of_caller(&self) -> Vec<Hold> {
         let session = self.session;
         let names = match readings::names(&session.store, Which::Locks) {
-            Ok(names) if names.len() <= SEARCHED_MAX && !owners.is_empty() => names,
+            Ok(names) if names.len() <= SEARCHED_MAX => names,
             Ok(_) | Err(_) => return Vec::new(),
         };
-        let agent = self.request.holder.agent();
+        let (agent, here) = (self.request.holder.agent(), &session.identity.host);
+        let is_own = |claim: &Claim| {
+            let holder = &claim.holder;
+            let caller = holder.caller().filter(|_| claim.kind == Kind::Detached);
+            holder.agent() == agent
+                && caller.is_some_and(|caller| is_caller(&caller, &holder.host, here))
+        };
         let mut holds = Vec::new();
         for read in Readings::of(&session.store, &session.clock, names) {
             let Ok(reading) = &read.reading else { continue };
             let entry = reading.entry();
             for claim in entry.into_iter().flat_map(Entry::granted) {
-                let is_own = is_owned(claim, &owners, &session.identity.host)
-                    && claim.holder.agent() == agent;
-                if is_own && session.is_held(reading, claim, &read.now) {
+                if is_own(claim) && session.is_held(reading, claim, &read.now) {
                     holds.push(Hold {
                         folder: session.place.folder.clone(),
                         name: read.name.as_str().to_owned(),
@@ -214,8 +218,15 @@ fn is_owned(claim: &Claim, owners: &[Process], here: &Host) -> bool {
         && host.pid_namespace == here.pid_namespace
 }
 
-/// The hold of the caller's own owner that keeps a lock from having room for this mode, for a caller that takes nothing.
-pub(super) fn own_hold(session: &Session, reading: &Reading, mode: Mode) -> Option<Claim> {
+/// The hold of the caller's own owner that keeps a lock from having room for this mode, for a caller that takes nothing. A
+/// hold whose token is greater than `before` was taken after the wait began: another sub-shell of the owner did so, and
+/// will give it back.
+pub(super) fn own_hold(
+    session: &Session,
+    reading: &Reading,
+    mode: Mode,
+    before: u64,
+) -> Option<Claim> {
     let entry = reading.entry()?;
     if session.store.profile().record().is_some()
         || !entry.granted().any(|claim| claim.kind.is_detached())
@@ -226,6 +237,7 @@ pub(super) fn own_hold(session: &Session, reading: &Reading, mode: Mode) -> Opti
     let is_own = |claim: &&Claim| {
         is_owned(claim, &owners, &session.identity.host)
             && claim.holder.agent() == session.place.agent
+            && claim.token.is_some_and(|token| token <= before)
     };
     blocking(entry, mode, &is_own, entry.granted()).cloned()
 }
@@ -279,24 +291,24 @@ impl<'a> Attendance<'a> {
             }),
             own: None,
             members: request.holder.members().map(str::to_owned).collect(),
-            looks_for_owned: (is_native && wait == Wait::Forever)
+            looks_for_acquired: (is_native && wait == Wait::Forever)
                 .then(|| instant().checked_add(LOOK))
                 .flatten(),
         }
     }
 
-    /// Takes part in the search for circles with the holds of the caller's owner as well.
-    fn look_for_owned(&mut self) {
+    /// Takes part in the search for circles with what the caller took by `acquire` as well.
+    fn look_for_acquired(&mut self) {
         let Some(itself) = self.itself.as_ref() else {
             return;
         };
-        let owned = itself.holds_of_owners();
-        if owned.is_empty() {
+        let acquired = itself.holds_of_caller();
+        if acquired.is_empty() {
             return;
         }
         let mut all = holds::inherited();
         all.extend(self.tend.holds());
-        all.extend(owned);
+        all.extend(acquired);
         self.deadlock = NestedWait::of(scene_of(itself.session), self.name, all);
     }
 }
@@ -317,7 +329,7 @@ impl Observer for Attendance<'_> {
         }
         let next = self.progress.waiting(waiting);
         if !self.tends && self.deadlock.is_none() {
-            return [next, self.looks_for_owned].into_iter().flatten().min();
+            return [next, self.looks_for_acquired].into_iter().flatten().min();
         }
         let look = instant().checked_add(LOOK);
         [next, look].into_iter().flatten().min()
@@ -330,9 +342,9 @@ impl Observer for Attendance<'_> {
         if self.tends {
             self.interruption = self.tend.tend();
         }
-        if self.looks_for_owned.is_some_and(|at| instant() >= at) {
-            self.looks_for_owned = None;
-            self.look_for_owned();
+        if self.looks_for_acquired.is_some_and(|at| instant() >= at) {
+            self.looks_for_acquired = None;
+            self.look_for_acquired();
         }
         let deadlock = self.deadlock.as_mut();
         self.interruption.is_some() || deadlock.is_some_and(|deadlock| deadlock.gives_way(waiting))

@@ -63,7 +63,7 @@ pub(super) fn cancel(cancel: Cancel, reporter: &mut Reporter) -> Result<(String,
     let asked = asked.map_err(|error| session.store_failed(&name, error))?;
     if let Some(refusal) = refusal(&asked, &name, meant) {
         if asked.is_empty() {
-            near::point_out_others(&session, reporter, &name);
+            near::point_out_absent(&session, reporter, &name);
         }
         return Err(refusal);
     }
@@ -87,7 +87,7 @@ pub(super) fn cancel(cancel: Cancel, reporter: &mut Reporter) -> Result<(String,
     {
         return Err(cannot_hear(&session, &name, claim));
     }
-    Ok(answer(&name, meant, &asked))
+    Ok(answer(&name, meant, &asked, now.wall_us / 1_000))
 }
 
 /// The refusal if no claim could be asked.
@@ -116,8 +116,16 @@ fn refusal(asked: &[Claim], name: &LockName, meant: Option<&str>) -> Option<Fail
 }
 
 /// The answer about the claims that were asked.
-fn answer(name: &LockName, meant: Option<&str>, asked: &[(&Claim, Answering)]) -> (String, Value) {
-    let lines: Vec<String> = asked.iter().map(|(claim, how)| line(claim, *how)).collect();
+fn answer(
+    name: &LockName,
+    meant: Option<&str>,
+    asked: &[(&Claim, Answering)],
+    now_ms: u64,
+) -> (String, Value) {
+    let lines: Vec<String> = asked
+        .iter()
+        .map(|(claim, how)| line(claim, *how, now_ms))
+        .collect();
     let whom = match meant {
         Some(id) => format!("asked request {id} to stop, in {name}"),
         None if asked.iter().any(|(_, how)| *how == Answering::Stopped) => {
@@ -135,7 +143,7 @@ fn answer(name: &LockName, meant: Option<&str>, asked: &[(&Claim, Answering)]) -
                 "token": claim.token,
                 "supervised": *how == Answering::Supervised,
                 "waits": claim.token.is_none(),
-                "killed_at": killed_at(claim, *how).map(timestamp),
+                "killed_at": killed_at(claim, *how, now_ms).map(timestamp),
                 "asked_by": claim.cancel.as_ref().map(|cancel| cancel.by.clone()),
             })
         })
@@ -148,6 +156,10 @@ fn answer(name: &LockName, meant: Option<&str>, asked: &[(&Claim, Answering)]) -
 enum Answering {
     /// Its supervisor ends the command.
     Supervised,
+    /// Its supervisor is stopped, and hears of it when it goes on.
+    Halted,
+    /// It is a program that holds by `tenure serve`, which is told.
+    Served,
     /// Its supervisor is dead, and no other process ends its command. The hold lasts until the command ends.
     Orphaned,
     /// It became its command.
@@ -176,6 +188,15 @@ impl Answering {
             Kind::Detached | Kind::Foreign | Kind::Sealed => Self::Detached,
             Kind::Kernel if ends_without_release(claim) => Self::Exec,
             Kind::Kernel if standing == Some(Standing::Held(Life::Orphaned)) => Self::Orphaned,
+            Kind::Kernel
+                if claim.holder.command.is_some()
+                    && claim.holder.command == claim.holder.process =>
+            {
+                Self::Served
+            }
+            Kind::Kernel if reading.is_some_and(|reading| reading.is_stopped(claim)) => {
+                Self::Halted
+            }
             Kind::Kernel => Self::Supervised,
         }
     }
@@ -191,11 +212,15 @@ fn not_there(name: &LockName, id: &str) -> Failure {
     .with_context(json!({ "name": name.as_str(), "request_id": id }))
 }
 
-/// When what is left of the work is killed, in milliseconds of the wall clock.
-fn killed_at(claim: &Claim, how: Answering) -> Option<u64> {
-    let cancel = claim.cancel.as_ref()?;
+/// When what is left of the work is killed at the latest, in milliseconds of the wall clock. If that is over, the run is at
+/// its rollback or a hook, which have a time of their own.
+fn killed_at(claim: &Claim, how: Answering, now_ms: u64) -> Option<u64> {
+    let cancel = claim
+        .cancel
+        .as_ref()
+        .filter(|_| how == Answering::Supervised)?;
     let grace_ms = claim.grace_ms.min(cancel.grace_ms.unwrap_or(u64::MAX));
-    (how == Answering::Supervised).then(|| cancel.at.wall_ms.saturating_add(grace_ms))
+    Some(cancel.at.wall_ms.saturating_add(grace_ms)).filter(|at| *at >= now_ms)
 }
 
 /// The refusal if every supervisor that could be asked is dead.
@@ -224,12 +249,12 @@ fn who(claim: &Claim) -> String {
     }
 }
 
-fn line(claim: &Claim, how: Answering) -> String {
+fn line(claim: &Claim, how: Answering, now_ms: u64) -> String {
     let who = who(claim);
     match how {
-        Answering::Supervised => match killed_at(claim, how) {
+        Answering::Supervised => match killed_at(claim, how, now_ms) {
             Some(at) => format!(
-                "{who} ends its command, and kills what is left of it at {}",
+                "{who} ends its command, and kills what is left of it at {} at the latest",
                 timestamp(at)
             ),
             None => format!("{who} ends its command"),
@@ -248,6 +273,8 @@ fn line(claim: &Claim, how: Answering) -> String {
         Answering::Stopped => {
             format!("{who} is stopped; it lets others pass, and ends when it goes on")
         }
+        Answering::Halted => format!("{who} is stopped, and ends its command when it goes on"),
+        Answering::Served => format!("the program of {who} is told"),
         Answering::Waiting => format!("{who} waits, and leaves the line"),
         Answering::Away => format!("{who} is away, and its place is no longer kept"),
     }

@@ -110,7 +110,7 @@ pub(crate) fn force_release(
             Ok((text, data))
         }
         Forced::Absent => {
-            near::point_out_others(&session, reporter, &name);
+            near::point_out_absent(&session, reporter, &name);
             reporter.warn(format!("{name} is not held; nothing to remove"));
             let data = json!({ "name": name.as_str(), "status": "released", "held_ms": null });
             let done = Done::Absent { name: &name };

@@ -99,7 +99,7 @@ pub(super) fn heartbeat(
         RenewedOwned::NotOwner { .. } => {
             let view = session.view(&name, id)?;
             if view.available {
-                near::point_out_others(&session, reporter, &name);
+                near::point_out_absent(&session, reporter, &name);
                 return Err(lost(&name));
             }
             let text = format!("{}; it was not renewed", view.headline());
@@ -115,7 +115,7 @@ pub(super) fn heartbeat(
             Err(session.dialect.refusal(failure, &Refused::NotOwner(&view)))
         }
         RenewedOwned::Lost => {
-            near::point_out_others(&session, reporter, &name);
+            near::point_out_absent(&session, reporter, &name);
             Err(lost(&name))
         }
     }

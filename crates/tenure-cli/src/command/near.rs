@@ -43,6 +43,12 @@ pub(super) fn point_out_others(session: &Session, reporter: &mut Reporter, name:
     }
 }
 
+/// The same for a call about a hold that is not there.
+pub(super) fn point_out_absent(session: &Session, reporter: &mut Reporter, name: &LockName) {
+    point_out_case(session, reporter, name);
+    point_out_others(session, reporter, name);
+}
+
 /// Whether a lock has a holder or a waiter.
 fn is_in_use(session: &Session, name: &LockName) -> bool {
     let view = session.view(name, None);

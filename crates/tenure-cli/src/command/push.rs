@@ -193,6 +193,10 @@ fn foretell(
         &mut attempts,
         reporter,
     )?;
+    let base = Base::of(git, target)?;
+    if there.is_none() && base.is_known() && !target.is_named {
+        return Err(upstream::gone(&target.branch, &target.remote));
+    }
     let count = |range: String| -> Result<Option<u64>, Failure> {
         Ok(git.tell(&["rev-list", "--count", &range])?.parse().ok())
     };
@@ -202,8 +206,14 @@ fn foretell(
                 .ask(&["cat-file", "-e", &format!("{there}^{{commit}}")])?
                 .succeeded();
             if is_known {
-                let ahead = count(format!("{there}..HEAD"))?;
-                (ahead, count(format!("HEAD..{there}"))?)
+                // What was taken out there is left out here.
+                let own = base.withdrawn(git, there)?.unwrap_or(there);
+                let ahead = count(format!("{own}..HEAD"))?;
+                let behind = count(format!("HEAD..{there}"))?;
+                (
+                    ahead,
+                    behind.map(|behind| behind.max(u64::from(own != there))),
+                )
             } else {
                 (None, None)
             }
@@ -365,12 +375,24 @@ enum Pulled {
     Unreachable(Answer),
 }
 
+/// How a fetch ended.
+enum Fetched {
+    /// The branch is at this commit.
+    Commit(String),
+    /// The remote has no such branch.
+    Gone,
+    /// The remote could not be reached, or another git was writing the same reference.
+    Unreachable(Answer),
+}
+
 /// How the commits that the remote does not have can be rebased.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rebase {
     Plain,
     /// There are merges among them, which git makes anew.
     Merges,
+    /// The same, and what was merged is rebased as well.
+    Cousins,
 }
 
 impl Rebase {
@@ -378,6 +400,7 @@ impl Rebase {
         match self {
             Self::Plain => "--no-rebase-merges",
             Self::Merges => "--rebase-merges",
+            Self::Cousins => "--rebase-merges=rebase-cousins",
         }
     }
 }
@@ -404,24 +427,41 @@ impl Push<'_> {
         refuse_while_rebasing(self.git)?;
         let reference = self.target.reference();
         self.base = Base::of(self.git, self.target)?;
-        if self.base.needs_pull(self.git)? {
-            if !self.is_clean()? {
-                return Err(self.changed());
-            }
-            self.pull_until_reached(hold, reporter)?;
-        }
+        // Whether the branch was fetched since the last attempt.
+        let mut has_looked = false;
         loop {
-            let answer = self.git.run(&self.words(&reference), Some(hold))?;
+            // HEAD is looked at once for each attempt: what is pushed is what was looked at.
+            let mut commit = self.git.tell(&["rev-parse", "--verify", "HEAD^{commit}"])?;
+            if self.base.needs_fetch(self.git, &commit)? {
+                self.pull_until_reached(hold, reporter)?;
+                commit = self.git.tell(&["rev-parse", "--verify", "HEAD^{commit}"])?;
+            }
+            let lease = self.base.lease(self.git, &commit, &reference)?;
+            let is_leased = lease.is_some();
+            let words = self.words(&commit, lease);
+            let mut answer = self.git.run(&words, Some(hold))?;
+            // People know the commit as HEAD.
+            answer.stdout = answer.stdout.replace(&format!("{commit}:"), "HEAD:");
+            if self.is_atomic && judge::knows_no_atomic(&answer) {
+                self.is_atomic = false;
+                continue;
+            }
             let somebody_was_first = match judge::push(&answer, &reference) {
-                Pushed::Landed { already } => return self.landed(&answer, already, reporter),
-                Pushed::Refused if self.is_atomic && judge::knows_no_atomic(&answer) => {
-                    self.is_atomic = false;
-                    continue;
+                Pushed::Landed { already } => {
+                    return Ok(self.landed(&answer, &commit, already, reporter));
                 }
                 Pushed::Refused => return Err(failed(&answer)),
                 Pushed::Behind => true,
                 Pushed::Unreachable => false,
             };
+            // What this clone had seen may only have been old.
+            if somebody_was_first && is_leased && !has_looked {
+                has_looked = true;
+                if self.stands_on_theirs(hold, &commit)? {
+                    continue;
+                }
+            }
+            has_looked = false;
             self.attempts.spend(reporter, &answer)?;
             // After a broken connection nothing says that there is anything to rebase on.
             let rebases = self.is_clean()?;
@@ -436,16 +476,36 @@ impl Push<'_> {
     }
 
     /// The words of one attempt.
-    fn words(&self, reference: &str) -> Vec<String> {
+    fn words(&self, commit: &str, lease: Option<String>) -> Vec<String> {
         let mut words = vec!["push".to_owned(), "--porcelain".to_owned()];
         words.push(String::from(if self.is_atomic {
             "--atomic"
         } else {
             "--no-follow-tags"
         }));
-        words.extend(self.base.lease(reference));
-        words.extend([self.target.remote.clone(), format!("HEAD:{reference}")]);
+        words.extend(lease);
+        words.push(self.target.remote.clone());
+        words.push(format!("{commit}:{}", self.target.reference()));
         words
+    }
+
+    /// Fetches the branch. Whether this commit stands on it, so that nothing has to be rebased.
+    fn stands_on_theirs(&mut self, hold: &mut Hold<'_>, commit: &str) -> Result<bool, Failure> {
+        let theirs = match self.fetch(hold)? {
+            Fetched::Commit(theirs) => theirs,
+            Fetched::Gone => {
+                self.gone()?;
+                return Ok(true);
+            }
+            // The attempt counts.
+            Fetched::Unreachable(_) => return Ok(false),
+        };
+        let stands = base::is_ancestor(self.git, &theirs, commit)?
+            && self.base.withdrawn(self.git, &theirs)?.is_none();
+        if stands {
+            self.base = self.base.on(&theirs);
+        }
+        Ok(stands)
     }
 
     fn pull_until_reached(
@@ -470,10 +530,10 @@ impl Push<'_> {
     fn landed(
         self,
         answer: &Answer,
+        commit: &str,
         already: bool,
         reporter: &mut Reporter,
-    ) -> Result<(String, Value), Failure> {
-        let commit = self.git.tell(&["rev-parse", "HEAD"])?;
+    ) -> (String, Value) {
         let said = answer.stderr.lines().map(str::trim_end);
         for line in said.filter(|line| line.starts_with("remote: ")) {
             reporter.warn(clean(line));
@@ -496,7 +556,7 @@ impl Push<'_> {
             "attempts": attempts,
             "rebased": self.rebased,
         });
-        Ok((text, data))
+        (text, data)
     }
 
     /// Whether no tracked file differs from HEAD.
@@ -565,26 +625,33 @@ impl Push<'_> {
     /// Puts the local commits on top of the remote's, as `git pull --rebase` does. However it ends, it leaves
     /// no rebase behind.
     fn pull(&mut self, hold: &mut Hold<'_>, reporter: &mut Reporter) -> Result<Pulled, Failure> {
-        let fetch = ["fetch", &self.target.remote, &self.target.reference()];
-        let answer = self.git.run(&fetch, Some(hold))?;
-        if judge::has_no_branch(&answer) {
-            return self.gone();
+        let theirs = match self.fetch(hold)? {
+            Fetched::Commit(theirs) => theirs,
+            Fetched::Gone => return self.gone(),
+            Fetched::Unreachable(answer) => return Ok(Pulled::Unreachable(answer)),
+        };
+        let before = self.git.tell(&["rev-parse", "HEAD"])?;
+        let withdrawn = self.base.withdrawn(self.git, &theirs)?.map(str::to_owned);
+        if withdrawn.is_none() && base::is_ancestor(self.git, &theirs, &before)? {
+            self.base = self.base.on(&theirs);
+            return Ok(Pulled::Done);
         }
-        if !answer.succeeded() {
-            return not_fetched(answer);
+        if !self.is_clean()? {
+            return Err(self.changed());
         }
         if let Some(answer) = self.locked()? {
             return Ok(Pulled::Unreachable(answer));
         }
-        let theirs = self.git.tell(&["rev-parse", "FETCH_HEAD^{commit}"])?;
-        let withdrawn = self.base.withdrawn(self.git, &theirs)?.map(str::to_owned);
         let without: Vec<&str> = withdrawn
             .iter()
             .map(String::as_str)
             .chain([&*theirs])
             .collect();
-        let rebase = self.rebase(&without)?;
-        let before = self.git.tell(&["rev-parse", "HEAD"])?;
+        let rebase = match self.rebase(&without)? {
+            // What is merged there must not stay where it was: that may be on top of what is gone.
+            Rebase::Merges if withdrawn.is_some() => Rebase::Cousins,
+            rebase => rebase,
+        };
         let call = ["rebase", "--no-autostash", rebase.flag(), "--onto", &theirs];
         let upstream = withdrawn.as_ref().unwrap_or(&theirs);
         let answer = self.git.run(&[&call[..], &[upstream]].concat(), Some(hold));
@@ -619,14 +686,35 @@ impl Push<'_> {
         }
         self.rebased |= self.git.tell(&["rev-parse", "HEAD"])? != before;
         if let Some(fork) = withdrawn {
-            self.tell_rewritten(&theirs, &fork, reporter)?;
+            self.check_rewritten(&theirs, &fork, &before, reporter)?;
         }
-        self.base = Base::after(&theirs);
+        self.base = self.base.on(&theirs);
         Ok(Pulled::Done)
     }
 
-    /// What git would say of a lock of another git (of an editor, of a prompt) on the index or HEAD. A rebase that meets the
-    /// one on HEAD has changed files by then, and undoes nothing.
+    /// Fetches the remote's branch.
+    fn fetch(&self, hold: &mut Hold<'_>) -> Result<Fetched, Failure> {
+        let reference = self.target.reference();
+        let answer = self
+            .git
+            .run(&["fetch", &self.target.remote, &reference], Some(hold))?;
+        if judge::has_no_branch(&answer) {
+            return Ok(Fetched::Gone);
+        }
+        if !answer.succeeded() {
+            return not_fetched(answer);
+        }
+        let path = self.git.tell(&["rev-parse", "--git-path", "FETCH_HEAD"])?;
+        let fetched = std::fs::read_to_string(path).unwrap_or_default();
+        Ok(match judge::fetched(&fetched, &self.target.branch) {
+            Some(theirs) => Fetched::Commit(theirs.to_owned()),
+            // Another fetch of this clone has written its own meanwhile.
+            None => Fetched::Unreachable(answer),
+        })
+    }
+
+    /// What git would say of a lock of another git (of an editor, of a prompt) on the index, HEAD or the branch. A rebase that
+    /// meets one of the last two has changed files by then, and undoes nothing.
     fn locked(&self) -> Result<Option<Answer>, Failure> {
         let words = [
             "rev-parse",
@@ -647,22 +735,38 @@ impl Push<'_> {
         }))
     }
 
-    /// Says that commits which the remote no longer has were left out.
-    fn tell_rewritten(
+    /// Says that commits which the remote no longer has were left out. If a merge has kept one of them, takes the rebase back
+    /// and refuses.
+    fn check_rewritten(
         &self,
         theirs: &str,
         fork: &str,
+        before: &str,
         reporter: &mut Reporter,
     ) -> Result<(), Failure> {
-        let gone = ["rev-list", "--count", fork, "--not", theirs];
-        let gone = self.git.tell(&gone)?;
-        let commits = match &*gone {
-            "1" => "1 commit that it no longer has was".to_owned(),
+        let list = |commit: &str| self.git.ask(&["rev-list", commit, "--not", theirs]);
+        let gone = list(fork)?.stdout;
+        let gone: Vec<&str> = gone.lines().collect();
+        if list("HEAD")?
+            .stdout
+            .lines()
+            .any(|commit| gone.contains(&commit))
+        {
+            // No tracked file was changed before the rebase.
+            self.git.tell(&["reset", "--quiet", "--keep", before])?;
+            return Err(self.not_rebased(
+                "MERGE_BY_HAND",
+                "it was rewritten, and a merge of yours contains commits that it no longer has; rebase or merge by \
+                 hand",
+            ));
+        }
+        let commits = match gone.len() {
+            1 => "1 commit that it no longer has was".to_owned(),
             count => format!("{count} commits that it no longer has were"),
         };
         let remote = remote::without_secret(&self.target.remote);
         reporter.warn(format!(
-            "{} of {remote} was rewritten there; {commits} left out, as `git pull --rebase` does",
+            "{} of {remote} was rewritten there; {commits} left out, as `git pull --rebase` does (HEAD was {before})",
             self.target.branch
         ));
         Ok(())
@@ -673,8 +777,7 @@ impl Push<'_> {
     fn gone(&mut self) -> Result<Pulled, Failure> {
         if self.base.is_known() && !self.target.is_named {
             let branch = &self.target.branch;
-            let remote = remote::without_secret(&self.target.remote);
-            return Err(upstream::gone(branch, &remote));
+            return Err(upstream::gone(branch, &self.target.remote));
         }
         self.base = Base::default();
         Ok(Pulled::Done)
@@ -752,9 +855,9 @@ impl Push<'_> {
 }
 
 /// What a failed fetch means for the pull.
-fn not_fetched(answer: Answer) -> Result<Pulled, Failure> {
+fn not_fetched(answer: Answer) -> Result<Fetched, Failure> {
     if judge::is_transient(&answer) || judge::is_contended(&answer) {
-        return Ok(Pulled::Unreachable(answer));
+        return Ok(Fetched::Unreachable(answer));
     }
     Err(failed(&answer))
 }

@@ -490,7 +490,7 @@ fn needs_id(name: &LockName, claim: &Claim) -> String {
 }
 
 fn absent(reporter: &mut Reporter, session: &Session, name: &LockName) -> (String, Value) {
-    near::point_out_others(session, reporter, name);
+    near::point_out_absent(session, reporter, name);
     if session.store.policy().absent_release == AbsentRelease::SuccessWithWarning {
         reporter.warn(format!("{name} is not held; nothing to release"));
     }

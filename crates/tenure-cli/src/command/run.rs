@@ -360,7 +360,12 @@ impl Hooks<'_> {
         reporter: &mut Reporter,
     ) {
         if failure.exit == Exit::Superseded {
-            let child_env = ChildEnv::of_waiter(self.place, self.main, self.id, self.task.group());
+            let child_env = ChildEnv::of_waiter(
+                self.place,
+                self.main,
+                self.id,
+                self.task.group_text.as_deref(),
+            );
             self.superseded(&child_env, failure, "0", holds, reporter);
         }
     }

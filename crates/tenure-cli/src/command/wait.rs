@@ -1,6 +1,8 @@
 //! `wait`: returns when a lock has room for a claim. It takes nothing and writes nothing.
 
-use super::{Session, attend, cancelled, collect_signals, near, waits_for_itself};
+use super::{
+    Looks, Session, already_held, attend, cancelled, collect_signals, near, waits_for_itself,
+};
 use crate::dialect::Done;
 use crate::failure::Failure;
 use crate::render::Reporter;
@@ -16,6 +18,9 @@ use tenure_engine::tenure_core::{Entry, LockName, Mode, Reason, Standing};
 
 /// How long one sleep lasts at most; a file deleted by hand is noticed by then.
 const NAP: Duration = Duration::from_secs(10);
+
+/// The same for a lock whose holders leave room.
+const ROOM_NAP: Duration = Duration::from_millis(200);
 
 #[cold]
 #[inline(never)]
@@ -43,7 +48,7 @@ pub(super) fn until_free(
 ) -> Result<(String, Value), Failure> {
     session.tell_place(reporter);
     let policy = *session.store.policy();
-    session.refuse_own_hold(name)?;
+    let mut last = None;
     let began = instant();
     let deadline = match limit {
         Wait::No => Some(began),
@@ -79,8 +84,20 @@ pub(super) fn until_free(
             }
             return Ok((text, data));
         }
+        let entry = reading.entry();
+        let before = *last.get_or_insert_with(|| entry.map_or(0, |entry| entry.last));
+        if !has_waited && let Some(outer) = session.outer_hold(name, Looks::Everywhere)? {
+            let mut granted = entry.into_iter().flat_map(Entry::granted);
+            // One slot of another holder may become free.
+            let may_end = matches!(mode, Mode::Slots(_) | Mode::Shared)
+                && mode.holds_beside(outer.mode)
+                && granted.any(|claim| claim.ticket != outer.ticket);
+            if !may_end {
+                return Err(already_held(name, &outer));
+            }
+        }
         if limit == Wait::Forever
-            && let Some(own) = attend::own_hold(session, &reading, mode)
+            && let Some(own) = attend::own_hold(session, &reading, mode, before)
         {
             return Err(waits_for_itself(name, &own));
         }
@@ -109,6 +126,8 @@ pub(super) fn until_free(
         let nap = match &view.standstill {
             // The stopped waiters stand aside then.
             Some(still) => NAP.min(Duration::from_millis(still.stands_aside_in_ms.max(1))),
+            // No byte tells that a waiter has left which stood before a claim that holds beside others.
+            None if view.room.is_some() => ROOM_NAP,
             None => NAP,
         };
         let until = [deadline, frame, instant().checked_add(nap)]

@@ -42,15 +42,17 @@ pub(crate) fn failure_of(
 
 /// Whether a supervisor ends the work of this holder, which takes its time.
 fn is_ending(holder: &HolderView) -> bool {
-    holder.cancel_requested && holder.kind == "run" && !holder.orphaned
+    // A program that holds by `tenure serve` is its own command, and a supervisor that is stopped hears nothing.
+    let is_heard = !holder.orphaned && !holder.stopped && holder.command_pid != holder.pid;
+    holder.cancel_requested && holder.kind == "run" && is_heard
 }
 
 /// What an operator can do about a holder whose supervisor lives.
 pub(crate) fn stop_hint(name: impl std::fmt::Display, holder: Option<&HolderView>) -> String {
     if holder.is_some_and(is_ending) {
         format!(
-            "it was asked to stop, and its command has its grace to end; `tenure cancel {name} --grace 0s` kills \
-             the command now"
+            "it was asked to stop, and its command has its grace to end; `tenure cancel {name} --grace 0s` has \
+             its supervisor kill the command now"
         )
     } else {
         format!("`tenure cancel {name}` asks it to stop")

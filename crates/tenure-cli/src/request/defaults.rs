@@ -151,6 +151,19 @@ impl Defaults {
 
     /// How a run waits, and whether it asks the present holder to stop. What is typed counts for more: a file
     /// that contradicts it says nothing.
+    /// The same for the lock of a group, which has no mode and no slots.
+    pub(super) fn without_mode(mut self) -> Self {
+        self.mode = None;
+        self.said.members = None;
+        self.said.slots = None;
+        self
+    }
+
+    /// The group as the file names it, in lower case.
+    pub(super) fn group_text(&self) -> Option<String> {
+        self.said.group.as_deref().map(str::to_lowercase)
+    }
+
     pub(super) fn line(&self, typed: &RunArgs, in_group: bool, says_wait: bool) -> (Queue, bool) {
         let single = Queue::Line(Queueing::Single);
         let cancels = typed.cancel_in_progress

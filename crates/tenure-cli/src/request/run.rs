@@ -33,6 +33,8 @@ pub(crate) struct Task {
     pub(crate) name: Option<LockName>,
     /// In the one order in which every run takes them: the group, then by name. Empty if an intent takes none.
     pub(crate) locks: Vec<Wanted>,
+    /// The group as the call or the file names it, in lower case.
+    pub(crate) group_text: Option<String>,
     pub(crate) wait: Wait,
     pub(crate) on_held: OnHeld,
     pub(crate) ticket: Option<Ticket>,
@@ -139,6 +141,7 @@ impl Run {
             group_place,
             name,
             locks,
+            group_text,
             wait,
             on_held,
             ticket,
@@ -165,6 +168,7 @@ impl Run {
             task: Task {
                 name,
                 locks,
+                group_text,
                 wait,
                 on_held,
                 ticket,
@@ -181,7 +185,7 @@ impl Run {
 }
 
 impl Task {
-    /// The group, if there is one.
+    /// The lock of the group, if there is one.
     pub(crate) fn group(&self) -> Option<&LockName> {
         let first = self.locks.first().filter(|wanted| wanted.at == At::Group);
         first.map(|wanted| &wanted.name)
@@ -214,6 +218,7 @@ struct Taking {
     group_place: Option<Place>,
     name: Option<LockName>,
     locks: Vec<Wanted>,
+    group_text: Option<String>,
     wait: Wait,
     on_held: OnHeld,
     ticket: Option<Ticket>,
@@ -228,6 +233,7 @@ impl Default for Taking {
             group_place: None,
             name: None,
             locks: Vec::new(),
+            group_text: None,
             wait: Wait::No,
             on_held: OnHeld::Refuse,
             ticket: None,
@@ -255,6 +261,8 @@ fn taking(
     };
     let defaults = place.defaults(&main)?;
     let of_file = || defaults.group.clone().filter(|_| !locks.is_empty());
+    let group_text = typed.group.as_ref().map(|typed| typed.text.to_lowercase());
+    let group_text = group_text.or_else(|| of_file().and_then(|_| defaults.group_text()));
     let group = group.or_else(of_file);
     let said_wait = said_wait(&claiming.patience, around)?;
     let mut line = in_line(typed, &defaults, group.is_some(), said_wait.is_some())?;
@@ -339,6 +347,7 @@ fn taking(
         group_place,
         name,
         locks: wanted,
+        group_text,
         wait,
         on_held,
         ticket: ticket(claiming, wait)?,
@@ -390,12 +399,14 @@ fn refuse_flags_of_no_lock(
         return Ok(());
     }
     if typed_mode(claiming, typed.exclusive).is_some() && (locks > 0 || !typed.exclusive) {
-        return Err(Failure::bad_arguments(if locks == 0 {
-            "--shared and --slots are about a lock, and a group runs one at a time; name a lock"
+        return Err(if locks == 0 {
+            super::no_mode_of_group()
         } else {
-            "--shared, --slots and --exclusive are about NAME; for a lock of --lock write -l NAME:shared or \
-             -l NAME:slots=N"
-        }));
+            Failure::bad_arguments(
+                "--shared, --slots and --exclusive are about NAME; for a lock of --lock write -l NAME:shared or \
+                 -l NAME:slots=N",
+            )
+        });
     }
     let of_one = [
         (typed.queue.is_some(), "--queue"),

@@ -217,6 +217,7 @@ fn room(
         (Some(_), None) => Err(Failure::bad_arguments(
             "--shared and --slots are about one lock; name it",
         )),
+        (Some(_), Some(_)) if place.group.is_some() => Err(super::no_mode_of_group()),
         (Some(typed), Some(name)) => {
             mode(Some(typed), &place.defaults(name)?, name, place).map(Some)
         }

@@ -1,7 +1,7 @@
 //! What a call means: verbs × what it names × modes × how the lock stands. Each row says what is answered, what waits and
 //! what is ended; whatever it does not name goes on.
 
-use crate::support::{Answer, Gate, Held, Scene, Started, answer, eventually, is_alive};
+use crate::support::{Answer, Gate, Held, Scene, Started, answer, eventually, is_alive, timed};
 use rustix::process::Signal;
 use std::process::Stdio;
 
@@ -395,7 +395,13 @@ fn what_a_holder_is_answered_about_its_own_lock() {
             stage.verb("run", &["-q", "--", "sh", "-c", &line])
         };
         let _ = inside("check", "").expect(0, &here);
-        let _ = inside("wait", "-w forever").expect(81, &format!("wait, {here}"));
+        // A slot or another reader has room beside this run.
+        let wait = if matches!(of, Exclusive | Group) {
+            81
+        } else {
+            0
+        };
+        let _ = inside("wait", "-w forever").expect(wait, &format!("wait, {here}"));
         let _ = inside("run", "-w 5s -- true").expect(81, &format!("run, {here}"));
         let line = format!("tenure heartbeat {}", of.target().join(" "));
         let _ = stage
@@ -432,4 +438,80 @@ fn owners_of_acquired_locks_do_not_wait_for_ever() {
         codes.sort_unstable();
         assert_eq!(codes, [0, 81], "{verb}");
     }
+}
+
+/// What a sibling holds in the name of the same owner proves no circle: the sibling gives it back.
+#[test]
+fn a_siblings_hold_is_no_circle() {
+    let scene = Scene::new();
+    scene.write(
+        "Makefile",
+        "all: one two\none:\n\t@tenure -q acquire a --request-id one >/dev/null\n\
+         \t@until [ -e two.has ]; do sleep .01; done\n\
+         \t@tenure -q run b -w forever -- touch one.got\n\t@tenure -q release a --request-id one >/dev/null\n\
+         two:\n\t@tenure -q acquire c --request-id two >/dev/null\n\t@touch two.has\n\t@sleep 3\n\
+         \t@tenure -q release c --request-id two >/dev/null\n",
+    );
+    let mut other = scene.tenure(["run", "-q", "b", "--", "sh", "-c"]);
+    other.current_dir(scene.root());
+    let line =
+        "touch b.has; until [ -e two.has ]; do sleep .01; done; tenure -q run c -w forever -- true";
+    let other = Started::piped(other.arg(line));
+    eventually("b to be held", || scene.path("b.has").exists());
+    let mut make = scene.program("make");
+    make.current_dir(scene.root()).args(["-j2", "all"]);
+    let _ = answer(&mut make).expect(0, "nobody waits for ever");
+    assert!(scene.path("one.got").exists());
+    let _ = other.finish().expect(0, "it got c");
+}
+
+/// A reader that waits is woken when the writer before it leaves the line.
+#[test]
+fn wait_ends_when_the_waiter_before_it_leaves() {
+    let stage = Stage::new(Shared, Room);
+    let writer = [
+        "run",
+        "-q",
+        "x",
+        "-w",
+        "60s",
+        "--request-id",
+        "writer",
+        "--",
+        "true",
+    ];
+    let writer = Started::piped(&mut stage.tenure(&writer));
+    stage.scene.until_queued("x", 1);
+    let waiting = Started::piped(&mut stage.tenure(&["wait", "x", "-s", "-w", "60s"]));
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let _ = stage
+        .named("cancel", &["--request-id", "writer"])
+        .expect(0, "asked");
+    let (ended, took) = timed(|| waiting.finish());
+    let _ = ended.expect(0, "there is room");
+    assert!(took < std::time::Duration::from_secs(5), "at once");
+    let _ = writer.finish().expect(79, "asked");
+}
+
+/// What `cancel` promises of a kill is true, or is not said.
+#[test]
+fn a_kill_is_promised_only_where_a_supervisor_does_it() {
+    let stage = Stage::new(Exclusive, Full);
+    let supervisor = stage.holders[0].started.pid();
+    crate::support::send(supervisor, Signal::STOP);
+    eventually("it to be stopped", || {
+        crate::support::has_stopped(supervisor)
+    });
+    let said = stage
+        .named("cancel", &["--grace", "0s", "--output", "json"])
+        .expect(0, "asked")
+        .json();
+    assert_eq!(
+        said["data"]["asked"][0]["killed_at"],
+        serde_json::Value::Null,
+        "{said}"
+    );
+    assert_eq!(said["data"]["asked"][0]["supervised"], false, "{said}");
+    crate::support::send(supervisor, Signal::CONT);
+    eventually("its command to end", || stage.at_work().is_empty());
 }

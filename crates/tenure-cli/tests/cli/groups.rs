@@ -837,7 +837,7 @@ fn cancel_shortens_a_grace_that_runs() {
                 let said = asked.expect(0, "asked").stdout();
                 assert!(said.contains("kills what is left of it at"), "{said}");
                 let force = scene.run(["run", "x", "--force", "-w", "100ms", "--", "true"]);
-                let hint = "`tenure cancel x --grace 0s` kills";
+                let hint = "`tenure cancel x --grace 0s` has its supervisor kill";
                 let said = force.expect(4, "it takes its time").stderr();
                 assert!(said.contains(hint), "{said}");
                 for words in [
@@ -1035,4 +1035,19 @@ fn a_run_that_replaced_another_and_gives_up_says_so() {
     );
     let _ = fourth.finish().expect(79, "replaced");
     let _ = first.open().expect(0, "it goes on");
+}
+
+/// A command calls about its own group by `$TENURE_GROUP`: that is the text of the group, and not the name of its lock.
+#[test]
+fn the_group_of_a_command_is_its_text() {
+    let long = format!("CI/{}", "x".repeat(150));
+    for group in ["ci/main", "Main...dev", &long] {
+        let scene = Scene::new();
+        let line = "test \"$TENURE_GROUP\" = \"$1\" && tenure check --group \"$TENURE_GROUP\" && \
+                    tenure heartbeat --group \"$TENURE_GROUP\" && \
+                    { tenure run --group \"$TENURE_GROUP\" -- true; test $? = 81; }";
+        let text = group.to_lowercase();
+        let words = ["run", "--group", group, "--", "sh", "-c", line, "sh", &text];
+        let _ = scene.run(words).expect(0, group);
+    }
 }

@@ -1470,3 +1470,156 @@ fn a_branch_that_is_gone_there_is_made_only_by_name() {
     let branches = shared.git(&shared.bare(), &["branch", "--list", "wip"]);
     assert_eq!(branches.trim(), "wip");
 }
+
+/// A push names the commit that it has looked at. HEAD that is moved while git connects, or in a pause, forces nothing.
+#[test]
+fn a_head_that_moves_meanwhile_forces_nothing() {
+    let shared = Shared::new();
+    shared.overtake("theirs-1", "1\n");
+    shared.overtake("theirs-2", "2\n");
+    let clone = shared.clone("mine");
+    shared.git(&clone, &["branch", "older", "HEAD~2"]);
+    shared.commit(&clone, "mine", "1\n");
+    let ssh = "#!/bin/sh\n: >began; while [ ! -e go ]; do sleep .02; done\nshift $(($# - 1)); exec sh -c \"$1\"\n";
+    let ssh = shared.scene.script("ssh", ssh);
+    shared.git(
+        &clone,
+        &["config", "core.sshCommand", ssh.to_str().unwrap()],
+    );
+    let url = format!("ssh://nowhere{}", shared.bare().display());
+    shared.git(&clone, &["remote", "set-url", "origin", &url]);
+    let push = shared.start(&clone, &[]);
+    eventually("git to connect", || clone.join("began").exists());
+    let looked_at = shared.git(&clone, &["rev-parse", "HEAD"]);
+    shared.git(&clone, &["switch", "-q", "older"]);
+    shared.commit(&clone, "other", "1\n");
+    fs::write(clone.join("go"), "").unwrap();
+    let said = push.finish().expect(0, "what was looked at").stdout();
+    assert!(said.contains(looked_at.trim()), "{said}");
+    for file in ["theirs-1", "theirs-2", "mine"] {
+        assert!(shared.has_file(file), "{file} is there");
+    }
+    assert!(!shared.has_file("other"), "it was not looked at");
+}
+
+/// A merge contains what was taken out: it is made anew without that.
+#[test]
+fn a_commit_that_was_taken_out_stays_out_of_merges() {
+    let shared = Shared::new();
+    shared.overtake("secret", "password\n");
+    let clone = shared.clone("mine");
+    shared.commit(&clone, "mine", "1\n");
+    shared.overtake("theirs", "2\n");
+    shared.git(
+        &clone,
+        &["pull", "-q", "--no-rebase", "--no-edit", "origin", "main"],
+    );
+    let other = shared.scene.path("first");
+    let gone = shared.git(&other, &["rev-parse", "HEAD~1"]);
+    shared.git(&other, &["rebase", "-q", "--onto", "HEAD~2", "HEAD~1"]);
+    shared.git(&other, &["push", "-q", "--force", "origin", "HEAD:main"]);
+    let _ = shared.push(&clone, &[]).expect(0, "it lands");
+    assert!(!shared.has(gone.trim()) && !shared.has_file("secret"));
+    assert!(shared.has_file("mine") && shared.has_file("theirs"));
+}
+
+/// Where a push goes elsewhere than a fetch, or by a URL, what was taken out stays out as well.
+#[test]
+fn a_commit_that_was_taken_out_stays_out_by_whatever_way() {
+    for way in ["pushInsteadOf", "url"] {
+        let shared = Shared::new();
+        shared.overtake("secret", "password\n");
+        let clone = shared.clone("mine");
+        shared.commit(&clone, "mine", "1\n");
+        let gone = take_out(&shared);
+        let url = shared.git(&clone, &["remote", "get-url", "origin"]);
+        let url = url.trim();
+        let words: &[&str] = if way == "url" {
+            &["--remote", url, "--branch", "main"]
+        } else {
+            let there = format!("url.file://{}.pushInsteadOf", shared.bare().display());
+            shared.git(&clone, &["config", &there, url]);
+            &[]
+        };
+        let _ = shared.push(&clone, words).expect(0, way);
+        assert!(!shared.has(&gone) && !shared.has_file("secret"), "{way}");
+        assert!(shared.has_file("mine"), "{way}");
+    }
+}
+
+/// Ways in which plain `git push` lands: what this clone has seen of the remote is only old, or is no sight of it at all.
+#[test]
+fn what_needs_no_rebase_lands_at_once() {
+    // Pushed by its URL meanwhile, so the remote-tracking branch is old; and there are changes that are not committed.
+    let shared = Shared::new();
+    let clone = shared.clone("mine");
+    shared.commit(&clone, "one", "1\n");
+    let url = format!("{}", shared.bare().display());
+    shared.git(&clone, &["push", "-q", &url, "main"]);
+    shared.commit(&clone, "two", "2\n");
+    fs::write(clone.join("README"), "changed\n").unwrap();
+    let _ = shared
+        .push(&clone, &["--attempts", "1"])
+        .expect(0, "old sight");
+    assert!(shared.has_file("two"));
+    // A mirror behind a second push URL catches up.
+    let mirror = shared.scene.path("mirror.git");
+    shared.git(shared.scene.root(), &["init", "-q", "--bare", "mirror.git"]);
+    for to in [&url, &format!("{}", mirror.display())] {
+        shared.git(
+            &clone,
+            &["remote", "set-url", "--add", "--push", "origin", to],
+        );
+    }
+    shared.commit(&clone, "three", "3\n");
+    let _ = shared
+        .push(&clone, &["--attempts", "1"])
+        .expect(0, "a mirror that is behind");
+    assert!(shared.has_file("three"));
+    let files = shared.git(&mirror, &["ls-tree", "--name-only", "main"]);
+    assert!(files.contains("three"), "{files}");
+    // A bare repository that mirrors the remote's branches, and a work tree of it.
+    let words = ["clone", "-q", "--bare", "shared.git", "own.git"];
+    shared.git(shared.scene.root(), &words);
+    let own = shared.scene.path("own.git");
+    shared.git(
+        &own,
+        &[
+            "config",
+            "remote.origin.fetch",
+            "+refs/heads/*:refs/heads/*",
+        ],
+    );
+    let tree = shared.scene.path("tree");
+    shared.git(
+        &own,
+        &["worktree", "add", "-q", tree.to_str().unwrap(), "main"],
+    );
+    shared.commit(&tree, "four", "4\n");
+    let _ = shared
+        .push(&tree, &["--branch", "main"])
+        .expect(0, "a mirror's work tree");
+    assert!(shared.has_file("four"));
+}
+
+/// The answer that foretells a push says what the push does.
+#[test]
+fn what_is_foretold_is_what_is_done() {
+    let shared = Shared::new();
+    shared.overtake("secret", "password\n");
+    let clone = shared.clone("mine");
+    shared.commit(&clone, "mine", "1\n");
+    let _ = take_out(&shared);
+    let said = shared
+        .push(&clone, &["--dry-run"])
+        .expect(0, "foretold")
+        .stdout();
+    assert!(said.contains("would rebase 1 commit onto them"), "{said}");
+    shared.git(&clone, &["switch", "-q", "-c", "wip"]);
+    shared.git(&clone, &["push", "-q", "-u", "origin", "wip"]);
+    shared.git(&shared.bare(), &["branch", "-q", "-D", "wip"]);
+    shared.commit(&clone, "more", "1\n");
+    for words in [&["--dry-run"][..], &["--attempts", "1"], &[]] {
+        let _ = shared.push(&clone, words).expect(5, "it is gone");
+    }
+}

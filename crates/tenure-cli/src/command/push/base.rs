@@ -2,10 +2,13 @@
 //!
 //! A remote's branch may have been rewritten: a colleague has taken out a commit by force, or has amended one. The commits
 //! that are gone are still below HEAD here, and a push would publish them again, even without a rebase. So a push
-//! 1. expects the remote's branch where this clone has last seen it (`--force-with-lease`), if HEAD stands on that commit.
-//!    Such a push only ever adds commits. If the branch is elsewhere, git refuses it, and the pull below comes first.
+//! 1. expects the remote's branch where this clone has last seen it (`--force-with-lease`), if the commit that is pushed
+//!    stands on that one. Such a push only ever adds commits. If the branch is elsewhere, git refuses it.
 //! 2. rebases as `git pull --rebase` does: onto the new commits, and only the commits since the fork point. git finds that
 //!    in the reflog of the remote-tracking branch. Without one, it is the commit of that branch, if HEAD stands on it.
+//!
+//! A lease forces, so it is given only with a commit that is named by its id and that was looked at: HEAD may be moved by
+//! its user while git connects, or in the pause between two attempts.
 
 use super::git::Git;
 use super::target::Target;
@@ -18,14 +21,22 @@ pub(super) struct Base {
     seen: Option<String>,
     /// The commit of it from which HEAD has grown.
     fork: Option<String>,
-    /// HEAD stands on `seen`.
-    stands: bool,
+    /// The remote is pushed to elsewhere than it is fetched from, so a push cannot expect what was fetched.
+    is_elsewhere: bool,
+    /// The branch was fetched by this push.
+    is_fetched: bool,
 }
 
 impl Base {
     /// What the clone knows before anything is fetched. A branch that this clone does not track is not known.
     pub(super) fn of(git: &Git<'_>, target: &Target) -> Result<Self, Failure> {
-        let Some(track) = tracking(git, target)? else {
+        let Some(remote) = named(git, &target.remote)? else {
+            return Ok(Self::default());
+        };
+        let rules = git.ask(&["config", "--get-all", &format!("remote.{remote}.fetch")])?;
+        let reference = target.reference();
+        let mut rules = rules.stdout.lines();
+        let Some(track) = rules.find_map(|rule| mapped(rule, &reference)) else {
             return Ok(Self::default());
         };
         let seen = git.ask(&[
@@ -38,25 +49,29 @@ impl Base {
             return Ok(Self::default());
         }
         let seen = seen.first_line().to_owned();
-        let stands = is_ancestor(git, &seen, "HEAD")?;
         let fork = git.ask(&["merge-base", "--fork-point", &track, "HEAD"])?;
         let fork = match fork.first_line() {
-            "" => stands.then(|| seen.clone()),
+            "" if is_ancestor(git, &seen, "HEAD")? => Some(seen.clone()),
+            "" => None,
             fork => Some(fork.to_owned()),
         };
+        let from = git.ask(&["remote", "get-url", "--all", "--", &remote])?;
+        let to = git.ask(&["remote", "get-url", "--all", "--push", "--", &remote])?;
         Ok(Self {
             seen: Some(seen),
             fork,
-            stands,
+            is_elsewhere: from.stdout != to.stdout || to.stdout.lines().count() != 1,
+            is_fetched: false,
         })
     }
 
-    /// What it knows after a rebase onto this commit of the branch.
-    pub(super) fn after(theirs: &str) -> Self {
+    /// What it knows once this commit of the branch was fetched, and HEAD stands on it.
+    pub(super) fn on(&self, theirs: &str) -> Self {
         Self {
             seen: Some(theirs.to_owned()),
             fork: Some(theirs.to_owned()),
-            stands: true,
+            is_fetched: true,
+            ..*self
         }
     }
 
@@ -65,19 +80,29 @@ impl Base {
         self.seen.is_some()
     }
 
-    /// The flag by which git refuses the push if the branch is elsewhere than this clone has seen it.
-    pub(super) fn lease(&self, reference: &str) -> Option<String> {
-        let seen = self.seen.as_ref().filter(|_| self.stands)?;
-        Some(format!("--force-with-lease={reference}:{seen}"))
+    /// The flag by which git refuses the push of this commit if the branch is elsewhere than this clone has seen it.
+    pub(super) fn lease(
+        &self,
+        git: &Git<'_>,
+        commit: &str,
+        reference: &str,
+    ) -> Result<Option<String>, Failure> {
+        match self.seen.as_ref().filter(|_| !self.is_elsewhere) {
+            Some(seen) if is_ancestor(git, seen, commit)? => {
+                Ok(Some(format!("--force-with-lease={reference}:{seen}")))
+            }
+            _ => Ok(None),
+        }
     }
 
-    /// Whether a pull has to come before the first push: HEAD does not stand on what this clone has seen of the branch, or
-    /// this clone has seen already that the branch was rewritten below HEAD.
-    pub(super) fn needs_pull(&self, git: &Git<'_>) -> Result<bool, Failure> {
-        match &self.seen {
-            Some(seen) => Ok(!self.stands || self.withdrawn(git, seen)?.is_some()),
-            None => Ok(false),
-        }
+    /// Whether the branch has to be fetched before this commit is pushed: the commit does not stand on what this clone has
+    /// seen, this clone has seen already that the branch was rewritten below it, or no lease would tell of that.
+    pub(super) fn needs_fetch(&self, git: &Git<'_>, commit: &str) -> Result<bool, Failure> {
+        let Some(seen) = &self.seen else {
+            return Ok(false);
+        };
+        let is_unsure = self.is_elsewhere && !self.is_fetched;
+        Ok(is_unsure || !is_ancestor(git, seen, commit)? || self.withdrawn(git, seen)?.is_some())
     }
 
     /// The fork point, if the branch was rewritten: its commits at `theirs` no longer have that commit below them.
@@ -89,37 +114,36 @@ impl Base {
     }
 }
 
-/// The remote-tracking branch of the target, by the remote's own rules; `None` without one, as for a URL. Where the remote
-/// is pushed to elsewhere than it is fetched from, this clone does not know what is there.
-fn tracking(git: &Git<'_>, target: &Target) -> Result<Option<String>, Failure> {
-    let remote = &target.remote;
-    let from = git.ask(&["remote", "get-url", "--", remote])?;
-    let to = git.ask(&["remote", "get-url", "--push", "--", remote])?;
-    if !from.succeeded() || from.stdout != to.stdout {
-        return Ok(None);
+/// The remote of this clone that a name or a URL means.
+fn named(git: &Git<'_>, remote: &str) -> Result<Option<String>, Failure> {
+    let all = git.ask(&["remote"])?;
+    for name in all.stdout.lines() {
+        let is_it =
+            name == remote || git.ask(&["remote", "get-url", "--", name])?.first_line() == remote;
+        if is_it {
+            return Ok(Some(name.to_owned()));
+        }
     }
-    let rules = git.ask(&["config", "--get-all", &format!("remote.{remote}.fetch")])?;
-    let reference = target.reference();
-    Ok(rules
-        .stdout
-        .lines()
-        .find_map(|rule| mapped(rule, &reference)))
+    Ok(None)
 }
 
-/// Where a rule like `+refs/heads/*:refs/remotes/origin/*` puts a reference.
+/// Where a rule like `+refs/heads/*:refs/remotes/origin/*` puts a reference. A rule of a mirror, which puts it among the
+/// clone's own branches, shows nothing of the remote.
 fn mapped(rule: &str, reference: &str) -> Option<String> {
     let (from, to) = rule.strip_prefix('+').unwrap_or(rule).split_once(':')?;
-    match (from.split_once('*'), to.split_once('*')) {
+    let track = match (from.split_once('*'), to.split_once('*')) {
         (Some((before, after)), Some((first, last))) => {
             let part = reference.strip_prefix(before)?.strip_suffix(after)?;
-            Some(format!("{first}{part}{last}"))
+            format!("{first}{part}{last}")
         }
-        (None, None) if from == reference && !to.is_empty() => Some(to.to_owned()),
-        _ => None,
-    }
+        (None, None) if from == reference => to.to_owned(),
+        _ => return None,
+    };
+    track.starts_with("refs/remotes/").then_some(track)
 }
 
-fn is_ancestor(git: &Git<'_>, one: &str, other: &str) -> Result<bool, Failure> {
+/// Whether a commit is another one, or below it.
+pub(super) fn is_ancestor(git: &Git<'_>, one: &str, other: &str) -> Result<bool, Failure> {
     Ok(git
         .ask(&["merge-base", "--is-ancestor", one, other])?
         .succeeded())
@@ -148,6 +172,7 @@ mod tests {
                 None,
             ),
             ("+refs/pull/*:refs/remotes/pr/*", "refs/heads/main", None),
+            ("+refs/heads/*:refs/heads/*", "refs/heads/main", None),
             ("^refs/heads/secret", "refs/heads/secret", None),
             ("refs/heads/main", "refs/heads/main", None),
             ("refs/heads/main:", "refs/heads/main", None),

@@ -152,6 +152,16 @@ pub(super) fn is_contended(answer: &Answer) -> bool {
     })
 }
 
+/// The commit of a branch in the file that `git fetch` writes: `COMMIT TAB [not-for-merge] TAB branch 'NAME' of URL`.
+pub(super) fn fetched<'a>(file: &'a str, branch: &str) -> Option<&'a str> {
+    let about = format!("branch '{branch}' of ");
+    file.lines().find_map(|line| {
+        let mut fields = line.splitn(3, '\t');
+        let (commit, _, from) = (fields.next()?, fields.next()?, fields.next()?);
+        from.starts_with(&about).then_some(commit)
+    })
+}
+
 /// Whether the remote cannot take several references together.
 pub(super) fn knows_no_atomic(answer: &Answer) -> bool {
     ours(answer).any(|line| line.contains("does not support --atomic"))
@@ -315,6 +325,15 @@ mod tests {
             );
             assert_eq!(push(&said, MAIN), pushed, "{flag} {summary}");
         }
+    }
+
+    #[test]
+    fn what_was_fetched_is_the_commit_of_the_branch() {
+        let file = "aa\t\tbranch 'main' of /srv/b\nbb\tnot-for-merge\tbranch 'wip/x' of /srv/b\ncc\t\ttag 'main' of /srv/b\n";
+        assert_eq!(fetched(file, "main"), Some("aa"));
+        assert_eq!(fetched(file, "wip/x"), Some("bb"));
+        assert_eq!(fetched(file, "wip"), None);
+        assert_eq!(fetched("", "main"), None);
     }
 
     #[test]

@@ -107,23 +107,31 @@ pub(super) fn gone(branch: &str, remote: &str) -> Failure {
         Exit::NotFound,
         "NO_UPSTREAM",
         format!(
-            "{branch} is no longer there on {remote}, perhaps because it was merged; --branch {branch} would make it anew"
+            "{branch} is no longer there on {}, perhaps because it was merged; --branch {branch} would make it anew",
+            without_secret(remote)
         ),
     );
-    failure.fix_command = is_plain(branch).then(|| format!("tenure push --branch {branch}"));
-    failure.with_context(json!({ "remote": remote, "branch": branch }))
+    failure.fix_command = fix(branch, remote);
+    failure.with_context(json!({ "remote": without_secret(remote), "branch": branch }))
 }
 
-/// Whether what a person pastes needs no quoting.
-fn is_plain(branch: &str) -> bool {
-    branch
-        .chars()
-        .all(|c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '/' | '-'))
+/// The command that makes the branch; `None` where what a person pastes would need quoting.
+fn fix(branch: &str, remote: &str) -> Option<String> {
+    let is_plain = |text: &str| {
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '/' | '-');
+        text.chars().all(plain)
+    };
+    let elsewhere = match remote {
+        "origin" => String::new(),
+        remote => format!(" --remote {remote}"),
+    };
+    (is_plain(branch) && is_plain(remote))
+        .then(|| format!("tenure push{elsewhere} --branch {branch}"))
 }
 
 /// The answer if no setting says where a branch goes.
 pub(super) fn unknown(branch: &str, why: &str, remote: &str, default: &str) -> Failure {
-    let remote = without_secret(remote);
+    let (remote_as_named, remote) = (remote, without_secret(remote));
     let mut failure = Failure::new(
         Exit::NotFound,
         "NO_UPSTREAM",
@@ -132,7 +140,7 @@ pub(super) fn unknown(branch: &str, why: &str, remote: &str, default: &str) -> F
              with --branch"
         ),
     );
-    failure.fix_command = is_plain(branch).then(|| format!("tenure push --branch {branch}"));
+    failure.fix_command = fix(branch, remote_as_named);
     failure.with_context(json!({
         "remote": remote,
         "local_branch": branch,

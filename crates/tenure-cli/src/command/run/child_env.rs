@@ -45,7 +45,7 @@ impl ChildEnv {
     /// For a command under locks. `main` gives name and token: it is one of `holds`, or `outer`, a hold of
     /// the run around this one. The group has a variable of its own.
     pub(super) fn of_holds(holds: &[Hold<'_>], plan: &Plan<'_>, task: &Task) -> Self {
-        let (main, outer, group) = (&plan.main, plan.outer.as_ref(), task.group());
+        let (main, outer, group) = (&plan.main, plan.outer.as_ref(), task.group_text.as_deref());
         let mut set: Vec<(&'static str, OsString)> = Vec::with_capacity(7);
         let mut slot = None;
         let mut held = holds::inherited_value().to_owned();
@@ -76,7 +76,7 @@ impl ChildEnv {
             slot = claim.slot;
         }
         if let Some(group) = group {
-            set.push(("TENURE_GROUP", group.as_str().into()));
+            set.push(("TENURE_GROUP", group.into()));
         }
         set.push((holds::VARIABLE, held.into()));
         let session = holds.first().map(|hold| hold.session);
@@ -131,7 +131,7 @@ impl ChildEnv {
         place: &request::Place,
         main: &LockName,
         id: &str,
-        group: Option<&LockName>,
+        group: Option<&str>,
     ) -> Self {
         let mut set: Vec<(&'static str, OsString)> = vec![
             ("TENURE_NAME", main.as_str().into()),
@@ -139,7 +139,7 @@ impl ChildEnv {
             (AROUND, no_hold(place)),
         ];
         if let Some(group) = group {
-            set.push(("TENURE_GROUP", group.as_str().into()));
+            set.push(("TENURE_GROUP", group.into()));
         }
         set.extend(agent_of(place));
         Self {
