@@ -600,7 +600,7 @@ pub(crate) struct ForceReleaseArgs {
   tenure cancel deploy --grace 0s  kill what has not ended yet
   tenure cancel --orphan deploy   end the command of a tenure that was killed
 
-A supervised run ends its own work: cancel itself signals no process. The holder of an `acquire` \
+A supervised run ends its own work: cancel itself signals no process. A waiter leaves the line at once. The holder of an `acquire` \
 learns of it from `check` and `heartbeat`. Exit code: 5 if the lock is free, 4 if its holder cannot \
 hear of it.
 

@@ -61,8 +61,6 @@ static PAUSE: AtomicBool = AtomicBool::new(false);
 /// Whether the main thread sleeps, or is about to, in a call that a timer has to interrupt: for a lock, or
 /// for a reader of its answer.
 static SLEEPING: AtomicBool = AtomicBool::new(false);
-/// Whether SIGCONT is collected already.
-static HEARS_CONT: AtomicBool = AtomicBool::new(false);
 /// Whether a waiter was woken, because another caller asked it to stop.
 static WOKEN: AtomicBool = AtomicBool::new(false);
 
@@ -96,7 +94,7 @@ extern "C" fn before_main() {
 /// Signals that end this process, in an orderly way.
 const ENDING: [c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
 /// Signals that are passed on to the command.
-const PASSED_ON: [c_int; 3] = [libc::SIGUSR1, libc::SIGUSR2, libc::SIGWINCH];
+const PASSED_ON: [c_int; 4] = [libc::SIGUSR1, libc::SIGUSR2, libc::SIGWINCH, libc::SIGCONT];
 
 /// Signals that are let through from the start, whatever the caller has blocked. They end us, stop us
 /// from a terminal, report the end of a child, are the timer's beat, or call a waiter that is asked to
@@ -170,12 +168,7 @@ extern "C" fn handler(number: c_int, info: *mut siginfo_t, _: *mut libc::c_void)
                 bytes.len(),
             );
         }
-        // A waiter that goes on looks at the list first: its place may be another's by now.
-        let is_called = number == libc::SIGCONT && !RUNNING.load(Ordering::SeqCst);
-        if is_called {
-            WOKEN.store(true, Ordering::SeqCst);
-        }
-        if is_called || ENDING.contains(&number) {
+        if ENDING.contains(&number) {
             beat_if_asleep();
         }
     }
@@ -263,13 +256,6 @@ fn install_all(numbers: &[c_int]) {
                 IGNORED_INTERRUPT.store(true, Ordering::SeqCst);
             }
         }
-    }
-}
-
-/// Collects SIGCONT. `cancel` wakes a waiter by it, and a run passes it on to its command.
-fn hear_cont() {
-    if !HEARS_CONT.swap(true, Ordering::SeqCst) {
-        install_all(&[libc::SIGCONT]);
     }
 }
 
@@ -445,12 +431,9 @@ impl Signals {
         reason = "a value of this type proves that the pipe is there"
     )]
     pub(crate) fn pass_on(self, own_group: bool) {
-        let heard = HEARD
-            .and(Mask::of(&PASSED_ON))
-            .and(Mask::of(&[libc::SIGCONT]));
+        let heard = HEARD.and(Mask::of(&PASSED_ON));
         with_all_blocked(Some(received()), heard, || {
             install_all(&PASSED_ON);
-            hear_cont();
             RUNNING.store(true, Ordering::SeqCst);
             if !own_group && !is_ignored(libc::SIGTSTP) {
                 set_default(libc::SIGTSTP);
@@ -624,7 +607,6 @@ fn prepare_timer() -> io::Result<()> {
         return Ok(());
     }
     IGNORED_ALARM.store(install(libc::SIGALRM, 0), Ordering::SeqCst);
-    hear_cont();
     // Where signals are collected, the alarm is let through already. `flock` collects none.
     if PIPE.load(Ordering::SeqCst) < 0 {
         let alarm = Mask::of(&[libc::SIGALRM]);

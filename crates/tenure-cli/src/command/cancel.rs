@@ -1,8 +1,6 @@
 //! `cancel`: asks the holders of a lock to stop.
 
 #[cfg(target_os = "linux")]
-mod nudge;
-#[cfg(target_os = "linux")]
 mod orphan;
 
 use super::{Session, near};
@@ -77,10 +75,6 @@ pub(super) fn cancel(cancel: Cancel, reporter: &mut Reporter) -> Result<(String,
             )
         })
         .collect();
-    #[cfg(target_os = "linux")]
-    for (claim, _) in asked.iter().filter(|(_, how)| *how == Answering::Waiting) {
-        nudge::nudge(claim, &session.identity.host);
-    }
     let is_heard = |how: Answering| !matches!(how, Answering::Orphaned);
     if !asked.iter().any(|(_, how)| is_heard(*how))
         && let Some((claim, _)) = asked.first()

@@ -277,18 +277,7 @@ fn taking(
         && group_place.is_none()
         && locks.iter().any(|lock| lock.name == *group)
     {
-        return Err(Failure::bad_arguments(if typed.group.is_some() {
-            format!(
-                "the group {group} is kept as a lock of this very name; leave NAME out, the group \
-                 holds it"
-            )
-        } else {
-            format!(
-                "group = {:?} in tenure.toml is kept as a lock of the name {group}, which this run \
-                 takes as well; give the group another name",
-                group.as_str()
-            )
-        }));
+        return Err(same_name(group, typed.group.is_some()));
     }
     let on_held = on_held(typed, &defaults);
     // A run that is skipped where the lock is held replaces no waiter there, and ends no holder.
@@ -352,6 +341,22 @@ fn taking(
         on_held,
         ticket: ticket(claiming, wait)?,
         defaults,
+    })
+}
+
+/// The refusal of a group that is kept as one of the run's own locks.
+fn same_name(group: &LockName, is_typed: bool) -> Failure {
+    Failure::bad_arguments(if is_typed {
+        format!(
+            "the group {group} is kept as a lock of this very name; leave NAME out, the group \
+                 holds it"
+        )
+    } else {
+        format!(
+            "group = {:?} in tenure.toml is kept as a lock of the name {group}, which this run \
+                 takes as well; give the group another name",
+            group.as_str()
+        )
     })
 }
 

@@ -23,8 +23,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
 /// The signals that have a handler of ours, which the child must not run.
-const HANDLED: [c_int; 6] = [
-    libc::SIGCONT,
+const HANDLED: [c_int; 5] = [
     libc::SIGTSTP,
     libc::SIGCHLD,
     libc::SIGALRM,
