@@ -973,6 +973,16 @@ fn a_name_that_differs_in_case_alone_is_pointed_out() {
     let _ = group.finish().expect(79, "asked");
     let _plain = running(&scene, &["run", "-q", "Site"], "");
     for words in [
+        &["cancel", "--group", "Site"][..],
+        &["release", "site"],
+        &["heartbeat", "site"],
+        &["force-release", "site", "--yes"],
+    ] {
+        let told = "Site is in use and differs from site in case alone";
+        let said = scene.run(words).stderr();
+        assert_eq!(said.matches(told).count(), 1, "{words:?}: {said}");
+    }
+    for words in [
         &["run", "--group", "Site", "--", "true"][..],
         &["check", "site"],
     ] {
