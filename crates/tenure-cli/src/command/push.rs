@@ -716,13 +716,15 @@ impl Push<'_> {
     /// What git would say of a lock of another git (of an editor, of a prompt) on the index, HEAD or the branch. A rebase that
     /// meets one of the last two has changed files by then, and undoes nothing.
     fn locked(&self) -> Result<Option<Answer>, Failure> {
-        let words = [
-            "rev-parse",
-            "--git-path",
-            "index.lock",
-            "--git-path",
-            "HEAD.lock",
-        ];
+        let branch = upstream::checked_out(self.git)?;
+        let branch = branch.map(|branch| format!("refs/heads/{branch}.lock"));
+        let mut words = vec!["rev-parse"];
+        for lock in ["index.lock", "HEAD.lock"]
+            .into_iter()
+            .chain(branch.as_deref())
+        {
+            words.extend(["--git-path", lock]);
+        }
         let answer = self.git.ask(&words)?;
         if !answer.succeeded() {
             return Err(failed(&answer));

@@ -1415,7 +1415,7 @@ fn a_refused_attempt_leaves_no_tag_behind() {
 /// An editor has the index or HEAD locked for a moment: that is tried again like a push that came first.
 #[test]
 fn a_lock_of_gits_that_goes_away_costs_an_attempt() {
-    for lock in ["index.lock", "HEAD.lock"] {
+    for lock in ["index.lock", "HEAD.lock", "refs/heads/main.lock"] {
         let shared = Shared::new();
         let clone = shared.clone("mine");
         shared.commit(&clone, "mine", "1\n");
