@@ -32,10 +32,9 @@ use crate::output::Output;
 use crate::supervise::OnLost;
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::ffi::OsString;
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
-use tenure_core::{AgentKey, LockName, Mode, RequestId};
+use tenure_core::{AgentKey, LockName, RequestId};
 use tenure_engine::audit::EventName;
 use tenure_engine::config::Scope;
 use tenure_engine::engine::Wait;
@@ -292,16 +291,6 @@ pub(crate) struct OfMode {
     /// [default: as tenure.toml says of the lock, else exclusive]
     #[arg(long, value_name = "N", hide_short_help = true, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) slots: Option<u32>,
-}
-
-impl OfMode {
-    /// The mode that is typed.
-    pub(crate) fn typed(&self) -> Option<Mode> {
-        match (self.shared, self.slots.and_then(NonZeroU32::new)) {
-            (true, _) => Some(Mode::Shared),
-            (false, slots) => slots.map(Mode::Slots),
-        }
-    }
 }
 
 /// How a claim is made.
@@ -630,7 +619,7 @@ pub(crate) struct CancelArgs {
     pub(crate) orphan: bool,
     /// How long the work is given from now on before it is killed [default: as its run says]
     ///
-    /// It shortens the grace of work that is ending already; it never extends a grace
+    /// Shortens the grace of work that is ending already, and never extends one
     #[arg(long, value_name = "DURATION", value_parser = typed(value::duration))]
     pub(crate) grace: Option<Typed<Duration>>,
     /// With --orphan: the signal that asks first [default: INT]

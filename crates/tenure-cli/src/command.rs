@@ -294,7 +294,7 @@ impl Call {
         Self::within(verb, common, Surroundings::of_calling(common, calling))
     }
 
-    /// The same for a verb about one lock, which may be that of a group.
+    /// Call of a verb about one lock, which may be that of a group.
     fn about_one(
         verb: &'static str,
         common: &Common,
@@ -677,6 +677,13 @@ impl Session {
         }
     }
 
+    /// Whether this very caller took a claim: the one that is recorded makes this call.
+    pub(crate) fn took(&self, claim: &Claim) -> bool {
+        let holder = &claim.holder;
+        let caller = holder.caller();
+        caller.is_some_and(|caller| is_caller(&caller, &holder.host, &self.identity.host))
+    }
+
     /// Whether the caller names the agent that a claim names. That is no right to end the hold.
     fn is_agent_of(&self, claim: &Claim) -> bool {
         let named = self.place.agent.as_ref().zip(claim.holder.agent());
@@ -718,16 +725,16 @@ impl Session {
         self.view_by((name, reading), &self.clock.now(), shown, is_descendant_of)
     }
 
-    /// A view that says whether a plain request would get the lock.
-    #[cfg(unix)]
-    pub(crate) fn in_plain_mode(
+    /// A view that says whether a request of this mode would get the lock; without one, a plain request.
+    pub(crate) fn in_mode(
         &self,
         view: LockView,
-        name: &LockName,
-        reading: &Reading,
+        mode: Option<Mode>,
+        (name, reading): (&LockName, &Reading),
+        now: &Now,
     ) -> LockView {
-        let (mode, policy) = (self.place.plain_mode(name), self.store.policy());
-        view.for_mode(mode, reading, policy, &self.clock.now())
+        let mode = mode.unwrap_or_else(|| self.place.plain_mode(name));
+        view.for_mode(mode, reading, self.store.policy(), now)
     }
 
     /// The same for a caller that keeps holds for a program. `keeps` says which claims they are.

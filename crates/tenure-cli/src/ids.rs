@@ -20,13 +20,15 @@ pub(crate) fn fresh_id<const BYTES: usize>() -> Result<RequestId, Failure> {
     };
     let mut bytes = [0_u8; BYTES];
     tenure_engine::process::fill_randomly(&mut bytes).map_err(|_| no_id())?;
-    let mut id = "req_".to_owned();
-    for byte in bytes {
-        for digit in [byte >> 4, byte & 15] {
-            id.extend(char::from_digit(digit.into(), 16));
-        }
-    }
-    RequestId::new(id).map_err(|_| no_id())
+    RequestId::new(format!("req_{}", hex(&bytes))).map_err(|_| no_id())
+}
+
+/// Two hex digits for each byte.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits
+        .filter_map(|digit| char::from_digit(digit.into(), 16))
+        .collect()
 }
 
 #[cfg(test)]

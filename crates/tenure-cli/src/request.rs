@@ -193,10 +193,14 @@ fn no_name() -> Failure {
 
 /// The mode that the flags of a call name. `exclusive` says that `-x` was typed.
 fn typed_mode(claiming: &Claiming, exclusive: bool) -> Option<Mode> {
-    match (claiming.shared, claiming.slots.and_then(NonZeroU32::new)) {
+    mode_of(claiming.shared, claiming.slots).or(exclusive.then_some(Mode::Exclusive))
+}
+
+/// The mode that `--shared` and `--slots` name.
+fn mode_of(shared: bool, slots: Option<u32>) -> Option<Mode> {
+    match (shared, slots.and_then(NonZeroU32::new)) {
         (true, _) => Some(Mode::Shared),
-        (false, Some(slots)) => Some(Mode::Slots(slots)),
-        (false, None) => exclusive.then_some(Mode::Exclusive),
+        (false, slots) => slots.map(Mode::Slots),
     }
 }
 
@@ -215,6 +219,9 @@ fn mode(
     name: &LockName,
     place: &Place,
 ) -> Result<Mode, Failure> {
+    if place.group.is_some() && typed.is_some_and(|typed| typed != Mode::Exclusive) {
+        return Err(no_mode_of_group());
+    }
     let (mode, said) = defaults.mode(typed, name)?;
     let profile = place.profile();
     match said {

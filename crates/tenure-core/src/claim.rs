@@ -199,22 +199,11 @@ pub struct Cancel {
 }
 
 impl Cancel {
-    /// Shortens the grace to what `request` gives from now on, if that ends earlier. Returns whether it does.
-    pub(crate) fn hasten(
-        &mut self,
-        request: StopRequest<'_>,
-        boot: Option<&str>,
-        now: &Now,
-    ) -> bool {
-        let Some(grace_ms) = request.grace_ms else {
-            return false;
-        };
+    /// Shortens the grace to this much from now on, if that ends earlier.
+    pub(crate) fn hasten(&mut self, grace_ms: u64, boot: Option<&str>, now: &Now) {
         let grace_ms = self.at.age_ms(boot, now).saturating_add(grace_ms);
-        let is_earlier = self.grace_ms.is_none_or(|before| grace_ms < before);
-        if is_earlier {
-            self.grace_ms = Some(grace_ms);
-        }
-        is_earlier
+        let before = self.grace_ms.unwrap_or(u64::MAX);
+        self.grace_ms = Some(grace_ms.min(before));
     }
 }
 

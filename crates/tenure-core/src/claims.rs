@@ -112,8 +112,9 @@ impl Entry {
             kind: request.kind,
             grace_ms: None,
         });
-        let boot = claim.holder.host.boot_id.as_deref();
-        cancel.hasten(request, boot, now);
+        if let Some(grace_ms) = request.grace_ms {
+            cancel.hasten(grace_ms, boot, now);
+        }
         true
     }
 

@@ -3,12 +3,12 @@
 //! A group is a native lock whose name is written in lower case. `request/run` decides what a run in a
 //! group means.
 
+use crate::ids::hex;
 use sha2::{Digest, Sha256};
-use std::fmt::Write as _;
 use tenure_core::LockName;
 
 /// How long the readable beginning of a long name is. With `=.` and the hash it fits a lock's name of 128 bytes.
-const BEGINNING_MAX: usize = 128 - 2 - 2 * HASH_BYTES;
+const BEGINNING_MAX: usize = LockName::BYTES_MAX - 2 - 2 * HASH_BYTES;
 
 /// How much of the hash of a long name is kept: no two names share a lock by accident.
 const HASH_BYTES: usize = 16;
@@ -34,9 +34,7 @@ pub(crate) fn group(name: &str) -> Result<LockName, String> {
             let mut buffer = [0; 4];
             for byte in character.encode_utf8(&mut buffer).bytes() {
                 lock.push('=');
-                for digit in [byte >> 4, byte & 15] {
-                    lock.extend(char::from_digit(digit.into(), 16));
-                }
+                lock.push_str(&hex(&[byte]));
             }
         }
     }
@@ -55,9 +53,8 @@ fn shortened(mut lock: String, name: &str) -> String {
         lock.truncate(last);
     }
     lock.push_str("=.");
-    for byte in Sha256::digest(name.as_bytes()).iter().take(HASH_BYTES) {
-        let _ = write!(lock, "{byte:02x}");
-    }
+    let hash = Sha256::digest(name.as_bytes());
+    lock.extend(hash.get(..HASH_BYTES).map(hex));
     lock
 }
 

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use tenure_core::{Cancel, Claim, Entry, Host, Kind, LockName, Mode, Process, Request};
 use tenure_engine::clock::instant;
 use tenure_engine::engine::{Observer, Wait, Waiting};
-use tenure_engine::process::{choose_owner, is_caller, job_of_caller};
+use tenure_engine::process::{choose_owner, job_of_caller};
 use tenure_engine::store::Reading;
 use tenure_engine::store::contract::Which;
 
@@ -156,12 +156,9 @@ impl Itself<'_> {
             Ok(names) if names.len() <= SEARCHED_MAX => names,
             Ok(_) | Err(_) => return Vec::new(),
         };
-        let (agent, here) = (self.request.holder.agent(), &session.identity.host);
+        let agent = self.request.holder.agent();
         let is_own = |claim: &Claim| {
-            let holder = &claim.holder;
-            let caller = holder.caller().filter(|_| claim.kind == Kind::Detached);
-            holder.agent() == agent
-                && caller.is_some_and(|caller| is_caller(&caller, &holder.host, here))
+            claim.kind == Kind::Detached && claim.holder.agent() == agent && session.took(claim)
         };
         let mut holds = Vec::new();
         for read in Readings::of(&session.store, &session.clock, names) {

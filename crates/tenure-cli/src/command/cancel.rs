@@ -150,9 +150,9 @@ fn answer(
 enum Answering {
     /// Its supervisor ends the command.
     Supervised,
-    /// Its supervisor is stopped, and hears of it when it goes on.
+    /// Supervisor is stopped, and hears of the request when it goes on.
     Halted,
-    /// It is a program that holds by `tenure serve`, which is told.
+    /// Program that holds by `tenure serve`, and is told.
     Served,
     /// Its supervisor is dead, and no other process ends its command. The hold lasts until the command ends.
     Orphaned,
@@ -162,9 +162,9 @@ enum Answering {
     Detached,
     /// It waits, and its process is stopped.
     Stopped,
-    /// It waits, and leaves the line.
+    /// Waiter that leaves the line.
     Waiting,
-    /// Its place was kept for it, and is so no longer.
+    /// Place that was kept for a caller who is away, and is so no longer.
     Away,
 }
 

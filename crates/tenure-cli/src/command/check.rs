@@ -48,10 +48,8 @@ pub(crate) fn check(check: Check, reporter: &mut Reporter) -> Result<(String, Va
     let reading = session.reading(&name)?;
     near::point_out(&session, reporter, &name, &reading);
     near::point_out_others(&session, reporter, &name);
-    let mode = mode.unwrap_or_else(|| session.place.plain_mode(&name));
-    let now = session.clock.now();
     let view = session.view_of(&name, &reading, id);
-    let view = view.for_mode(mode, &reading, session.store.policy(), &now);
+    let view = session.in_mode(view, mode, (&name, &reading), &session.clock.now());
     let text = session.text_of(&Done::Checked(&view), || view.text());
     if view.mine || view.available {
         return Ok((text, view.json().into()));
@@ -184,10 +182,9 @@ impl Looks<'_, '_> {
                 let ancestors = || self.ancestors.get_or_init(Ancestors::of_caller);
                 let descends =
                     |owner: &Process, host: &Host, here: &Host| ancestors().have(owner, host, here);
-                let session = self.session;
-                let view = session.view_by((&name, &reading), &now, self.id, descends);
-                let mode = session.place.plain_mode(&name);
-                view.for_mode(mode, &reading, session.store.policy(), &now)
+                let (session, read) = (self.session, (&name, &reading));
+                let view = session.view_by(read, &now, self.id, descends);
+                session.in_mode(view, None, read, &now)
             }
             // One that cannot be looked at does not hide the others, and is not free.
             Err(error) => {

@@ -23,6 +23,7 @@ mod proof;
 use super::agent::probe;
 use crate::args::{AgentHost, HookArgs};
 use crate::exit::Exit;
+use crate::ids::hex;
 use crate::request::{About, Misread, Surroundings};
 use crate::signals::{Stream, write_within};
 use answer::{Answer, Decision};
@@ -570,14 +571,7 @@ fn asks(call: &Call, key: &AgentKey, folder: &Path) -> String {
     let folder = folder.to_string_lossy();
     let whole = json!([format!("{:?}", call.tool), input, key.to_string(), folder]);
     let digest = Sha256::digest(whole.to_string().as_bytes());
-    let mut digits = String::with_capacity(32);
-    for byte in digest.iter().take(16) {
-        digits.extend(
-            [byte >> 4, byte & 15]
-                .map(|digit| char::from_digit(digit.into(), 16).unwrap_or_default()),
-        );
-    }
-    digits
+    digest.get(..16).map(hex).unwrap_or_default()
 }
 
 /// The folder of an event: that which it names, if it is there.

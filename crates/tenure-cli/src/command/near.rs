@@ -43,7 +43,7 @@ pub(super) fn point_out_others(session: &Session, reporter: &mut Reporter, name:
     }
 }
 
-/// The same for a call about a hold that is not there.
+/// Warns as [`point_out_others`] does, for a call about a hold that is not there, and of any case.
 pub(super) fn point_out_absent(session: &Session, reporter: &mut Reporter, name: &LockName) {
     point_out_case(session, reporter, name);
     point_out_others(session, reporter, name);
@@ -66,17 +66,27 @@ fn differs_in_case(name: &LockName, other: &LockName) -> String {
 #[cold]
 #[inline(never)]
 pub(super) fn point_out_case(session: &Session, reporter: &mut Reporter, name: &LockName) {
-    let small = name.as_str().to_lowercase();
     let mut others = Vec::new();
     let named = session.store.names(Which::Locks, &mut |other| {
-        // The one in lower case is looked at in any case, if it is another one.
-        if other != *name && other.as_str() != small && other.as_str().to_lowercase() == small {
+        if is_other_case(name, &other) {
             others.push(other);
         }
     });
-    let used = others.into_iter().find(|other| is_in_use(session, other));
-    if let (Some(used), Ok(())) = (used, named) {
-        reporter.warn(differs_in_case(name, &used));
+    if named.is_ok() {
+        warn_of_case(session, reporter, name, &others);
+    }
+}
+
+/// Whether a lock has the same name in other case. The one in lower case is looked at by each call
+/// ([`point_out_others`]).
+fn is_other_case(name: &LockName, other: &LockName) -> bool {
+    let small = name.as_str().to_lowercase();
+    other != name && other.as_str() != small && other.as_str().to_lowercase() == small
+}
+
+fn warn_of_case(session: &Session, reporter: &mut Reporter, name: &LockName, others: &[LockName]) {
+    if let Some(used) = others.iter().find(|other| is_in_use(session, other)) {
+        reporter.warn(differs_in_case(name, used));
     }
 }
 
@@ -96,17 +106,24 @@ pub(super) fn point_out(
     if !is_new {
         return;
     }
-    point_out_case(session, reporter, name);
-    let mut near = Vec::new();
+    let (mut near, mut others) = (Vec::new(), Vec::new());
     let mut is_known = false;
     let named = session.store.names(Which::Locks, &mut |other| {
         is_known |= other == *name;
+        if is_other_case(name, &other) {
+            others.push(other);
+            return;
+        }
         let is_same = other.as_str().eq_ignore_ascii_case(name.as_str());
         if !is_same && is_slip(name.as_str(), other.as_str()) {
             near.push(other);
         }
     });
-    if is_known || named.is_err() {
+    if named.is_err() {
+        return;
+    }
+    warn_of_case(session, reporter, name, &others);
+    if is_known {
         return;
     }
     near.sort();

@@ -7,8 +7,8 @@
 //!   pause doubles with each attempt, and a random part makes it differ between two callers.
 //! - After a broken connection, a work tree that cannot be rebased is pushed again as it is: nothing says
 //!   that another push was first.
-//! - It forces nothing, and publishes nothing again that was taken out of the remote's branch (`base`). It rebases nothing that would not survive that: changes that are not committed, and
-//!   merges that contain work of their own.
+//! - It forces nothing, and publishes nothing again that was taken out of the remote's branch (`base`). It rebases nothing
+//!   that would not survive that: changes that are not committed, and merges that contain work of their own.
 //! - It aborts a rebase that does not come to its end, whatever stopped it. Then HEAD, the index and the work
 //!   tree are as before.
 //! - Pushes of this user to one branch come one after the other. Their native lock lies outside of the tree
@@ -39,7 +39,7 @@ use crate::failure::{Failure, Retry};
 use crate::render::{Reporter, clean};
 use crate::request::{self, Place};
 use crate::signals::{self, Signals};
-use base::Base;
+use base::{Base, Sight};
 use git::{Git, Hold, PHASE};
 use judge::{Answer, Pushed};
 use serde_json::{Value, json};
@@ -194,8 +194,8 @@ fn foretell(
         reporter,
     )?;
     let base = Base::of(git, target)?;
-    if there.is_none() && base.is_known() && !target.is_named {
-        return Err(upstream::gone(&target.branch, &target.remote));
+    if there.is_none() {
+        base.refuse_anew(target)?;
     }
     let count = |range: String| -> Result<Option<u64>, Failure> {
         Ok(git.tell(&["rev-list", "--count", &range])?.parse().ok())
@@ -431,14 +431,13 @@ impl Push<'_> {
         let mut has_looked = false;
         loop {
             // HEAD is looked at once for each attempt: what is pushed is what was looked at.
-            let mut commit = self.git.tell(&["rev-parse", "--verify", "HEAD^{commit}"])?;
-            if self.base.needs_fetch(self.git, &commit)? {
+            let (mut commit, mut sight) = self.look(&reference)?;
+            if sight.needs_fetch {
                 self.pull_until_reached(hold, reporter)?;
-                commit = self.git.tell(&["rev-parse", "--verify", "HEAD^{commit}"])?;
+                (commit, sight) = self.look(&reference)?;
             }
-            let lease = self.base.lease(self.git, &commit, &reference)?;
-            let is_leased = lease.is_some();
-            let words = self.words(&commit, lease);
+            let is_leased = sight.lease.is_some();
+            let words = self.words(&commit, sight.lease);
             let mut answer = self.git.run(&words, Some(hold))?;
             // People know the commit as HEAD.
             answer.stdout = answer.stdout.replace(&format!("{commit}:"), "HEAD:");
@@ -473,6 +472,13 @@ impl Push<'_> {
                 self.pull_until_reached(hold, reporter)?;
             }
         }
+    }
+
+    /// The commit of HEAD, and what this clone knows of the branch for it.
+    fn look(&self, reference: &str) -> Result<(String, Sight), Failure> {
+        let commit = self.git.tell(&["rev-parse", "--verify", "HEAD^{commit}"])?;
+        let sight = self.base.sight(self.git, &commit, reference)?;
+        Ok((commit, sight))
     }
 
     /// The words of one attempt.
@@ -777,10 +783,7 @@ impl Push<'_> {
     /// What follows from a branch that the remote does not have: it is made if the caller names it, or if this clone has
     /// never seen it.
     fn gone(&mut self) -> Result<Pulled, Failure> {
-        if self.base.is_known() && !self.target.is_named {
-            let branch = &self.target.branch;
-            return Err(upstream::gone(branch, &self.target.remote));
-        }
+        self.base.refuse_anew(self.target)?;
         self.base = Base::default();
         Ok(Pulled::Done)
     }

@@ -17,7 +17,7 @@ use tenure_core::{
 use tenure_engine::audit::{Entry as Recorded, EventName, Events, Filter};
 use tenure_engine::clock::Clock;
 use tenure_engine::envelope::{stale_reason, utc};
-use tenure_engine::process::{is_caller, liveness};
+use tenure_engine::process::liveness;
 use tenure_engine::profile::known_as;
 use tenure_engine::store::{Content, Verbs};
 
@@ -126,13 +126,13 @@ fn waiting(
     let is_shown = |claim: &Claim| session.is_mine(claim, Some(id), &[]);
     let reading = session.reading(name)?;
     let claims = reading.entry().map_or(&[][..], |entry| &entry.claims);
-    let mut shown = claims.iter().filter(|claim| is_shown(claim));
-    let Some(claim) = shown.next().filter(|claim| claim.token.is_none()) else {
+    let shown = || claims.iter().filter(|claim| is_shown(claim));
+    let Some(claim) = shown()
+        .next()
+        .filter(|_| shown().all(|claim| claim.token.is_none()))
+    else {
         return Ok(None);
     };
-    if shown.any(|claim| claim.token.is_some()) {
-        return Ok(None);
-    }
     if claim.reservation.is_none() {
         let message =
             format!("request id {id} waits for {name} and holds nothing that could be released");
@@ -262,12 +262,7 @@ fn previous(event: &Recorded) -> Option<&str> {
 fn meant(session: &Session, name: &LockName, id: Option<&str>) -> Result<Meant, Failure> {
     let (reading, now) = (session.reading(name)?, session.clock.now());
     let here = &session.identity.host;
-    let is_taken_here = |claim: &Claim| {
-        let holder = &claim.holder;
-        let caller = holder.caller();
-        holder.agent().is_none()
-            && caller.is_some_and(|caller| is_caller(&caller, &holder.host, here))
-    };
+    let is_taken_here = |claim: &Claim| claim.holder.agent().is_none() && session.took(claim);
     let is_left = |claim: &Claim| {
         let holder = &claim.holder;
         let lives = |caller| {

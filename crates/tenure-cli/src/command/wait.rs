@@ -19,7 +19,7 @@ use tenure_engine::tenure_core::{Entry, LockName, Mode, Reason, Standing};
 /// How long one sleep lasts at most; a file deleted by hand is noticed by then.
 const NAP: Duration = Duration::from_secs(10);
 
-/// The same for a lock whose holders leave room.
+/// How long one sleep lasts where the holders of the lock may leave room.
 const ROOM_NAP: Duration = Duration::from_millis(200);
 
 #[cold]

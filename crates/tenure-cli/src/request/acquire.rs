@@ -2,7 +2,7 @@
 
 use super::{
     Asked, Defaults, Place, Pool, Surroundings, Takes, Who, force, millis, mode, named, named_by,
-    no_mode_of_group, refuse_input, said_wait, ticket, ttl_ms, typed_mode, usual_wait,
+    refuse_input, said_wait, ticket, ttl_ms, typed_mode, usual_wait,
 };
 use crate::args::AcquireArgs;
 use crate::args::value::{self, Owner, Ticket};
@@ -73,14 +73,7 @@ impl Acquiring {
             });
         }
         let name = named(&place, intends.name)?;
-        let mut defaults = place.defaults(&name)?;
-        if place.group.is_some() {
-            if claiming.shared || claiming.slots.is_some() {
-                return Err(no_mode_of_group());
-            }
-            // One run has a group at a time, whatever is said about locks of such names.
-            defaults = defaults.without_mode();
-        }
+        let defaults = place.defaults(&name)?;
         let wait = said_wait(&claiming.patience, around)?.or(defaults.wait);
         let wait = wait.unwrap_or_else(|| usual_wait(&place));
         Ok(Self::Lock(Acquire {

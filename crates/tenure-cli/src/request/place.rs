@@ -729,7 +729,12 @@ impl Place {
             return Ok(Defaults::default());
         }
         let file = config.file.display().to_string();
-        Defaults::of(config.defaults(name.as_str()), file, str::to_owned)
+        let defaults = Defaults::of(config.defaults(name.as_str()), file, str::to_owned)?;
+        Ok(match &self.group {
+            // One run has a group at a time, whatever is said about locks of such names.
+            Some(_) => defaults.without_mode(),
+            None => defaults,
+        })
     }
 
     /// The same for a question: what the files say of a lock counts, whatever names the place.
@@ -744,8 +749,7 @@ impl Place {
     /// The mode of a plain request for a lock: the one that the project says for all callers, else an exclusive one. A
     /// mistake in a file is told to callers that take the lock.
     pub(crate) fn plain_mode(&self, name: &LockName) -> Mode {
-        // One run has a group at a time.
-        if self.group.is_some() || self.records.is_some() {
+        if self.records.is_some() {
             return Mode::Exclusive;
         }
         let said = self.defaults(name).and_then(|said| said.mode(None, name));

@@ -1,12 +1,13 @@
 //! What the other verbs mean: one value for each, made from the typed line.
 
 use super::{
-    Place, Surroundings, known_as, lock, mode, named_by, refuse_input, said_wait, usual_wait,
+    Place, Surroundings, known_as, lock, mode, mode_of, named_by, refuse_input, said_wait,
+    usual_wait,
 };
 use crate::args::value::{self, Ending, Typed};
 use crate::args::{
     AuditArgs, CancelArgs, CheckArgs, CleanArgs, FenceAction, FenceArgs, ForceReleaseArgs,
-    HeartbeatArgs, ListArgs, ReleaseArgs, WaitArgs,
+    HeartbeatArgs, ListArgs, OfMode, ReleaseArgs, WaitArgs,
 };
 use crate::failure::Failure;
 use std::path::PathBuf;
@@ -175,7 +176,7 @@ impl Check {
             } else {
                 Shown::of(shown, &place, around)
             },
-            mode: room(typed.room.typed(), name.as_ref(), &place)?,
+            mode: room(&typed.room, name.as_ref(), &place)?,
             name: name.map(|name| place.checked(name)).transpose()?,
             short: typed.common.quiet,
             place,
@@ -207,17 +208,12 @@ impl List {
 }
 
 /// The mode that is typed for a question about a lock, which the lock can have.
-fn room(
-    typed: Option<Mode>,
-    name: Option<&LockName>,
-    place: &Place,
-) -> Result<Option<Mode>, Failure> {
-    match (typed, name) {
+fn room(typed: &OfMode, name: Option<&LockName>, place: &Place) -> Result<Option<Mode>, Failure> {
+    match (mode_of(typed.shared, typed.slots), name) {
         (None, _) => Ok(None),
         (Some(_), None) => Err(Failure::bad_arguments(
             "--shared and --slots are about one lock; name it",
         )),
-        (Some(_), Some(_)) if place.group.is_some() => Err(super::no_mode_of_group()),
         (Some(typed), Some(name)) => {
             mode(Some(typed), &place.defaults(name)?, name, place).map(Some)
         }
@@ -244,7 +240,7 @@ impl Wait {
         let said = said_wait(&typed.patience, around)?.or(place.defaults(&name)?.wait);
         Ok(Self {
             limit: said.unwrap_or_else(|| usual_wait(&place)),
-            mode: match room(typed.room.typed(), Some(&name), &place)? {
+            mode: match room(&typed.room, Some(&name), &place)? {
                 Some(mode) => mode,
                 None => place.plain_mode(&name),
             },

@@ -196,26 +196,20 @@ pub(crate) fn lease_clock(clock: &dyn Clock) -> u64 {
 /// A request to stop that the holder of a lock has got.
 pub(crate) struct Asked {
     pub(crate) cancel: Cancel,
-    boot_id: Option<String>,
-}
-
-impl Asked {
     /// The time that is left to the work, where the request shortens its grace.
-    fn within(&self, clock: &dyn Clock) -> Option<Duration> {
-        let grace_ms = self.cancel.grace_ms?;
-        let passed_ms = self.cancel.at.age_ms(self.boot_id.as_deref(), &clock.now());
-        Some(Duration::from_millis(grace_ms.saturating_sub(passed_ms)))
-    }
+    within: Option<Duration>,
 }
 
 /// The request to stop that the holder of a lock has got.
-pub(crate) fn who_asks(held: &Held<'_>) -> Option<Asked> {
+pub(crate) fn who_asks(held: &Held<'_>, now: &Now) -> Option<Asked> {
     let reading = held.store.read(held.handle.name()).ok()?;
     let claim = reading.entry()?.claim(held.handle.ticket())?;
-    Some(Asked {
-        cancel: claim.cancel.clone()?,
-        boot_id: claim.holder.host.boot_id.as_deref().map(str::to_owned),
-    })
+    let cancel = claim.cancel.clone()?;
+    let within = cancel.grace_ms.map(|grace_ms| {
+        let boot = claim.holder.host.boot_id.as_deref();
+        Duration::from_millis(grace_ms.saturating_sub(cancel.at.age_ms(boot, now)))
+    });
+    Some(Asked { cancel, within })
 }
 
 /// A request of which no more is known.
@@ -621,8 +615,9 @@ impl RunState {
             // A rollback is finished first.
             Renewal::Renewed { .. } if self.asked.is_some() => None,
             Renewal::Renewed { .. } => {
-                let asked = driver.held.get(index).and_then(who_asks);
-                let within = asked.as_ref().and_then(|asked| asked.within(driver.clock));
+                let held = driver.held.get(index);
+                let asked = held.and_then(|held| who_asks(held, &driver.clock.now()));
+                let within = asked.as_ref().and_then(|asked| asked.within);
                 // While the work is ending already, only a shorter grace is news.
                 if is_ending && within.is_none() {
                     return None;

@@ -325,8 +325,7 @@ impl LockView {
             Mode::Exclusive | Mode::Shared => in_use.and_then(NonZeroU32::new),
         };
         let has_room = |mode| reading.has_room(policy, mode, now);
-        self.available = has_room(mode);
-        self.room = Some(RoomView {
+        let room = RoomView {
             exclusive: has_room(Mode::Exclusive),
             shared: has_room(Mode::Shared),
             slots: of.map(|of| SlotsView {
@@ -335,7 +334,13 @@ impl LockView {
                     .unwrap_or(u32::MAX),
                 room: has_room(Mode::Slots(of)),
             }),
-        });
+        };
+        self.available = match mode {
+            Mode::Exclusive => room.exclusive,
+            Mode::Shared => room.shared,
+            Mode::Slots(_) => room.slots.is_some_and(|slots| slots.room),
+        };
+        self.room = Some(room);
         self
     }
 

@@ -10,9 +10,9 @@
 use super::files::{self, Hindered, Target, make_folder};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::ids::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -68,11 +68,7 @@ impl Receipt {
 }
 
 fn checksum(bytes: &[u8]) -> String {
-    let mut hex = String::new();
-    for byte in Sha256::digest(bytes) {
-        let _ = write!(hex, "{byte:02x}");
-    }
-    hex
+    hex(&Sha256::digest(bytes))
 }
 
 /// The folder of the receipts.

@@ -27,7 +27,7 @@ use std::time::Duration;
 use tenure_core::{AgentKey, Claim, Entry, LockName, RequestId};
 use tenure_engine::agent::Agent;
 use tenure_engine::cancel::{Cancel, listening};
-use tenure_engine::clock::nap;
+use tenure_engine::clock::{Clock, nap};
 use tenure_engine::process::Chosen;
 use tenure_engine::profile::known_as;
 use tenure_engine::store::contract::{AgentSign, Which};
@@ -354,7 +354,8 @@ impl Tools {
             .ok_or_else(|| Failure::bad_arguments("name: name a lock"))?;
         let session = Session::open(check.place)?;
         let reading = session.reading(&name)?;
-        let view = session.in_plain_mode(session.view_of(&name, &reading, None), &name, &reading);
+        let view = session.view_of(&name, &reading, None);
+        let view = session.in_mode(view, None, (&name, &reading), &session.clock.now());
         Ok((with_handle(&view), view.json().into()))
     }
 
@@ -367,7 +368,7 @@ impl Tools {
             let view = match &read.reading {
                 Ok(reading) => {
                     let view = session.view_of(&read.name, reading, None);
-                    session.in_plain_mode(view, &read.name, reading)
+                    session.in_mode(view, None, (&read.name, reading), &session.clock.now())
                 }
                 // One that cannot be looked at does not hide the others.
                 Err(error) => {

@@ -12,6 +12,7 @@
 
 use super::git::Git;
 use super::target::Target;
+use super::upstream;
 use crate::failure::Failure;
 
 /// What this clone knows of the remote's branch.
@@ -25,6 +26,16 @@ pub(super) struct Base {
     is_elsewhere: bool,
     /// The branch was fetched by this push.
     is_fetched: bool,
+}
+
+/// What a clone knows of the branch, for one commit that is to be pushed there.
+#[derive(Debug, Default)]
+pub(super) struct Sight {
+    /// The branch has to be fetched first: the commit does not stand on what this clone has seen, this clone has seen already
+    /// that the branch was rewritten below it, or no lease would tell of that.
+    pub(super) needs_fetch: bool,
+    /// The flag by which git refuses the push if the branch is elsewhere than this clone has seen it.
+    pub(super) lease: Option<String>,
 }
 
 impl Base {
@@ -75,40 +86,37 @@ impl Base {
         }
     }
 
-    /// Whether this clone has seen the branch.
-    pub(super) fn is_known(&self) -> bool {
-        self.seen.is_some()
-    }
-
-    /// The flag by which git refuses the push of this commit if the branch is elsewhere than this clone has seen it.
-    pub(super) fn lease(
+    /// What is to be done before this commit is pushed.
+    pub(super) fn sight(
         &self,
         git: &Git<'_>,
         commit: &str,
         reference: &str,
-    ) -> Result<Option<String>, Failure> {
-        match self.seen.as_ref().filter(|_| !self.is_elsewhere) {
-            Some(seen) if is_ancestor(git, seen, commit)? => {
-                Ok(Some(format!("--force-with-lease={reference}:{seen}")))
-            }
-            _ => Ok(None),
-        }
+    ) -> Result<Sight, Failure> {
+        let Some(seen) = &self.seen else {
+            return Ok(Sight::default());
+        };
+        let stands = is_ancestor(git, seen, commit)?;
+        let is_unsure = self.is_elsewhere && !self.is_fetched;
+        Ok(Sight {
+            needs_fetch: is_unsure || !stands || self.withdrawn(git, seen)?.is_some(),
+            lease: (stands && !self.is_elsewhere)
+                .then(|| format!("--force-with-lease={reference}:{seen}")),
+        })
     }
 
-    /// Whether the branch has to be fetched before this commit is pushed: the commit does not stand on what this clone has
-    /// seen, this clone has seen already that the branch was rewritten below it, or no lease would tell of that.
-    pub(super) fn needs_fetch(&self, git: &Git<'_>, commit: &str) -> Result<bool, Failure> {
-        let Some(seen) = &self.seen else {
-            return Ok(false);
-        };
-        let is_unsure = self.is_elsewhere && !self.is_fetched;
-        Ok(is_unsure || !is_ancestor(git, seen, commit)? || self.withdrawn(git, seen)?.is_some())
+    /// Refuses to make a branch anew that this clone has seen and the remote no longer has, unless the call names it.
+    pub(super) fn refuse_anew(&self, target: &Target) -> Result<(), Failure> {
+        if self.seen.is_some() && !target.is_named {
+            return Err(upstream::gone(&target.branch, &target.remote));
+        }
+        Ok(())
     }
 
     /// The fork point, if the branch was rewritten: its commits at `theirs` no longer have that commit below them.
     pub(super) fn withdrawn(&self, git: &Git<'_>, theirs: &str) -> Result<Option<&str>, Failure> {
         match self.fork.as_deref() {
-            Some(fork) if !is_ancestor(git, fork, theirs)? => Ok(Some(fork)),
+            Some(fork) if fork != theirs && !is_ancestor(git, fork, theirs)? => Ok(Some(fork)),
             _ => Ok(None),
         }
     }
@@ -117,10 +125,11 @@ impl Base {
 /// The remote of this clone that a name or a URL means.
 fn named(git: &Git<'_>, remote: &str) -> Result<Option<String>, Failure> {
     let all = git.ask(&["remote"])?;
+    if all.stdout.lines().any(|name| name == remote) {
+        return Ok(Some(remote.to_owned()));
+    }
     for name in all.stdout.lines() {
-        let is_it =
-            name == remote || git.ask(&["remote", "get-url", "--", name])?.first_line() == remote;
-        if is_it {
+        if git.ask(&["remote", "get-url", "--", name])?.first_line() == remote {
             return Ok(Some(name.to_owned()));
         }
     }

@@ -14,9 +14,9 @@ use super::remote::{asked, place_of, url_of, without_secret};
 use super::upstream::{self, Upstream};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::ids::hex;
 use crate::render::Reporter;
 use sha2::{Digest, Sha256};
-use std::fmt::Write;
 use std::path::Path;
 use tenure_core::{LockName, NameError};
 
@@ -157,17 +157,17 @@ fn lock_name(place: &str, branch: &str) -> Result<LockName, NameError> {
     let place = place.trim_end_matches('/');
     let place = place.strip_suffix(".git").unwrap_or(place);
     let repository = place.rsplit(['/', ':']).next().unwrap_or_default();
-    let mut name = format!("push-{}-{}-", shown(repository), shown(branch));
     let digest = Sha256::new()
         .chain_update(place)
         .chain_update([0])
         .chain_update(branch)
         .finalize();
-    for byte in digest.iter().take(DIGEST_BYTES) {
-        // Writing into a string does not fail.
-        let _ = write!(name, "{byte:02x}");
-    }
-    LockName::new(name)
+    let digest = digest.get(..DIGEST_BYTES).map(hex).unwrap_or_default();
+    LockName::new(format!(
+        "push-{}-{}-{digest}",
+        shown(repository),
+        shown(branch)
+    ))
 }
 
 /// A text with a hyphen for each character that a lock's name cannot have.

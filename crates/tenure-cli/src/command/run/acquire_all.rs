@@ -67,7 +67,7 @@ impl Hold<'_> {
                 cancel_requested: true,
                 ..
             }) => {
-                let by = locks::who_asks(&self.held(&|_, _| {}));
+                let by = locks::who_asks(&self.held(&|_, _| {}), &self.session.clock.now());
                 let by = Box::new(by.map_or_else(locks::unknown, |asked| asked.cancel));
                 Some(Interruption::WantedBack { name: name(), by })
             }

@@ -393,7 +393,7 @@ fn view(session: &Session, name: &LockName, reading: &Reading, own: &Own) -> Loc
         let own_token = |token| own.contains(&(name.clone(), token));
         claim.token.is_some_and(own_token)
     });
-    session.in_plain_mode(view, name, reading)
+    session.in_mode(view, None, (name, reading), &session.clock.now())
 }
 
 /// How one lock stands.
