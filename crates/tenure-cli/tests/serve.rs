@@ -978,6 +978,42 @@ fn modes_groups_and_the_defaults_of_a_project_are_those_of_the_command_line() {
 }
 
 #[test]
+fn check_takes_a_group_and_a_mode_as_on_a_command_line() {
+    let scene = Scene::new();
+    let mut client = Client::new(&scene);
+    client.call("acquire", &json!({ "group": "Ref/Main", "wait_ms": 0 }));
+    client.call(
+        "acquire",
+        &json!({ "locks": [{ "name": "gpu", "slots": 2 }, { "name": "db", "shared": true }] }),
+    );
+    for (asked, name, would_get) in [
+        (json!({ "group": "ref/main" }), "ref=2fmain", false),
+        (json!({ "group": "other" }), "other", true),
+        (json!({ "name": "gpu" }), "gpu", false),
+        (json!({ "name": "gpu", "slots": 2 }), "gpu", true),
+        (json!({ "name": "gpu", "slots": 1 }), "gpu", false),
+        (json!({ "name": "db" }), "db", false),
+        (json!({ "name": "db", "shared": true }), "db", true),
+    ] {
+        let said = client.call("check", &asked);
+        assert_eq!(said["name"], name, "{asked}: {said:#}");
+        assert_eq!(said["available"], would_get, "{asked}: {said:#}");
+    }
+    for asked in [
+        json!({}),
+        json!({ "name": "x", "group": "x" }),
+        json!({ "group": "x", "slots": 2 }),
+        json!({ "name": "x", "slots": 0 }),
+        json!({ "name": "x", "slots": 2, "shared": true }),
+    ] {
+        assert_eq!(client.refused("check", &asked), "BAD_ARGUMENTS", "{asked}");
+    }
+    let both = json!({ "name": "x", "group": "x" });
+    assert_eq!(client.refused("cancel", &both), "BAD_ARGUMENTS");
+    assert_eq!(client.end(), 0);
+}
+
+#[test]
 fn check_and_list_say_which_holds_are_the_programs_own_also_behind_another_holder() {
     let scene = Scene::new();
     let (mut other, mut client) = (Client::new(&scene), Client::new(&scene));

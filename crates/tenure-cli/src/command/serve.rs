@@ -493,13 +493,15 @@ impl Serve {
             }
             Method::Abandon(of) => self.abandon(id, &of),
             Method::Check(check) => {
-                let meant = self.usual.check(&check.place(), &check.name)?;
-                let session = self.session(meant.place, false)?;
+                let meant = self.usual.check(&check)?;
                 let name = meant
                     .name
                     .ok_or_else(|| Failure::bad_arguments("name: name a lock"))?;
+                let plain = || meant.place.plain_mode(&name);
+                let mode = meant.mode.unwrap_or_else(plain);
+                let session = self.session(meant.place, false)?;
                 let own = self.own(session);
-                self.done(id, move || calls::check(session, &name, &own));
+                self.done(id, move || calls::check(session, &name, mode, &own));
             }
             Method::List(list) => {
                 let meant = self.usual.list(&list.place(), list.all)?;

@@ -3,7 +3,7 @@
 //!
 //! What the tools are called, and what an agent is told of them, stands in `command/mcp/catalog`.
 
-use super::serve::{Usual, Where};
+use super::serve::{CheckParams, Usual, Where};
 use super::{Acquire, Acquiring, Cancel, Check, List, Surroundings, Wait, said_wait};
 use crate::args::value::{self, Typed};
 use crate::args::{AcquireArgs, Calling, Claiming, Common, OfGroup, OfMode, Patience, WaitArgs};
@@ -173,7 +173,8 @@ impl Asked {
 
     /// Which lock is looked at.
     pub(crate) fn check(&self, params: &NameParams) -> Result<Check, Failure> {
-        let mut check = self.usual.check(&Where::default(), &params.name)?;
+        let asked = CheckParams::named(&params.name);
+        let mut check = self.usual.check(&asked)?;
         check.place.patience = Some(SERVERS);
         Ok(check)
     }

@@ -9,7 +9,6 @@ use crate::args::{
 use crate::failure::Failure;
 use serde::Deserialize;
 use serde_json::Value;
-use std::num::NonZeroU32;
 use std::path::PathBuf;
 use tenure_core::{LockName, Mode, RequestId};
 use tenure_engine::duration;
@@ -79,6 +78,24 @@ pub(crate) struct AcquireParams {
     pub(crate) caller: Option<String>,
     #[serde(default)]
     pub(crate) request_id: Option<String>,
+}
+
+/// The parameters of `check`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CheckParams {
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    group: Option<String>,
+    #[serde(default)]
+    shared: bool,
+    #[serde(default)]
+    slots: Option<u32>,
+    #[serde(default)]
+    dir: Option<PathBuf>,
+    #[serde(default)]
+    store: Option<String>,
 }
 
 /// A lock of a hold that is adopted, as the answer to `acquire` had it.
@@ -182,19 +199,27 @@ impl Usual {
         ))
     }
 
-    /// Which lock a `check` looks at.
-    pub(crate) fn check(&self, place: &Where, lock: &str) -> Result<Check, Failure> {
+    /// Which lock a `check` looks at, and for which mode it answers.
+    pub(crate) fn check(&self, asked: &CheckParams) -> Result<Check, Failure> {
+        let about = About::of(asked.name.as_deref(), asked.group.as_deref())?;
+        mode(asked.shared, asked.slots)?;
         let typed = CheckArgs {
-            name: Some(name(lock)),
+            name: about.name,
             request_id: None,
             health: false,
             input: None,
-            of: OfGroup::default(),
-            room: OfMode::default(),
+            of: about.of,
+            room: OfMode {
+                shared: asked.shared,
+                slots: asked.slots,
+            },
             calling: Calling::default(),
-            common: self.common(place)?,
+            common: self.common(&Where {
+                dir: asked.dir.clone(),
+                store: asked.store.clone(),
+            })?,
         };
-        Check::of(&typed, &self.around)
+        self.around(&typed.common, &typed.of, |around| Check::of(&typed, around))
     }
 
     /// Which locks a `list` shows.
@@ -217,11 +242,10 @@ impl Usual {
         request_id: Option<&str>,
         why: Option<String>,
     ) -> Result<Cancel, Failure> {
+        let about = About::of(lock, of_group)?;
         let typed = CancelArgs {
-            name: lock.map(name),
-            of: OfGroup {
-                group: of_group.map(|name| Typed::of(name, group::group)),
-            },
+            name: about.name,
+            of: about.of,
             request_id: request_id.map(id),
             by: None,
             why,
@@ -231,35 +255,76 @@ impl Usual {
             signal: None,
             common: self.common(place)?,
         };
-        match of_group {
-            Some(_) => {
-                let around = Surroundings::of(&typed.common).of_group(&typed.of);
-                Cancel::of(&typed, &around)
-            }
-            None => Cancel::of(&typed, &self.around),
+        self.around(&typed.common, &typed.of, |around| {
+            Cancel::of(&typed, around)
+        })
+    }
+
+    /// What a request means in its own surroundings, if it is about a group; else in those of `serve`.
+    fn around<M>(
+        &self,
+        common: &Common,
+        of: &OfGroup,
+        meant: impl FnOnce(&Surroundings) -> M,
+    ) -> M {
+        match of.group {
+            Some(_) => meant(&Surroundings::of(common).of_group(of)),
+            None => meant(&self.around),
         }
+    }
+}
+
+/// The lock that a request is about: the named one, or that of a group.
+struct About {
+    name: Option<Typed<LockName>>,
+    of: OfGroup,
+}
+
+impl About {
+    fn of(lock: Option<&str>, of_group: Option<&str>) -> Result<Self, Failure> {
+        if lock.is_some() && of_group.is_some() {
+            return Err(Failure::bad_arguments("name and group: give one of them"));
+        }
+        Ok(Self {
+            name: lock.map(name),
+            of: OfGroup {
+                group: of_group.map(|name| Typed::of(name, group::group)),
+            },
+        })
     }
 }
 
 impl LockParam {
     /// How it is held, if the request says so.
     fn mode(&self) -> Result<Option<Mode>, Failure> {
-        match (self.shared, self.slots) {
-            (true, Some(_)) => Err(Failure::bad_arguments(
-                "shared and slots contradict each other",
-            )),
-            (true, None) => Ok(Some(Mode::Shared)),
-            (false, Some(slots)) => match NonZeroU32::new(slots) {
-                Some(slots) => Ok(Some(Mode::Slots(slots))),
-                None => Err(Failure::bad_arguments("slots: there is at least one")),
-            },
-            (false, None) => Ok(None),
-        }
+        mode(self.shared, self.slots)
     }
 
     fn further(&self) -> Result<Typed<Further>, Failure> {
         let mode = self.mode()?;
         Ok(name(&self.name).map(|name| Further { name, mode }))
+    }
+}
+
+impl CheckParams {
+    /// Plain question about a lock.
+    #[cfg(feature = "mcp")]
+    pub(crate) fn named(name: &str) -> Self {
+        Self {
+            name: Some(name.to_owned()),
+            ..Self::default()
+        }
+    }
+}
+
+/// The mode that a request names, if it names one.
+fn mode(shared: bool, slots: Option<u32>) -> Result<Option<Mode>, Failure> {
+    match (shared, slots) {
+        (true, Some(_)) => Err(Failure::bad_arguments(
+            "shared and slots contradict each other",
+        )),
+        (false, Some(0)) => Err(Failure::bad_arguments("slots: there is at least one")),
+        _ => Ok(super::mode_of(shared, slots)),
     }
 }
 

@@ -16,7 +16,7 @@ use crate::request::serve::KnownLock;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
-use tenure_core::{Claim, Entry, LockName, Ownership, Process, Renewal, RequestId, Schedule};
+use tenure_core::{Claim, Entry, LockName, Mode, Ownership, Process, Renewal, RequestId, Schedule};
 use tenure_engine::audit::Ending;
 use tenure_engine::cancel::{Cancel, listening};
 use tenure_engine::clock::{Clock, instant, nap};
@@ -388,18 +388,30 @@ fn take_over(
 /// The program's own holds: their locks and tokens.
 pub(super) type Own = BTreeSet<(LockName, u64)>;
 
-fn view(session: &Session, name: &LockName, reading: &Reading, own: &Own) -> LockView {
+fn view(
+    session: &Session,
+    (name, reading): (&LockName, &Reading),
+    mode: Option<Mode>,
+    own: &Own,
+) -> LockView {
     let view = session.view_of_keeper(name, reading, |claim| {
         let own_token = |token| own.contains(&(name.clone(), token));
         claim.token.is_some_and(own_token)
     });
-    session.in_mode(view, None, (name, reading), &session.clock.now())
+    session.in_mode(view, mode, (name, reading), &session.clock.now())
 }
 
-/// How one lock stands.
-pub(super) fn check(session: &Session, name: &LockName, own: &Own) -> Result<Value, Failure> {
+/// How one lock stands, and whether a request of this mode would get it.
+pub(super) fn check(
+    session: &Session,
+    name: &LockName,
+    mode: Mode,
+    own: &Own,
+) -> Result<Value, Failure> {
     let reading = session.reading(name)?;
-    Ok(view(session, name, &reading, own).json().into())
+    Ok(view(session, (name, &reading), Some(mode), own)
+        .json()
+        .into())
 }
 
 /// How all locks stand.
@@ -408,7 +420,7 @@ pub(super) fn list(session: &Session, all: bool, own: &Own) -> Result<Value, Fai
     let readings = readings::Readings::of(&session.store, &session.clock, names);
     let mut locks = Vec::new();
     for read in readings {
-        let view = view(session, &read.name, &read.reading?, own);
+        let view = view(session, (&read.name, &read.reading?), None, own);
         if all || view.standing != "free" || !view.queue.is_empty() {
             locks.push(Value::from(view.json()));
         }

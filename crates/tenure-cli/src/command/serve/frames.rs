@@ -4,7 +4,7 @@
 //! What a request does is decided elsewhere.
 
 use crate::failure::Failure;
-use crate::request::serve::{AcquireParams, KnownLock, Where, plain};
+use crate::request::serve::{AcquireParams, CheckParams, KnownLock, Where, plain};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -57,7 +57,7 @@ pub(super) enum Method {
     Verify(OfHold),
     /// The request that is no longer wanted.
     Abandon(Id),
-    Check(Check),
+    Check(CheckParams),
     List(List),
     Cancel(Cancel),
 }
@@ -103,16 +103,6 @@ struct Abandon {
     id: Value,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Check {
-    pub(super) name: String,
-    #[serde(default)]
-    dir: Option<PathBuf>,
-    #[serde(default)]
-    store: Option<String>,
-}
-
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct List {
@@ -156,7 +146,7 @@ macro_rules! may_name_a_place {
     };
 }
 
-may_name_a_place!(Adopt, Check, List, Cancel);
+may_name_a_place!(Adopt, List, Cancel);
 
 /// What a line is.
 #[derive(Debug)]
