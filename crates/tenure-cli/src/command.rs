@@ -72,7 +72,7 @@ use tenure_engine::store::file::ThreadSleeper;
 use tenure_engine::store::{Cleaned, Content, Reading, StoreError, Verbs};
 use tenure_engine::tenure_core::{
     Claim, Entry, Event, Force, ForceOnHeld, Holder, Host, Life, LockName, Mode, Now, Ownership,
-    Process, Reason, Refusal, Released, Request, RequestId, StaleReason, Standing, UnreadableRule,
+    Process, Reason, Refusal, Released, Request, RequestId, StaleReason, Standing,
 };
 
 /// Turns the typed call into a request, carries it out and answers with the exit code.
@@ -1131,9 +1131,9 @@ impl Session {
         let nobody_is_named = matches!(refusal.standing, Standing::Stale(StaleReason::Unreadable));
         if (refusal.reason == Reason::Unreadable || nobody_is_named)
             && let Ok(reading) = self.reading(name)
-            && let Content::Unreadable { why, .. } = reading.content
+            && let Content::Unreadable { why, silence } = reading.content
         {
-            view.unreadable_because = Some(why);
+            view.unreadable(why, silence, self.store.policy());
         }
         // The refusal judged only the blocker, so the other holders are judged here.
         if !view.other_holders.is_empty()
@@ -1199,12 +1199,13 @@ impl Session {
         else {
             return failure;
         };
-        let why = match self.store.policy().unreadable {
-            UnreadableRule::RefuseUntilTtl => format!(
-                "it was written less than {} ago",
-                age(self.store.policy().detached_ttl_ms)
+        let rest = failure.context.get("force_after_ms");
+        let why = match rest.and_then(serde_json::Value::as_u64) {
+            Some(rest) => format!(
+                "{because}; what can be read of it counts for {} yet",
+                age(rest)
             ),
-            UnreadableRule::Stale | UnreadableRule::RefuseUnlessForced => because,
+            None => because,
         };
         failure.message = format!(
             "{} cannot be read, and --force did not replace it: {why}",

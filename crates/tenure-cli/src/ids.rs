@@ -3,6 +3,7 @@
 use crate::exit::Exit;
 use crate::failure::Failure;
 use tenure_core::RequestId;
+use tenure_engine::printed::hex;
 
 /// The given request id, or a fresh one: `req_` and 32 hex digits of the kernel's randomness.
 pub(crate) fn request_id_or_new(given: Option<RequestId>) -> Result<RequestId, Failure> {
@@ -21,14 +22,6 @@ pub(crate) fn fresh_id<const BYTES: usize>() -> Result<RequestId, Failure> {
     let mut bytes = [0_u8; BYTES];
     tenure_engine::process::fill_randomly(&mut bytes).map_err(|_| no_id())?;
     RequestId::new(format!("req_{}", hex(&bytes))).map_err(|_| no_id())
-}
-
-/// Two hex digits for each byte.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits
-        .filter_map(|digit| char::from_digit(digit.into(), 16))
-        .collect()
 }
 
 #[cfg(test)]

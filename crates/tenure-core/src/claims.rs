@@ -12,10 +12,10 @@
 use crate::claim::{Cancel, Claim, Entry, Force, Kind, Patience, Request, StopRequest};
 use crate::decision::{Caller, Decision, Reason, decide};
 use crate::event::{Event, Takeover};
-use crate::lease::Lease;
+use crate::lease::{Lease, Silence};
 use crate::mode::{Mode, PENDING_MAX, Queueing};
 use crate::name::RequestId;
-use crate::policy::{Policy, UnreadableRule};
+use crate::policy::Policy;
 use crate::queue::{Asking, Place, Standstill, Weight};
 use crate::standing::{Evidence, Standing, judge, unreadable};
 use crate::time::Now;
@@ -568,23 +568,21 @@ impl Entry {
         stale
     }
 
-    /// Whether an empty list may replace a record that cannot be read and was written `silent_ms` ago.
+    /// Whether an empty list may replace a record that cannot be read, whose holder has been silent for so long.
     ///
     /// # Errors
-    /// - [`Refusal`] if the policy wants force and `force` brings none, or if it wants the record to be
-    ///   older than the ttl and the record is not.
+    /// - [`Refusal`] if the policy wants force and `force` brings none, or if it wants the holder to have been silent for
+    ///   longer than its ttl, and that has not passed.
     pub fn replace_unreadable(
         policy: &Policy,
         force: Force,
-        silent_ms: u64,
+        silence: Silence,
     ) -> Result<(), Refusal> {
         let standing = unreadable(policy);
         let decision = decide(policy, standing, force, Patience::AtOnce, Caller::Other);
-        let young = policy.unreadable == UnreadableRule::RefuseUntilTtl
-            && silent_ms <= policy.detached_ttl_ms;
         let reason = match decision {
             Decision::Refuse(reason) => reason,
-            _ if young => Reason::Unreadable,
+            _ if silence.rest_ms(policy) > 0 => Reason::Unreadable,
             _ => return Ok(()),
         };
         Err(Refusal {

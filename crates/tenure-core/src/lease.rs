@@ -1,5 +1,6 @@
 //! A lease: how long a claim counts after its last sign of life, where life cannot be seen.
 
+use crate::policy::{Policy, UnreadableRule};
 use crate::{Now, Stamp};
 
 /// The time limit of a claim and its last renewal.
@@ -11,6 +12,35 @@ pub struct Lease {
     pub renewed: Stamp,
     /// How often it was renewed after the grant.
     pub renewals: u64,
+}
+
+/// How long the holder of a record that cannot be read has been silent, as far as anything says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Silence {
+    /// How long ago anything spoke for the holder, in milliseconds. `u64::MAX` where nothing tells.
+    pub silent_ms: u64,
+    /// The ttl of the hold, in milliseconds; 0 where none can be read.
+    pub ttl_ms: u64,
+}
+
+impl Silence {
+    /// Nothing tells how long it has been.
+    pub const UNTOLD: Self = Self {
+        silent_ms: u64::MAX,
+        ttl_ms: 0,
+    };
+
+    /// Milliseconds until force may replace the record. A policy that waits for silence waits for the longer of its own
+    /// ttl and that of the hold, and a moment more: the hold counts until its ttl has passed (strictly).
+    pub fn rest_ms(self, policy: &Policy) -> u64 {
+        match policy.unreadable {
+            UnreadableRule::Stale | UnreadableRule::RefuseUnlessForced => 0,
+            UnreadableRule::RefuseUntilTtl => {
+                let ttl_ms = self.ttl_ms.max(policy.detached_ttl_ms);
+                ttl_ms.saturating_add(1).saturating_sub(self.silent_ms)
+            }
+        }
+    }
 }
 
 impl Lease {

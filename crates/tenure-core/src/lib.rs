@@ -50,7 +50,7 @@ pub use claims::{Entering, TryGrant};
 pub use decision::{Caller, Decision, Reason, decide};
 pub use event::{Event, Takeover};
 pub use holder::{Holder, Host, Process};
-pub use lease::Lease;
+pub use lease::{Lease, Silence};
 pub use mode::{Mode, PENDING_MAX, Queueing};
 pub use name::{LockName, NameError, RequestId};
 pub use policy::{

@@ -97,10 +97,18 @@ impl RequestId {
     }
 
     /// An id as another program's record has it, in whatever form. It is compared and shown, and never
-    /// becomes a part of a name. Cut after 128 characters.
+    /// becomes a part of a name as it stands. Cut after [`RequestId::RECORDED_MAX`] characters.
     pub fn as_recorded(id: &str) -> Self {
-        Self(id.chars().take(NAME_BYTES_MAX).collect::<String>().into())
+        Self(
+            id.chars()
+                .take(Self::RECORDED_MAX)
+                .collect::<String>()
+                .into(),
+        )
     }
+
+    /// How many characters of another program's id count.
+    pub const RECORDED_MAX: usize = 256;
 
     /// The id as text.
     pub fn as_str(&self) -> &str {
@@ -228,8 +236,8 @@ mod tests {
     fn an_id_of_another_program_is_taken_as_it_stands_and_cut() {
         assert_eq!(RequestId::as_recorded("a b/c").as_str(), "a b/c");
         assert_eq!(
-            RequestId::as_recorded(&"é".repeat(200)).as_str(),
-            "é".repeat(128)
+            RequestId::as_recorded(&"é".repeat(300)).as_str(),
+            "é".repeat(256)
         );
     }
 

@@ -7,7 +7,7 @@ use tenure_core::{
     Attempt, Cancel, Claim, Death, Effect, Entering, Entry, Evidence, Force, History, Holder, Host,
     Input, Kind, Left, Life, Liveness, LivenessLock, Mode, Now, Outcome, Ownership, Patience,
     Policy, Predecessor, Process, RETRY_CEILING_MS, RETRY_FLOOR_MS, Reason, Released, Request,
-    RequestId, StaleReason, Standing, Terms, TryGrant, judge, retry_after_ms,
+    RequestId, Silence, StaleReason, Standing, Terms, TryGrant, judge, retry_after_ms,
 };
 
 const BOOT: &str = "boot-a";
@@ -265,9 +265,11 @@ fn asking_again_is_answered_for_the_own_detached_hold_and_no_other() {
 
 #[test]
 fn what_cannot_be_read_is_replaced_by_the_rule_of_its_format() {
-    let may = |policy: &Policy, force, silent_ms| {
-        Entry::replace_unreadable(policy, force, silent_ms).map_err(|refusal| refusal.reason)
+    let judged = |policy: &Policy, force, silent_ms, ttl_ms| {
+        let silence = Silence { silent_ms, ttl_ms };
+        Entry::replace_unreadable(policy, force, silence).map_err(|refusal| refusal.reason)
     };
+    let may = |policy: &Policy, force, silent_ms| judged(policy, force, silent_ms, 0);
     assert!(may(&Policy::NATIVE, Force::No, u64::MAX).is_err());
     assert_eq!(may(&Policy::NATIVE, Force::Asked, 0), Ok(()));
     assert_eq!(may(&Policy::SESSION, Force::No, 0), Ok(()));
@@ -282,6 +284,20 @@ fn what_cannot_be_read_is_replaced_by_the_rule_of_its_format() {
         may(&Policy::FLEET, Force::No, ttl + 1).is_err(),
         "old, and unasked"
     );
+    for (silent_ms, own_ttl_ms, is_old) in [
+        (ttl + 1, ttl * 4, false),
+        (ttl * 4, ttl * 4, false),
+        (ttl * 4 + 1, ttl * 4, true),
+        (ttl, 1_000, false),
+        (ttl + 1, 1_000, true),
+        (u64::MAX - 1, u64::MAX, false),
+    ] {
+        assert_eq!(
+            judged(&Policy::FLEET, Force::Confirmed, silent_ms, own_ttl_ms).is_ok(),
+            is_old,
+            "silent for {silent_ms}, of {own_ttl_ms}"
+        );
+    }
 }
 
 #[test]

@@ -8,6 +8,7 @@
 //! A file with two hard links has two names, and so two locks. Where the lock is kept follows from the target's
 //! folder, and not from the caller's ([`PathLock::folder`]); `place` decides.
 
+use crate::printed::hex;
 use crate::repository::{self, Missing};
 use sha2::{Digest, Sha256};
 use std::io;
@@ -164,11 +165,7 @@ fn name_of(target: &Path, hash: &[u8]) -> String {
         name.push(if is_good { c } else { '_' });
     }
     name.push('=');
-    for byte in hash.iter().take(16) {
-        for digit in [byte >> 4, byte & 15] {
-            name.extend(char::from_digit(digit.into(), 16));
-        }
-    }
+    name.push_str(&hex(hash.get(..16).unwrap_or_default()));
     name
 }
 

@@ -19,6 +19,14 @@ use std::path::Path;
 /// How many characters of a parser's message are shown.
 const MESSAGE_CHARS_MAX: usize = 200;
 
+/// Two hex digits for each byte.
+pub fn hex(bytes: &[u8]) -> String {
+    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+    digits
+        .filter_map(|digit| char::from_digit(digit.into(), 16))
+        .collect()
+}
+
 /// Whether a character acts on the text around it instead of being seen, beyond what every JSON writer
 /// escapes: DEL and C1, line separators, marks of the reading direction, characters without width, tags.
 pub(crate) fn acts(c: char) -> bool {

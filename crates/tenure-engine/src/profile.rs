@@ -230,6 +230,21 @@ pub trait Record: Debug {
         now: &Now,
         here: &Host,
     ) -> Result<Claim, String>;
+
+    /// What a record that breaks a rule still says of how long its holder counts; `None` if it says nothing, or the
+    /// format does not ask.
+    fn signs(&self, _bytes: &[u8], _now: &Now) -> Option<Signs> {
+        None
+    }
+}
+
+/// What can be read of a record that breaks a rule. At least one of both can.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Signs {
+    /// Its last heartbeat, in milliseconds since the epoch, if it can be true.
+    pub renewed_ms: Option<u64>,
+    /// Its ttl, in milliseconds.
+    pub ttl_ms: Option<u64>,
 }
 
 /// The id by which people know a holder: its request id, or what its record names instead where

@@ -16,7 +16,8 @@ pub use verbs::Verbs;
 
 use crate::profile::ends_without_release;
 use tenure_core::{
-    Claim, Entry, Evidence, Forced, Mode, Now, Policy, StaleUnforced, Standing, Standstill, judge,
+    Claim, Entry, Evidence, Forced, Mode, Now, Policy, Silence, StaleUnforced, Standing,
+    Standstill, judge,
 };
 
 /// How a sleep ended.
@@ -61,8 +62,8 @@ pub enum Content {
     Unreadable {
         /// What is wrong with it.
         why: String,
-        /// When it was written last, in milliseconds since the epoch, where the store knows.
-        modified_ms: Option<u64>,
+        /// How long its holder has been silent.
+        silence: Silence,
     },
 }
 

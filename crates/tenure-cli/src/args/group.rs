@@ -3,9 +3,9 @@
 //! A group is a native lock whose name is written in lower case. `request/run` decides what a run in a
 //! group means.
 
-use crate::ids::hex;
 use sha2::{Digest, Sha256};
 use tenure_core::LockName;
+use tenure_engine::printed::hex;
 
 /// How long the readable beginning of a long name is. With `=.` and the hash it fits a lock's name of 128 bytes.
 const BEGINNING_MAX: usize = LockName::BYTES_MAX - 2 - 2 * HASH_BYTES;

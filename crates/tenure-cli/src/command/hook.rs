@@ -23,7 +23,6 @@ mod proof;
 use super::agent::probe;
 use crate::args::{AgentHost, HookArgs};
 use crate::exit::Exit;
-use crate::ids::hex;
 use crate::request::{About, Misread, Surroundings};
 use crate::signals::{Stream, write_within};
 use answer::{Answer, Decision};
@@ -43,6 +42,7 @@ use std::time::{Duration, Instant};
 use tenure_core::{AgentKey, LockName};
 use tenure_engine::clock::{Clock, SystemClock, instant};
 use tenure_engine::config::{CommandRule, Config, OnError};
+use tenure_engine::printed::hex;
 use tenure_engine::shell;
 use tenure_engine::store::contract::AgentSign;
 

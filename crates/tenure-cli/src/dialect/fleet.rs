@@ -61,15 +61,15 @@ impl Dialect for Fleet {
                         blocked(&view.name, &holder(view), WAIT)
                     }
                     Reason::StaleNeedsForce => stale(view),
-                    Reason::Unreadable => {
-                        let why = view.unreadable_because.as_deref();
-                        corrupt(&view.name, why.unwrap_or("it cannot be understood"))
-                    }
+                    Reason::Unreadable => blocked(&view.name, &Value::Null, &corrupt_of(view)),
                     Reason::Unknown => return failure,
                 };
                 answered(failure, document)
             }
-            Refused::Unreadable { name, why } => answered(failure, corrupt(name.as_str(), why)),
+            Refused::Unreadable { name, why } => {
+                let suggestion = corrupt_because(why);
+                answered(failure, blocked(name.as_str(), &Value::Null, &suggestion))
+            }
             Refused::NotOwner(view) => {
                 failure.text = Some(json_line(&json!({
                     "error": error_of(&failure),
@@ -211,14 +211,15 @@ fn blocked(name: &str, held_by: &Value, suggestion: &str) -> Value {
     })
 }
 
-fn corrupt(name: &str, why: &str) -> Value {
-    blocked(name, &Value::Null, &corrupt_because(why))
+fn corrupt_of(view: &LockView) -> String {
+    let why = view.unreadable_because.as_deref();
+    corrupt_because(why.unwrap_or("it cannot be understood"))
 }
 
 fn corrupt_because(why: &str) -> String {
     format!(
-        "The lock file is corrupt: {why}; --force-lock replaces it once it has not been written \
-         for longer than the TTL"
+        "The lock file is corrupt: {why}; --force-lock replaces it once it has been silent for longer \
+         than the TTL"
     )
 }
 
@@ -241,11 +242,7 @@ fn standing(view: &LockView) -> Value {
     let (status, suggestion) = match view.standing {
         "held" => ("active", (!view.mine).then(|| WAIT.to_owned())),
         "stale" => ("stale", Some(FORCE.to_owned())),
-        "unreadable" => {
-            let why = view.unreadable_because.as_deref();
-            let why = why.unwrap_or("it cannot be understood");
-            ("corrupt", Some(corrupt_because(why)))
-        }
+        "unreadable" => ("corrupt", Some(corrupt_of(view))),
         other => (other, None),
     };
     let mut answer = Map::new();

@@ -442,14 +442,14 @@ impl Audit {
         let name = value::given(value::LOCK_NAME, typed.name.as_ref())?;
         let name = name.or(around.group()?);
         let events = typed.event.iter().map(|event| event.value("--event"));
-        let id = value::given("--request-id", typed.request_id.as_ref())?;
         Ok(Self {
             filter: Filter {
                 lock: name.map(|name| name.as_str().to_owned()),
                 events: events.collect::<Result<_, _>>()?,
                 since_ms: since.map(|since| since.millis(now_ms)),
                 until_ms: until.map(|until| until.millis(now_ms)),
-                request_id: id.map(|id| id.to_string()),
+                // Whatever another program calls itself may stand in an audit.
+                request_id: typed.request_id.as_ref().map(|id| id.text.clone()),
                 agent: value::given("--as", typed.agent.as_ref())?,
             },
             follow: typed.follow,

@@ -795,3 +795,158 @@ fn a_released_lock_is_not_created_again_by_its_heartbeat() {
     });
     let _ = held.open().expect(0, "its own result");
 }
+
+/// The contract lets force replace a record that breaks a rule once its file is older than the ttl. A tool that writes
+/// such a record still holds the lock for as long as its own ttl says.
+#[test]
+fn record_that_breaks_a_rule_is_judged_by_what_can_be_read_table() {
+    const OWN: u64 = 3_600;
+    for (what, change, beat_ago, written_ago, forced) in [
+        (
+            "a version",
+            ("lock_version", json!("v2")),
+            1_000,
+            1_000,
+            false,
+        ),
+        ("a name", ("lock_name", json!("other")), 1_000, 1_000, false),
+        ("a process", ("pid", json!("one")), 1_000, 1_000, false),
+        ("an actor", ("actor", Value::Null), 1_000, 1_000, false),
+        ("an id", ("request_id", json!("")), 1_000, 1_000, false),
+        ("facts", ("metadata", json!([])), 1_000, 1_000, false),
+        (
+            "its ttl as a text",
+            ("ttl_seconds", json!("3600")),
+            1_000,
+            1_000,
+            false,
+        ),
+        (
+            "a fraction",
+            ("ttl_seconds", json!(3_600.5)),
+            3_500,
+            3_500,
+            false,
+        ),
+        ("it, silent", ("pid", json!("one")), 3_700, 3_700, true),
+        ("its file, young", ("pid", json!("one")), 3_700, 800, false),
+        (
+            "its heartbeat, young",
+            ("pid", json!("one")),
+            800,
+            3_700,
+            false,
+        ),
+        ("a short ttl", ("ttl_seconds", json!("1")), 800, 800, false),
+        (
+            "a short ttl, silent",
+            ("ttl_seconds", json!("1")),
+            1_000,
+            1_000,
+            true,
+        ),
+        ("no ttl", ("ttl_seconds", Value::Null), 800, 1_000, false),
+        (
+            "no ttl, silent",
+            ("ttl_seconds", Value::Null),
+            1_000,
+            1_000,
+            true,
+        ),
+        (
+            "a ttl beyond belief",
+            ("ttl_seconds", json!(1e18)),
+            1_000,
+            1_000,
+            true,
+        ),
+        (
+            "a heartbeat ahead",
+            ("pid", json!("one")),
+            -3_000,
+            3_700,
+            false,
+        ),
+        (
+            "one beyond its ttl",
+            ("pid", json!("one")),
+            -3_700,
+            3_700,
+            true,
+        ),
+        (
+            "no heartbeat",
+            ("last_heartbeat_at", Value::Null),
+            0,
+            1_000,
+            false,
+        ),
+        (
+            "no heartbeat, silent",
+            ("last_heartbeat_at", Value::Null),
+            0,
+            3_700,
+            true,
+        ),
+    ] {
+        let scene = Scene::new();
+        let mut record = foreign("x", beat_ago);
+        record["ttl_seconds"] = OWN.into();
+        let (key, value) = change;
+        record[key] = value;
+        plant(&scene, "x", &record.to_string(), written_ago);
+        let said = call(&scene, &["check", "x"]).expect(4, what).json();
+        assert_eq!(said["status"], "corrupt", "{what}: {said:#}");
+        let code = if forced { 0 } else { 4 };
+        let _ = call(&scene, &["force-release", "x", "--yes"]).expect(code, what);
+        plant(&scene, "x", &record.to_string(), written_ago);
+        let _ = acquire(&scene, "x", &["--force-lock", "--yes"]).expect(code, what);
+    }
+}
+
+/// Where nothing of a record can be read, the hold that it was published for counts for as long as its ttl.
+#[test]
+fn record_without_a_readable_word_counts_as_its_hold() {
+    let scene = Scene::new();
+    let _ = acquire(&scene, "x", &["--ttl", "3600"]).expect(0, "ours");
+    plant(&scene, "x", "garbage", 910);
+    let _ = acquire(&scene, "x", &["--force-lock", "--yes"]).expect(4, "held for an hour");
+    let _ = call(&scene, &["force-release", "x", "--yes"]).expect(4, "held for an hour");
+    plant(&scene, "y", "garbage", 910);
+    let _ = acquire(&scene, "y", &["--force-lock"]).expect(0, "of no hold");
+}
+
+/// The contract sets no alphabet for the id of another program.
+#[test]
+fn owner_of_any_id_renews_and_releases_table() {
+    for id in [
+        "deploy:1",
+        "a b",
+        "../../etc/x",
+        ".hidden",
+        "ä/ö",
+        &"x".repeat(256),
+    ] {
+        let scene = Scene::new();
+        let mut record = foreign("x", 1_000);
+        record["ttl_seconds"] = 3_600.into();
+        record["request_id"] = id.into();
+        plant(&scene, "x", &record.to_string(), 1_000);
+        let said = call(&scene, &["check", "x"]).expect(4, id).json();
+        assert_eq!(said["held_by"], held_by(&record), "{said:#}");
+        let _ = acquire(&scene, "x", &["--force-lock", "--yes"]).expect(4, "it is active");
+        let other = format!("-{id}");
+        let _ = call(&scene, &["release", "x", "--request-id", &other]).expect(2, "no such id");
+        let _ = call(&scene, &["heartbeat", "x", "--request-id", id]).expect(0, id);
+        let _ = call(&scene, &["release", "x", "--request-id", id]).expect(0, id);
+        let audit = ["audit", "--request-id", id, "--output", "json"];
+        let said = call(&scene, &audit).expect(0, id).json();
+        let events = said["data"]["events"].as_array().expect("events").clone();
+        assert_eq!(events.len(), 1, "{id}: {said:#}");
+        assert_eq!(events[0]["request_id"], id);
+        let day = fs::read_dir(scene.locks().join("audit")).expect("a day");
+        let files = day.flat_map(|day| fs::read_dir(day.expect("a day").path()).expect("files"));
+        assert_eq!(files.count(), 1, "{id}: below its day");
+        let _ = acquire(&scene, "y", &["--request-id", id]).expect(2, "only plain ids are made");
+    }
+}

@@ -8,7 +8,7 @@ use super::span::{self, Span};
 use super::text::{instant, render, to_the_millisecond};
 use super::{EventName, SUFFIX};
 use crate::agent_view::AgentView;
-use crate::printed::acts;
+use crate::printed::{acts, hex};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
@@ -302,10 +302,21 @@ impl Record {
         self.timestamp.split_once('T').map_or("", |(date, _)| date)
     }
 
-    /// The file of its request. A request id is a file name: it has no separator and does not
-    /// begin with a dot.
+    /// The file of its request. An id of tenure's form is a file name: it has no separator and does not begin with a
+    /// dot. Another program's id may be any text, so its file has the beginning of the text, as far as it is plain,
+    /// `=` and a hash of all of it. No id of tenure's form has an `=`.
     pub(super) fn file_name(&self) -> String {
-        format!("{}{SUFFIX}", self.request_id)
+        if RequestId::new(&self.request_id).is_ok() {
+            return format!("{}{SUFFIX}", self.request_id);
+        }
+        let plain = |c: char| match c {
+            c if c.is_ascii_alphanumeric() => c,
+            _ => '_',
+        };
+        let beginning: String = self.request_id.chars().take(40).map(plain).collect();
+        let hash = Sha256::digest(self.request_id.as_bytes());
+        let hash = hex(hash.get(..16).unwrap_or_default());
+        format!("{beginning}={hash}{SUFFIX}")
     }
 
     /// The same event, whose line ends a span.
@@ -448,13 +459,7 @@ fn seconds(duration: Duration) -> Value {
 
 /// `sha256:` and 64 hex digits, as `sha256sum` has them.
 fn hash(bytes: &[u8]) -> String {
-    let mut text = String::from("sha256:");
-    for byte in Sha256::digest(bytes) {
-        for digit in [byte >> 4, byte & 15] {
-            text.extend(char::from_digit(digit.into(), 16));
-        }
-    }
-    text
+    format!("sha256:{}", hex(&Sha256::digest(bytes)))
 }
 
 /// A system error as the audit names it: `EACCES: permission denied`; where errors have no such names,

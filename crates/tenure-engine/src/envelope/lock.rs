@@ -16,7 +16,7 @@ use std::time::Duration;
 use tenure_core::{
     AgentKey, Caller, Cancel, CancelKind, Claim, Death, Decision, Entry, Force, ForceOnHeld, Kind,
     Life, LockName, Mode, Now, PENDING_MAX, Patience, Policy, RETRY_FLOOR_MS, Reason, Refusal,
-    StaleReason, Standing, Standstill, UnreadableRule, decide, retry_after_ms,
+    Silence, StaleReason, Standing, Standstill, decide, retry_after_ms,
 };
 
 /// Whether a refusal for this reason may end by itself.
@@ -50,6 +50,9 @@ pub struct LockView {
     /// What is wrong with its record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unreadable_because: Option<String>,
+    /// Milliseconds until force may replace a record that cannot be read. Set where that is not now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub force_after_ms: Option<u64>,
     /// Where it is kept.
     pub lock_file: String,
     /// Which modes have room beside its holders. Set where one of them holds beside others, or another mode than an
@@ -69,9 +72,6 @@ pub struct LockView {
     /// When a retry is likely to succeed; a hint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
-    /// What force does about a record that cannot be read, as the end of a sentence.
-    #[serde(skip)]
-    replaced: Cow<'static, str>,
     /// Whether force may end a live hold of it.
     #[serde(skip)]
     yields_to_force: bool,
@@ -269,8 +269,8 @@ impl LockView {
             own.map_or((standing, claim), |(standing, own)| (standing, Some(own)));
         let mut view = Self::bare(name.as_str(), standing, policy, reading.place.clone());
         view.mine = claim.is_some_and(|claim| claim.token.is_some() && mine(claim));
-        if let Content::Unreadable { why, .. } = &reading.content {
-            view.unreadable_because = Some(why.clone());
+        if let Content::Unreadable { why, silence } = &reading.content {
+            view.unreadable(why.clone(), *silence, policy);
         }
         if let Some(entry) = entry {
             let standing_of = |claim: &Claim| reading.standing_of(policy, claim, now);
@@ -282,6 +282,13 @@ impl LockView {
             }
         }
         view
+    }
+
+    /// Says what is wrong with what cannot be read, and when force may replace it.
+    pub fn unreadable(&mut self, why: String, silence: Silence, policy: &Policy) {
+        self.unreadable_because = Some(why);
+        let rest_ms = silence.rest_ms(policy);
+        self.force_after_ms = (rest_ms > 0).then_some(rest_ms);
     }
 
     /// Gathers the facts of a refusal from the list as it was seen then.
@@ -373,6 +380,7 @@ impl LockView {
                 _ => None,
             },
             unreadable_because: None,
+            force_after_ms: None,
             lock_file,
             room: None,
             holder: None,
@@ -381,16 +389,6 @@ impl LockView {
             queue: Vec::new(),
             retry_after_ms: None,
             yields_to_force: policy.force_on_held != ForceOnHeld::Never,
-            replaced: match policy.unreadable {
-                UnreadableRule::Stale | UnreadableRule::RefuseUnlessForced => {
-                    "--force replaces it".into()
-                }
-                UnreadableRule::RefuseUntilTtl => {
-                    let ttl = age(policy.detached_ttl_ms);
-                    let if_old = "--force replaces it once it has not been written for longer than";
-                    format!("{if_old} {ttl}").into()
-                }
-            },
         }
     }
 
@@ -694,7 +692,14 @@ impl LockView {
             Reason::Unreadable => Failure::new(
                 Exit::Precondition,
                 "LOCK_UNREADABLE",
-                format!("{} cannot be read; {}", self.lock_file, self.replaced),
+                match self.force_after_ms {
+                    None => format!("{} cannot be read; --force replaces it", self.lock_file),
+                    Some(rest) => format!(
+                        "{} cannot be read; --force replaces it in {}, if nothing renews or writes it until then",
+                        self.lock_file,
+                        age(rest)
+                    ),
+                },
             ),
             Reason::Unknown => Failure::new(
                 Exit::StoreUnavailable,

@@ -4,7 +4,7 @@
 //! Only the age of the heartbeat judges such a lock, and the core does that. The process id in a record is
 //! information.
 
-use super::{Place, Profile, Record, document, instant, own};
+use super::{Place, Profile, Record, Signs, document, instant, own};
 use crate::audit::Layout;
 use serde_json::{Map, Value};
 use tenure_core::{Claim, Host, LockName, Now, Policy, RequestId};
@@ -125,8 +125,12 @@ impl Record for Fleet {
             return Err("its lock_name is another lock's".to_owned());
         }
         let request_id = document::string(&object, "request_id")?;
-        RequestId::new(request_id)
-            .map_err(|error| format!("its request_id is not one: {error}"))?;
+        if !(1..=RequestId::RECORDED_MAX).contains(&request_id.chars().count()) {
+            return Err(format!(
+                "its request_id does not have 1 to {} characters",
+                RequestId::RECORDED_MAX
+            ));
+        }
         let actor = document::string(&object, "actor")?;
         let intent = document::string(&object, "intent")?;
         let intent_version = document::string(&object, "intent_version")?;
@@ -179,6 +183,36 @@ impl Record for Fleet {
         }
         Ok(claim)
     }
+
+    /// The contract sets the form of each field, and a tool that breaks one of them still holds the lock: its ttl also
+    /// counts as a fraction or a text.
+    fn signs(&self, bytes: &[u8], now: &Now) -> Option<Signs> {
+        let object = document::object(bytes).ok()?;
+        let ttl_ms = object.get("ttl_seconds").and_then(loose_ttl_ms);
+        let latest = now.stamp().wall_ms;
+        let latest = latest.saturating_add(ttl_ms.unwrap_or(0).max(Policy::FLEET.detached_ttl_ms));
+        let renewed_ms = document::time(&object, "last_heartbeat_at").ok();
+        let renewed_ms = renewed_ms.filter(|at| *at <= latest);
+        (renewed_ms.is_some() || ttl_ms.is_some()).then_some(Signs { renewed_ms, ttl_ms })
+    }
+}
+
+/// A ttl of a record that breaks a rule.
+fn loose_ttl_ms(value: &Value) -> Option<u64> {
+    let seconds = match value {
+        Value::Number(seconds) => seconds.as_f64(),
+        Value::String(text) => text.trim().parse().ok(),
+        _ => None,
+    }?;
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "it is between 0 and 100 years"
+    )]
+    let believed = (seconds > 0.0 && seconds <= TTL_SECONDS_MAX as f64)
+        .then(|| (seconds * SECOND_MS as f64).ceil() as u64);
+    believed
 }
 
 /// The ttl to write, rounded up to whole seconds.
@@ -355,9 +389,13 @@ mod tests {
             ),
         ];
         records().assert_refused(FOREIGN, &refused);
-        for bad in ["", "_a", "a b", "a/b", &"a".repeat(129)] {
+        for bad in ["", &"é".repeat(257)] {
             let error = read(&FOREIGN.replace("req_abcdef012345", bad)).expect_err("a bad id");
-            assert!(error.starts_with("its request_id is not one: "), "{error}");
+            assert!(error.starts_with("its request_id does not"), "{error}");
+        }
+        for id in ["_a", "a b", "../a:b", "é", &"é".repeat(256)] {
+            let claim = read(&FOREIGN.replace("req_abcdef012345", id)).expect("an id");
+            assert_eq!(claim.holder.request_id.as_str(), id, "whole");
         }
         assert_eq!(read("[]"), Err("it is not a JSON object".to_owned()));
         assert!(read(&FOREIGN[..99]).is_err(), "half a record");

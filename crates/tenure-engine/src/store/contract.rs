@@ -31,7 +31,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tenure_core::{
     AgeLimit, AgentKey, Claim, Entering, Entry, Event, Evidence, Kind, Left, LockName, Mode, Now,
-    Policy, Predecessor, RestsOn,
+    Policy, Predecessor, RestsOn, Silence,
 };
 
 /// The rules by which a store judges claims, and what silence does to a hold.
@@ -209,8 +209,8 @@ pub struct Corrupt {
     pub why: String,
     /// Where it lies, for people.
     pub place: String,
-    /// How long ago it was changed last, in milliseconds. `u64::MAX` where its age says nothing.
-    pub silent_ms: u64,
+    /// How long its holder has been silent.
+    pub silence: Silence,
     /// Its bytes, if other programs see them.
     pub record: Vec<u8>,
     /// It is a record of another program's format, and not the store's own list.

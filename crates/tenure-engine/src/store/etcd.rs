@@ -66,7 +66,7 @@ use session::Sessions;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tenure_core::{Claim, Host, LockName, Now, Policy, Predecessor};
+use tenure_core::{Claim, Host, LockName, Now, Policy, Predecessor, Silence};
 use transact::Transaction;
 
 /// How long a call tries before it reports that etcd cannot be reached. An election takes one to two
@@ -366,7 +366,10 @@ impl Store for EtcdStore {
         let content = if let Some(unreadable) = list.unreadable.first() {
             Content::Unreadable {
                 why: unreadable.why.clone(),
-                modified_ms: None,
+                silence: Silence {
+                    silent_ms: 0,
+                    ttl_ms: 0,
+                },
             }
         } else {
             if let Some(handle) = handle.filter(|handle| list.row(handle.ticket).is_none()) {

@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use tenure_core::{
     AgentKey, Claim, Entering, Entry, Event, Evidence, Force, Forced, Kind, Left, Liveness,
     LivenessLock, LockName, Mode, Now, Ownership, Patience, Policy, Predecessor, Process,
-    ReleaseByOther, Released, Renewal, Request, RestsOn, StaleUnforced, Standing, StopRequest,
-    Takeover, TryGrant, UnreadableRule, WaitingFor, unreadable,
+    ReleaseByOther, Released, Renewal, Request, RestsOn, Silence, StaleUnforced, Standing,
+    StopRequest, Takeover, TryGrant, UnreadableRule, WaitingFor, unreadable,
 };
 
 /// The answer to [`Verbs::enter`].
@@ -496,13 +496,16 @@ pub trait Verbs: Store {
         let (released, done) = settled(self, &ask, Ok(Forced::Absent), |draft| {
             if let Some(corrupt) = &draft.corrupt {
                 // The age of the store's own list does not count.
-                let silent_ms = if corrupt.is_record {
-                    corrupt.silent_ms
+                let silence = if corrupt.is_record {
+                    corrupt.silence
                 } else {
-                    0
+                    Silence {
+                        silent_ms: 0,
+                        ttl_ms: 0,
+                    }
                 };
                 let force = forced_at(corrupt, force);
-                return match Entry::replace_unreadable(policy, force, silent_ms) {
+                return match Entry::replace_unreadable(policy, force, silence) {
                     Err(refusal) => (Ok(Forced::Refused(refusal)), Step::Keep),
                     Ok(()) => discard(corrupt, true, |_| Forced::Done {
                         claim: None,
@@ -860,7 +863,7 @@ fn may_replace(
     corrupt: &Corrupt,
 ) -> Result<(), Result<tenure_core::Refusal, StoreError>> {
     let force = forced_at(corrupt, force);
-    match Entry::replace_unreadable(policy, force, corrupt.silent_ms) {
+    match Entry::replace_unreadable(policy, force, corrupt.silence) {
         Err(refusal)
             if force == Force::No
                 && refusal.standing == Standing::Unreadable

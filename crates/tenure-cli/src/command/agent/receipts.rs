@@ -10,7 +10,6 @@
 use super::files::{self, Hindered, Target, make_folder};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::ids::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::{File, OpenOptions};
@@ -21,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tenure_engine::clock::{instant, nap, since};
 use tenure_engine::config::default_folder;
+use tenure_engine::printed::hex;
 
 /// How long an installation waits for another one, and how often it looks.
 const PATIENCE: Duration = Duration::from_secs(20);

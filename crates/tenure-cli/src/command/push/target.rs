@@ -14,11 +14,11 @@ use super::remote::{asked, place_of, url_of, without_secret};
 use super::upstream::{self, Upstream};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::ids::hex;
 use crate::render::Reporter;
 use sha2::{Digest, Sha256};
 use std::path::Path;
 use tenure_core::{LockName, NameError};
+use tenure_engine::printed::hex;
 
 /// How much of the repository's name, and of the branch's, a lock's name shows.
 const SHOWN_MAX: usize = 40;

@@ -31,7 +31,7 @@ use crate::store::contract::{
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-use tenure_core::{Claim, Entry, Event, Evidence, Host, Kind, LivenessLock, RestsOn};
+use tenure_core::{Claim, Entry, Event, Evidence, Host, Kind, LivenessLock, RestsOn, Silence};
 
 /// One call.
 pub(super) struct Transaction<'a> {
@@ -331,7 +331,10 @@ impl<'a> Transaction<'a> {
                 first.shown()
             ),
             // etcd does not say when a key was written, so it counts as written just now.
-            silent_ms: 0,
+            silence: Silence {
+                silent_ms: 0,
+                ttl_ms: 0,
+            },
             record: Vec::new(),
             is_record: true,
             refuses: true,

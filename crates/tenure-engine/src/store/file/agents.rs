@@ -28,6 +28,7 @@
 use super::folder::{Access, Folder, fault};
 use super::{FileStore, fd};
 use crate::os::{self, Errno};
+use crate::printed::hex;
 use crate::profile::SUFFIX;
 use crate::store::StoreError;
 use crate::store::contract::{AgentSign, Agents};
@@ -109,11 +110,7 @@ fn sum(text: &str) -> u64 {
 /// A text as a part of a file's name. A key may be longer than a file's name, and some file systems take `A` for `a`.
 fn part(text: &str) -> String {
     let digest = Sha256::digest(text.as_bytes());
-    let digits = digest.iter().take(16);
-    let digits = digits.flat_map(|byte| [byte >> 4, byte & 15]);
-    digits
-        .filter_map(|digit| char::from_digit(digit.into(), 16))
-        .collect()
+    hex(digest.get(..16).unwrap_or_default())
 }
 
 /// What the files of all agents of a session begin with. Where every user may make files, each user has their own, as

@@ -9,7 +9,7 @@
 
 use super::folder::{Access, Folder, Opened, fault, io_fault};
 use super::handle::{FileHandle, Granted};
-use super::joined::join;
+use super::joined::{Broken, join};
 use super::names::Names;
 use super::pages::{self, ReadError, Room, Snapshot, UNKNOWN};
 use super::partial::{self, Rest, Want};
@@ -24,7 +24,7 @@ use crate::store::{StoreError, Wake};
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::time::Duration;
-use tenure_core::{Claim, Entry, Now};
+use tenure_core::{Claim, Entry, Now, Silence};
 
 /// How long a caller waits for a guard before that is an error. A transition takes microseconds; only a
 /// process that was stopped in the middle of one keeps the guard longer.
@@ -251,6 +251,8 @@ pub(super) enum LoadError {
 pub(super) struct BadRecord {
     /// What is wrong.
     pub(super) why: String,
+    /// How long its holder has been silent.
+    pub(super) silence: Silence,
     /// The bytes that stand there.
     pub(super) published: Published,
     /// The list without a holder.
@@ -426,9 +428,10 @@ impl<'a> Guarded<'a> {
                 published,
                 rest: None,
             }),
-            Err(why) => match published {
+            Err(Broken { why, silence }) => match published {
                 Some(published) => Err(LoadError::Record(Box::new(BadRecord {
                     why,
+                    silence,
                     published,
                     entry,
                     snapshot,

@@ -12,7 +12,7 @@
 use super::publication::Published;
 use crate::profile::Record;
 use crate::profile::document::FUTURE;
-use tenure_core::{Claim, Entry, Event, Host, Kind, LockName, Now, Stamp};
+use tenure_core::{Claim, Entry, Event, Host, Kind, LockName, Now, Silence, Stamp};
 
 /// The highest token that a record is believed to carry. It is half of what JSON readers keep exactly,
 /// and in microseconds it is the year 2112.
@@ -21,7 +21,7 @@ const TOKEN_BELIEVED_MAX: u64 = 1 << 52;
 /// Brings a list together with the record at the path. See the module's documentation.
 ///
 /// # Errors
-/// - What is wrong with the record. Then no claim of the list holds.
+/// - [`Broken`] says what is wrong with the record. Then no claim of the list holds.
 pub(super) fn join(
     entry: &mut Entry,
     published: Option<&Published>,
@@ -29,7 +29,7 @@ pub(super) fn join(
     format: &dyn Record,
     now: &Now,
     here: &Host,
-) -> Result<(), String> {
+) -> Result<(), Broken> {
     let mut claims = entry.claims.iter().enumerate();
     let held = claims.find(|(_, claim)| claim.token.is_some());
     let held = held.map(|(place, claim)| (place, claim.clone()));
@@ -37,10 +37,14 @@ pub(super) fn join(
     let Some(published) = published else {
         return Ok(());
     };
+    let broken = |why| Broken {
+        why,
+        silence: silence(published, held.as_ref().map(|(_, held)| held), format, now),
+    };
     if published.is_too_long {
-        return Err("it is too long to be a record".to_owned());
+        return Err(broken("it is too long to be a record".to_owned()));
     }
-    let shown = format.decode(name, &published.bytes, now, here)?;
+    let shown = (format.decode(name, &published.bytes, now, here)).map_err(broken)?;
     let token = shown.token.unwrap_or(0);
     // A number that no clock of ours gives would leave no room for later numbers.
     if token <= TOKEN_BELIEVED_MAX {
@@ -54,6 +58,49 @@ pub(super) fn join(
     };
     entry.claims.insert(place, claim);
     Ok(())
+}
+
+/// What no claims can be made of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Broken {
+    /// What is wrong with it.
+    pub(super) why: String,
+    pub(super) silence: Silence,
+}
+
+impl Broken {
+    /// A list that is wrong. Only this program writes it, so its age says nothing.
+    pub(super) fn list(why: String) -> Self {
+        Self {
+            why,
+            silence: Silence::UNTOLD,
+        }
+    }
+}
+
+/// How long the holder of a broken record has been silent. A write of the file is a sign of life, and so is an instant
+/// that can be read of the record. Where nothing can be read of it, the claim that it was published for speaks.
+fn silence(published: &Published, held: Option<&Claim>, format: &dyn Record, now: &Now) -> Silence {
+    let now_ms = now.stamp().wall_ms;
+    let written = now_ms.saturating_sub(published.modified_ms);
+    let Some(signs) = format.signs(&published.bytes, now) else {
+        let Some(held) = held else {
+            return Silence {
+                silent_ms: written,
+                ttl_ms: 0,
+            };
+        };
+        let boot = held.holder.host.boot_id.as_deref();
+        return Silence {
+            silent_ms: written.min(held.lease.silent_ms(boot, now)),
+            ttl_ms: held.lease.ttl_ms,
+        };
+    };
+    let renewed = signs.renewed_ms.map(|at| now_ms.saturating_sub(at));
+    Silence {
+        silent_ms: renewed.map_or(written, |renewed| renewed.min(written)),
+        ttl_ms: signs.ttl_ms.unwrap_or(0),
+    }
 }
 
 /// Whether a record is the one that was published for a claim. Its token says so. Another program of its
@@ -234,7 +281,7 @@ pub(super) mod tests {
         let format = Shows(record.unwrap_or(Err("there is none".into())));
         let name = LockName::new("a").expect("a name");
         let (now, here) = (Now::default(), Host::default());
-        join(entry, published.as_ref(), &name, &format, &now, &here)
+        join(entry, published.as_ref(), &name, &format, &now, &here).map_err(|broken| broken.why)
     }
 
     /// Two waiting claims, and between them a holder that passed a reserved place.

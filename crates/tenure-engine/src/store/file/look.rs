@@ -8,6 +8,7 @@ use super::bytes::{self, Byte};
 use super::folder::{Access, Folder, Opened, io_fault};
 use super::guarded::{EMPTY_BUT_HELD, LoadError, Loaded, any_is_held};
 use super::handle::FileHandle;
+use super::joined::Broken;
 use super::names::Names;
 use super::pages::{self, ReadError};
 use super::publication::{self, Published};
@@ -33,7 +34,7 @@ const LOOKS_MAX: usize = 64;
 
 /// What a reader without the guard found.
 pub(super) struct Look {
-    pub(super) joined: Result<Entry, String>,
+    pub(super) joined: Result<Entry, Broken>,
     pub(super) published: Option<Published>,
     pub(super) opened: Option<Opened>,
     /// Nothing was ever written into the coordination file, or it was emptied.
@@ -82,7 +83,6 @@ impl FileStore {
         if let (Some(of), Ok(entry)) = (of, &mut look.joined) {
             entry.claims.retain(|claim| claim.ticket == of.ticket);
         }
-        let modified_ms = look.published.as_ref().map(|record| record.modified_ms);
         let claims = look.joined.iter().flat_map(|entry| &entry.claims);
         let (mut evidence, mut stopped) = (Vec::new(), Vec::new());
         for claim in claims {
@@ -101,7 +101,7 @@ impl FileStore {
             place: self.shown(names),
             content: match look.joined {
                 Ok(entry) => Content::Whole { entry, evidence },
-                Err(why) => Content::Unreadable { why, modified_ms },
+                Err(Broken { why, silence }) => Content::Unreadable { why, silence },
             },
             stopped,
             stored,
@@ -164,9 +164,10 @@ impl FileStore {
                 None => Ok(Entry::default()),
                 Some(Ok(snapshot)) => {
                     is_empty = snapshot.sequence == 0;
-                    codec::decode(&snapshot.text.bytes).map_err(String::from)
+                    let entry = codec::decode(&snapshot.text.bytes);
+                    entry.map_err(|error| Broken::list(error.into()))
                 }
-                Some(Err(ReadError::Torn(why))) => Err(why),
+                Some(Err(ReadError::Torn(why))) => Err(Broken::list(why)),
                 Some(Err(error)) => return Err(error.into_store(&self.list_path(names))),
             };
             let again = if format.is_some() { record()? } else { None };
@@ -210,7 +211,7 @@ impl FileStore {
             let is_emptied = look.is_empty && look.opened.as_ref().is_some_and(any_is_held);
             if is_emptied && since(began) >= SETTLE {
                 return Ok(Look {
-                    joined: Err(EMPTY_BUT_HELD.to_owned()),
+                    joined: Err(Broken::list(EMPTY_BUT_HELD.to_owned())),
                     ..look
                 });
             }

@@ -132,7 +132,7 @@ impl FileStore {
             &self.here,
         );
         Ok(match (joined, entry.verify(handle.ticket)) {
-            (Err(why), _) => unreadable(&why),
+            (Err(broken), _) => unreadable(&broken.why),
             (Ok(()), renewal @ Renewal::Renewed { .. }) => Own::Stands(renewal),
             (Ok(()), Renewal::Lost) if is_half_said(&entry) => unreadable("it is not whole"),
             (Ok(()), Renewal::Lost) => Own::Lost(format!(

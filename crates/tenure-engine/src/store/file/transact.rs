@@ -64,7 +64,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
-use tenure_core::{Claim, Entry, Event, Kind, Left, LockName, Now};
+use tenure_core::{Claim, Entry, Event, Kind, Left, LockName, Now, Silence};
 
 /// How long a caller that comes back pauses between two tries for the bytes of its reserved place. The
 /// waiters that slept on them when it went away take them for an instant as they wake up.
@@ -405,15 +405,15 @@ impl<'f> Frame<'f> {
             Err(LoadError::Record(found)) => {
                 let BadRecord {
                     why,
+                    silence,
                     published,
                     entry,
                     snapshot,
                 } = *found;
-                let now_ms = self.ask.now.wall_us / 1_000;
                 let corrupt = Corrupt {
                     why,
                     place: place(&self.store.record_path(self.names)),
-                    silent_ms: now_ms.saturating_sub(published.modified_ms),
+                    silence,
                     record: published.bytes.clone(),
                     is_record: true,
                     refuses: false,
@@ -432,8 +432,8 @@ impl<'f> Frame<'f> {
                 let corrupt = Corrupt {
                     why,
                     place: place(&guarded.folder.path_of(&self.names.list)),
-                    // Only we write the list, so the age of a damaged one says nothing.
-                    silent_ms: u64::MAX,
+                    // Only this program writes the list, so the age of a damaged one says nothing.
+                    silence: Silence::UNTOLD,
                     record: Vec::new(),
                     is_record: false,
                     refuses: false,
