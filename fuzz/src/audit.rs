@@ -5,7 +5,7 @@ use super::texts::in_folder;
 use std::path::Path;
 use std::time::Duration;
 use tenure_engine::audit::{
-    Ending, Entry, Events, Filter, LINE_BYTES_MAX, Occasion, Record, StealReason,
+    Ending, Entry, Events, Filter, LINE_BYTES_MAX, Occasion, Record, Releaser, StealReason,
 };
 use tenure_engine::tenure_core::{LockName, RequestId};
 
@@ -65,7 +65,12 @@ pub fn audit_records(data: &[u8]) {
     let record = match kind {
         0 => Record::lock_acquired(occasion, Path::new(&text), lasting, number),
         1 => Record::lock_stolen(occasion, None, text.as_bytes(), StealReason::CorruptLock),
-        2 => Record::lock_released(occasion, lasting, Ending::Failure { step: &text }, true),
+        2 => Record::lock_released(
+            occasion,
+            lasting,
+            Ending::Failure { step: &text },
+            Releaser::Other(None),
+        ),
         3 => Record::lock_release_failed(occasion, Path::new(&text), &text),
         _ => Record::heartbeat_failed(occasion, 7, &text),
     };

@@ -236,7 +236,7 @@ pub(crate) struct Common {
 pub(crate) struct Patience {
     /// How long to wait: 90s, 15m, 0 or forever
     ///
-    /// [default: 10s; 0 in the profiles of other systems, forever in push; env: TENURE_WAIT]
+    /// [default: 10s; 0 in the profiles of other systems, forever in push and in a group of run; env: TENURE_WAIT]
     #[arg(short, long, value_name = "DURATION", value_parser = typed(value::wait))]
     pub(crate) wait: Option<Typed<Wait>>,
     /// Do not wait (as --wait 0)

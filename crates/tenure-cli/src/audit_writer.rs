@@ -10,7 +10,7 @@ use crate::render::{Reporter, say};
 use std::time::Duration;
 use tenure_core::{AgentKey, Claim, Event, Force, LockName, Now, RequestId};
 use tenure_engine::audit::{
-    self, AuditError, AuditLog, Ending, Occasion, Record, StealReason, error_text,
+    self, AuditError, AuditLog, Ending, Occasion, Record, Releaser, StealReason, error_text,
 };
 use tenure_engine::profile::Profile;
 use tenure_engine::store::StoreError;
@@ -104,11 +104,11 @@ impl AuditWriter {
         occasion: Occasion<'_>,
         held_ms: u64,
         ending: Ending<'_>,
-        by_other: bool,
+        releaser: Releaser<'_>,
     ) {
-        if self.everything || by_other || ending == Ending::Forced {
+        if self.everything || matches!(releaser, Releaser::Other(_)) {
             let held = Duration::from_millis(held_ms);
-            let record = Record::lock_released(occasion, held, ending, by_other);
+            let record = Record::lock_released(occasion, held, ending, releaser);
             self.write(reporter, record);
         }
     }

@@ -63,6 +63,7 @@ use crate::store::Locks;
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::Path;
+use tenure_engine::audit::Releaser;
 use tenure_engine::clock::{Clock, SystemClock};
 use tenure_engine::engine::{self, AcquireError, Acquired, Limits};
 use tenure_engine::envelope;
@@ -877,9 +878,7 @@ impl Session {
         Ok(acquired)
     }
 
-    /// Has a claim say what the slots stand for. Refuses a slot whose caller does not know that where another caller
-    /// does, or knows none of the members that another caller knows: these are two pools. A list that was edited, or has
-    /// another order, is the same pool, for each hold records its own member.
+    /// Has a claim say what the slots stand for, and refuses one of another pool.
     pub(crate) fn agree_on_members(
         &self,
         name: &LockName,
@@ -891,23 +890,36 @@ impl Session {
         if let Some(members) = own {
             holder.set_members(members);
         }
-        let own = own.unwrap_or_default();
-        if !matches!(mode, Mode::Slots(_)) {
+        if mode == Mode::Exclusive {
             return Ok(());
         }
-        let (reading, now) = (self.reading(name)?, self.clock.now());
-        let Some(entry) = reading.entry() else {
-            return Ok(());
-        };
+        let reading = self.reading(name)?;
+        match self.another_pool((name, &reading), mode, own.unwrap_or_default()) {
+            Some(refusal) => Err(refusal),
+            None => Ok(()),
+        }
+    }
+
+    /// The refusal of a claim that would hold beside slots, and whose caller does not know what these stand for where
+    /// another caller does, or knows none of the members that another caller knows: these are two pools. A list that was
+    /// edited, or has another order, is the same pool, for each hold records its own member.
+    pub(crate) fn another_pool(
+        &self,
+        (name, reading): (&LockName, &Reading),
+        mode: Mode,
+        own: &[String],
+    ) -> Option<Failure> {
+        if mode == Mode::Exclusive {
+            return None;
+        }
+        let (entry, now) = (reading.entry()?, self.clock.now());
         let differs = |claim: &&Claim| {
             let mut theirs = claim.holder.members();
             let is_known = |member: &str| own.iter().any(|own| own == member);
             let differs = theirs.next().is_some_and(|first| !is_known(first));
-            differs && !theirs.any(is_known) && self.is_held(&reading, claim, &now)
+            differs && !theirs.any(is_known) && self.is_held(reading, claim, &now)
         };
-        let Some(other) = entry.granted().find(differs) else {
-            return Ok(());
-        };
+        let other = entry.granted().find(differs)?;
         let whose = other.holder.process.map_or_else(
             || format!("request {}", clean(known_as(&other.holder))),
             |process| format!("PID {}", process.pid),
@@ -919,7 +931,7 @@ impl Session {
             [] => "names none".to_owned(),
             own => format!("names others: {}", clean(&own.join(", "))),
         };
-        Err(Failure::new(
+        Some(Failure::new(
             Exit::BadArguments,
             "BAD_CONFIGURATION",
             format!(
@@ -1018,8 +1030,12 @@ impl Session {
                 };
                 let occasion = occasion(name, &id, &now);
                 let ending = result.ending();
+                let releaser = match by_other {
+                    true => Releaser::Other(Some(claim)),
+                    false => Releaser::Owner,
+                };
                 self.audit_writer
-                    .released(reporter, occasion, *held_ms, ending, *by_other);
+                    .released(reporter, occasion, *held_ms, ending, releaser);
             }
             Ok(Released::Unreadable { record }) => {
                 let acting = audit_writer::acting(shown)?;
@@ -1244,17 +1260,7 @@ impl Session {
                     text.push_str("\n        the caller may be waiting for itself: ");
                     text.push_str(&give_back(name, own));
                 }
-                if !displaced.is_empty() {
-                    let ids: Vec<&str> = displaced.iter().map(RequestId::as_str).collect();
-                    failure.context.insert("superseded".into(), json!(ids));
-                    if let Some(text) = &mut failure.text {
-                        text.push_str("\n        ");
-                        let ids = ids.join(", ");
-                        text.push_str("request id ");
-                        text.push_str(&clean(&ids));
-                        text.push_str(" made way for this call, and does not come back");
-                    }
-                }
+                note_superseded(&mut failure, &displaced);
                 if let Some(ticket) = kept {
                     let kept_ms = u64::try_from(ticket::GRACE.as_millis()).unwrap_or(u64::MAX);
                     failure.context.insert("ticket".into(), ticket.into());
@@ -1293,6 +1299,29 @@ impl Session {
     }
 }
 
+/// Says in the answer of a call that gives up which runs made way for it.
+pub(crate) fn note_superseded(failure: &mut Failure, displaced: &[RequestId]) {
+    if displaced.is_empty() {
+        return;
+    }
+    let ids: Vec<&str> = displaced.iter().map(RequestId::as_str).collect();
+    let all = failure.context.entry("superseded").or_insert(json!([]));
+    if let Some(all) = all.as_array_mut() {
+        all.extend(ids.iter().map(|id| json!(id)));
+    }
+    let made_way = format!(
+        "request id {} made way for this call, and does not come back",
+        clean(&ids.join(", "))
+    );
+    match &mut failure.text {
+        Some(text) => {
+            text.push_str("\n        ");
+            text.push_str(&made_way);
+        }
+        None => failure.text = Some(format!("{}\n        {made_way}", failure.message)),
+    }
+}
+
 /// The answer of a call that a signal ended.
 pub(crate) fn cancelled(phase: &'static str) -> Failure {
     cancelled_by(signals::stop_asked().unwrap_or(libc::SIGTERM), phase)
@@ -1324,13 +1353,14 @@ pub(crate) fn covers(held: Mode, wanted: Mode) -> bool {
 
 /// The answer to a caller that wants a lock which its own run holds.
 fn already_held(name: &LockName, claim: &Claim) -> Failure {
+    let because = match claim.mode {
+        Mode::Exclusive => "; waiting for it would never end",
+        Mode::Shared | Mode::Slots(_) => ", and a run holds a lock once",
+    };
     Failure::new(
         Exit::Deadlock,
         "ALREADY_HELD",
-        format!(
-            "{name} is held by this run itself; waiting for it would never end (`run --reentrant` \
-             goes on under it)"
-        ),
+        format!("{name} is held by this run itself{because} (`run --reentrant` goes on under it)"),
     )
     .with_context(json!({ "name": name.as_str(), "token": claim.token }))
 }

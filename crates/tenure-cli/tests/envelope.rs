@@ -548,7 +548,7 @@ fn other_refusals() {
 #[test]
 fn every_event_of_the_audit() {
     use tenure_core::{LockName, RequestId, Takeover};
-    use tenure_engine::audit::{AuditLog, Ending, Layout, Occasion, Record};
+    use tenure_engine::audit::{AuditLog, Ending, Layout, Occasion, Record, Releaser};
     let scene = Scene::new();
     let (lock, id) = (LockName::new("x").unwrap(), RequestId::new("r").unwrap());
     let occasion = Occasion {
@@ -562,7 +562,7 @@ fn every_event_of_the_audit() {
     for record in [
         Record::lock_acquired(occasion, "/l".as_ref(), second, 1),
         Record::of_steal(occasion, Takeover::Corrupt, None, b"{", true),
-        Record::lock_released(occasion, second, failure, true),
+        Record::lock_released(occasion, second, failure, Releaser::Other(None)),
         Record::lock_release_failed(occasion, "/l".as_ref(), "EACCES: permission denied"),
         Record::heartbeat_failed(occasion, 3, "EIO: input/output error"),
     ] {

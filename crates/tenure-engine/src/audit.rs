@@ -22,7 +22,7 @@ pub use entry::Entry;
 pub use follow::Follower;
 pub use read::{Events, Filter};
 pub use record::{
-    Ending, LINE_BYTES_MAX, Occasion, RAW_BYTES_MAX, Record, StealReason, error_text,
+    Ending, LINE_BYTES_MAX, Occasion, RAW_BYTES_MAX, Record, Releaser, StealReason, error_text,
 };
 
 use crate::trust::Named;

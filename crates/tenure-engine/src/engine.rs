@@ -2,11 +2,12 @@
 //! it, and the caller learns how it ended.
 
 use crate::clock::Clock;
+use crate::profile::ends_without_release;
 use crate::store::{Handle, Store, StoreError, Verbs, Wake};
 use std::time::{Duration, Instant};
 use tenure_core::{
-    Attempt, Cancel, Claim, Effect, Entry, Event, Input, Life, LockName, Now, Outcome, Patience,
-    Policy, Predecessor, Process, RETRY_FLOOR_MS, Refusal, Request, RequestId, Standing,
+    Attempt, Cancel, Claim, Effect, Entry, Event, Input, Kind, Life, LockName, Now, Outcome,
+    Patience, Policy, Predecessor, Process, RETRY_FLOOR_MS, Refusal, Request, RequestId, Standing,
     retry_after_ms,
 };
 
@@ -416,6 +417,15 @@ impl Run<'_> {
         let policy = self.store.rules().policy;
         let (kept, keep) = (self.kept, self.keep);
         let refused = |refusal: Refusal, entry: Entry, clock: &dyn Clock| {
+            // A holder without a supervisor was asked, and its work goes on.
+            let goes_on = |id: &RequestId| {
+                entry.granted().any(|claim| {
+                    claim.holder.request_id == *id
+                        && (claim.kind != Kind::Kernel || ends_without_release(claim))
+                })
+            };
+            let asked = self.displaced.iter();
+            let displaced = asked.filter(|id| !goes_on(id)).cloned().collect();
             let mut retry_after_ms = comes_back_ms(&refusal, &entry, &policy, &clock.now());
             if let (Some(_), Some(keep)) = (kept, keep) {
                 // A caller that comes back when told to must find its place.
@@ -428,7 +438,7 @@ impl Run<'_> {
                 waited,
                 retry_after_ms,
                 kept,
-                displaced: self.displaced.clone(),
+                displaced,
             }
         };
         match outcome {

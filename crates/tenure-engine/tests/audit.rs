@@ -18,7 +18,7 @@ use tenure_core::{LockName, RequestId};
 #[cfg(unix)]
 use tenure_engine::audit::AuditError;
 use tenure_engine::audit::{
-    AuditLog, Ending, Entry, EventName, Events, FILE, Filter, Layout, Occasion, Record,
+    AuditLog, Ending, Entry, EventName, Events, FILE, Filter, Layout, Occasion, Record, Releaser,
 };
 
 /// 2026-02-07T10:00:00Z.
@@ -81,7 +81,12 @@ fn released(lock: &str, id: &str, at_ms: u64) -> Record {
         request_id: &id,
         at_ms,
     };
-    Record::lock_released(occasion, Duration::from_secs(1), Ending::Success, false)
+    Record::lock_released(
+        occasion,
+        Duration::from_secs(1),
+        Ending::Success,
+        Releaser::Owner,
+    )
 }
 
 fn add(path: &Path, text: &str) {

@@ -8,7 +8,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::ids::request_id_or_new;
 use crate::render::Reporter;
-use crate::render::lock::{orphan_hint, timestamp};
+use crate::render::lock::{its_command_hint, orphan_hint, timestamp};
 use crate::request::{Cancel, Whom, millis};
 use serde_json::{Value, json};
 use tenure_core::{CancelKind, Claim, Kind, Life, LockName, RequestId, Standing, StopRequest};
@@ -75,11 +75,11 @@ pub(super) fn cancel(cancel: Cancel, reporter: &mut Reporter) -> Result<(String,
             )
         })
         .collect();
-    let is_heard = |how: Answering| !matches!(how, Answering::Orphaned);
+    let is_heard = |how: Answering| !matches!(how, Answering::Orphaned | Answering::Exec);
     if !asked.iter().any(|(_, how)| is_heard(*how))
-        && let Some((claim, _)) = asked.first()
+        && let Some((claim, how)) = asked.first()
     {
-        return Err(cannot_hear(&session, &name, claim));
+        return Err(cannot_hear(&session, &name, claim, *how));
     }
     Ok(answer(&name, meant, &asked, now.wall_us / 1_000))
 }
@@ -217,8 +217,13 @@ fn killed_at(claim: &Claim, how: Answering, now_ms: u64) -> Option<u64> {
     Some(cancel.at.wall_ms.saturating_add(grace_ms)).filter(|at| *at >= now_ms)
 }
 
-/// The refusal if every supervisor that could be asked is dead.
-fn cannot_hear(session: &Session, name: &LockName, claim: &Claim) -> Failure {
+/// The refusal if no supervisor is left that could be asked.
+fn cannot_hear(session: &Session, name: &LockName, claim: &Claim, how: Answering) -> Failure {
+    let is_orphaned = how == Answering::Orphaned;
+    let hint = match is_orphaned {
+        true => orphan_hint(name),
+        false => its_command_hint(),
+    };
     let message = match session.view(name, None) {
         Ok(view) => view.headline(),
         Err(_) => format!("{name} is held by {}", who(claim)),
@@ -226,11 +231,11 @@ fn cannot_hear(session: &Session, name: &LockName, claim: &Claim) -> Failure {
     Failure::new(
         Exit::Precondition,
         "CANNOT_ASK",
-        format!("{message}; {}", orphan_hint(name)),
+        format!("{message}; {hint}"),
     )
     .with_context(json!({
         "name": name.as_str(),
-        "orphaned": true,
+        "orphaned": is_orphaned,
         "pid": claim.holder.process.map(|process| process.pid),
         "command_pid": claim.holder.command.map(|process| process.pid),
     }))

@@ -51,6 +51,14 @@ pub(crate) fn check(check: Check, reporter: &mut Reporter) -> Result<(String, Va
     let view = session.view_of(&name, &reading, id);
     let view = session.in_mode(view, mode, (&name, &reading), &session.clock.now());
     let text = session.text_of(&Done::Checked(&view), || view.text());
+    if !view.mine
+        && let Some(mode) = mode
+    {
+        let members = session.place.members_now(&name).unwrap_or_default();
+        if let Some(refusal) = session.another_pool((&name, &reading), mode, &members) {
+            return Err(refusal);
+        }
+    }
     if view.mine || view.available {
         return Ok((text, view.json().into()));
     }

@@ -10,7 +10,7 @@ use crate::render::lock::{age, failure_of, orphan_hint, stop_hint};
 use crate::request::ForceRelease;
 use serde_json::{Value, json};
 use tenure_core::{Entry, Force, ForceOnHeld, Forced, LockName, Reason, Refusal, Standing};
-use tenure_engine::audit::Ending;
+use tenure_engine::audit::{Ending, Releaser};
 use tenure_engine::clock::Clock;
 use tenure_engine::store::Verbs;
 
@@ -64,7 +64,7 @@ pub(crate) fn force_release(
                 occasion(&name, &acting, &now),
                 held_ms,
                 Ending::Forced,
-                true,
+                Releaser::Other(claim.as_deref()),
             );
             let request_id = claim.as_ref().map(|claim| claim.holder.request_id.as_str());
             let data = json!({

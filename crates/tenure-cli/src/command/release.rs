@@ -216,7 +216,7 @@ fn lost(name: &LockName, shown: &str, told: &str, id: &str, token: Option<u64>) 
     Failure::new(Exit::LockLost, "LOCK_LOST", message).with_context(context)
 }
 
-/// The answer if the last that the audit knows of the hold with this id is its takeover. A lock has no trace of a hold
+/// The answer if the last that the audit knows of the hold with this id is that another caller ended it. A lock has no trace of a hold
 /// that another one has replaced; an audit that cannot be read, or a program that keeps none, leaves that unknown.
 fn taken_over(session: &Session, name: &LockName, id: &str) -> Option<Failure> {
     let (folder, _) = session.place.audit_folder(session.store.profile()).ok()?;
@@ -239,12 +239,13 @@ fn taken_over(session: &Session, name: &LockName, id: &str) -> Option<Failure> {
         }
     }
     let event = stolen?;
-    let told = format!(
-        "request id {} was taken over at {} by request id {}",
-        clean(id),
-        utc(event.at_ms()),
-        clean(event.request_id())
-    );
+    let (id_shown, at) = (clean(id), utc(event.at_ms()));
+    let told = if event.event() == EventName::LockReleased.as_str() {
+        format!("request id {id_shown} was ended by another caller at {at}")
+    } else {
+        let by = clean(event.request_id());
+        format!("request id {id_shown} was taken over at {at} by request id {by}")
+    };
     Some(lost(name, &clean(name.as_str()), &told, id, token))
 }
 

@@ -43,6 +43,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
 use tenure_core::{Cancel, Left, LockName, RequestId};
+use tenure_engine::audit::Releaser;
 use tenure_engine::clock::{Clock, SystemClock};
 use tenure_engine::store::{StoreError, Verbs};
 
@@ -603,9 +604,13 @@ fn release(
     match left {
         Ok(None) => return None,
         Ok(Some(Left::Released { held_ms })) => {
-            session
-                .audit_writer
-                .released(reporter, occasion, held_ms, result.ending(), false);
+            session.audit_writer.released(
+                reporter,
+                occasion,
+                held_ms,
+                result.ending(),
+                Releaser::Owner,
+            );
             let name = handle.name();
             session.tell(reporter, &Line::Released { name });
         }

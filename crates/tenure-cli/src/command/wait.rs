@@ -1,8 +1,6 @@
 //! `wait`: returns when a lock has room for a claim. It takes nothing and writes nothing.
 
-use super::{
-    Looks, Session, already_held, attend, cancelled, collect_signals, near, waits_for_itself,
-};
+use super::{Session, attend, cancelled, collect_signals, near, waits_for_itself};
 use crate::dialect::Done;
 use crate::failure::Failure;
 use crate::render::Reporter;
@@ -66,6 +64,16 @@ pub(super) fn until_free(
         let view = LockView::of(name, &reading, &policy, &now, |_| false);
         let view = view.for_mode(mode, &reading, &policy, &now);
         let waited = since(began);
+        if !has_waited {
+            // As for a caller that takes it.
+            session.refuse_own_hold(name)?;
+        }
+        if !has_waited && mode != Mode::Exclusive {
+            let members = session.place.members_now(name).unwrap_or_default();
+            if let Some(refusal) = session.another_pool((name, &reading), mode, &members) {
+                return Err(refusal);
+            }
+        }
         if view.available {
             if !has_waited {
                 near::point_out(session, reporter, name, &reading);
@@ -86,16 +94,6 @@ pub(super) fn until_free(
         }
         let entry = reading.entry();
         let before = *last.get_or_insert_with(|| entry.map_or(0, |entry| entry.last));
-        if !has_waited && let Some(outer) = session.outer_hold(name, Looks::Everywhere)? {
-            let mut granted = entry.into_iter().flat_map(Entry::granted);
-            // One slot of another holder may become free.
-            let may_end = matches!(mode, Mode::Slots(_) | Mode::Shared)
-                && mode.holds_beside(outer.mode)
-                && granted.any(|claim| claim.ticket != outer.ticket);
-            if !may_end {
-                return Err(already_held(name, &outer));
-            }
-        }
         if limit == Wait::Forever
             && let Some(own) = attend::own_hold(session, &reading, mode, before)
         {

@@ -8,6 +8,7 @@ use tenure_engine::envelope::human;
 pub(crate) use tenure_engine::envelope::{
     HolderView, LockView, age, asks_for_the_lock, stale_reason, timestamp, utc,
 };
+use tenure_engine::profile::ENDS_WITHOUT_RELEASE;
 
 /// The failure of a caller that wanted this lock.
 pub(crate) fn failure_of(
@@ -44,7 +45,13 @@ pub(crate) fn failure_of(
 fn is_ending(holder: &HolderView) -> bool {
     // A program that holds by `tenure serve` is its own command, and a supervisor that is stopped hears nothing.
     let is_heard = !holder.orphaned && !holder.stopped && holder.command_pid != holder.pid;
-    holder.cancel_requested && holder.kind == "run" && is_heard
+    holder.cancel_requested && holder.kind == "run" && is_heard && !is_its_command(holder)
+}
+
+/// Whether the process of a run has become its command (`--exec`).
+fn is_its_command(holder: &HolderView) -> bool {
+    let mut facts = holder.facts.iter();
+    facts.any(|(key, _)| key == ENDS_WITHOUT_RELEASE)
 }
 
 /// What an operator can do about a holder whose supervisor lives.
@@ -54,9 +61,16 @@ pub(crate) fn stop_hint(name: impl std::fmt::Display, holder: Option<&HolderView
             "it was asked to stop, and its command has its grace to end; `tenure cancel {name} --grace 0s` has \
              its supervisor kill the command now"
         )
+    } else if holder.is_some_and(is_its_command) {
+        its_command_hint()
     } else {
         format!("`tenure cancel {name}` asks it to stop")
     }
+}
+
+/// What an operator can do about a holder that has become its command.
+pub(crate) fn its_command_hint() -> String {
+    "it has become its command (--exec), and no supervisor is there to end that; the lock is free when it ends".to_owned()
 }
 
 /// What an operator can do about a holder whose supervisor is dead.

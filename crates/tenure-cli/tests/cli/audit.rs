@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 use tenure_core::{LockName, RequestId, StaleReason, Takeover};
-use tenure_engine::audit::{AuditLog, Ending, Layout, Occasion, Record, error_text};
+use tenure_engine::audit::{AuditLog, Ending, Layout, Occasion, Record, Releaser, error_text};
 use tenure_engine::clock::{Clock, SystemClock};
 
 /// 2026-02-07T10:00:00Z.
@@ -42,7 +42,12 @@ fn acquired(lock: &str, id: &str, at_ms: u64, token: u64) -> Record {
 
 fn released(lock: &str, id: &str, at_ms: u64) -> Record {
     record(lock, id, at_ms, |occasion| {
-        Record::lock_released(occasion, Duration::from_secs(5), Ending::Success, false)
+        Record::lock_released(
+            occasion,
+            Duration::from_secs(5),
+            Ending::Success,
+            Releaser::Owner,
+        )
     })
 }
 

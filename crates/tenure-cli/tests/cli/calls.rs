@@ -395,13 +395,8 @@ fn what_a_holder_is_answered_about_its_own_lock() {
             stage.verb("run", &["-q", "--", "sh", "-c", &line])
         };
         let _ = inside("check", "").expect(0, &here);
-        // A slot or another reader has room beside this run.
-        let wait = if matches!(of, Exclusive | Group) {
-            81
-        } else {
-            0
-        };
-        let _ = inside("wait", "-w forever").expect(wait, &format!("wait, {here}"));
+        // What `wait` says there is room for, `run` takes.
+        let _ = inside("wait", "-w forever").expect(81, &format!("wait, {here}"));
         let _ = inside("run", "-w 5s -- true").expect(81, &format!("run, {here}"));
         let line = format!("tenure heartbeat {}", of.target().join(" "));
         let _ = stage
@@ -514,4 +509,50 @@ fn a_kill_is_promised_only_where_a_supervisor_does_it() {
     assert_eq!(said["data"]["asked"][0]["supervised"], false, "{said}");
     crate::support::send(supervisor, Signal::CONT);
     eventually("its command to end", || stage.at_work().is_empty());
+}
+
+/// A shared holder takes up a slot, and `wait` and `run` agree inside a run that has one.
+#[test]
+fn shared_holder_beside_slots_counts_as_one() {
+    let scene = Scene::new();
+    let acquire = [
+        "acquire",
+        "-q",
+        "p",
+        "-s",
+        "--owner",
+        "none",
+        "--request-id",
+        "r",
+    ];
+    let _ = scene.run(acquire).expect(0, "shared");
+    let slots = |of: &str, held: u64, room: bool| {
+        let said = scene.run(["check", "p", "--slots", of, "--output", "json"]);
+        let said = if room {
+            said.expect(0, "room").json()["data"].take()
+        } else {
+            said.expect(4, "none").json()["error"]["context"].take()
+        };
+        assert_eq!(said["room"]["slots"]["held"], held, "{said:#}");
+        assert_eq!(said["room"]["slots"]["room"], room, "{said:#}");
+        assert_eq!(said["room"]["shared"], held < 2, "{said:#}");
+    };
+    slots("2", 1, true);
+    slots("1", 1, false);
+    let acquire = [
+        "acquire", "-q", "p", "--slots", "2", "--owner", "none", "-n",
+    ];
+    let _ = scene.run(acquire).expect(0, "the second");
+    slots("2", 2, false);
+    let line = "tenure wait p --slots 2 -n; echo $?; tenure run p --slots 2 -n -- true; echo $?";
+    for mode in [&["--slots", "2"][..], &["-s"]] {
+        let scene = Scene::new();
+        let words = [&["run", "p"], mode, &["--", "sh", "-c", line]].concat();
+        let said = scene.run(words).expect(0, "it began");
+        assert_eq!(said.stdout(), "81\n81\n", "{mode:?}: {}", said.stderr());
+        assert!(
+            said.stderr().contains("a run holds a lock once"),
+            "{mode:?}"
+        );
+    }
 }

@@ -975,6 +975,13 @@ fn slot_without_a_member_is_refused_where_others_have_members() {
             &["acquire", "gpu", "--slots", "2", "--owner", "none"],
             "names none",
         ),
+        (&["run", "gpu", "-s", "--", "true"], "names none"),
+        (&["run", "-l", "gpu:shared", "--", "true"], "names none"),
+        (&["acquire", "gpu", "-s", "--owner", "none"], "names none"),
+        (&["check", "gpu", "--slots", "2"], "names none"),
+        (&["check", "gpu", "--shared"], "names none"),
+        (&["wait", "gpu", "--slots", "2", "-n"], "names none"),
+        (&["wait", "gpu", "--shared", "-n"], "names none"),
         (
             &["run", "--config", other, "gpu", "--", "true"],
             "names others: c, d",

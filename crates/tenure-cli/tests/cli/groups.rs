@@ -1061,3 +1061,72 @@ fn the_group_of_a_command_is_its_text() {
         let _ = scene.run(words).expect(0, group);
     }
 }
+
+/// A holder that no caller can end was asked, and its work goes on.
+#[test]
+fn holder_without_a_supervisor_makes_no_way_table() {
+    let newer = ["run", "--group", "g", "--cancel-in-progress", "-w", "300ms"];
+    let forced = ["run", "g", "--force", "-w", "300ms"];
+    for (own_command, asks) in [(true, &newer[..]), (true, &forced[..]), (false, &newer[..])] {
+        let scene = Scene::new();
+        let held = own_command.then(|| running(&scene, &["run", "-q", "g", "--exec"], ""));
+        if !own_command {
+            let words = ["acquire", "-q", "g", "--owner", "none", "--request-id", "r"];
+            let _ = scene.run(words).expect(0, "acquired");
+        }
+        let mut call = scene.tenure(asks);
+        call.args(["--output", "json", "--", "true"]);
+        let said = crate::support::answer(&mut call).expect(4, "it gives up");
+        let said = format!("{}{}", said.stdout(), said.stderr());
+        assert!(!said.contains("superseded"), "{said}");
+        let mut call = scene.tenure(asks);
+        let said = crate::support::answer(call.args(["--", "true"])).expect(4, "it gives up");
+        let said = said.stderr();
+        assert!(
+            !said.contains("made way") && !said.contains("its grace"),
+            "{said}"
+        );
+        let cancel = scene.run(["cancel", "g", "--grace", "0s"]);
+        match held {
+            Some(held) => {
+                let said = cancel.expect(4, "nobody hears it").stderr();
+                assert!(said.contains("has become its command (--exec)"), "{said}");
+                let _ = held.open().expect(0, "it goes on");
+            }
+            None => {
+                let _ = cancel.expect(0, "its caller may look");
+            }
+        }
+    }
+}
+
+/// A newer run that has its group and gives up for another lock has replaced the older one all the same.
+#[test]
+fn a_run_that_gives_up_for_its_second_lock_says_whom_it_replaced() {
+    let scene = Scene::new();
+    let db = running(&scene, &["run", "-q", "db"], "");
+    let words = [
+        "run",
+        "-q",
+        "--group",
+        "g",
+        "--request-id",
+        "old",
+        "--",
+        "sleep",
+        "60",
+    ];
+    let old = start(&scene, &words);
+    until_holds(&scene, "g", "old");
+    let mut newer = scene.tenure(["run", "--group", "g", "db", "--cancel-in-progress"]);
+    newer.args(["-w", "1s", "--output", "json", "--", "true"]);
+    let newer = crate::support::answer(&mut newer).expect(4, "it gives up");
+    let said = newer.json();
+    assert_eq!(
+        said["error"]["context"]["superseded"],
+        serde_json::json!(["old"]),
+        "{said:#}"
+    );
+    let _ = old.finish().expect(79, "ended");
+    let _ = db.open().expect(0, "it goes on");
+}

@@ -737,6 +737,42 @@ fn release_of_a_hold_that_has_ended_table() {
     }
 }
 
+/// What another caller ended by force is lost as well, and the audit knows whose it was.
+#[test]
+fn release_of_a_hold_that_force_ended_table() {
+    let scene = Scene::new();
+    let begin = "tenure -q acquire x --owner none --request-id r >/dev/null; tenure -q force-release x --yes >/dev/null 2>&1; ";
+    for (line, expected, told) in [
+        ("", "80", "request id r was ended by another caller at"),
+        (
+            "tenure -q run x -- true; ",
+            "80",
+            "the work went on without it",
+        ),
+        (
+            "tenure -q acquire x --owner none --request-id s >/dev/null; tenure -q release x --request-id s >/dev/null; ",
+            "80",
+            "was ended by another caller",
+        ),
+        (
+            "tenure -q acquire x --owner none --request-id r >/dev/null; tenure -q release x --request-id r >/dev/null; ",
+            "0",
+            "nothing to release",
+        ),
+    ] {
+        let line = format!("{begin}{line}tenure release x --request-id r; echo $?");
+        let said = shell(&scene, "bash", &line);
+        assert_eq!(said.lines().next(), Some(expected), "{line}: {said}");
+        assert!(said.contains(told), "{line}: {said}");
+        let other = shell(
+            &scene,
+            "bash",
+            "tenure -q release x --request-id other 2>/dev/null; echo $?",
+        );
+        assert_eq!(other.trim(), "0", "no such hold");
+    }
+}
+
 /// Who calls, and what the verbs answer: in one shell, in two calls, and inside a run with nothing inherited.
 #[allow(clippy::too_many_lines, reason = "it is a table")]
 #[test]

@@ -89,6 +89,15 @@ pub enum Ending<'a> {
     Forced,
 }
 
+/// Who gave a hold back.
+#[derive(Debug, Clone, Copy)]
+pub enum Releaser<'a> {
+    /// The owner.
+    Owner,
+    /// Another caller than the owner of this claim; `None` where it could not be read.
+    Other(Option<&'a Claim>),
+}
+
 /// One event, ready to be written.
 ///
 /// Every record has `event`, `lock_name`, `request_id` and `timestamp` (RFC 3339, UTC, with
@@ -181,12 +190,13 @@ impl Record {
     }
 
     /// `lock_released`: `held_duration_seconds` (with decimals), `result`; `failure_step` only if the work
-    /// failed; `by_other: true` only if a caller other than the owner released it.
+    /// failed; `by_other: true` and `previous_lock` (as in [`Record::lock_stolen`]) only if a caller other than the owner
+    /// released it.
     pub fn lock_released(
         occasion: Occasion<'_>,
         held: Duration,
         ending: Ending<'_>,
-        by_other: bool,
+        releaser: Releaser<'_>,
     ) -> Self {
         let result = match ending {
             Ending::Success => "success",
@@ -201,8 +211,11 @@ impl Record {
         if let Ending::Failure { step } = ending {
             new.set("failure_step", step);
         }
-        if by_other || ending == Ending::Forced {
+        if let Releaser::Other(claim) = releaser {
             new.set("by_other", true);
+            if let Some(claim) = claim {
+                new.set("previous_lock", previous_lock(claim));
+            }
         }
         new
     }
@@ -626,28 +639,40 @@ mod tests {
 
     #[test]
     fn a_release_says_how_it_ended_and_no_more() {
-        let released = |held, ending, by_other| {
-            recorded(|occasion| Record::lock_released(occasion, held, ending, by_other)).1
+        let released = |held, ending, releaser| {
+            recorded(|occasion| Record::lock_released(occasion, held, ending, releaser)).1
         };
-        let value = released(Duration::from_millis(12_345), Ending::Success, false);
+        let value = released(
+            Duration::from_millis(12_345),
+            Ending::Success,
+            Releaser::Owner,
+        );
         assert_eq!(value["held_duration_seconds"], json!(12.345));
         assert_eq!(value["result"], "success");
         assert_eq!(value.as_object().map(Map::len), Some(6), "{value}");
         let value = released(
             Duration::from_secs(2),
             Ending::Failure { step: "migrate" },
-            false,
+            Releaser::Owner,
         );
         assert_eq!(value["held_duration_seconds"], json!(2));
         assert_eq!(
             (&value["result"], &value["failure_step"]),
             (&json!("failure"), &json!("migrate"))
         );
-        let value = released(Duration::ZERO, Ending::Forced, false);
+        let ended = claim("ci");
+        let value = released(
+            Duration::ZERO,
+            Ending::Forced,
+            Releaser::Other(Some(&ended)),
+        );
         assert_eq!(
             (&value["result"], &value["by_other"]),
             (&json!("forced"), &json!(true))
         );
+        assert_eq!(value["previous_lock"]["request_id"], "req_0");
+        let value = released(Duration::ZERO, Ending::Forced, Releaser::Other(None));
+        assert_eq!(value.get("previous_lock"), None, "nobody knows");
     }
 
     #[test]

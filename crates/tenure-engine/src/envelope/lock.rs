@@ -337,8 +337,12 @@ impl LockView {
             shared: has_room(Mode::Shared),
             slots: of.map(|of| SlotsView {
                 of: of.get(),
-                held: u32::try_from(held.filter(|holder| holder.slots == Some(of.get())).count())
-                    .unwrap_or(u32::MAX),
+                // A shared holder takes up one of them.
+                held: u32::try_from(
+                    held.filter(|holder| holder.slots == Some(of.get()) || holder.mode == "shared")
+                        .count(),
+                )
+                .unwrap_or(u32::MAX),
                 room: has_room(Mode::Slots(of)),
             }),
         };

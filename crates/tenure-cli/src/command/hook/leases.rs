@@ -326,7 +326,7 @@ pub(super) fn free(key: &AgentKey, folder: &Path, leased: &[Leased]) -> Option<S
                         occasion(&end.name, id, &session.clock.now()),
                         end.held_ms,
                         tenure_engine::audit::Ending::Success,
-                        false,
+                        tenure_engine::audit::Releaser::Owner,
                     );
                 }
                 Ok(())

@@ -4,7 +4,7 @@
 //! want the same ones never wait for each other.
 
 use crate::command::attend::{Interruption, NoLocks, Tend};
-use crate::command::{Session, occasion};
+use crate::command::{Session, note_superseded, occasion};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::holds;
@@ -202,7 +202,11 @@ pub(crate) fn acquire_all<'a>(
         };
         let acquired = match taken {
             Ok(acquired) => acquired,
-            Err(failure) => return Err((holds, failure)),
+            Err(mut failure) => {
+                let displaced = holds.iter().flat_map(|hold| &hold.displaced);
+                note_superseded(&mut failure, &displaced.cloned().collect::<Vec<_>>());
+                return Err((holds, failure));
+            }
         };
         let Some(handle) = acquired.handle else {
             let failure = Failure::new(

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use tenure_core::{Claim, Entry, LockName, Mode, Ownership, Process, Renewal, RequestId, Schedule};
-use tenure_engine::audit::Ending;
+use tenure_engine::audit::{Ending, Releaser};
 use tenure_engine::cancel::{Cancel, listening};
 use tenure_engine::clock::{Clock, instant, nap};
 use tenure_engine::engine::Wait;
@@ -157,7 +157,13 @@ pub(super) fn give_back(part: &Part) -> Result<bool, Failure> {
     match left {
         Ok(Left::Released { held_ms }) => {
             let writer = &session.audit_writer;
-            writer.released(&mut reporter, occasion, held_ms, Ending::Success, false);
+            writer.released(
+                &mut reporter,
+                occasion,
+                held_ms,
+                Ending::Success,
+                Releaser::Owner,
+            );
             Ok(true)
         }
         Ok(Left::Withdrawn) => Ok(true),
