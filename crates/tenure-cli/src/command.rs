@@ -73,7 +73,7 @@ use tenure_engine::store::file::ThreadSleeper;
 use tenure_engine::store::{Cleaned, Content, Reading, StoreError, Verbs};
 use tenure_engine::tenure_core::{
     Claim, Entry, Event, Force, ForceOnHeld, Holder, Host, Life, LockName, Mode, Now, Ownership,
-    Process, Reason, Refusal, Released, Request, RequestId, StaleReason, Standing,
+    Process, Reason, Refusal, Released, Request, RequestId, StaleReason, Standing, UnknownLife,
 };
 
 /// Turns the typed call into a request, carries it out and answers with the exit code.
@@ -1117,8 +1117,7 @@ impl Session {
 
     /// Puts a refusal because of another holder into the words of the profile.
     pub(crate) fn blocked(&self, failure: Failure, view: &LockView, reason: Reason) -> Failure {
-        let here = &self.identity.host.name;
-        let why = Refused::Blocked { view, reason, here };
+        let why = Refused::Blocked { view, reason };
         self.dialect.refusal(failure, &why)
     }
 
@@ -1150,6 +1149,14 @@ impl Session {
             && let Content::Unreadable { why, silence } = reading.content
         {
             view.unreadable(why, silence, self.store.policy());
+        }
+        // Only this profile says more of a holder that cannot be seen.
+        if self.store.policy().unknown_life == UnknownLife::Alive
+            && let Ok(reading) = self.reading(name)
+        {
+            view.show_sight(&reading, self.store.policy(), &self.clock.now());
+            let ends = view.holder.as_ref().and_then(|holder| holder.ends_in_ms);
+            view.retry_after_ms = ends.or(view.retry_after_ms);
         }
         // The refusal judged only the blocker, so the other holders are judged here.
         if !view.other_holders.is_empty()

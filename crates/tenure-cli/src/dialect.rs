@@ -91,11 +91,10 @@ pub(crate) enum Line<'a> {
 
 /// Why a call was refused.
 pub(crate) enum Refused<'a> {
-    /// Another holder blocks the call. `here` is the name of this machine.
+    /// Another holder blocks the call.
     Blocked {
         view: &'a LockView,
         reason: Reason,
-        here: &'a str,
     },
     NotOwner(&'a LockView),
     /// A record that cannot be read blocks the call.

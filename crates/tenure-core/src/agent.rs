@@ -24,6 +24,9 @@ const AGENT: &str = "tenure:agent";
 /// The fact that keeps the age at which a hold ends, in milliseconds.
 const MAX_AGE: &str = "tenure:max_age_ms";
 
+/// The fact that says that the caller chose the ttl.
+const TTL_CHOSEN: &str = "tenure:ttl";
+
 /// The fact that keeps the path that is leased, as people know it.
 const PATH: &str = "tenure:path";
 
@@ -159,6 +162,16 @@ impl Holder {
     /// The agent that the claim was made for, if it names one.
     pub fn agent(&self) -> Option<AgentKey> {
         self.fact(AGENT)?.parse().ok()
+    }
+
+    /// Says that the caller chose the ttl of the hold, which then counts where its process cannot be seen.
+    pub fn set_ttl_chosen(&mut self) {
+        self.set_fact(TTL_CHOSEN, "chosen".into());
+    }
+
+    /// Whether the caller chose the ttl.
+    pub(crate) fn is_ttl_chosen(&self) -> bool {
+        self.fact(TTL_CHOSEN).is_some()
     }
 
     /// Says at which age the hold ends, whatever is renewed.

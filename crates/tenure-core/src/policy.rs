@@ -198,7 +198,7 @@ impl Policy {
         force_on_held: ForceOnHeld::Override,
         release_by_other: ReleaseByOther::Refuse,
         absent_release: AbsentRelease::Success,
-        supervised_ttl_ms: 15 * MINUTE_MS,
+        supervised_ttl_ms: MINUTE_MS,
         detached_ttl_ms: 15 * MINUTE_MS,
     };
 
@@ -286,7 +286,7 @@ mod tests {
         let (half, ten, fifteen, day) = (30_000, 600_000, 900_000, 86_400_000);
         assert_eq!(times(Policy::NATIVE), (half, fifteen, Some(10_000), None));
         assert_eq!(times(Policy::SPRINT), (day, day, None, Some(day)));
-        assert_eq!(times(Policy::RESUME), (fifteen, fifteen, None, None));
+        assert_eq!(times(Policy::RESUME), (2 * half, fifteen, None, None));
         assert_eq!(times(Policy::SESSION), (ten, ten, None, Some(ten)));
         assert_eq!(times(Policy::FLEET), (fifteen, fifteen, None, None));
     }

@@ -196,9 +196,10 @@ pub fn judge(policy: &Policy, claim: &Claim, evidence: &Evidence, now: &Now) -> 
     // Either of the two processes keeps the claim alive; only if neither does may it be stale.
     let process = strongest(evidence.process, evidence.command);
     match (policy.unknown_life, process) {
-        (UnknownLife::NotAsked, _)
-        | (_, Liveness::Alive)
-        | (UnknownLife::Alive, Liveness::Unknown | Liveness::NotRecorded) => Standing::Held(life),
+        (UnknownLife::NotAsked, _) | (_, Liveness::Alive) => Standing::Held(life),
+        (UnknownLife::Alive, Liveness::Unknown | Liveness::NotRecorded) => {
+            unseen(claim, evidence, life, now)
+        }
         (_, Liveness::Dead(death)) => Standing::Stale(StaleReason::ProcessDead(death)),
         (UnknownLife::Dead, Liveness::Unknown | Liveness::NotRecorded) => {
             Standing::Stale(StaleReason::ProcessUnknown)
@@ -210,6 +211,27 @@ pub fn judge(policy: &Policy, claim: &Claim, evidence: &Evidence, now: &Now) -> 
                 Standing::Held(life)
             }
         }
+    }
+}
+
+/// The standing of a claim whose process cannot be seen, under a row that takes it as alive. Its own kernel and its own
+/// words say more: a byte that nobody keeps on the kernel of the claim proves that its supervisor is gone, and a caller
+/// that chose a ttl wants it to count.
+fn unseen(claim: &Claim, evidence: &Evidence, life: Life, now: &Now) -> Standing {
+    let boot = claim.holder.host.boot_id.as_deref();
+    let is_this_kernel = boot.is_some_and(|boot| !boot.is_empty() && *boot == *now.boot_id);
+    let is_released = claim.kind == Kind::Kernel
+        && is_this_kernel
+        && evidence.liveness_lock == LivenessLock::Released;
+    let ends_by_ttl = is_released || (claim.kind.is_detached() && claim.holder.is_ttl_chosen());
+    match evidence.command {
+        Liveness::Dead(_) | Liveness::NotRecorded if is_released => {
+            Standing::Stale(StaleReason::LivenessLockReleased)
+        }
+        _ if ends_by_ttl && claim.lease.is_silent(boot, now) => {
+            Standing::Stale(StaleReason::Silent)
+        }
+        _ => Standing::Held(life),
     }
 }
 

@@ -1030,3 +1030,80 @@ fn force_means_something_in_every_row_but_that_of_sessions() {
     let expected = Policy::ALL.map(|policy| (policy.name, policy.name != "session"));
     assert_eq!(heeds, expected);
 }
+
+/// A resume lock whose process cannot be seen from here: its kernel, its command and its own ttl say what is known.
+#[test]
+fn unseen_holder_of_a_resume_lock_table() {
+    let limit = Policy::RESUME.supervised_ttl_ms;
+    let mut run = hold(Kind::Kernel);
+    run.lease.ttl_ms = limit;
+    let mut owned = hold(Kind::Detached);
+    owned.lease.ttl_ms = limit;
+    let mut chosen = owned.clone();
+    chosen.holder.set_ttl_chosen();
+    let mut elsewhere = run.clone();
+    elsewhere.holder.host = Host::default().into();
+    let (unknown, none) = (Liveness::Unknown, Liveness::NotRecorded);
+    let (kept, let_go) = (LivenessLock::Held, LivenessLock::Released);
+    let silent = Standing::Stale(StaleReason::Silent);
+    let gone = Standing::Stale(StaleReason::LivenessLockReleased);
+    let held = |kind| Standing::Held(kind);
+    let (run_held, owned_held) = (held(Life::Supervised), held(Life::Detached));
+    for (what, claim, byte, command, young, old) in [
+        ("a killed guard", &run, let_go, none, gone, gone),
+        ("its command is gone", &run, let_go, DEAD, gone, gone),
+        (
+            "its command is unseen",
+            &run,
+            let_go,
+            unknown,
+            run_held,
+            silent,
+        ),
+        ("a byte is kept", &run, kept, unknown, run_held, run_held),
+        (
+            "no byte can be asked",
+            &run,
+            LivenessLock::None,
+            unknown,
+            run_held,
+            run_held,
+        ),
+        (
+            "on another kernel",
+            &elsewhere,
+            let_go,
+            none,
+            run_held,
+            run_held,
+        ),
+        (
+            "a script's",
+            &owned,
+            LivenessLock::None,
+            none,
+            owned_held,
+            owned_held,
+        ),
+        (
+            "a script's, with a ttl",
+            &chosen,
+            LivenessLock::None,
+            none,
+            owned_held,
+            silent,
+        ),
+    ] {
+        for (at_ms, expected) in [(limit, young), (limit + 1, old)] {
+            let found = evidence(byte, unknown, command);
+            let standing = judge(&Policy::RESUME, claim, &found, &at(at_ms));
+            assert_eq!(standing, expected, "{what} at {at_ms}");
+        }
+    }
+    // What can be seen decides as ever.
+    let alive = evidence(let_go, Liveness::Alive, none);
+    assert_eq!(
+        judge(&Policy::RESUME, &run, &alive, &at(limit * 9)),
+        run_held
+    );
+}

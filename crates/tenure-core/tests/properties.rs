@@ -976,13 +976,19 @@ proptest! {
         }
     }
 
-    /// Resume: as alive, without end.
+    /// Resume: as alive, without end, unless its own kernel shows that its supervisor has let go.
     #[test]
     fn resume_never_takes_unknown_for_dead(entry in entry(), now in now(), seen in evidence()) {
         let seen = Evidence { process: Liveness::Unknown, ..seen };
         for claim in entry.claims.iter().filter(|claim| claim.token.is_some()) {
             let standing = judge(&Policy::RESUME, claim, &seen, &now);
-            prop_assert!(matches!(standing, Standing::Held(_)), "{standing:?}");
+            let let_go = claim.kind == Kind::Kernel && seen.liveness_lock == LivenessLock::Released;
+            let may_live = matches!(seen.command, Liveness::Alive)
+                || (seen.command == Liveness::Unknown && !claim.lease.is_silent(Some(BOOT), &now));
+            prop_assert!(
+                matches!(standing, Standing::Held(_)) || (let_go && !may_live),
+                "{standing:?}"
+            );
         }
     }
 

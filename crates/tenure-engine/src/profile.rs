@@ -231,6 +231,11 @@ pub trait Record: Debug {
         here: &Host,
     ) -> Result<Claim, String>;
 
+    /// Whether a renewal stands in the record. Where it does not, the list alone knows of renewals.
+    fn is_renewed(&self) -> bool {
+        true
+    }
+
     /// What a record that breaks a rule still says of how long its holder counts; `None` if it says nothing, or the
     /// format does not ask.
     fn signs(&self, _bytes: &[u8], _now: &Now) -> Option<Signs> {

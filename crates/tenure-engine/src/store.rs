@@ -16,8 +16,8 @@ pub use verbs::Verbs;
 
 use crate::profile::ends_without_release;
 use tenure_core::{
-    Claim, Entry, Evidence, Forced, Mode, Now, Policy, Silence, StaleUnforced, Standing,
-    Standstill, judge,
+    Claim, Entry, Evidence, Forced, Liveness, LivenessLock, Mode, Now, Policy, Silence,
+    StaleReason, StaleUnforced, Standing, Standstill, judge,
 };
 
 /// How a sleep ended.
@@ -143,6 +143,28 @@ impl Reading {
         }
     }
 
+    /// Whether a sign of life of one of its claims is seen from here: a byte that is kept, or a process that runs.
+    pub fn is_seen_alive(&self, claim: &Claim) -> bool {
+        self.evidence_of(claim).is_some_and(|evidence| {
+            evidence.liveness_lock == LivenessLock::Held
+                || evidence.process == Liveness::Alive
+                || evidence.command == Liveness::Alive
+        })
+    }
+
+    /// Milliseconds until one of its claims, which counts now, ends by silence; `None` if silence does not end it.
+    pub fn ends_in_ms(&self, policy: &Policy, claim: &Claim, now: &Now) -> Option<u64> {
+        let boot = claim.holder.host.boot_id.as_deref();
+        let rest_ms = claim.lease.remaining_ms(boot, now).saturating_add(1);
+        let later = Now {
+            wall_us: now.wall_us.saturating_add(rest_ms.saturating_mul(1_000)),
+            boot_ms: now.boot_ms.saturating_add(rest_ms),
+            ..now.clone()
+        };
+        let ends = self.standing_of(policy, claim, &later) == Standing::Stale(StaleReason::Silent);
+        ends.then_some(rest_ms)
+    }
+
     /// Whether one of its claims waits in vain, because its caller has died or its place has
     /// lapsed.
     pub fn is_gone(&self, policy: &Policy, claim: &Claim, now: &Now) -> bool {
@@ -174,9 +196,9 @@ fn known_of<'a>(entry: &'a Entry, evidence: &'a [Evidence]) -> impl Fn(&Claim) -
         let known = entry.position(claim.ticket);
         let known = known.and_then(|index| evidence.get(index).copied());
         known.unwrap_or(Evidence {
-            liveness_lock: tenure_core::LivenessLock::None,
-            process: tenure_core::Liveness::Unknown,
-            command: tenure_core::Liveness::Unknown,
+            liveness_lock: LivenessLock::None,
+            process: Liveness::Unknown,
+            command: Liveness::Unknown,
         })
     }
 }

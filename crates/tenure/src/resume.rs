@@ -449,13 +449,18 @@ fn refusal(
     match error {
         AcquireError::Store(source) => ResumeLockError::from_store(name, source),
         AcquireError::Refused { refusal, .. } => match refusal.blocker {
-            Some(blocker) => Refused {
-                name,
-                blocker: &blocker,
-                here: &place.identity,
-                storage: &place.storage,
+            Some(blocker) => {
+                let reading = store.read(name, None).ok();
+                let is_alive = reading.is_some_and(|reading| reading.is_seen_alive(&blocker));
+                Refused {
+                    name,
+                    blocker: &blocker,
+                    is_alive,
+                    here: &place.identity,
+                    storage: &place.storage,
+                }
+                .into_error()
             }
-            .into_error(),
             None => ResumeLockError::Unreadable {
                 job_id,
                 place: store.location(name).shown,

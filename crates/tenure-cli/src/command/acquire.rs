@@ -130,6 +130,9 @@ pub(super) fn take_for(
     if let Some(max_age_ms) = max_age_ms {
         holder.set_max_age_ms(max_age_ms);
     }
+    if ttl_ms.is_some() && policy.unknown_life == UnknownLife::Alive {
+        holder.set_ttl_chosen();
+    }
     session.agree_on_members(&name, mode, &pool, &mut holder)?;
     // The formats of the other profiles have no place for it, and a program or an agent shows the id.
     if client.is_none()

@@ -6,6 +6,8 @@ use crate::failure::Failure;
 use crate::render::clean;
 use crate::render::lock::{HolderView, LockView, orphan_hint, utc};
 use std::path::Path;
+use std::time::Duration;
+use tenure_engine::envelope::human;
 
 pub(crate) struct Resume;
 
@@ -31,8 +33,8 @@ impl Dialect for Resume {
 
     fn refusal(&self, mut failure: Failure, why: &Refused<'_>) -> Failure {
         match why {
-            Refused::Blocked { view, here, .. } => match why.holder() {
-                Some((_, holder)) => blocked(failure, view, holder, here),
+            Refused::Blocked { view, .. } => match why.holder() {
+                Some((_, holder)) => blocked(failure, view, holder),
                 None => failure,
             },
             Refused::Unreadable { name, why } => {
@@ -48,7 +50,7 @@ impl Dialect for Resume {
     }
 }
 
-fn blocked(mut failure: Failure, view: &LockView, holder: &HolderView, here: &str) -> Failure {
+fn blocked(mut failure: Failure, view: &LockView, holder: &HolderView) -> Failure {
     // Once the supervisor is dead, only the command is at work.
     let at_work = match holder.command_pid.filter(|_| holder.orphaned) {
         Some(command) => Some(command),
@@ -73,7 +75,22 @@ fn blocked(mut failure: Failure, view: &LockView, holder: &HolderView, here: &st
         text.push('\n');
         text.push_str(&orphan_hint(&view.name));
     }
-    if let (Some(text), Some(command)) = (&mut failure.text, out_of_sight(view, holder, here)) {
+    let is_here = holder.is_of_this_boot && !holder.other_pid_namespace;
+    let Some(text) = failure.text.as_mut().filter(|_| !is_here) else {
+        return failure;
+    };
+    if holder.is_seen_alive {
+        text.push_str("\nThat is another container of this machine, and the holder is alive: it keeps its lock on the file.");
+    } else if let Some(ends_in_ms) = holder.ends_in_ms {
+        text.push_str(&format!(
+            "\nThat is another container of this machine, and whether its work goes on cannot be seen from here. Unless it gives a sign \
+             of life, the next resume takes the lock over in {}.",
+            human(Duration::from_millis(ends_in_ms))
+        ));
+        if let Some(retry) = &mut failure.retry {
+            retry.after_ms = ends_in_ms;
+        }
+    } else if let Some(command) = override_of(view) {
         text.push_str(
             "\nThat is another machine or container, so whether the process still runs cannot be \
              seen from here. If it does not: ",
@@ -84,13 +101,9 @@ fn blocked(mut failure: Failure, view: &LockView, holder: &HolderView, here: &st
     failure
 }
 
-/// The command that removes the lock of a holder on another machine or in another container. Its PID says
-/// nothing here.
-fn out_of_sight(view: &LockView, holder: &HolderView, here: &str) -> Option<String> {
+/// The command that removes the lock of a holder that cannot be seen from here. Its PID says nothing here.
+fn override_of(view: &LockView) -> Option<String> {
     if !view.yields_to_force() {
-        return None;
-    }
-    if holder.host == here && here != "unknown" && !holder.other_pid_namespace {
         return None;
     }
     let folder = Path::new(&view.lock_file).parent()?.parent()?;

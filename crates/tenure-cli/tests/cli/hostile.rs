@@ -191,6 +191,53 @@ fn a_process_number_that_was_given_out_again_is_not_its_first_owner() {
     }
 }
 
+/// A killed container leaves a resume lock behind, and the next resume gets it: at once, if no command was there to be
+/// seen, else when the ttl is over. No advice ends a holder that lives.
+#[test]
+fn killed_container_wedges_no_resume_lock() {
+    let scene = Scene::new();
+    let line = "
+        export TENURE_PROFILE=resume; mkfifo in
+        inside() { unshare --kill-child=KILL --pid --fork --mount-proc sh -ec \"$1\"; }
+        inside 'exec tenure run job --ttl 3s -- sh -c \"echo up >in; exec sleep 1000\"' >/dev/null & first=$!
+        read word <in
+        rc=0; said=$(tenure run job -- true 2>&1) || rc=$?; echo held $rc
+        echo \"$said\" | tail -n 1
+        sleep 3.5
+        rc=0; tenure run job -- true >/dev/null 2>&1 || rc=$?; echo kept $rc
+        # The system ends what is in it a moment later.
+        kill -KILL $(pgrep -P $first); wait $first || :; sleep 0.4
+        rc=0; said=$(tenure run job -- true 2>&1) || rc=$?; echo killed $rc
+        case $said in *'takes the lock over in '*) echo when;; *force-release*) echo advice;; esac
+        sleep 3.2
+        tenure -q run job -- echo resumed
+        inside 'tenure -q acquire owned --owner 1 --ttl 1s' >/dev/null
+        rc=0; tenure run owned -- true >/dev/null 2>&1 || rc=$?; echo owned $rc
+        sleep 1.5; tenure -q run owned -- echo over
+        inside 'tenure -q acquire kept --owner 1' >/dev/null
+        rc=0; said=$(tenure run kept -- true 2>&1) || rc=$?; echo unknown $rc
+        case $said in *force-release*) echo advice;; esac
+        unshare --uts sh -c 'hostname elsewhere; exec tenure run renamed -- sh -c \"echo up >in; exec sleep 1000\"' >/dev/null & named=$!
+        read word <in
+        rc=0; said=$(tenure run renamed -- true 2>&1) || rc=$?; echo renamed $rc
+        case $said in *container*) echo container;; esac
+        kill -KILL $(pgrep -P $named) $named; wait $named || :
+        tenure -q run renamed -- echo here
+    ";
+    if !is_root() {
+        skipped("skipped: needs root for namespaces");
+        return;
+    }
+    let mut command = scene.program("sh");
+    let answer = answer(command.args(["-ec", line]).current_dir(scene.root()));
+    let said = answer.expect(0, "the shell").stdout();
+    assert_eq!(
+        said,
+        "held 4\nThat is another container of this machine, and the holder is alive: it keeps its lock on the file.\n\
+         kept 4\nkilled 4\nwhen\nresumed\nowned 4\nover\nunknown 4\nadvice\nrenamed 4\nhere\n"
+    );
+}
+
 /// Containers that share a folder: neither sees the other's processes, and the kernel's locks hold
 /// between them all the same.
 #[test]

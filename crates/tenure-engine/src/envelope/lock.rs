@@ -190,6 +190,15 @@ pub struct HolderView {
     /// What that slot stands for, in a pool with members.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub member: Option<String>,
+    /// It was recorded on this boot of this machine, whatever the machine was called then.
+    #[serde(skip)]
+    pub is_of_this_boot: bool,
+    /// A sign of its life is seen from here.
+    #[serde(skip)]
+    pub is_seen_alive: bool,
+    /// Milliseconds until it ends by silence, if that ends it.
+    #[serde(skip)]
+    pub ends_in_ms: Option<u64>,
     /// Its place in the list.
     #[serde(skip)]
     pub ticket: u64,
@@ -276,6 +285,7 @@ impl LockView {
             let standing_of = |claim: &Claim| reading.standing_of(policy, claim, now);
             let is_gone = |claim: &Claim| reading.is_gone(policy, claim, now);
             view.fill(entry, (standing, claim), standing_of, is_gone, policy, now);
+            view.show_sight(reading, policy, now);
             view.show_stopped(&reading.stopped);
             if let Some((still, next)) = reading.standstill(policy, now) {
                 view.show_standstill(next, still, now);
@@ -428,6 +438,19 @@ impl LockView {
             .enumerate()
             .map(|(index, waiting)| queued(index + 1, waiting, now))
             .collect();
+    }
+
+    /// Shows what is seen of the holders in a reading.
+    pub fn show_sight(&mut self, reading: &Reading, policy: &Policy, now: &Now) {
+        let holders = self.holder.iter_mut().chain(&mut self.other_holders);
+        for holder in holders {
+            let claim = reading.entry().and_then(|entry| entry.claim(holder.ticket));
+            let Some(claim) = claim else {
+                continue;
+            };
+            holder.is_seen_alive = reading.is_seen_alive(claim);
+            holder.ends_in_ms = reading.ends_in_ms(policy, claim, now);
+        }
     }
 
     fn show_stopped(&mut self, stopped: &[u64]) {
@@ -1001,6 +1024,9 @@ fn holder(claim: &Claim, standing: Standing, now: &Now) -> HolderView {
             .map(|process| process.pid)
             .filter(|pid| *pid > 0),
         other_pid_namespace: is_other_namespace(&claim.holder.host, &now.boot_id),
+        is_of_this_boot: boot.is_some_and(|boot| !boot.is_empty() && *boot == *now.boot_id),
+        is_seen_alive: false,
+        ends_in_ms: None,
         command_pid: claim.holder.command.map(|process| process.pid),
         request_id: known_as(&claim.holder).to_owned(),
         token: claim.token.filter(|token| *token > 0),

@@ -44,6 +44,10 @@ impl Profile for Resume {
 }
 
 impl Record for Resume {
+    fn is_renewed(&self) -> bool {
+        false
+    }
+
     /// The format has nothing that a heartbeat renews: every byte of a previous record stays.
     fn encode(
         &self,
@@ -122,6 +126,10 @@ impl Profile for OneMachine {
 }
 
 impl Record for OneMachine {
+    fn is_renewed(&self) -> bool {
+        Resume.is_renewed()
+    }
+
     fn encode(
         &self,
         name: &LockName,

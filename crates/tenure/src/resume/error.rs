@@ -140,6 +140,8 @@ impl Display for OutOfSight<'_> {
 pub(super) struct Refused<'a> {
     pub(super) name: &'a LockName,
     pub(super) blocker: &'a Claim,
+    /// A sign of its life is seen from here.
+    pub(super) is_alive: bool,
     pub(super) here: &'a Identity,
     pub(super) storage: &'a Path,
 }
@@ -179,6 +181,9 @@ impl Refused<'_> {
     }
 
     fn is_out_of_sight(&self) -> bool {
+        if self.is_alive {
+            return false;
+        }
         let holder = &self.blocker.holder;
         holder.process.is_none_or(|process| {
             let seen = liveness(&process, &holder.host, &self.here.host, false);

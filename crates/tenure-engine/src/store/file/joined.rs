@@ -53,7 +53,7 @@ pub(super) fn join(
     // Our claim keeps its place, behind reserved places of callers that are away. Another program's
     // record has no ticket, and stands before all claims.
     let (place, claim) = match held {
-        Some((place, held)) if is_of(&shown, &held) => (place, merged(held, shown)),
+        Some((place, held)) if is_of(&shown, &held) => (place, merged(held, shown, format)),
         _ => (0, shown),
     };
     entry.claims.insert(place, claim);
@@ -127,14 +127,17 @@ pub(super) fn is_of(shown: &Claim, held: &Claim) -> bool {
 ///
 /// An instant that the record has not changed keeps its boot clock, so that a stepped wall clock changes
 /// no age. An instant that another program wrote has a wall clock only.
-fn merged(mut held: Claim, shown: Claim) -> Claim {
+fn merged(mut held: Claim, shown: Claim, format: &dyn Record) -> Claim {
     let process = match (held.holder.process, shown.holder.process) {
         // A format that does not judge by the process may leave it out.
         (held, None) => held,
         (Some(held), Some(shown)) if held.pid == shown.pid => Some(held),
         (_, shown) => shown,
     };
-    let renewed = same_instant(held.lease.renewed, shown.lease.renewed);
+    let renewed = match format.is_renewed() {
+        true => same_instant(held.lease.renewed, shown.lease.renewed),
+        false => held.lease.renewed,
+    };
     // An instant whose age the boot clock knows is not in the future: the wall clock was set back since.
     let is_known = renewed == held.lease.renewed
         || (held.since.zip(shown.since))
@@ -265,6 +268,9 @@ pub(super) mod tests {
     /// A format in which every record shows this claim.
     #[derive(Debug)]
     struct Shows(Result<Claim, String>);
+
+    /// A format that has a place for renewals.
+    const ANY: Shows = Shows(Err(String::new()));
 
     impl Record for Shows {
         fn encode(&self, _: &LockName, _: &Claim, _: Option<&[u8]>) -> Result<Vec<u8>, String> {
@@ -398,7 +404,7 @@ pub(super) mod tests {
         let process = |held: Option<Process>, shown_as: Option<Process>| {
             let (mut held_by, mut record) = (listed(2, Some(9)), shown(Some(9)));
             (held_by.holder.process, record.holder.process) = (held, shown_as);
-            merged(held_by, record).holder.process
+            merged(held_by, record, &ANY).holder.process
         };
         let number = |pid| Process { pid, started: None };
         assert_eq!(process(Some(PROCESS), None), Some(PROCESS));
@@ -410,7 +416,7 @@ pub(super) mod tests {
     #[test]
     fn what_a_record_says_counts_and_what_it_has_no_place_for_stays() {
         let held = listed(2, Some(9));
-        let plain = merged(held.clone(), shown(Some(9)));
+        let plain = merged(held.clone(), shown(Some(9)), &ANY);
         assert_eq!(plain, held, "it says what was written");
 
         let mut record = shown(Some(9));
@@ -420,7 +426,7 @@ pub(super) mod tests {
         record.kind = Kind::Sealed;
         let mut held = held;
         held.holder.facts.push(fact("slot", "1"));
-        let claim = merged(held, record);
+        let claim = merged(held, record, &ANY);
         assert_eq!(claim.lease.ttl_ms, 1);
         assert_eq!(
             claim.holder.facts,
@@ -442,7 +448,7 @@ pub(super) mod tests {
                 .facts
                 .push((FUTURE.to_owned(), "true".to_owned()));
             (record.since, record.lease.renewed) = (Some(theirs(granted_at)), theirs(renewed_at));
-            merged(held, record).holder.fact(FUTURE).is_some()
+            merged(held, record, &ANY).holder.fact(FUTURE).is_some()
         };
         assert!(is_future(60_000, 60_000));
         assert!(!is_future(10_500, 60_000), "the grant is ours");
@@ -468,7 +474,7 @@ pub(super) mod tests {
             assert_eq!(found, expected, "{wall_ms}");
             let mut record = shown(Some(9));
             (record.since, record.lease.renewed) = (Some(theirs(wall_ms)), theirs(wall_ms));
-            let claim = merged(listed(2, Some(9)), record);
+            let claim = merged(listed(2, Some(9)), record, &ANY);
             assert_eq!(claim.since, Some(expected), "granted at {wall_ms}");
             assert_eq!(claim.lease.renewed, expected, "renewed at {wall_ms}");
         }
@@ -481,7 +487,7 @@ pub(super) mod tests {
             held.lease.renewals = renewals;
             record.since = Some(theirs(shown_at));
             record.lease.renewed = theirs(renewed_at);
-            merged(held, record).since.map(|since| since.wall_ms)
+            merged(held, record, &ANY).since.map(|since| since.wall_ms)
         };
         assert_eq!(since(1, 40_000, 40_000), Some(10_500), "its only time");
         assert_eq!(since(0, 40_000, 40_000), Some(40_000), "never renewed");
@@ -491,7 +497,7 @@ pub(super) mod tests {
         let (mut held, mut record) = (listed(2, Some(9)), shown(Some(9)));
         (held.lease.renewals, held.lease.renewed) = (1, stamp(2_000));
         (record.since, record.lease.renewed) = (Some(theirs(2_000)), theirs(2_000));
-        assert_eq!(merged(held, record).since, Some(stamp(10_500)));
+        assert_eq!(merged(held, record, &ANY).since, Some(stamp(10_500)));
     }
 
     #[test]
