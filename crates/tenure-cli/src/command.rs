@@ -67,13 +67,14 @@ use tenure_engine::audit::Releaser;
 use tenure_engine::clock::{Clock, SystemClock};
 use tenure_engine::engine::{self, AcquireError, Acquired, Limits};
 use tenure_engine::envelope;
-use tenure_engine::process::{Identity, Kin, is_caller, is_descendant_of};
+use tenure_engine::process::{Identity, Kin, is_caller, is_descendant_of, liveness};
 use tenure_engine::profile::{self, Native, Profile, Settings, ends_without_release, known_as};
 use tenure_engine::store::file::ThreadSleeper;
 use tenure_engine::store::{Cleaned, Content, Reading, StoreError, Verbs};
 use tenure_engine::tenure_core::{
-    Claim, Entry, Event, Force, ForceOnHeld, Holder, Host, Life, LockName, Mode, Now, Ownership,
-    Process, Reason, Refusal, Released, Request, RequestId, StaleReason, Standing, UnknownLife,
+    Claim, Entry, Event, Force, ForceOnHeld, Holder, Host, Kind, Life, Liveness, LockName, Mode,
+    Now, Ownership, Process, Reason, Refusal, Released, Request, RequestId, StaleReason, Standing,
+    UnknownLife,
 };
 
 /// Turns the typed call into a request, carries it out and answers with the exit code.
@@ -1096,8 +1097,36 @@ impl Session {
                 if let Some(line) = line {
                     reporter.warn(line);
                 }
+                if let Some(line) = previous
+                    .as_deref()
+                    .and_then(|claim| self.goes_on(name, claim))
+                {
+                    reporter.warn(line);
+                }
             }
         }
+    }
+
+    /// The warning that the command of a hold that was taken over is still at work.
+    fn goes_on(&self, name: &LockName, claim: &Claim) -> Option<String> {
+        let host = &claim.holder.host;
+        let here = &self.identity.host;
+        let is = |process: &Process| liveness(process, host, here, false);
+        let is_dead = |process: Process| matches!(is(&process), Liveness::Dead(_));
+        let command = claim
+            .holder
+            .command
+            .filter(|command| is(command) == Liveness::Alive)?;
+        // A run whose supervisor lives learns of the loss, and ends its command.
+        let is_left = claim.kind == Kind::Kernel && claim.holder.process.is_some_and(is_dead);
+        is_left.then(|| {
+            format!(
+                "{name}: the command of the run before, PID {} ({}), is still at work, and no supervisor is left to \
+                 end it",
+                command.pid,
+                clean(&claim.holder.why)
+            )
+        })
     }
 
     /// Turns an error of the store into the caller's failure, in the words of the profile.

@@ -17,7 +17,7 @@ use crate::mode::{Mode, PENDING_MAX, Queueing};
 use crate::name::RequestId;
 use crate::policy::Policy;
 use crate::queue::{Asking, Place, Standstill, Weight};
-use crate::standing::{Evidence, Standing, judge, unreadable};
+use crate::standing::{Evidence, Standing, is_orphan, judge, unreadable};
 use crate::time::Now;
 use crate::turn::{Blocker, Live, Predecessor, Refusal};
 use alloc::boxed::Box;
@@ -462,7 +462,8 @@ impl Entry {
         }
     }
 
-    /// Sweeps every claim that the policy takes over without force, and returns them.
+    /// Sweeps every claim that the policy takes over without force, and returns them. Work that goes on without its
+    /// supervisor keeps its claim, by which an operator finds and ends it.
     pub fn sweep(
         &mut self,
         policy: &Policy,
@@ -472,7 +473,9 @@ impl Entry {
         let mut swept = Vec::new();
         let mut index = 0;
         while let Some(claim) = self.claims.get(index) {
-            let passed = match claim.weigh(policy, evidence(claim), now) {
+            let seen = evidence(claim);
+            let passed = match claim.weigh(policy, seen, now) {
+                Weight::Left(_) if is_orphan(claim, &seen) => false,
                 Weight::Live(_) | Weight::Aside => false,
                 Weight::Gone(_) => true,
                 Weight::Left(standing) => {

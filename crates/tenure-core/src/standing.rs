@@ -109,13 +109,7 @@ pub enum Standing {
 pub fn judge(policy: &Policy, claim: &Claim, evidence: &Evidence, now: &Now) -> Standing {
     let boot = claim.holder.host.boot_id.as_deref();
     let life = match claim.kind {
-        Kind::Kernel
-            if matches!(evidence.process, Liveness::Dead(_))
-                && (evidence.liveness_lock == LivenessLock::Held
-                    || evidence.command == Liveness::Alive) =>
-        {
-            Life::Orphaned
-        }
+        Kind::Kernel if is_orphan(claim, evidence) => Life::Orphaned,
         Kind::Kernel => Life::Supervised,
         Kind::Detached | Kind::Foreign | Kind::Sealed => Life::Detached,
     };
@@ -212,6 +206,14 @@ pub fn judge(policy: &Policy, claim: &Claim, evidence: &Evidence, now: &Now) -> 
             }
         }
     }
+}
+
+/// Whether the supervisor of a run is dead and its work goes on. A row that goes by age may call such a lock stale; the work
+/// goes on all the same.
+pub fn is_orphan(claim: &Claim, evidence: &Evidence) -> bool {
+    claim.kind == Kind::Kernel
+        && matches!(evidence.process, Liveness::Dead(_))
+        && (evidence.liveness_lock == LivenessLock::Held || evidence.command == Liveness::Alive)
 }
 
 /// The standing of a claim whose process cannot be seen, under a row that takes it as alive. Its own kernel and its own

@@ -17,7 +17,7 @@ pub use verbs::Verbs;
 use crate::profile::ends_without_release;
 use tenure_core::{
     Claim, Entry, Evidence, Forced, Liveness, LivenessLock, Mode, Now, Policy, Silence,
-    StaleReason, StaleUnforced, Standing, Standstill, judge,
+    StaleReason, StaleUnforced, Standing, Standstill, is_orphan, judge,
 };
 
 /// How a sleep ended.
@@ -150,6 +150,12 @@ impl Reading {
                 || evidence.process == Liveness::Alive
                 || evidence.command == Liveness::Alive
         })
+    }
+
+    /// Whether one of its claims is a run whose supervisor is dead while its work goes on, however the lock stands.
+    pub fn is_orphan(&self, claim: &Claim) -> bool {
+        let evidence = self.evidence_of(claim);
+        evidence.is_some_and(|evidence| is_orphan(claim, &evidence))
     }
 
     /// Milliseconds until one of its claims, which counts now, ends by silence; `None` if silence does not end it.

@@ -291,3 +291,62 @@ fn a_call_from_within_the_orphan_is_refused() {
     gate.open();
     scene.until_free("j");
 }
+
+/// A profile that goes by age calls the lock stale while the work of a dead supervisor goes on. That is said, and it can be
+/// ended, until it has ended.
+#[test]
+fn orphan_whose_lock_is_too_old_stays_one_table() {
+    let session = ["--profile", "session", "--stale-after", "2s"];
+    let fleet = ["--profile", "fleet"];
+    let intent = ["--intent-name", "i", "--intent-version", "1"];
+    for (of, begins, forces) in [
+        (&session[..], &[][..], &[][..]),
+        (
+            &fleet[..],
+            &[&intent[..], &["--ttl", "2"]].concat()[..],
+            &["--force-lock"][..],
+        ),
+    ] {
+        for takes_over in [false, true] {
+            let scene = Scene::new();
+            let call = |verb: &[&str]| scene.run([of, verb].concat());
+            let begun = "echo $$ >pid.new; mv pid.new pid; exec sleep 600";
+            let words = [of, &["run", "42"], begins, &["--", "sh", "-c", begun]].concat();
+            let mut run = scene.tenure(words);
+            let run = super::support::Started::piped(run.current_dir(scene.root()));
+            let command = read_number(&scene.path("pid"));
+            run.signal(Signal::KILL);
+            let check = || {
+                let said = call(&["check", "42", "--output", "json"]).stdout();
+                let said: serde_json::Value = serde_json::from_str(&said).unwrap_or_default();
+                [&said["data"], &said["error"]["context"]]
+                    .into_iter()
+                    .find(|lock| lock["standing"] == "stale")
+                    .cloned()
+            };
+            eventually("it to be too old", || check().is_some());
+            let lock = check().expect("it stands");
+            assert_eq!(lock["holder"]["orphaned"], true, "{of:?}: {lock:#}");
+            let _ = call(&["clean"]).expect(0, "it leaves the claim of living work");
+            if takes_over {
+                let words = [&["run", "42"], begins, forces, &["--", "true"]].concat();
+                let said = call(&words).expect(0, "too old").stderr();
+                let warned = format!("PID {command} (sh -c ");
+                assert!(
+                    said.contains(&warned) && said.contains("still at work"),
+                    "{said}"
+                );
+                assert!(is_alive(command), "no takeover ends it");
+                let process = rustix::process::Pid::from_raw(command.cast_signed());
+                rustix::process::kill_process(process.expect("a number"), Signal::KILL).ok();
+            } else {
+                let said = call(&["cancel", "--orphan", "42"])
+                    .expect(0, "it is found")
+                    .stdout();
+                assert!(said.contains(&format!("(PID {command})")), "{said}");
+                assert!(!is_alive(command), "ended");
+            }
+            let _ = run.finish();
+        }
+    }
+}

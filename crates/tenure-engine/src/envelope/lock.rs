@@ -448,6 +448,7 @@ impl LockView {
             let Some(claim) = claim else {
                 continue;
             };
+            holder.orphaned |= reading.is_orphan(claim);
             holder.is_seen_alive = reading.is_seen_alive(claim);
             holder.ends_in_ms = reading.ends_in_ms(policy, claim, now);
         }
@@ -528,7 +529,15 @@ impl LockView {
         } else {
             "it"
         };
-        Some(format!("{} left {what} behind ({because})", holder.who()))
+        let goes_on = if holder.orphaned {
+            holder.goes_on()
+        } else {
+            String::new()
+        };
+        Some(format!(
+            "{} left {what} behind ({because}){goes_on}",
+            holder.who()
+        ))
     }
 
     /// Whether an agent that `key` covers holds it, or waits for it.
@@ -818,17 +827,22 @@ impl HolderView {
         format!(", asked to stop{by}{why}")
     }
 
+    /// Of an orphan: what died, and what goes on.
+    fn goes_on(&self) -> String {
+        match self.command_pid {
+            // A program that holds by `tenure serve` is its own command.
+            Some(_) if self.command_pid == self.pid => {
+                " (its tenure serve died; it goes on)".to_owned()
+            }
+            Some(pid) => format!(" (it died; its command, PID {pid}, goes on)"),
+            None => " (it died; its command goes on)".to_owned(),
+        }
+    }
+
     /// The holder, its host, since when and why.
     pub fn sentence(&self) -> String {
         let orphaned = if self.orphaned {
-            match self.command_pid {
-                // A program that holds by `tenure serve` is its own command.
-                Some(_) if self.command_pid == self.pid => {
-                    " (its tenure serve died; it goes on)".to_owned()
-                }
-                Some(pid) => format!(" (it died; its command, PID {pid}, goes on)"),
-                None => " (it died; its command goes on)".to_owned(),
-            }
+            self.goes_on()
         } else {
             String::new()
         };

@@ -114,15 +114,21 @@ fn is_same_orphan(session: &Session, reading: &Reading, wanted: &Claim) -> bool 
     let Some(claim) = reading.entry().and_then(|entry| entry.claim(wanted.ticket)) else {
         return false;
     };
-    let (policy, now) = (session.store.policy(), session.clock.now());
     let host = &claim.holder.host;
     let dead = claim.holder.process.is_some_and(|supervisor| {
         let seen = liveness(&supervisor, host, &session.identity.host, false);
         matches!(seen, Liveness::Dead(_))
     });
     (claim.token, &claim.holder) == (wanted.token, &wanted.holder)
-        && reading.standing_of(policy, claim, &now) == Standing::Held(Life::Orphaned)
+        && is_left_alone(session, reading, claim)
         && dead
+}
+
+/// Whether the work of a run goes on without its supervisor, however the lock stands.
+fn is_left_alone(session: &Session, reading: &Reading, claim: &Claim) -> bool {
+    let (policy, now) = (session.store.policy(), session.clock.now());
+    reading.is_orphan(claim)
+        || reading.standing_of(policy, claim, &now) == Standing::Held(Life::Orphaned)
 }
 
 /// The recorded command, if its number is of this machine, boot and PID namespace.
