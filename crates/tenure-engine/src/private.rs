@@ -133,14 +133,20 @@ fn make_one(path: &Path) -> Result<(), Errno> {
     };
     let name = path.file_name().and_then(|name| name.to_str());
     match name {
-        Some(name) if is_for_group(above) => make_folder_in(&os::open_folder(above)?, name),
+        Some(name) if is_for_others(above) => make_folder_in(&os::open_folder(above)?, name),
         Some(_) | None => os::make_folder(path),
     }
 }
 
-/// Whether what is made in a folder is for its group.
-fn is_for_group(folder: &Path) -> bool {
-    os::facts_of(folder).is_ok_and(|facts| facts.sharing() == Sharing::Group)
+/// Whether what is made in a folder is not for this user alone.
+fn is_for_others(folder: &Path) -> bool {
+    os::facts_of(folder)
+        .is_ok_and(|facts| facts.sharing() == Sharing::Group || another_owner(&facts).is_some())
+}
+
+/// The other user to whom belongs what root makes in a folder.
+fn another_owner(folder: &Facts) -> Option<u32> {
+    folder.owner_of_new().filter(|_| !folder.is_ours())
 }
 
 /// Makes a folder inside of another one, for the same users.
@@ -149,7 +155,13 @@ pub(crate) fn make_folder_in(folder: &Descriptor, name: &str) -> Result<(), Errn
     if around.sharing() == Sharing::Group {
         return make_whole(folder, name, &around, false);
     }
-    os::make_folder_in(folder, name)
+    os::make_folder_in(folder, name)?;
+    if let Some(owner) = another_owner(&around)
+        && let Ok(made) = os::open_folder_in(folder, name)
+    {
+        os::give_folder(owner, &made);
+    }
+    Ok(())
 }
 
 /// The same for a folder that will hold nothing but files of tenure. Inside a git work tree it tells git to
@@ -216,8 +228,15 @@ pub(crate) fn make_under_private_name(
     finish: &dyn Fn(&Descriptor) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
     let new = new_name(name);
+    let owner = another_owner(&os::facts(parent)?);
+    let finish = |folder: Descriptor| {
+        if let Some(owner) = owner {
+            os::give_folder(owner, &folder);
+        }
+        finish(&folder)
+    };
     os::make_folder_in(parent, &new)?;
-    let finished = os::open_folder_in(parent, &new).and_then(|folder| finish(&folder));
+    let finished = os::open_folder_in(parent, &new).and_then(finish);
     match finished.and_then(|()| os::rename_new(parent, &new, parent, name)) {
         Ok(()) => return Ok(()),
         // If another process has made it meanwhile, that is as good.
@@ -232,7 +251,7 @@ pub(crate) fn make_under_private_name(
         Err(Errno::EXIST) => return Ok(()),
         Err(errno) => return Err(errno),
     }
-    let finished = os::open_folder_in(parent, name).and_then(|folder| finish(&folder));
+    let finished = os::open_folder_in(parent, name).and_then(finish);
     finished.inspect_err(|_| {
         // If another process keeps something in it by now, it stays.
         let _ = os::remove_folder(parent, name);
@@ -251,7 +270,7 @@ fn withdraw(parent: &Descriptor, name: &str) {
 pub(crate) fn ignore_all(folder: impl AsDescriptor) -> Result<(), Errno> {
     match os::open_file(&folder, IGNORE_FILE, Open::New) {
         Ok(file) => os::facts(&folder)
-            .and_then(|facts| os::share(&file, facts.sharing()))
+            .and_then(|facts| os::share_new(&file, facts.sharing(), facts.owner_of_new()))
             .and_then(|()| os::write(&file, b"*\n"))
             .map(|_| ())
             .inspect_err(|_| {

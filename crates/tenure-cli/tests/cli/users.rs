@@ -1786,3 +1786,106 @@ fn an_audit_folder_that_a_member_has_prepared_is_no_weaker_than_the_one_around_i
     assert!(!said.stderr().contains("audit"), "{}", said.said());
     assert_ne!(fs::read_dir(&audit).unwrap().count(), 0, "it is written");
 }
+
+/// What stands in a folder and below it that belongs to root.
+fn roots_below(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for item in fs::read_dir(folder).expect("a folder") {
+        let path = item.expect("an item").path();
+        let facts = path.symlink_metadata().expect("facts");
+        if facts.is_dir() {
+            found.extend(roots_below(&path));
+        }
+        if facts.uid() == 0 {
+            found.push(path);
+        }
+    }
+    found
+}
+
+/// The words of a call in the project `dir`, by the rules of its profile: the lock, what `run` needs, where.
+const FORMATS: [(&str, &str, &[&str], &str); 5] = [
+    ("native", "x", &[], "--dir"),
+    ("sprint", "sprint", &[], "--project-root"),
+    ("resume", "x", &[], "--dir"),
+    ("session", "42", &[], "--dir"),
+    (
+        "fleet",
+        "x",
+        &["--intent-name", "i", "--intent-version", "1"],
+        "--dir",
+    ),
+];
+
+/// One call by root comes first in a user's project, in each format. What it makes there belongs to that user.
+#[test]
+fn roots_first_call_in_a_users_project_locks_nobody_out_table() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    for (profile, name, intent, place) in FORMATS {
+        for bits in [0o755, 0o700] {
+            let here = format!("{profile} {bits:o}");
+            let project = machine.folder(&format!("{profile}-{bits:o}"), ADA, bits);
+            let of = ["--profile", profile, place, text(&project)];
+            let run = [&of[..], &["run", name], intent, &["--", "true"]].concat();
+            let _ = machine.run(ROOT, Path::new("/"), &run).expect(0, &here);
+            let left = roots_below(&project);
+            assert!(left.is_empty(), "{here}: {left:?}");
+            let _ = machine.run(ADA, Path::new("/"), &run).expect(0, &here);
+            let check = [&of[..], &["check", name]].concat();
+            let _ = machine.run(ADA, Path::new("/"), &check).expect(0, &here);
+            let audit = [&of[..], &["audit"]].concat();
+            let _ = machine.run(ADA, Path::new("/"), &audit).expect(0, &here);
+        }
+    }
+    // Where all users make files, each keeps its own, root too.
+    let open = machine.folder("open", ADA, 0o1777);
+    let words = ["--dir", text(&open), "run", "x", "--", "true"];
+    let _ = machine
+        .run(ROOT, Path::new("/"), &words)
+        .expect(0, "root's own");
+    assert!(!roots_below(&open).is_empty());
+    let _ = machine
+        .run(ROOT, Path::new("/"), &words)
+        .expect(0, "once more");
+}
+
+/// A record that others may read tells them who holds, though the folder beside it is its owner's alone.
+#[test]
+fn who_may_read_a_record_checks_the_lock_and_takes_nothing() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    for (profile, name, intent, place) in FORMATS {
+        if matches!(profile, "native" | "resume" | "session") {
+            // There the record lies in a folder of the owner's alone.
+            continue;
+        }
+        let project = machine.folder(&format!("read-{profile}"), ADA, 0o755);
+        let of = ["--profile", profile, place, text(&project)];
+        let gate = Gate::new(&machine.scene, profile);
+        mode(machine.scene.root(), 0o777);
+        let line = gate.script("");
+        let run = [&of[..], &["run", name], intent, &["--", "sh", "-c", &line]].concat();
+        let started = Started::piped(&mut machine.call(ADA, Path::new("/"), &run));
+        let _ = gate.entered();
+        let record = match profile {
+            "sprint" => project.join(".sprint-running"),
+            _ => project.join("x.lock"),
+        };
+        let check = [&of[..], &["check", name]].concat();
+        let _ = machine
+            .run(EVE, &project, &check)
+            .expect(7, "she may not read it");
+        mode(&record, 0o644);
+        let _ = machine.run(EVE, &project, &check).expect(4, profile);
+        let take = [&of[..], &["run", name], intent, &["--", "true"]].concat();
+        let _ = machine
+            .run(EVE, &project, &take)
+            .expect(7, "she may not write");
+        gate.open();
+        let _ = started.finish().expect(0, "the holder");
+        let _ = machine.run(EVE, &project, &check).expect(0, "free");
+    }
+}

@@ -27,6 +27,8 @@ pub(super) struct Folder {
     shared: bool,
     /// For whom its files are made.
     sharing: Sharing,
+    /// The owner of files that root makes in it.
+    owner: Option<u32>,
 }
 
 /// A file of the audit, opened and found good.
@@ -194,6 +196,7 @@ impl Folder {
             path,
             shared,
             sharing: facts.sharing(),
+            owner: facts.owner_of_new(),
         }))
     }
 
@@ -226,8 +229,19 @@ impl Folder {
         let file = self.open_file(name, Open::Append)?;
         if let Some(file) = &file {
             // A strict umask must not take rights from the file; another user's file stays as it is.
-            if os::facts(&file.fd).is_ok_and(|facts| !facts.is_shared(self.sharing)) {
+            let facts = os::facts(&file.fd);
+            if facts
+                .as_ref()
+                .is_ok_and(|facts| !facts.is_shared(self.sharing))
+            {
                 let _ = os::share(&file.fd, self.sharing);
+            }
+            // An empty one of root's is new, or root was killed before it gave the file away.
+            if file.size == 0
+                && facts.is_ok_and(|facts| facts.is_roots())
+                && let Some(owner) = self.owner
+            {
+                os::give(owner, &file.fd);
             }
         }
         Ok(file)

@@ -118,6 +118,13 @@ impl Facts {
         self.user == user
     }
 
+    /// The owner of what root makes in this folder: its own owner, whom root's rights would keep out. `None` where root
+    /// keeps what it makes: in folders of its own, where every user makes files, and where the group has its rights.
+    pub(crate) fn owner_of_new(&self) -> Option<u32> {
+        let keeps = self.is_roots() || self.all_may_write() || self.sharing() == Sharing::Group;
+        (!keeps).then_some(self.user)
+    }
+
     /// Its owner, for people: by name where the machine knows one.
     pub(crate) fn owner_text(&self) -> String {
         let number = self.user;
@@ -446,8 +453,20 @@ fn file_mode(sharing: Sharing) -> Mode {
 /// Gives a file's rights to these users and takes them from all others, whatever the umask. Mostly
 /// they are right already, and a look spares the file system a change.
 pub(crate) fn share(file: impl AsFd, sharing: Sharing) -> Result<(), Errno> {
-    let mode = file_mode(sharing);
-    if facts(&file)?.mode() == mode {
+    share_new(file, sharing, None)
+}
+
+/// The same for a file that this call has made, of which `owner` is to be the owner ([`Facts::owner_of_new`]).
+pub(crate) fn share_new(
+    file: impl AsFd,
+    sharing: Sharing,
+    owner: Option<u32>,
+) -> Result<(), Errno> {
+    let (mode, facts) = (file_mode(sharing), facts(&file)?);
+    if let Some(owner) = owner.filter(|owner| !facts.is_of(*owner)) {
+        give(owner, &file);
+    }
+    if facts.mode() == mode {
         return Ok(());
     }
     rustix::fs::fchmod(file, mode)
@@ -493,13 +512,32 @@ pub(crate) fn share_within(folder: &Facts, file: impl AsFd) -> Result<(), Errno>
     rustix::fs::fchmod(file, wanted)
 }
 
-/// Gives a file to the owner of the folder that it is in.
-pub(crate) fn give(folder: &Facts, file: impl AsFd) -> Result<(), Errno> {
-    if folder.is_roots() {
-        return Ok(());
+/// Gives what this call has made to this user, if it is root's. A file system without owners refuses, and needs it not.
+pub(crate) fn give(owner: u32, made: impl AsFd) {
+    let is_roots = |facts: Facts| facts.is_roots() && facts.is_ours();
+    if facts(&made).is_ok_and(is_roots) {
+        let owner = rustix::fs::Uid::from_raw(owner);
+        let _ = rustix::fs::fchown(made, Some(owner), None);
     }
-    let owner = rustix::fs::Uid::from_raw(folder.user);
-    rustix::fs::fchown(file, Some(owner), None)
+}
+
+/// The same for a folder that was made by its name. Another process may have put something else there since, so only an
+/// empty folder is given away.
+pub(crate) fn give_folder(owner: u32, folder: &Descriptor) {
+    let mut space = Vec::with_capacity(1024);
+    let is_empty = |folder: Descriptor| {
+        let mut entries = rustix::fs::RawDir::new(folder, space.spare_capacity_mut());
+        while let Some(entry) = entries.next() {
+            match entry {
+                Ok(entry) if matches!(entry.file_name().to_bytes(), b"." | b"..") => {}
+                Ok(_) | Err(_) => return false,
+            }
+        }
+        true
+    };
+    if open_folder_in(folder, ".").is_ok_and(is_empty) {
+        give(owner, folder);
+    }
 }
 
 /// Shows the first `N` bytes of a file, or as many as it has.

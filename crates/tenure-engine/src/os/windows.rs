@@ -225,6 +225,12 @@ impl Facts {
 
     /// Owners are not looked at.
     #[allow(clippy::unused_self, reason = "one surface")]
+    pub(crate) fn owner_of_new(&self) -> Option<u32> {
+        None
+    }
+
+    /// Owners are not looked at.
+    #[allow(clippy::unused_self, reason = "one surface")]
     pub(crate) fn is_of(&self, _: u32) -> bool {
         false
     }
@@ -492,11 +498,17 @@ pub(crate) fn share_within(_: &Facts, _: impl AsHandle) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Owners are not looked at.
+/// A file has the rights that its folder gives.
 #[allow(clippy::unnecessary_wraps, reason = "one surface")]
-pub(crate) fn give(_: &Facts, _: impl AsHandle) -> Result<(), Errno> {
+pub(crate) fn share_new(_: impl AsHandle, _: Sharing, _: Option<u32>) -> Result<(), Errno> {
     Ok(())
 }
+
+/// Owners are not looked at.
+pub(crate) fn give(_: u32, _: impl AsHandle) {}
+
+/// Owners are not looked at.
+pub(crate) fn give_folder(_: u32, _: &Descriptor) {}
 
 /// Shows the first `N` bytes of a file, or as many as it has.
 pub(crate) fn with_start<const N: usize, R>(

@@ -29,6 +29,8 @@ pub(super) struct Folder {
     pub(super) shared: bool,
     /// For whom its files are made.
     pub(super) sharing: Sharing,
+    /// The owner of files that root makes in it.
+    pub(super) owner: Option<u32>,
     /// Users for whom it is not can read it.
     pub(super) readable: bool,
 }
@@ -192,6 +194,7 @@ impl Folder {
             inode: facts.inode(),
             local: remote.is_none(),
             shared,
+            owner: facts.owner_of_new(),
             sharing: if private && !is_groups {
                 Sharing::Owner
             } else {
@@ -275,6 +278,7 @@ impl Folder {
             inode: facts.inode(),
             local: self.local,
             shared: false,
+            owner: facts.owner_of_new(),
             sharing: facts.sharing(),
             readable: facts.others_may_look(),
         };
@@ -403,14 +407,15 @@ impl Folder {
             os::share(&fd, self.sharing)
                 .map_err(|errno| fault(&path(), "opening the lock", errno))?;
         }
-        if access == Access::Create && self.sharing == Sharing::Owner && !self.shared {
+        if access == Access::Create
+            && facts.size() == 0
+            && facts.is_roots()
+            && let Some(owner) = self.owner
+        {
             // Root made it in a user's folder, and 0600 of root's would lock the folder's owner out for ever. Only an
             // empty one is given away, so no content of root's is. If root is killed before that, its next call
-            // does it. A file system without owners refuses, and needs it not.
-            let is_roots_new = facts.size() == 0 && facts.is_roots() && facts.is_ours();
-            if is_roots_new && let Ok(folder) = os::facts(&self.fd) {
-                let _ = os::give(&folder, &fd);
-            }
+            // does it.
+            os::give(owner, &fd);
         }
         let opened = Opened {
             fd,

@@ -123,10 +123,15 @@ impl FileStore {
         }
     }
 
-    /// Where a look finds lists and records now.
+    /// Where a look finds lists and records now. The folder beside the records is for their owner alone. The record is
+    /// the truth about the holder, so a user that may read it needs no more.
     pub(super) fn folders(&self) -> Result<Folders<'_>, StoreError> {
+        let lists = match self.folder(false) {
+            Err(error) if self.profile.record().is_some() && is_denied(&error) => None,
+            lists => lists?,
+        };
         Ok(Folders {
-            lists: self.folder(false)?,
+            lists,
             records: match self.profile.record() {
                 Some(_) => self.records(false)?,
                 None => None,
@@ -352,6 +357,14 @@ impl FileStore {
             .map(|_| ())
             .map_err(|error| io_fault(&self.path, "reading the record again", error))
     }
+}
+
+/// Whether the system keeps this user from a folder.
+fn is_denied(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::Permission { .. } | StoreError::Denied { .. }
+    )
 }
 
 /// Whether content that cannot be understood may still be in the middle of a write.

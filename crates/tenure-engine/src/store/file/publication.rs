@@ -291,7 +291,7 @@ impl Publication<'_> {
             return Err(failed(errno));
         }
         // A strict umask must not take the right to the record from its users.
-        os::share(&fd, self.records.sharing).map_err(failed)?;
+        os::share_new(&fd, self.records.sharing, self.records.owner).map_err(failed)?;
         Ok(name)
     }
 
