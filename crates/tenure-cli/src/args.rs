@@ -635,6 +635,12 @@ pub(crate) struct CancelArgs {
         value_parser = typed(value::signal)
     )]
     pub(crate) signal: Option<Typed<i32>>,
+    /// With --orphan: say which processes would be ended, and end none
+    #[arg(long, requires = "orphan", hide_short_help = true)]
+    pub(crate) dry_run: bool,
+    /// With --orphan: do not ask at a terminal
+    #[arg(long, requires = "orphan", hide_short_help = true)]
+    pub(crate) yes: bool,
     #[command(flatten)]
     pub(crate) common: Common,
 }

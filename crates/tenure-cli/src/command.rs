@@ -27,6 +27,8 @@ mod man;
 mod mcp;
 mod near;
 mod profiles;
+#[cfg_attr(windows, path = "command/no_prompt.rs")]
+mod prompt;
 #[cfg(unix)]
 mod push;
 mod readings;

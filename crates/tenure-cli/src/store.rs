@@ -97,6 +97,16 @@ impl Locks {
         }
     }
 
+    /// The file of a lock's list; `None` for locks on servers.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn list_of(&self, name: &LockName) -> Option<PathBuf> {
+        match &self.store {
+            Kept::Files(store) => Some(store.list_of(name)),
+            #[cfg(feature = "etcd")]
+            Kept::Servers(_) => None,
+        }
+    }
+
     pub(crate) fn profile(&self) -> &dyn Profile {
         &*self.profile
     }

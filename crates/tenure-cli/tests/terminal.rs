@@ -1702,3 +1702,39 @@ fn zsh_completes_what_there_is() {
 fn fish_completes_what_there_is() {
     completes_what_there_is("fish");
 }
+
+/// At a terminal a person says yes before the work of a dead supervisor is ended.
+#[test]
+fn terminal_cancel_orphan_asks_first() {
+    let terminal = Terminal::new();
+    let mut run = terminal
+        .scene
+        .tenure(["run", "-q", "j", "--", "sleep", "600"]);
+    let mut run = run.stdin(Stdio::null()).spawn().expect("a run");
+    let command = || terminal.scene.check("j")["holder"]["command_pid"].as_u64();
+    eventually("a command", || command().is_some());
+    let command = u32::try_from(command().expect("a command")).expect("a number");
+    run.kill().expect("it is ours");
+    run.wait().expect("its end");
+    terminal.line("tenure cancel --orphan --dry-run j");
+    assert_eq!(
+        terminal.status("what it would do"),
+        0,
+        "{}",
+        terminal.screen()
+    );
+    terminal.line("tenure cancel --orphan j");
+    terminal.until_asked("the question");
+    let screen = terminal.screen().replace('\n', "");
+    assert!(screen.contains(&format!("End PID {command}?")), "{screen}");
+    terminal.line("n");
+    assert_eq!(terminal.status("no yes"), 4, "{}", terminal.screen());
+    assert!(is_alive(command), "no process was ended");
+    terminal.line("tenure cancel --orphan j");
+    terminal.until("the next question", |screen| {
+        screen.replace('\n', "").matches("[y/N]").count() == 2
+    });
+    terminal.line("y");
+    assert_eq!(terminal.status("a yes"), 0, "{}", terminal.screen());
+    assert!(!is_alive(command), "ended");
+}

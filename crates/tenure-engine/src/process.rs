@@ -205,7 +205,7 @@ pub fn host_name() -> String {
 /// Whether the process ids of `host` are of another PID namespace than this process's, on this very boot:
 /// of a container, as a rule. False if that is not known. What another machine recorded is told by its host
 /// name.
-pub(crate) fn is_other_namespace(host: &Host, boot_id: &str) -> bool {
+pub fn is_other_namespace(host: &Host, boot_id: &str) -> bool {
     static OURS: OnceLock<Option<u64>> = OnceLock::new();
     let ours = || *OURS.get_or_init(system::pid_namespace);
     let is_this_boot = !boot_id.is_empty() && host.boot_id.as_deref() == Some(boot_id);

@@ -6,8 +6,6 @@
 
 mod acquire;
 mod consent;
-#[cfg_attr(windows, path = "sprint/no_prompt.rs")]
-mod prompt;
 
 use super::result::RunResult;
 use super::{Call, Session, finish, warn_of};

@@ -253,6 +253,8 @@ impl Usual {
             orphan: false,
             grace: None,
             signal: None,
+            dry_run: false,
+            yes: false,
             common: self.common(place)?,
         };
         self.around(&typed.common, &typed.of, |around| {

@@ -309,6 +309,10 @@ pub(crate) struct EndOrphan {
     pub(crate) grace: Option<Duration>,
     /// The signal that asks them first.
     pub(crate) signal: Option<i32>,
+    /// None is ended; the answer says which would be.
+    pub(crate) dry_run: bool,
+    /// A person at a terminal is not asked.
+    pub(crate) yes: bool,
 }
 
 impl Cancel {
@@ -324,6 +328,8 @@ impl Cancel {
             Whom::Orphan(EndOrphan {
                 grace,
                 signal: value::given("--signal", typed.signal.as_ref())?,
+                dry_run: typed.dry_run,
+                yes: typed.yes,
             })
         } else {
             Whom::Holder {

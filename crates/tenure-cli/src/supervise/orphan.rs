@@ -1,7 +1,11 @@
 //! Ends the work of a run whose supervisor is dead, for an operator who asks for exactly that.
 //!
 //! This is the one place that acts on a number which was read from a record. **No other process is ever
-//! hit**, because a number alone is never enough and is never signalled:
+//! hit**. Whoever may write a lock file may write any number into it, with the right start time, boot and PID namespace.
+//! So what a file says proves nothing, and a number alone is never signalled:
+//! - The command keeps the byte of the claim locked through a descriptor of its own, as the kernel shows it, and its initial
+//!   environment names this hold (`TENURE_HELD`): a descriptor can be sent to a stranger, and an environment cannot. Locks on servers have no bytes;
+//!   there the environment alone proves it. What cannot be read, or is not so, is left alone and named.
 //! - A handle (pidfd) is opened first. Then the process that has this number is compared with the
 //!   record, by its start time. Then the handle is asked whether its process still lives. While it
 //!   lives no other process can have its number, so the compared process was that of the handle. From
@@ -21,17 +25,19 @@
 //! that still has its parent is left to it, as in `descendants`; SIGKILL is for all.
 
 use super::{Action, Event, Supervision, Terms};
+use crate::holds::Folder;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tenure_core::Process;
 use tenure_engine::clock::{self, instant};
 use tenure_engine::inherited;
 use tenure_engine::process::start_time;
-use tenure_engine::store::file::poll_readable;
+use tenure_engine::store::file::{is_kept_by, poll_readable};
 
 /// How often new descendants are looked for.
 const LOOK: Duration = Duration::from_millis(20);
@@ -51,6 +57,10 @@ pub(crate) enum Unproven {
     Own,
     /// The system does not show enough.
     Unseen(Errno),
+    /// It does not keep the byte of the claim.
+    KeepsNothing,
+    /// Its environment does not name the hold.
+    NamesNothing,
 }
 
 /// How the work ended.
@@ -101,8 +111,12 @@ fn number(pid: Pid) -> u32 {
 pub(crate) struct HoldOf {
     /// The fencing token.
     pub(crate) token: u64,
+    /// The folder of the lock.
+    pub(crate) folder: PathBuf,
     /// The lock.
     pub(crate) name: String,
+    /// The file in which the claim keeps the byte of its ticket; `None` for locks on servers.
+    pub(crate) byte: Option<(PathBuf, u64)>,
 }
 
 impl HoldOf {
@@ -115,8 +129,30 @@ impl HoldOf {
             (name == inherited::HELD).then_some(value)
         });
         let holds = held.map(inherited::parse).unwrap_or_default();
-        let is_it = |hold: &inherited::Hold| hold.token == self.token && hold.name == self.name;
+        let is_it = |hold: &inherited::Hold| {
+            hold.token == self.token
+                && hold.name == self.name
+                && Folder::is_same(&hold.folder, &self.folder)
+        };
         holds.iter().any(is_it)
+    }
+
+    /// Proves that a process is the work of this hold. Its handle is asked afterwards whether it lives.
+    fn prove(&self, pid: Pid) -> Result<(), Unproven> {
+        if let Some((list, ticket)) = &self.byte {
+            match is_kept_by(number(pid), list, *ticket) {
+                Ok(true) => {}
+                Ok(false) => return Err(Unproven::KeepsNothing),
+                Err(error) => {
+                    let errno = Errno::from_io_error(&error).unwrap_or(Errno::ACCESS);
+                    return Err(Unproven::Unseen(errno));
+                }
+            }
+        }
+        match self.is_named_by(pid) {
+            true => Ok(()),
+            false => Err(Unproven::NamesNothing),
+        }
     }
 }
 
@@ -148,6 +184,7 @@ impl Orphan {
         };
         let started = start_time(command.pid);
         let group = relations(pid).and_then(|seen| seen.group);
+        let proof = hold.prove(pid);
         if !lives(&handle) {
             return Err(Unproven::Gone);
         }
@@ -156,6 +193,7 @@ impl Orphan {
             (Some(_), Some(_)) => return Err(Unproven::Gone),
             _ => return Err(Unproven::Unseen(Errno::ACCESS)),
         }
+        proof?;
         let mut orphan = Self {
             command: pid,
             hold,
@@ -176,6 +214,11 @@ impl Orphan {
             return Err(Unproven::Own);
         }
         Ok(orphan)
+    }
+
+    /// The processes that are proven now, by their numbers.
+    pub(crate) fn numbers(&self) -> Vec<u32> {
+        self.proven.iter().map(|one| number(one.pid)).collect()
     }
 
     /// Asks, insists, kills, as the terms say, until nothing is left of what could be proven.

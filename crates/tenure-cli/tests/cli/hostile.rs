@@ -238,6 +238,31 @@ fn killed_container_wedges_no_resume_lock() {
     );
 }
 
+/// A sprint in a container is active while it keeps its lock on the file: force alone does not take it.
+#[test]
+fn sprint_in_another_container_needs_a_second_yes_table() {
+    let scene = Scene::new();
+    let line = "
+        s() { tenure --profile sprint --project-root . \"$@\"; }; mkfifo in
+        unshare --kill-child=KILL --pid --fork --mount-proc tenure --profile sprint --project-root . run sprint -- sh -c 'echo up >in; exec sleep 1000' & of=$!
+        read word <in
+        rc=0; said=$(s acquire --force --session-id x --epic-spec e --owner $$) || rc=$?; echo forced $rc
+        echo \"$said\" | grep -c 'another PID namespace (a container)'
+        rc=0; s run sprint --force -- true 2>/dev/null || rc=$?; echo run $rc
+        kill -KILL $of; wait $of || :; sleep 0.4
+        s acquire --force --session-id x --epic-spec e --owner $$ 2>/dev/null | head -n 1
+    ";
+    if !is_root() {
+        skipped("skipped: needs root for namespaces");
+        return;
+    }
+    let mut command = scene.program("sh");
+    command.env_remove("TENURE_DIR").args(["-ec", line]);
+    let answer = answer(command.current_dir(scene.root()));
+    let said = answer.expect(0, "the shell").stdout();
+    assert_eq!(said, "forced 4\n1\nrun 4\nstatus: acquired\n");
+}
+
 /// Containers that share a folder: neither sees the other's processes, and the kernel's locks hold
 /// between them all the same.
 #[test]

@@ -350,3 +350,88 @@ fn orphan_whose_lock_is_too_old_stays_one_table() {
         }
     }
 }
+
+/// What a lock file says of a process proves nothing. The kernel has to show that it keeps the lock on this very file, and
+/// its environment that it is under this hold.
+#[test]
+fn orphan_is_ended_only_with_proof_table() {
+    let closes = "import os; os.closerange(3, 65536); os.execvp('sleep', ['sleep', '600'])";
+    for (what, command, told) in [
+        (
+            "closes its descriptors",
+            &["python3", "-c", closes][..],
+            "does not keep its lock on the file",
+        ),
+        (
+            "forgets its environment",
+            &["env", "-i", "sleep", "600"],
+            "does not name this hold",
+        ),
+        (
+            "is under another hold of that name",
+            &["env", "TENURE_HELD=1=/tmp/x", "sleep", "600"],
+            "does not name this hold",
+        ),
+    ] {
+        let scene = Scene::new();
+        let words = [&["run", "-q", "x", "--"], command].concat();
+        let run = super::support::Started::piped(&mut scene.tenure(words));
+        let pid = || scene.check("x")["holder"]["command_pid"].as_u64();
+        eventually("a command", || pid().is_some());
+        let pid = u32::try_from(pid().expect("a command")).expect("a number");
+        let name = || std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        eventually("sleep", || name().trim() == "sleep");
+        run.signal(Signal::KILL);
+        eventually("its supervisor to be dead", || {
+            scene.check("x")["holder"]["orphaned"] == true
+        });
+        // Its lock is free a moment before the system counts it as dead.
+        let cancel = || {
+            scene
+                .run(["cancel", "--orphan", "x"])
+                .expect(4, what)
+                .stderr()
+        };
+        eventually("a dead supervisor", || {
+            !cancel().contains("not known to be dead")
+        });
+        let said = cancel();
+        assert!(said.contains(told), "{what}: {said}");
+        assert!(said.contains(&format!("`kill {pid}`")), "{what}: {said}");
+        assert!(
+            said.contains(&format!("PID {pid} (sleep)")),
+            "{what}: {said}"
+        );
+        assert!(is_alive(pid), "{what}");
+        let process = rustix::process::Pid::from_raw(pid.cast_signed()).expect("a number");
+        rustix::process::kill_process(process, Signal::KILL).expect("it is ours");
+        let _ = run.finish();
+    }
+}
+
+/// A member of a shared folder writes a lock file of which the claim names a stranger's process, all of it true.
+#[test]
+fn lock_file_that_names_a_strangers_process_ends_nothing() {
+    let scene = Scene::new();
+    let held = orphan(&scene, "j", &[], "");
+    let planted = scene.path("planted");
+    std::fs::create_dir(&planted).expect("a folder");
+    std::fs::copy(scene.locks().join("j.tenure"), planted.join("j.tenure")).expect("a copy");
+    let words = [
+        "--dir",
+        planted.to_str().expect("a path"),
+        "cancel",
+        "--orphan",
+        "j",
+    ];
+    let said = scene.run(words).expect(4, "no proof").stderr();
+    assert!(
+        said.contains("does not keep its lock on the file"),
+        "{said}"
+    );
+    assert!(is_alive(held.command), "no process was ended");
+    let _ = scene
+        .run(["cancel", "--orphan", "j"])
+        .expect(0, "its own lock");
+    assert!(!is_alive(held.command), "ended");
+}

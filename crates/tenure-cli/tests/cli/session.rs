@@ -4,8 +4,8 @@
     reason = "the dates in its records are of the machine's own clock"
 )]
 
-use crate::support::{Answer, Scene, eventually};
-use serde_json::Value;
+use crate::support::{Answer, Scene, answer, eventually};
+use serde_json::{Value, json};
 use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
@@ -203,4 +203,41 @@ fn only_the_facts_of_a_record_are_printed() {
         shown.contains("\n        1. ") && shown.trim_end().ends_with(": its turn")
     });
     drop(waiter);
+}
+
+/// The original's tools read what JavaScript prints of a date, so such a record is no garbage.
+#[test]
+fn young_record_with_a_date_that_javascript_reads_is_respected_table() {
+    for print in [
+        "%a, %d %b %Y %H:%M:%S GMT",
+        "%a %b %d %Y %H:%M:%S GMT+0000 (Coordinated Universal Time)",
+        "%m/%d/%Y, %I:%M:%S %p",
+        "%F %T",
+    ] {
+        for (ago, code) in [("1 minute ago", 4), ("11 minutes ago", 0)] {
+            let scene = Scene::new();
+            let date = answer(
+                scene
+                    .program("date")
+                    .args(["-u", "-d", ago, &format!("+{print}")]),
+            );
+            let date = date.expect(0, "a date").stdout();
+            let record =
+                json!({ "issueNumber": 42, "runId": "r", "acquiredAt": date.trim(), "pid": 1 });
+            fs::create_dir_all(scene.path("state/locks")).expect("a folder");
+            scene.write("state/locks/42.lock", &record.to_string());
+            let words = [
+                "--profile",
+                "session",
+                "--dir",
+                "state",
+                "run",
+                "42",
+                "--",
+                "true",
+            ];
+            let mut run = scene.tenure(words);
+            let _ = answer(run.current_dir(scene.root())).expect(code, &format!("{date} {ago}"));
+        }
+    }
 }

@@ -49,6 +49,7 @@ pub(crate) fn unmade(verb: &str, code: &str) -> Option<Unmade> {
         ("agent", "BUSY") => Never("another installation has to stand still for 20 s"),
         ("agent", "NO_PROGRAM") => Never("the system always says where the program of a test is"),
         ("cancel", "ORPHAN_REMAINS" | "ORPHAN_UNPROVEN") => Elsewhere("cli/orphans.rs"),
+        ("cancel", "CONFIRMATION_REQUIRED") => Elsewhere("terminal.rs"),
         ("acquire", "SUPERSEDED") => {
             Never("it has no --queue, so it is asked to stop only while it is stopped itself")
         }

@@ -4,6 +4,8 @@
 //! The format that asks decides what an instant means, and whether it can be true.
 
 use jiff::Timestamp;
+use jiff::fmt::strtime::BrokenDownTime;
+use jiff::tz::TimeZone;
 use std::time::Duration;
 use tenure_core::Stamp;
 
@@ -32,6 +34,46 @@ pub(super) fn parse(text: &str) -> Option<u64> {
 pub(super) fn parse_utc(text: &str) -> Option<u64> {
     parse(text).or_else(|| parse(&format!("{}Z", text.trim())))
 }
+
+/// The same for a format whose tools read dates as JavaScript does: also what its dates print of themselves
+/// (`toUTCString`, `toString`, `toLocaleString` in English), and dates as people write them. One without a zone is UTC.
+pub(super) fn parse_as_javascript(text: &str) -> Option<u64> {
+    // The name of the zone, which no parser asks for.
+    let text = text.split(" (").next().unwrap_or(text).trim();
+    parse_utc(text).or_else(|| {
+        let dates = DATES_OF_JAVASCRIPT.iter();
+        let read = dates.filter_map(|form| BrokenDownTime::parse(form, text).ok());
+        let millis = read.filter_map(|read| {
+            let time = read.to_timestamp().or_else(|_| {
+                let date = read.to_date()?;
+                let time = read.to_time().unwrap_or_default();
+                date.to_datetime(time)
+                    .to_zoned(TimeZone::UTC)
+                    .map(|at| at.timestamp())
+            });
+            Some(u64::try_from(time.ok()?.as_millisecond()).unwrap_or(0))
+        });
+        millis.into_iter().next()
+    })
+}
+
+/// How JavaScript prints dates, and how people do, so that it reads them.
+const DATES_OF_JAVASCRIPT: [&str; 14] = [
+    "%a, %d %b %Y %H:%M:%S GMT",
+    "%a, %d %b %Y %H:%M:%S %z",
+    "%a %b %d %Y %H:%M:%S GMT%z",
+    "%a %b %d %H:%M:%S %Y",
+    "%Y-%m-%d %H:%M:%S %z",
+    "%Y-%m-%d %H:%M:%S%.f",
+    "%Y-%m-%d %H:%M",
+    "%Y/%m/%d %H:%M:%S",
+    "%Y/%m/%d",
+    "%m/%d/%Y, %I:%M:%S %p",
+    "%m/%d/%Y %H:%M:%S",
+    "%b %d, %Y %H:%M:%S",
+    "%a %b %d %Y",
+    "%Y-%m-%d",
+];
 
 /// From this number on, seconds since 1970 are believed: 9 September 2001. A smaller number is something
 /// else, as a date written in digits alone is.
@@ -97,6 +139,37 @@ mod tests {
         Stamp {
             wall_ms,
             boot_ms: 0,
+        }
+    }
+
+    #[test]
+    fn what_javascript_prints_of_a_date_is_read() {
+        // 2026-11-29 13:20:19 UTC.
+        let at = 1_795_958_419_000;
+        for (text, expected) in [
+            ("2026-11-29T13:20:19.000Z", at),
+            ("Sun, 29 Nov 2026 13:20:19 GMT", at),
+            (
+                "Sun Nov 29 2026 13:20:19 GMT+0000 (Coordinated Universal Time)",
+                at,
+            ),
+            (
+                "Sun Nov 29 2026 14:20:19 GMT+0100 (Central European Standard Time)",
+                at,
+            ),
+            ("Sun, 29 Nov 2026 13:20:19 +0000", at),
+            ("Sun Nov 29 13:20:19 2026", at),
+            ("2026-11-29 13:20:19", at),
+            ("2026-11-29 13:20:19.500", at + 500),
+            ("2026-11-29 14:20:19 +0100", at),
+            ("11/29/2026, 1:20:19 PM", at),
+            ("2026/11/29 13:20:19", at),
+            ("Nov 29, 2026 13:20:19", at),
+        ] {
+            assert_eq!(parse_as_javascript(text), Some(expected), "{text}");
+        }
+        for text in ["", "yesterday", "29", "Sun", "2026-13-40", "13:20:19"] {
+            assert_eq!(parse_as_javascript(text), None, "{text}");
         }
     }
 

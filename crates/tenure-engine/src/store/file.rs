@@ -53,6 +53,8 @@ pub mod trial;
 mod wait;
 mod wrote;
 
+#[cfg(target_os = "linux")]
+pub use bytes::is_kept_by;
 pub use bytes::{Byte, Mode};
 #[doc(hidden)]
 pub use own::Own;
@@ -393,6 +395,11 @@ impl FileStore {
         }
         let records = self.records(false)?;
         Ok(records.is_some_and(|records| publication::stands(records, &names.record)))
+    }
+
+    /// The file of a lock's list, in which its claims keep their bytes.
+    pub fn list_of(&self, name: &LockName) -> PathBuf {
+        self.list_path(&self.names_of(name))
     }
 
     fn list_path(&self, names: &Names) -> PathBuf {

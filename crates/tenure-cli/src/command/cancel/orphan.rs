@@ -3,13 +3,14 @@
 //! It ends only processes that are proven to be that work (`supervise::orphan`). It names the others, and
 //! leaves them alone.
 
-use super::super::Session;
+use super::super::prompt::{self, Reply};
 use super::super::run::terms::usual_without_signals;
+use super::super::{Session, cancelled, collect_signals};
 use crate::audit_writer::occasion;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::render::Reporter;
 use crate::render::lock::stop_hint;
+use crate::render::{Reporter, clean};
 use crate::request::EndOrphan;
 use crate::supervise::Terms;
 use crate::supervise::orphan::{Ended, HoldOf, Orphan, Unproven, ignores};
@@ -53,7 +54,9 @@ pub(super) fn end(
         let command = command_of(session, name, claim)?;
         let hold = HoldOf {
             token: claim.token.unwrap_or_default(),
+            folder: session.place.folder.clone(),
             name: name.as_str().to_owned(),
+            byte: session.store.list_of(name).map(|list| (list, claim.ticket)),
         };
         let orphan = Orphan::open(&command, hold);
         let orphan = orphan.map_err(|why| unproven(name, claim, &command, &why))?;
@@ -63,10 +66,30 @@ pub(super) fn end(
         if !is_same_orphan(session, &reading, claim) {
             return Err(not_orphaned(session, name, &reading));
         }
+        let numbers = orphan.numbers();
+        if how.dry_run {
+            lines.push(format!("{} (PID {})", who(claim), listed(&numbers)));
+            ended.push(json!({
+                "request_id": known_as(&claim.holder),
+                "token": claim.token,
+                "supervisor_pid": claim.holder.process.map(|process| process.pid),
+                "command_pid": command.pid,
+                "ended_pids": [],
+                "would_end_pids": numbers,
+                "is_free": false,
+            }));
+            continue;
+        }
+        if !how.yes && !may_end(name, claim, &numbers)? {
+            return Err(Failure::new(
+                Exit::Precondition,
+                "CONFIRMATION_REQUIRED",
+                format!("{name}: no process was ended, for the answer was no yes"),
+            ));
+        }
         let done = orphan.end(terms_of(how, claim, &command));
         record(session, reporter, name, by, claim, &done);
         let outcome = outcome(session, name, claim, &done)?;
-        let what = done.gone.iter().map(u32::to_string).collect::<Vec<_>>();
         let afterwards = if outcome.is_free {
             "; all that it held the lock by is gone"
         } else if session.store.is_remote() {
@@ -77,7 +100,7 @@ pub(super) fn end(
         lines.push(format!(
             "{} (PID {}){afterwards}",
             who(claim),
-            what.join(", ")
+            listed(&done.gone)
         ));
         ended.push(json!({
             "request_id": known_as(&claim.holder),
@@ -88,8 +111,36 @@ pub(super) fn end(
             "is_free": outcome.is_free,
         }));
     }
-    let text = format!("ended what was left of {name}: {}", lines.join("; "));
+    let did = match how.dry_run {
+        true => "would end",
+        false => "ended",
+    };
+    let text = format!("{did} what was left of {name}: {}", lines.join("; "));
     Ok((text, json!({ "name": name.as_str(), "ended": ended })))
+}
+
+fn listed(numbers: &[u32]) -> String {
+    let words: Vec<_> = numbers.iter().map(u32::to_string).collect();
+    words.join(", ")
+}
+
+/// The yes of the person at the terminal; where none can be asked, the call itself is one.
+fn may_end(name: &LockName, claim: &Claim, numbers: &[u32]) -> Result<bool, Failure> {
+    if !prompt::can_ask() {
+        return Ok(true);
+    }
+    let question = format!(
+        "{name}: {}, {}. End PID {}?",
+        who(claim),
+        clean(&claim.holder.why),
+        listed(numbers)
+    );
+    let signals = collect_signals()?;
+    match prompt::ask(&question, signals) {
+        Reply::Yes => Ok(true),
+        Reply::No => Ok(false),
+        Reply::Interrupted => Err(cancelled("cancel")),
+    }
 }
 
 /// The holds to be ended. At least one.
@@ -160,12 +211,14 @@ fn who(claim: &Claim) -> String {
 }
 
 fn cannot(name: &LockName, claim: &Claim, why: &str) -> Failure {
+    let command = claim.holder.command;
+    let by_hand = command.map_or_else(String::new, |it| format!(" (`kill {}`)", it.pid));
     Failure::new(
         Exit::Precondition,
         "ORPHAN_UNPROVEN",
         format!(
-            "{name} is held by what is left of {}, and no process was ended: {why}. End it by hand, or wait \
-             for it",
+            "{name} is held by what is left of {}, and no process was ended: {why}. If it is that work, end it by \
+             hand{by_hand}, or wait for it",
             who(claim)
         ),
     )
@@ -184,6 +237,11 @@ fn facts(name: &LockName, claim: &Claim) -> Value {
 
 fn unproven(name: &LockName, claim: &Claim, command: &Process, why: &Unproven) -> Failure {
     let pid = command.pid;
+    let is = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let is = match is.trim_end() {
+        "" => String::new(),
+        is => format!(" ({})", clean(is)),
+    };
     let why = match why {
         Unproven::Gone => format!(
             "its command, PID {pid}, has ended, and what keeps the lock now was started by it and has \
@@ -191,6 +249,13 @@ fn unproven(name: &LockName, claim: &Claim, command: &Process, why: &Unproven) -
         ),
         Unproven::Own => "this very call is a part of its work".to_owned(),
         Unproven::Unseen(errno) => format!("its command, PID {pid}, cannot be looked at ({errno})"),
+        Unproven::KeepsNothing => format!(
+            "PID {pid}{is} has the number of its command, and does not keep its lock on the file (a command that closed the \
+             descriptor, as sudo does, or another process)"
+        ),
+        Unproven::NamesNothing => format!(
+            "PID {pid}{is} has the number of its command, and its environment does not name this hold"
+        ),
     };
     cannot(name, claim, &why)
 }
@@ -303,16 +368,12 @@ fn evidence_of(reading: &Reading, claim: &Claim) -> Option<Evidence> {
 }
 
 fn remains(name: &LockName, claim: &Claim, done: &Ended) -> Failure {
-    let numbers = |list: &[u32]| {
-        let words: Vec<_> = list.iter().map(u32::to_string).collect();
-        words.join(", ")
-    };
     let what = if done.left.is_empty() {
         "a process that it had started keeps it. That one has lost its parent, so it cannot be told from \
          others and was not ended"
             .to_owned()
     } else {
-        format!("PID {} has not ended", numbers(&done.left))
+        format!("PID {} has not ended", listed(&done.left))
     };
     let mut failure = Failure::new(
         Exit::Precondition,
@@ -320,7 +381,7 @@ fn remains(name: &LockName, claim: &Claim, done: &Ended) -> Failure {
         format!(
             "{name} is still held: of {}, PID {} has ended, but {what}",
             who(claim),
-            numbers(&done.gone)
+            listed(&done.gone)
         ),
     );
     failure.partial = true;

@@ -5,9 +5,9 @@
 //! given here only says how much the next attempt may insist.
 
 use super::consent::{Hold, Only};
-use super::prompt::{self, Reply};
 use super::read;
 use crate::command::acquire::{owner, unless_heard};
+use crate::command::prompt::{self, Reply};
 use crate::command::{Session, cancelled, collect_signals, ignored};
 use crate::dialect::Line;
 use crate::dialect::sprint::{
@@ -28,7 +28,7 @@ use tenure_core::{
 };
 use tenure_engine::clock::Clock;
 use tenure_engine::engine::{self, AcquireError, Wait};
-use tenure_engine::process::{OwnerError, liveness};
+use tenure_engine::process::{OwnerError, is_other_namespace, liveness};
 use tenure_engine::store::StoreError;
 
 /// How often a call begins its wait anew because it could not read the record in the middle of the wait.
@@ -336,10 +336,14 @@ impl Acquisition<'_> {
         let hold = claim.filter(|claim| claim.kind != Kind::Sealed);
         let Some(hold) = hold.filter(|_| !self.asked && prompt::can_ask()) else {
             // A yes to a zombie is no yes to a session that has taken the lock since.
-            let hint = (!self.asked).then_some(
-                "overriding an active lock may corrupt state and needs --yes beside --force",
-            );
-            return Ok(self.blocked(seen, retry_after_ms, hint));
+            let mut hint =
+                "overriding an active lock may corrupt state and needs --yes beside --force"
+                    .to_owned();
+            let boot = &self.session.clock.now().boot_id;
+            if claim.is_some_and(|claim| is_other_namespace(&claim.holder.host, boot)) {
+                hint.push_str("; its PID is of another PID namespace (a container), and it keeps its lock on the file");
+            }
+            return Ok(self.blocked(seen, retry_after_ms, (!self.asked).then_some(&*hint)));
         };
         let question = format!(
             "{}. Overriding an active lock may corrupt the state that both sessions work on. \

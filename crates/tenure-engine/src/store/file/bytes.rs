@@ -64,6 +64,56 @@ impl Byte {
     }
 }
 
+/// Whether a process keeps the byte of a ticket locked, in the list that is open as `list`, through a descriptor of its own. The kernel
+/// says so, and no file: it shows the locks of each descriptor (`/proc/PID/fdinfo`) and the file behind it
+/// (`/proc/PID/fd`). The device that it prints beside a lock is another one on btrfs and overlay, so the file itself is compared.
+///
+/// # Errors
+/// - The system's, if it does not show the descriptors: of another user's process, or to root without
+///   `CAP_SYS_PTRACE`.
+#[cfg(target_os = "linux")]
+pub fn is_kept_by(pid: u32, list: &std::path::Path, ticket: u64) -> std::io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+    let wanted = std::fs::symlink_metadata(list)?;
+    let Byte(byte) = Byte::of_ticket(ticket);
+    for descriptor in std::fs::read_dir(format!("/proc/{pid}/fd"))? {
+        let name = descriptor?.file_name();
+        let name = name.to_string_lossy();
+        let Ok(file) = std::fs::metadata(format!("/proc/{pid}/fd/{name}")) else {
+            // It was closed meanwhile.
+            continue;
+        };
+        if (file.dev(), file.ino()) != (wanted.dev(), wanted.ino()) {
+            continue;
+        }
+        let shown = std::fs::read_to_string(format!("/proc/{pid}/fdinfo/{name}"));
+        if shown
+            .unwrap_or_default()
+            .lines()
+            .any(|line| locks(line, byte))
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether a line of fdinfo (`lock: 1: OFDLCK ADVISORY WRITE -1 fe:01:7 100 100`) locks a byte exclusively.
+#[cfg(target_os = "linux")]
+fn locks(line: &str, byte: i64) -> bool {
+    let mut words = line.split_ascii_whitespace();
+    let is_lock = words.next() == Some("lock:") && words.next().is_some();
+    let kinds = [words.next(), words.next(), words.next()];
+    let range = words.skip(2).map(|word| match word {
+        "EOF" => Some(i64::MAX),
+        word => word.parse().ok(),
+    });
+    let range: Vec<_> = range.collect();
+    is_lock
+        && kinds == [Some("OFDLCK"), Some("ADVISORY"), Some("WRITE")]
+        && matches!(*range, [Some(from), Some(to)] if (from..=to).contains(&byte))
+}
+
 /// How a byte is locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {

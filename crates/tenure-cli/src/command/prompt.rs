@@ -19,7 +19,7 @@ const ANSWER_BYTES_MAX: usize = 4096;
 
 /// The person's reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reply {
+pub(crate) enum Reply {
     /// A clear yes.
     Yes,
     /// Anything else, silence included.
@@ -29,12 +29,12 @@ pub(super) enum Reply {
 }
 
 /// Whether a person can be asked.
-pub(super) fn can_ask() -> bool {
+pub(crate) fn can_ask() -> bool {
     isatty(std::io::stdin()) && isatty(std::io::stderr())
 }
 
 /// Asks on stderr and reads a line from stdin.
-pub(super) fn ask(question: &str, signals: Signals) -> Reply {
+pub(crate) fn ask(question: &str, signals: Signals) -> Reply {
     let stdin = std::io::stdin();
     let stdin = stdin.as_fd();
     let _ = tcflush(stdin, QueueSelector::IFlush);

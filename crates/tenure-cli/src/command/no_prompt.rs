@@ -6,7 +6,7 @@ use crate::signals::Signals;
 /// The person's reply.
 #[allow(dead_code, reason = "one surface with the prompt of Unix")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reply {
+pub(crate) enum Reply {
     /// A clear yes.
     Yes,
     /// Anything else, silence included.
@@ -16,11 +16,11 @@ pub(super) enum Reply {
 }
 
 /// Whether a person can be asked.
-pub(super) fn can_ask() -> bool {
+pub(crate) fn can_ask() -> bool {
     false
 }
 
 /// Asks no person.
-pub(super) fn ask(_: &str, _: Signals) -> Reply {
+pub(crate) fn ask(_: &str, _: Signals) -> Reply {
     Reply::No
 }
