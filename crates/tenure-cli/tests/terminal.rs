@@ -1723,12 +1723,14 @@ fn terminal_cancel_orphan_asks_first() {
         "{}",
         terminal.screen()
     );
-    terminal.line("tenure cancel --orphan j");
+    terminal.line("tenure cancel --orphan j --output json >answer");
     terminal.until_asked("the question");
     let screen = terminal.screen().replace('\n', "");
     assert!(screen.contains(&format!("End PID {command}?")), "{screen}");
     terminal.line("n");
     assert_eq!(terminal.status("no yes"), 4, "{}", terminal.screen());
+    let answer = std::fs::read_to_string(terminal.scene.path("answer")).expect("an answer");
+    assert!(answer.contains("CONFIRMATION_REQUIRED"), "{answer}");
     assert!(is_alive(command), "no process was ended");
     terminal.line("tenure cancel --orphan j");
     terminal.until("the next question", |screen| {

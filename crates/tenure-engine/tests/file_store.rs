@@ -957,7 +957,7 @@ fn in_a_shared_folder_the_floor_of_one_user_locks_nobody_out() {
 }
 
 #[test]
-fn a_damaged_floor_is_asked_for_a_lock_that_begins_anew_and_for_no_other() {
+fn a_damaged_floor_is_set_aside_by_a_lock_that_begins_anew() {
     let place = Place::new();
     let (handle, _) = place.granted("first");
     let release = |handle: ClaimHandle| place.store().release(&*handle, &place.now());
@@ -965,11 +965,46 @@ fn a_damaged_floor_is_asked_for_a_lock_that_begins_anew_and_for_no_other() {
     fs::write(place.folder().join(".floor.tenure"), "damaged").expect("a file");
     release(place.granted("again").0).expect("a release");
     remove_by_hand(&place.file());
-    let entered = place.try_enter(place.request("anew"));
-    assert!(
-        matches!(entered, Err(StoreError::Unreadable { .. })),
-        "{entered:?}"
-    );
+    let store = place.store();
+    assert_eq!(store.warning().expect("an answer"), None, "not asked yet");
+    let entered = store.enter(&place.name, place.request("anew"), &place.now());
+    let entered = entered.expect("no floor keeps a user out");
+    assert!(matches!(entered.entering, Entering::Granted { .. }));
+    let warning = store.warning().expect("an answer").expect("a warning");
+    assert!(warning.contains(".floor.tenure"), "{warning}");
+    store
+        .release(&*entered.handle.expect("a handle"), &place.now())
+        .expect("a release");
+    let cleaned = store.clean(&place.name, &place.now(), false);
+    assert!(cleaned.expect("a cleaning").removed, "it mends the floor");
+    let anew = place.store();
+    let entered = anew.enter(&place.name, place.request("again"), &place.now());
+    assert!(entered.expect("a lock").handle.is_some());
+    assert_eq!(anew.warning().expect("an answer"), None, "it was mended");
+}
+
+/// What is no plain file keeps no user out, and is put away by who may rename it.
+#[cfg(unix)]
+#[test]
+fn floor_that_is_no_file_keeps_no_user_out_table() {
+    for what in ["fifo", "folder"] {
+        let place = Place::with_folder();
+        let floor = place.folder().join(".floor.tenure");
+        if what == "fifo" {
+            let made = Command::new("mkfifo").arg(&floor).status();
+            assert!(made.expect("mkfifo").success());
+        } else {
+            fs::create_dir(&floor).expect("a folder");
+        }
+        let (handle, _) = place.granted("first");
+        place.store().release(&*handle, &place.now()).expect(what);
+        let cleaned = place.store().clean(&place.name, &place.now(), false);
+        assert!(cleaned.expect("a cleaning").removed, "{what}");
+        let store = place.store();
+        let entered = store.enter(&place.name, place.request("next"), &place.now());
+        assert!(entered.expect(what).handle.is_some());
+        assert_eq!(store.warning().expect("an answer"), None, "{what}: mended");
+    }
 }
 
 /// As one that a user has put back from a copy.
@@ -1007,7 +1042,7 @@ fn those_who_may_make_locks_in_a_folder_may_read_its_floor() {
 
 #[cfg(unix)]
 #[test]
-fn a_floor_that_may_not_be_read_or_written_stops_those_who_need_its_number() {
+fn a_floor_that_may_not_be_written_stops_those_who_have_to_raise_it() {
     let place = Place::new();
     place.chmod(place.scratch.path(), 0o777);
     without_privileges(|| {
@@ -1032,8 +1067,9 @@ fn a_floor_that_may_not_be_read_or_written_stops_those_who_need_its_number() {
         enter("higher").expect("a lock");
         assert!(is_refused(&clean("higher").map(drop)), "it has to rise");
         place.chmod(&floor, 0o000);
-        let entered = enter("next").map(drop);
-        assert!(is_refused(&entered), "{entered:?}");
+        enter("next").expect("no floor keeps a user out");
+        let warning = store.warning().expect("an answer").expect("a warning");
+        assert!(warning.contains("tenure clean"), "{warning}");
         place.chmod(&floor, 0o600);
         fs::write(&floor, "").expect("an empty floor");
         place.chmod(&floor, 0o000);

@@ -239,6 +239,9 @@ pub(in crate::store) fn write_head(
     entry: &Entry,
     hosts: &[&Host],
 ) -> Result<(), CodecError> {
+    if entry.last > NUMBER_MAX {
+        return Err("its counter is out of range, and no caller could read it again".into());
+    }
     // Claims name hosts. Without hosts there is no claim that waits for its turn.
     let ended = entry.ended.filter(|_| !hosts.is_empty());
     let header = Header {
@@ -978,13 +981,15 @@ pub(super) mod tests {
             for claim in &mut entry.claims {
                 claim.ticket = ticket;
             }
-            decode(text_of(&entry).as_bytes()).is_ok()
+            encode(&entry).is_ok_and(|body| decode(&body).is_ok())
         };
         assert!(ticketed(1, 2) && ticketed(2, 2));
         assert!(!ticketed(3, 2), "it was never drawn");
         assert!(!ticketed(0, 2), "it begins at 1");
         assert!(ticketed(1, NUMBER_MAX));
         assert!(!ticketed(1, NUMBER_MAX + 1), "no JSON reader keeps it");
+        let beyond = text_of(&sample()).replacen("\"last\":", "\"last\":90071992547409", 1);
+        assert!(decode(beyond.as_bytes()).is_err(), "{beyond}");
     }
 
     #[test]

@@ -75,7 +75,7 @@ use ends::Ends;
 use folder::{Folder, Latest, Opened, fault, is_open_to_others};
 use names::Names;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tenure_core::{Host, Left, LockName, Now};
 use wrote::Wrote;
@@ -112,6 +112,8 @@ pub struct FileStore {
     /// Set for a program whose threads hold locks: how they wait for each other.
     ends: Option<Arc<Ends<ClaimKey>>>,
     wrote: Wrote,
+    /// Why the floor of the folder was not believed.
+    set_aside: OnceLock<String>,
 }
 
 /// A claim, by the inode of its coordination file and its ticket. While a handle keeps the file open, no
@@ -166,6 +168,7 @@ impl FileStore {
             beside: None,
             ends: None,
             wrote: Wrote::default(),
+            set_aside: OnceLock::new(),
         }
     }
 
@@ -535,6 +538,9 @@ impl Store for FileStore {
     }
 
     fn warning(&self) -> Result<Option<String>, StoreError> {
+        if let Some(set_aside) = self.set_aside.get() {
+            return Ok(Some(set_aside.clone()));
+        }
         if !self.profile.place().private {
             return Ok(None);
         }

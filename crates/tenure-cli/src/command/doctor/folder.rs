@@ -70,6 +70,10 @@ fn describe(survey: &Survey, report: &mut Report) {
 
 /// Whether calls can use the folder.
 fn usable(survey: &Survey, report: &mut Report) {
+    if let Some(why) = &survey.set_aside {
+        let mend = Some("tenure clean".to_owned());
+        report.add(Finding::Folder, Status::Wrong, why, mend);
+    }
     let shown = quoted_for_unix(&survey.path.display().to_string());
     let error = match &survey.is_there {
         Ok(true) => {

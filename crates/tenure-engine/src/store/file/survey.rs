@@ -5,7 +5,7 @@
 
 use super::folder::{Folder, fault, io_fault, lets_anybody_replace, refuse_above};
 use super::trial::Trial;
-use super::{FileStore, NATIVE_BESIDE};
+use super::{FileStore, NATIVE_BESIDE, floor};
 use crate::config;
 use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Facts, Sharing};
 use crate::private::could_make_folder;
@@ -29,6 +29,8 @@ pub struct Survey {
     pub nearest: Option<Nearest>,
     /// Where the records lie, in a folder that is there, for a profile that publishes.
     pub records: Option<PathBuf>,
+    /// Why the file that says the highest token of removed locks is not believed.
+    pub set_aside: Option<String>,
     /// Calls refuse the folder because every user may replace a lock in it.
     is_open_to_all: bool,
 }
@@ -96,7 +98,9 @@ impl FileStore {
             let groups = around.filter(|users| matches!(users, Users::Group(_)));
             groups.unwrap_or_else(|| Users::Owner(os::our_name()))
         });
+        let lists = self.folder(false).ok().flatten();
         Survey {
+            set_aside: lists.and_then(|folder| floor::read(folder).set_aside),
             will_be,
             whose: facts.map(|facts| (facts.owner_name(), users_of(&facts))),
             nearest,

@@ -445,7 +445,11 @@ impl<'f> Frame<'f> {
         let begins_anew = loaded.snapshot.sequence == 0
             || corrupt.as_ref().is_some_and(|corrupt| !corrupt.is_record);
         if self.is_new_claim() && begins_anew {
-            loaded.entry.raise(floor::read(guarded.folder)?);
+            let floor = floor::read(guarded.folder);
+            loaded.entry.raise(floor.last);
+            if let Some(why) = floor.set_aside {
+                let _ = self.store.set_aside.set(why);
+            }
         }
         Ok(Found { loaded, corrupt })
     }
