@@ -1130,3 +1130,33 @@ fn a_run_that_gives_up_for_its_second_lock_says_whom_it_replaced() {
     let _ = old.finish().expect(79, "ended");
     let _ = db.open().expect(0, "it goes on");
 }
+
+/// All instances of inotify of this user are in use: a waiter that can be asked to stop looks again from time to time.
+#[cfg(target_os = "linux")]
+#[test]
+fn waiter_of_a_group_needs_no_watch_table() {
+    for replaced in [false, true] {
+        let scene = Scene::new();
+        let first = running(&scene, &["run", "-q", "--group", "g"], "");
+        let mut waiter = scene.program("strace");
+        waiter.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=inotify_init1"]);
+        waiter.args([
+            "-e",
+            "inject=inotify_init1:error=EMFILE",
+            crate::support::TENURE,
+        ]);
+        let words = "run -q --group g --request-id w -w 20s -- echo turn";
+        waiter.args(words.split(' ')).current_dir(scene.root());
+        let waiter = Started::piped(&mut waiter);
+        until_waits(&scene, "g", "w");
+        if replaced {
+            let newer = start(&scene, &["run", "-q", "--group", "g", "--", "true"]);
+            let _ = waiter.finish().expect(79, "replaced");
+            let _ = first.open().expect(0, "the holder");
+            let _ = newer.finish().expect(0, "the newest");
+        } else {
+            let _ = first.open().expect(0, "the holder");
+            assert_eq!(waiter.finish().expect(0, "its turn").stdout(), "turn\n");
+        }
+    }
+}

@@ -136,35 +136,40 @@ impl FileStore {
     ) -> Result<Wake, StoreError> {
         let watch = match &handle.wake_up {
             WakeUp::Never => return self.sleep_on_byte(&handle.opened, byte, until, None),
-            WakeUp::Watch(watch) => watch,
-            WakeUp::Looks => {
-                let look = instant() + WAKE_UP_NAP;
-                let first = until.map_or(look, |until| until.min(look));
-                let wake = self.sleep_on_byte(&handle.opened, byte, Some(first), None)?;
-                return Ok(woken_early(wake, until));
-            }
+            WakeUp::Watch(watch) => Some(watch),
+            WakeUp::Looks => None,
         };
         // The watch does not report a caller that asked before the watch was there.
-        if watch.get().is_none() && self.open_wake_up(handle, watch, now)? {
+        if let Some(watch) = watch
+            && watch.get().is_none()
+            && self.open_wake_up(handle, watch, now)?
+        {
             return Ok(Wake::Ready);
         }
-        let wake_up = watch.get().map(Watch::descriptor);
-        let wake = self.sleep_on_byte(&handle.opened, byte, until, wake_up)?;
-        if let Some(watch) = watch.get() {
-            watch.settle();
-        }
+        let Some(watch) = watch.and_then(OnceLock::get) else {
+            let look = instant() + WAKE_UP_NAP;
+            let first = until.map_or(look, |until| until.min(look));
+            let wake = self.sleep_on_byte(&handle.opened, byte, Some(first), None)?;
+            return Ok(woken_early(wake, until));
+        };
+        let wake = self.sleep_on_byte(&handle.opened, byte, until, Some(watch.descriptor()))?;
+        watch.settle();
         Ok(wake)
     }
 
     /// Opens the watch for the touch that tells a waiter to stop. True if there is something to look at
-    /// already. It looks under the guard, because the touch comes before the write.
+    /// already. It looks under the guard, because the touch comes before the write. Where the system gives no watch (all
+    /// instances of this user are in use), the waiter looks again after each pause, and tries again then.
     fn open_wake_up(
         &self,
         handle: &FileHandle,
         watch: &OnceLock<Watch>,
         now: &Now,
     ) -> Result<bool, StoreError> {
-        let _ = watch.set(self.wake_up_of(&handle.names)?);
+        let Ok(wake_up) = self.wake_up_of(&handle.names) else {
+            return Ok(false);
+        };
+        let _ = watch.set(wake_up);
         let ask = Ask::new(&handle.names.name, About::Own(handle), now);
         // A claim that is gone or cannot be understood is worth a look as well.
         let mut worth_a_look = true;
