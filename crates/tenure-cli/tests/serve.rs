@@ -1282,3 +1282,23 @@ fn the_conversation_of_the_page_happens_as_it_stands_there() {
     assert!(said >= 6, "the page has a conversation");
     assert_eq!(client.end(), 0);
 }
+
+/// What one request may ask for is bounded, so an end of stdin is not kept waiting.
+#[test]
+fn request_for_too_many_locks_is_refused_at_once() {
+    let scene = Scene::new();
+    let mut client = Client::new(&scene);
+    let named = |count: usize| {
+        let locks = (0..count).map(|number| json!({ "name": format!("l{number}") }));
+        json!({ "locks": locks.collect::<Vec<_>>(), "wait_ms": 0 })
+    };
+    assert_eq!(client.refused("acquire", &named(10_000)), "BAD_ARGUMENTS");
+    assert_eq!(client.refused("acquire", &named(257)), "BAD_ARGUMENTS");
+    let mut adopt = named(257);
+    adopt["request_id"] = json!("r");
+    adopt.as_object_mut().expect("an object").remove("wait_ms");
+    assert_eq!(client.refused("adopt", &adopt), "BAD_ARGUMENTS");
+    let held = client.call("acquire", &named(256));
+    assert_eq!(held["locks"].as_array().map(Vec::len), Some(256));
+    assert_eq!(client.end(), 0);
+}

@@ -13,6 +13,10 @@ use std::path::PathBuf;
 use tenure_core::{LockName, Mode, RequestId};
 use tenure_engine::duration;
 
+/// How many locks one request may name. A caller with more of them wants one lock for all, or several requests: a request
+/// is answered as a whole, and what it has taken is held meanwhile.
+const LOCKS_MAX: usize = 256;
+
 /// The folder or the servers of a request; without either, those of `serve` itself.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Where {
@@ -139,6 +143,7 @@ impl Usual {
 
     /// What an `acquire` takes, as `run` would. `why` is for a request that gives no reason.
     pub(crate) fn acquire(&self, params: &AcquireParams, why: &str) -> Result<Run, Failure> {
+        bounded(params.locks.len())?;
         let mut typed = RunArgs::bare();
         typed.common = self.common(&Where {
             dir: params.dir.clone(),
@@ -188,6 +193,7 @@ impl Usual {
         place: &Where,
         locks: &[KnownLock],
     ) -> Result<(Place, Place, Vec<LockName>), Failure> {
+        bounded(locks.len())?;
         let common = self.common(place)?;
         let names = locks
             .iter()
@@ -317,6 +323,16 @@ impl CheckParams {
             ..Self::default()
         }
     }
+}
+
+/// Refuses a request that names more locks than one may.
+fn bounded(locks: usize) -> Result<(), Failure> {
+    if locks <= LOCKS_MAX {
+        return Ok(());
+    }
+    Err(Failure::bad_arguments(format!(
+        "locks: {locks} of them; one request names at most {LOCKS_MAX}"
+    )))
 }
 
 /// The mode that a request names, if it names one.
