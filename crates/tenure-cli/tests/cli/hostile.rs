@@ -926,3 +926,25 @@ fn an_audit_of_very_many_lines_is_read_within_bounds() {
     assert!(said.contains("\"lock_name\":\"needle\""), "{said}");
     assert!(!said.contains("\"lock_name\":\"a\""), "{said}");
 }
+
+/// A caller that was stopped while it asked for the guard of a lock has not waited in that time, and tries once more.
+#[cfg(target_os = "linux")]
+#[test]
+fn caller_that_was_stopped_at_the_guard_gets_it() {
+    let scene = Scene::new();
+    let line = r#"
+        tenure -q run x -- true
+        python3 -c '
+import fcntl, os, struct, time
+file = os.open(os.environ["TENURE_DIR"] + "/x.tenure", os.O_RDWR)
+fcntl.fcntl(file, 37, struct.pack("hhqqi4x", 1, 0, 1 << 60, 1, 0))
+open("kept", "w").close(); time.sleep(6.5)' & keeper=$!
+        until [ -e kept ]; do sleep 0.05; done
+        tenure -q run x -n -- echo ran & caller=$!
+        sleep 0.5; kill -STOP $caller; sleep 6.5; kill -CONT $caller
+        wait $caller && echo $?; wait $keeper
+    "#;
+    let mut command = scene.program("bash");
+    let answer = answer(command.args(["-ec", line]).current_dir(scene.root()));
+    assert_eq!(answer.expect(0, "the shell").stdout(), "ran\n0\n");
+}

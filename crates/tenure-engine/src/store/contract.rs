@@ -184,6 +184,8 @@ pub struct Ask<'a> {
     pub now: &'a Now,
     /// How long the store may take, if that is less than its own patience.
     pub within: Option<Duration>,
+    /// The caller waits for its turn, so a crowd that changes the lock in turns is no reason to give up.
+    pub waits: bool,
     /// A release by name: the store also removes what the format's original tool left beside the record,
     /// even where no claim holds.
     pub tidies: bool,
@@ -197,6 +199,7 @@ impl<'a> Ask<'a> {
             about,
             now,
             within: None,
+            waits: false,
             tidies: false,
         }
     }

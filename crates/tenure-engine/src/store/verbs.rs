@@ -109,7 +109,10 @@ pub trait Verbs: Store {
                 && request.patience == Patience::Queue
                 && rules.policy.stale_unforced == StaleUnforced::TakeOver,
         };
-        let ask = Ask::new(name, about, now);
+        let ask = Ask {
+            waits: request.patience == Patience::Queue,
+            ..Ask::new(name, about, now)
+        };
         let entered = run(self, &ask, |draft| entering(rules, request, now, draft))?;
         let Some((answer, done)) = entered else {
             return Err(self.misused(name, "the call that makes a claim makes its lock"));

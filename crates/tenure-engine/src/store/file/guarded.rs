@@ -17,6 +17,7 @@ use super::publication::{Change, Publication, Published};
 use super::segments::{Piece, Text};
 use super::sleeper::ByteLock;
 use super::{Byte, FileStore, Mode, agents, bytes, fd};
+use crate::clock::{instant, since};
 use crate::os;
 use crate::profile::Record;
 use crate::store::codec;
@@ -29,6 +30,32 @@ use tenure_core::{Claim, Entry, Now, Silence};
 /// How long a caller waits for a guard before that is an error. A transition takes microseconds; only a
 /// process that was stopped in the middle of one keeps the guard longer.
 pub(super) const GUARD_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a caller that waits in line goes on where the guard changes hands all the time. With thousands of waiters each of
+/// them gets its turn long before that.
+const CROWD_PATIENCE: Duration = Duration::from_secs(300);
+
+/// How long one sleep for the guard lasts. A process that is stopped meanwhile, or on a machine that sleeps, counts no more
+/// than this for the whole time. Each sleep begins at the end of the kernel's line, so there are few of them.
+const GUARD_SLEEP: Duration = Duration::from_millis(2_500);
+
+/// How long a caller asks for the guard.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct GuardPatience {
+    /// In time in which the caller itself runs.
+    pub(super) within: Duration,
+    /// Only the time in which nobody changes the lock counts.
+    pub(super) waits: bool,
+}
+
+impl From<Duration> for GuardPatience {
+    fn from(within: Duration) -> Self {
+        Self {
+            within,
+            waits: false,
+        }
+    }
+}
 
 const LOCKING: &str = "locking the guard";
 
@@ -91,9 +118,10 @@ impl FileStore {
         &'a self,
         names: &'a Names,
         access: Access,
-        patience: Duration,
+        patience: impl Into<GuardPatience>,
         opened: &'a mut Option<Opened>,
     ) -> Result<Option<Guarded<'a>>, StoreError> {
+        let patience = patience.into();
         let Some(folder) = self.folder(access == Access::Create)? else {
             return Ok(None);
         };
@@ -150,7 +178,7 @@ impl FileStore {
         &'a self,
         handle: &'a FileHandle,
         opened: &'a Opened,
-        patience: Duration,
+        patience: GuardPatience,
     ) -> Result<Option<Guarded<'a>>, StoreError> {
         let folder = match self.folder.get() {
             // A change to a hold need not ask whether the folder was removed: in a removed folder the
@@ -188,7 +216,7 @@ impl FileStore {
         names: &Names,
         opened: &Opened,
         may_be_alone: bool,
-        patience: Duration,
+        patience: GuardPatience,
     ) -> Result<bool, StoreError> {
         let file = fd(opened);
         let path = || folder.path_of(&names.list);
@@ -201,11 +229,37 @@ impl FileStore {
         let is_alone = may_be_alone && bytes::try_guard_alone(file).map_err(errno)?;
         if !is_alone && !lock.try_take(file).map_err(failed)? {
             let modified_ms = || os::facts_and_time(file).map(|(_, modified_ms)| modified_ms);
-            let before_ms = modified_ms().map_err(errno)?;
-            if self.sleeper.lock(file, lock, patience).map_err(failed)? != Wake::Ready {
+            let first_ms = modified_ms().map_err(errno)?;
+            let (mut changed_ms, mut waited, mut quiet) =
+                (first_ms, Duration::ZERO, Duration::ZERO);
+            loop {
+                let sleep = GUARD_SLEEP.min(patience.within);
+                let began = instant();
+                if self.sleeper.lock(file, lock, sleep).map_err(failed)? == Wake::Ready {
+                    break;
+                }
+                // A sleeper that woke late, because this process was stopped, may not have tried once more.
+                if lock.try_take(file).map_err(failed)? {
+                    break;
+                }
+                let ran = since(began).min(sleep);
+                let now_ms = modified_ms().map_err(errno)?;
+                waited += ran;
+                quiet = match now_ms == changed_ms {
+                    true => quiet + ran,
+                    false => Duration::ZERO,
+                };
+                changed_ms = now_ms;
+                let is_over = match patience.waits {
+                    true => quiet >= patience.within || waited >= CROWD_PATIENCE,
+                    false => waited >= patience.within,
+                };
+                if !is_over {
+                    continue;
+                }
                 let place = path().display().to_string();
-                let waited_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
-                return Err(if modified_ms().map_err(errno)? == before_ms {
+                let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+                return Err(if changed_ms == first_ms {
                     StoreError::Stuck { place, waited_ms }
                 } else {
                     // The guard changes hands, so no process is stuck with it: others change the lock in turns.

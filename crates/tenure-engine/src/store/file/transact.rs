@@ -44,7 +44,7 @@
 use super::bytes::{self, Byte, Mode};
 use super::ends::{Begun, Ends};
 use super::folder::{Access, Opened, fault};
-use super::guarded::{BadRecord, GUARD_PATIENCE, Guarded, LoadError, Loaded};
+use super::guarded::{BadRecord, GUARD_PATIENCE, GuardPatience, Guarded, LoadError, Loaded};
 use super::handle::{FileHandle, Granted, Part, WakeUp};
 use super::joined::{is_of, note_bytes};
 use super::names::Names;
@@ -357,7 +357,10 @@ impl<'f> Frame<'f> {
         'f: 'g,
     {
         let within = self.ask.within.unwrap_or(GUARD_PATIENCE);
-        let patience = within.min(GUARD_PATIENCE);
+        let patience = GuardPatience {
+            within: within.min(GUARD_PATIENCE),
+            waits: self.ask.waits || matches!(self.ask.about, About::Turn(_)),
+        };
         if let Some(handle) = self.handle {
             let opened = self.store.for_a_change(handle);
             let mut guarded = self.store.guard_handle(handle, opened, patience)?;
