@@ -1033,9 +1033,10 @@ impl Session {
                 };
                 let occasion = occasion(name, &id, &now);
                 let ending = result.ending();
-                let releaser = match by_other {
-                    true => Releaser::Other(Some(claim)),
-                    false => Releaser::Owner,
+                let releaser = if *by_other {
+                    Releaser::Other(Some(claim))
+                } else {
+                    Releaser::Owner
                 };
                 self.audit_writer
                     .released(reporter, occasion, *held_ms, ending, releaser);

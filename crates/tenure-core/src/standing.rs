@@ -192,7 +192,7 @@ pub fn judge(policy: &Policy, claim: &Claim, evidence: &Evidence, now: &Now) -> 
     match (policy.unknown_life, process) {
         (UnknownLife::NotAsked, _) | (_, Liveness::Alive) => Standing::Held(life),
         (UnknownLife::Alive, Liveness::Unknown | Liveness::NotRecorded) => {
-            unseen(claim, evidence, life, now)
+            unseen(claim, *evidence, life, now)
         }
         (_, Liveness::Dead(death)) => Standing::Stale(StaleReason::ProcessDead(death)),
         (UnknownLife::Dead, Liveness::Unknown | Liveness::NotRecorded) => {
@@ -219,7 +219,7 @@ pub fn is_orphan(claim: &Claim, evidence: &Evidence) -> bool {
 /// The standing of a claim whose process cannot be seen, under a row that takes it as alive. Its own kernel and its own
 /// words say more: a byte that nobody keeps on the kernel of the claim proves that its supervisor is gone, and a caller
 /// that chose a ttl wants it to count.
-fn unseen(claim: &Claim, evidence: &Evidence, life: Life, now: &Now) -> Standing {
+fn unseen(claim: &Claim, evidence: Evidence, life: Life, now: &Now) -> Standing {
     let boot = claim.holder.host.boot_id.as_deref();
     let is_this_kernel = boot.is_some_and(|boot| !boot.is_empty() && *boot == *now.boot_id);
     let is_released = claim.kind == Kind::Kernel

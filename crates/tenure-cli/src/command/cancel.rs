@@ -220,9 +220,10 @@ fn killed_at(claim: &Claim, how: Answering, now_ms: u64) -> Option<u64> {
 /// The refusal if no supervisor is left that could be asked.
 fn cannot_hear(session: &Session, name: &LockName, claim: &Claim, how: Answering) -> Failure {
     let is_orphaned = how == Answering::Orphaned;
-    let hint = match is_orphaned {
-        true => orphan_hint(name),
-        false => its_command_hint(),
+    let hint = if is_orphaned {
+        orphan_hint(name)
+    } else {
+        its_command_hint()
     };
     let message = match session.view(name, None) {
         Ok(view) => view.headline(),

@@ -82,11 +82,13 @@ fn blocked(mut failure: Failure, view: &LockView, holder: &HolderView) -> Failur
     if holder.is_seen_alive {
         text.push_str("\nThat is another container of this machine, and the holder is alive: it keeps its lock on the file.");
     } else if let Some(ends_in_ms) = holder.ends_in_ms {
-        text.push_str(&format!(
-            "\nThat is another container of this machine, and whether its work goes on cannot be seen from here. Unless it gives a sign \
-             of life, the next resume takes the lock over in {}.",
-            human(Duration::from_millis(ends_in_ms))
-        ));
+        let rest = human(Duration::from_millis(ends_in_ms));
+        text.push_str(
+            "\nThat is another container of this machine, and whether its work goes on cannot be seen from here. Unless it \
+             gives a sign of life, the next resume takes the lock over in ",
+        );
+        text.push_str(&rest);
+        text.push('.');
         if let Some(retry) = &mut failure.retry {
             retry.after_ms = ends_in_ms;
         }

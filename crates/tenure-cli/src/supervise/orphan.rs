@@ -149,9 +149,10 @@ impl HoldOf {
                 }
             }
         }
-        match self.is_named_by(pid) {
-            true => Ok(()),
-            false => Err(Unproven::NamesNothing),
+        if self.is_named_by(pid) {
+            Ok(())
+        } else {
+            Err(Unproven::NamesNothing)
         }
     }
 }

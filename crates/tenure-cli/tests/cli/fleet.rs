@@ -798,6 +798,7 @@ fn a_released_lock_is_not_created_again_by_its_heartbeat() {
 
 /// The contract lets force replace a record that breaks a rule once its file is older than the ttl. A tool that writes
 /// such a record still holds the lock for as long as its own ttl says.
+#[allow(clippy::too_many_lines, reason = "it is a table")]
 #[test]
 fn record_that_breaks_a_rule_is_judged_by_what_can_be_read_table() {
     const OWN: u64 = 3_600;

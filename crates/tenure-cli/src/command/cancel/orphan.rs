@@ -111,10 +111,7 @@ pub(super) fn end(
             "is_free": outcome.is_free,
         }));
     }
-    let did = match how.dry_run {
-        true => "would end",
-        false => "ended",
-    };
+    let did = if how.dry_run { "would end" } else { "ended" };
     let text = format!("{did} what was left of {name}: {}", lines.join("; "));
     Ok((text, json!({ "name": name.as_str(), "ended": ended })))
 }

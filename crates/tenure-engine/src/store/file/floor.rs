@@ -153,7 +153,7 @@ fn raise(store: &FileStore, removed: &Guarded<'_>, last: u64) -> Result<(), Stor
 
 /// Renames what stands at the floor's name and is no plain file, if this user may.
 fn put_away(folder: &Folder, file: &str) {
-    let _ = os::rename_new(folder.fd(), file, folder.fd(), &new_name(file));
+    let _ = os::rename_new(folder.fd(), file, folder.fd(), new_name(file));
 }
 
 impl Guarded<'_> {

@@ -245,14 +245,16 @@ impl FileStore {
                 let ran = since(began).min(sleep);
                 let now_ms = modified_ms().map_err(errno)?;
                 waited += ran;
-                quiet = match now_ms == changed_ms {
-                    true => quiet + ran,
-                    false => Duration::ZERO,
+                quiet = if now_ms == changed_ms {
+                    quiet + ran
+                } else {
+                    Duration::ZERO
                 };
                 changed_ms = now_ms;
-                let is_over = match patience.waits {
-                    true => quiet >= patience.within || waited >= CROWD_PATIENCE,
-                    false => waited >= patience.within,
+                let is_over = if patience.waits {
+                    quiet >= patience.within || waited >= CROWD_PATIENCE
+                } else {
+                    waited >= patience.within
                 };
                 if !is_over {
                     continue;

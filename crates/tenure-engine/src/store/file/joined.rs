@@ -134,9 +134,10 @@ fn merged(mut held: Claim, shown: Claim, format: &dyn Record) -> Claim {
         (Some(held), Some(shown)) if held.pid == shown.pid => Some(held),
         (_, shown) => shown,
     };
-    let renewed = match format.is_renewed() {
-        true => same_instant(held.lease.renewed, shown.lease.renewed),
-        false => held.lease.renewed,
+    let renewed = if format.is_renewed() {
+        same_instant(held.lease.renewed, shown.lease.renewed)
+    } else {
+        held.lease.renewed
     };
     // An instant whose age the boot clock knows is not in the future: the wall clock was set back since.
     let is_known = renewed == held.lease.renewed
