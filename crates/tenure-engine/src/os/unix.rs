@@ -524,18 +524,11 @@ pub(crate) fn give(owner: u32, made: impl AsFd) {
 /// The same for a folder that was made by its name. Another process may have put something else there since, so only an
 /// empty folder is given away.
 pub(crate) fn give_folder(owner: u32, folder: &Descriptor) {
-    let mut space = Vec::with_capacity(1024);
-    let is_empty = |folder: Descriptor| {
-        let mut entries = rustix::fs::RawDir::new(folder, space.spare_capacity_mut());
-        while let Some(entry) = entries.next() {
-            match entry {
-                Ok(entry) if matches!(entry.file_name().to_bytes(), b"." | b"..") => {}
-                Ok(_) | Err(_) => return false,
-            }
-        }
-        true
-    };
-    if open_folder_in(folder, ".").is_ok_and(is_empty) {
+    let is_own = |name: &[u8]| matches!(name, b"." | b"..");
+    let is_empty = rustix::fs::Dir::read_from(folder).is_ok_and(|mut entries| {
+        entries.all(|entry| entry.is_ok_and(|entry| is_own(entry.file_name().to_bytes())))
+    });
+    if is_empty {
         give(owner, folder);
     }
 }
