@@ -23,11 +23,14 @@ const TURNS_MAX: u32 = 64;
 
 /// Opens a file in a folder for a change, and makes it if it is not there.
 ///
-/// Where it is made for a group, it is never opened in the way that could make it: in a sticky folder, Linux
-/// refuses that for another user's file (`fs.protected_regular`).
+/// `owner` is the other user to whom belongs what root makes there ([`Facts::owner_of_new`]).
+///
+/// Where it is made for a group or another user, it is never opened in the way that could make it: in a sticky folder, Linux
+/// refuses that for another user's file (`fs.protected_regular`), and only a file that this very call has made is given
+/// away. The user may have put any file of root's under that name.
 ///
 /// # Crash safety
-/// For a group it is made under a private name, given its rights, and renamed without replacing. Death before
+/// For others it is made under a private name, given its rights, and renamed without replacing. Death before
 /// that leaves an empty file under a private name. If the file system has no such rename, the file is made under
 /// its own name. Death before it has its rights then leaves a file that its owner's next call mends.
 pub(crate) fn open_or_make(
@@ -35,8 +38,9 @@ pub(crate) fn open_or_make(
     name: &str,
     how: Open,
     sharing: Sharing,
+    owner: Option<u32>,
 ) -> Result<Descriptor, Errno> {
-    if sharing == Sharing::Owner {
+    if sharing == Sharing::Owner && owner.is_none() {
         return os::open_file(folder, name, how);
     }
     let there = match how {
@@ -46,7 +50,7 @@ pub(crate) fn open_or_make(
     };
     for _ in 0..TURNS_MAX {
         match os::open_file(&folder, name, there) {
-            Err(Errno::NOENT) if there != how => make_file(&folder, name, sharing)?,
+            Err(Errno::NOENT) if there != how => make_file(&folder, name, sharing, owner)?,
             other => return other,
         }
     }
@@ -54,11 +58,16 @@ pub(crate) fn open_or_make(
 }
 
 /// Makes an empty file, unless something has its name.
-fn make_file(folder: impl AsDescriptor, name: &str, sharing: Sharing) -> Result<(), Errno> {
+fn make_file(
+    folder: impl AsDescriptor,
+    name: &str,
+    sharing: Sharing,
+    owner: Option<u32>,
+) -> Result<(), Errno> {
     let new = new_name(name);
     let file = os::open_file(&folder, &new, Open::New)?;
-    let made =
-        os::share(&file, sharing).and_then(|()| os::rename_new(&folder, &new, &folder, name));
+    let made = os::share_new(&file, sharing, owner)
+        .and_then(|()| os::rename_new(&folder, &new, &folder, name));
     match made {
         Ok(()) => return Ok(()),
         Err(_) => {
@@ -67,7 +76,7 @@ fn make_file(folder: impl AsDescriptor, name: &str, sharing: Sharing) -> Result<
     }
     match made {
         Err(Errno::INVAL | Errno::NOSYS) => match os::open_file(&folder, name, Open::New) {
-            Ok(file) => os::share(&file, sharing),
+            Ok(file) => os::share_new(&file, sharing, owner),
             Err(Errno::EXIST) => Ok(()),
             Err(errno) => Err(errno),
         },
@@ -141,12 +150,7 @@ fn make_one(path: &Path) -> Result<(), Errno> {
 /// Whether what is made in a folder is not for this user alone.
 fn is_for_others(folder: &Path) -> bool {
     os::facts_of(folder)
-        .is_ok_and(|facts| facts.sharing() == Sharing::Group || another_owner(&facts).is_some())
-}
-
-/// The other user to whom belongs what root makes in a folder.
-fn another_owner(folder: &Facts) -> Option<u32> {
-    folder.owner_of_new().filter(|_| !folder.is_ours())
+        .is_ok_and(|facts| facts.sharing() == Sharing::Group || facts.owner_of_new().is_some())
 }
 
 /// Makes a folder inside of another one, for the same users.
@@ -156,7 +160,7 @@ pub(crate) fn make_folder_in(folder: &Descriptor, name: &str) -> Result<(), Errn
         return make_whole(folder, name, &around, false);
     }
     os::make_folder_in(folder, name)?;
-    if let Some(owner) = another_owner(&around)
+    if let Some(owner) = around.owner_of_new()
         && let Ok(made) = os::open_folder_in(folder, name)
     {
         os::give_folder(owner, &made);
@@ -228,7 +232,7 @@ pub(crate) fn make_under_private_name(
     finish: &dyn Fn(&Descriptor) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
     let new = new_name(name);
-    let owner = another_owner(&os::facts(parent)?);
+    let owner = os::facts(parent)?.owner_of_new();
     let finish = |folder: Descriptor| {
         if let Some(owner) = owner {
             os::give_folder(owner, &folder);

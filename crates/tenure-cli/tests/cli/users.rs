@@ -1889,3 +1889,55 @@ fn who_may_read_a_record_checks_the_lock_and_takes_nothing() {
         let _ = machine.run(EVE, &project, &check).expect(0, "free");
     }
 }
+
+/// The owner of a folder gives a file of root's, empty and open, the name that root's next call makes. It stays root's.
+#[test]
+fn root_gives_away_nothing_that_its_call_has_not_made() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let locks = machine.folder("locks", ADA, 0o700);
+    let words = [
+        "--profile",
+        "fleet",
+        "--dir",
+        text(&locks),
+        "run",
+        "x",
+        "--intent-name",
+        "i",
+        "--intent-version",
+        "1",
+        "--request-id",
+        "r",
+        "--",
+        "true",
+    ];
+    let _ = machine
+        .run(ROOT, Path::new("/"), &words)
+        .expect(0, "the first");
+    let list = locks.join(".tenure/x.lock.tenure");
+    let days = fs::read_dir(locks.join("audit")).expect("an audit");
+    let day = days
+        .map(|day| day.expect("a day").path())
+        .next()
+        .expect("a day");
+    for name in [list, day.join("r.jsonl")] {
+        fs::remove_file(&name).unwrap();
+        fs::write(&name, "").unwrap();
+        mode(&name, 0o600);
+        let _ = machine
+            .run(ROOT, Path::new("/"), &words)
+            .expect(0, "root's call");
+        assert_eq!(fs::metadata(&name).unwrap().uid(), 0, "{}", name.display());
+        fs::remove_file(&name).unwrap();
+        let _ = machine
+            .run(ROOT, Path::new("/"), &words)
+            .expect(0, "once more");
+        assert_eq!(
+            fs::metadata(&name).unwrap().uid(),
+            ADA.number,
+            "made by the call"
+        );
+    }
+}

@@ -27,7 +27,7 @@ pub(super) struct Folder {
     shared: bool,
     /// For whom its files are made.
     sharing: Sharing,
-    /// The owner of files that root makes in it.
+    /// The other user to whom belong the files that root makes in it.
     owner: Option<u32>,
 }
 
@@ -229,19 +229,8 @@ impl Folder {
         let file = self.open_file(name, Open::Append)?;
         if let Some(file) = &file {
             // A strict umask must not take rights from the file; another user's file stays as it is.
-            let facts = os::facts(&file.fd);
-            if facts
-                .as_ref()
-                .is_ok_and(|facts| !facts.is_shared(self.sharing))
-            {
+            if os::facts(&file.fd).is_ok_and(|facts| !facts.is_shared(self.sharing)) {
                 let _ = os::share(&file.fd, self.sharing);
-            }
-            // An empty one of root's is new, or root was killed before it gave the file away.
-            if file.size == 0
-                && facts.is_ok_and(|facts| facts.is_roots())
-                && let Some(owner) = self.owner
-            {
-                os::give(owner, &file.fd);
             }
         }
         Ok(file)
@@ -254,7 +243,7 @@ impl Folder {
 
     fn open_file(&self, name: &str, how: Open) -> Result<Option<File>, AuditError> {
         let path = self.path_of(name);
-        let fd = match open_or_make(&self.fd, name, how, self.sharing) {
+        let fd = match open_or_make(&self.fd, name, how, self.sharing, self.owner) {
             Err(Errno::NOENT) => return Ok(None),
             Err(Errno::LOOP) => return Err(distrust(&path, "it is a link")),
             Err(Errno::NXIO | Errno::ISDIR) => {

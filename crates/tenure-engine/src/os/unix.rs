@@ -118,11 +118,12 @@ impl Facts {
         self.user == user
     }
 
-    /// The owner of what root makes in this folder: its own owner, whom root's rights would keep out. `None` where root
-    /// keeps what it makes: in folders of its own, where every user makes files, and where the group has its rights.
+    /// The other user to whom belongs what root makes in this folder: its owner, whom root's rights would keep out. `None`
+    /// where this process is not root, and where root keeps what it makes: in folders of its own, where every user makes
+    /// files, and where the group has its rights.
     pub(crate) fn owner_of_new(&self) -> Option<u32> {
         let keeps = self.is_roots() || self.all_may_write() || self.sharing() == Sharing::Group;
-        (!keeps).then_some(self.user)
+        (!keeps && rustix::process::geteuid().is_root()).then_some(self.user)
     }
 
     /// Its owner, for people: by name where the machine knows one.
@@ -513,7 +514,7 @@ pub(crate) fn share_within(folder: &Facts, file: impl AsFd) -> Result<(), Errno>
 }
 
 /// Gives what this call has made to this user, if it is root's. A file system without owners refuses, and needs it not.
-pub(crate) fn give(owner: u32, made: impl AsFd) {
+fn give(owner: u32, made: impl AsFd) {
     let is_roots = |facts: Facts| facts.is_roots() && facts.is_ours();
     if facts(&made).is_ok_and(is_roots) {
         let owner = rustix::fs::Uid::from_raw(owner);

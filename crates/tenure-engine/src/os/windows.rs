@@ -505,9 +505,6 @@ pub(crate) fn share_new(_: impl AsHandle, _: Sharing, _: Option<u32>) -> Result<
 }
 
 /// Owners are not looked at.
-pub(crate) fn give(_: u32, _: impl AsHandle) {}
-
-/// Owners are not looked at.
 pub(crate) fn give_folder(_: u32, _: &Descriptor) {}
 
 /// Shows the first `N` bytes of a file, or as many as it has.

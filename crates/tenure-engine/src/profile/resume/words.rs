@@ -2,12 +2,16 @@
 
 use crate::printed::{is_plain, quoted_for_unix};
 use std::path::Path;
-use tenure_core::{LockName, Process, Takeover};
+use tenure_core::{LockName, Process, StaleReason, Takeover};
 
 /// The sentence about a lock that was taken over from a process.
 pub fn takeover_text(name: &LockName, why: Takeover, from: Option<Process>) -> String {
     let pid = from.map_or_else(|| "unknown".to_owned(), |known| known.pid.to_string());
     match why {
+        // Of a process that cannot be seen, nobody knows whether it runs.
+        Takeover::Stale(StaleReason::Silent) => {
+            format!("Removing stale lock for {name} (PID {pid} silent for longer than its ttl)")
+        }
         Takeover::Stale(_) => {
             format!("Removing stale lock for {name} (PID {pid} no longer running)")
         }

@@ -29,7 +29,7 @@ pub(super) struct Folder {
     pub(super) shared: bool,
     /// For whom its files are made.
     pub(super) sharing: Sharing,
-    /// The owner of files that root makes in it.
+    /// The other user to whom belong the files that root makes in it: root's own would lock the folder's owner out.
     pub(super) owner: Option<u32>,
     /// Users for whom it is not can read it.
     pub(super) readable: bool,
@@ -361,7 +361,7 @@ impl Folder {
             Access::Create => Open::Create,
         };
         let path = || self.path_of(file);
-        match open_or_make(&self.fd, file, how, self.sharing) {
+        match open_or_make(&self.fd, file, how, self.sharing, self.owner) {
             // With the right to it, it would be refused for what it is.
             Err(Errno::ACCESS) if self.is_no_file(file) => {
                 Err(self.unsafe_file(file, "it is not a regular file"))
@@ -406,16 +406,6 @@ impl Folder {
             // A strict umask took rights to the file that we made, or it was made before it was the group's.
             os::share(&fd, self.sharing)
                 .map_err(|errno| fault(&path(), "opening the lock", errno))?;
-        }
-        if access == Access::Create
-            && facts.size() == 0
-            && facts.is_roots()
-            && let Some(owner) = self.owner
-        {
-            // Root made it in a user's folder, and 0600 of root's would lock the folder's owner out for ever. Only an
-            // empty one is given away, so no content of root's is. If root is killed before that, its next call
-            // does it.
-            os::give(owner, &fd);
         }
         let opened = Opened {
             fd,
