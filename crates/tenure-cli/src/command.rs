@@ -1348,6 +1348,10 @@ pub(crate) fn note_superseded(failure: &mut Failure, displaced: &[RequestId]) {
     if let Some(all) = all.as_array_mut() {
         all.extend(ids.iter().map(|id| json!(id)));
     }
+    // A document of another system stands as it is.
+    if failure.is_answer {
+        return;
+    }
     let made_way = format!(
         "request id {} made way for this call, and does not come back",
         clean(&ids.join(", "))

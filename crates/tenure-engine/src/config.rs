@@ -622,9 +622,28 @@ fn unread(path: &Path, source: std::io::Error) -> ConfigError {
     ConfigError::Read { path, source }
 }
 
-/// Opens a file that a search has come by, if it is one, and looks at its owner. It is opened once, so the
-/// file that is judged is the file that is read, however its name changes meanwhile.
+/// Opens a file that a search has come by. In a sticky folder where every user makes files (`/tmp`), what a stranger put there is
+/// no part of any project below: the search goes on as if it were not there.
 fn found(path: &Path) -> Result<Option<(std::fs::File, Source)>, ConfigError> {
+    match found_there(path) {
+        Err(_) if is_strangers_in_an_open_folder(path) => Ok(None),
+        found => found,
+    }
+}
+
+/// Whether another user put this file, or link, into a sticky folder where every user makes files.
+fn is_strangers_in_an_open_folder(path: &Path) -> bool {
+    let folder = path.parent().and_then(|above| os::open_folder(above).ok());
+    let (Some(folder), Some(name)) = (folder, path.file_name()) else {
+        return false;
+    };
+    os::facts(&folder).is_ok_and(|facts| facts.all_may_write() && facts.is_sticky())
+        && os::facts_at(&folder, name).is_ok_and(|it| trust::whose(&it) == Whose::Stranger)
+}
+
+/// Opens a file, if it is one, and looks at its owner. It is opened once, so the
+/// file that is judged is the file that is read, however its name changes meanwhile.
+fn found_there(path: &Path) -> Result<Option<(std::fs::File, Source)>, ConfigError> {
     let distrust = |why: String| {
         Err(ConfigError::Untrusted {
             path: crate::printed::clean_path(path),

@@ -1129,6 +1129,34 @@ fn a_run_that_gives_up_for_its_second_lock_says_whom_it_replaced() {
     );
     let _ = old.finish().expect(79, "ended");
     let _ = db.open().expect(0, "it goes on");
+    // The document of another system stands as it is.
+    let fleet = ["--profile", "fleet"];
+    let intent = ["--intent-name", "i", "--intent-version", "1"];
+    let words = [&fleet[..], &["acquire", "app", "--owner", "none"], &intent].concat();
+    let _ = scene.run(words).expect(0, "held");
+    let words = [
+        &fleet[..],
+        &["run", "--group", "h", "x"],
+        &intent,
+        &["--", "sleep", "60"],
+    ];
+    let old = start(&scene, &words.concat());
+    eventually("the older run", || {
+        scene.run(["check", "--group", "h"]).0.status.code() == Some(4)
+    });
+    let newer = [
+        "run",
+        "--group",
+        "h",
+        "app",
+        "--cancel-in-progress",
+        "-w",
+        "1s",
+    ];
+    let words = [&fleet[..], &newer, &intent, &["--", "true"]].concat();
+    let said = scene.run(words).expect(4, "it gives up").stdout();
+    assert_eq!(said.lines().count(), 1, "one document: {said}");
+    let _ = old.finish().expect(79, "ended");
 }
 
 /// All instances of inotify of this user are in use: a waiter that can be asked to stop looks again from time to time.

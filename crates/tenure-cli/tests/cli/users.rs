@@ -311,8 +311,7 @@ fn a_strangers_configuration_is_refused_wherever_it_is_found() {
     let Some(machine) = Machine::new() else {
         return;
     };
-    // As in the folder for temporary files.
-    let shared = machine.folder("shared", ROOT, 0o1777);
+    let shared = machine.folder("shared", ROOT, 0o777);
     let deep = machine.folder("shared/deep", ROOT, 0o755);
     let bait = machine.file("shared/tenure.toml", BOB, "dir = \"bait\"\n");
     for user in [ROOT, ADA] {
@@ -359,7 +358,7 @@ fn a_strangers_configuration_does_not_count_where_the_call_names_its_place() {
     let Some(machine) = Machine::new() else {
         return;
     };
-    let shared = machine.folder("shared", ROOT, 0o1777);
+    let shared = machine.folder("shared", ROOT, 0o777);
     let deep = machine.folder("shared/deep", ADA, 0o755);
     let bait = "profile = \"resume\"\n[lock.\"*\"]\nenv = { LEVEL = \"bait\" }\n";
     let bait = machine.file("shared/tenure.toml", BOB, bait);
@@ -1939,5 +1938,58 @@ fn root_gives_away_nothing_that_its_call_has_not_made() {
             ADA.number,
             "made by the call"
         );
+    }
+}
+
+/// In the folder for temporary files every user may put a `tenure.toml` above the others' work. It is passed over, and
+/// the person's own rules hold.
+#[test]
+fn strangers_file_in_a_sticky_folder_is_passed_over_table() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let open = machine.folder("open", ROOT, 0o1777);
+    let deep = machine.folder("open/deep", ADA, 0o755);
+    machine.folder(&format!("home/{}/.config/tenure", ADA.number), ADA, 0o755);
+    let own = format!("home/{}/.config/tenure/tenure.toml", ADA.number);
+    machine.file(&own, ADA, "[lock.\"*\"]\nenv = { LEVEL = \"own\" }\n");
+    let bait = "dir = \"bait\"\n[lock.\"*\"]\nenv = { LEVEL = \"bait\" }\n";
+    let file = open.join("tenure.toml");
+    let words = ["run", "x", "--", "sh", "-c", "echo $LEVEL"];
+    for what in ["readable", "unreadable", "a link", "a pipe", "empty"] {
+        let _ = fs::remove_file(&file);
+        match what {
+            "a link" => {
+                let real = machine.file("bait.toml", ADA, bait);
+                std::os::unix::fs::symlink(real, &file).unwrap();
+                std::os::unix::fs::lchown(&file, Some(BOB.number), None).unwrap();
+            }
+            "a pipe" => {
+                let made = rustix::fs::Mode::from_raw_mode(0o666);
+                rustix::fs::mkfifoat(rustix::fs::CWD, &file, made).unwrap();
+                std::os::unix::fs::lchown(&file, Some(BOB.number), None).unwrap();
+            }
+            _ => {
+                let said = if what == "empty" { "" } else { bait };
+                machine.file("open/tenure.toml", BOB, said);
+                mode(&file, if what == "unreadable" { 0o600 } else { 0o644 });
+            }
+        }
+        for from in [&open, &deep] {
+            let said = machine.run(ADA, from, &words).expect(0, what);
+            assert_eq!(said.stdout(), "own\n", "{what}: {}", said.said());
+        }
+    }
+    assert!(!open.join("bait").exists(), "nothing was made there");
+    // What she put there herself counts, and so does root's.
+    for of in [ADA, ROOT] {
+        let _ = fs::remove_file(&file);
+        machine.file(
+            "open/tenure.toml",
+            of,
+            "[lock.\"*\"]\nenv = { LEVEL = \"near\" }\n",
+        );
+        let said = machine.run(ADA, &deep, &words).expect(0, "no stranger's");
+        assert_eq!(said.stdout(), "near\n", "{}", said.said());
     }
 }
