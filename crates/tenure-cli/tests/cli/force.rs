@@ -295,10 +295,10 @@ fn after_a_force_that_was_refused_force_is_not_advised() {
     let plain = plain.expect(4, "unreadable").json();
     let advice = plain["error"]["context"]["suggestion"].as_str();
     let advice = advice.expect("an advice");
-    assert!(advice.contains("once it has not been written"), "{advice}");
+    assert!(advice.contains("once it has been silent"), "{advice}");
     let forced = scene.run([&acquire[..], &intent, &["--force"]].concat());
     let forced = forced.expect(4, "too young").json();
     let message = forced["error"]["message"].as_str().expect("a message");
     assert!(!message.contains("--force replaces it"), "{message}");
-    assert!(message.contains("written less than 15m ago"), "{message}");
+    assert!(message.contains("counts for 14m"), "{message}");
 }
