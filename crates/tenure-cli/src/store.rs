@@ -99,6 +99,10 @@ impl Locks {
 
     /// The file of a lock's list; `None` for locks on servers.
     #[cfg(target_os = "linux")]
+    #[cfg_attr(
+        not(feature = "etcd"),
+        allow(clippy::unnecessary_wraps, reason = "only servers have no file")
+    )]
     pub(crate) fn list_of(&self, name: &LockName) -> Option<PathBuf> {
         match &self.store {
             Kept::Files(store) => Some(store.list_of(name)),
