@@ -74,9 +74,9 @@ use tenure_engine::profile::{self, Native, Profile, Settings, ends_without_relea
 use tenure_engine::store::file::ThreadSleeper;
 use tenure_engine::store::{Cleaned, Content, Reading, StoreError, Verbs};
 use tenure_engine::tenure_core::{
-    Claim, Entry, Event, Force, ForceOnHeld, Holder, Host, Kind, Life, Liveness, LockName, Mode,
-    Now, Ownership, Process, Reason, Refusal, Released, Request, RequestId, StaleReason, Standing,
-    UnknownLife,
+    Claim, Entry, Event, Evidence, Force, ForceOnHeld, Holder, Host, Life, Liveness, LivenessLock,
+    LockName, Mode, Now, Ownership, Process, Reason, Refusal, Released, Request, RequestId,
+    StaleReason, Standing, UnknownLife, is_orphan,
 };
 
 /// Turns the typed call into a request, carries it out and answers with the exit code.
@@ -897,24 +897,31 @@ impl Session {
             return Ok(());
         }
         let reading = self.reading(name)?;
-        match self.another_pool((name, &reading), mode, own.unwrap_or_default()) {
-            Some(refusal) => Err(refusal),
-            None => Ok(()),
+        self.another_pool((name, &reading), own.unwrap_or_default())
+            .map_or(Ok(()), Err)
+    }
+
+    /// Refuses a question about a mode whose claim would be of another pool, as its caller finds the file now.
+    pub(crate) fn refuse_another_pool(
+        &self,
+        read: (&LockName, &Reading),
+        mode: Mode,
+    ) -> Result<(), Failure> {
+        if mode == Mode::Exclusive {
+            return Ok(());
         }
+        let own = self.place.members_now(read.0).unwrap_or_default();
+        self.another_pool(read, &own).map_or(Ok(()), Err)
     }
 
     /// The refusal of a claim that would hold beside slots, and whose caller does not know what these stand for where
     /// another caller does, or knows none of the members that another caller knows: these are two pools. A list that was
     /// edited, or has another order, is the same pool, for each hold records its own member.
-    pub(crate) fn another_pool(
+    fn another_pool(
         &self,
         (name, reading): (&LockName, &Reading),
-        mode: Mode,
         own: &[String],
     ) -> Option<Failure> {
-        if mode == Mode::Exclusive {
-            return None;
-        }
         let (entry, now) = (reading.entry()?, self.clock.now());
         let differs = |claim: &&Claim| {
             let mut theirs = claim.holder.members();
@@ -1112,17 +1119,19 @@ impl Session {
 
     /// The warning that the command of a hold that was taken over is still at work.
     fn goes_on(&self, name: &LockName, claim: &Claim) -> Option<String> {
-        let host = &claim.holder.host;
-        let here = &self.identity.host;
-        let is = |process: &Process| liveness(process, host, here, false);
-        let is_dead = |process: Process| matches!(is(&process), Liveness::Dead(_));
-        let command = claim
-            .holder
-            .command
-            .filter(|command| is(command) == Liveness::Alive)?;
-        // A run whose supervisor lives learns of the loss, and ends its command.
-        let is_left = claim.kind == Kind::Kernel && claim.holder.process.is_some_and(is_dead);
-        is_left.then(|| {
+        let (holder, here) = (&claim.holder, &self.identity.host);
+        let seen = |process: Option<Process>| match process {
+            Some(process) => liveness(&process, &holder.host, here, false),
+            None => Liveness::NotRecorded,
+        };
+        // Its byte went with its claim. A run whose supervisor lives learns of the loss, and ends its command.
+        let evidence = Evidence {
+            liveness_lock: LivenessLock::None,
+            process: seen(holder.process),
+            command: seen(holder.command),
+        };
+        let command = holder.command.filter(|_| is_orphan(claim, &evidence));
+        command.map(|command| {
             format!(
                 "{name}: the command of the run before, PID {} ({}), is still at work, and no supervisor is left to \
                  end it",

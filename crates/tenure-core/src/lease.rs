@@ -24,6 +24,12 @@ pub struct Silence {
 }
 
 impl Silence {
+    /// Spoke just now, as it counts where a store does not know when.
+    pub const BROKEN: Self = Self {
+        silent_ms: 0,
+        ttl_ms: 0,
+    };
+
     /// Nothing tells how long it has been.
     pub const UNTOLD: Self = Self {
         silent_ms: u64::MAX,

@@ -221,9 +221,8 @@ pub fn is_orphan(claim: &Claim, evidence: &Evidence) -> bool {
 /// that chose a ttl wants it to count.
 fn unseen(claim: &Claim, evidence: Evidence, life: Life, now: &Now) -> Standing {
     let boot = claim.holder.host.boot_id.as_deref();
-    let is_this_kernel = boot.is_some_and(|boot| !boot.is_empty() && *boot == *now.boot_id);
     let is_released = claim.kind == Kind::Kernel
-        && is_this_kernel
+        && now.is_on(boot)
         && evidence.liveness_lock == LivenessLock::Released;
     let ends_by_ttl = is_released || (claim.kind.is_detached() && claim.holder.is_ttl_chosen());
     match evidence.command {

@@ -26,6 +26,11 @@ impl Now {
         }
     }
 
+    /// Whether a recorded boot is the one that is running. An empty id names none.
+    pub fn is_on(&self, recorded_boot: Option<&str>) -> bool {
+        recorded_boot.is_some_and(|boot| !boot.is_empty() && *boot == *self.boot_id)
+    }
+
     /// The same instant, for a record that was made on `recorded_boot`. On another boot only the wall clock
     /// is written: a reader would take the boot clock for that other boot's own.
     pub fn stamp_for(&self, recorded_boot: Option<&str>) -> Stamp {
@@ -62,15 +67,10 @@ impl Stamp {
     /// decides, and a stepped wall clock changes nothing. Otherwise only the wall clock can be compared,
     /// and an instant in the future counts as age 0.
     pub fn age_ms(&self, recorded_boot: Option<&str>, now: &Now) -> u64 {
-        match recorded_boot {
-            Some(boot)
-                if !boot.is_empty()
-                    && *boot == *now.boot_id
-                    && self.boot_ms != Self::OTHER_BOOT =>
-            {
-                now.boot_ms.saturating_sub(self.boot_ms)
-            }
-            _ => (now.wall_us / 1_000).saturating_sub(self.wall_ms),
+        if now.is_on(recorded_boot) && self.boot_ms != Self::OTHER_BOOT {
+            now.boot_ms.saturating_sub(self.boot_ms)
+        } else {
+            (now.wall_us / 1_000).saturating_sub(self.wall_ms)
         }
     }
 }

@@ -11,6 +11,7 @@
 use crate::gathered::Gathered;
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, Serializer};
+use sha2::{Digest, Sha256};
 use std::borrow::Cow;
 use std::fmt::Display;
 use std::io;
@@ -18,6 +19,15 @@ use std::path::Path;
 
 /// How many characters of a parser's message are shown.
 const MESSAGE_CHARS_MAX: usize = 200;
+
+/// How many digits [`hash`] has.
+pub const HASH_DIGITS: usize = 32;
+
+/// Hash of a text, as a part of a name: the first half of its SHA-256, so no two texts share a name by accident.
+pub fn hash(text: &str) -> String {
+    let hash = Sha256::digest(text.as_bytes());
+    hex(hash.get(..HASH_DIGITS / 2).unwrap_or_default())
+}
 
 /// Two hex digits for each byte.
 pub fn hex(bytes: &[u8]) -> String {

@@ -48,7 +48,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
-use tenure_core::{Death, Host, Liveness, Process, RequestId};
+use tenure_core::{Death, Host, Liveness, Now, Process, RequestId};
 
 /// This process and the surroundings in which its number means something.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -205,11 +205,10 @@ pub fn host_name() -> String {
 /// Whether the process ids of `host` are of another PID namespace than this process's, on this very boot:
 /// of a container, as a rule. False if that is not known. What another machine recorded is told by its host
 /// name.
-pub fn is_other_namespace(host: &Host, boot_id: &str) -> bool {
+pub fn is_other_namespace(host: &Host, now: &Now) -> bool {
     static OURS: OnceLock<Option<u64>> = OnceLock::new();
     let ours = || *OURS.get_or_init(system::pid_namespace);
-    let is_this_boot = !boot_id.is_empty() && host.boot_id.as_deref() == Some(boot_id);
-    is_this_boot
+    now.is_on(host.boot_id.as_deref())
         && host.pid_namespace.is_some()
         && ours().is_some_and(|ours| host.pid_namespace != Some(ours))
 }

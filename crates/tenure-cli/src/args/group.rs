@@ -3,15 +3,11 @@
 //! A group is a native lock whose name is written in lower case. `request/run` decides what a run in a
 //! group means.
 
-use sha2::{Digest, Sha256};
 use tenure_core::LockName;
-use tenure_engine::printed::hex;
+use tenure_engine::printed::{HASH_DIGITS, hash, hex};
 
 /// How long the readable beginning of a long name is. With `=.` and the hash it fits a lock's name of 128 bytes.
-const BEGINNING_MAX: usize = LockName::BYTES_MAX - 2 - 2 * HASH_BYTES;
-
-/// How much of the hash of a long name is kept: no two names share a lock by accident.
-const HASH_BYTES: usize = 16;
+const BEGINNING_MAX: usize = LockName::BYTES_MAX - 2 - HASH_DIGITS;
 
 /// The lock of a group. Any text may be the name of a group (`ci-refs/heads/main`). Characters that a
 /// lock's name cannot have are written as `=` and two hexadecimal digits for each byte, `=` itself too. A name that
@@ -53,8 +49,7 @@ fn shortened(mut lock: String, name: &str) -> String {
         lock.truncate(last);
     }
     lock.push_str("=.");
-    let hash = Sha256::digest(name.as_bytes());
-    lock.extend(hash.get(..HASH_BYTES).map(hex));
+    lock.push_str(&hash(name));
     lock
 }
 

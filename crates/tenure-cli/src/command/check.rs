@@ -54,10 +54,7 @@ pub(crate) fn check(check: Check, reporter: &mut Reporter) -> Result<(String, Va
     if !view.mine
         && let Some(mode) = mode
     {
-        let members = session.place.members_now(&name).unwrap_or_default();
-        if let Some(refusal) = session.another_pool((&name, &reading), mode, &members) {
-            return Err(refusal);
-        }
+        session.refuse_another_pool((&name, &reading), mode)?;
     }
     if view.mine || view.available {
         return Ok((text, view.json().into()));

@@ -67,12 +67,7 @@ pub(super) fn until_free(
         if !has_waited {
             // As for a caller that takes it.
             session.refuse_own_hold(name)?;
-        }
-        if !has_waited && mode != Mode::Exclusive {
-            let members = session.place.members_now(name).unwrap_or_default();
-            if let Some(refusal) = session.another_pool((name, &reading), mode, &members) {
-                return Err(refusal);
-            }
+            session.refuse_another_pool((name, &reading), mode)?;
         }
         if view.available {
             if !has_waited {

@@ -309,7 +309,7 @@ pub(crate) struct EndOrphan {
     pub(crate) grace: Option<Duration>,
     /// The signal that asks them first.
     pub(crate) signal: Option<i32>,
-    /// None is ended; the answer says which would be.
+    /// Says what would be ended, and ends nothing.
     pub(crate) dry_run: bool,
     /// A person at a terminal is not asked.
     pub(crate) yes: bool,

@@ -57,9 +57,9 @@ pub(crate) enum Unproven {
     Own,
     /// The system does not show enough.
     Unseen(Errno),
-    /// It does not keep the byte of the claim.
+    /// Process that does not keep the byte of the claim.
     KeepsNothing,
-    /// Its environment does not name the hold.
+    /// Process whose environment does not name the hold.
     NamesNothing,
 }
 

@@ -1816,7 +1816,7 @@ const FORMATS: [(&str, &str, &[&str], &str); 5] = [
     ),
 ];
 
-/// One call by root comes first in a user's project, in each format. What it makes there belongs to that user.
+/// Root's call comes first in a user's project, in each format. What that call makes there belongs to the user.
 #[test]
 fn roots_first_call_in_a_users_project_locks_nobody_out_table() {
     let Some(machine) = Machine::new() else {

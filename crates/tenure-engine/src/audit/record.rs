@@ -8,7 +8,7 @@ use super::span::{self, Span};
 use super::text::{instant, render, to_the_millisecond};
 use super::{EventName, SUFFIX};
 use crate::agent_view::AgentView;
-use crate::printed::{acts, hex};
+use crate::printed::{self, acts, hex};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
@@ -327,9 +327,7 @@ impl Record {
             _ => '_',
         };
         let beginning: String = self.request_id.chars().take(40).map(plain).collect();
-        let hash = Sha256::digest(self.request_id.as_bytes());
-        let hash = hex(hash.get(..16).unwrap_or_default());
-        format!("{beginning}={hash}{SUFFIX}")
+        format!("{beginning}={}{SUFFIX}", printed::hash(&self.request_id))
     }
 
     /// The same event, whose line ends a span.

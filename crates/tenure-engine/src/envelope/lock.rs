@@ -190,7 +190,7 @@ pub struct HolderView {
     /// What that slot stands for, in a pool with members.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub member: Option<String>,
-    /// It was recorded on this boot of this machine, whatever the machine was called then.
+    /// Recorded on this boot of this machine, whatever the machine was called then.
     #[serde(skip)]
     pub is_of_this_boot: bool,
     /// A sign of its life is seen from here.
@@ -1037,8 +1037,8 @@ fn holder(claim: &Claim, standing: Standing, now: &Now) -> HolderView {
             .process
             .map(|process| process.pid)
             .filter(|pid| *pid > 0),
-        other_pid_namespace: is_other_namespace(&claim.holder.host, &now.boot_id),
-        is_of_this_boot: boot.is_some_and(|boot| !boot.is_empty() && *boot == *now.boot_id),
+        other_pid_namespace: is_other_namespace(&claim.holder.host, now),
+        is_of_this_boot: now.is_on(boot),
         is_seen_alive: false,
         ends_in_ms: None,
         command_pid: claim.holder.command.map(|process| process.pid),
@@ -1095,7 +1095,7 @@ fn queued(position: usize, claim: &Claim, now: &Now) -> QueueView {
         away: claim.reservation.is_some(),
         stopped: false,
         pid: claim.holder.process.map(|process| process.pid),
-        other_pid_namespace: is_other_namespace(&claim.holder.host, &now.boot_id),
+        other_pid_namespace: is_other_namespace(&claim.holder.host, now),
         request_id: claim.holder.request_id.to_string(),
         actor: actor_name(&claim.holder.actor),
         agent: AgentView::of(claim),

@@ -457,7 +457,7 @@ pub(crate) fn share(file: impl AsFd, sharing: Sharing) -> Result<(), Errno> {
     share_new(file, sharing, None)
 }
 
-/// The same for a file that this call has made, of which `owner` is to be the owner ([`Facts::owner_of_new`]).
+/// Shares a file that this call has made, of which `owner` is to be the owner ([`Facts::owner_of_new`]).
 pub(crate) fn share_new(
     file: impl AsFd,
     sharing: Sharing,
@@ -522,7 +522,7 @@ fn give(owner: u32, made: impl AsFd) {
     }
 }
 
-/// The same for a folder that was made by its name. Another process may have put something else there since, so only an
+/// Gives a folder that was made by its name. Another process may have put something else there since, so only an
 /// empty folder is given away.
 pub(crate) fn give_folder(owner: u32, folder: &Descriptor) {
     let is_own = |name: &[u8]| matches!(name, b"." | b"..");

@@ -366,10 +366,7 @@ impl Store for EtcdStore {
         let content = if let Some(unreadable) = list.unreadable.first() {
             Content::Unreadable {
                 why: unreadable.why.clone(),
-                silence: Silence {
-                    silent_ms: 0,
-                    ttl_ms: 0,
-                },
+                silence: Silence::BROKEN,
             }
         } else {
             if let Some(handle) = handle.filter(|handle| list.row(handle.ticket).is_none()) {

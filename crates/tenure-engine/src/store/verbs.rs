@@ -502,10 +502,7 @@ pub trait Verbs: Store {
                 let silence = if corrupt.is_record {
                     corrupt.silence
                 } else {
-                    Silence {
-                        silent_ms: 0,
-                        ttl_ms: 0,
-                    }
+                    Silence::BROKEN
                 };
                 let force = forced_at(corrupt, force);
                 return match Entry::replace_unreadable(policy, force, silence) {

@@ -17,10 +17,9 @@ use crate::supervise::orphan::{Ended, HoldOf, Orphan, Unproven, ignores};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tenure_core::{
-    Claim, Entry, Evidence, Life, Liveness, LivenessLock, LockName, Process, RequestId, Standing,
+    Claim, Entry, Evidence, Liveness, LivenessLock, LockName, Process, RequestId, Standing,
 };
 use tenure_engine::clock::{Clock, instant, nap, since};
-use tenure_engine::process::liveness;
 use tenure_engine::profile::{ends_without_release, known_as};
 use tenure_engine::store::{Content, Reading};
 
@@ -63,7 +62,7 @@ pub(super) fn end(
         // Judged again now that the handle on its process is open: if the claim still stands, its command
         // is the process that was opened.
         let reading = session.reading(name)?;
-        if !is_same_orphan(session, &reading, claim) {
+        if !is_same_orphan(&reading, claim) {
             return Err(not_orphaned(session, name, &reading));
         }
         let numbers = orphan.numbers();
@@ -148,7 +147,7 @@ fn orphans(session: &Session, name: &LockName) -> Result<Vec<Claim>, Failure> {
     };
     let orphans: Vec<Claim> = entry
         .granted()
-        .filter(|claim| is_same_orphan(session, &reading, claim))
+        .filter(|claim| is_same_orphan(&reading, claim))
         .cloned()
         .collect();
     if orphans.is_empty() {
@@ -157,26 +156,12 @@ fn orphans(session: &Session, name: &LockName) -> Result<Vec<Claim>, Failure> {
     Ok(orphans)
 }
 
-/// Whether a claim stands in the list as it was, and its supervisor is proven to be dead.
-fn is_same_orphan(session: &Session, reading: &Reading, wanted: &Claim) -> bool {
+/// Whether a claim stands in the list as it was, and its supervisor is dead while its work goes on, however the lock stands.
+fn is_same_orphan(reading: &Reading, wanted: &Claim) -> bool {
     let Some(claim) = reading.entry().and_then(|entry| entry.claim(wanted.ticket)) else {
         return false;
     };
-    let host = &claim.holder.host;
-    let dead = claim.holder.process.is_some_and(|supervisor| {
-        let seen = liveness(&supervisor, host, &session.identity.host, false);
-        matches!(seen, Liveness::Dead(_))
-    });
-    (claim.token, &claim.holder) == (wanted.token, &wanted.holder)
-        && is_left_alone(session, reading, claim)
-        && dead
-}
-
-/// Whether the work of a run goes on without its supervisor, however the lock stands.
-fn is_left_alone(session: &Session, reading: &Reading, claim: &Claim) -> bool {
-    let (policy, now) = (session.store.policy(), session.clock.now());
-    reading.is_orphan(claim)
-        || reading.standing_of(policy, claim, &now) == Standing::Held(Life::Orphaned)
+    (claim.token, &claim.holder) == (wanted.token, &wanted.holder) && reading.is_orphan(claim)
 }
 
 /// The recorded command, if its number is of this machine, boot and PID namespace.

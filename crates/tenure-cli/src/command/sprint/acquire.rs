@@ -339,8 +339,8 @@ impl Acquisition<'_> {
             let mut hint =
                 "overriding an active lock may corrupt state and needs --yes beside --force"
                     .to_owned();
-            let boot = &self.session.clock.now().boot_id;
-            if claim.is_some_and(|claim| is_other_namespace(&claim.holder.host, boot)) {
+            let now = self.session.clock.now();
+            if claim.is_some_and(|claim| is_other_namespace(&claim.holder.host, &now)) {
                 hint.push_str("; its PID is of another PID namespace (a container), and it keeps its lock on the file");
             }
             return Ok(self.blocked(seen, retry_after_ms, (!self.asked).then_some(&*hint)));

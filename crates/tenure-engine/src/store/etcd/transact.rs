@@ -331,10 +331,7 @@ impl<'a> Transaction<'a> {
                 first.shown()
             ),
             // etcd does not say when a key was written, so it counts as written just now.
-            silence: Silence {
-                silent_ms: 0,
-                ttl_ms: 0,
-            },
+            silence: Silence::BROKEN,
             record: Vec::new(),
             is_record: true,
             refuses: true,

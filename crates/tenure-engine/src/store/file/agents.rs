@@ -28,11 +28,10 @@
 use super::folder::{Access, Folder, fault};
 use super::{FileStore, fd};
 use crate::os::{self, Errno};
-use crate::printed::hex;
+use crate::printed;
 use crate::profile::SUFFIX;
 use crate::store::StoreError;
 use crate::store::contract::{AgentSign, Agents};
-use sha2::{Digest, Sha256};
 use std::hash::Hasher;
 use tenure_core::{AGENT_AGE_MAX_MS, AgentKey, Claim, Entry, Kind, Now, Stamp};
 use twox_hash::XxHash64;
@@ -107,16 +106,11 @@ fn sum(text: &str) -> u64 {
     hasher.finish()
 }
 
-/// A text as a part of a file's name. A key may be longer than a file's name, and some file systems take `A` for `a`.
-fn part(text: &str) -> String {
-    let digest = Sha256::digest(text.as_bytes());
-    hex(digest.get(..16).unwrap_or_default())
-}
-
 /// What the files of all agents of a session begin with. Where every user may make files, each user has their own, as
 /// no user opens another one's there.
 fn begin_of_session(folder: &Folder, key: &AgentKey) -> String {
-    let session = part(&format!("{}/{}", key.host(), key.session()));
+    // A key may be longer than a file's name, and some file systems take `A` for `a`.
+    let session = printed::hash(&format!("{}/{}", key.host(), key.session()));
     if folder.shared {
         format!("{BEGIN}{}-{session}-", os::user_number())
     } else {
@@ -126,7 +120,7 @@ fn begin_of_session(folder: &Folder, key: &AgentKey) -> String {
 
 /// What the files of this very agent begin with.
 fn begin_of(folder: &Folder, key: &AgentKey) -> String {
-    let agent = part(key.agent().unwrap_or_default());
+    let agent = printed::hash(key.agent().unwrap_or_default());
     format!("{}{agent}", begin_of_session(folder, key))
 }
 
@@ -278,7 +272,13 @@ impl Agents for FileStore {
         };
         // A sign that cannot be written does not keep a call from its beginning or its end.
         let seen = write(folder, &file_of(folder, agent), access, now);
-        let call = |call| format!("{}{}{SUFFIX}", begin_of_calls(folder, agent), part(call));
+        let call = |call| {
+            format!(
+                "{}{}{SUFFIX}",
+                begin_of_calls(folder, agent),
+                printed::hash(call)
+            )
+        };
         let noted = match sign {
             AgentSign::Seen | AgentSign::Holds => Ok(()),
             AgentSign::Began(name) => write(folder, &call(name), Access::Create, now).map(|_| ()),
