@@ -6,6 +6,7 @@
 use crate::holder::{Holder, Process};
 use crate::lease::Lease;
 use crate::mode::{Mode, Queueing};
+use crate::queue::Watched;
 use crate::time::{Now, Stamp};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -85,7 +86,7 @@ pub struct Claim {
     pub reservation: Option<Reservation>,
     /// What the work under this hold waits for, on some other lock.
     pub waiting_for: Option<WaitingFor>,
-    /// Since when it stands aside: its process was stopped, and other claims were let past it.
+    /// Since when other claims may pass it: it did not take its turn. Its own next look takes that away.
     pub aside: Option<Stamp>,
 }
 
@@ -135,8 +136,7 @@ impl Claim {
         self.token.is_some() || (self.reservation.is_none() && self.cancel.is_none())
     }
 
-    /// Whether other claims were let past it because its process was stopped when it was its turn. It
-    /// stands aside for as long as its process is stopped.
+    /// Whether other claims were let past it because it did not take its turn. It stands aside until it looks.
     pub fn was_passed(&self) -> bool {
         self.token.is_none() && self.aside.is_some()
     }
@@ -312,6 +312,9 @@ pub struct Terms {
     pub grace_ms: u64,
     /// A place that was kept for it.
     pub kept: Option<Kept>,
+    /// What its caller saw of a claim that does not take its turn. `None` where the store itself ends the claim of a
+    /// process that does not act.
+    pub watched: Option<Watched>,
 }
 
 /// What a lock's list remembers of past holds.

@@ -16,7 +16,7 @@ use crate::lease::{Lease, Silence};
 use crate::mode::{Mode, PENDING_MAX, Queueing};
 use crate::name::RequestId;
 use crate::policy::Policy;
-use crate::queue::{Asking, Place, Standstill, Weight};
+use crate::queue::{Asking, Place, Standstill, Watched, Weight};
 use crate::standing::{Evidence, Standing, is_orphan, judge, unreadable};
 use crate::time::Now;
 use crate::turn::{Blocker, Live, Predecessor, Refusal};
@@ -164,6 +164,8 @@ impl Entry {
             now,
             evidence: &mut evidence,
             is_stopped: &mut is_stopped,
+            watched: request.terms.watched,
+            notice_ms: self.notice_ms(),
             events,
         };
         let mode = request.terms.mode;
@@ -180,7 +182,7 @@ impl Entry {
             Blocker::Live(nearest, near)
         } else {
             let behind = (nearest, near);
-            self.past_the_stopped(own, mode, request.force, behind, &mut asking)
+            self.past_the_idle(own, mode, request.force, behind, &mut asking)
         };
         let (nearest, near) = match before {
             Blocker::None => return self.admit_at_once(own, request, &mut asking),
@@ -392,11 +394,15 @@ impl Entry {
         evidence: impl FnMut(&Claim) -> Evidence,
         events: &mut Vec<Event>,
     ) -> TryGrant {
-        self.try_grant_seeing(policy, ticket, now, evidence, |_| false, events)
+        self.try_grant_seeing(policy, ticket, now, evidence, |_| false, None, events)
     }
 
-    /// The same for a store that sees which processes are stopped, as [`Entry::enter_seeing`]. A waiter
-    /// that looks is not stopped: if it stood aside, it no longer does.
+    /// The same for a store that sees which processes are stopped, as [`Entry::enter_seeing`], and a waiter that has
+    /// watched the line. A waiter that looks acts: if it stood aside, it no longer does.
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "what a look sees, by who says it"
+    )]
     pub fn try_grant_seeing(
         &mut self,
         policy: &Policy,
@@ -404,6 +410,7 @@ impl Entry {
         now: &Now,
         mut evidence: impl FnMut(&Claim) -> Evidence,
         mut is_stopped: impl FnMut(&Claim) -> bool,
+        watched: Option<Watched>,
         events: &mut Vec<Event>,
     ) -> TryGrant {
         let Some(own) = self.claim_mut(ticket) else {
@@ -430,6 +437,8 @@ impl Entry {
             now,
             evidence: &mut evidence,
             is_stopped: &mut is_stopped,
+            watched,
+            notice_ms: self.notice_ms(),
             events,
         };
         match self.blocker(Some(ticket), mode, force, &mut asking) {
@@ -522,6 +531,8 @@ impl Entry {
             now,
             evidence: &mut evidence,
             is_stopped: &mut is_stopped,
+            watched: None,
+            notice_ms: self.notice_ms(),
             events: &mut Vec::new(),
         })
     }
@@ -539,6 +550,8 @@ impl Entry {
             now,
             evidence: &mut evidence,
             is_stopped: &mut is_stopped,
+            watched: None,
+            notice_ms: self.notice_ms(),
             events: &mut Vec::new(),
         })
     }
@@ -555,8 +568,8 @@ impl Entry {
                 Weight::Live(held) if claim.token.is_some() => return (held, Some(claim)),
                 Weight::Live(held) => {
                     // The next caller passes it, if all claims behind it are stopped as well.
-                    let still =
-                        (asking.is_stopped)(claim).then(|| self.standstill_of(claim, asking.now));
+                    let still = (asking.is_stopped)(claim)
+                        .then(|| self.standstill_of(claim, true, asking.now));
                     let first = *first.get_or_insert((held, Some(claim)));
                     if still.is_none_or(|still| still.rest_ms > 0) {
                         return first;

@@ -57,7 +57,10 @@ pub use policy::{
     AbsentRelease, AgeLimit, AgeRule, ForceOnHeld, HeldUnforced, OwnAgain, Policy, ReleaseByOther,
     StaleUnforced, UnknownLife, UnreadableRule,
 };
-pub use queue::{STOPPED_GRACE_MS, Standstill};
+pub use queue::{
+    LOOK_AGAIN_MS, LOOK_AGAIN_SHORT_MS, SHORT_LINE, STOPPED_GRACE_MS, Standstill, UNTAKEN_MS,
+    WATCH_MS, Watched,
+};
 pub use release::{Forced, Left, Ownership, Released};
 pub use renewal::Renewal;
 pub use rests_on::RestsOn;

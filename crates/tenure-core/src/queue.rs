@@ -6,7 +6,7 @@
 //!   does not go to the end of the line each time.
 //! - A claim that was asked to stop. It has nothing to wait for any more, and leaves when its caller learns
 //!   of it.
-//! - A claim whose process is stopped. Claims behind it passed it when it did not take its turn.
+//! - A claim that does not act. Claims behind it passed it when it did not take its turn.
 //!
 //! `claims` decides which claim may hold; `standing` decides which claim may be taken for dead.
 
@@ -17,21 +17,56 @@ use crate::holder::Process;
 use crate::mode::Mode;
 use crate::policy::Policy;
 use crate::standing::{Evidence, Life, Liveness, StaleReason, Standing, judge};
-use crate::time::Now;
+use crate::time::{Now, Stamp};
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-/// How long a waiter whose process is stopped keeps its turn, in milliseconds. Then it stands aside.
+/// How long a waiter that does not take its turn keeps it, in milliseconds. Then it stands aside.
 pub const STOPPED_GRACE_MS: u64 = 10_000;
 
-/// A line that does not move: no claim holds, and the process of the next claim is stopped.
+/// After how long a turn counts as not taken, in milliseconds, where the process is not seen to be stopped. A waiter
+/// that runs takes its turn within a few of them.
+pub const UNTAKEN_MS: u64 = 2_000;
+
+/// How many claims a short line has.
+pub const SHORT_LINE: usize = 64;
+
+/// How often a waiter looks at its line, in milliseconds.
+pub const LOOK_AGAIN_MS: u64 = 10_000;
+
+/// The same in a short line.
+pub const LOOK_AGAIN_SHORT_MS: u64 = 2_000;
+
+/// How much later than planned a waiter that runs may look, in milliseconds.
+const LATE_MS: u64 = 1_000;
+
+/// A line that does not move: a claim could hold, and does not take its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Standstill {
+    /// The ticket of that claim.
+    pub front: u64,
     /// For how long it has been that claim's turn, in milliseconds.
     pub since_ms: u64,
     /// The time until that claim stands aside, in milliseconds; 0 if it already does.
     pub rest_ms: u64,
+    /// Whether its process is seen to be stopped. Else it is only seen that it does not act.
+    pub is_stopped: bool,
+    /// Whether this look marked claims as passed that stand aside only if they do not look meanwhile.
+    pub marks: bool,
+}
+
+/// For how long a caller watches a claim that does not take its turn before it lets it stand aside, in milliseconds.
+pub const WATCH_MS: u64 = STOPPED_GRACE_MS - UNTAKEN_MS;
+
+/// What a caller saw of a standstill while it ran itself. A machine that slept, or a caller that was stopped
+/// together with the waiter, has seen nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Watched {
+    /// The ticket of the claim that does not take its turn.
+    pub front: u64,
+    /// For how long the caller watched it, in milliseconds.
+    pub ms: u64,
 }
 
 /// What a claim means to the claims behind it.
@@ -98,6 +133,11 @@ pub(crate) struct Asking<'a, E> {
     /// Whether the process of a waiting claim is certainly stopped. Asked only where that decides
     /// something: when no holder blocks the claim in question.
     pub(crate) is_stopped: &'a mut dyn FnMut(&Claim) -> bool,
+    /// What the caller saw of a claim that does not take its turn. `None` where the store itself ends the claim of a
+    /// process that does not act.
+    pub(crate) watched: Option<Watched>,
+    /// How long a claim that was passed has had to look before it stands aside, in milliseconds.
+    pub(crate) notice_ms: u64,
     pub(crate) events: &'a mut Vec<Event>,
 }
 
@@ -110,9 +150,19 @@ impl<E: FnMut(&Claim) -> Evidence> Asking<'_, E> {
     /// The same where its evidence is known already.
     pub(crate) fn weigh_by(&mut self, claim: &Claim, seen: Evidence) -> Weight {
         match claim.weigh(self.policy, seen, self.now) {
-            Weight::Live(_) if claim.was_passed() && (self.is_stopped)(claim) => Weight::Aside,
+            Weight::Live(_) if self.stands_aside(claim) => Weight::Aside,
             weight => weight,
         }
+    }
+
+    /// Whether a claim was passed and has not looked since. One whose process is stopped cannot have looked. Any other
+    /// gets the time in which each waiter looks once: its look takes the mark away.
+    fn stands_aside(&mut self, claim: &Claim) -> bool {
+        let Some(aside) = claim.aside.filter(|_| claim.was_passed()) else {
+            return false;
+        };
+        let boot = claim.holder.host.boot_id.as_deref();
+        aside.age_ms(boot, self.now) >= self.notice_ms || (self.is_stopped)(claim)
     }
 }
 
@@ -158,13 +208,37 @@ impl Entry {
         before - self.claims.len()
     }
 
-    /// Lets other claims past a waiting claim whose process is stopped. It keeps its place. It counts again
-    /// as soon as its process goes on, and at the latest when it looks itself.
+    /// Within what time each waiter of this line that runs looks at it once.
+    pub(crate) fn notice_ms(&self) -> u64 {
+        let looks = if self.claims.len() <= SHORT_LINE {
+            LOOK_AGAIN_SHORT_MS
+        } else {
+            LOOK_AGAIN_MS
+        };
+        looks + LATE_MS
+    }
+
+    /// Lets other claims past a waiting claim that may not act. It keeps its place. It counts again when it
+    /// looks itself, for which it has [`Entry::notice_ms`].
     pub(crate) fn let_pass(&mut self, ticket: u64, now: &Now) {
         if let Some(claim) = self.claim_mut(ticket) {
             let boot = claim.holder.host.boot_id.as_deref();
             let at = now.stamp_for(boot);
             claim.aside.get_or_insert(at);
+        }
+    }
+
+    /// The same for one that has had its time: other claims pass it from now on.
+    pub(crate) fn set_aside(&mut self, ticket: u64, now: &Now) {
+        let notice_ms = self.notice_ms();
+        if let Some(claim) = self.claim_mut(ticket) {
+            let boot = claim.holder.host.boot_id.as_deref();
+            let mut at = now.stamp_for(boot);
+            if at.boot_ms != Stamp::OTHER_BOOT {
+                at.boot_ms = at.boot_ms.saturating_sub(notice_ms);
+            }
+            at.wall_ms = at.wall_ms.saturating_sub(notice_ms);
+            claim.aside = Some(at);
         }
     }
 
@@ -426,9 +500,8 @@ impl Entry {
         self.cancel_seeing(policy, by, None, now, evidence, |_| false)
     }
 
-    /// The same for a store that sees which processes are stopped. If no claim holds and the process of the
-    /// next claim is stopped, that claim is asked. It stands aside at once, and leaves when its process
-    /// goes on.
+    /// The same for a store that sees which processes are stopped. If no claim holds and the next claim does not take
+    /// its turn, that claim is asked. It stands aside at once, and leaves when its process goes on.
     ///
     /// With `whom`, the live claims of which that says yes are asked, waiting or holding, and no others. A place that is kept
     /// for a caller who is away is taken away at once.
@@ -446,6 +519,8 @@ impl Entry {
             now,
             evidence: &mut evidence,
             is_stopped: &mut is_stopped,
+            watched: None,
+            notice_ms: self.notice_ms(),
             events: &mut Vec::new(),
         };
         let by = by.into();

@@ -130,7 +130,7 @@ impl Entry {
                 return Forced::Absent;
             };
             let claim = Box::new(next.clone());
-            self.let_pass(claim.ticket, now);
+            self.set_aside(claim.ticket, now);
             return Forced::SetAside { claim };
         };
         let (claim, standing) = (claim.clone(), judge(policy, claim, &evidence(claim), now));

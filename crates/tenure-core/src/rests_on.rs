@@ -13,7 +13,8 @@ use crate::claim::{Claim, Force, Kind, Request};
 use crate::claims::{Entering, TryGrant};
 use crate::event::Event;
 use crate::mode::{Mode, Queueing};
-use crate::turn::Predecessor;
+use crate::queue::Standstill;
+use crate::turn::{Predecessor, Refusal};
 
 /// What a change rests on, beyond the claims that it alters. If any of that differs when the store
 /// commits, the change runs again.
@@ -40,6 +41,7 @@ impl RestsOn {
     /// - A grant rests on each claim that could block it.
     /// - A claim that takes the places of others rests on all waiters.
     /// - A refusal rests on each claim that it blames.
+    /// - A mark that lets waiters stand aside rests on those waiters.
     ///
     /// The model needs less for four kinds: a claim that queues detached, one that queues after it asked
     /// holders to stop, one that queues at its kept place, and a refusal that asked holders to stop. Each
@@ -52,16 +54,21 @@ impl RestsOn {
         last: Option<u64>,
     ) -> Option<Self> {
         match entering {
-            Entering::Queued { ticket, .. } => {
+            Entering::Queued { ticket, behind } => {
                 let is_new = last.is_none_or(|last| *ticket > last);
-                let only_queues = is_new && events.is_empty() && request.is_plain();
+                let only_queues =
+                    is_new && events.is_empty() && request.is_plain() && !marks(behind);
                 Some(if only_queues {
                     Self::Nothing
                 } else {
                     Self::All
                 })
             }
-            Entering::Granted { .. } => Some(Self::All),
+            Entering::Granted { .. }
+            | Entering::Refused(Refusal {
+                standstill: Some(Standstill { marks: true, .. }),
+                ..
+            }) => Some(Self::All),
             Entering::Yours { .. } | Entering::Refused(_) | Entering::NotKept => {
                 (!events.is_empty()).then_some(Self::All)
             }
@@ -97,6 +104,7 @@ impl RestsOn {
         match grant {
             TryGrant::Granted { .. } if was_passed || mode != Mode::Exclusive => Some(Self::All),
             TryGrant::Granted { .. } => Some(Self::Before),
+            TryGrant::Behind(behind) if marks(behind) => Some(Self::Before),
             TryGrant::Behind(_)
             | TryGrant::Yours { .. }
             | TryGrant::Cancelled { .. }
@@ -115,6 +123,11 @@ impl RestsOn {
             (!swept.is_empty()).then_some(Self::Nothing)
         }
     }
+}
+
+/// Whether a look let claims stand aside.
+fn marks(behind: &Predecessor) -> bool {
+    matches!(behind, Predecessor::Still { still, .. } if still.marks)
 }
 
 impl Entering {

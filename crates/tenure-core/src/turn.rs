@@ -3,8 +3,9 @@
 //! An exclusive claim waits for the nearest live claim before it, so a change costs the same with two
 //! waiters and with a thousand. A claim that holds beside others counts those that could block it.
 //!
-//! Waiters whose processes are stopped could hold the line up for ever. Once they have had their turn for a
-//! grace, claims behind them go past them. The stopped waiters keep their places.
+//! Waiters that do not act could hold the line up for ever: their processes are stopped, frozen, or in a container that
+//! is paused. Once they have had their turn for a grace, claims behind them go past them. Those waiters keep their
+//! places.
 //!
 //! `claims` decides what is done with the answer.
 
@@ -12,7 +13,7 @@ use crate::claim::{Claim, Entry, Force, Patience};
 use crate::decision::{Caller, Decision, Reason, decide};
 use crate::mode::Mode;
 use crate::policy::Policy;
-use crate::queue::{Asking, STOPPED_GRACE_MS, Standstill, Weight};
+use crate::queue::{Asking, STOPPED_GRACE_MS, Standstill, UNTAKEN_MS, WATCH_MS, Weight};
 use crate::standing::{Evidence, LivenessLock, Standing};
 use crate::time::Now;
 use alloc::boxed::Box;
@@ -35,13 +36,12 @@ pub enum Predecessor {
     },
     /// The end of any of these claims will do: sleep on their processes and a change of the list.
     AnyOf(Vec<Claim>),
-    /// No claim holds, and the processes of the next claims are stopped. Sleep behind this one, but no
-    /// longer than until they stand aside.
-    Stopped {
-        /// The nearest of those claims.
+    /// The next claim does not take its turn. Sleep behind this one, but no longer than until it stands aside.
+    Still {
+        /// The nearest claim.
         behind: Box<Predecessor>,
-        /// The time until they stand aside, in milliseconds.
-        rest_ms: u64,
+        /// Which claim does not take its turn, and the time until it stands aside.
+        still: Standstill,
     },
 }
 
@@ -54,7 +54,7 @@ pub struct Refusal {
     pub standing: Standing,
     /// The claim that blocks, where it could be read.
     pub blocker: Option<Box<Claim>>,
-    /// Set if no claim holds and the process of the next claim is stopped.
+    /// Set if the next claim does not take its turn.
     pub standstill: Option<Standstill>,
 }
 
@@ -75,6 +75,16 @@ enum Look {
     Swept,
     Live(Live),
     Stale(Refusal),
+}
+
+/// A claim that waits behind a line that does not move, and looks again after so long.
+fn still_behind(behind: Predecessor, mut near: Live, still: Standstill, rest_ms: u64) -> Blocker {
+    near.standstill = Some(still);
+    let behind = Predecessor::Still {
+        behind: Box::new(behind),
+        still: Standstill { rest_ms, ..still },
+    };
+    Blocker::Live(behind, near)
 }
 
 /// What blocks a claim.
@@ -99,11 +109,17 @@ impl Entry {
             now,
             evidence: &mut evidence,
             is_stopped: &mut is_stopped,
+            watched: None,
+            notice_ms: self.notice_ms(),
             events: &mut Vec::new(),
         };
         // The look sweeps, so it gets a list of its own.
-        let blocker = self.clone().blocker(None, mode, Force::No, &mut asking);
-        matches!(blocker, Blocker::None)
+        match self.clone().blocker(None, mode, Force::No, &mut asking) {
+            Blocker::None => true,
+            // A caller that looks twice passes it.
+            Blocker::Live(_, near) => near.standstill.is_some_and(|still| still.rest_ms == 0),
+            Blocker::Stale(_) => false,
+        }
     }
 
     /// Finds what a claim of this mode has to wait for, and sweeps stale claims on the way there. Stopped
@@ -117,7 +133,7 @@ impl Entry {
     ) -> Blocker {
         match self.before(own, mode, force, asking) {
             Blocker::Live(behind, near) if !near.granted => {
-                self.past_the_stopped(own, mode, force, (behind, near), asking)
+                self.past_the_idle(own, mode, force, (behind, near), asking)
             }
             before => before,
         }
@@ -270,47 +286,152 @@ impl Entry {
         }
     }
 
-    /// Goes past the waiters before a claim whose processes are stopped, if nothing else blocks it and they
-    /// have had their turn for a grace. A caller that forces grants no grace: a waiter does no work that
-    /// could be disturbed.
+    /// Goes past the waiters before a claim that do not act, if nothing else blocks it and they have had their
+    /// turn for a grace. A caller that forces grants no grace: a waiter does no work that could be disturbed.
     ///
     /// # Crash safety
-    /// A waiter may be passed because it is stopped *now*, and because it is not granted. It holds only by
-    /// a grant that it writes itself, under the guard that the caller has. Once it goes on, it reads the
-    /// list first and finds every claim that was granted meanwhile. So a waiter that goes on between this
-    /// look and the caller's write has lost nothing but its turn. The mark that it was passed goes into the
-    /// same write as the grant: without that write nothing has changed.
-    pub(crate) fn past_the_stopped<E: FnMut(&Claim) -> Evidence>(
+    /// A waiter may be passed because it is not granted, whether it runs or not. It holds only by a grant that it writes
+    /// itself, under the guard that the caller has. Once it goes on, it reads the list first and finds every claim that
+    /// was granted meanwhile. So a waiter that goes on between this look and the caller's write has lost nothing but its
+    /// turn. The mark that it was passed goes into one write, with the grant or before it: without that write nothing has
+    /// changed, and a grant past a mark rests on that mark.
+    pub(crate) fn past_the_idle<E: FnMut(&Claim) -> Evidence>(
         &mut self,
         own: Option<u64>,
         mode: Mode,
         force: Force,
-        (behind, mut near): (Predecessor, Live),
+        (behind, near): (Predecessor, Live),
         asking: &mut Asking<'_, E>,
     ) -> Blocker {
         let Some(stopped) = self.stopped_before(own, mode, asking) else {
-            return Blocker::Live(behind, near);
+            return self.past_the_silent(own, mode, force, (behind, near), asking);
         };
         // A holder that died blocks no claim; the turn of the claims behind it begins here.
         if let Some(refusal) = self.sweep_holds(own, force, asking) {
             return Blocker::Stale(refusal);
         }
         let front = stopped.last().and_then(|ticket| self.claim(*ticket));
-        let Some(still) = front.map(|front| self.standstill_of(front, asking.now)) else {
+        let Some(still) = front.map(|front| self.standstill_of(front, true, asking.now)) else {
             return Blocker::Live(behind, near);
         };
         if force == Force::No && still.rest_ms > 0 {
-            near.standstill = Some(still);
-            let behind = Predecessor::Stopped {
-                behind: Box::new(behind),
-                rest_ms: still.rest_ms,
-            };
-            return Blocker::Live(behind, near);
+            return still_behind(behind, near, still, still.rest_ms);
         }
         for ticket in stopped {
             self.let_pass(ticket, asking.now);
         }
         Blocker::None
+    }
+
+    /// The same for waiters of which nobody sees that they are stopped: a container that is paused, a process behind a
+    /// debugger or of another machine. The caller has watched for the grace that the next claim does not take its turn.
+    ///
+    /// Of the claims between, none had its turn, so nobody knows whether they act. They are marked, and get the time in
+    /// which a waiter that runs looks once ([`Entry::notice_ms`]). So all that do not act cost one grace together, and
+    /// one that acts keeps its turn before the caller.
+    fn past_the_silent<E: FnMut(&Claim) -> Evidence>(
+        &mut self,
+        own: Option<u64>,
+        mode: Mode,
+        force: Force,
+        (behind, near): (Predecessor, Live),
+        asking: &mut Asking<'_, E>,
+    ) -> Blocker {
+        let (Some(watched), Some((front, has_left))) =
+            (asking.watched, self.silent_before(own, mode, asking))
+        else {
+            return Blocker::Live(behind, near);
+        };
+        let watched_ms = if watched.front == front {
+            watched.ms
+        } else {
+            0
+        };
+        if has_left && watched_ms >= UNTAKEN_MS {
+            // The next claim would have taken it over. Its turn begins here.
+            if let Some(refusal) = self.sweep_holds(own, force, asking) {
+                return Blocker::Stale(refusal);
+            }
+        }
+        let Some(claim) = self.claim(front) else {
+            return Blocker::Live(behind, near);
+        };
+        let mut still = self.standstill_of(claim, false, asking.now);
+        if has_left {
+            // When that holder died is not known.
+            (still.since_ms, still.rest_ms) = (0, STOPPED_GRACE_MS);
+            return still_behind(behind, near, still, UNTAKEN_MS);
+        }
+        if still.since_ms < UNTAKEN_MS {
+            return Blocker::Live(behind, near);
+        }
+        let watched_ms = watched_ms.min(still.since_ms);
+        let between = self.silent_between(front, own, asking);
+        if force == Force::No {
+            let rest_ms = WATCH_MS.saturating_sub(watched_ms);
+            if rest_ms > 0 {
+                return still_behind(behind, near, still, rest_ms);
+            }
+        }
+        let may_act = between.iter().any(|(_, is_stopped)| !is_stopped);
+        self.set_aside(front, asking.now);
+        for (ticket, _) in between {
+            self.let_pass(ticket, asking.now);
+        }
+        if force == Force::No && may_act {
+            (still.marks, still.rest_ms) = (true, asking.notice_ms);
+            return still_behind(behind, near, still, asking.notice_ms);
+        }
+        Blocker::None
+    }
+
+    /// The first live waiter before a claim, if the holders would let both of them hold, and whether a hold is in the
+    /// list that no longer counts.
+    fn silent_before<E: FnMut(&Claim) -> Evidence>(
+        &self,
+        own: Option<u64>,
+        mode: Mode,
+        asking: &mut Asking<'_, E>,
+    ) -> Option<(u64, bool)> {
+        let mut waiting = self
+            .claims
+            .iter()
+            .filter(|claim| claim.token.is_none() && own.is_none_or(|own| claim.ticket < own));
+        let front = waiting.find(|claim| matches!(asking.weigh(claim), Weight::Live(_)))?;
+        let mut has_left = false;
+        let mut room = [mode, front.mode].map(|mode| (mode, mode.capacity(), 0));
+        for claim in self.granted().filter(|claim| Some(claim.ticket) != own) {
+            if !matches!(asking.weigh(claim), Weight::Live(_)) {
+                has_left = true;
+                continue;
+            }
+            for (mode, capacity, count) in &mut room {
+                *capacity = (*capacity).min(claim.mode.capacity());
+                *count += 1;
+                if *count >= *capacity || !mode.holds_beside(claim.mode) {
+                    return None;
+                }
+            }
+        }
+        Some((front.ticket, has_left))
+    }
+
+    /// The live waiters between the first one and a claim, and whether each is seen to be stopped.
+    fn silent_between<E: FnMut(&Claim) -> Evidence>(
+        &self,
+        front: u64,
+        own: Option<u64>,
+        asking: &mut Asking<'_, E>,
+    ) -> Vec<(u64, bool)> {
+        let waiting = self.claims.iter().filter(|claim| claim.token.is_none());
+        let between = waiting
+            .filter(|claim| claim.ticket > front && own.is_none_or(|own| claim.ticket < own));
+        between
+            .filter_map(|claim| {
+                let is_live = matches!(asking.weigh(claim), Weight::Live(_));
+                is_live.then(|| (claim.ticket, (asking.is_stopped)(claim)))
+            })
+            .collect()
     }
 
     /// Sweeps every hold that no longer counts. Answers with a hold that may not be passed, if there is
@@ -388,11 +509,14 @@ impl Entry {
     }
 
     /// How long this claim, which is the first in line, has had its turn, and how long it keeps it.
-    pub(crate) fn standstill_of(&self, front: &Claim, now: &Now) -> Standstill {
+    pub(crate) fn standstill_of(&self, front: &Claim, is_stopped: bool, now: &Now) -> Standstill {
         let boot = front.holder.host.boot_id.as_deref();
         let waited_ms = front.entered.age_ms(boot, now);
         let since_ms = self.ended_ms(now).map_or(waited_ms, |ms| ms.min(waited_ms));
         Standstill {
+            front: front.ticket,
+            is_stopped,
+            marks: false,
             since_ms,
             rest_ms: if front.was_passed() {
                 0
@@ -412,7 +536,9 @@ impl Entry {
         Some(ended.age_ms(boot, now))
     }
 
-    /// The line at a standstill: no claim holds, and the process of the next claim is stopped.
+    /// The line at a standstill: no claim holds, and the next claim does not take its turn. Where the process of
+    /// that claim is not seen to be stopped, its turn begins with the last end that the list knows of. So a hold of a
+    /// dead process in the list, of which no caller knows when it ended, is no standstill yet.
     pub(crate) fn standstill<E: FnMut(&Claim) -> Evidence>(
         &self,
         asking: &mut Asking<'_, E>,
@@ -427,10 +553,11 @@ impl Entry {
         }
         let mut waiting = self.claims.iter().filter(|claim| claim.token.is_none());
         let next = waiting.find(is_live)?;
-        if !(asking.is_stopped)(next) {
-            return None;
-        }
-        Some((self.standstill_of(next, now), next))
+        let is_stopped = (asking.is_stopped)(next);
+        let still = self.standstill_of(next, is_stopped, now);
+        let is_untaken =
+            still.since_ms >= UNTAKEN_MS && self.ended.is_some() && self.granted().next().is_none();
+        (is_stopped || is_untaken).then_some((still, next))
     }
 
     /// Looks at one claim that blocks another, and removes it if it may be passed.

@@ -5,9 +5,10 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use tenure_core::{
-    Claim, Death, Entering, Entry, Event, Evidence, Force, Holder, Host, Kept, Kind, Liveness,
-    LivenessLock, Mode, Now, PENDING_MAX, Patience, Policy, Process, Queueing, Reason, Request,
-    RequestId, Standing, StopRequest, Terms, TryGrant, WaitingFor,
+    Claim, Death, Entering, Entry, Event, Evidence, Force, Holder, Host, Kept, Kind,
+    LOOK_AGAIN_SHORT_MS, Liveness, LivenessLock, Mode, Now, PENDING_MAX, Patience, Policy, Process,
+    Queueing, Reason, Request, RequestId, Standing, StopRequest, Terms, TryGrant, UNTAKEN_MS,
+    WATCH_MS, WaitingFor, Watched,
 };
 
 const BOOT: &str = "boot-a";
@@ -571,13 +572,13 @@ fn line_of(waiters: usize) -> (Entry, u64, Vec<u64>) {
 fn look(entry: &mut Entry, own: u64, now: &Now, stopped: &[u64]) -> TryGrant {
     let is_stopped = |claim: &Claim| stopped.contains(&claim.ticket);
     let (policy, events) = (&Policy::NATIVE, &mut Vec::new());
-    entry.try_grant_seeing(policy, own, now, alive, is_stopped, events)
+    entry.try_grant_seeing(policy, own, now, alive, is_stopped, None, events)
 }
 
 /// How long a waiter is told to leave the turn to stopped waiters.
 fn rest_of(grant: &TryGrant) -> Option<u64> {
     match grant {
-        TryGrant::Behind(tenure_core::Predecessor::Stopped { rest_ms, .. }) => Some(*rest_ms),
+        TryGrant::Behind(tenure_core::Predecessor::Still { still, .. }) => Some(still.rest_ms),
         _ => None,
     }
 }
@@ -620,7 +621,7 @@ fn a_stopped_waiter_keeps_its_turn_for_a_grace_that_begins_with_the_end_of_the_h
 }
 
 #[test]
-fn who_was_passed_once_is_passed_without_a_grace_until_it_goes_on() {
+fn who_was_passed_once_is_passed_without_a_grace_until_it_looks() {
     let (mut entry, holder, waiting) = line_of(3);
     let stopped = [waiting[0]];
     entry.leave(holder, &at(0));
@@ -630,11 +631,143 @@ fn who_was_passed_once_is_passed_without_a_grace_until_it_goes_on() {
     let mut on = entry.clone();
     let passes = look(&mut entry, waiting[2], &at(20_000), &stopped);
     assert!(matches!(passes, TryGrant::Granted { .. }), "{passes:?}");
+    let looks = look(&mut on, waiting[0], &at(20_000), &[]);
+    assert!(matches!(looks, TryGrant::Granted { .. }), "{looks:?}");
     let waits = look(&mut on, waiting[2], &at(20_000), &[]);
     assert!(
         matches!(waits, TryGrant::Behind(_)),
         "it goes on: {waits:?}"
     );
+}
+
+/// A look of a waiter that sees no process stopped, and has watched so long that the claim `front` does nothing.
+fn watch(entry: &mut Entry, own: u64, now: &Now, front: u64, ms: u64) -> TryGrant {
+    let watched = Some(Watched { front, ms });
+    let (policy, events) = (&Policy::NATIVE, &mut Vec::new());
+    entry.try_grant_seeing(policy, own, now, alive, |_| false, watched, events)
+}
+
+/// The time that counts is the caller's own, and not that of the list: the machine may have slept.
+#[test]
+fn a_waiter_that_does_not_act_is_passed_by_one_that_has_watched_it_for_the_grace() {
+    let (mut entry, holder, waiting) = line_of(2);
+    entry.leave(holder, &at(0));
+    let (front, own) = (waiting[0], waiting[1]);
+    let early = watch(&mut entry, own, &at(UNTAKEN_MS - 1), front, u64::MAX);
+    assert_eq!(rest_of(&early), None, "it may be about to act: {early:?}");
+    for (seen, ms, rest_ms) in [
+        (front, 0, WATCH_MS),
+        (front, WATCH_MS - 1, 1),
+        (holder, u64::MAX, WATCH_MS),
+    ] {
+        let waits = watch(&mut entry, own, &at(3_600_000), seen, ms);
+        assert_eq!(rest_of(&waits), Some(rest_ms), "{seen} {ms}: {waits:?}");
+    }
+    let passes = watch(&mut entry, own, &at(3_600_000), front, WATCH_MS);
+    assert!(matches!(passes, TryGrant::Granted { .. }), "{passes:?}");
+    assert!(entry.claim(front).expect("its place").was_passed());
+    let goes_on = watch(&mut entry, front, &at(3_600_001), 0, 0);
+    assert!(matches!(goes_on, TryGrant::Behind(_)), "held: {goes_on:?}");
+    assert!(!entry.claim(front).expect("its place").was_passed());
+}
+
+/// Who stands between has not had its turn yet: the mark asks whether it acts.
+#[test]
+fn all_that_do_not_act_cost_one_grace_and_one_that_acts_keeps_its_turn() {
+    let (mut entry, holder, waiting) = line_of(4);
+    entry.leave(holder, &at(0));
+    let (front, last) = (waiting[0], waiting[3]);
+    let marks = watch(&mut entry, last, &at(10_000), front, WATCH_MS);
+    let notice_ms = rest_of(&marks).expect("a time to look");
+    assert!(notice_ms > LOOK_AGAIN_SHORT_MS, "{notice_ms}");
+    for ticket in &waiting[..3] {
+        assert!(entry.claim(*ticket).expect("its place").was_passed());
+    }
+    let over = at(10_000 + notice_ms);
+    let mut nobody = entry.clone();
+    let passes = watch(&mut nobody, last, &over, 0, 0);
+    assert!(matches!(passes, TryGrant::Granted { .. }), "{passes:?}");
+    // The third one looks, and so the last one waits for it.
+    let mut early = entry.clone();
+    let waits = watch(&mut early, last, &at(11_000), 0, 0);
+    assert!(matches!(waits, TryGrant::Behind(_)), "{waits:?}");
+    let looks = watch(&mut entry, waiting[2], &at(11_000), 0, 0);
+    assert!(matches!(looks, TryGrant::Behind(_)), "{looks:?}");
+    let waits = watch(&mut entry, last, &over, 0, 0);
+    assert!(matches!(waits, TryGrant::Behind(_)), "{waits:?}");
+    let takes = watch(&mut entry, waiting[2], &over, 0, 0);
+    assert!(matches!(takes, TryGrant::Granted { .. }), "{takes:?}");
+    // From now on nobody grants another grace.
+    entry.leave(waiting[2], &at(20_000));
+    let next = watch(&mut entry, last, &at(20_000), 0, 0);
+    assert!(matches!(next, TryGrant::Granted { .. }), "{next:?}");
+}
+
+/// A store on servers ends such a claim by its lease.
+#[test]
+fn where_nobody_watches_a_waiter_that_does_not_act_keeps_its_turn() {
+    let (mut entry, holder, waiting) = line_of(2);
+    entry.leave(holder, &at(0));
+    let waits = look(&mut entry, waiting[1], &at(3_600_000), &[]);
+    assert!(matches!(waits, TryGrant::Behind(_)), "{waits:?}");
+    assert_eq!(rest_of(&waits), None, "{waits:?}");
+}
+
+/// Of two slots one is taken. The next one in line could have the other, or could not.
+#[test]
+fn a_waiter_that_cannot_hold_yet_has_not_had_its_turn() {
+    for (mode, is_passed) in [(in_slots(2).mode, true), (Mode::Exclusive, false)] {
+        let mut entry = Entry::default();
+        let slots = in_slots(2);
+        let mut holders = Vec::new();
+        for id in ["one", "two"] {
+            match enter(&mut entry, request(id, slots), &at(0)) {
+                Entering::Granted { ticket, .. } => holders.push(ticket),
+                other => panic!("there is room: {other:?}"),
+            }
+        }
+        let mut waits = |id: &str, mode| {
+            let terms = Terms { mode, ..slots };
+            match enter(&mut entry, request(id, terms), &at(0)) {
+                Entering::Queued { ticket, .. } => ticket,
+                other => panic!("it is full: {other:?}"),
+            }
+        };
+        let (front, own) = (waits("front", mode), waits("own", slots.mode));
+        entry.leave(holders[0], &at(0));
+        let looks = watch(&mut entry, own, &at(60_000), front, WATCH_MS);
+        let is_granted = matches!(looks, TryGrant::Granted { .. });
+        assert_eq!(is_granted, is_passed, "{mode:?}: {looks:?}");
+    }
+}
+
+/// The process that would have taken it over does not act.
+#[test]
+fn behind_a_holder_that_died_a_watcher_begins_the_turn_of_the_next_one() {
+    let (mut entry, holder, waiting) = line_of(2);
+    let (front, own) = (waiting[0], waiting[1]);
+    let looks = |entry: &mut Entry, now: &Now, ms| {
+        let evidence = |claim: &Claim| Evidence {
+            liveness_lock: if claim.ticket == holder {
+                LivenessLock::Released
+            } else {
+                LivenessLock::Held
+            },
+            ..alive(claim)
+        };
+        let watched = Some(Watched { front, ms });
+        let (policy, events) = (&Policy::NATIVE, &mut Vec::new());
+        entry.try_grant_seeing(policy, own, now, evidence, |_| false, watched, events)
+    };
+    let found = looks(&mut entry, &at(500_000), 0);
+    assert_eq!(rest_of(&found), Some(UNTAKEN_MS), "{found:?}");
+    assert!(entry.claim(holder).is_some(), "the next one may do that");
+    let begins = looks(&mut entry, &at(502_000), UNTAKEN_MS);
+    assert!(entry.claim(holder).is_none(), "{begins:?}");
+    let early = looks(&mut entry, &at(503_000), WATCH_MS);
+    assert!(matches!(early, TryGrant::Behind(_)), "{early:?}");
+    let passes = looks(&mut entry, &at(512_000), WATCH_MS);
+    assert!(matches!(passes, TryGrant::Granted { .. }), "{passes:?}");
 }
 
 #[test]
@@ -685,7 +818,8 @@ fn the_grace_behind_a_holder_that_died_begins_when_that_is_found() {
         let is_stopped = |claim: &Claim| claim.ticket == waiting[0];
         let mut events = Vec::new();
         let (policy, own) = (&Policy::NATIVE, waiting[1]);
-        let grant = entry.try_grant_seeing(policy, own, now, evidence, is_stopped, &mut events);
+        let seen = &mut events;
+        let grant = entry.try_grant_seeing(policy, own, now, evidence, is_stopped, None, seen);
         (grant, events.len())
     };
     let (found, events) = looks(&mut entry, &at(500_000));
@@ -725,7 +859,9 @@ fn cancel_and_a_forced_release_reach_who_is_next_and_stopped() {
     let (standing, _) = forced.standing_seeing(policy, &now, alive, is_stopped);
     assert_eq!(standing, Standing::Free);
     let (standing, _) = forced.standing_seeing(policy, &now, alive, |_| false);
-    assert_ne!(standing, Standing::Free, "it goes on");
+    assert_eq!(standing, Standing::Free, "until it looks");
+    let goes_on = look(&mut forced, waiting[0], &now, &[]);
+    assert!(matches!(goes_on, TryGrant::Granted { .. }), "{goes_on:?}");
 
     let asked = entry.cancel_seeing(policy, "me", None, &now, alive, is_stopped);
     assert_eq!(asked.len(), 1);

@@ -1158,6 +1158,7 @@ const SHARED: Terms = Terms {
     cancel_in_progress: false,
     grace_ms: 0,
     kept: None,
+    watched: None,
 };
 const PLAIN: Terms = Terms {
     mode: Mode::Exclusive,

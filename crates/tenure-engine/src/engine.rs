@@ -6,21 +6,23 @@ use crate::profile::ends_without_release;
 use crate::store::{Handle, Store, StoreError, Verbs, Wake};
 use std::time::{Duration, Instant};
 use tenure_core::{
-    Attempt, Cancel, Claim, Effect, Entry, Event, Input, Kind, Life, LockName, Now, Outcome,
-    Patience, Policy, Predecessor, Process, RETRY_FLOOR_MS, Refusal, Request, RequestId, Standing,
-    retry_after_ms,
+    Attempt, Cancel, Claim, Effect, Entering, Entry, Event, Input, Kind, LOOK_AGAIN_MS,
+    LOOK_AGAIN_SHORT_MS, Life, LockName, Now, Outcome, Patience, Policy, Predecessor, Process,
+    RETRY_FLOOR_MS, Refusal, Request, RequestId, SHORT_LINE, STOPPED_GRACE_MS, Standing,
+    Standstill, WATCH_MS, Watched, retry_after_ms,
 };
 
 /// How long a sleep lasts at most before the list is looked at again. The kernel wakes a waiter when it is
-/// its turn. This is for what no kernel tells: a lock file that was deleted by hand.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
+/// its turn. This is for what no kernel tells: a lock file that was deleted by hand, and a waiter before this one that
+/// does not act.
+const LOOK_AGAIN: Duration = Duration::from_millis(LOOK_AGAIN_MS);
 
 /// The same in a short line. A waiter that was asked to stop by `cancel` is out of the line at once, and ends at this look: a
 /// watch of the file would tell it at once, and would cost each waiter one of the 128 that a user may have.
-const LOOK_AGAIN_SHORT: Duration = Duration::from_secs(2);
+const LOOK_AGAIN_SHORT: Duration = Duration::from_millis(LOOK_AGAIN_SHORT_MS);
 
-/// How many claims a short line has.
-const SHORT: usize = 64;
+/// How long a caller that has just come watches a claim that, by the list, has not taken its turn for a grace.
+const SECOND_LOOK: Duration = Duration::from_secs(1);
 
 /// The same while the clock of a wait stands still, so that a holder that has died meanwhile does not stop
 /// the clock for long.
@@ -75,8 +77,8 @@ pub struct Waiting<'a> {
     pub ticket: u64,
     /// The instant at which this was seen.
     pub now: &'a Now,
-    /// The time until the next claims stand aside, if no claim holds and their processes are stopped.
-    pub stopped_for: Option<Duration>,
+    /// Which claim does not take its turn, and when it stands aside.
+    pub standstill: Option<Standstill>,
 }
 
 impl Waiting<'_> {
@@ -216,6 +218,7 @@ pub fn acquire(
         gave_way: false,
         paused: Duration::ZERO,
         observer,
+        watched: Watched::default(),
         displaced: Vec::new(),
         handle: None,
         entry: Entry::default(),
@@ -253,6 +256,7 @@ struct Run<'a> {
     /// How long the clock of the wait has stood still.
     paused: Duration,
     observer: &'a mut dyn Observer,
+    watched: Watched,
     displaced: Vec<RequestId>,
     handle: Option<Box<dyn Handle>>,
     entry: Entry,
@@ -270,21 +274,7 @@ impl Run<'_> {
         loop {
             let input = match effect {
                 Effect::Finish(outcome) => return Ok(outcome),
-                Effect::Enter => {
-                    let now = self.clock.now();
-                    let entered = self.store.enter(self.name, &request, &now)?;
-                    // A place that was kept is found once.
-                    request.terms.kept = None;
-                    self.handle = entered.handle;
-                    self.entry = entered.entry;
-                    self.unread = entered.unread;
-                    self.note_displaced(&entered.events);
-                    self.events.extend(entered.events);
-                    if let tenure_core::Entering::Queued { ticket: own, .. } = &entered.entering {
-                        ticket = *own;
-                    }
-                    Input::Entered(entered.entering)
-                }
+                Effect::Enter => Input::Entered(self.enter(&mut request, &mut ticket)?),
                 Effect::Sleep { behind } => match &self.handle {
                     Some(handle) => {
                         let now = self.clock.now();
@@ -293,7 +283,7 @@ impl Run<'_> {
                             unread: self.unread,
                             ticket,
                             now: &now,
-                            stopped_for: stopped_for(&behind),
+                            standstill: standstill(&behind),
                         };
                         let next = self.observer.waiting(&waiting);
                         if self.observer.gives_way(&waiting) {
@@ -308,18 +298,23 @@ impl Run<'_> {
                                 None => self.deadline,
                             };
                             // Servers tell of a request by themselves.
-                            let is_short = self.entry.claims.len() + self.unread <= SHORT
+                            let is_short = self.entry.claims.len() + self.unread <= SHORT_LINE
                                 && !self.store.rules().network;
-                            let look = if is_short {
+                            let watches = watches(&mut self.watched, &behind);
+                            let look = if is_short || watches {
                                 LOOK_AGAIN_SHORT
                             } else {
                                 LOOK_AGAIN
                             };
+                            let planned = look;
                             let look = began.checked_add(look);
                             let until = [next, look, end].into_iter().flatten().min();
                             let wake = self.store.sleep(&**handle, &behind, &now, until)?;
+                            let slept = self.clock.instant().saturating_duration_since(began);
+                            if watches {
+                                self.watched.ms += whole_ms(slept.min(planned));
+                            }
                             if pause.is_some() {
-                                let slept = self.clock.instant().saturating_duration_since(began);
                                 self.paused = self.paused.saturating_add(slept);
                                 self.deadline =
                                     self.deadline.and_then(|end| end.checked_add(slept));
@@ -363,6 +358,59 @@ impl Run<'_> {
         }
     }
 
+    fn enter(&mut self, request: &mut Request, ticket: &mut u64) -> Result<Entering, StoreError> {
+        loop {
+            let now = self.clock.now();
+            if !self.store.rules().network {
+                request.terms.watched = Some(self.watched);
+            }
+            let entered = self.store.enter(self.name, &*request, &now)?;
+            // A place that was kept is found once.
+            request.terms.kept = None;
+            self.handle = entered.handle;
+            self.entry = entered.entry;
+            self.unread = entered.unread;
+            self.note_displaced(&entered.events);
+            self.events.extend(entered.events);
+            if let Entering::Queued { ticket: own, .. } = &entered.entering {
+                *ticket = *own;
+            }
+            if !self.looks_twice(&entered.entering)? {
+                return Ok(entered.entering);
+            }
+        }
+    }
+
+    /// Whether a caller that has just come enters once more. The list says that a claim has not taken its turn for a
+    /// grace, and no caller has seen it. This one looks twice, and so does a caller that does not wait.
+    fn looks_twice(&mut self, entering: &Entering) -> Result<bool, StoreError> {
+        let still = match entering {
+            Entering::Queued { behind, .. } => standstill(behind),
+            Entering::Refused(refusal) => refusal.standstill,
+            Entering::Granted { .. } | Entering::Yours { .. } | Entering::NotKept => None,
+        };
+        let has_seen = self.watched.front != 0;
+        let untaken = still.filter(|still| !still.is_stopped && !has_seen);
+        let Some(still) = untaken.filter(|still| still.since_ms >= STOPPED_GRACE_MS) else {
+            return Ok(false);
+        };
+        let second = whole_ms(SECOND_LOOK);
+        self.watched = Watched {
+            front: still.front,
+            ms: WATCH_MS - second,
+        };
+        if !matches!(entering, Entering::Refused(_)) {
+            return Ok(false);
+        }
+        let reading = self.store.read(self.name, None)?;
+        let began = self.clock.instant();
+        let until = began.checked_add(SECOND_LOOK);
+        let wake = (self.store).watch(self.name, &reading, &self.clock.now(), until)?;
+        let slept = self.clock.instant().saturating_duration_since(began);
+        self.watched.ms += whole_ms(slept.min(SECOND_LOOK));
+        Ok(wake != Wake::Interrupted)
+    }
+
     /// Looks whether the claim holds now.
     fn look(&mut self) -> Result<Input, StoreError> {
         let Some(handle) = &self.handle else {
@@ -372,7 +420,8 @@ impl Run<'_> {
             let now = self.clock.now();
             self.store.set_members(&**handle, &members, &now)?;
         }
-        let tried = self.store.try_grant(&**handle, &self.clock.now())?;
+        let watched = self.watched;
+        let tried = (self.store).try_grant_having(&**handle, watched, &self.clock.now())?;
         self.entry = tried.entry;
         self.unread = tried.unread;
         self.events.extend(tried.events);
@@ -522,10 +571,31 @@ pub fn timed_out(
     }
 }
 
-/// How long the caller waits for stopped waiters.
-fn stopped_for(behind: &Predecessor) -> Option<Duration> {
+/// Whether the next claim does not take its turn, without being seen to be stopped: from now on the caller counts for
+/// how long it sees that itself. A sleep that lasts longer than planned counts as planned: the machine slept, or
+/// this process was stopped, perhaps together with the other one.
+fn watches(watched: &mut Watched, behind: &Predecessor) -> bool {
+    let Some(still) = standstill(behind).filter(|still| !still.is_stopped) else {
+        *watched = Watched::default();
+        return false;
+    };
+    if watched.front != still.front {
+        *watched = Watched {
+            front: still.front,
+            ms: 0,
+        };
+    }
+    true
+}
+
+fn whole_ms(length: Duration) -> u64 {
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Which claim does not take its turn.
+fn standstill(behind: &Predecessor) -> Option<Standstill> {
     match behind {
-        Predecessor::Stopped { rest_ms, .. } => Some(Duration::from_millis(*rest_ms)),
+        Predecessor::Still { still, .. } => Some(*still),
         Predecessor::LivenessLock { .. }
         | Predecessor::Record(_)
         | Predecessor::Turn { .. }

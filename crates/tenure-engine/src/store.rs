@@ -111,15 +111,11 @@ impl Reading {
         self.stopped.contains(&claim.ticket)
     }
 
-    /// Whether no claim holds, and the process of the next claim is stopped.
+    /// Whether no claim holds, and the next claim does not take its turn.
     pub fn standstill(&self, policy: &Policy, now: &Now) -> Option<(Standstill, &Claim)> {
         let Content::Whole { entry, evidence } = &self.content else {
             return None;
         };
-        // In most lists no process is stopped.
-        if self.stopped.is_empty() {
-            return None;
-        }
         let known = known_of(entry, evidence);
         entry.standstill_seeing(policy, now, known, |claim| self.is_stopped(claim))
     }
@@ -218,6 +214,19 @@ pub struct Cleaned {
     pub removed: bool,
     /// The bytes of the record that was removed; empty where there was none.
     pub record: Vec<u8>,
+}
+
+/// The process that keeps the guard of a lock, if the system shows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keeper(pub Option<u32>);
+
+impl std::fmt::Display for Keeper {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(pid) => write!(formatter, "PID {pid}"),
+            None => formatter.write_str("another process"),
+        }
+    }
 }
 
 /// Why a store could not do what a caller asked.
@@ -319,14 +328,15 @@ pub enum StoreError {
     },
     /// Another process keeps the guard for longer than any transition takes.
     #[error(
-        "{place}: another process has been in the middle of a change for {waited_ms} ms; \
-         it may be stopped"
+        "{place}: {keeper} has been in the middle of a change for {waited_ms} ms; it may be stopped"
     )]
     Stuck {
         /// The lock.
         place: String,
         /// How long this caller waited.
         waited_ms: u64,
+        /// Which process that is.
+        keeper: Keeper,
     },
     /// Other callers, of this process or of others, change the lock one after the other all the time.
     #[error("{place}: so many callers change it that this one had no turn for {waited_ms} ms")]

@@ -2305,8 +2305,14 @@ fn a_process_stopped_with_the_guard_is_named_as_stuck_and_its_end_frees_the_lock
     let began = instant();
     thread::scope(|threads| {
         let stuck = |what: &str, error: &StoreError| {
-            let named = matches!(error, StoreError::Stuck { waited_ms, .. } if *waited_ms >= 1_000);
-            assert!(named, "{what}: {error:?}");
+            let StoreError::Stuck { waited_ms, .. } = error else {
+                panic!("{what}: {error:?}");
+            };
+            assert!(*waited_ms >= 1_000, "{what}: {error:?}");
+            if cfg!(target_os = "linux") {
+                let named = format!("PID {} has been in the middle", child.id());
+                assert!(error.to_string().contains(&named), "{what}: {error}");
+            }
         };
         let entering = threads.spawn(|| place.try_enter(place.request("other")));
         let renewing = threads.spawn(|| place.store().renew(&*holder, &place.now()));

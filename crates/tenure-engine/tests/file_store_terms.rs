@@ -358,7 +358,7 @@ fn a_waiter_behind_a_stopped_one_waits_for_the_end_of_its_grace() {
     left.expect("a release");
     let looked = place.store().try_grant(&*second, &place.now());
     match looked.expect("a look").grant {
-        TryGrant::Behind(behind @ Predecessor::Stopped { .. }) => {
+        TryGrant::Behind(behind @ Predecessor::Still { .. }) => {
             let wake = place.sleep(&second, &behind, Duration::from_millis(50));
             assert_eq!(wake, Wake::Expired);
         }

@@ -109,7 +109,7 @@ pub use crate::guard::Wait;
 pub use arguments::WaitArgs;
 
 use crate::engine::Waiting;
-use crate::envelope::LockView;
+use crate::envelope::{LockView, StandstillView};
 use crate::guard::{Cancel, Guard, Guards, Holding, LockManager, OpenError, Options};
 use crate::printed::whole;
 use answer::Surface;
@@ -419,10 +419,11 @@ fn tell(surface: &Surface, name: &LockName, waiting: &Waiting<'_>) {
         return;
     };
     let holder = LockView::holder_of(claim, waiting.now);
-    if waiting.stopped_for.is_some() {
+    if let Some(still) = waiting.standstill {
         surface.say(&format!(
-            "waiting for {name}, not held; {} is next in line and stopped",
-            holder.who()
+            "waiting for {name}, not held; {} is next in line and {}",
+            holder.who(),
+            StandstillView::why(still.is_stopped),
         ));
         return;
     }

@@ -160,7 +160,7 @@ enum Answering {
     Exec,
     /// It has no supervisor. It learns of the request only if it looks by itself.
     Detached,
-    /// It waits, and its process is stopped.
+    /// It waits, and does not act.
     Stopped,
     /// Waiter that leaves the line.
     Waiting,
@@ -271,7 +271,7 @@ fn line(claim: &Claim, how: Answering, now_ms: u64) -> String {
             format!("{who} has no supervisor; `check` and `heartbeat` tell it")
         }
         Answering::Stopped => {
-            format!("{who} is stopped; it lets others pass, and ends when it goes on")
+            format!("{who} does not act; it lets others pass, and ends when it goes on")
         }
         Answering::Halted => format!("{who} is stopped, and ends its command when it goes on"),
         Answering::Served => format!("the program of {who} is told"),

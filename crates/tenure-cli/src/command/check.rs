@@ -357,7 +357,10 @@ impl Row {
             || left.map_or_else(dash, Cow::Owned),
             |holder| match view.standstill {
                 None => holder.line().into(),
-                Some(_) => format!("none; next in line, stopped: {}", holder.who()).into(),
+                Some(ref still) if still.stopped => {
+                    format!("none; next in line, stopped: {}", holder.who()).into()
+                }
+                Some(_) => format!("none; next in line, does not act: {}", holder.who()).into(),
             },
         );
         let company = if with_company {

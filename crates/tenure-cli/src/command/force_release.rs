@@ -94,7 +94,7 @@ pub(crate) fn force_release(
                 None => format!("request {}", claim.holder.request_id),
             };
             let text = format!(
-                "{name} is not held; {whose}, which is next in line and stopped, lets \
+                "{name} is not held; {whose}, which is next in line and does not act, lets \
                  others pass from now on, and keeps its place"
             );
             let data = json!({

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tenure_core::Reason;
 use tenure_engine::envelope::human;
 pub(crate) use tenure_engine::envelope::{
-    HolderView, LockView, age, asks_for_the_lock, stale_reason, timestamp, utc,
+    HolderView, LockView, StandstillView, age, asks_for_the_lock, stale_reason, timestamp, utc,
 };
 use tenure_engine::profile::ENDS_WITHOUT_RELEASE;
 

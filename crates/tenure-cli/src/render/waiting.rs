@@ -9,7 +9,7 @@
 
 mod short;
 
-use super::lock::{HolderView, LockView, age};
+use super::lock::{HolderView, LockView, StandstillView, age};
 use super::width::width;
 use super::{Reporter, colour};
 use crate::failure::human;
@@ -162,8 +162,9 @@ pub(crate) struct Sight {
     front: Option<HolderView>,
     /// Whether that one holds it.
     holds: bool,
-    /// After how long the next waiters stand aside, if their processes are stopped.
-    stopped_for: Option<Duration>,
+    /// After how long the next waiters stand aside, if they do not take their turn, and whether they are seen to be
+    /// stopped.
+    still: Option<(Duration, bool)>,
     /// How many wait before the caller; `None` for a caller that stands in no line.
     before: Option<usize>,
     estimate: Option<Estimate>,
@@ -185,7 +186,9 @@ impl Sight {
         let front = front.filter(|front| front.ticket != waiting.ticket);
         let before = waiting.before();
         Self {
-            stopped_for: waiting.stopped_for,
+            still: waiting
+                .standstill
+                .map(|still| (Duration::from_millis(still.rest_ms), still.is_stopped)),
             before: Some(before),
             ..Self::of(waiting.entry, front, before, waiting.now, here)
         }
@@ -201,7 +204,10 @@ impl Sight {
     ) -> Self {
         let still = view.standstill.as_ref();
         Self {
-            stopped_for: still.map(|still| Duration::from_millis(still.stands_aside_in_ms)),
+            still: still.map(|still| {
+                let rest = Duration::from_millis(still.stands_aside_in_ms);
+                (rest, still.stopped)
+            }),
             ..Self::of(entry, front, view.queue.len(), now, here)
         }
     }
@@ -219,7 +225,7 @@ impl Sight {
             },
             holds: front.is_some_and(|front| front.token.is_some()),
             front: seen,
-            stopped_for: None,
+            still: None,
             before: None,
         }
     }
@@ -243,10 +249,11 @@ impl Sight {
         let Some(front) = &self.front else {
             return format!("{name} is about to be free");
         };
-        if let Some(rest) = self.stopped_for {
+        if let Some((rest, is_stopped)) = self.still {
             return format!(
-                "{name} is not held: {} is next in line and stopped; it stands aside in {}",
+                "{name} is not held: {} is next in line and {}; it stands aside in {}",
                 front.who(),
+                StandstillView::why(is_stopped),
                 human(Duration::from_secs(rest.as_secs().max(1))),
             );
         }

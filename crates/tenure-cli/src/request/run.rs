@@ -493,6 +493,7 @@ fn in_line(
             cancel_in_progress: cancels,
             grace_ms,
             kept: None,
+            watched: None,
         },
     })
 }

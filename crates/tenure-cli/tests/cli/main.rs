@@ -32,6 +32,7 @@ mod fence;
 mod fleet;
 mod flock;
 mod force;
+mod frozen;
 mod github_action;
 mod github_example;
 mod group_name;

@@ -555,6 +555,16 @@ pub(crate) fn state(number: u32) -> Option<char> {
     stat(number, 0)?.chars().next()
 }
 
+/// Whether a process has the guard of a lock: the byte in front of those of all tickets.
+pub(crate) fn has_guard(pid: u32) -> bool {
+    let guard = format!(" {0} {0}", 1_u64 << 60);
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fdinfo")).expect("its descriptors");
+    descriptors.flatten().any(|descriptor| {
+        let shown = fs::read_to_string(descriptor.path()).unwrap_or_default();
+        shown.lines().any(|line| line.ends_with(&guard))
+    })
+}
+
 /// The process group that gets what is typed on the terminal of a process.
 pub(crate) fn foreground(number: u32) -> Option<u32> {
     stat(number, 5)?.parse().ok()

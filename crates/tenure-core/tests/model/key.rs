@@ -210,7 +210,7 @@ impl Writer {
                 self.byte(2);
                 self.number(*ticket);
             }
-            Predecessor::Stopped { behind, .. } => {
+            Predecessor::Still { behind, .. } => {
                 self.byte(4);
                 self.behind(behind);
             }

@@ -191,6 +191,10 @@ pub(crate) enum Commits {
 }
 
 /// One configuration to explore.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "a scenario is a list of switches"
+)]
 #[derive(Debug, Clone)]
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
@@ -208,6 +212,9 @@ pub(crate) struct Scenario {
     /// Every state is asked as well whether what a change leaves out changes its answer.
     pub(crate) looks_ahead: bool,
     pub(crate) defect: Option<Defect>,
+    /// Nobody sees whether a process is stopped. Who looks has watched for a grace that the next claim does not take its
+    /// turn, whether that one runs or not.
+    pub(crate) unseen: bool,
     /// Contenders keep their names when states are compared.
     pub(crate) named: bool,
 }
@@ -224,6 +231,7 @@ impl Scenario {
             commits: Commits::Guarded,
             looks_ahead: false,
             defect: None,
+            unseen: false,
             named: false,
         }
     }
@@ -252,6 +260,13 @@ impl Scenario {
 
     pub(crate) fn clock(self, clock: &'static [(u64, u64)]) -> Self {
         Self { clock, ..self }
+    }
+
+    pub(crate) fn unseen(self) -> Self {
+        Self {
+            unseen: true,
+            ..self
+        }
     }
 
     pub(crate) fn compared(self) -> Self {

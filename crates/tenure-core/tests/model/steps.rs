@@ -193,7 +193,7 @@ impl Successors<'_> {
                         .any(|claim| world.disk.claim(claim.ticket) != Some(claim)),
                     Predecessor::LivenessLock { .. }
                     | Predecessor::Turn { .. }
-                    | Predecessor::Stopped { .. } => false,
+                    | Predecessor::Still { .. } => false,
                 };
                 world.people[who].at = if changed && scenario.has(Defect::NoticesOnlyNewChanges) {
                     At::Deaf

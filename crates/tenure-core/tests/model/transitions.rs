@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tenure_core::{
     Attempt, Claim, Effect, Entering, Entry, Event, Force, Holder, Host, Input, Kept, Kind,
     LivenessLock, Mode, Outcome, Ownership, Patience, Policy, Predecessor, Queueing, Reason,
-    Renewal, Request, StaleReason, Stamp, Takeover, Terms, TryGrant,
+    Renewal, Request, StaleReason, Stamp, Takeover, Terms, TryGrant, Watched,
 };
 
 /// How long a place is kept: longer than nothing, shorter than an hour.
@@ -72,6 +72,7 @@ impl World {
                 cancel_in_progress: script.cancels,
                 grace_ms: 0,
                 kept: (self.people[who].returning).then(|| Kept::Owner(process(OWNER, who, round))),
+                watched: None,
             },
         }
     }
@@ -107,10 +108,18 @@ impl World {
             let own = entered(&answer).or(self.people[who].ticket);
             let before = entry.claims.iter().filter(|c| Some(c.ticket) < own);
             for claim in before.filter(|claim| claim.token.is_none() && !stands_aside(claim)) {
-                if claim.aside.is_some() && self.is_alive(claim) && !self.is_stopped(claim) {
+                let was_passed = self.disk.claim(claim.ticket).is_some_and(Claim::was_passed);
+                let may_pass = scenario.unseen || was_passed || self.is_stopped(claim);
+                if claim.aside.is_some() && self.is_alive(claim) && !may_pass {
                     self.broken = Some("no waiter is passed that is not stopped");
                 }
             }
+        }
+        if let Answer::TryGrant(_) = &answer
+            && let Some(own) = self.people[who].ticket.and_then(|own| entry.claim(own))
+            && own.was_passed()
+        {
+            self.broken = Some("a waiter that looks counts again");
         }
         self.check_answer(scenario, who, &entry, &answer);
         Self::normalise(scenario, &mut entry);
@@ -227,6 +236,17 @@ impl World {
         }
     }
 
+    /// What the boldest of all watchers has seen: it lets a waiter stand aside as soon as the clock lets it.
+    fn watched(&self, own: u64, entry: &Entry) -> Watched {
+        let mut waiting = entry.claims.iter().filter(|claim| claim.token.is_none());
+        let front = waiting
+            .find(|claim| !stands_aside(claim) && claim.ticket != own && self.is_alive(claim));
+        Watched {
+            front: front.map_or(0, |claim| claim.ticket),
+            ms: u64::MAX,
+        }
+    }
+
     /// Asks the core, and reads nothing else unless a defect says so.
     pub(super) fn ask(
         &self,
@@ -252,7 +272,11 @@ impl World {
             }
             seen
         };
+        let watched = scenario.unseen.then(|| self.watched(ticket, entry));
         let is_stopped = |claim: &Claim| {
+            if scenario.unseen {
+                return false;
+            }
             let goes_on = claim.aside.is_some() && scenario.has(Defect::ForgetsWhoGoesOn);
             scenario.has(Defect::TakesTheSlowForStopped)
                 || (!scenario.has(Defect::WaitsForTheStopped)
@@ -269,7 +293,8 @@ impl World {
         };
         match purpose {
             Purpose::Enter => {
-                let request = self.request(scenario, who);
+                let mut request = self.request(scenario, who);
+                request.terms.watched = watched;
                 let entering =
                     entry.enter_seeing(policy, request, &now, evidence, is_stopped, events);
                 count_again(entry, Answer::Entering(entering))
@@ -286,8 +311,8 @@ impl World {
                 }
             }
             Purpose::Look => {
-                let grant =
-                    entry.try_grant_seeing(policy, ticket, &now, evidence, is_stopped, events);
+                let grant = entry
+                    .try_grant_seeing(policy, ticket, &now, evidence, is_stopped, watched, events);
                 if scenario.has(Defect::ForgetsWhoGoesOn)
                     && let Some(before) = self.disk.claim(ticket)
                     && let Some(own) = entry.claim_mut(ticket).filter(|own| own.token.is_none())
@@ -354,7 +379,7 @@ impl World {
             | Answer::TryGrant(TryGrant::Behind(behind)) => {
                 // The grace of the stopped begins anew with a holder that is found dead, which this clock
                 // does not show; then the next look lets it pass.
-                let has_grace = matches!(behind, Predecessor::Stopped { .. });
+                let has_grace = matches!(behind, Predecessor::Still { .. });
                 if !has_grace && self.wakes(scenario, entry, behind) {
                     self.broken = Some("no waiter is sent to sleep behind what has ended");
                 }
@@ -403,7 +428,11 @@ impl World {
     fn normalise_behind(scenario: &Scenario, behind: &mut Predecessor) {
         match behind {
             Predecessor::LivenessLock { .. } | Predecessor::Turn { .. } => {}
-            Predecessor::Stopped { behind, .. } => Self::normalise_behind(scenario, behind),
+            Predecessor::Still { behind, still } => {
+                // The clock of a scenario says it all.
+                (still.since_ms, still.rest_ms, still.marks) = (0, 0, false);
+                Self::normalise_behind(scenario, behind);
+            }
             Predecessor::Record(claim) => Self::normalise_claim(scenario, claim),
             Predecessor::AnyOf(claims) => {
                 for claim in claims {

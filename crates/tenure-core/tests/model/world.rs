@@ -436,7 +436,7 @@ impl World {
                 !entry.claim(*ticket).is_some_and(waits)
             }
             Predecessor::Turn { ticket } => !self.keeps_turn(*ticket),
-            Predecessor::Stopped { behind, .. } => {
+            Predecessor::Still { behind, .. } => {
                 self.grace_is_over(scenario) || self.wakes(scenario, entry, behind)
             }
             Predecessor::AnyOf(claims) => claims

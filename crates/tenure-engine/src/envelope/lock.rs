@@ -115,6 +115,28 @@ pub struct StandstillView {
     pub age_ms: u64,
     /// The time until it stands aside and lets others pass; 0 if it already does.
     pub stands_aside_in_ms: u64,
+    /// Whether its process is seen to be stopped. Else it is only seen that it does not take its turn, as where a
+    /// container is paused.
+    pub stopped: bool,
+}
+
+impl StandstillView {
+    /// When it lets others pass, for people.
+    fn stands_aside(&self) -> String {
+        match self.stands_aside_in_ms {
+            0 => "stands aside for the next caller".to_owned(),
+            rest_ms => format!("stands aside in {}", age(rest_ms)),
+        }
+    }
+
+    /// What keeps a claim from its turn, after "is next in line and".
+    pub fn why(stopped: bool) -> &'static str {
+        if stopped {
+            "stopped"
+        } else {
+            "does not take its turn (frozen or paused, perhaps)"
+        }
+    }
 }
 
 /// The holder of a lock.
@@ -321,7 +343,9 @@ impl LockView {
             now,
         );
         if let (Some(still), Some(next)) = (refusal.standstill, &refusal.blocker) {
-            view.show_stopped(&[next.ticket]);
+            if still.is_stopped {
+                view.show_stopped(&[next.ticket]);
+            }
             view.show_standstill(next, still, now);
         }
         view
@@ -475,6 +499,7 @@ impl LockView {
             since: timestamp((now.wall_us / 1_000).saturating_sub(still.since_ms)),
             age_ms: still.since_ms,
             stands_aside_in_ms: still.rest_ms,
+            stopped: still.is_stopped,
         });
     }
 
@@ -562,13 +587,13 @@ impl LockView {
         let called = self.called();
         if let (Some(next), Some(still)) = (&self.holder, &self.standstill) {
             return format!(
-                "{} is not held: {} is next in line and stopped; it has had its turn since {} \
-                 ({} ago) and stands aside in {}",
+                "{} is not held: {} is next in line and {}; it has had its turn since {} ({} ago) and {}",
                 called,
                 next.who(),
+                StandstillView::why(still.stopped),
                 still.since,
                 age(still.age_ms),
-                age(still.stands_aside_in_ms)
+                still.stands_aside()
             );
         }
         if let Some(left) = self.left_behind() {
@@ -698,9 +723,9 @@ impl LockView {
                 match &self.standstill {
                     None => format!("{called} held by {by}{aged}{after}"),
                     Some(still) => format!(
-                        "{called} not held; {by} is next in line and stopped, and stands \
-                         aside in {}{after}",
-                        age(still.stands_aside_in_ms)
+                        "{called} not held; {by} is next in line and {}, and {}{after}",
+                        StandstillView::why(still.stopped),
+                        still.stands_aside()
                     ),
                 },
             ),

@@ -237,8 +237,8 @@ impl EtcdStore {
                 let tickets = claims.iter().map(|claim| (claim.ticket, false));
                 tickets.collect()
             }
-            // This store never finds a waiter stopped.
-            Predecessor::Stopped { .. } => return Ok(Wake::Ready),
+            // This store leaves a waiter that does not act to its lease.
+            Predecessor::Still { .. } => return Ok(Wake::Ready),
         };
         let own = self.shared.keys.claim(&handle.name, &handle.id);
         let mut watched = Vec::new();
@@ -298,7 +298,7 @@ impl EtcdStore {
             Predecessor::AnyOf(claims) => claims,
             Predecessor::LivenessLock { .. }
             | Predecessor::Turn { .. }
-            | Predecessor::Stopped { .. } => &[],
+            | Predecessor::Still { .. } => &[],
         };
         let naps = claims.iter().map(|claim| self.nap(claim, now));
         naps.min().unwrap_or(RECORD_NAP_MAX)

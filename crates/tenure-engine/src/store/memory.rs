@@ -238,7 +238,7 @@ impl MemoryStore {
             }
             Predecessor::Record(claim) => is_same(claim),
             Predecessor::AnyOf(claims) => claims.iter().all(is_same),
-            Predecessor::Stopped { behind, .. } => {
+            Predecessor::Still { behind, .. } => {
                 self.stands(state, &Waiting { behind, ..*waiting })
             }
         }
@@ -337,7 +337,7 @@ impl Store for MemoryStore {
         // A grace and a lease end by the caller's clock.
         let nap = match waiting.behind {
             Predecessor::LivenessLock { .. } | Predecessor::Turn { .. } => None,
-            Predecessor::Record(_) | Predecessor::AnyOf(_) | Predecessor::Stopped { .. } => {
+            Predecessor::Record(_) | Predecessor::AnyOf(_) | Predecessor::Still { .. } => {
                 Some(RECORD_NAP_MAX)
             }
         };

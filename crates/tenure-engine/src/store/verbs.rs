@@ -18,7 +18,7 @@ use tenure_core::{
     AgentKey, Claim, Entering, Entry, Event, Evidence, Force, Forced, Kind, Left, Liveness,
     LivenessLock, LockName, Mode, Now, Ownership, Patience, Policy, Predecessor, Process,
     ReleaseByOther, Released, Renewal, Request, RestsOn, Silence, StaleUnforced, Standing,
-    StopRequest, Takeover, TryGrant, UnreadableRule, WaitingFor, unreadable,
+    StopRequest, Takeover, TryGrant, UnreadableRule, WaitingFor, Watched, unreadable,
 };
 
 /// The answer to [`Verbs::enter`].
@@ -164,10 +164,24 @@ pub trait Verbs: Store {
     /// # Errors
     /// - [`StoreError`] if the transaction failed.
     fn try_grant(&self, handle: &dyn Handle, now: &Now) -> Result<Tried, StoreError> {
+        self.try_grant_having(handle, Watched::default(), now)
+    }
+
+    /// The same for a waiter that has watched a claim which does not take its turn.
+    ///
+    /// # Errors
+    /// - As for [`Verbs::try_grant`].
+    fn try_grant_having(
+        &self,
+        handle: &dyn Handle,
+        watched: Watched,
+        now: &Now,
+    ) -> Result<Tried, StoreError> {
         let (rules, ticket) = (self.rules(), handle.ticket());
+        let watched = (!rules.network).then_some(watched);
         let ask = Ask::new(handle.name(), About::Turn(handle), now);
         let (mut grant, done) = settled(self, &ask, Ok(TryGrant::Gone), |draft| {
-            whole(draft, |draft| advancing(rules, ticket, now, draft))
+            whole(draft, |draft| advancing(rules, ticket, watched, now, draft))
         })?;
         let (entry, unread, events) = match done {
             Some(done) => (done.entry, done.unread, done.events),
@@ -892,7 +906,13 @@ fn forced_at(corrupt: &Corrupt, force: Force) -> Force {
 }
 
 /// The change of [`Verbs::try_grant`].
-fn advancing(rules: &Rules, ticket: u64, now: &Now, draft: &mut Draft<'_>) -> (TryGrant, Step) {
+fn advancing(
+    rules: &Rules,
+    ticket: u64,
+    watched: Option<Watched>,
+    now: &Now,
+    draft: &mut Draft<'_>,
+) -> (TryGrant, Step) {
     let claims = draft.entry.claims.len();
     let own = draft.entry.claim(ticket);
     let (mode, was_passed) =
@@ -903,6 +923,7 @@ fn advancing(rules: &Rules, ticket: u64, now: &Now, draft: &mut Draft<'_>) -> (T
         now,
         |claim| (draft.evidence)(claim, Depth::Quick),
         draft.stopped,
+        watched,
         &mut draft.events,
     );
     // Each look reads the claims of dead waiters, which is expensive across a network. So the first

@@ -176,7 +176,7 @@ impl FolderStore {
             }
             Predecessor::Record(claim) => is_same(claim),
             Predecessor::AnyOf(claims) => claims.iter().all(is_same),
-            Predecessor::Stopped { behind, .. } => self.stands(entry, name, behind, now),
+            Predecessor::Still { behind, .. } => self.stands(entry, name, behind, now),
         }
     }
 

@@ -326,7 +326,7 @@ impl Shared {
                 unread: self.lines.before(&key(name, For::Waiting), number),
                 ticket: u64::MAX,
                 now: &self.clock.now(),
-                stopped_for: None,
+                standstill: None,
             };
             tell(name, &waiting);
         }

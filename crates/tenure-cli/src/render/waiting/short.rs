@@ -91,12 +91,14 @@ impl Short {
         let (who, process) = who(front, here);
         let age = seconds(Duration::from_millis(front.age_ms));
         let why = clean(&front.why).into_owned();
-        if let Some(rest) = sight.stopped_for {
+        if let Some((rest, is_stopped)) = sight.still {
             let rest = seconds(rest.max(Duration::from_secs(1)));
-            let who = format!(
-                "not held, {} is stopped, passes in {rest}",
-                cut(&who, WHO_MAX)
-            );
+            let why = if is_stopped {
+                "is stopped"
+            } else {
+                "does not act"
+            };
+            let who = format!("not held, {} {why}, passes in {rest}", cut(&who, WHO_MAX));
             return Self { who, ..line };
         }
         if !sight.holds {
@@ -287,7 +289,7 @@ mod tests {
         Sight {
             front: Some(front),
             holds: true,
-            stopped_for: None,
+            still: None,
             before: Some(0),
             estimate: None,
         }
@@ -415,12 +417,17 @@ mod tests {
             line("backup", &seen, 100),
             "backup: ada@there (PID 4712) since 12s, supervisor dead, ./backup.sh · next · 56s left"
         );
-        seen.stopped_for = Some(8 * SECOND);
+        seen.still = Some((8 * SECOND, true));
         assert_eq!(
             shown(&seen),
             "backup: not held, ada@there is stopped, passes in 8s · next · 56s left"
         );
-        (seen.stopped_for, seen.holds) = (None, false);
+        seen.still = Some((8 * SECOND, false));
+        assert_eq!(
+            shown(&seen),
+            "backup: not held, ada@there does not act, passes in 8s · next · 56s left"
+        );
+        (seen.still, seen.holds) = (None, false);
         assert_eq!(
             shown(&seen),
             "backup: passes to ada@there (PID 4712), ./backup.sh · next · 56s left"

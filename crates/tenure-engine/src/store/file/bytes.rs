@@ -73,9 +73,34 @@ impl Byte {
 ///   `CAP_SYS_PTRACE`.
 #[cfg(target_os = "linux")]
 pub fn is_kept_by(pid: u32, list: &std::path::Path, ticket: u64) -> std::io::Result<bool> {
+    keeps(
+        pid,
+        &std::fs::symlink_metadata(list)?,
+        Byte::of_ticket(ticket),
+    )
+}
+
+/// The process that keeps a byte of an open file locked, where the system shows it: for a report, and no proof. A process
+/// of another user is not shown, and neither is one outside of this PID namespace.
+#[cfg(target_os = "linux")]
+pub(super) fn keeper_of(file: BorrowedDescriptor<'_>, byte: Byte) -> Option<u32> {
+    use std::os::fd::AsRawFd;
+    let own = std::process::id();
+    let file = std::fs::metadata(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+    let processes = std::fs::read_dir("/proc").ok()?;
+    let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    pids.filter(|pid| *pid != own)
+        .find(|pid| keeps(*pid, &file, byte).unwrap_or(false))
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn keeper_of(_: BorrowedDescriptor<'_>, _: Byte) -> Option<u32> {
+    None
+}
+
+#[cfg(target_os = "linux")]
+fn keeps(pid: u32, wanted: &std::fs::Metadata, Byte(byte): Byte) -> std::io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
-    let wanted = std::fs::symlink_metadata(list)?;
-    let Byte(byte) = Byte::of_ticket(ticket);
     for descriptor in std::fs::read_dir(format!("/proc/{pid}/fd"))? {
         let name = descriptor?.file_name();
         let name = name.to_string_lossy();

@@ -21,7 +21,7 @@ use crate::clock::{instant, since};
 use crate::os;
 use crate::profile::Record;
 use crate::store::codec;
-use crate::store::{StoreError, Wake};
+use crate::store::{Keeper, StoreError, Wake};
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::time::Duration;
@@ -262,7 +262,12 @@ impl FileStore {
                 let place = path().display().to_string();
                 let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
                 return Err(if changed_ms == first_ms {
-                    StoreError::Stuck { place, waited_ms }
+                    let keeper = bytes::keeper_of(file, Byte::GUARD);
+                    StoreError::Stuck {
+                        place,
+                        waited_ms,
+                        keeper: Keeper(keeper),
+                    }
                 } else {
                     // The guard changes hands, so no process is stuck with it: others change the lock in turns.
                     StoreError::Crowded { place, waited_ms }

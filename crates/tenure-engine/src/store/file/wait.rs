@@ -49,8 +49,8 @@ impl FileStore {
         until: Option<Instant>,
     ) -> Result<Wake, StoreError> {
         let behind = match waiting.behind {
-            Predecessor::Stopped { behind, rest_ms } => {
-                let over = instant().checked_add(Duration::from_millis(*rest_ms));
+            Predecessor::Still { behind, still } => {
+                let over = instant().checked_add(Duration::from_millis(still.rest_ms));
                 let first = until.into_iter().chain(over).min();
                 let waiting = Waiting { behind, ..*waiting };
                 let wake = self.wait_behind(&waiting, handle, first)?;

@@ -1,0 +1,157 @@
+//! A waiter at the head of a line that does not act, and of which nobody sees that it is stopped: it is in another PID
+//! namespace, as in a container that is paused.
+
+use crate::hostile::in_namespaces;
+use crate::support::Scene;
+
+/// `frozen LOCK WORD PLACE` starts a waiter that writes the word and stops it in line, `held LOCK` a holder that
+/// `ends LOCK` lets go, and `said` tells the exit code and the answer of a call.
+const STAGE: &str = r#"
+    all=
+    trap 'kill -KILL $all 2>/dev/null || :' EXIT
+    : >order
+    until_true() {
+        n=0
+        until eval "$1"; do n=$((n+1)); [ $n -lt 600 ] || { echo "never: $1"; exit 9; }; sleep 0.05; done
+    }
+    at_place() { tenure check $1 --output json 2>/dev/null | grep -Eq "\"position\": ?$2[,}]"; }
+    is_held() { tenure check $1 --output json 2>/dev/null | grep -Eq '"token": ?[0-9]'; }
+    frozen() {
+        unshare --kill-child=KILL --pid --fork --mount-proc tenure -q run $1 -w 100s -- sh -c "echo $2 >>order" &
+        outer=$! all="$all $!"
+        until_true "at_place $1 $3"
+        pid=$(cat /proc/$outer/task/$outer/children)
+        pid=${pid% }
+        while kill -STOP $pid; sleep 0.05; grep -qs ' 1152921504606846976 1152921504606846976$' /proc/$pid/fdinfo/*; do
+            kill -CONT $pid
+            sleep 0.02
+        done
+        eval "$2=$pid"
+    }
+    held() {
+        tenure -q run $1 -- sh -c "until [ -e $1.go ]; do sleep 0.02; done" &
+        all="$all $!"
+        until_true "is_held $1"
+    }
+    ends() { : >$1.go; until_true "! is_held $1"; }
+    said() { rc=0; timeout 20 "$@" >out 2>&1 || rc=$?; echo "$rc $(tr '\n' ' ' <out)"; }
+"#;
+
+/// What a script says, or `None` where the tests are not root.
+fn played(script: &str) -> Option<String> {
+    let scene = Scene::new();
+    let line = format!("cd \"$(dirname \"$TENURE_DIR\")\"\n{STAGE}\n{script}");
+    let answer = in_namespaces(&scene, &["--mount"], &line)?;
+    Some(answer.expect(0, "the script").stdout())
+}
+
+#[test]
+fn all_frozen_waiters_cost_one_grace_together_and_keep_their_places() {
+    let script = r#"
+        held x; frozen x one 1; frozen x two 2; frozen x three 3
+        tenure -q run x -w 100s -- sh -c 'echo first >>order; sleep 0.3' & first=$!
+        until_true "at_place x 4"
+        tenure -q run x -w 100s -- sh -c 'echo second >>order' & second=$!
+        until_true "at_place x 5"
+        ends x
+        began=$(date +%s)
+        wait $first $second
+        took=$(( $(date +%s) - began ))
+        [ $took -ge 8 ] && [ $took -lt 40 ] && echo "one grace" || echo "took $took"
+        echo check $(said tenure check x)
+        echo again $(said tenure run x -n -- echo at-once)
+        kill -CONT $three; until_true "grep -q three order"
+        kill -CONT $one; until_true "grep -q one order"
+        kill -CONT $two; until_true "grep -q two order"
+        echo order $(cat order)
+    "#;
+    let Some(said) = played(script) else { return };
+    assert!(said.contains("one grace\n"), "{said}");
+    assert!(said.contains("check 0 x is free"), "{said}");
+    assert!(said.contains("again 0 at-once"), "{said}");
+    assert!(said.contains("order first second three one two"), "{said}");
+}
+
+/// It does not take its turn, so it holds nothing, and every verb says so and reaches it.
+#[test]
+fn each_verb_says_that_a_frozen_waiter_holds_nothing_and_reaches_it() {
+    let script = r#"
+        for x in refused forced taken aside asked; do held $x; frozen $x $x 1; done
+        for x in refused forced taken aside asked; do ends $x; done
+        sleep 3
+        echo check $(said tenure check refused)
+        tenure check refused --output json | tr -d ' \n'; echo
+        echo list $(said tenure list)
+        echo refused $(said tenure run refused -n -- true)
+        echo forced $(said tenure run forced --force -n -- echo it-runs)
+        echo taken $(said tenure acquire taken --force -n --owner none --request-id r1)
+        echo aside $(said tenure force-release aside --yes)
+        echo beside $(said tenure run aside -n -- echo it-runs)
+        echo asked $(said tenure cancel asked)
+        echo since $(said tenure run asked -n -- echo it-runs)
+        kill -CONT $asked $aside $forced
+        until_true "grep -q aside order && grep -q forced order"
+        sleep 1
+        echo order $(sort order)
+    "#;
+    let Some(said) = played(script) else { return };
+    let line = |word: &str| {
+        let mut lines = said.lines();
+        let found = lines.find(|line| line.starts_with(word));
+        found.unwrap_or_else(|| panic!("{word}: {said}")).to_owned()
+    };
+    for word in ["check 4", "refused 4"] {
+        let line = line(word);
+        assert!(line.contains("refused is not held"), "{line}");
+        assert!(line.contains("does not take its turn"), "{line}");
+    }
+    assert!(said.contains("\"stopped\":false"), "{said}");
+    assert!(line("list 0").contains("does not act"), "{said}");
+    assert!(line("forced 0").contains("it-runs"), "{said}");
+    let _ = line("taken 0");
+    assert!(line("aside 0").contains("aside is not held"), "{said}");
+    assert!(line("beside 0").contains("it-runs"), "{said}");
+    assert!(line("asked 0").contains("asked is not held"), "{said}");
+    assert!(line("since 0").contains("it-runs"), "{said}");
+    assert_eq!(line("order"), "order aside forced", "{said}");
+}
+
+/// A container with two waiters is paused, or the machine sleeps: neither of them has seen the other one do nothing.
+#[test]
+fn a_waiter_that_was_frozen_as_well_passes_nobody_over() {
+    let script = r#"
+        held x; frozen x one 1
+        tenure -q run x -w 100s -- sh -c 'echo second >>order' & second=$!
+        until_true "at_place x 2"
+        sleep 0.2
+        kill -STOP $second
+        ends x
+        sleep 14
+        kill -CONT $second
+        sleep 2
+        kill -CONT $one
+        wait $second
+        echo order $(cat order)
+    "#;
+    let Some(said) = played(script) else { return };
+    assert!(said.contains("order one second"), "{said}");
+}
+
+/// A caller that does not wait sees the line once. By the list the turn has not been taken for a grace, so it looks twice.
+#[test]
+fn callers_that_do_not_wait_pass_a_frozen_waiter_after_the_grace() {
+    let script = r#"
+        held x; frozen x one 1; frozen x two 2; ends x
+        sleep 11
+        echo marks $(said tenure run x -n -- echo it-runs)
+        sleep 3.5
+        echo passes $(said tenure run x -n -- echo it-runs)
+        kill -CONT $two; until_true "grep -q two order"
+        kill -CONT $one; until_true "grep -q one order"
+        echo order $(cat order)
+    "#;
+    let Some(said) = played(script) else { return };
+    assert!(said.contains("marks 4"), "{said}");
+    assert!(said.contains("passes 0 it-runs"), "{said}");
+    assert!(said.contains("order two one"), "{said}");
+}
