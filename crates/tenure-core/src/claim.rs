@@ -6,7 +6,6 @@
 use crate::holder::{Holder, Process};
 use crate::lease::Lease;
 use crate::mode::{Mode, Queueing};
-use crate::queue::Watched;
 use crate::time::{Now, Stamp};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -315,6 +314,16 @@ pub struct Terms {
     /// What its caller saw of a claim that does not take its turn. `None` where the store itself ends the claim of a
     /// process that does not act.
     pub watched: Option<Watched>,
+}
+
+/// What a caller saw of a standstill while it ran itself. A machine that slept, or a caller that was stopped
+/// together with the waiter, has seen nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Watched {
+    /// The ticket of the claim that does not take its turn.
+    pub front: u64,
+    /// For how long the caller watched it, in milliseconds.
+    pub ms: u64,
 }
 
 /// What a lock's list remembers of past holds.

@@ -9,14 +9,14 @@
 //! A caller sweeps dead claims only where they stand directly before its own. A claim further in front is
 //! left to the claim behind it, so a change costs the same with two waiters and with a thousand.
 
-use crate::claim::{Cancel, Claim, Entry, Force, Kind, Patience, Request, StopRequest};
+use crate::claim::{Cancel, Claim, Entry, Force, Kind, Patience, Request, StopRequest, Watched};
 use crate::decision::{Caller, Decision, Reason, decide};
 use crate::event::{Event, Takeover};
 use crate::lease::{Lease, Silence};
 use crate::mode::{Mode, PENDING_MAX, Queueing};
 use crate::name::RequestId;
 use crate::policy::Policy;
-use crate::queue::{Asking, Place, Standstill, Watched, Weight};
+use crate::queue::{Asking, Place, Standstill, Weight};
 use crate::standing::{Evidence, Standing, is_orphan, judge, unreadable};
 use crate::time::Now;
 use crate::turn::{Blocker, Live, Predecessor, Refusal};

@@ -44,7 +44,7 @@ pub use backoff::pause_ms;
 pub use ci_event::{CiEvent, GroupNameError, Subject, group_name};
 pub use claim::{
     Cancel, CancelKind, Claim, Entry, Force, History, Kept, Kind, Patience, Request, Reservation,
-    StopRequest, Terms, WaitingFor,
+    StopRequest, Terms, WaitingFor, Watched,
 };
 pub use claims::{Entering, TryGrant};
 pub use decision::{Caller, Decision, Reason, decide};
@@ -59,7 +59,7 @@ pub use policy::{
 };
 pub use queue::{
     LOOK_AGAIN_MS, LOOK_AGAIN_SHORT_MS, SHORT_LINE, STOPPED_GRACE_MS, Standstill, UNTAKEN_MS,
-    WATCH_MS, Watched,
+    WATCH_MS,
 };
 pub use release::{Forced, Left, Ownership, Released};
 pub use renewal::Renewal;

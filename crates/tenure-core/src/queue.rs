@@ -11,7 +11,7 @@
 //! `claims` decides which claim may hold; `standing` decides which claim may be taken for dead.
 
 use crate::agent::AgentKey;
-use crate::claim::{Claim, Entry, Kept, Request, Reservation, StopRequest, WaitingFor};
+use crate::claim::{Claim, Entry, Kept, Request, Reservation, StopRequest, WaitingFor, Watched};
 use crate::event::Event;
 use crate::holder::Process;
 use crate::mode::Mode;
@@ -58,16 +58,6 @@ pub struct Standstill {
 
 /// For how long a caller watches a claim that does not take its turn before it lets it stand aside, in milliseconds.
 pub const WATCH_MS: u64 = STOPPED_GRACE_MS - UNTAKEN_MS;
-
-/// What a caller saw of a standstill while it ran itself. A machine that slept, or a caller that was stopped
-/// together with the waiter, has seen nothing.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Watched {
-    /// The ticket of the claim that does not take its turn.
-    pub front: u64,
-    /// For how long the caller watched it, in milliseconds.
-    pub ms: u64,
-}
 
 /// What a claim means to the claims behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

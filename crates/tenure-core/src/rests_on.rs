@@ -133,11 +133,11 @@ fn marks(behind: &Predecessor) -> bool {
 impl Entering {
     /// Whether the request came to wait directly behind the claim `last`. A plain exclusive request then
     /// has nothing to do with the claims before `last`: it looks from the end of the list, and passed over
-    /// none.
+    /// none. One for a slot found no room beside the claims that it saw, so there is none beside all of them.
     pub fn queues_behind(&self, last: Option<u64>) -> bool {
         match self {
             Self::Queued {
-                behind: Predecessor::LivenessLock { ticket },
+                behind: Predecessor::LivenessLock { ticket } | Predecessor::Turn { ticket },
                 ..
             } => Some(*ticket) == last,
             Self::Queued { .. }

@@ -77,6 +77,22 @@ enum Look {
     Stale(Refusal),
 }
 
+/// The holders beside which a claim could hold.
+#[derive(Debug, Clone)]
+struct Room {
+    holders: Vec<Mode>,
+    /// Whether the list has a hold that no longer counts.
+    has_left: bool,
+}
+
+impl Room {
+    fn is_for(&self, mode: Mode) -> bool {
+        let capacities = self.holders.iter().map(|other| other.capacity());
+        let capacity = capacities.fold(mode.capacity(), usize::min);
+        self.holders.len() < capacity && self.holders.iter().all(|other| mode.holds_beside(*other))
+    }
+}
+
 /// A claim that waits behind a line that does not move, and looks again after so long.
 fn still_behind(behind: Predecessor, mut near: Live, still: Standstill, rest_ms: u64) -> Blocker {
     near.standstill = Some(still);
@@ -303,8 +319,11 @@ impl Entry {
         (behind, near): (Predecessor, Live),
         asking: &mut Asking<'_, E>,
     ) -> Blocker {
-        let Some(stopped) = self.stopped_before(own, mode, asking) else {
-            return self.past_the_silent(own, mode, force, (behind, near), asking);
+        let Some(room) = self.room_beside(own, mode, asking) else {
+            return Blocker::Live(behind, near);
+        };
+        let Some(stopped) = self.stopped_before(own, mode, room.clone(), asking) else {
+            return self.past_the_silent(own, force, &room, (behind, near), asking);
         };
         // A holder that died blocks no claim; the turn of the claims behind it begins here.
         if let Some(refusal) = self.sweep_holds(own, force, asking) {
@@ -332,16 +351,18 @@ impl Entry {
     fn past_the_silent<E: FnMut(&Claim) -> Evidence>(
         &mut self,
         own: Option<u64>,
-        mode: Mode,
         force: Force,
+        room: &Room,
         (behind, near): (Predecessor, Live),
         asking: &mut Asking<'_, E>,
     ) -> Blocker {
-        let (Some(watched), Some((front, has_left))) =
-            (asking.watched, self.silent_before(own, mode, asking))
-        else {
+        let Some(watched) = asking.watched else {
             return Blocker::Live(behind, near);
         };
+        let Some(front) = self.silent_before(own, room, asking) else {
+            return Blocker::Live(behind, near);
+        };
+        let has_left = room.has_left;
         let watched_ms = if watched.front == front {
             watched.ms
         } else {
@@ -385,35 +406,24 @@ impl Entry {
         Blocker::None
     }
 
-    /// The first live waiter before a claim, if the holders would let both of them hold, and whether a hold is in the
-    /// list that no longer counts.
+    /// The first live waiter before a claim, if the holders would let it hold.
     fn silent_before<E: FnMut(&Claim) -> Evidence>(
         &self,
         own: Option<u64>,
-        mode: Mode,
+        room: &Room,
         asking: &mut Asking<'_, E>,
-    ) -> Option<(u64, bool)> {
+    ) -> Option<u64> {
+        // In most lines the turn has only just begun, and no claim is asked.
+        let has_begun = self.ended_ms(asking.now).is_some_and(|ms| ms < UNTAKEN_MS);
+        if has_begun && !room.has_left {
+            return None;
+        }
         let mut waiting = self
             .claims
             .iter()
             .filter(|claim| claim.token.is_none() && own.is_none_or(|own| claim.ticket < own));
         let front = waiting.find(|claim| matches!(asking.weigh(claim), Weight::Live(_)))?;
-        let mut has_left = false;
-        let mut room = [mode, front.mode].map(|mode| (mode, mode.capacity(), 0));
-        for claim in self.granted().filter(|claim| Some(claim.ticket) != own) {
-            if !matches!(asking.weigh(claim), Weight::Live(_)) {
-                has_left = true;
-                continue;
-            }
-            for (mode, capacity, count) in &mut room {
-                *capacity = (*capacity).min(claim.mode.capacity());
-                *count += 1;
-                if *count >= *capacity || !mode.holds_beside(claim.mode) {
-                    return None;
-                }
-            }
-        }
-        Some((front.ticket, has_left))
+        room.is_for(front.mode).then_some(front.ticket)
     }
 
     /// The live waiters between the first one and a claim, and whether each is seen to be stopped.
@@ -473,25 +483,39 @@ impl Entry {
         count >= capacity
     }
 
+    /// The holders that count, as far as a claim of this mode could hold beside them; `None` if it could not.
+    fn room_beside<E: FnMut(&Claim) -> Evidence>(
+        &self,
+        own: Option<u64>,
+        mode: Mode,
+        asking: &mut Asking<'_, E>,
+    ) -> Option<Room> {
+        let mut room = Room {
+            holders: Vec::new(),
+            has_left: false,
+        };
+        for claim in self.granted().filter(|claim| Some(claim.ticket) != own) {
+            if !matches!(asking.weigh(claim), Weight::Live(_)) {
+                room.has_left = true;
+                continue;
+            }
+            room.holders.push(claim.mode);
+            if !room.is_for(mode) {
+                return None;
+            }
+        }
+        Some(room)
+    }
+
     /// The live waiters before a claim whose processes are stopped, the nearest first, if the claim could
     /// hold but for them.
     fn stopped_before<E: FnMut(&Claim) -> Evidence>(
         &self,
         own: Option<u64>,
         mode: Mode,
+        mut room: Room,
         asking: &mut Asking<'_, E>,
     ) -> Option<Vec<u64>> {
-        let (mut capacity, mut count) = (mode.capacity(), 0);
-        let mut is_full = |other: Mode| {
-            capacity = capacity.min(other.capacity());
-            count += 1;
-            count >= capacity || !mode.holds_beside(other)
-        };
-        for claim in self.granted().filter(|claim| Some(claim.ticket) != own) {
-            if matches!(asking.weigh(claim), Weight::Live(_)) && is_full(claim.mode) {
-                return None;
-            }
-        }
         let waiting = self.claims.iter().filter(|claim| claim.token.is_none());
         let before = waiting.filter(|claim| own.is_none_or(|own| claim.ticket < own));
         let mut stopped = Vec::new();
@@ -500,7 +524,10 @@ impl Entry {
             if matches!(asking.weigh(claim), Weight::Live(_)) {
                 if (asking.is_stopped)(claim) {
                     stopped.push(claim.ticket);
-                } else if is_full(claim.mode) {
+                    continue;
+                }
+                room.holders.push(claim.mode);
+                if !room.is_for(mode) {
                     return None;
                 }
             }

@@ -197,8 +197,14 @@ fn only_a_wait_for_the_last_claim_itself_is_directly_behind_it() {
     assert!(queued(5).queues_behind(Some(4)));
     assert!(!queued(5).queues_behind(Some(3)));
     assert!(!queued(5).queues_behind(None));
+    // One for a slot sleeps on the turn of the last claim.
+    let for_a_slot = Entering::Queued {
+        ticket: 5,
+        behind: Predecessor::Turn { ticket: 4 },
+    };
+    assert!(for_a_slot.queues_behind(Some(4)));
+    assert!(!for_a_slot.queues_behind(Some(3)));
     for behind in [
-        Predecessor::Turn { ticket: 4 },
         Predecessor::Record(Box::new(claim(4))),
         Predecessor::AnyOf(vec![claim(4)]),
     ] {

@@ -216,16 +216,11 @@ pub struct Cleaned {
     pub record: Vec<u8>,
 }
 
-/// The process that keeps the guard of a lock, if the system shows it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Keeper(pub Option<u32>);
-
-impl std::fmt::Display for Keeper {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0 {
-            Some(pid) => write!(formatter, "PID {pid}"),
-            None => formatter.write_str("another process"),
-        }
+/// The process that keeps the guard of a lock, as a message names it.
+fn named(keeper: Option<u32>) -> String {
+    match keeper {
+        Some(pid) => format!("PID {pid}"),
+        None => "another process".to_owned(),
     }
 }
 
@@ -328,15 +323,16 @@ pub enum StoreError {
     },
     /// Another process keeps the guard for longer than any transition takes.
     #[error(
-        "{place}: {keeper} has been in the middle of a change for {waited_ms} ms; it may be stopped"
+        "{place}: {} has been in the middle of a change for {waited_ms} ms; it may be stopped",
+        named(*keeper)
     )]
     Stuck {
         /// The lock.
         place: String,
         /// How long this caller waited.
         waited_ms: u64,
-        /// Which process that is.
-        keeper: Keeper,
+        /// Which process that is, if the system shows it.
+        keeper: Option<u32>,
     },
     /// Other callers, of this process or of others, change the lock one after the other all the time.
     #[error("{place}: so many callers change it that this one had no turn for {waited_ms} ms")]

@@ -274,13 +274,10 @@ impl World {
         };
         let watched = scenario.unseen.then(|| self.watched(ticket, entry));
         let is_stopped = |claim: &Claim| {
-            if scenario.unseen {
-                return false;
-            }
             let goes_on = claim.aside.is_some() && scenario.has(Defect::ForgetsWhoGoesOn);
+            let is_seen = !scenario.unseen && !scenario.has(Defect::WaitsForTheStopped);
             scenario.has(Defect::TakesTheSlowForStopped)
-                || (!scenario.has(Defect::WaitsForTheStopped)
-                    && (goes_on || self.is_stopped(claim)))
+                || (is_seen && (goes_on || self.is_stopped(claim)))
         };
         let count_again = |entry: &mut Entry, answer: Answer| {
             let others = entry.granted().count().saturating_sub(1);

@@ -102,7 +102,7 @@ pub trait Verbs: Store {
         }
         let is_plain = request.is_plain();
         let about = About::NewClaim {
-            ends: is_plain && request.terms.mode == Mode::Exclusive,
+            ends: is_plain && request.terms.mode != Mode::Shared,
             // A list that no run has looked at may hold a stale claim. Where a stale claim refuses a
             // caller, the caller has to look first.
             unseen: is_plain

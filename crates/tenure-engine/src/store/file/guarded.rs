@@ -21,7 +21,7 @@ use crate::clock::{instant, since};
 use crate::os;
 use crate::profile::Record;
 use crate::store::codec;
-use crate::store::{Keeper, StoreError, Wake};
+use crate::store::{StoreError, Wake};
 use std::borrow::Cow;
 use std::cell::Cell;
 use std::time::Duration;
@@ -266,7 +266,7 @@ impl FileStore {
                     StoreError::Stuck {
                         place,
                         waited_ms,
-                        keeper: Keeper(keeper),
+                        keeper,
                     }
                 } else {
                     // The guard changes hands, so no process is stuck with it: others change the lock in turns.

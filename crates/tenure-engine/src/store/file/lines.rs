@@ -22,13 +22,18 @@ pub(super) fn number(digits: &[u8]) -> Option<u64> {
     std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
-/// Whether a line ends as a plain waiter's does: with its ttl, and perhaps its grace. Everything else
-/// that a claim can have is written behind these.
+/// Whether a line ends as a plain waiter's does: with its ttl, and perhaps the number of its slots and its grace.
+/// Everything else that a claim can have is written behind these. A shared claim is none: it has no number.
 pub(super) fn is_plain(text: &[u8]) -> bool {
     let Some(text) = text.strip_suffix(b"}") else {
         return false;
     };
     let text = without_number(text, b",\"grace_ms\":").unwrap_or(text);
+    let text = match without_number(text, b",\"slots\":") {
+        Some(_) if text.ends_with(b",\"slots\":0") => return false,
+        Some(before) => before,
+        None => text,
+    };
     without_number(text, b",\"ttl_ms\":").is_some()
 }
 

@@ -70,8 +70,11 @@ impl Rest {
     }
 
     /// How many claims were not read that stand before the own one. [`Want::UpTo`] leaves out plain waiters there,
-    /// and then only one finding holds for the whole list: a live claim stands directly before the own one. An
-    /// exclusive claim sleeps behind that one, whatever stands before it. Any other finding needs the whole list.
+    /// and then only one finding holds for the whole list: the own claim has to wait, and nothing was swept. An
+    /// exclusive claim sleeps behind the live claim directly before its own, whatever stands before that one. A claim for
+    /// a slot counts live claims: if those that were read leave no room, all of them leave none. It sleeps until one
+    /// of them has its turn or ends, and before that none of the claims behind has room. Any other finding needs the
+    /// whole list.
     pub(super) fn before(&self) -> usize {
         self.before
     }
@@ -397,8 +400,8 @@ fn passed(text: &Text, gap: &Gap, want: Want, seen: Option<Range<usize>>) -> Opt
 pub(super) mod tests {
     use super::*;
     use tenure_core::{
-        Claim, Entering, Force, Holder, Host, Now, Patience, Policy, Process, Request, RequestId,
-        Terms,
+        Claim, Entering, Force, Holder, Host, Mode, Now, Patience, Policy, Process, Request,
+        RequestId, Terms,
     };
 
     pub(in super::super) fn request(number: u32) -> Request {
@@ -468,6 +471,89 @@ pub(super) mod tests {
 
     fn ticket(entry: &Entry, index: usize) -> u64 {
         entry.claims[index].ticket
+    }
+
+    /// A claim for a slot counts others, so a part may know less than all. It never grants what all would not, and what it
+    /// makes wait, all make wait.
+    #[test]
+    fn a_waiter_for_a_slot_waits_by_a_part_only_where_it_waits_by_all() {
+        let now = Now::default();
+        let enter = |entry: &mut Entry, number: u32, mode: Mode| {
+            let request = request(number);
+            let terms = Terms {
+                mode,
+                ..request.terms
+            };
+            let request = Request { terms, ..request };
+            entry.enter(&Policy::NATIVE, request, &now, lives, &mut Vec::new())
+        };
+        let slots = Mode::Slots(std::num::NonZeroU32::new(4).expect("a number"));
+        let looks = |entry: &Entry, own: u64| {
+            let mut entry = entry.clone();
+            entry.try_grant(&Policy::NATIVE, own, &now, lives, &mut Vec::new())
+        };
+        let mut by_part = 0;
+        for odd in [None, Some(0), Some(6), Some(12), Some(29)] {
+            for ended in 0..=4 {
+                let mut entry = Entry::default();
+                for number in 0..30 {
+                    let mode = if odd == Some(number) {
+                        Mode::Exclusive
+                    } else {
+                        slots
+                    };
+                    enter(&mut entry, number, mode);
+                }
+                let granted: Vec<u64> = entry.granted().map(|claim| claim.ticket).collect();
+                for ticket in granted.into_iter().take(ended) {
+                    entry.leave(ticket, &now);
+                }
+                let waiting = entry.claims.iter().filter(|claim| claim.token.is_none());
+                for own in waiting.map(|claim| claim.ticket) {
+                    let Some((part, rest)) = decode(&body(&entry), Want::UpTo(own)) else {
+                        continue;
+                    };
+                    let is_behind = |entry: &Entry| {
+                        let looks = looks(entry, own);
+                        matches!(looks, tenure_core::TryGrant::Behind(_))
+                    };
+                    if rest.before() > 0 && is_behind(&part) {
+                        assert!(is_behind(&entry), "{odd:?} {ended} {own}");
+                        by_part += 1;
+                    }
+                }
+                // A newcomer, by the ends.
+                let last = entry.claims.last().map(|claim| claim.ticket);
+                if let Some((mut part, _)) = decode(&body(&entry), Want::Ends) {
+                    let queues = enter(&mut part, 99, slots).queues_behind(last);
+                    let mut all = entry.clone();
+                    let entering = enter(&mut all, 99, slots);
+                    let waits = matches!(entering, Entering::Queued { .. });
+                    assert!(!queues || waits, "{odd:?} {ended}: {entering:?}");
+                    by_part += usize::from(queues);
+                }
+            }
+        }
+        assert!(by_part > 400, "parts are enough for most: {by_part}");
+    }
+
+    /// A shared claim and one that was passed say more than their ttl and their slots.
+    #[test]
+    fn the_line_of_a_plain_waiter_ends_with_its_ttl_its_slots_and_its_grace() {
+        for (end, is_one) in [
+            (",\"ttl_ms\":30000}", true),
+            (",\"ttl_ms\":30000,\"slots\":4}", true),
+            (",\"ttl_ms\":30000,\"slots\":40,\"grace_ms\":10000}", true),
+            (",\"ttl_ms\":30000,\"grace_ms\":10000}", true),
+            (",\"ttl_ms\":30000,\"slots\":0}", false),
+            (",\"ttl_ms\":30000,\"slots\":0,\"grace_ms\":1}", false),
+            (",\"ttl_ms\":30000,\"force\":\"asked\",\"slots\":4}", false),
+            (",\"ttl_ms\":30000,\"slots\":4,\"queue\":\"max\"}", false),
+            (",\"ttl_ms\":30000,\"slots\":4,\"aside_ms\":1}", false),
+            (",\"slots\":4}", false),
+        ] {
+            assert_eq!(is_plain(end.as_bytes()), is_one, "{end}");
+        }
     }
 
     /// The same change to a part and to the whole list has to give the same answer and the same list.
@@ -633,7 +719,7 @@ pub(super) mod tests {
         );
         assert!(decode(&body(&list_of(3)), Want::Ends).is_none(), "short");
         let change: [fn(&mut Claim); 5] = [
-            |claim| claim.mode = tenure_core::Mode::Shared,
+            |claim| claim.mode = Mode::Shared,
             |claim| claim.queueing = tenure_core::Queueing::Single,
             |claim| claim.force = Force::Asked,
             |claim| {
@@ -820,7 +906,7 @@ pub(super) mod tests {
             assert!(part(&text, Want::Ends).is_none(), "{kind:?}");
         }
         // The claim before a gap is one of those between the ends.
-        let mut odd = waiter(2).replace(",\"ttl_ms\":1}", ",\"ttl_ms\":1,\"slots\":2}");
+        let mut odd = waiter(2).replace(",\"ttl_ms\":1}", ",\"ttl_ms\":1,\"slots\":0}");
         odd.insert_str(0, &waiter(1));
         assert!(part(&host(in_segments(&odd, &waiter(41))), Want::Ends).is_none());
         let mut nowhere = text.clone();
