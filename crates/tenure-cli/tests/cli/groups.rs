@@ -1159,6 +1159,48 @@ fn a_run_that_gives_up_for_its_second_lock_says_whom_it_replaced() {
     let _ = old.finish().expect(79, "ended");
 }
 
+/// The last instances of inotify stay for the user's other programs: a run does without one, and hears of a request to
+/// stop all the same.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_run_leaves_the_last_instances_of_inotify_to_other_programs() {
+    for (fails, has_one) in [("when=6", false), ("when=30+", true)] {
+        let scene = Scene::new();
+        let mut run = scene.program("strace");
+        run.args(["-qq", "-o", "/dev/null", "-e", "trace=inotify_init1", "-e"]);
+        run.args([
+            &format!("inject=inotify_init1:error=EMFILE:{fails}"),
+            crate::support::TENURE,
+        ]);
+        let words = "run -q x -- sleep 100";
+        run.args(words.split(' ')).current_dir(scene.root());
+        let run = Started::piped(&mut run);
+        let holder = || scene.check("x")["holder"]["pid"].as_u64();
+        eventually("it is held", || holder().is_some());
+        let pid = holder().expect("a holder");
+        let watches = || {
+            let open = fs::read_dir(format!("/proc/{pid}/fd")).expect("its descriptors");
+            open.flatten().any(|entry| {
+                let target = fs::read_link(entry.path()).unwrap_or_default();
+                target.to_string_lossy().contains("inotify")
+            })
+        };
+        if has_one {
+            eventually("it watches", watches);
+        } else {
+            // It tries that once, soon after its start.
+            throughout(Duration::from_millis(300), "it goes on", || true);
+            throughout(Duration::from_millis(300), "it takes none", || !watches());
+        }
+        let (asked, took) = timed(|| {
+            let _ = scene.run(["cancel", "x"]).expect(0, "asked");
+            run.finish()
+        });
+        let _ = asked.expect(79, "it heard");
+        assert!(took < Duration::from_secs(8), "{took:?}");
+    }
+}
+
 /// All instances of inotify of this user are in use: a waiter that can be asked to stop looks again from time to time.
 #[cfg(target_os = "linux")]
 #[test]

@@ -982,14 +982,26 @@ mod watch {
     use std::os::fd::AsFd;
     use std::path::Path;
 
+    /// How many instances stay for the user's other programs (editors, `tail -f`). A user may have 128 by default, and
+    /// a machine of agents has more runs than that.
+    const RESERVE: usize = 16;
+
     /// A watch on files, which can be polled. Costs an inotify instance.
     #[derive(Debug)]
     pub(crate) struct Watch(Descriptor);
 
     impl Watch {
         /// One that watches nothing yet.
+        ///
+        /// # Errors
+        /// - `EMFILE`, if that would leave the user's other programs fewer than [`RESERVE`] instances. The caller looks
+        ///   again from time to time then.
         pub(crate) fn new() -> Result<Self, Errno> {
-            inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).map(Self)
+            let init = || inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK);
+            let own = init()?;
+            // The system does not say how many are left. Without a watch in them, 16 cost 50 µs.
+            let others: Result<Vec<_>, Errno> = (0..RESERVE).map(|_| init()).collect();
+            others.map(|_| Self(own))
         }
 
         /// Watches a file from now on.
