@@ -158,8 +158,8 @@ impl Seen {
             for stamp in stamps.into_iter().flatten() {
                 let is_ours = boot == Some(&*now.boot_id) && !now.boot_id.is_empty();
                 if is_ours && stamp.boot_ms != Stamp::OTHER_BOOT {
-                    let step = offset_ms(now.stamp()) - offset_ms(stamp);
-                    let is_larger = |known: &Step| step.abs() > known.ms.abs();
+                    let step = offset_ms(now.stamp()).saturating_sub(offset_ms(stamp));
+                    let is_larger = |known: &Step| step.unsigned_abs() > known.ms.unsigned_abs();
                     if step.unsigned_abs() > STEP_MS && self.stepped.as_ref().is_none_or(is_larger)
                     {
                         let name = name.clone();

@@ -1,0 +1,544 @@
+//! A hostile member of a shared folder, at random: whatever it writes there, no process is signalled that is not proven,
+//! every new name can be locked, no call hangs or breaks down, and a holder whose list was taken away is told.
+//!
+//! `TENURE_MEMBER=SECONDS` says how long (5; 60 in CI, an hour by night), `TENURE_SEED` with which seed. A failure prints the
+//! seed, and keeps no folder: the seed begins the same acts again.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::disallowed_methods,
+    reason = "the seed is for reading, and a hostile member removes what it likes"
+)]
+
+use crate::support::{Scene, Started, TENURE, eventually, state};
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Seek as _, Write as _};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use tenure_core::{
+    Cancel, CancelKind, Claim, Entry, Host, Lease, Mode, Process, Queueing, RequestId, Reservation,
+    Stamp,
+};
+use tenure_engine::clock::instant;
+use tenure_engine::store::file::fuzzing;
+
+/// How long a call may take: the guard's five seconds, and what a loaded machine adds.
+const PATIENCE: Duration = Duration::from_secs(25);
+
+/// The exit codes that the documents know, and those of signals by which nobody ended the call.
+fn is_known(code: i32) -> bool {
+    matches!(code, 0..=7 | 10 | 12 | 75 | 79..=81 | 124 | 126 | 127)
+}
+
+/// Draws by a seed.
+struct Hand(u64);
+
+impl Hand {
+    fn next(&mut self) -> u64 {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        usize::try_from(self.next() % end as u64).expect("a small number")
+    }
+
+    fn one_in(&mut self, chance: usize) -> bool {
+        self.below(chance) == 0
+    }
+
+    fn pick<'t, T>(&mut self, of: &'t [T]) -> &'t T {
+        &of[self.below(of.len())]
+    }
+
+    fn number(&mut self) -> u64 {
+        let any = self.next();
+        *self.pick(&[
+            0,
+            1,
+            any,
+            any >> 20,
+            u64::MAX,
+            u64::MAX - 1,
+            1 << 53,
+            (1 << 53) - 1,
+            1 << 62,
+        ])
+    }
+}
+
+/// A process that no call has anything to do with.
+struct Bystander(Child);
+
+impl Bystander {
+    fn new() -> Self {
+        let mut command = Command::new("sleep");
+        command.arg("100000").stdin(Stdio::null());
+        Self(command.spawn().expect("a process"))
+    }
+
+    fn process(&self) -> Process {
+        let stat =
+            fs::read_to_string(format!("/proc/{}/stat", self.0.id())).expect("a live process");
+        let (_, rest) = stat.rsplit_once(')').expect("a name");
+        let started = rest
+            .split_whitespace()
+            .nth(19)
+            .and_then(|field| field.parse().ok());
+        Process {
+            pid: self.0.id(),
+            started,
+        }
+    }
+
+    fn is_untouched(&self) -> bool {
+        state(self.0.id()) == Some('S')
+    }
+}
+
+impl Drop for Bystander {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The folder, seen by the one who may write it.
+struct Member<'a> {
+    hand: &'a mut Hand,
+    folder: PathBuf,
+    bystander: Process,
+    here: Arc<Host>,
+    acts: Vec<String>,
+}
+
+impl Member<'_> {
+    /// One act. The names are those of locks that the honest use.
+    fn acts(&mut self, names: &[&str]) {
+        let name = *self.hand.pick(names);
+        let list = self.folder.join(format!("{name}.tenure"));
+        let floor = self.folder.join(".floor.tenure");
+        match self.hand.below(10) {
+            0..=3 => self.claims(&list),
+            4 => self.raw(&list),
+            5 => self.other_object(&list),
+            6 => self.floor(&floor),
+            7 => self.other_object(&floor),
+            8 => self.signs(),
+            _ => self.audit(),
+        }
+    }
+
+    fn note(&mut self, act: &str, path: &Path) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        self.acts.push(format!("{act} {name}"));
+    }
+
+    /// A list that can be read, of claims that are not true.
+    fn claims(&mut self, list: &Path) {
+        self.note("claims in", list);
+        let Ok(file) = opened(list) else { return };
+        let found = fuzzing::read(file.as_fd()).ok();
+        let mut entry = found
+            .and_then(|(_, body)| fuzzing::decode(&body).ok())
+            .unwrap_or_default();
+        if entry.claims.is_empty() || self.hand.one_in(3) {
+            let claim = self.claim(&entry);
+            entry.last = entry.last.max(claim.ticket).max(claim.token.unwrap_or(0));
+            entry.claims.push(claim);
+        }
+        for claim in &mut entry.claims {
+            if self.hand.one_in(2) {
+                let (hand, bystander) = (&mut *self.hand, self.bystander);
+                twist(hand, claim, bystander);
+            }
+        }
+        if self.hand.one_in(4) {
+            entry.last = self.hand.number();
+        }
+        if self.hand.one_in(4) {
+            entry.claims.clear();
+        }
+        if self.hand.one_in(4) {
+            entry.ended = Some(self.stamp());
+        }
+        let Some(body) = fuzzing::encode(&entry) else {
+            return;
+        };
+        if fuzzing::write(file.as_fd(), &body).is_err() {
+            // No state to begin with: a page of its own.
+            let _ = file.set_len(0);
+            let sequence = self.hand.next() >> self.hand.below(60);
+            let _ = (&file).write_all(&fuzzing::page(sequence, &body));
+        }
+    }
+
+    fn claim(&mut self, entry: &Entry) -> Claim {
+        let id = RequestId::new(format!("member-{}", self.hand.below(3))).expect("an id");
+        let holder = tenure_core::Holder {
+            request_id: id,
+            actor: "member".to_owned(),
+            process: Some(Process {
+                pid: 999_999,
+                started: Some(1),
+            }),
+            command: Some(self.bystander),
+            host: Arc::clone(&self.here),
+            why: "\u{1b}[31mred\u{7}".to_owned(),
+            facts: Vec::new(),
+        };
+        let lease = Lease {
+            ttl_ms: self.hand.number(),
+            renewed: self.stamp(),
+            renewals: self.hand.number(),
+        };
+        let kind = *self
+            .hand
+            .pick(&[tenure_core::Kind::Kernel, tenure_core::Kind::Detached]);
+        let mut claim = Claim::new(
+            entry.last.saturating_add(1),
+            kind,
+            holder,
+            self.stamp(),
+            lease,
+        );
+        claim.token = Some(entry.last.saturating_add(2));
+        claim
+    }
+
+    fn stamp(&mut self) -> Stamp {
+        Stamp {
+            wall_ms: self.hand.number(),
+            boot_ms: self.hand.number(),
+        }
+    }
+
+    /// Bytes of any kind over a file.
+    fn raw(&mut self, path: &Path) {
+        self.note("bytes in", path);
+        let Ok(mut file) = opened(path) else { return };
+        let mut bytes = Vec::new();
+        let _ = (&file).take(1 << 16).read_to_end(&mut bytes);
+        match self.hand.below(4) {
+            0 => bytes.clear(),
+            1 => bytes.truncate(self.hand.below(bytes.len() + 1)),
+            2 => {
+                bytes = (0..self.hand.below(5_000))
+                    .map(|_| self.hand.next().to_le_bytes()[0])
+                    .collect();
+            }
+            _ => {
+                for _ in 0..=self.hand.below(8) {
+                    let at = self.hand.below(bytes.len() + 1);
+                    if let Some(byte) = bytes.get_mut(at) {
+                        *byte ^= 1 << self.hand.below(8);
+                    }
+                }
+            }
+        }
+        let _ = file.set_len(0).and_then(|()| file.rewind());
+        let _ = file.write_all(&bytes);
+    }
+
+    /// Something else than a file, or another file, at its name.
+    fn other_object(&mut self, path: &Path) {
+        self.note("another object at", path);
+        let _ = fs::remove_file(path);
+        let _ = fs::remove_dir(path);
+        let _ = match self.hand.below(6) {
+            0 => fs::create_dir(path),
+            1 => symlink("/etc/hostname", path),
+            2 => symlink(self.folder.join("nowhere"), path),
+            3 => Command::new("mkfifo").arg(path).status().map(drop),
+            4 => fs::hard_link(self.folder.join("victim"), path),
+            _ => Ok(()),
+        };
+    }
+
+    fn floor(&mut self, floor: &Path) {
+        self.note("a number in", floor);
+        let Ok(file) = opened(floor) else { return };
+        let entry = Entry {
+            last: self.hand.number(),
+            ..Entry::default()
+        };
+        let Some(body) = fuzzing::encode(&entry) else {
+            return;
+        };
+        let _ = file.set_len(0);
+        let _ = (&file).write_all(&fuzzing::page(1, &body));
+    }
+
+    fn signs(&mut self) {
+        let name = format!(".agent-{:x}", self.hand.next());
+        let path =
+            self.folder.join(
+                self.hand
+                    .pick(&[name.as_str(), "..floor.tenure.0.new", ".agent-"]),
+            );
+        self.note("a sign", &path);
+        let _ = fs::write(&path, "x".repeat(self.hand.below(100)));
+    }
+
+    fn audit(&mut self) {
+        let folder = self.folder.join("audit");
+        self.note("in the audit", &folder);
+        if self.hand.one_in(3) {
+            let _ = fs::remove_dir_all(&folder);
+            let _ = symlink("../elsewhere", &folder);
+            return;
+        }
+        let _ = fs::create_dir(&folder);
+        // Nothing outside of this folder is this test's to write.
+        let files = fs::read_dir(&folder).into_iter().flatten().flatten();
+        let own = files.filter(|file| file.file_type().is_ok_and(|kind| kind.is_file()));
+        for file in own.filter(|_| !folder.is_symlink()) {
+            self.raw(&file.path());
+        }
+    }
+}
+
+/// Makes some of a claim untrue.
+fn twist(hand: &mut Hand, claim: &mut Claim, bystander: Process) {
+    let stamp = Stamp {
+        wall_ms: hand.number(),
+        boot_ms: hand.number(),
+    };
+    match hand.below(12) {
+        0 => claim.holder.process = Some(bystander),
+        1 => claim.holder.command = Some(bystander),
+        2 => claim.holder.process = None,
+        3 => claim.token = Some(hand.number()),
+        4 => claim.token = None,
+        5 => claim.entered = stamp,
+        6 => claim.grace_ms = hand.number(),
+        7 => {
+            claim.cancel = Some(Cancel {
+                by: "\u{202e}member".to_owned(),
+                at: stamp,
+                actor: String::new(),
+                why: "\n".repeat(9),
+                kind: *hand.pick(&[CancelKind::Operator, CancelKind::NewerRun]),
+                grace_ms: Some(hand.number()),
+            });
+        }
+        8 => {
+            claim.reservation = Some(Reservation {
+                since: stamp,
+                grace_ms: hand.number(),
+            });
+        }
+        9 => claim.aside = Some(stamp),
+        10 => {
+            claim.mode = *hand.pick(&[Mode::Exclusive, Mode::Shared]);
+            claim.queueing = *hand.pick(&[Queueing::Fifo, Queueing::Single, Queueing::Max]);
+        }
+        _ => {
+            claim.lease = Lease {
+                ttl_ms: hand.number(),
+                renewed: stamp,
+                renewals: hand.number(),
+            }
+        }
+    }
+}
+
+fn opened(path: &Path) -> std::io::Result<File> {
+    // Neither a FIFO nor a device keeps the member waiting.
+    let nonblock = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).expect("a flag");
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .custom_flags(nonblock)
+        .open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(std::io::ErrorKind::InvalidInput.into())
+    }
+}
+
+/// How long this test goes on.
+fn seconds() -> u64 {
+    let said = std::env::var("TENURE_MEMBER")
+        .ok()
+        .and_then(|said| said.parse().ok());
+    said.unwrap_or(if std::env::var_os("CI").is_some() {
+        60
+    } else {
+        5
+    })
+}
+
+#[test]
+fn whatever_a_member_of_a_shared_folder_writes_others_go_on() {
+    let seed = std::env::var("TENURE_SEED")
+        .ok()
+        .and_then(|said| said.parse().ok());
+    let seed = seed.unwrap_or_else(|| {
+        u64::from(std::process::id()) << 20
+            | u64::from(
+                rustix::process::getppid()
+                    .map_or(1, |pid| pid.as_raw_nonzero().get().unsigned_abs()),
+            )
+    });
+    println!("TENURE_SEED={seed}");
+    let mut hand = Hand(seed);
+    let bystander = Bystander::new();
+    let until = instant() + Duration::from_secs(seconds());
+    let mut rounds = 0;
+    while rounds == 0 || instant() < until {
+        round(&mut hand, &bystander, rounds);
+        rounds += 1;
+    }
+    println!("{rounds} rounds");
+}
+
+/// A folder, some acts of the member between calls of the honest, and what has to hold.
+fn round(hand: &mut Hand, bystander: &Bystander, number: u32) {
+    let scene = Scene::new();
+    let folder = scene.locks();
+    fs::create_dir_all(&folder).expect("a folder");
+    let mode = *hand.pick(&[0o700, 0o3770]);
+    fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).expect("its rights");
+    fs::write(scene.path("victim"), "mine").expect("a file");
+    for name in ["held", "past"] {
+        let _ = scene
+            .run(["run", name, "--", "true"])
+            .expect(0, "nothing is wrong yet");
+    }
+    let mut holder = scene.tenure(["run", "held", "-q", "--ttl", "3s", "--", "sleep", "100"]);
+    holder.stdout(Stdio::null()).stderr(Stdio::piped());
+    let holder = Started::new(&mut holder);
+    eventually("it is held", || scene.standing("held") == "held");
+    let ticket = granted(&scene.locks().join("held.tenure"))[0];
+    fs::create_dir(scene.path("elsewhere")).expect("a folder");
+    let here = Arc::new(tenure_engine::process::Identity::current().host);
+    let mut member = Member {
+        hand,
+        folder,
+        bystander: bystander.process(),
+        here,
+        acts: Vec::new(),
+    };
+    let names = ["held", "past", "orphan"];
+    for step in 0..3 {
+        for _ in 0..=member.hand.below(3) {
+            member.acts(&names);
+        }
+        let told = |what: &str, acts: &[String]| format!("{what} in round {number} after {acts:?}");
+        let fresh = format!("fresh-{step}");
+        let new = call(&scene, &["run", &fresh, "-n", "--", "true"]);
+        assert_eq!(
+            new.0,
+            Some(0),
+            "{}: {}",
+            told("a new name", &member.acts),
+            new.1
+        );
+        let again = call(&scene, &["check", &fresh]);
+        assert_eq!(
+            again.0,
+            Some(0),
+            "{}: {}",
+            told("its check", &member.acts),
+            again.1
+        );
+        let name = *member.hand.pick(&names);
+        for words in CALLS {
+            if !member.hand.one_in(3) {
+                continue;
+            }
+            let words: Vec<&str> = words
+                .split(' ')
+                .map(|word| if word == "NAME" { name } else { word })
+                .collect();
+            let (code, said) = call(&scene, &words);
+            let what = told(&words.join(" "), &member.acts);
+            assert!(code.is_some_and(is_known), "{what}: {code:?} {said}");
+            assert!(!said.contains("panicked"), "{what}: {said}");
+            let acts_on_terminal = |c: char| c.is_control() && c != '\n' && c != '\t';
+            assert!(!said.contains(acts_on_terminal), "{what}: {said:?}");
+        }
+        assert!(
+            bystander.is_untouched(),
+            "{}",
+            told("a signal to a stranger", &member.acts)
+        );
+        let victim = fs::read_to_string(scene.path("victim"));
+        assert_eq!(
+            victim.expect("the file"),
+            "mine",
+            "{}",
+            told("the victim", &member.acts)
+        );
+    }
+    is_told(&scene, holder, ticket, &member.acts);
+}
+
+/// What honest users call about a lock.
+const CALLS: [&str; 16] = [
+    "check NAME",
+    "check NAME --output json",
+    "list",
+    "list --output json",
+    "run NAME -n -- true",
+    "run NAME -w 300ms -- true",
+    "wait NAME -w 300ms",
+    "acquire NAME -n --owner none --request-id member-1",
+    "release NAME --request-id member-1",
+    "heartbeat NAME --request-id member-0",
+    "cancel NAME",
+    "cancel NAME --orphan --yes",
+    "force-release NAME --yes",
+    "clean",
+    "doctor",
+    "audit",
+];
+
+/// The exit code of a call, and what it said.
+fn call(scene: &Scene, words: &[&str]) -> (Option<i32>, String) {
+    let mut command = scene.program("timeout");
+    command
+        .args(["-s", "KILL", &PATIENCE.as_secs().to_string(), TENURE])
+        .args(words);
+    let output = command.output().expect("a process");
+    let said = [output.stdout, output.stderr].concat();
+    (
+        output.status.code(),
+        String::from_utf8_lossy(&said).into_owned(),
+    )
+}
+
+/// The tickets of the claims that hold, by a list that can be read.
+fn granted(list: &Path) -> Vec<u64> {
+    let entry = opened(list).ok().and_then(|file| {
+        let (_, body) = fuzzing::read(file.as_fd()).ok()?;
+        fuzzing::decode(&body).ok()
+    });
+    let entry = entry.unwrap_or_default();
+    entry.granted().map(|claim| claim.ticket).collect()
+}
+
+/// A holder whose claim the list no longer has is told: it ends with 80, or was asked to stop by the list, or says what is
+/// wrong. One whose claim still stands goes on.
+fn is_told(scene: &Scene, mut holder: Started, ticket: u64, acts: &[String]) {
+    let list = scene.locks().join("held.tenure");
+    if !granted(&list).contains(&ticket) {
+        eventually(
+            &format!("a holder without a claim is told: {acts:?}"),
+            || holder.has_ended(),
+        );
+    }
+    holder.kill_with_children();
+}
