@@ -113,6 +113,8 @@ pub(crate) enum Verb {
     Doctor(DoctorArgs),
     /// Show the rules of every profile
     Profiles(ProfilesArgs),
+    /// Allow what the tenure.toml of a clone asks for
+    Allow(AllowArgs),
     /// Show what happened to locks
     Audit(AuditArgs),
     /// Lock a file or descriptor as flock(1) does
@@ -850,6 +852,33 @@ pub(crate) struct ProfilesArgs {
     pub(crate) common: Common,
 }
 
+/// `allow`.
+#[derive(Debug, Clone, Args)]
+#[command(
+    after_help = "A tenure.toml that came with a clone is somebody else's word. Two things in it need your \
+consent: a store over a network, which would get your credentials (TENURE_ETCD_USER), and the variables and \
+commands (env, rollback, on_supersede, on_superseded) that a run gets which an agent wrote, or its hook. \
+Consent holds for all clones and work trees, and stands as allow = [...] in your own tenure.toml; the machine's \
+(/etc/tenure.toml) may say it for all users. A store is allowed by scheme, servers, ports and whole parts of its \
+path; variables and commands by a hash, so a change asks anew.
+
+Examples:
+  tenure allow                        what is asked for here, and allowed
+  tenure allow ./tenure.toml          all that this file asks for now
+  tenure allow etcds://locks.example  every path on that server
+  tenure allow --revoke ./tenure.toml"
+)]
+pub(crate) struct AllowArgs {
+    /// The URL of a store, a tenure.toml, or a hash that `tenure allow` shows
+    #[arg(value_name = "WHAT")]
+    pub(crate) what: Vec<String>,
+    /// Take the consent back
+    #[arg(long, requires = "what")]
+    pub(crate) revoke: bool,
+    #[command(flatten)]
+    pub(crate) common: Common,
+}
+
 /// `audit`.
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
@@ -1324,6 +1353,7 @@ fn parse_quick(words: &[OsString]) -> Option<Result<Verb, clap::Error>> {
         "clean" => one::<CleanArgs>("tenure clean", words).map(Verb::Clean),
         "doctor" => one::<DoctorArgs>("tenure doctor", words).map(Verb::Doctor),
         "profiles" => one::<ProfilesArgs>("tenure profiles", words).map(Verb::Profiles),
+        "allow" => one::<AllowArgs>("tenure allow", words).map(Verb::Allow),
         "audit" => one::<AuditArgs>("tenure audit", words).map(Verb::Audit),
         "push" => one::<PushArgs>("tenure push", words).map(Verb::Push),
         "serve" => one::<ServeArgs>("tenure serve", words).map(Verb::Serve),

@@ -3,6 +3,8 @@
 mod acquire;
 #[cfg(unix)]
 mod agent;
+#[cfg(unix)]
+mod allow;
 mod attend;
 mod audit;
 mod cancel;
@@ -196,6 +198,14 @@ pub(crate) fn carry_out(verb: Verb) -> Ending {
                 |names, _| profiles::profiles(&names),
             )
         }
+        #[cfg(unix)]
+        Verb::Allow(args) => Call::of("allow", &args.common)
+            .answer(|around| request::Allow::of(&args, around), allow::allow),
+        #[cfg(windows)]
+        Verb::Allow(_) => report(&Failure::not_here(
+            "allow",
+            "it has not been ported; write allow = [...] into your own tenure.toml",
+        )),
         Verb::Audit(args) => Call::about_one(
             "audit",
             &args.common,

@@ -7,6 +7,8 @@
 mod acquire;
 #[cfg(unix)]
 mod agent;
+#[cfg(unix)]
+mod allow;
 mod defaults;
 #[cfg(unix)]
 mod doctor;
@@ -28,6 +30,8 @@ pub(crate) use crate::args::value::{Owner, Ticket, millis};
 pub(crate) use acquire::{Acquire, Acquiring};
 #[cfg(unix)]
 pub(crate) use agent::{Agent, Reach, Roots};
+#[cfg(unix)]
+pub(crate) use allow::{Allow, Consent};
 pub(crate) use defaults::{Defaults, OnHeld, Pool};
 #[cfg(unix)]
 pub(crate) use doctor::Doctor;

@@ -220,11 +220,11 @@ fn the_table_has_every_verb_and_profile() {
         .filter_map(|line| line.split_whitespace().next())
         // These print text for a shell and for `man`, and refuse every other form. `serve` holds a conversation:
         // `tests/serve.rs` compares each of its lines with its own schema, and so does `tests/mcp.rs`. `hook` answers
-        // in its host's form: `tests/hook` compares it with that. `agent` is about files of hosts, and looks at no lock.
+        // in its host's form: `tests/hook` compares it with that. `agent` and `allow` are about other files, and look at no lock.
         .filter(|verb| {
             !matches!(
                 *verb,
-                "completions" | "man" | "serve" | "mcp" | "hook" | "agent"
+                "completions" | "man" | "serve" | "mcp" | "hook" | "agent" | "allow"
             )
         })
         .collect();

@@ -76,6 +76,8 @@ pub struct Config {
     /// What agents run under locks, and what they edit under leases.
     #[serde(default)]
     pub agent: AgentRules,
+    /// What found files may ask for (`consent`). Only the user's and the machine's file say it.
+    pub allow: Option<Vec<String>>,
 }
 
 /// Which callers see the same locks.
@@ -153,6 +155,18 @@ pub enum ConfigError {
         path: String,
         /// Which user owns it, or may write it.
         why: String,
+    },
+    /// A search found it in a clone, and it asks for what no one has allowed ([`consent`](crate::consent)).
+    #[error("{path} came with this folder and {what}; `{line}` allows that{instead}")]
+    Unallowed {
+        /// The file.
+        path: String,
+        /// What it does, as the end of a sentence about it.
+        what: String,
+        /// What else helps, as the end of the sentence.
+        instead: String,
+        /// The line that gives consent.
+        line: String,
     },
     /// No folder can be named: there is neither a configuration nor a home.
     #[error(
@@ -242,6 +256,13 @@ impl Config {
             return Err(empty(
                 "host_id: it is empty; write what this machine is called".to_owned(),
             ));
+        }
+        if config.allow.is_some() && !is_for_all_folders(path) {
+            return Err(ConfigError::Syntax {
+                path: path.display().to_string(),
+                why: "allow: only the user's own tenure.toml and the machine's say what is allowed; leave it out"
+                    .to_owned(),
+            });
         }
         for (pattern, defaults) in &config.locks {
             if pattern.trim().is_empty() {
@@ -513,6 +534,13 @@ impl Config {
         tables.find_map(LockDefaults::decides_what_runs)
     }
 
+    /// What the table of one lock says in this file alone.
+    pub(crate) fn own_defaults(&self, name: &str) -> Option<&LockDefaults> {
+        let own = self.locks.iter().filter(|(pattern, _)| fits(pattern, name));
+        own.max_by_key(|(pattern, _)| pattern.len())
+            .map(|(_, defaults)| defaults)
+    }
+
     /// The defaults for one lock: of each, what the first file says that says something.
     /// A file says it in the lock's own table, else above all tables.
     pub fn defaults(&self, name: &str) -> LockDefaults {
@@ -520,14 +548,8 @@ impl Config {
             on_held: self.on_held.clone(),
             ..LockDefaults::default()
         };
-        let own = self
-            .locks
-            .iter()
-            .filter(|(pattern, _)| fits(pattern, name))
-            .max_by_key(|(pattern, _)| pattern.len())
-            .map(|(_, defaults)| defaults.clone())
-            .unwrap_or_default()
-            .or(of_all);
+        let own = self.own_defaults(name).cloned();
+        let own = own.unwrap_or_default().or(of_all);
         match &self.farther {
             Some(farther) => own.or(farther.defaults(name)),
             None => own,
@@ -775,7 +797,7 @@ fn of_user(variable: &str, rest: &str) -> Option<PathBuf> {
 }
 
 /// The user's configuration.
-fn user_file() -> Option<PathBuf> {
+pub fn user_file() -> Option<PathBuf> {
     let folder = if cfg!(windows) {
         absolute("APPDATA")
     } else {

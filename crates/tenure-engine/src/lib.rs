@@ -11,6 +11,7 @@ pub mod cancel;
 pub mod clock;
 pub mod config;
 pub mod conformance;
+pub mod consent;
 pub mod duration;
 pub mod engine;
 pub mod envelope;

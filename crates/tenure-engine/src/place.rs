@@ -643,6 +643,11 @@ fn of_files<F: Files>(config: &Config, named: Named, files: &F) -> Result<Option
             of_scope(scope, &why(key), Some(config), files)?
         }
         (None, Some(url), None) => {
+            // Without the store of servers, no call reaches any.
+            #[cfg(all(feature = "etcd", unix))]
+            if named == Named::ByNobody {
+                crate::consent::store(config, file)?;
+            }
             let mut place = Place::of_url(url, why("store".to_owned()), named)?;
             if let At::Folder(folder) = &mut place.at {
                 let above = file.file.parent().unwrap_or(Path::new(""));

@@ -109,7 +109,7 @@ pub use crate::guard::Wait;
 pub use arguments::WaitArgs;
 
 use crate::engine::Waiting;
-use crate::envelope::{LockView, StandstillView};
+use crate::envelope::LockView;
 use crate::guard::{Cancel, Guard, Guards, Holding, LockManager, OpenError, Options};
 use crate::printed::whole;
 use answer::Surface;
@@ -423,7 +423,7 @@ fn tell(surface: &Surface, name: &LockName, waiting: &Waiting<'_>) {
         surface.say(&format!(
             "waiting for {name}, not held; {} is next in line and {}",
             holder.who(),
-            StandstillView::why(still.is_stopped),
+            tenure_engine::envelope::StandstillView::why(still.is_stopped),
         ));
         return;
     }

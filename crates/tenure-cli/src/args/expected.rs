@@ -403,7 +403,9 @@ fn known_value(arg: &Arg) -> Option<Expected> {
         | "intent_version" | "metadata" | "why" | "on_superseded" | "on_supersede" | "grace"
         | "term_after" | "signal" | "max_runtime" | "param" | "rollback" | "failure_step"
         | "token" | "since" | "until" | "remote" | "branch" | "attempts" | "backoff" | "number"
-        | "run_id" | "by" | "prefix" | "group_of_users" | "agent" | "max_age" => Expected::Nothing,
+        | "run_id" | "by" | "prefix" | "group_of_users" | "agent" | "max_age" | "what" => {
+            Expected::Nothing
+        }
         _ => return None,
     })
 }

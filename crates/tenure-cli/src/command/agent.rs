@@ -14,7 +14,7 @@
 
 mod claude;
 mod entries;
-mod files;
+pub(super) mod files;
 mod hosts;
 mod install;
 mod json;

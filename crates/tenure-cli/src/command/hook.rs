@@ -21,9 +21,9 @@ mod paths;
 mod proof;
 
 use super::agent::probe;
-use crate::args::{AgentHost, HookArgs};
+use crate::args::{AgentHost, Common, HookArgs};
 use crate::exit::Exit;
-use crate::request::{About, Misread, Surroundings};
+use crate::request::{About, Misread, Place, Surroundings};
 use crate::signals::{Stream, write_within};
 use answer::{Answer, Decision};
 use commands::{Found, Limits};
@@ -333,7 +333,16 @@ impl Work {
         let rules = match Rules::at(folders::of(text.unwrap_or_default(), &line, folder), folder) {
             Ok(rules) => rules,
             Err(misread) => {
-                return (fault(misread.on_error(About::Commands), &misread.why), None);
+                let on_error = match misread.own() {
+                    Some(own) => {
+                        let rules = rules_of(&own);
+                        let found = commands::find(text.unwrap_or_default(), &line, |_| &rules);
+                        let is_hit = found.hits.iter().any(|hit| hit.closed);
+                        if_closed(is_hit || found.closed().is_some())
+                    }
+                    None => misread.on_error(About::Commands),
+                };
+                return (fault(on_error, &misread.why), None);
             }
         };
         if rules.are_none() {
@@ -347,12 +356,11 @@ impl Work {
         if found.is_empty() {
             return (Answer::default(), None);
         }
-        self.is_closed(
-            found
-                .hits
-                .iter()
-                .any(|hit| hit.rule.on_error == OnError::Closed),
-        );
+        self.is_closed(found.hits.iter().any(|hit| hit.closed));
+        if let Some(why) = rules.refused(&found) {
+            let closed = found.hits.iter().any(|hit| hit.closed);
+            return (fault(if_closed(closed), &why), None);
+        }
         let times = commands::times(&found, self.time_of(call), self.limits());
         let program = program();
         let prefixes: Vec<String> = found
@@ -542,6 +550,22 @@ impl Rules {
         self.folders.iter().flat_map(|(_, rules)| rules)
     }
 
+    /// Why the run that would be put in front of a command is refused, if a file of a clone asks for what nobody allowed.
+    fn refused(&self, found: &Found<'_>) -> Option<String> {
+        let first = found.hits.first()?;
+        self.folders.iter().find_map(|(folder, _)| {
+            let folder = folder.canonicalize().unwrap_or_else(|_| folder.clone());
+            let place = Place::of_taker(&Common::default(), &Surroundings::at(folder));
+            let refused = place.and_then(|place| {
+                place.refuse_to_agents(&first.rule.lock)?;
+                let mut others = found.hits.iter().skip(1);
+                others.try_for_each(|hit| place.refuse_to_agents(&hit.rule.lock))
+            });
+            let failure = refused.err()?;
+            (failure.exit == Exit::Permission).then(|| failure.message.clone())
+        })
+    }
+
     fn are_none(&self) -> bool {
         self.all().next().is_none()
     }
@@ -559,10 +583,20 @@ impl Rules {
 fn command_rules(folder: &Path) -> Result<Vec<CommandRule>, Misread> {
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let config = Surroundings::at(folder).rules()?;
-    let files = config.as_deref().into_iter().flat_map(Config::files);
-    Ok(files
-        .flat_map(|file| file.agent.commands.iter().cloned())
-        .collect())
+    Ok(config.as_deref().map(rules_of).unwrap_or_default())
+}
+
+fn rules_of(config: &Config) -> Vec<CommandRule> {
+    let files = config.files().enumerate();
+    files
+        .flat_map(|(number, file)| {
+            let rules = file.agent.commands.iter().cloned();
+            rules.map(move |rule| CommandRule {
+                file: number,
+                ..rule
+            })
+        })
+        .collect()
 }
 
 /// What a call asks for, as few digits: the tool and the whole of its input, the agent, and the folder.

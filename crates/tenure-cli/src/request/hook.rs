@@ -56,14 +56,19 @@ impl Surroundings {
 }
 
 impl Misread {
+    /// Where another user's file was found: the person's own rules, which decide then. A stranger's file opens nothing
+    /// that they close.
+    pub(crate) fn own(&self) -> Option<Arc<Config>> {
+        let own = self.is_foreign.then(|| Config::search(None).ok());
+        let own = own?.and_then(|found| found.config);
+        Some(Arc::new(own.unwrap_or_default()))
+    }
+
     /// What the rules of the file would have done with a fault, as far as its lines say so.
     ///
     /// What they do not say is what a rule is that says nothing: open for commands, closed for paths. A file may be
     /// about any path in words that these lines do not show, so only rules that all say `open` open it.
     pub(crate) fn on_error(&self, about: About) -> OnError {
-        if self.is_foreign {
-            return OnError::Open;
-        }
         // The configurations that are read are not larger.
         let text = self.file.as_deref().and_then(read_some).unwrap_or_default();
         let is_about_paths = |line: &str| line.starts_with('[') && heading(line) == "agent.path";

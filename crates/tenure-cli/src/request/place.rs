@@ -725,7 +725,8 @@ impl Place {
         let Some(config) = &self.config else {
             return Ok(Defaults::default());
         };
-        if config.locks.is_empty() && config.on_held.is_none() {
+        let says = |file: &Config| !file.locks.is_empty() || file.on_held.is_some();
+        if !config.files().any(says) {
             return Ok(Defaults::default());
         }
         let file = config.file.display().to_string();
@@ -737,7 +738,25 @@ impl Place {
         })
     }
 
-    /// The same for a question: what the files say of a lock counts, whatever names the place.
+    /// Refuses a run that an agent's hook has written, or the agent, where a file of a clone decides what it runs and no
+    /// one allows that.
+    pub(super) fn refuse_untyped(&self, name: &LockName) -> Result<(), Failure> {
+        if self.is_agents {
+            self.refuse_to_agents(name)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// The same where a hook is about to write the run.
+    pub(crate) fn refuse_to_agents(&self, name: &LockName) -> Result<(), Failure> {
+        match &self.config {
+            Some(config) => Ok(config.refuse_untyped(name.as_str())?),
+            None => Ok(()),
+        }
+    }
+
+    /// The place for a question about a lock: what the files say of it counts, whatever names the place.
     pub(crate) fn asked_about(self, around: &Surroundings) -> Self {
         let config = self
             .config

@@ -259,6 +259,7 @@ fn taking(
     let Some(main) = name.as_ref().or(first).or(group.as_ref()).cloned() else {
         return Err(no_name());
     };
+    place.refuse_untyped(&main)?;
     let defaults = place.defaults(&main)?;
     let of_file = || defaults.group.clone().filter(|_| !locks.is_empty());
     let group_text = typed.group.as_ref().map(|typed| typed.text.to_lowercase());
@@ -318,6 +319,7 @@ fn taking(
         });
     }
     for Further { name, mode: said } in locks {
+        place.refuse_untyped(&name)?;
         let defaults = place.defaults(&name)?;
         // The queue, and what ends holders, are of the lock that the call is named by, and of no further one.
         let further = (further, Force::No);

@@ -328,6 +328,7 @@ fn on_a_runner_of_githubs_a_step_needs_a_store() {
     variable.env_remove("TENURE_DIR").env("TENURE_STORE", store);
     let mut configuration = hosted(&[]);
     configuration.env_remove("TENURE_DIR");
+    configuration.env("TENURE_CONFIG", scene.path("tenure.toml"));
     for (why, step) in [
         ("the input", through(input)),
         ("the variable", through(variable)),
@@ -335,6 +336,8 @@ fn on_a_runner_of_githubs_a_step_needs_a_store() {
     ] {
         let _ = step.finish().expect(33, why);
     }
+    let found = answer(hosted(&[]).env_remove("TENURE_DIR")).expect(2, "who named it?");
+    assert!(found.stderr().contains("tenure allow"), "{}", found.said());
     scene.write("tenure.toml", "store = \n");
     let said = answer(hosted(&[]).env_remove("TENURE_DIR")).expect(2, "a mistake in it");
     assert!(

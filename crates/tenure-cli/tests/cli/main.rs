@@ -21,6 +21,7 @@ mod audit;
 mod calls;
 mod completions;
 mod configuration;
+mod consent;
 mod contract;
 mod control_group;
 mod defaults;
@@ -43,6 +44,8 @@ mod hostile;
 mod inside;
 mod man;
 mod many;
+#[cfg(target_os = "linux")]
+mod member;
 mod moved;
 mod orphans;
 mod passing_on;

@@ -317,6 +317,7 @@ fn etcd_that_is_away_refuses_edits_and_names_itself() {
         "store = \"{store}\"\n[[agent.command]]\nmatch = [\"make\"]\nlock = \"build\"\n\
          [[agent.path]]\nmatch = [\"src/**\"]\n"
     ));
+    repository.allows(&store);
     let ask = |event: &serde_json::Value| {
         let mut hook = repository.hook("claude");
         hook.env_remove("TENURE_DIR");

@@ -64,6 +64,15 @@ impl Repository {
         self.scene.write("w/tenure.toml", rules);
     }
 
+    /// The person's own word that files of clones may lead to these servers.
+    #[cfg(feature = "etcd")]
+    pub(crate) fn allows(&self, store: &str) {
+        let own = self.scene.path(".config/tenure");
+        std::fs::create_dir_all(&own).expect("a folder");
+        let allows = format!("allow = [{store:?}]\n");
+        std::fs::write(own.join("tenure.toml"), allows).expect("the person's own file");
+    }
+
     pub(crate) fn root(&self) -> PathBuf {
         self.scene.path("w").canonicalize().expect("a path")
     }

@@ -26,10 +26,9 @@ impl Day {
     fn with(rules: &str) -> Self {
         let server = Server::start();
         let store = format!("store = \"etcd://{}/day\"\n", server.endpoint());
-        Self {
-            repository: Repository::with(&format!("{store}{rules}")),
-            server,
-        }
+        let repository = Repository::with(&format!("{store}{rules}"));
+        repository.allows(&format!("etcd://{}", server.endpoint()));
+        Self { repository, server }
     }
 
     /// A program as an agent's shell starts it: the configuration alone says where the locks are.

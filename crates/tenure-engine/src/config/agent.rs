@@ -68,6 +68,9 @@ pub struct CommandRule {
     /// How long the command waits for the lock, in place of half the time that its call has.
     #[serde(default, deserialize_with = "wait")]
     pub wait: Option<Duration>,
+    /// Which of the files that count says it, the nearest one being 0.
+    #[serde(skip)]
+    pub file: usize,
 }
 
 /// Paths that need a lease.

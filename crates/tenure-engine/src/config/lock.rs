@@ -128,15 +128,39 @@ impl LockDefaults {
     }
 
     /// The first key by which the file decides what its caller's machine runs, or with which variables.
-    pub(super) fn decides_what_runs(&self) -> Option<&'static str> {
+    pub(crate) fn decides_what_runs(&self) -> Option<&'static str> {
+        self.keys_of_what_runs().next()
+    }
+
+    /// All of these keys.
+    pub(crate) fn keys_of_what_runs(&self) -> impl Iterator<Item = &'static str> {
+        let lines = self.lines().map(|(key, line)| (line.is_some(), key));
+        let keys = [(self.env.is_some(), "env")].into_iter().chain(lines);
+        keys.filter_map(|(says, key)| says.then_some(key))
+    }
+
+    /// All that it says of that, by key. The members are a part of it where a variable names them.
+    pub(crate) fn what_runs(&self) -> Vec<(String, String)> {
+        let env = self.env.iter().flatten();
+        let mut said: Vec<_> = env
+            .map(|(name, value)| (format!("env {name}"), value.clone()))
+            .collect();
+        if said.iter().any(|(_, value)| value.contains(MEMBER)) {
+            let members = self.members.iter().flatten();
+            said.extend(members.map(|member| ("member".to_owned(), member.clone())));
+        }
+        let lines = self.lines().into_iter();
+        said.extend(lines.filter_map(|(key, line)| Some((key.to_owned(), line?.to_owned()))));
+        said
+    }
+
+    /// The lines for a shell, by key.
+    fn lines(&self) -> [(&'static str, Option<&str>); 3] {
         [
-            (self.env.is_some(), "env"),
-            (self.rollback.is_some(), "rollback"),
-            (self.on_supersede.is_some(), "on_supersede"),
-            (self.on_superseded.is_some(), "on_superseded"),
+            ("rollback", self.rollback.as_deref()),
+            ("on_supersede", self.on_supersede.as_deref()),
+            ("on_superseded", self.on_superseded.as_deref()),
         ]
-        .into_iter()
-        .find_map(|(says, key)| says.then_some(key))
     }
 
     /// What is wrong with the keys of this table: the key, and why, as the end of a sentence.
@@ -228,14 +252,8 @@ impl LockDefaults {
 
 impl LockDefaults {
     fn mistake_of_lines(&self) -> Option<(&'static str, String)> {
-        [
-            ("rollback", &self.rollback),
-            ("on_supersede", &self.on_supersede),
-            ("on_superseded", &self.on_superseded),
-        ]
-        .into_iter()
-        .find_map(|(key, line)| {
-            let line = line.as_deref()?;
+        self.lines().into_iter().find_map(|(key, line)| {
+            let line = line?;
             if line.trim().is_empty() {
                 let why = "it is empty; write a line for sh -c, or leave it out";
                 return Some((key, why.to_owned()));

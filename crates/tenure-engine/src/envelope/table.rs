@@ -66,7 +66,9 @@ fn of_config(error: &ConfigError) -> Entry {
         ConfigError::Read { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
             PERMISSION
         }
-        ConfigError::Untrusted { .. } | ConfigError::Unsafe { .. } => UNSAFE,
+        ConfigError::Untrusted { .. }
+        | ConfigError::Unsafe { .. }
+        | ConfigError::Unallowed { .. } => UNSAFE,
         ConfigError::Read { .. }
         | ConfigError::Syntax { .. }
         | ConfigError::NoPlace

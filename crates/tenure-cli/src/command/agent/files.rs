@@ -34,12 +34,12 @@ const LINKS_MAX: usize = 40;
 
 /// A file of a host, which may not be there.
 #[derive(Debug)]
-pub(super) struct Target {
+pub(in crate::command) struct Target {
     /// As it is named.
     pub(super) named: PathBuf,
     /// Where links lead.
-    pub(super) path: PathBuf,
-    pub(super) text: Option<String>,
+    pub(in crate::command) path: PathBuf,
+    pub(in crate::command) text: Option<String>,
     facts: Option<Metadata>,
     /// The rights of a new file, as far as the umask lets them be.
     mode: u32,
@@ -47,7 +47,7 @@ pub(super) struct Target {
 
 /// Why a file was not replaced.
 #[derive(Debug)]
-pub(super) enum Hindered {
+pub(in crate::command) enum Hindered {
     /// It is not what was read any more.
     Changed,
     Failed(io::Error),
@@ -57,7 +57,7 @@ pub(super) enum Hindered {
 
 /// What became of a file that stood beside, under the name that this program uses.
 #[derive(Debug)]
-pub(super) enum Settled {
+pub(in crate::command) enum Settled {
     Clear,
     /// It was the only text there was: the file is to be read anew.
     PutBack,
@@ -84,7 +84,7 @@ fn refused(path: &Path, why: &str) -> Failure {
 }
 
 /// The answer to a step that the system refuses.
-pub(super) fn failed(path: &Path, what: &str, error: &io::Error) -> Failure {
+pub(in crate::command) fn failed(path: &Path, what: &str, error: &io::Error) -> Failure {
     let (exit, code) = match error.kind() {
         ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
             (Exit::Permission, "PERMISSION_DENIED")
@@ -130,7 +130,7 @@ impl Target {
     /// # Errors
     /// - It is no text, or not the caller's.
     /// - A link or a folder on the way, from the root of the project or the home folder on, is another user's.
-    pub(super) fn at(named: &Path, root: &Path) -> Result<Self, Failure> {
+    pub(in crate::command) fn at(named: &Path, root: &Path) -> Result<Self, Failure> {
         let path = resolved(named, root)?;
         let above = path.ancestors().skip(1).find(|above| above.exists());
         if let Some(above) = above {
@@ -196,7 +196,10 @@ impl Target {
 
     /// The same for a file that others write: a death, or an exchange that could not be taken back, may have left
     /// their bytes beside it. Only a text that is known goes.
-    pub(super) fn settle(&self, is_known: impl Fn(&str) -> bool) -> Result<Settled, Failure> {
+    pub(in crate::command) fn settle(
+        &self,
+        is_known: impl Fn(&str) -> bool,
+    ) -> Result<Settled, Failure> {
         let beside = self.beside();
         if beside.symlink_metadata().is_err() {
             return Ok(Settled::Clear);
@@ -238,7 +241,7 @@ impl Target {
     }
 
     /// Makes the file have this text, or removes it, if it still is as it was read.
-    pub(super) fn replace(&mut self, new: Option<&str>) -> Result<(), Hindered> {
+    pub(in crate::command) fn replace(&mut self, new: Option<&str>) -> Result<(), Hindered> {
         let done = match (new, self.facts.is_some()) {
             (Some(new), _) => self.write(new),
             (None, true) => self.remove(),

@@ -48,6 +48,8 @@ pub(super) struct Hit<'a> {
     pub(super) words: &'a Words,
     /// Where the prefix goes.
     pub(super) at: usize,
+    /// Whether a fault of tenure's refuses the command: this rule says so, or the rule of another file that fits as well.
+    pub(super) closed: bool,
 }
 
 /// A rule that a text may be about, and why that cannot be told, or why no prefix can stand there.
@@ -57,6 +59,8 @@ pub(super) struct Doubt<'a> {
     pub(super) words: &'a Words,
     /// The end of a sentence that begins with the command.
     pub(super) why: String,
+    /// As [`Hit::closed`].
+    pub(super) closed: bool,
 }
 
 /// What a text is about.
@@ -78,7 +82,7 @@ impl Found<'_> {
     /// Whether a doubt ends the call.
     pub(super) fn closed(&self) -> Option<&Doubt<'_>> {
         let mut doubts = self.doubts.iter();
-        doubts.find(|doubt| doubt.rule.on_error == OnError::Closed)
+        doubts.find(|doubt| doubt.closed)
     }
 
     /// Whether a rule wants such a command to be refused.
@@ -109,7 +113,7 @@ pub(super) fn find<'a>(
                 if found.hits.len() > hits && before.into_iter().any(sets_place) {
                     for hit in found.hits.split_off(hits) {
                         let why = "stands behind a command that may change where its lock is";
-                        found.doubt(hit.rule, hit.words, why.to_owned());
+                        found.doubt((hit.rule, hit.words), hit.closed, why.to_owned());
                     }
                 }
                 let is_first = place == 0 && found.hits.len() > hits;
@@ -120,12 +124,16 @@ pub(super) fn find<'a>(
             for (rule, words) in pairs(rules_of(0)) {
                 if is_meant(text, text, words.words()) {
                     let why = format!("stands in a text that contains {}", construct.as_str());
-                    found.doubt(rule, words, why);
+                    found.doubt((rule, words), is_closed(rule), why);
                 }
             }
         }
     }
     found
+}
+
+fn is_closed(rule: &CommandRule) -> bool {
+    rule.on_error == OnError::Closed
 }
 
 /// Whether a text only succeeds if the command with this number does: it is the last one, or joined to the next by `&&`
@@ -148,9 +156,15 @@ fn pairs(rules: &[CommandRule]) -> impl Iterator<Item = (&CommandRule, &Words)> 
 
 impl<'a> Found<'a> {
     /// One doubt for each rule is enough.
-    fn doubt(&mut self, rule: &'a CommandRule, words: &'a Words, why: String) {
-        if !self.doubts.iter().any(|doubt| doubt.rule == rule) {
-            self.doubts.push(Doubt { rule, words, why });
+    fn doubt(&mut self, (rule, words): (&'a CommandRule, &'a Words), closed: bool, why: String) {
+        match self.doubts.iter_mut().find(|doubt| doubt.rule == rule) {
+            Some(doubt) => doubt.closed |= closed,
+            None => self.doubts.push(Doubt {
+                rule,
+                words,
+                why,
+                closed,
+            }),
         }
     }
 }
@@ -165,25 +179,30 @@ fn look_at<'a>(text: &str, command: &Simple, rules: &'a [CommandRule], found: &m
     }
     let is_around = word.is_some_and(|word| AROUND.contains(&program(word)));
     let mut best: Option<(&CommandRule, &Words)> = None;
-    if word.is_some() {
-        for (rule, words) in pairs(rules) {
-            let fits = starts_with(command, 0, words)
+    let fits = |words: &Words| {
+        word.is_some()
+            && (starts_with(command, 0, words)
                 || (is_around
-                    && (1..command.words.len()).any(|at| starts_with(command, at, words)));
-            let longer = best.is_none_or(|(_, best)| best.words().len() < words.words().len());
-            if fits && longer {
-                best = Some((rule, words));
-            }
+                    && (1..command.words.len()).any(|at| starts_with(command, at, words))))
+    };
+    for (rule, words) in pairs(rules).filter(|(_, words)| fits(words)) {
+        if best.is_none_or(|(_, best)| best.words().len() < words.words().len()) {
+            best = Some((rule, words));
         }
     }
     if let Some((rule, words)) = best {
+        // A clone's file opens nothing that the person's own closes, and the other way round.
+        let mut others =
+            pairs(rules).filter(|(other, words)| other.file != rule.file && fits(words));
+        let closed = is_closed(rule) || others.any(|(other, _)| is_closed(other));
         match obstacle(command, word.unwrap_or_default()) {
             None => found.hits.push(Hit {
                 rule,
                 words,
                 at: first.at,
+                closed,
             }),
-            Some(why) => found.doubt(rule, words, why.to_owned()),
+            Some(why) => found.doubt((rule, words), closed, why.to_owned()),
         }
         return;
     }
@@ -205,7 +224,7 @@ fn look_at<'a>(text: &str, command: &Simple, rules: &'a [CommandRule], found: &m
                 _ if first.is_quoted => "is quoted".to_owned(),
                 _ => "may be what an expansion gives".to_owned(),
             };
-            found.doubt(rule, words, why);
+            found.doubt((rule, words), is_closed(rule), why);
         }
     }
 }

@@ -7,10 +7,12 @@
 //! What the lines of such a file say, `request/hook` reads.
 
 use super::answer::Answer;
+use super::leases;
 use crate::render::clean_path;
 use crate::request::{About, Misread, Surroundings};
 use std::path::{Path, PathBuf};
-use tenure_engine::config::OnError;
+use std::sync::Arc;
+use tenure_engine::config::{Config, OnError};
 
 /// `Closed` for true.
 pub(super) fn if_closed(closed: bool) -> OnError {
@@ -35,15 +37,12 @@ pub(super) fn fault(on_error: OnError, why: &str) -> Answer {
 /// is closed closes it.
 pub(super) fn unread(why: &str, folder: &Path) -> Answer {
     let closed = match Surroundings::at(folder.to_owned()).rules() {
-        Ok(config) => config.is_some_and(|config| {
-            config.files().any(|file| {
-                let commands = file.agent.commands.iter().map(|rule| rule.on_error);
-                let paths = file.agent.paths.iter().map(|rule| rule.on_error);
-                commands
-                    .chain(paths)
-                    .any(|on_error| on_error == OnError::Closed)
-            })
-        }),
+        Ok(config) => config.is_some_and(|config| has_closed(&config)),
+        Err(misread) if misread.own().is_some() => {
+            let closed = misread.own().is_some_and(|own| has_closed(&own));
+            let why = format!("{why}; and {}", misread.why);
+            return fault(if_closed(closed), &why);
+        }
         Err(misread) => {
             let closed = [About::Commands, About::Paths]
                 .iter()
@@ -55,6 +54,16 @@ pub(super) fn unread(why: &str, folder: &Path) -> Answer {
     fault(if_closed(closed), why)
 }
 
+fn has_closed(config: &Config) -> bool {
+    config.files().any(|file| {
+        let commands = file.agent.commands.iter().map(|rule| rule.on_error);
+        let paths = file.agent.paths.iter().map(|rule| rule.on_error);
+        commands
+            .chain(paths)
+            .any(|on_error| on_error == OnError::Closed)
+    })
+}
+
 /// The answer to a call that writes these files, where the rules for one of them cannot be read.
 pub(super) fn untold(misread: &Misread, files: &[PathBuf], folder: &Path) -> Answer {
     let named = misread.file.as_deref();
@@ -62,6 +71,12 @@ pub(super) fn untold(misread: &Misread, files: &[PathBuf], folder: &Path) -> Ans
         let is_it = |file: &PathBuf| is_same(named, &folder.join(file));
         files.iter().all(is_it)
     });
+    if let Some(own) = misread.own() {
+        let needed = leases::needed_by(files, folder, |_| Ok(Some(Arc::clone(&own))));
+        let needed = needed.unwrap_or_default();
+        let closed = needed.iter().any(|file| file.on_error() == OnError::Closed);
+        return fault(if_closed(closed), &misread.why);
+    }
     if mends || misread.on_error(About::Paths) == OnError::Open {
         return fault(OnError::Open, &misread.why);
     }

@@ -12,13 +12,14 @@ use crate::output::Output;
 use crate::render::Reporter;
 use crate::request::{Misread, Owner, Place, Purpose, Surroundings};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::{
     AGENT_AGE_MAX_MS, AGENT_AGE_MS, AgentKey, Force, LockName, Ownership, SILENCE_MS,
 };
 use tenure_engine::agent::{Agent, Lease, LeaseTerms, Wanted};
 use tenure_engine::clock::Clock;
-use tenure_engine::config::{OnError, PathRule, is_for_all_folders};
+use tenure_engine::config::{Config, OnError, PathRule, is_for_all_folders};
 use tenure_engine::engine::AcquireError;
 use tenure_engine::leased_path::{self, Across, PathLock};
 use tenure_engine::store::Verbs;
@@ -69,6 +70,18 @@ pub(super) struct Leased {
 
 /// Which of these files need a lease, by the rules that are found from each of them.
 pub(super) fn needed(files: &[PathBuf], here: &Path) -> Result<Vec<Needed>, Untold> {
+    needed_by(files, here, |around| {
+        around.rules().map_err(Untold::Misread)
+    })
+}
+
+/// The same by the rules that `read` finds. Of those that fit a file the first counts, and of those in several files
+/// the strictest says what a fault does.
+pub(super) fn needed_by(
+    files: &[PathBuf],
+    here: &Path,
+    read: impl Fn(&Surroundings) -> Result<Option<Arc<Config>>, Untold>,
+) -> Result<Vec<Needed>, Untold> {
     let mut needed: Vec<Needed> = Vec::new();
     let mut seen: Option<(PathBuf, Surroundings)> = None;
     for file in files {
@@ -84,10 +97,11 @@ pub(super) fn needed(files: &[PathBuf], here: &Path) -> Result<Vec<Needed>, Unto
             seen = Some((lock.folder.clone(), Surroundings::at(lock.folder.clone())));
         }
         let Some((_, around)) = &seen else { continue };
-        let config = around.rules().map_err(Untold::Misread)?;
-        let Some(config) = config else { continue };
+        let Some(config) = read(around)? else {
+            continue;
+        };
         let root = leased_path::root_of(&lock.folder);
-        let rules = config.files().flat_map(|file| {
+        let mut rules = config.files().filter_map(|file| {
             // Without a work tree, a project's paths begin beside its file.
             let beside = file
                 .file
@@ -96,15 +110,16 @@ pub(super) fn needed(files: &[PathBuf], here: &Path) -> Result<Vec<Needed>, Unto
             let names = root
                 .or(beside)
                 .and_then(|root| paths::below(root, &lock.target));
-            let rules = file.agent.paths.iter();
-            rules.filter(move |rule| {
-                let names = names.as_deref();
-                names.is_some_and(|names| rule.matches.iter().any(|glob| glob.fits(names)))
-            })
+            let names = names?;
+            let mut rules = file.agent.paths.iter();
+            rules.find(|rule| rule.matches.iter().any(|glob| glob.fits(&names)))
         });
-        let Some(rule) = rules.into_iter().next().cloned() else {
+        let Some(mut rule) = rules.next().cloned() else {
             continue;
         };
+        if rules.any(|other| other.on_error == OnError::Closed) {
+            rule.on_error = OnError::Closed;
+        }
         let lock = match rule.across {
             Across::Worktree => lock,
             Across::Repo => lock_of(Across::Repo)?,

@@ -111,6 +111,25 @@ impl Address {
         self.tls
     }
 
+    /// Whether consent to one address, as it is written, is consent to this one: to the scheme, to each server with its
+    /// port, and to the path. A path counts by whole parts; consent without a path is for each of them.
+    pub fn is_allowed_by(&self, consent: &str) -> bool {
+        let Ok(named) = Self::parse(consent) else {
+            return false;
+        };
+        let written = consent.split_once("://").map_or(consent, |(_, rest)| rest);
+        let names_path = written.trim_end_matches('/').contains('/');
+        let is_named = |host: &String| {
+            let mut hosts = named.endpoints.iter();
+            hosts.any(|other| other.eq_ignore_ascii_case(host))
+        };
+        let is_below = || match self.prefix.strip_prefix(&named.prefix) {
+            Some(rest) => rest.is_empty() || rest.starts_with('/'),
+            None => false,
+        };
+        self.tls == named.tls && self.endpoints.iter().all(is_named) && (!names_path || is_below())
+    }
+
     pub(super) fn urls(&self) -> Vec<String> {
         let scheme = if self.tls { "https" } else { "http" };
         let endpoints = self.endpoints.iter();
@@ -260,6 +279,40 @@ mod tests {
             let address = Address::parse(url).expect("an address");
             assert_eq!(address.to_string(), meant, "{url}");
             assert_eq!(Address::parse(meant).expect("the same"), address);
+        }
+    }
+
+    #[test]
+    fn consent_is_for_scheme_servers_and_whole_parts_of_the_path() {
+        for (consent, wanted, is_allowed) in [
+            ("etcd://good", "etcd://good", true),
+            ("etcd://good", "etcd://good:2379/ci", true),
+            ("etcd://good/", "etcd://good/ci", true),
+            ("etcd://good", "etcd://GOOD/ci", true),
+            ("etcd://good", "etcd://good:2380", false),
+            ("etcd://good", "etcds://good", false),
+            ("etcds://good", "etcd://good", false),
+            ("etcd://good", "etcd://good.evil.example", false),
+            ("etcd://good", "etcd://evil/good", false),
+            ("etcd://good", "etcd://good,evil", false),
+            ("etcd://good,other", "etcd://good", true),
+            ("etcd://good,other", "etcd://other,good", true),
+            ("etcd://good/ci", "etcd://good/ci", true),
+            ("etcd://good/ci/", "etcd://good/ci/team", true),
+            ("etcd://good/ci", "etcd://good/ci2", false),
+            ("etcd://good/ci", "etcd://good", false),
+            ("etcd://good/tenure", "etcd://good", true),
+            ("etcd://[::1]", "etcd://[::1]/x", true),
+            ("etcd://u:p@good", "etcd://good", false),
+            ("good", "etcd://good", false),
+            ("", "etcd://good", false),
+        ] {
+            let address = Address::parse(wanted).expect("an address");
+            assert_eq!(
+                address.is_allowed_by(consent),
+                is_allowed,
+                "{consent:?} for {wanted}"
+            );
         }
     }
 
