@@ -108,6 +108,12 @@ pub trait Observer {
         false
     }
 
+    /// Called while another process keeps every caller from the list, in the middle of a change. Answers whether the
+    /// caller waits on: no sleep hears that it does not.
+    fn hindered(&mut self, _: &StoreError) -> bool {
+        true
+    }
+
     /// What the slots of the lock stand for by now, if that is another list than the claim has. Asked before the claim looks
     /// whether it is its turn: a list may be edited while it waits.
     fn members(&mut self) -> Option<Vec<String>> {
@@ -218,6 +224,7 @@ pub fn acquire(
         gave_way: false,
         paused: Duration::ZERO,
         observer,
+        waits: wait != Wait::No,
         watched: Watched::default(),
         displaced: Vec::new(),
         handle: None,
@@ -256,6 +263,7 @@ struct Run<'a> {
     /// How long the clock of the wait has stood still.
     paused: Duration,
     observer: &'a mut dyn Observer,
+    waits: bool,
     watched: Watched,
     displaced: Vec<RequestId>,
     handle: Option<Box<dyn Handle>>,
@@ -274,7 +282,10 @@ impl Run<'_> {
         loop {
             let input = match effect {
                 Effect::Finish(outcome) => return Ok(outcome),
-                Effect::Enter => Input::Entered(self.enter(&mut request, &mut ticket)?),
+                Effect::Enter => match self.enter(&mut request, &mut ticket)? {
+                    Some(entering) => Input::Entered(entering),
+                    None => Input::Interrupted,
+                },
                 Effect::Sleep { behind } => match &self.handle {
                     Some(handle) => {
                         let now = self.clock.now();
@@ -358,13 +369,26 @@ impl Run<'_> {
         }
     }
 
-    fn enter(&mut self, request: &mut Request, ticket: &mut u64) -> Result<Entering, StoreError> {
+    /// Enters the list; `None` if the caller interrupted before.
+    fn enter(
+        &mut self,
+        request: &mut Request,
+        ticket: &mut u64,
+    ) -> Result<Option<Entering>, StoreError> {
         loop {
             let now = self.clock.now();
             if !self.store.rules().network {
                 request.terms.watched = Some(self.watched);
             }
-            let entered = self.store.enter(self.name, &*request, &now)?;
+            let entered = match self.store.enter(self.name, &*request, &now) {
+                Err(error) if self.outlasts(&error) => {
+                    if !self.observer.hindered(&error) {
+                        return Ok(None);
+                    }
+                    continue;
+                }
+                entered => entered?,
+            };
             // A place that was kept is found once.
             request.terms.kept = None;
             self.handle = entered.handle;
@@ -376,9 +400,16 @@ impl Run<'_> {
                 *ticket = *own;
             }
             if !self.looks_twice(&entered.entering)? {
-                return Ok(entered.entering);
+                return Ok(Some(entered.entering));
             }
         }
+    }
+
+    /// Whether a wait goes on after an error: another process keeps the guard, or others change the list all the time. A
+    /// caller that waits waits for them as long as it said.
+    fn outlasts(&self, error: &StoreError) -> bool {
+        let is_kept = matches!(error, StoreError::Stuck { .. } | StoreError::Crowded { .. });
+        is_kept && self.waits && !self.is_over()
     }
 
     /// Whether a caller that has just come enters once more. The list says that a claim has not taken its turn for a
@@ -421,7 +452,16 @@ impl Run<'_> {
             self.store.set_members(&**handle, &members, &now)?;
         }
         let watched = self.watched;
-        let tried = (self.store).try_grant_having(&**handle, watched, &self.clock.now())?;
+        let tried = match (self.store).try_grant_having(&**handle, watched, &self.clock.now()) {
+            Err(error) if self.outlasts(&error) => {
+                return Ok(if self.observer.hindered(&error) {
+                    Input::Woken
+                } else {
+                    Input::Interrupted
+                });
+            }
+            tried => tried?,
+        };
         self.entry = tried.entry;
         self.unread = tried.unread;
         self.events.extend(tried.events);

@@ -1077,6 +1077,11 @@ impl Observer for Attendance<'_> {
         looks.then(|| instant() + CANCEL_LOOK)
     }
 
+    fn hindered(&mut self, _: &StoreError) -> bool {
+        let cancel = self.options.cancel.as_ref();
+        !cancel.is_some_and(Cancel::is_cancelled)
+    }
+
     fn gives_way(&mut self, waiting: &Waiting<'_>) -> bool {
         let name = || self.name.clone();
         let options = self.options;

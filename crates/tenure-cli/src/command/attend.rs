@@ -8,6 +8,7 @@ use crate::failure::Failure;
 use crate::holds::{self, Hold};
 use crate::render::waiting::Progress;
 use crate::render::{Listener, Reporter};
+use crate::signals::stop_asked;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -15,8 +16,8 @@ use tenure_core::{Cancel, Claim, Entry, Host, Kind, LockName, Mode, Process, Req
 use tenure_engine::clock::instant;
 use tenure_engine::engine::{Observer, Wait, Waiting};
 use tenure_engine::process::{choose_owner, job_of_caller};
-use tenure_engine::store::Reading;
 use tenure_engine::store::contract::Which;
+use tenure_engine::store::{Reading, StoreError};
 
 /// How often a waiter looks at the locks that it has, and for circles of waits.
 const LOOK: Duration = Duration::from_secs(1);
@@ -330,6 +331,10 @@ impl Observer for Attendance<'_> {
         }
         let look = instant().checked_add(LOOK);
         [next, look].into_iter().flatten().min()
+    }
+
+    fn hindered(&mut self, error: &StoreError) -> bool {
+        self.progress.hindered(error) && stop_asked().is_none()
     }
 
     fn gives_way(&mut self, waiting: &Waiting<'_>) -> bool {

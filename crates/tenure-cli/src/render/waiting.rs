@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use tenure_engine::clock::{instant, since};
 use tenure_engine::engine::{Observer, Wait, Waiting};
 use tenure_engine::process::liveness;
+use tenure_engine::store::StoreError;
 use tenure_engine::tenure_core::{Claim, Entry, Host, Kind, Liveness, LockName, Mode as Hold, Now};
 
 /// How often the line on a terminal is drawn.
@@ -26,6 +27,8 @@ const FRAME: Duration = Duration::from_millis(120);
 /// The first and the longest pause between lines off a terminal.
 const LINE_FIRST: Duration = Duration::from_secs(10);
 const LINE_MAX: Duration = Duration::from_secs(300);
+/// How often a wait says that another process keeps the list.
+const HINDERED: Duration = Duration::from_secs(60);
 /// The columns of a terminal that does not say how many it has.
 const COLUMNS: usize = 80;
 /// The spinner and its gap, and the last column, behind which some terminals begin a new line.
@@ -45,6 +48,8 @@ pub(crate) struct Progress<'a> {
     frame: usize,
     /// How many columns the line on the terminal takes.
     drawn: Option<usize>,
+    /// When to say again what keeps the list from every caller.
+    hindered: Option<Instant>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +83,7 @@ impl<'a> Progress<'a> {
             next: None,
             frame: 0,
             drawn: None,
+            hindered: None,
         }
     }
 
@@ -335,6 +341,18 @@ fn in_foreground() -> bool {
 impl Observer for Progress<'_> {
     fn waiting(&mut self, waiting: &Waiting<'_>) -> Option<Instant> {
         self.show(|here| Sight::in_line(waiting, here))
+    }
+
+    fn hindered(&mut self, error: &StoreError) -> bool {
+        let now = instant();
+        if self.mode == Mode::Nothing || self.hindered.is_some_and(|next| now < next) {
+            return true;
+        }
+        self.hindered = now.checked_add(HINDERED);
+        // Said in lines, also on a terminal: what keeps the wait is to stay there.
+        self.finish();
+        speech::say(&format!("{error}; waiting for it"));
+        true
     }
 }
 

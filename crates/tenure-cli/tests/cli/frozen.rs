@@ -155,3 +155,74 @@ fn callers_that_do_not_wait_pass_a_frozen_waiter_after_the_grace() {
     assert!(said.contains("passes 0 it-runs"), "{said}");
     assert!(said.contains("order two one"), "{said}");
 }
+
+/// Another process is in the middle of a change for so many seconds, or for ever: it has the guard of a lock.
+const KEEPS: &str = r#"
+    cat >keeps.py <<'PY'
+import fcntl, struct, sys, time
+file = open(sys.argv[1], "r+b")
+guard = struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 1 << 60, 1, 0)
+fcntl.fcntl(file, 37, guard)
+open("kept", "w")
+time.sleep(float(sys.argv[2]))
+PY
+    keeps() { python3 keeps.py "$TENURE_DIR/$1.tenure" $2 & keeper=$! all="$all $!"; until_true "test -e kept"; rm kept; }
+    timed() { began=$(date +%s); said "$@"; took=$(( $(date +%s) - began )); }
+"#;
+
+/// A wait lasts as long as the caller said, whatever keeps it, and one that does not wait asks for five seconds.
+#[test]
+fn a_process_that_stopped_in_a_change_is_named_and_outlasted() {
+    let script = format!(
+        r"{KEEPS}
+        tenure run x -- true
+        keeps x 8
+        echo waits $(said tenure run x -w 40s -- echo in) of $keeper
+        keeps x 60
+        timed tenure run x -n -- echo in >line; echo refused $(cat line) of $keeper in $took
+        timed tenure run x -w 2s -- echo in >line; echo over $(cat line) in $took
+        rc=0; began=$(date +%s); timeout -s INT 2 tenure -q run x -w 60s -- echo in || rc=$?
+        echo interrupted $rc in $(( $(date +%s) - began ))
+        "
+    );
+    let Some(said) = played(&script) else { return };
+    let line = |word: &str| {
+        let mut lines = said.lines();
+        let found = lines.find(|line| line.starts_with(word));
+        found.unwrap_or_else(|| panic!("{word}: {said}")).to_owned()
+    };
+    for word in ["waits 0", "refused 12"] {
+        let line = line(word);
+        let (_, keeper) = line.rsplit_once(" of ").expect("who keeps it");
+        let keeper = keeper.split(' ').next().expect("a number");
+        let named = format!("PID {keeper} has been in the middle of a change");
+        assert!(line.contains(&named), "{line}");
+    }
+    assert!(line("waits 0").contains(" in "), "{said}");
+    let seconds = |word: &str| -> u64 {
+        let line = line(word);
+        let (_, took) = line.rsplit_once(" in ").expect("a time");
+        took.parse().expect("seconds")
+    };
+    assert!((4..12).contains(&seconds("refused 12")), "{said}");
+    assert!(seconds("over 12") < 12, "{said}");
+    assert!(seconds("interrupted") < 12, "{said}");
+}
+
+/// The same for one that stands in line already.
+#[test]
+fn a_waiter_in_line_outlasts_a_process_that_stopped_in_a_change() {
+    let script = format!(
+        r#"{KEEPS}
+        tenure run line -- sleep 3 &
+        until_true "is_held line"
+        tenure -q run line -w 60s -- echo turn >turn &
+        until_true "at_place line 1"
+        keeps line 9
+        until_true "grep -q turn turn"
+        echo turn $(cat turn)
+        "#
+    );
+    let Some(said) = played(&script) else { return };
+    assert!(said.contains("turn turn"), "{said}");
+}

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::{
     Cancel, CancelKind, Claim, Entry, Host, Lease, Mode, Process, Queueing, RequestId, Reservation,
-    Stamp,
+    Stamp, WaitingFor,
 };
 use tenure_engine::clock::instant;
 use tenure_engine::store::file::fuzzing;
@@ -312,7 +312,7 @@ fn twist(hand: &mut Hand, claim: &mut Claim, bystander: Process) {
         wall_ms: hand.number(),
         boot_ms: hand.number(),
     };
-    match hand.below(12) {
+    match hand.below(13) {
         0 => claim.holder.process = Some(bystander),
         1 => claim.holder.command = Some(bystander),
         2 => claim.holder.process = None,
@@ -337,6 +337,14 @@ fn twist(hand: &mut Hand, claim: &mut Claim, bystander: Process) {
             });
         }
         9 => claim.aside = Some(stamp),
+        12 => {
+            // A circle, with itself or with another lock.
+            claim.waiting_for = Some(WaitingFor {
+                place: hand.pick(&["", ".", "/", "/proc/self"]).to_string(),
+                name: hand.pick(&["held", "past", "../x"]).to_string(),
+                ticket: hand.number(),
+            });
+        }
         10 => {
             claim.mode = *hand.pick(&[Mode::Exclusive, Mode::Shared]);
             claim.queueing = *hand.pick(&[Queueing::Fifo, Queueing::Single, Queueing::Max]);
