@@ -16,7 +16,7 @@ use crate::lease::{Lease, Silence};
 use crate::mode::{Mode, PENDING_MAX, Queueing};
 use crate::name::RequestId;
 use crate::policy::Policy;
-use crate::queue::{Asking, Place, Standstill, Weight};
+use crate::queue::{Asking, Place, STOPPED_GRACE_MS, Standstill, Weight};
 use crate::standing::{Evidence, Standing, is_orphan, judge, unreadable};
 use crate::time::Now;
 use crate::turn::{Blocker, Live, Predecessor, Refusal};
@@ -567,9 +567,17 @@ impl Entry {
             match asking.weigh(claim) {
                 Weight::Live(held) if claim.token.is_some() => return (held, Some(claim)),
                 Weight::Live(held) => {
-                    // The next caller passes it, if all claims behind it are stopped as well.
-                    let still = (asking.is_stopped)(claim)
-                        .then(|| self.standstill_of(claim, true, asking.now));
+                    // The next caller passes it, if no claim behind it acts either.
+                    let is_stopped = (asking.is_stopped)(claim);
+                    let may_pass = is_stopped || self.is_untaken();
+                    let mut still =
+                        may_pass.then(|| self.standstill_of(claim, is_stopped, asking.now));
+                    if let Some(still) = still.as_mut().filter(|_| !is_stopped && first.is_some()) {
+                        // It had its turn later. By then, a claim that acts has passed those before it.
+                        still.rest_ms = STOPPED_GRACE_MS
+                            .saturating_add(asking.notice_ms)
+                            .saturating_sub(still.since_ms);
+                    }
                     let first = *first.get_or_insert((held, Some(claim)));
                     if still.is_none_or(|still| still.rest_ms > 0) {
                         return first;

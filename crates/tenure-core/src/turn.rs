@@ -582,9 +582,13 @@ impl Entry {
         let next = waiting.find(is_live)?;
         let is_stopped = (asking.is_stopped)(next);
         let still = self.standstill_of(next, is_stopped, now);
-        let is_untaken =
-            still.since_ms >= UNTAKEN_MS && self.ended.is_some() && self.granted().next().is_none();
+        let is_untaken = still.since_ms >= UNTAKEN_MS && self.is_untaken();
         (is_stopped || is_untaken).then_some((still, next))
+    }
+
+    /// Whether the list says since when the turn is offered: no claim has it, and the last one that had it left.
+    pub(crate) fn is_untaken(&self) -> bool {
+        self.ended.is_some() && self.granted().next().is_none()
     }
 
     /// Looks at one claim that blocks another, and removes it if it may be passed.

@@ -703,6 +703,22 @@ fn all_that_do_not_act_cost_one_grace_and_one_that_acts_keeps_its_turn() {
     assert!(matches!(next, TryGrant::Granted { .. }), "{next:?}");
 }
 
+/// As for one that is stopped: the next caller passes it.
+#[test]
+fn a_line_in_which_nobody_takes_the_turn_is_free_after_the_grace() {
+    let (mut entry, holder, _) = line_of(2);
+    let standing = |entry: &Entry, ms| {
+        let (standing, _) = entry.standing(&Policy::NATIVE, &at(ms), alive);
+        standing
+    };
+    assert_ne!(standing(&entry, 60_000), Standing::Free, "it is held");
+    entry.leave(holder, &at(0));
+    // The second one would have passed the first one by now, if it acted.
+    let acts_ms = 10_000 + LOOK_AGAIN_SHORT_MS + 1_000;
+    assert_ne!(standing(&entry, acts_ms - 1), Standing::Free);
+    assert_eq!(standing(&entry, acts_ms), Standing::Free);
+}
+
 /// A store on servers ends such a claim by its lease.
 #[test]
 fn where_nobody_watches_a_waiter_that_does_not_act_keeps_its_turn() {

@@ -17,6 +17,9 @@ use tenure_engine::tenure_core::{Entry, LockName, Mode, Reason, Standing};
 /// How long one sleep lasts at most; a file deleted by hand is noticed by then.
 const NAP: Duration = Duration::from_secs(10);
 
+/// How long one sleep lasts where a waiter does not take its turn, and others may pass it any moment.
+const STILL_NAP: Duration = Duration::from_secs(1);
+
 /// How long one sleep lasts where the holders of the lock may leave room.
 const ROOM_NAP: Duration = Duration::from_millis(200);
 
@@ -118,7 +121,10 @@ pub(super) fn until_free(
         });
         let nap = match &view.standstill {
             // The stopped waiters stand aside then.
-            Some(still) => NAP.min(Duration::from_millis(still.stands_aside_in_ms.max(1))),
+            Some(still) if still.stands_aside_in_ms > 0 => {
+                NAP.min(Duration::from_millis(still.stands_aside_in_ms))
+            }
+            Some(_) => STILL_NAP,
             // No byte tells that a waiter has left which stood before a claim that holds beside others.
             None if view.room.is_some() => ROOM_NAP,
             None => NAP,

@@ -144,7 +144,7 @@ fn callers_that_do_not_wait_pass_a_frozen_waiter_after_the_grace() {
         held x; frozen x one 1; frozen x two 2; ends x
         sleep 11
         echo marks $(said tenure run x -n -- echo it-runs)
-        sleep 3.5
+        echo wait $(said tenure wait x -w 9s)
         echo passes $(said tenure run x -n -- echo it-runs)
         kill -CONT $two; until_true "grep -q two order"
         kill -CONT $one; until_true "grep -q one order"
@@ -152,6 +152,7 @@ fn callers_that_do_not_wait_pass_a_frozen_waiter_after_the_grace() {
     "#;
     let Some(said) = played(script) else { return };
     assert!(said.contains("marks 4"), "{said}");
+    assert!(said.contains("wait 0"), "{said}");
     assert!(said.contains("passes 0 it-runs"), "{said}");
     assert!(said.contains("order two one"), "{said}");
 }
