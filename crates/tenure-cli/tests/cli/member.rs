@@ -1,5 +1,6 @@
 //! A hostile member of a shared folder, at random: whatever it writes there, no process is signalled that is not proven,
-//! every new name can be locked, no call hangs or breaks down, and a holder whose list was taken away is told.
+//! every new name can be locked, no call hangs or breaks down, a holder whose list was taken away is told, and a lock that
+//! the member leaves alone has one holder.
 //!
 //! `TENURE_MEMBER=SECONDS` says how long (5; 60 in CI, an hour by night), `TENURE_SEED` with which seed. A failure prints the
 //! seed, and keeps no folder: the seed begins the same acts again.
@@ -431,6 +432,7 @@ fn round(hand: &mut Hand, bystander: &Bystander, number: u32) {
     eventually("it is held", || scene.standing("held") == "held");
     let ticket = granted(&scene.locks().join("held.tenure"))[0];
     fs::create_dir(scene.path("elsewhere")).expect("a folder");
+    let alone = scene.hold("alone", ["-q"]);
     let here = Arc::new(tenure_engine::process::Identity::current().host);
     let mut member = Member {
         hand,
@@ -462,6 +464,9 @@ fn round(hand: &mut Hand, bystander: &Bystander, number: u32) {
             told("its check", &member.acts),
             again.1
         );
+        let second = call(&scene, &["run", "alone", "-n", "--", "true"]);
+        let held = told("a lock that it left alone", &member.acts);
+        assert_eq!(second.0, Some(4), "{held}: {}", second.1);
         let name = *member.hand.pick(&names);
         for words in CALLS {
             if !member.hand.one_in(3) {
@@ -491,6 +496,7 @@ fn round(hand: &mut Hand, bystander: &Bystander, number: u32) {
             told("the victim", &member.acts)
         );
     }
+    let _ = alone.open().expect(0, "the member left it alone");
     is_told(&scene, holder, ticket, &member.acts);
 }
 
