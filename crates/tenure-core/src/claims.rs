@@ -397,7 +397,7 @@ impl Entry {
         self.try_grant_seeing(policy, ticket, now, evidence, |_| false, None, events)
     }
 
-    /// The same for a store that sees which processes are stopped, as [`Entry::enter_seeing`], and a waiter that has
+    /// Looks for a store that sees which processes are stopped, as [`Entry::enter_seeing`], and a waiter that has
     /// watched the line. A waiter that looks acts: if it stood aside, it no longer does.
     #[allow(
         clippy::too_many_arguments,

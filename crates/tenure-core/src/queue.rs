@@ -35,7 +35,7 @@ pub const SHORT_LINE: usize = 64;
 /// How often a waiter looks at its line, in milliseconds.
 pub const LOOK_AGAIN_MS: u64 = 10_000;
 
-/// The same in a short line.
+/// How often a waiter of a short line looks, in milliseconds.
 pub const LOOK_AGAIN_SHORT_MS: u64 = 2_000;
 
 /// How much later than planned a waiter that runs may look, in milliseconds.

@@ -342,7 +342,7 @@ impl Entry {
         Blocker::None
     }
 
-    /// The same for waiters of which nobody sees that they are stopped: a container that is paused, a process behind a
+    /// Goes past waiters of which nobody sees that they are stopped: a container that is paused, a process behind a
     /// debugger or of another machine. The caller has watched for the grace that the next claim does not take its turn.
     ///
     /// Of the claims between, none had its turn, so nobody knows whether they act. They are marked, and get the time in
@@ -386,14 +386,11 @@ impl Entry {
         if still.since_ms < UNTAKEN_MS {
             return Blocker::Live(behind, near);
         }
-        let watched_ms = watched_ms.min(still.since_ms);
-        let between = self.silent_between(front, own, asking);
-        if force == Force::No {
-            let rest_ms = WATCH_MS.saturating_sub(watched_ms);
-            if rest_ms > 0 {
-                return still_behind(behind, near, still, rest_ms);
-            }
+        let rest_ms = WATCH_MS.saturating_sub(watched_ms.min(still.since_ms));
+        if force == Force::No && rest_ms > 0 {
+            return still_behind(behind, near, still, rest_ms);
         }
+        let between = self.silent_between(front, own, asking);
         let may_act = between.iter().any(|(_, is_stopped)| !is_stopped);
         self.set_aside(front, asking.now);
         for (ticket, _) in between {
@@ -472,15 +469,12 @@ impl Entry {
     /// stale holds. Every hold that still stands counts, so nothing is granted beside a hold that was not
     /// removed.
     pub(crate) fn is_held_against(&self, own: Option<u64>, mode: Mode) -> bool {
-        let (mut capacity, mut count) = (mode.capacity(), 0);
-        for claim in self.granted().filter(|claim| Some(claim.ticket) != own) {
-            if !mode.holds_beside(claim.mode) {
-                return true;
-            }
-            capacity = capacity.min(claim.mode.capacity());
-            count += 1;
-        }
-        count >= capacity
+        let others = self.granted().filter(|claim| Some(claim.ticket) != own);
+        let room = Room {
+            holders: others.map(|claim| claim.mode).collect(),
+            has_left: false,
+        };
+        !room.is_for(mode)
     }
 
     /// The holders that count, as far as a claim of this mode could hold beside them; `None` if it could not.

@@ -160,7 +160,7 @@ enum Answering {
     Exec,
     /// It has no supervisor. It learns of the request only if it looks by itself.
     Detached,
-    /// It waits, and does not act.
+    /// Waiter that does not act.
     Stopped,
     /// Waiter that leaves the line.
     Waiting,

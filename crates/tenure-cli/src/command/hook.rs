@@ -337,8 +337,7 @@ impl Work {
                     Some(own) => {
                         let rules = rules_of(&own);
                         let found = commands::find(text.unwrap_or_default(), &line, |_| &rules);
-                        let is_hit = found.hits.iter().any(|hit| hit.closed);
-                        if_closed(is_hit || found.closed().is_some())
+                        if_closed(found.has_closed_hit() || found.closed().is_some())
                     }
                     None => misread.on_error(About::Commands),
                 };
@@ -356,9 +355,9 @@ impl Work {
         if found.is_empty() {
             return (Answer::default(), None);
         }
-        self.is_closed(found.hits.iter().any(|hit| hit.closed));
+        let closed = found.has_closed_hit();
+        self.is_closed(closed);
         if let Some(why) = rules.refused(&found) {
-            let closed = found.hits.iter().any(|hit| hit.closed);
             return (fault(if_closed(closed), &why), None);
         }
         let times = commands::times(&found, self.time_of(call), self.limits());
@@ -552,14 +551,15 @@ impl Rules {
 
     /// Why the run that would be put in front of a command is refused, if a file of a clone asks for what nobody allowed.
     fn refused(&self, found: &Found<'_>) -> Option<String> {
-        let first = found.hits.first()?;
+        if found.hits.is_empty() {
+            return None;
+        }
         self.folders.iter().find_map(|(folder, _)| {
             let folder = folder.canonicalize().unwrap_or_else(|_| folder.clone());
             let place = Place::of_taker(&Common::default(), &Surroundings::at(folder));
             let refused = place.and_then(|place| {
-                place.refuse_to_agents(&first.rule.lock)?;
-                let mut others = found.hits.iter().skip(1);
-                others.try_for_each(|hit| place.refuse_to_agents(&hit.rule.lock))
+                let mut hits = found.hits.iter();
+                hits.try_for_each(|hit| place.refuse_to_agents(&hit.rule.lock))
             });
             let failure = refused.err()?;
             (failure.exit == Exit::Permission).then(|| failure.message.clone())

@@ -748,7 +748,7 @@ impl Place {
         }
     }
 
-    /// The same where a hook is about to write the run.
+    /// Refuses the run that a hook is about to write.
     pub(crate) fn refuse_to_agents(&self, name: &LockName) -> Result<(), Failure> {
         match &self.config {
             Some(config) => Ok(config.refuse_untyped(name.as_str())?),

@@ -72,7 +72,7 @@ fn all_frozen_waiters_cost_one_grace_together_and_keep_their_places() {
     assert!(said.contains("order first second three one two"), "{said}");
 }
 
-/// It does not take its turn, so it holds nothing, and every verb says so and reaches it.
+/// Every verb says that a waiter which does not take its turn holds nothing, and reaches it.
 #[test]
 fn each_verb_says_that_a_frozen_waiter_holds_nothing_and_reaches_it() {
     let script = r#"
@@ -210,7 +210,7 @@ fn a_process_that_stopped_in_a_change_is_named_and_outlasted() {
     assert!(seconds("interrupted") < 12, "{said}");
 }
 
-/// The same for one that stands in line already.
+/// A waiter that stands in line already waits on as well.
 #[test]
 fn a_waiter_in_line_outlasts_a_process_that_stopped_in_a_change() {
     let script = format!(

@@ -122,7 +122,7 @@ struct Member<'a> {
 }
 
 impl Member<'_> {
-    /// One act. The names are those of locks that the honest use.
+    /// Does one act. The names are those of locks that the honest use.
     fn acts(&mut self, names: &[&str]) {
         let name = *self.hand.pick(names);
         let list = self.folder.join(format!("{name}.tenure"));

@@ -156,8 +156,7 @@ impl Seen {
             let stamps = [Some(claim.entered), claim.since, Some(claim.lease.renewed)];
             let boot = claim.holder.host.boot_id.as_deref();
             for stamp in stamps.into_iter().flatten() {
-                let is_ours = boot == Some(&*now.boot_id) && !now.boot_id.is_empty();
-                if is_ours && stamp.boot_ms != Stamp::OTHER_BOOT {
+                if now.is_on(boot) && stamp.boot_ms != Stamp::OTHER_BOOT {
                     let step = offset_ms(now.stamp()).saturating_sub(offset_ms(stamp));
                     let is_larger = |known: &Step| step.unsigned_abs() > known.ms.unsigned_abs();
                     if step.unsigned_abs() > STEP_MS && self.stepped.as_ref().is_none_or(is_larger)

@@ -79,6 +79,11 @@ impl Found<'_> {
         self.hits.is_empty() && self.doubts.is_empty()
     }
 
+    /// Whether a fault of tenure's refuses one of the commands.
+    pub(super) fn has_closed_hit(&self) -> bool {
+        self.hits.iter().any(|hit| hit.closed)
+    }
+
     /// Whether a doubt ends the call.
     pub(super) fn closed(&self) -> Option<&Doubt<'_>> {
         let mut doubts = self.doubts.iter();

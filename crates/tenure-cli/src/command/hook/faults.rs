@@ -38,15 +38,13 @@ pub(super) fn fault(on_error: OnError, why: &str) -> Answer {
 pub(super) fn unread(why: &str, folder: &Path) -> Answer {
     let closed = match Surroundings::at(folder.to_owned()).rules() {
         Ok(config) => config.is_some_and(|config| has_closed(&config)),
-        Err(misread) if misread.own().is_some() => {
-            let closed = misread.own().is_some_and(|own| has_closed(&own));
-            let why = format!("{why}; and {}", misread.why);
-            return fault(if_closed(closed), &why);
-        }
         Err(misread) => {
-            let closed = [About::Commands, About::Paths]
-                .iter()
-                .any(|about| misread.on_error(*about) == OnError::Closed);
+            let closed = match misread.own() {
+                Some(own) => has_closed(&own),
+                None => [About::Commands, About::Paths]
+                    .iter()
+                    .any(|about| misread.on_error(*about) == OnError::Closed),
+            };
             let why = format!("{why}; and {}", misread.why);
             return fault(if_closed(closed), &why);
         }

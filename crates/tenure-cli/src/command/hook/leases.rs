@@ -75,7 +75,7 @@ pub(super) fn needed(files: &[PathBuf], here: &Path) -> Result<Vec<Needed>, Unto
     })
 }
 
-/// The same by the rules that `read` finds. Of those that fit a file the first counts, and of those in several files
+/// Finds them by the rules that `read` finds. Of those that fit a file the first counts, and of those in several files
 /// the strictest says what a fault does.
 pub(super) fn needed_by(
     files: &[PathBuf],
