@@ -24,6 +24,11 @@ const LOOK_AGAIN_SHORT: Duration = Duration::from_millis(LOOK_AGAIN_SHORT_MS);
 /// How long a caller that has just come watches a claim that, by the list, has not taken its turn for a grace.
 const SECOND_LOOK: Duration = Duration::from_secs(1);
 
+/// How long one change may take at least, also in a wait that has less time left. Only where another process keeps the guard,
+/// or servers are silent, does a wait last longer than its caller said, and by no more than this for each change: the last
+/// try, and the claim that leaves the line.
+const LEAST_TRY: Duration = Duration::from_millis(500);
+
 /// The same while the clock of a wait stands still, so that a holder that has died meanwhile does not stop
 /// the clock for long.
 const PAUSE_LOOK: Duration = Duration::from_secs(1);
@@ -227,6 +232,7 @@ pub fn acquire(
         waits: wait != Wait::No,
         watched: Watched::default(),
         displaced: Vec::new(),
+        kept_away: None,
         handle: None,
         entry: Entry::default(),
         unread: 0,
@@ -239,7 +245,15 @@ pub fn acquire(
         },
         ..request
     };
-    let outcome = run.drive(request)?;
+    let outcome = match run.drive(request) {
+        Err(error) if is_kept_away(&error) && run.is_over() => {
+            // By dying, the claim of this caller is out of its own way, and the next caller sweeps it.
+            run.handle = None;
+            run.kept_away = Some(error);
+            Outcome::TimedOut
+        }
+        outcome => outcome?,
+    };
     let elapsed = clock.instant().saturating_duration_since(began);
     let counted = elapsed.saturating_sub(run.paused);
     let waited = match wait {
@@ -266,6 +280,8 @@ struct Run<'a> {
     waits: bool,
     watched: Watched,
     displaced: Vec<RequestId>,
+    /// Why the last change failed when the wait was over.
+    kept_away: Option<StoreError>,
     handle: Option<Box<dyn Handle>>,
     entry: Entry,
     unread: usize,
@@ -342,7 +358,7 @@ impl Run<'_> {
                 Effect::Look => self.look()?,
                 Effect::Leave => {
                     if let Some(handle) = self.handle.take() {
-                        self.store.release(&*handle, &self.clock.now())?;
+                        self.leave(&*handle)?;
                     }
                     Input::Left
                 }
@@ -351,7 +367,8 @@ impl Run<'_> {
                         let grace = keep.grace.as_millis();
                         let grace_ms = u64::try_from(grace).unwrap_or(u64::MAX);
                         let now = self.clock.now();
-                        if (self.store).reserve(&**handle, keep.owner, grace_ms, &now)? {
+                        let within = self.rest();
+                        if (self.store).reserve(&**handle, keep.owner, grace_ms, &now, within)? {
                             self.kept = Some(ticket);
                             self.handle = None;
                             Input::Left
@@ -380,7 +397,8 @@ impl Run<'_> {
             if !self.store.rules().network {
                 request.terms.watched = Some(self.watched);
             }
-            let entered = match self.store.enter(self.name, &*request, &now) {
+            let within = self.rest();
+            let entered = match (self.store).enter_within(self.name, &*request, &now, within) {
                 Err(error) if self.outlasts(&error) => {
                     if !self.observer.hindered(&error) {
                         return Ok(None);
@@ -408,8 +426,28 @@ impl Run<'_> {
     /// Whether a wait goes on after an error: another process keeps the guard, or others change the list all the time. A
     /// caller that waits waits for them as long as it said.
     fn outlasts(&self, error: &StoreError) -> bool {
-        let is_kept = matches!(error, StoreError::Stuck { .. } | StoreError::Crowded { .. });
-        is_kept && self.waits && !self.is_over()
+        is_kept_away(error) && self.waits && !self.is_over()
+    }
+
+    /// How long the next change may take; `None` for as long as the store takes by itself.
+    fn rest(&self) -> Option<Duration> {
+        let deadline = self.deadline?;
+        let rest = deadline.saturating_duration_since(self.clock.instant());
+        Some(rest.max(LEAST_TRY))
+    }
+
+    /// Gives up a claim that waits. Where another process keeps the guard, the claim dies with its handle instead, and the
+    /// next caller sweeps it.
+    fn leave(&self, handle: &dyn Handle) -> Result<(), StoreError> {
+        let now = self.clock.now();
+        let left = match self.rest() {
+            Some(rest) => self.store.give_up(handle, &now, rest),
+            None => self.store.release(handle, &now),
+        };
+        match left {
+            Err(error) if !is_kept_away(&error) => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Whether a caller that has just come enters once more. The list says that a claim has not taken its turn for a
@@ -452,7 +490,8 @@ impl Run<'_> {
             self.store.set_members(&**handle, &members, &now)?;
         }
         let watched = self.watched;
-        let tried = match (self.store).try_grant_having(&**handle, watched, &self.clock.now()) {
+        let (now, within) = (self.clock.now(), self.rest());
+        let tried = match (self.store).try_grant_having(&**handle, watched, &now, within) {
             Err(error) if self.outlasts(&error) => {
                 return Ok(if self.observer.hindered(&error) {
                     Input::Woken
@@ -551,7 +590,11 @@ impl Run<'_> {
             Outcome::TimedOut => {
                 // The blocker is looked at once more, without a claim of this caller's.
                 let (refusal, entry) = still_held(self.store, self.clock, self.name)?;
-                Err(refused(refusal, entry, self.clock))
+                match self.kept_away {
+                    // Nobody is seen to hold it, so that process alone is what this caller waited for.
+                    Some(error) if refusal.blocker.is_none() => Err(error.into()),
+                    _ => Err(refused(refusal, entry, self.clock)),
+                }
             }
             Outcome::Interrupted if self.gave_way => Err(AcquireError::Deadlock),
             Outcome::Interrupted => Err(AcquireError::Interrupted),
@@ -559,6 +602,11 @@ impl Run<'_> {
             Outcome::Superseded { by } => Err(AcquireError::Superseded { by }),
         }
     }
+}
+
+/// Whether a change failed because others keep every caller from the list.
+fn is_kept_away(error: &StoreError) -> bool {
+    matches!(error, StoreError::Stuck { .. } | StoreError::Crowded { .. })
 }
 
 /// What blocks a caller whose time is up: the lock, looked at once more without a claim of this caller's.

@@ -2488,7 +2488,9 @@ fn who_comes_back_last_to_a_full_list_gets_in() {
     let entered = place.try_enter(place.request("away")).expect("a claim");
     let away = entered.handle.expect("a handle");
     let ticket = away.ticket();
-    let kept = place.store().reserve(&*away, None, 60_000, &place.now());
+    let kept = place
+        .store()
+        .reserve(&*away, None, 60_000, &place.now(), None);
     assert!(kept.expect("an answer"), "its place is kept");
     assert!(long("new", None).is_err(), "the list is full");
     let back = long("back", Some(Kept::Ticket(ticket))).expect("its place");

@@ -556,7 +556,9 @@ fn a_kept_place_is_taken_again_although_a_waiter_still_has_its_bytes() {
         let _holders = [place.granted("a", slots(2)), place.granted("b", slots(2))];
         let (kept, _) = place.queued("kept", slots(2));
         let ticket = kept.ticket();
-        let parked = place.store().reserve(&*kept, None, 60_000, &place.now());
+        let parked = place
+            .store()
+            .reserve(&*kept, None, 60_000, &place.now(), None);
         assert!(parked.expect("an answer"), "the place is kept");
         let file = fs::File::open(place.file()).expect("the lock's file");
         let lock = ByteLock {
@@ -601,7 +603,9 @@ fn a_kept_place_is_another_one_s_in_another_mode() {
     let _holder = place.granted("holder", Terms::default());
     let (kept, _) = place.queued("kept", slots(2));
     let ticket = kept.ticket();
-    let parked = place.store().reserve(&*kept, None, 60_000, &place.now());
+    let parked = place
+        .store()
+        .reserve(&*kept, None, 60_000, &place.now(), None);
     assert!(parked.expect("an answer"), "the place is kept");
     let back = |mode| {
         let kept = Some(Kept::Ticket(ticket));

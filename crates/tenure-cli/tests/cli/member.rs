@@ -12,6 +12,7 @@
 )]
 
 use crate::support::{Scene, Started, TENURE, eventually, state};
+use serde_json::{Value, json};
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Seek as _, Write as _};
 use std::os::fd::AsFd;
@@ -115,7 +116,10 @@ impl Drop for Bystander {
 /// The folder, seen by the one who may write it.
 struct Member<'a> {
     hand: &'a mut Hand,
+    /// Where the coordination files are.
     folder: PathBuf,
+    /// The published record of the lock, in a format that has one.
+    record: Option<PathBuf>,
     bystander: Process,
     here: Arc<Host>,
     acts: Vec<String>,
@@ -124,6 +128,14 @@ struct Member<'a> {
 impl Member<'_> {
     /// Does one act. The names are those of locks that the honest use.
     fn acts(&mut self, names: &[&str]) {
+        if let Some(record) = self.record.clone() {
+            match self.hand.below(6) {
+                0..=2 => return self.fields(&record),
+                3 => return self.raw(&record),
+                4 => return self.other_object(&record),
+                _ => {}
+            }
+        }
         let name = *self.hand.pick(names);
         let list = self.folder.join(format!("{name}.tenure"));
         let floor = self.folder.join(".floor.tenure");
@@ -219,6 +231,81 @@ impl Member<'_> {
         Stamp {
             wall_ms: self.hand.number(),
             boot_ms: self.hand.number(),
+        }
+    }
+
+    /// A record with fields that are not true, or are no fields of the format.
+    fn fields(&mut self, record: &Path) {
+        self.note("fields in", record);
+        let text = opened_text(record);
+        let twisted = match serde_json::from_str::<Value>(&text) {
+            Ok(mut value) => {
+                for _ in 0..=self.hand.below(3) {
+                    self.field(&mut value);
+                }
+                value.to_string()
+            }
+            // The sprint's record has one field in a line.
+            Err(_) => {
+                let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+                for _ in 0..=self.hand.below(3) {
+                    let value = self.value();
+                    let at = self.hand.below(lines.len() + 1);
+                    match lines.get_mut(at) {
+                        Some(line) if self.hand.one_in(4) => line.clear(),
+                        Some(line) => {
+                            let key = line.split(':').next().unwrap_or_default();
+                            *line = format!("{key}: {value}");
+                        }
+                        None => lines.push(format!("pid: {value}")),
+                    }
+                }
+                lines.join("\n")
+            }
+        };
+        let Ok(mut file) = opened(record) else { return };
+        let _ = file.set_len(0);
+        let _ = file.write_all(twisted.as_bytes());
+    }
+
+    /// Changes one field, somewhere in a document.
+    fn field(&mut self, within: &mut Value) {
+        let new = self.value();
+        let Some(fields) = within.as_object_mut().filter(|fields| !fields.is_empty()) else {
+            *within = new;
+            return;
+        };
+        let at = self.hand.below(fields.len());
+        let key = fields.keys().nth(at).cloned().unwrap_or_default();
+        match fields.get_mut(&key) {
+            Some(inner) if inner.is_object() && !self.hand.one_in(3) => self.field(inner),
+            _ if self.hand.one_in(5) => drop(fields.remove(&key)),
+            _ => drop(fields.insert(key, new)),
+        }
+    }
+
+    fn value(&mut self) -> Value {
+        let (number, pid) = (self.hand.number(), self.bystander.pid);
+        let texts = [
+            "member-1",
+            "holder-1",
+            "2999-12-31T23:59:59Z",
+            "1970-01-01T00:00:00Z",
+            "0000-00-00T99:99:99Z",
+            "../../victim",
+            "\u{1b}[31mred\u{7}",
+            "\n",
+            "",
+        ];
+        let text = *self.hand.pick(&texts);
+        match self.hand.below(8) {
+            0 => Value::Null,
+            1 => json!(number),
+            2 => json!(-1.5e300),
+            3 => json!([pid, {"pid": pid}]),
+            4 => json!("x".repeat(self.hand.below(70_000))),
+            5 => json!(pid),
+            _ => json!(text),
         }
     }
 
@@ -407,7 +494,10 @@ fn whatever_a_member_of_a_shared_folder_writes_others_go_on() {
     let until = instant() + Duration::from_secs(seconds());
     let mut rounds = 0;
     while rounds == 0 || instant() < until {
-        round(&mut hand, &bystander, rounds);
+        match PUBLISHED.get(hand.below(PUBLISHED.len() * 2)) {
+            Some(format) => published_round(&mut hand, &bystander, rounds, format),
+            None => round(&mut hand, &bystander, rounds),
+        }
         rounds += 1;
     }
     println!("{rounds} rounds");
@@ -437,6 +527,7 @@ fn round(hand: &mut Hand, bystander: &Bystander, number: u32) {
     let mut member = Member {
         hand,
         folder,
+        record: None,
         bystander: bystander.process(),
         here,
         acts: Vec::new(),
@@ -469,35 +560,222 @@ fn round(hand: &mut Hand, bystander: &Bystander, number: u32) {
         assert_eq!(second.0, Some(4), "{held}: {}", second.1);
         let name = *member.hand.pick(&names);
         for words in CALLS {
-            if !member.hand.one_in(3) {
-                continue;
+            if member.hand.one_in(3) {
+                let words = words.replace("NAME", name);
+                is_answered(&scene, &words, &told(&words, &member.acts));
             }
-            let words: Vec<&str> = words
-                .split(' ')
-                .map(|word| if word == "NAME" { name } else { word })
-                .collect();
-            let (code, said) = call(&scene, &words);
-            let what = told(&words.join(" "), &member.acts);
-            assert!(code.is_some_and(is_known), "{what}: {code:?} {said}");
-            assert!(!said.contains("panicked"), "{what}: {said}");
-            let acts_on_terminal = |c: char| c.is_control() && c != '\n' && c != '\t';
-            assert!(!said.contains(acts_on_terminal), "{what}: {said:?}");
         }
-        assert!(
-            bystander.is_untouched(),
-            "{}",
-            told("a signal to a stranger", &member.acts)
-        );
-        let victim = fs::read_to_string(scene.path("victim"));
-        assert_eq!(
-            victim.expect("the file"),
-            "mine",
-            "{}",
-            told("the victim", &member.acts)
-        );
+        let what = told("a stranger", &member.acts);
+        are_left_alone(&scene, bystander, &what);
     }
     let _ = alone.open().expect(0, "the member left it alone");
     is_told(&scene, holder, ticket, &member.acts);
+}
+
+/// A call ends in time, with an exit code that the documents know, and its answer cannot act on a terminal.
+fn is_answered(scene: &Scene, words: &str, what: &str) {
+    let words: Vec<&str> = words.split(' ').collect();
+    let (code, said) = call(scene, &words);
+    println!(
+        "DBG {code:?} {} {}",
+        words.join(" "),
+        said.lines().next().unwrap_or("")
+    );
+    assert!(code.is_some_and(is_known), "{what}: {code:?} {said}");
+    assert!(!said.contains("panicked"), "{what}: {said}");
+    let acts_on_terminal = |c: char| c.is_control() && c != '\n' && c != '\t';
+    assert!(!said.contains(acts_on_terminal), "{what}: {said:?}");
+}
+
+/// No process was signalled that has nothing to do with the lock, and no file was changed.
+fn are_left_alone(scene: &Scene, bystander: &Bystander, what: &str) {
+    assert!(bystander.is_untouched(), "{what}");
+    let victim = fs::read_to_string(scene.path("victim"));
+    assert_eq!(victim.expect("the file"), "mine", "{what}");
+}
+
+/// A format with records: how a call names its place and its locks, and where the record is.
+struct Published {
+    profile: &'static str,
+    /// Where the format keeps its locks.
+    place: &'static str,
+    /// What a call that takes the lock has to say.
+    takes: &'static str,
+    /// The lock, another one, and the beginning of new ones; a sprint has only one.
+    names: Option<[&'static str; 3]>,
+    /// The folder of the records, and what is around a name there.
+    folder: &'static str,
+    file: [&'static str; 2],
+}
+
+const PUBLISHED: [Published; 4] = [
+    Published {
+        profile: "sprint",
+        place: "--project-root",
+        takes: " --epic-spec epic5",
+        names: None,
+        folder: "",
+        file: [".sprint-running", ""],
+    },
+    Published {
+        profile: "resume",
+        place: "--dir",
+        takes: "",
+        names: Some(["held", "alone", "fresh-"]),
+        folder: "resume_locks",
+        file: ["", ".lock"],
+    },
+    Published {
+        profile: "session",
+        place: "--dir",
+        takes: "",
+        names: Some(["42", "43", "10"]),
+        folder: "locks",
+        file: ["", ".lock"],
+    },
+    Published {
+        profile: "fleet",
+        place: "--dir",
+        takes: " --intent-name x --intent-version 1",
+        names: Some(["held", "alone", "fresh-"]),
+        folder: "",
+        file: ["", ".lock"],
+    },
+];
+
+/// The same in a format that other programs read: the member writes records, too.
+fn published_round(hand: &mut Hand, bystander: &Bystander, number: u32, format: &Published) {
+    let scene = Scene::new();
+    let place = scene.path("place");
+    let records = place.join(format.folder);
+    let mode = *hand.pick(&[0o700, 0o3770]);
+    for folder in [&place, &records] {
+        fs::create_dir_all(folder).expect("a folder");
+        fs::set_permissions(folder, fs::Permissions::from_mode(mode)).expect("its rights");
+    }
+    fs::write(scene.path("victim"), "mine").expect("a file");
+    // A call of this format about this lock, with what it has to say.
+    let words = |verb: &str, name: &str, more: &str| {
+        let takes = if matches!(verb, "run" | "acquire") {
+            format.takes
+        } else {
+            ""
+        };
+        let Published {
+            profile,
+            place: flag,
+            ..
+        } = format;
+        let name = if name.is_empty() {
+            String::new()
+        } else {
+            format!(" {name}")
+        };
+        let dir = place.display();
+        format!("--profile {profile} {verb}{name} {flag} {dir}{takes}{more}")
+    };
+    let [lock, other, fresh] = format.names.unwrap_or(["sprint", "", ""]);
+    let holds = |name: &str, id: &str| {
+        let words = words("run", name, &format!(" -q --request-id {id} -- sleep 100"));
+        let mut holder = scene.tenure(words.split(' '));
+        holder.stdout(Stdio::null()).stderr(Stdio::piped());
+        Started::new(&mut holder)
+    };
+    let [before, behind] = format.file;
+    let file = match format.names {
+        Some(_) => format!("{before}{lock}{behind}"),
+        None => before.to_owned(),
+    };
+    let record = records.join(&file);
+    let mut holder = holds(lock, "holder-1");
+    eventually("its record", || record.exists());
+    let alone = format.names.map(|_| holds(other, "alone-1"));
+    if alone.is_some() {
+        eventually("its record", || {
+            records.join(format!("{before}{other}{behind}")).exists()
+        });
+    }
+    let here = Arc::new(tenure_engine::process::Identity::current().host);
+    let mut member = Member {
+        hand,
+        folder: records.join(".tenure"),
+        record: Some(record.clone()),
+        bystander: bystander.process(),
+        here,
+        acts: Vec::new(),
+    };
+    for step in 0..3 {
+        for _ in 0..=member.hand.below(3) {
+            member.acts(&[&file]);
+        }
+        let told = |what: &str, acts: &[String]| format!("{what} in round {number} after {acts:?}");
+        if alone.is_some() {
+            let new = words("run", &format!("{fresh}{step}"), " -n -- true");
+            let (code, said) = call(&scene, &new.split(' ').collect::<Vec<_>>());
+            assert_eq!(code, Some(0), "{}: {said}", told(&new, &member.acts));
+            let second = words("run", other, " -n -- true");
+            let (code, said) = call(&scene, &second.split(' ').collect::<Vec<_>>());
+            assert_eq!(code, Some(4), "{}: {said}", told(&second, &member.acts));
+        }
+        for (verb, named, more) in PUBLISHED_CALLS {
+            if member.hand.one_in(3) {
+                let words = words(verb, if named { lock } else { "" }, more);
+                is_answered(&scene, &words, &told(&words, &member.acts));
+            }
+        }
+        are_left_alone(&scene, bystander, &told("a stranger", &member.acts));
+    }
+    if let Some(mut alone) = alone {
+        assert!(
+            !alone.has_ended(),
+            "the member left it alone: {:?}",
+            member.acts
+        );
+        alone.kill_with_children();
+    }
+    // Where no caller may take a record that cannot be read, it excludes everybody, as before, and its holder goes on.
+    let (code, said) = call(
+        &scene,
+        &words("check", lock, " --output json")
+            .split(' ')
+            .collect::<Vec<_>>(),
+    );
+    let excludes = matches!(format.profile, "resume" | "fleet")
+        && (code == Some(7) || said.contains("LOCK_UNREADABLE"));
+    let text = opened_text(&record);
+    if !excludes && !text.contains("holder-1") && !text.contains(&holder.pid().to_string()) {
+        let what = format!(
+            "a holder without a record is told in round {number}: {:?}",
+            member.acts
+        );
+        eventually(&what, || holder.has_ended());
+    }
+    holder.kill_with_children();
+}
+
+/// What honest users call about a lock that has a record.
+const PUBLISHED_CALLS: [(&str, bool, &str); 13] = [
+    ("check", true, ""),
+    ("check", true, " --output json"),
+    ("list", false, ""),
+    ("list", false, " --output json"),
+    ("run", true, " -n -- true"),
+    ("run", true, " -w 300ms -- true"),
+    ("acquire", true, " -n --owner none --request-id member-1"),
+    ("release", true, " --request-id member-1"),
+    ("heartbeat", true, " --request-id member-0"),
+    ("cancel", true, ""),
+    ("cancel", true, " --orphan --yes"),
+    ("force-release", true, " --yes"),
+    ("clean", false, ""),
+];
+
+fn opened_text(path: &Path) -> String {
+    let mut bytes = Vec::new();
+    if path.is_file() {
+        let _ = File::open(path).and_then(|mut file| file.read_to_end(&mut bytes));
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// What honest users call about a lock.

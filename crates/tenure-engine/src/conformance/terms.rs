@@ -229,7 +229,7 @@ pub(super) fn a_kept_place_blocks_nobody_and_goes_before_later_ones<H: Harness>(
     let holder = scene.granted(&store, "holder")?;
     let kept = scene.queued(&store, "kept")?;
     let later = scene.queued(&other, "later")?;
-    let reserve = |handle: &dyn Handle| store.reserve(handle, None, GRACE_MS, &scene.now());
+    let reserve = |handle: &dyn Handle| store.reserve(handle, None, GRACE_MS, &scene.now(), None);
     let reserved = scene.done("keeping a hold", reserve(&*holder.handle))?;
     scene.same("whether a hold is kept as a place", &reserved, &false)?;
     let reserved = scene.done("keeping a place", reserve(&*kept.handle))?;
@@ -269,7 +269,7 @@ pub(super) fn a_kept_place_lapses_with_its_grace_and_its_owner<H: Harness>(
     let owner = scene.harness.start_process();
     let keep = |id: &str, owner, grace_ms| {
         let waiting = scene.queued(&store, id)?;
-        let reserved = store.reserve(&*waiting.handle, owner, grace_ms, &scene.now());
+        let reserved = store.reserve(&*waiting.handle, owner, grace_ms, &scene.now(), None);
         let reserved = scene.done("keeping a place", reserved)?;
         scene.same("whether the place is kept", &reserved, &true)?;
         Ok::<u64, Broken>(waiting.ticket)
@@ -289,7 +289,7 @@ pub(super) fn a_kept_place_lapses_with_its_grace_and_its_owner<H: Harness>(
     let owned = keep("owned", Some(owner), GRACE_MS)?;
     let back = scene.placed(find(Kept::Owner(owner), &scene.now())?)?;
     scene.same("the place of an owner", &back.ticket, &owned)?;
-    let reserved = store.reserve(&*back.handle, Some(owner), GRACE_MS, &scene.now());
+    let reserved = store.reserve(&*back.handle, Some(owner), GRACE_MS, &scene.now(), None);
     let reserved = scene.done("keeping a place again", reserved)?;
     scene.same("whether the place is kept again", &reserved, &true)?;
     scene.harness.end_process(owner);
@@ -314,7 +314,7 @@ pub(super) fn a_kept_place_lapses_with_its_grace_and_its_owner<H: Harness>(
         Ok::<Request, Broken>(request)
     };
     let waiting = scene.queued_request(&store, of_agent("agent", "claude/s/a", None)?)?;
-    let reserved = store.reserve(&*waiting.handle, None, GRACE_MS, &scene.now());
+    let reserved = store.reserve(&*waiting.handle, None, GRACE_MS, &scene.now(), None);
     let reserved = scene.done("keeping the place of an agent", reserved)?;
     scene.same("whether the place of an agent is kept", &reserved, &true)?;
     let auto = |agent| of_agent("comes", agent, Some(Kept::Agent));
@@ -325,7 +325,7 @@ pub(super) fn a_kept_place_lapses_with_its_grace_and_its_owner<H: Harness>(
     scene.withdraw(&store, &sibling)?;
     let back = scene.placed(scene.enter(&store, auto("claude/s/a")?, &scene.now())?)?;
     scene.same("the place of an agent", &back.ticket, &waiting.ticket)?;
-    let reserved = store.reserve(&*back.handle, None, GRACE_MS, &scene.now());
+    let reserved = store.reserve(&*back.handle, None, GRACE_MS, &scene.now(), None);
     scene.done("keeping it again", reserved)?;
     for (key, expected) in [("claude/t", 0), ("claude/s", 1), ("claude/s", 0)] {
         let Ok(agent) = key.parse() else { continue };

@@ -203,6 +203,11 @@ impl<'a> Ask<'a> {
             tidies: false,
         }
     }
+
+    /// Asks about the claim of this handle alone.
+    pub fn own(handle: &'a dyn Handle, now: &'a Now) -> Self {
+        Self::new(handle.name(), About::Own(handle), now)
+    }
 }
 
 /// What a store found and cannot understand.

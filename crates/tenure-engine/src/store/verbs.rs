@@ -92,6 +92,20 @@ pub trait Verbs: Store {
         request: impl Borrow<Request>,
         now: &Now,
     ) -> Result<Entered, StoreError> {
+        self.enter_within(name, request, now, None)
+    }
+
+    /// The same with less patience than the store has by itself.
+    ///
+    /// # Errors
+    /// - As for [`Verbs::enter`].
+    fn enter_within(
+        &self,
+        name: &LockName,
+        request: impl Borrow<Request>,
+        now: &Now,
+        within: Option<Duration>,
+    ) -> Result<Entered, StoreError> {
         let (rules, request) = (self.rules(), request.borrow());
         if !rules.beside && request.terms.mode != Mode::Exclusive {
             return Err(StoreError::Record {
@@ -110,6 +124,7 @@ pub trait Verbs: Store {
                 && rules.policy.stale_unforced == StaleUnforced::TakeOver,
         };
         let ask = Ask {
+            within,
             waits: request.patience == Patience::Queue,
             ..Ask::new(name, about, now)
         };
@@ -164,10 +179,11 @@ pub trait Verbs: Store {
     /// # Errors
     /// - [`StoreError`] if the transaction failed.
     fn try_grant(&self, handle: &dyn Handle, now: &Now) -> Result<Tried, StoreError> {
-        self.try_grant_having(handle, Watched::default(), now)
+        self.try_grant_having(handle, Watched::default(), now, None)
     }
 
-    /// The same for a waiter that has watched a claim which does not take its turn.
+    /// The same for a waiter that has watched a claim which does not take its turn, perhaps with less patience than the
+    /// store has by itself.
     ///
     /// # Errors
     /// - As for [`Verbs::try_grant`].
@@ -176,10 +192,14 @@ pub trait Verbs: Store {
         handle: &dyn Handle,
         watched: Watched,
         now: &Now,
+        within: Option<Duration>,
     ) -> Result<Tried, StoreError> {
         let (rules, ticket) = (self.rules(), handle.ticket());
         let watched = (!rules.network).then_some(watched);
-        let ask = Ask::new(handle.name(), About::Turn(handle), now);
+        let ask = Ask {
+            within,
+            ..Ask::new(handle.name(), About::Turn(handle), now)
+        };
         let (mut grant, done) = settled(self, &ask, Ok(TryGrant::Gone), |draft| {
             whole(draft, |draft| advancing(rules, ticket, watched, now, draft))
         })?;
@@ -231,7 +251,7 @@ pub trait Verbs: Store {
         command: Process,
         now: &Now,
     ) -> Result<bool, StoreError> {
-        own(self, handle, false, now, |draft| {
+        own(self, &Ask::own(handle, now), false, |draft| {
             let named = draft.entry.name_command(handle.ticket(), command);
             (named, Step::write_if(named))
         })
@@ -247,7 +267,7 @@ pub trait Verbs: Store {
         members: &[String],
         now: &Now,
     ) -> Result<bool, StoreError> {
-        own(self, handle, false, now, |draft| {
+        own(self, &Ask::own(handle, now), false, |draft| {
             let set = draft.entry.set_members(handle.ticket(), members);
             (set, Step::write_if(set))
         })
@@ -323,7 +343,25 @@ pub trait Verbs: Store {
     /// - [`StoreError`] if the transaction failed. The liveness lock is released all the same: then the
     ///   claim is dead, and the next caller sweeps it.
     fn release(&self, handle: &dyn Handle, now: &Now) -> Result<Left, StoreError> {
-        let left = leave(self, handle, now, false)?;
+        let left = leave(self, &Ask::own(handle, now), handle, false)?;
+        Ok(left.unwrap_or(Left::Absent))
+    }
+
+    /// The same with less patience than the store has by itself, for a waiter whose time is over.
+    ///
+    /// # Errors
+    /// - As for [`Verbs::release`].
+    fn give_up(
+        &self,
+        handle: &dyn Handle,
+        now: &Now,
+        within: Duration,
+    ) -> Result<Left, StoreError> {
+        let ask = Ask {
+            within: Some(within),
+            ..Ask::own(handle, now)
+        };
+        let left = leave(self, &ask, handle, false)?;
         Ok(left.unwrap_or(Left::Absent))
     }
 
@@ -333,7 +371,7 @@ pub trait Verbs: Store {
     /// # Errors
     /// - As for [`Verbs::release`].
     fn release_if_alone(&self, handle: &dyn Handle, now: &Now) -> Result<Option<Left>, StoreError> {
-        leave(self, handle, now, true)
+        leave(self, &Ask::own(handle, now), handle, true)
     }
 
     /// Takes the liveness lock of a hold whose keeper has died, and renews the hold.
@@ -372,7 +410,8 @@ pub trait Verbs: Store {
 
     /// Reserves a waiting claim's place while its caller is away, and releases its liveness lock, in
     /// this order. False if there is no waiting claim to reserve: it holds, it was asked to stop, or it
-    /// is gone. After that the handle is useless; [`Verbs::enter`] gives a new one.
+    /// is gone. After that the handle is useless; [`Verbs::enter`] gives a new one. `within` is how long the store may take,
+    /// if that is less than its own patience.
     ///
     /// # Errors
     /// - [`StoreError`] if the transaction failed.
@@ -382,8 +421,13 @@ pub trait Verbs: Store {
         owner: Option<Process>,
         grace_ms: u64,
         now: &Now,
+        within: Option<Duration>,
     ) -> Result<bool, StoreError> {
-        let reserved = own(self, handle, false, now, |draft| {
+        let ask = Ask {
+            within,
+            ..Ask::own(handle, now)
+        };
+        let reserved = own(self, &ask, false, |draft| {
             let reserved = draft.entry.reserve(handle.ticket(), owner, grace_ms, now);
             (reserved, Step::write_if(reserved))
         })?;
@@ -722,13 +766,11 @@ fn whole<A>(
 /// A change to the own claim of a handle alone.
 fn own<S: Store + ?Sized, A>(
     store: &S,
-    handle: &dyn Handle,
+    ask: &Ask<'_>,
     absent: A,
-    now: &Now,
     change: impl Fn(&mut Draft<'_>) -> (A, Step),
 ) -> Result<A, StoreError> {
-    let ask = Ask::new(handle.name(), About::Own(handle), now);
-    let (answer, _) = settled(store, &ask, Ok(absent), |draft| whole(draft, &change))?;
+    let (answer, _) = settled(store, ask, Ok(absent), |draft| whole(draft, &change))?;
     answer
 }
 
@@ -1022,11 +1064,12 @@ fn adopting(draft: &mut Draft<'_>, adopter: &Adopter<'_>, now: &Now) -> (Option<
 /// changes.
 fn leave<S: Store + ?Sized>(
     store: &S,
+    ask: &Ask<'_>,
     handle: &dyn Handle,
-    now: &Now,
     heeds: bool,
 ) -> Result<Option<Left>, StoreError> {
-    let left = own(store, handle, Some(Left::Absent), now, |draft| {
+    let now = ask.now;
+    let left = own(store, ask, Some(Left::Absent), |draft| {
         if heeds && (draft.entered)() {
             return (None, Step::Keep);
         }

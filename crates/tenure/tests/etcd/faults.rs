@@ -501,7 +501,7 @@ fn every_verb_finds_out(rounds: &[&[Fault]]) {
         });
         assert_eq!(claims(&two, &name).len(), 2, "one more claim was made");
         let parked = with(&proxy, faults, &written("park"), || {
-            one.reserve(&*waiter, None, 60_000, &now())
+            one.reserve(&*waiter, None, 60_000, &now(), None)
         });
         assert!(parked.expect(done), "its place is kept");
         drop((waiter, behind));

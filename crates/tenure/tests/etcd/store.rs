@@ -342,7 +342,7 @@ fn ask_everything(
     ask("renew", &|| store.renew(&**handle, &now()).err());
     ask("verify", &|| store.verify(&**handle, &now()).err());
     ask("park", &|| {
-        store.reserve(&**handle, None, 1_000, &now()).err()
+        store.reserve(&**handle, None, 1_000, &now(), None).err()
     });
     ask("cancel", &|| {
         store.cancel(name, "somebody".into(), None, &now()).err()

@@ -42,17 +42,28 @@ const GUARD_SLEEP: Duration = Duration::from_millis(2_500);
 /// How long a caller asks for the guard.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GuardPatience {
-    /// In time in which the caller itself runs.
+    /// While nobody changes the lock, in time in which the caller itself runs.
     pub(super) within: Duration,
-    /// Only the time in which nobody changes the lock counts.
-    pub(super) waits: bool,
+    /// In all, while others change the lock in turns.
+    pub(super) crowd: Duration,
+}
+
+impl GuardPatience {
+    /// Of a caller that waits in line, and for no longer than this, if it says how long.
+    pub(super) fn in_line(within: Option<Duration>) -> Self {
+        let bounded = |most: Duration| within.map_or(most, |within| within.min(most));
+        Self {
+            within: bounded(GUARD_PATIENCE),
+            crowd: bounded(CROWD_PATIENCE),
+        }
+    }
 }
 
 impl From<Duration> for GuardPatience {
     fn from(within: Duration) -> Self {
         Self {
             within,
-            waits: false,
+            crowd: within,
         }
     }
 }
@@ -233,7 +244,7 @@ impl FileStore {
             let (mut changed_ms, mut waited, mut quiet) =
                 (first_ms, Duration::ZERO, Duration::ZERO);
             loop {
-                let sleep = GUARD_SLEEP.min(patience.within);
+                let sleep = GUARD_SLEEP.min(patience.crowd.saturating_sub(waited));
                 let began = instant();
                 if self.sleeper.lock(file, lock, sleep).map_err(failed)? == Wake::Ready {
                     break;
@@ -251,12 +262,7 @@ impl FileStore {
                     Duration::ZERO
                 };
                 changed_ms = now_ms;
-                let is_over = if patience.waits {
-                    quiet >= patience.within || waited >= CROWD_PATIENCE
-                } else {
-                    waited >= patience.within
-                };
-                if !is_over {
+                if quiet < patience.within && waited < patience.crowd {
                     continue;
                 }
                 let place = path().display().to_string();

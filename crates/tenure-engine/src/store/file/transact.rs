@@ -356,10 +356,11 @@ impl<'f> Frame<'f> {
     where
         'f: 'g,
     {
-        let within = self.ask.within.unwrap_or(GUARD_PATIENCE);
-        let patience = GuardPatience {
-            within: within.min(GUARD_PATIENCE),
-            waits: self.ask.waits || matches!(self.ask.about, About::Turn(_)),
+        let within = self.ask.within;
+        let patience = if self.ask.waits || matches!(self.ask.about, About::Turn(_)) {
+            GuardPatience::in_line(within)
+        } else {
+            within.unwrap_or(GUARD_PATIENCE).min(GUARD_PATIENCE).into()
         };
         if let Some(handle) = self.handle {
             let opened = self.store.for_a_change(handle);
