@@ -380,7 +380,7 @@ fn under_watch<T: Tool>(
         Ok(()) => lost,
         Err(error) => {
             surface.warn([error.to_string()]);
-            lost.or_else(|| error.guards.first().map(|guard| guard.name().clone()))
+            lost.or_else(|| Some(error.name().clone()))
         }
     };
     match (run_state.signal(), lost, outcome) {

@@ -61,7 +61,10 @@
 //!   parent had threads or after an exec.
 //! - **No drop runs** with `panic = "abort"`, after [`std::process::exit`], under SIGKILL. The kernel
 //!   then frees the lock as the process ends. The next waiter wakes at once, sweeps the dead claim, and
-//!   logs that.
+//!   logs that. On servers the lock is free when its lease has run out: call [`LockManager::release_all`] first.
+//! - **On servers a thread of the manager gives locks back**, and tries again what fails. A drop in async code waits for
+//!   nothing; a drop in a thread, a release and the end of the last manager wait for at most a second in all while no
+//!   server answers.
 //! - A child process that the work has started and left behind does not keep the lock (the liveness lock is
 //!   not inherited over an exec). `tenure run` is for that.
 //! - Guards leave no lines in the [`audit`](crate::audit); `tracing` has the same facts.
@@ -86,15 +89,14 @@ mod hold;
 mod line;
 mod log;
 mod pending;
+mod releases;
 mod renewer;
 mod term;
 mod turns;
 mod watching;
 mod worker;
 
-pub use error::{
-    AcquireError, OpenError, Refused, ReleaseAllError, ReleaseError, ReleaseFailure, VerifyError,
-};
+pub use error::{AcquireError, OpenError, Refused, ReleaseError, VerifyError};
 pub use hold::{Guard, Guards};
 pub use tenure_core::{Holder, LockName, NameError};
 /// # Examples
@@ -136,6 +138,7 @@ use crate::sync::locked;
 use crate::trust::Named;
 use hold::Hold;
 use pending::Pending;
+use releases::Releases;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -340,6 +343,19 @@ impl Options {
 #[derive(Clone)]
 pub struct LockManager {
     shared: Arc<Shared>,
+    /// The clones share it, and the last one drops it.
+    _last: Arc<Last>,
+}
+
+/// The end of the last clone of a manager waits for what is still to be given back.
+struct Last(Arc<Shared>);
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        if self.0.is_here() {
+            self.0.releases.settle(None);
+        }
+    }
 }
 
 /// What all clones and all guards share.
@@ -360,8 +376,10 @@ struct Shared {
     /// Whether a [`Cancel`] ends the store's own sleep.
     hears_cancel: bool,
     pending: Pending<Hold, Ringer>,
-    /// One hold of each lock that is held.
-    held: Mutex<BTreeMap<LockName, Weak<Hold>>>,
+    /// The holds, by lock and token.
+    held: Mutex<BTreeMap<(LockName, u64), Weak<Hold>>>,
+    /// The releases that go on by themselves.
+    releases: Releases,
     /// The lines in which callers stand before they enter the store.
     lines: Arc<Lines>,
     deadlines: Deadlines,
@@ -529,25 +547,29 @@ impl LockManager {
     }
 
     fn made(made: Made) -> Self {
+        let shared = Arc::new(Shared {
+            policy: made.store.rules().policy,
+            store: made.store,
+            clock: made.clock,
+            here: Arc::new(made.identity.host.clone()),
+            identity: made.identity,
+            pid: std::process::id(),
+            ids: Mutex::default(),
+            program: OnceLock::new(),
+            watching: made.watching,
+            hears_cancel: made.hears_cancel,
+            pending: Pending::default(),
+            held: Mutex::default(),
+            releases: Releases::default(),
+            lines: Arc::default(),
+            deadlines: Deadlines::default(),
+            wakes: Herald::new("tenure-wakes"),
+            logs: Herald::new("tenure-logs"),
+        });
+        let last = Arc::new(Last(Arc::clone(&shared)));
         Self {
-            shared: Arc::new(Shared {
-                policy: made.store.rules().policy,
-                store: made.store,
-                clock: made.clock,
-                here: Arc::new(made.identity.host.clone()),
-                identity: made.identity,
-                pid: std::process::id(),
-                ids: Mutex::default(),
-                program: OnceLock::new(),
-                watching: made.watching,
-                hears_cancel: made.hears_cancel,
-                pending: Pending::default(),
-                held: Mutex::default(),
-                lines: Arc::default(),
-                deadlines: Deadlines::default(),
-                wakes: Herald::new("tenure-wakes"),
-                logs: Herald::new("tenure-logs"),
-            }),
+            shared,
+            _last: last,
         }
     }
 
@@ -700,7 +722,8 @@ impl LockManager {
         name: &str,
         options: &Options,
     ) -> Result<Guard, AcquireError> {
-        self.take_async(name, options).await
+        let taken = self.take_async(name, options).await;
+        taken.map(Guard::for_async)
     }
 
     /// [`LockManager::acquire_all`] for async code; see [`LockManager::acquire_async`]. A thread waits in its
@@ -725,7 +748,39 @@ impl LockManager {
             name: first,
             source,
         };
-        done.await.map_err(thread)?
+        done.await.map_err(thread)?.map(Guards::for_async)
+    }
+
+    /// Gives back every hold of this manager and its clones, whoever has its guards: for the way out of a program, before
+    /// [`std::process::exit`] or in its handler of a signal. Every guard shows [`GuardState::Lost`] from now on, so no
+    /// work may go on under one. In a folder the end of the process does the same; on servers a hold without a release
+    /// stands until its lease has run out. Waits for at most a second while servers are silent.
+    ///
+    /// # Errors
+    /// - What went wrong first, as [`Guard::release`] says it. The others have been given back, or are still tried.
+    ///
+    /// # Crash safety
+    /// As [`Guard::release`], one after the other.
+    ///
+    /// # Examples
+    /// ```
+    /// # let locks = tenure::testing::locks();
+    /// let guard = locks.acquire("deploy")?;
+    /// locks.release_all()?;
+    /// assert!(guard.is_lost());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn release_all(&self) -> Result<(), ReleaseError> {
+        if !self.shared.is_here() {
+            return Ok(());
+        }
+        let held: Vec<_> = locked(&self.shared.held).values().cloned().collect();
+        let mut first = Ok(());
+        for hold in held.iter().filter_map(Weak::upgrade) {
+            first = first.and(hold.end_for_all());
+        }
+        self.shared.releases.settle(None);
+        first
     }
 
     /// Waits on a thread, for as long as the future lives.
@@ -772,6 +827,8 @@ impl LockManager {
             Ok(request) => request,
             Err(source) => return Err(AcquireError::Store { name, source }),
         };
+        // What this process gives back by itself is no reason to refuse it.
+        shared.releases.settle(Some(&name));
         let mut attendance = Attendance {
             shared,
             name: &name,
@@ -812,7 +869,8 @@ impl LockManager {
             acquired.claim,
         ));
         let guard = Guard::first(Arc::clone(&hold));
-        locked(&shared.held).insert(name.clone(), Arc::downgrade(&hold));
+        let key = (name.clone(), hold.token());
+        locked(&shared.held).insert(key, Arc::downgrade(&hold));
         let keeps = || renewer::start(Arc::downgrade(shared));
         match shared.pending.add(&hold, instant(), keeps) {
             Ok(()) => Ok(guard),
@@ -952,29 +1010,31 @@ impl Shared {
 
     /// One more guard of this manager's hold, if that covers `mode`.
     fn again(&self, name: &LockName, mode: Mode) -> Option<Guard> {
-        let hold = locked(&self.held).get(name)?.upgrade()?;
-        let covers = hold.mode == Mode::Exclusive || hold.mode == mode;
-        covers.then(|| Guard::again(&hold)).flatten()
+        let held = locked(&self.held);
+        let own = held.range((name.clone(), 0)..=(name.clone(), u64::MAX));
+        let own: Vec<_> = own.filter_map(|(_, hold)| hold.upgrade()).collect();
+        drop(held);
+        let covers = |hold: &&Arc<Hold>| hold.mode == Mode::Exclusive || hold.mode == mode;
+        own.iter().filter(covers).find_map(Guard::again)
     }
 
     /// Removes a hold that has ended.
     fn forget(&self, hold: &Hold) {
-        let mut held = locked(&self.held);
-        let known = held.get(hold.name());
-        if known.is_some_and(|known| std::ptr::eq(known.as_ptr(), hold)) {
-            held.remove(hold.name());
-        }
+        locked(&self.held).remove(&(hold.name().clone(), hold.token()));
     }
 
     /// The hold of this process that blocks another acquire of it, if the wait could not end before
     /// that hold does.
-    fn own_blocker<'a>(&self, entry: &'a Entry, mode: Mode) -> Option<&'a Claim> {
+    fn own_blocker<'a>(&self, name: &LockName, entry: &'a Entry, mode: Mode) -> Option<&'a Claim> {
         let (process, host) = (self.identity.process, &self.identity.host);
         let is_ours = |claim: &&Claim| {
             let theirs = &claim.holder;
             theirs.process == Some(process)
                 && theirs.host.boot_id == host.boot_id
                 && theirs.host.pid_namespace == host.pid_namespace
+                && !claim
+                    .token
+                    .is_some_and(|token| self.releases.has(name, token))
         };
         match mode {
             Mode::Exclusive => entry.granted().find(is_ours),
@@ -1016,7 +1076,7 @@ impl Shared {
                 displaced: _,
             } => {
                 if again != Again::Wait
-                    && let Some(own) = self.own_blocker(&entry, mode)
+                    && let Some(own) = self.own_blocker(&name, &entry, mode)
                 {
                     let token = own.token;
                     return AcquireError::HeldByThisProcess { name, token };
@@ -1088,7 +1148,9 @@ impl Observer for Attendance<'_> {
         if options.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
             self.gave_way = Some(AcquireError::Cancelled { name: name() });
         } else if options.again != Again::Wait
-            && let Some(own) = self.shared.own_blocker(waiting.entry, self.call.mode)
+            && let Some(own) = self
+                .shared
+                .own_blocker(self.name, waiting.entry, self.call.mode)
         {
             self.gave_way = Some(AcquireError::HeldByThisProcess {
                 name: name(),

@@ -9,10 +9,7 @@ use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 use tenure::fence::GuardError;
-use tenure::guard::{
-    AcquireError, Guard, Guards, LockName, NameError, OpenError, ReleaseAllError, ReleaseError,
-    ReleaseFailure, VerifyError,
-};
+use tenure::guard::{AcquireError, LockName, NameError, OpenError, ReleaseError, VerifyError};
 use tenure::resume::ResumeLockError;
 use tenure::store::StoreError;
 use tenure_engine::audit::AuditError;
@@ -47,10 +44,6 @@ fn bad_duration() -> DurationError {
     duration::parse("soon").expect_err("no duration")
 }
 
-fn guard() -> Guard {
-    tenure::testing::locks().acquire("a").expect("a free lock")
-}
-
 fn read() -> ConfigError {
     ConfigError::Read {
         path: "tenure.toml".to_owned(),
@@ -77,19 +70,8 @@ fn cases() -> Vec<Case> {
             source: store(),
         }),
         Box::new(ReleaseError::Store {
-            guard: guard(),
-            source: store(),
-        }),
-        Box::new(ReleaseFailure::Store {
             name: name(),
             source: store(),
-        }),
-        Box::new(ReleaseAllError {
-            first: ReleaseFailure::Store {
-                name: name(),
-                source: store(),
-            },
-            guards: Guards::default(),
         }),
         Box::new(VerifyError::Store {
             name: name(),

@@ -109,6 +109,9 @@ pub trait Handle: Any + Debug + Send + Sync {
         None
     }
 
+    /// Its claim is known to be lost, or is given up: dropping the handle waits for no answer.
+    fn forsake(&self) {}
+
     /// No process has a copy of the descriptor any more. A caller that does not know it does not say it.
     #[doc(hidden)]
     fn taken_back(&self) {}

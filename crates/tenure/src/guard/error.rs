@@ -2,7 +2,6 @@
 //!
 //! [`envelope`](crate::envelope) decides how a program sees a refusal.
 
-use super::{Guard, Guards};
 use crate::config::ConfigError;
 use crate::store::StoreError;
 use std::fmt;
@@ -253,63 +252,18 @@ impl fmt::Display for Refused {
     }
 }
 
-/// Why a release failed. It gives the guard back.
+/// What went wrong in a release. The guard is gone: nothing more has to be done, and the error keeps nothing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
     /// The lock was not held any more, so two holders may have been at work. The new holder keeps it.
-    #[error("{} was lost before it was released", guard.name())]
-    Lost {
-        /// The guard. Dropping it does nothing more.
-        guard: Guard,
-    },
-    /// The store failed. The lock does not protect anything any more, and is free as soon as the
-    /// next caller looks; releasing again tidies up.
-    #[error("{} was not released: {source}", guard.name())]
-    Store {
-        /// The guard.
-        guard: Guard,
-        /// How it failed.
-        r#source: StoreError,
-    },
-    /// This process is a copy (by a fork) of the one that made the guard, and keeps the lock.
-    #[error("{} belongs to the process that this one is a copy of", guard.name())]
-    Forked {
-        /// The guard. Dropping it does nothing.
-        guard: Guard,
-    },
-}
-
-impl ReleaseError {
-    /// The guard.
-    pub fn into_guard(self) -> Guard {
-        match self {
-            Self::Lost { guard } | Self::Store { guard, .. } | Self::Forked { guard } => guard,
-        }
-    }
-}
-
-/// Why not all of several locks were released. The guards of those that were are gone.
-#[derive(Debug, thiserror::Error)]
-#[error("{first}")]
-pub struct ReleaseAllError {
-    /// What went wrong first; its guard is among those that are given back.
-    pub first: ReleaseFailure,
-    /// The guards whose release failed.
-    pub guards: Guards,
-}
-
-/// A failed release without its guard.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum ReleaseFailure {
-    /// See [`ReleaseError::Lost`].
     #[error("{name} was lost before it was released")]
     Lost {
         /// The lock.
         name: LockName,
     },
-    /// See [`ReleaseError::Store`].
+    /// The store failed. In a folder the lock is free as soon as the next caller looks. On servers the manager tries again
+    /// by itself, until the lease of the hold has run out.
     #[error("{name} was not released: {source}")]
     Store {
         /// The lock.
@@ -317,7 +271,7 @@ pub enum ReleaseFailure {
         /// How it failed.
         r#source: StoreError,
     },
-    /// See [`ReleaseError::Forked`].
+    /// This process is a copy (by a fork) of the one that made the guard, which keeps the lock.
     #[error("{name} belongs to the process that this one is a copy of")]
     Forked {
         /// The lock.
@@ -325,16 +279,11 @@ pub enum ReleaseFailure {
     },
 }
 
-impl ReleaseFailure {
-    pub(super) fn of(error: ReleaseError) -> (Self, Guard) {
-        let name = |guard: &Guard| guard.name().clone();
-        match error {
-            ReleaseError::Lost { guard } => (Self::Lost { name: name(&guard) }, guard),
-            ReleaseError::Store { guard, source } => {
-                let name = name(&guard);
-                (Self::Store { name, source }, guard)
-            }
-            ReleaseError::Forked { guard } => (Self::Forked { name: name(&guard) }, guard),
+impl ReleaseError {
+    /// The lock.
+    pub fn name(&self) -> &LockName {
+        match self {
+            Self::Lost { name } | Self::Store { name, .. } | Self::Forked { name } => name,
         }
     }
 }

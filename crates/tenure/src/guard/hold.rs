@@ -3,18 +3,21 @@
 //! Guards that share a hold (by re-entering) share one [`Hold`]; the lock ends with the last of them.
 //! `renewer` sends the heartbeats.
 
-use super::error::{ReleaseAllError, ReleaseError, ReleaseFailure, VerifyError};
+use super::error::{ReleaseError, VerifyError};
+use super::releases::TRY_MAX;
 use super::term::{GuardState, Term};
 use super::watching::Watching;
 use super::{Shared, log};
+use crate::clock::instant;
 use crate::offload;
 use crate::store::contract::Notices;
 use crate::store::{Handle, Reading, Store, StoreError, Verbs};
+use std::cell::Cell;
 use std::fmt;
 use std::future::poll_fn;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, mpsc};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 use tenure_core::{Claim, Holder, LeaseTerms, Left, LockName, Mode, Now, Renewal, Schedule};
@@ -26,18 +29,30 @@ use tenure_core::{Claim, Holder, LeaseTerms, Left, LockName, Mode, Now, Renewal,
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct Guard {
     hold: Arc<Hold>,
+    /// It was released, and its drop has nothing to do.
+    is_gone: bool,
+    /// It is async code's own, whose executor its drop must not block.
+    is_async: bool,
 }
 
 impl Guard {
     pub(super) fn first(hold: Arc<Hold>) -> Self {
-        Self { hold }
+        Self {
+            hold,
+            is_gone: false,
+            is_async: false,
+        }
+    }
+
+    /// The same guard for async code.
+    pub(super) fn for_async(mut self) -> Self {
+        self.is_async = true;
+        self
     }
 
     /// One more guard of a hold, unless that has just ended.
     pub(super) fn again(hold: &Arc<Hold>) -> Option<Self> {
-        let joined = hold.term.join().then(|| Self {
-            hold: Arc::clone(hold),
-        })?;
+        let joined = hold.term.join().then(|| Self::first(Arc::clone(hold)))?;
         // `joined` is dropped if there is nothing to share. If the other guards have gone meanwhile,
         // that drop ends the hold.
         let stands = hold.state() != GuardState::Lost && hold.term.stands();
@@ -105,55 +120,77 @@ impl Guard {
     /// - [`VerifyError::Lost`] if it does not, or not in this process.
     /// - [`VerifyError::Store`] if the store failed, and cannot tell.
     pub fn verify(&self) -> Result<(), VerifyError> {
-        let name = || self.name().clone();
-        match self.hold.look() {
-            Ok(GuardState::Lost) => Err(VerifyError::Lost { name: name() }),
-            Ok(GuardState::Held | GuardState::StopRequested) => Ok(()),
-            Err(source) => Err(VerifyError::Store {
-                name: name(),
-                source,
-            }),
-        }
+        self.hold.verify()
+    }
+
+    /// [`Guard::verify`] for async code, on any executor, which this call never blocks.
+    ///
+    /// # Errors
+    /// - As [`Guard::verify`].
+    pub async fn verify_async(&self) -> Result<(), VerifyError> {
+        let hold = Arc::clone(&self.hold);
+        let asked = offload::on_thread("tenure-verify", move || hold.verify()).await;
+        // If the system gives no thread, it is asked here.
+        asked.unwrap_or_else(|_| self.verify())
     }
 
     /// Releases, and returns what went wrong. Of guards that share a hold by re-entering, only the last
-    /// one releases.
+    /// one releases. On servers it waits for at most a second while they are silent; the release goes on after that.
     ///
     /// # Errors
     /// - [`ReleaseError::Lost`] if the lock was taken over or removed meanwhile.
-    /// - [`ReleaseError::Store`] if the store failed.
+    /// - [`ReleaseError::Store`] if the store failed, or has not answered in time.
     /// - [`ReleaseError::Forked`] if another process acquired it.
     ///
     /// # Crash safety
     /// The list is changed first, and the liveness lock released afterwards. Death before the change leaves
     /// a dead claim, which the next caller sweeps; death after it leaves nothing.
-    pub fn release(self) -> Result<(), ReleaseError> {
+    pub fn release(mut self) -> Result<(), ReleaseError> {
         if !self.hold.is_here() {
-            return Err(ReleaseError::Forked { guard: self });
+            return Err(self.forked());
         }
-        match self.hold.term.release(|| self.hold.end()) {
+        self.is_gone = true;
+        if !self.hold.term.go() {
             // Other guards share it.
-            None | Some(Ok(true)) => Ok(()),
-            Some(Ok(false)) => Err(ReleaseError::Lost { guard: self }),
-            Some(Err(source)) => Err(ReleaseError::Store {
-                guard: self,
-                source,
-            }),
+            return Ok(());
         }
+        let released = self.hold.end(Waits::ForAnswer);
+        self.hold.released(released)
     }
 
-    /// [`Guard::release`] for async code, on any executor, which this call never blocks. The drop of a
-    /// guard takes some 20 µs, and up to five seconds where another process is stopped in the middle of
-    /// a change to the same lock. Once polled, the release goes on even if the future is dropped. A
-    /// future that is dropped before that drops the guard, which releases too.
+    /// [`Guard::release`] for async code, on any executor, which this call never blocks. Waits for the answer, however
+    /// long a server takes. Once polled, the release goes on even if the future is dropped. A future that is dropped
+    /// before that drops the guard, which releases too.
     ///
     /// # Errors
     /// - As [`Guard::release`].
-    pub async fn release_async(self) -> Result<(), ReleaseError> {
-        // If the system gives no thread, the guard is dropped with the work, and releases.
-        offload::on_thread("tenure-release", move || self.release())
-            .await
-            .unwrap_or(Ok(()))
+    pub async fn release_async(mut self) -> Result<(), ReleaseError> {
+        if !self.hold.is_on_servers() {
+            // If the system gives no thread, the guard is dropped with the work, and releases.
+            return offload::on_thread("tenure-release", move || self.release())
+                .await
+                .unwrap_or(Ok(()));
+        }
+        if !self.hold.is_here() {
+            return Err(self.forked());
+        }
+        self.is_gone = true;
+        if !self.hold.term.go() {
+            return Ok(());
+        }
+        let hold = Arc::clone(&self.hold);
+        let (promise, pending) = offload::promise();
+        let released = match hold.leave(|answer| promise.keep(answer)) {
+            Some(at_once) => at_once,
+            None => pending.await.unwrap_or(Ok(true)),
+        };
+        hold.released(released)
+    }
+
+    fn forked(&self) -> ReleaseError {
+        ReleaseError::Forked {
+            name: self.name().clone(),
+        }
     }
 
     /// Is ready once the lock is lost. Runs on any executor, and may be selected on.
@@ -216,16 +253,21 @@ impl fmt::Debug for Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         // First: these touch nothing that another thread may have held at the moment of a fork.
-        if self.hold.term.is_over() || !self.hold.is_here() {
+        if self.is_gone || !self.hold.is_here() || !self.hold.term.go() {
             return;
         }
-        if !self.hold.term.go() {
-            return;
-        }
-        match self.hold.end() {
+        let waits = if self.is_async {
+            Waits::No
+        } else {
+            Waits::ForAnswer
+        };
+        match self.hold.end(waits) {
+            // What the release of a hold on servers has to tell was logged by the thread that tries it.
+            Err(error) if !self.hold.is_on_servers() => {
+                log::release_failed(&self.hold.name, &error);
+            }
             // A loss was logged when it was found.
-            Ok(_) => {}
-            Err(error) => log::release_failed(&self.hold.name, &error),
+            Ok(_) | Err(_) => {}
         }
     }
 }
@@ -240,6 +282,13 @@ pub struct Guards {
 impl Guards {
     pub(super) fn push(&mut self, guard: Guard) {
         self.guards.push(guard);
+    }
+
+    /// The same guards for async code.
+    pub(super) fn for_async(mut self) -> Self {
+        let guards = std::mem::take(&mut self.guards);
+        self.guards = guards.into_iter().map(Guard::for_async).collect();
+        self
     }
 
     /// The guard of one of the locks.
@@ -311,46 +360,34 @@ impl Guards {
         .await
     }
 
-    /// [`Guards::release`] for async code, on any executor, which it never blocks. Once polled, the
-    /// release goes on even if the future is dropped. A future that is dropped before that drops the
-    /// guards, which release too.
+    /// [`Guard::release_async`] of all of them, the last one first. Goes on after a failure.
     ///
     /// # Errors
-    /// - As [`Guards::release`].
+    /// - What went wrong first, as [`Guard::release_async`] says it.
     ///
     /// # Crash safety
     /// As [`Guard::release`], one after the other.
-    pub async fn release_async(self) -> Result<(), ReleaseAllError> {
-        // If the system gives no thread, the guards are dropped with the work, and release.
-        offload::on_thread("tenure-release", move || self.release())
-            .await
-            .unwrap_or(Ok(()))
+    pub async fn release_async(mut self) -> Result<(), ReleaseError> {
+        let mut first = Ok(());
+        while let Some(guard) = self.guards.pop() {
+            first = first.and(guard.release_async().await);
+        }
+        first
     }
 
     /// Releases all, the last one first, and goes on after a failure.
     ///
     /// # Errors
-    /// - [`ReleaseAllError`] with what went wrong first, and the guards whose release failed.
+    /// - What went wrong first, as [`Guard::release`] says it.
     ///
     /// # Crash safety
     /// As [`Guard::release`], one after the other.
-    pub fn release(mut self) -> Result<(), ReleaseAllError> {
-        let mut first = None;
-        let mut left = Self::default();
+    pub fn release(mut self) -> Result<(), ReleaseError> {
+        let mut first = Ok(());
         while let Some(guard) = self.guards.pop() {
-            if let Err(error) = guard.release() {
-                let (failure, guard) = ReleaseFailure::of(error);
-                first.get_or_insert(failure);
-                left.push(guard);
-            }
+            first = first.and(guard.release());
         }
-        match first {
-            None => Ok(()),
-            Some(first) => Err(ReleaseAllError {
-                first,
-                guards: left,
-            }),
-        }
+        first
     }
 }
 
@@ -475,6 +512,9 @@ impl Hold {
     }
 
     pub(super) fn is_lost_by_silence(&self) {
+        if self.term.is_leaving() {
+            return;
+        }
         self.found(GuardState::Lost, Finder::Renewer);
     }
 
@@ -573,23 +613,164 @@ impl Hold {
         found.unwrap_or(Ok(GuardState::Lost))
     }
 
+    fn verify(&self) -> Result<(), VerifyError> {
+        let name = || self.name.clone();
+        match self.look() {
+            Ok(GuardState::Lost) => Err(VerifyError::Lost { name: name() }),
+            Ok(GuardState::Held | GuardState::StopRequested) => Ok(()),
+            Err(source) => Err(VerifyError::Store {
+                name: name(),
+                source,
+            }),
+        }
+    }
+
+    pub(super) fn token(&self) -> u64 {
+        self.token
+    }
+
+    /// Whether a release waits for servers.
+    fn is_on_servers(&self) -> bool {
+        self.shared.store.rules().network
+    }
+
+    /// The answer to a release as its caller gets it.
+    fn released(&self, answer: Result<bool, StoreError>) -> Result<(), ReleaseError> {
+        let name = || self.name.clone();
+        match answer {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(ReleaseError::Lost { name: name() }),
+            Err(source) => Err(ReleaseError::Store {
+                name: name(),
+                source,
+            }),
+        }
+    }
+
     /// Gives the lock back. False if it was not held any more.
-    fn end(self: &Arc<Self>) -> Result<bool, StoreError> {
-        let now = || self.shared.clock.now();
-        let leave = || match self.shared.store.release(&*self.handle, &now())? {
-            Left::Released { held_ms } => {
-                log::released(&self.name, self.token, held_ms);
-                Ok(true)
+    pub(super) fn end(self: &Arc<Self>, waits: Waits) -> Result<bool, StoreError> {
+        if !self.is_on_servers() {
+            return self.give_back(match waits {
+                Waits::ForAnswer => None,
+                Waits::No => Some(DROP_MAX),
+            });
+        }
+        let (tells, told) = mpsc::channel();
+        let at_once = self.leave(move |answer| drop(tells.send(answer)));
+        match (at_once, waits) {
+            (Some(answer), _) => answer,
+            (None, Waits::No) => Ok(true),
+            (None, Waits::ForAnswer) => {
+                let until = self.shared.releases.patience();
+                let rest = until.saturating_duration_since(instant());
+                told.recv_timeout(rest).unwrap_or_else(|_| {
+                    Err(StoreError::Unreachable {
+                        place: self.shared.store.location(&self.name).shown,
+                        doing: "releasing the lock",
+                        why: "no answer yet; the release goes on".to_owned(),
+                    })
+                })
             }
-            Left::Withdrawn | Left::Absent => Ok(false),
+        }
+    }
+
+    /// Begins to give back a hold on servers. The answer, if it is known without asking them; else it is told later.
+    fn leave(
+        self: &Arc<Self>,
+        tell: impl FnOnce(Result<bool, StoreError>) + Send + 'static,
+    ) -> Option<Result<bool, StoreError>> {
+        let is_lost = self.state() == GuardState::Lost;
+        self.term.leaves();
+        if is_lost {
+            // Of a hold that is lost nothing is asked, and nobody waits for it.
+            self.has_gone();
+            return Some(Ok(false));
+        }
+        self.shared.releases.add(Arc::clone(self), tell);
+        None
+    }
+
+    /// One try to give back a hold on servers, for the thread that does that.
+    pub(super) fn tries_to_leave(self: &Arc<Self>, is_first: bool) -> Result<bool, StoreError> {
+        let answer = self.give_back(Some(TRY_MAX));
+        match &answer {
+            Err(error) if is_first => log::release_failed(&self.name, error),
+            // An earlier try was carried out, although its answer never came.
+            Ok(false) if !is_first => return Ok(true),
+            Ok(_) | Err(_) => {}
+        }
+        answer
+    }
+
+    /// Whether other callers may have the lock by now, whatever becomes of a release.
+    pub(super) fn has_lapsed(&self) -> bool {
+        let renewed_ms = self.renewed_ms.load(Ordering::Acquire);
+        let end = self
+            .lapses_ms
+            .map(|lapses| renewed_ms.saturating_add(lapses));
+        end.is_none_or(|end| self.shared.clock.now().boot_ms >= end)
+    }
+
+    /// Nothing is left to be done for it.
+    pub(super) fn has_gone(self: &Arc<Self>) {
+        self.handle.forsake();
+        self.shared.forget(self);
+    }
+
+    fn give_back(self: &Arc<Self>, within: Option<Duration>) -> Result<bool, StoreError> {
+        let now = self.shared.clock.now();
+        let (store, handle) = (&*self.shared.store, &*self.handle);
+        let failed = Cell::new(false);
+        let leave = || {
+            let left = match within {
+                Some(within) => store.give_up(handle, &now, within),
+                None => store.release(handle, &now),
+            };
+            failed.set(left.is_err());
+            match left? {
+                Left::Released { held_ms } => {
+                    log::released(&self.name, self.token, held_ms);
+                    Ok(true)
+                }
+                Left::Withdrawn | Left::Absent => Ok(false),
+            }
         };
-        // After an error it is lost as well: the liveness lock is released, whatever the list says.
-        let ended = self.term.end(leave, || log::lost(&self.name, self.token))?;
+        // After an error it is lost as well: its caller works under it no longer.
+        let tell = || {
+            if !failed.get() {
+                log::lost(&self.name, self.token);
+            }
+        };
+        let ended = self.term.end(leave, tell)?;
         if ended.just_now {
             self.shared.forget(self);
         }
         Ok(ended.was_ours)
     }
+
+    /// Gives it back although there are guards, which are told that it is lost.
+    pub(super) fn end_for_all(self: &Arc<Self>) -> Result<(), ReleaseError> {
+        let answer = if self.is_on_servers() {
+            self.leave(|_| ()).unwrap_or(Ok(true))
+        } else {
+            self.give_back(None)
+        };
+        self.found(GuardState::Lost, Finder::Renewer);
+        self.released(answer)
+    }
+}
+
+/// How long async code may be kept by a drop of a guard in a folder, where another process is stopped in the middle of a
+/// change to the same lock. The claim then dies with its guard, and the next caller sweeps it.
+const DROP_MAX: Duration = Duration::from_millis(20);
+
+/// Whether a caller waits until it is known what became of a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Waits {
+    /// As long as callers wait for servers, or for the system.
+    ForAnswer,
+    /// Async code does not.
+    No,
 }
 
 /// Which thread has found how a hold stands.
@@ -689,7 +870,7 @@ mod tests {
         assert!(copy.verify().is_err(), "and is told when it asks");
         let error = copy.release().expect_err("not the copy's to release");
         assert!(matches!(error, ReleaseError::Forked { .. }), "{error}");
-        drop(error.into_guard());
+        drop(error);
         assert_eq!(left.load(Ordering::Relaxed), 0, "the maker's lock stands");
         drop(guard(&left, std::process::id()));
         assert_eq!(left.load(Ordering::Relaxed), 1, "and the maker releases");

@@ -31,8 +31,8 @@ pub(super) struct Term {
     /// Set once there is nothing left to release: whether the hold was still ours then. Locked during
     /// every call to the store.
     ended: Mutex<Option<bool>>,
-    /// The same as a flag, for a guard that is dropped after its release.
-    is_over: AtomicBool,
+    /// Its release has begun: nothing is asked about it any more.
+    is_leaving: AtomicBool,
 }
 
 /// The end of a hold.
@@ -52,7 +52,7 @@ impl Term {
             wakers: Mutex::new(Vec::new()),
             guards: AtomicUsize::new(1),
             ended: Mutex::new(None),
-            is_over: AtomicBool::new(false),
+            is_leaving: AtomicBool::new(false),
         }
     }
 
@@ -122,14 +122,19 @@ impl Term {
             .is_ok()
     }
 
-    /// Whether the hold has ended: then there is nothing left to release, in whichever process.
-    pub(super) fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::Acquire)
+    /// Notes that its release has begun. What is asked of it from now on has no answer.
+    pub(super) fn leaves(&self) {
+        self.is_leaving.store(true, Ordering::Release);
+    }
+
+    /// Whether its release has begun.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::Acquire)
     }
 
     /// Whether there is something to share with one more guard.
     pub(super) fn stands(&self) -> bool {
-        locked(&self.ended).is_none() && self.known() != GuardState::Lost
+        locked(&self.ended).is_none() && !self.is_leaving() && self.known() != GuardState::Lost
     }
 
     /// One guard less. True if it was the last one, which has to end the hold.
@@ -138,20 +143,10 @@ impl Term {
         self.guards.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// Ends the hold by `end` if there is only one guard, which stays. Meanwhile no guard joins.
-    pub(super) fn release<T>(&self, end: impl FnOnce() -> T) -> Option<T> {
-        self.guards
-            .compare_exchange(1, 0, Ordering::AcqRel, Ordering::Acquire)
-            .ok()?;
-        let ended = end();
-        self.guards.store(1, Ordering::Release);
-        Some(ended)
-    }
-
-    /// Asks the store. `None` once the hold has ended.
+    /// Asks the store. `None` once the hold has ended, or its release has begun.
     pub(super) fn ask<T>(&self, question: impl FnOnce() -> T) -> Option<T> {
         let ended = locked(&self.ended);
-        ended.is_none().then(question)
+        (ended.is_none() && !self.is_leaving()).then(question)
     }
 
     /// Ends the hold by `leave`, unless it has ended. `leave` says whether it was still ours. If it was
@@ -172,7 +167,6 @@ impl Term {
             }
             let left = leave();
             *ended = left.as_ref().ok().copied();
-            self.is_over.store(ended.is_some(), Ordering::Release);
             left
         };
         if !matches!(left, Ok(true)) {

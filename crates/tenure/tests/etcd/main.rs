@@ -22,6 +22,7 @@ mod overtaken;
 mod proxy;
 mod server;
 mod store;
+mod told;
 
 use overtaken::AlwaysOvertaken;
 use server::Server;

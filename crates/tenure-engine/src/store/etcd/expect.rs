@@ -57,7 +57,7 @@ impl Transaction<'_> {
         let attachment = self.attach(&nobody, &tried.entry, made)?;
         self.count_from_the_last_sign(&nobody, &mut tried);
         let txn = self.on_no_claim_txn(&tried.entry, &attachment, unseen)?;
-        match self.store.ask(txn)? {
+        match self.store.ask(self.end, txn)? {
             Answer::Overtaken(answer) if unseen => {
                 let list = self.listed(&answer);
                 self.at_the_end(list)
@@ -249,7 +249,7 @@ impl Transaction<'_> {
         change
             .operations
             .push(RequestOp::get(RangeRequest::of(keys.header(&handle.name))));
-        let answer = store.ask(change.into_txn())?;
+        let answer = store.ask(self.end, change.into_txn())?;
         let mut list = list;
         if let Answer::Done(answer) = &answer {
             let revision = revision_of(answer.header);
@@ -281,7 +281,7 @@ impl Transaction<'_> {
         let lease_key = keys.lease_key(&handle.name, &handle.lease_key);
         let lives = Compare::lease(lease_key, CompareResult::Equal, session.lease);
         change.compares.push(lives);
-        match store.ask(change.into_txn()) {
+        match store.ask(self.end, change.into_txn()) {
             // The look that follows decides what that means for the hold.
             Err(error) if is_full(&error) => Ok(Did::Again(None)),
             answer => self.answered(answer?, &list, tried, &[]),
@@ -314,7 +314,7 @@ impl Transaction<'_> {
             }
             Ok(change)
         };
-        let answer = store.commit_or_remove(change()?, change)?;
+        let answer = store.commit_or_remove(self.end, change()?, change)?;
         self.answered(answer, &list, tried, &[])
     }
 }

@@ -42,6 +42,8 @@ pub(super) struct EtcdHandle {
     settled: AtomicBool,
     /// A change that attached its lease key may still be carried out.
     doubtful: AtomicBool,
+    /// Its drop waits for no answer.
+    forsaken: AtomicBool,
 }
 
 /// What a handle has seen last.
@@ -77,6 +79,10 @@ impl Handle for EtcdHandle {
     /// The transaction that removed the claim removed its lease key too. Where that failed, the drop of
     /// this handle removes it.
     fn let_go(&self) {}
+
+    fn forsake(&self) {
+        self.forsaken.store(true, Ordering::SeqCst);
+    }
 }
 
 impl EtcdHandle {
@@ -105,6 +111,7 @@ impl EtcdHandle {
             state: Mutex::default(),
             settled: AtomicBool::new(false),
             doubtful: AtomicBool::new(false),
+            forsaken: AtomicBool::new(false),
         };
         handle.remember(before);
         let mut seen = handle.seen();
@@ -240,7 +247,7 @@ impl Drop for EtcdHandle {
             let _ = ended.await;
             drop(sender);
         });
-        if spawned.is_some() {
+        if spawned.is_some() && !self.forsaken.load(Ordering::SeqCst) {
             // So that the next caller sees it, as it would after the death of a process.
             let _ = done.recv_timeout(DROP_MAX);
         }

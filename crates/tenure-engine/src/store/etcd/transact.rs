@@ -416,7 +416,7 @@ impl<'a> Transaction<'a> {
             Some(first) if !first.fits() => return self.write_a_part(list, &tried.entry, write),
             Some(first) => first,
         };
-        match store.commit_or_remove(first, || Ok(change()?.unwrap_or_default())) {
+        match store.commit_or_remove(self.end, first, || Ok(change()?.unwrap_or_default())) {
             // The lease is renewed, and that is what counts; only the record does not show it.
             Err(error) if is_full(&error) && self.is_renewed(list) => {
                 Ok(Did::Known(Outcome::Done(self.done(list, tried, None))))
@@ -493,7 +493,7 @@ impl<'a> Transaction<'a> {
                 "the change is larger than a transaction of etcd may be".to_owned(),
             ));
         };
-        let did = match store.ask(change.into_txn())? {
+        let did = match store.ask(self.end, change.into_txn())? {
             Answer::Done(_) => Did::Again(None),
             Answer::Unsure(why) => Did::Nothing(why),
             Answer::Overtaken(_) | Answer::LeaseGone => return Ok(Did::Overtaken(None)),
@@ -667,25 +667,28 @@ impl EtcdStore {
     /// history does not count it.
     pub(super) fn commit_or_remove(
         &self,
+        end: Instant,
         change: Change,
         again: impl FnOnce() -> Result<Change, StoreError>,
     ) -> Result<Answer, StoreError> {
-        match self.ask(change.into_txn()) {
+        match self.ask(end, change.into_txn()) {
             Err(error) if is_full(&error) => match again()?.into_bare_removal() {
-                Some(bare) => self.ask(bare.into_txn()),
+                Some(bare) => self.ask(end, bare.into_txn()),
                 None => Err(error),
             },
             answer => answer,
         }
     }
 
-    /// Sends one transaction, once.
-    pub(super) fn ask(&self, txn: TxnRequest) -> Result<Answer, StoreError> {
+    /// Sends one transaction, once, and waits for its answer no longer than this.
+    pub(super) fn ask(&self, end: Instant, txn: TxnRequest) -> Result<Answer, StoreError> {
         let endpoints = Arc::clone(self.shared.connection.endpoints());
         self.shared
             .connection
             .block("writing the lock", async move {
-                let answer = endpoints.once(|client| async move { client.txn(txn).await });
+                let rest = end.saturating_duration_since(instant());
+                let answer =
+                    endpoints.once_within(rest, |client| async move { client.txn(txn).await });
                 match answer.await {
                     Ok(answer) if answer.succeeded => Ok(Answer::Done(answer)),
                     Ok(answer) => Ok(Answer::Overtaken(answer)),
