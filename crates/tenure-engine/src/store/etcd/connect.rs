@@ -35,6 +35,7 @@ const CONNECTION_WINDOW: u32 = 5 << 20;
 const RESET_MAX: usize = 1_024;
 
 /// How connections are made.
+#[derive(Clone)]
 pub(super) struct Connections {
     /// Finds the addresses of a name, and tries them in parallel if the first is silent.
     sockets: HttpConnector,

@@ -4,7 +4,7 @@
 //! with the store's last clone. It carries requests, keeps leases alive (`session`), and watches keys for
 //! sleeping callers (`watch`). It also clears away what a request left behind whose answer never came.
 //!
-//! One endpoint is asked at a time. If it fails, or does not answer in time, the next one is asked. A
+//! One endpoint is asked at a time: the first that answers. If it fails, or does not answer in time, the next one is asked. A
 //! balancer would ask a member that is cut off from the others again and again, because it still accepts
 //! connections.
 //!
@@ -12,7 +12,7 @@
 //! does nothing.
 
 use super::address::{Address, Credentials};
-use super::api::{Client, KeyValue, Response, ResponseHeader, TxnResponse};
+use super::api::{Client, KeyValue, Response, ResponseHeader, TxnRequest, TxnResponse};
 use super::connect::Connections;
 use super::runtime::BackgroundRuntime;
 use crate::clock::instant;
@@ -22,6 +22,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_core::pause_ms;
+use tokio::task::JoinSet;
 use tonic::{Code, Status};
 
 /// How long one request may take before its answer counts as lost: a put on a loaded disk takes
@@ -33,6 +34,9 @@ const REQUEST_MIN: Duration = Duration::from_millis(100);
 
 /// The first pause between tries, in milliseconds; the longest is sixteen times as long.
 const PAUSE_MS: u64 = 20;
+
+/// How long one member of a cluster may be silent before the next one is asked as well.
+const SILENT: Duration = Duration::from_millis(100);
 
 /// How a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -157,16 +161,65 @@ impl Endpoints {
                     continue;
                 }
             }
-            let url = self.urls.get(index).map(String::as_str);
-            let channel = self.connections.connect(url.unwrap_or_default()).await;
-            let channel = channel.map_err(Fault::Unsure)?;
-            let client = Client::new(channel, self.user.clone()).await;
-            let client = client.map_err(|error| classify(&error))?;
+            let (answers, client) = self.first_that_answers(index).await?;
             let mut current = self.lock();
             if current.turns == turn {
+                current.index = answers;
                 current.client = Some(client.clone());
             }
             return Ok(client);
+        }
+    }
+
+    /// A client for the first endpoint that answers, from `index` on. While one is silent, the next one is asked beside it
+    /// after [`SILENT`]: a member that is stopped takes connections and says nothing. A single endpoint is only connected
+    /// to, and whatever is asked of it first finds out the rest.
+    async fn first_that_answers(&self, index: usize) -> Result<(usize, Client), Fault> {
+        let connect = |index: usize| {
+            let (connections, user) = (self.connections.clone(), self.user.clone());
+            let url = self.urls.get(index).cloned().unwrap_or_default();
+            async move {
+                let channel = connections.connect(&url).await.map_err(Fault::Unsure)?;
+                let client = Client::new(channel, user).await;
+                client.map_err(|error| classify(&error))
+            }
+        };
+        let count = self.urls.len();
+        if count < 2 {
+            return Ok((index, connect(index).await?));
+        }
+        let mut tries = JoinSet::new();
+        let mut asked = 0;
+        let mut failed = None;
+        loop {
+            if asked < count {
+                let index = (index + asked) % count;
+                let connecting = connect(index);
+                tries.spawn(async move {
+                    let client = connecting.await?;
+                    // Reads nothing and writes nothing, and needs a leader.
+                    let answer = client.txn(TxnRequest::default()).await;
+                    match answer.map_err(|error| classify(&error)) {
+                        // What one member refuses, each of them would.
+                        Ok(_) | Err(Fault::Refused(_) | Fault::LeaseGone) => Ok((index, client)),
+                        Err(fault) => Err(fault),
+                    }
+                });
+                asked += 1;
+            }
+            let patience = if asked < count { SILENT } else { REQUEST_MAX };
+            match tokio::time::timeout(patience, tries.join_next()).await {
+                Ok(Some(Ok(Ok(found)))) => return Ok(found),
+                Ok(Some(Ok(Err(denied @ Fault::Denied(_))))) => return Err(denied),
+                Ok(Some(Ok(Err(fault)))) => drop(failed.get_or_insert(fault)),
+                Ok(Some(Err(_))) => {}
+                Err(_) if asked < count => {}
+                Ok(None) if asked < count => {}
+                Ok(None) | Err(_) => {
+                    let silent = || Fault::Unsure("no member answers".to_owned());
+                    return Err(failed.unwrap_or_else(silent));
+                }
+            }
         }
     }
 
@@ -373,7 +426,6 @@ fn printable(said: &str) -> String {
 mod tests {
     #![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
 
-    use super::super::api::TxnRequest;
     use super::*;
     use prost::bytes::Bytes;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -454,11 +506,38 @@ mod tests {
             let answer =
                 endpoints.once(|client| async move { client.txn(TxnRequest::default()).await });
             answer.await.expect("an answer");
-            assert_eq!(connected.load(Ordering::SeqCst), asked, "connections");
+            // The first answer of all went to the question whether it answers.
+            assert_eq!(connected.load(Ordering::SeqCst), asked + 1, "connections");
             // The client hears of the end only after a moment.
             tokio::time::sleep(Duration::from_millis(100)).await;
         }
         assert_eq!(endpoints.lock().turns, 0, "no other endpoint was asked");
+    }
+
+    #[tokio::test]
+    async fn a_member_that_is_silent_costs_a_tenth_of_a_second() {
+        // It takes connections, as a stopped server does.
+        let silent = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
+        let silent = format!("http://{}", silent.local_addr().expect("an address"));
+        for place in 0..3 {
+            let (connected, url) = server().await;
+            let mut urls = vec![silent.clone(), silent.clone()];
+            urls.insert(place, url);
+            let endpoints = endpoints(urls);
+            let began = instant();
+            assert_eq!(clients(&endpoints, 5).await.len(), 5);
+            let took = instant().saturating_duration_since(began);
+            assert!(took < Duration::from_secs(1), "{took:?} at {place}");
+            assert_eq!(connected.load(Ordering::SeqCst), 1);
+            assert_eq!(endpoints.lock().index, place);
+        }
+        let endpoints = endpoints(vec![silent, "http://127.0.0.1:1".to_owned()]);
+        let failed = tokio::time::timeout(2 * REQUEST_MAX, endpoints.client()).await;
+        let failed = failed
+            .expect("bounded")
+            .map(|_| ())
+            .expect_err("nobody answers");
+        assert!(matches!(failed, Fault::Unsure(_)), "{failed:?}");
     }
 
     #[tokio::test]
