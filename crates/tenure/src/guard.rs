@@ -1024,8 +1024,14 @@ impl Shared {
     }
 
     /// The hold of this process that blocks another acquire of it, if the wait could not end before
-    /// that hold does.
-    fn own_blocker<'a>(&self, name: &LockName, entry: &'a Entry, mode: Mode) -> Option<&'a Claim> {
+    /// that hold does. `ticket` is that of the caller's own claim, if it has one.
+    fn own_blocker<'a>(
+        &self,
+        name: &LockName,
+        entry: &'a Entry,
+        mode: Mode,
+        ticket: Option<u64>,
+    ) -> Option<&'a Claim> {
         let (process, host) = (self.identity.process, &self.identity.host);
         let is_ours = |claim: &&Claim| {
             let theirs = &claim.holder;
@@ -1046,7 +1052,17 @@ impl Shared {
                     let first = entry.granted().next();
                     first.filter(|_| entry.granted().all(|claim| is_ours(&claim)))
                 };
-                entry.granted().find(blocks).or_else(all_ours)
+                // A claim in line before this caller that waits for a hold of ours, as a writer between two readers does.
+                let before = ticket.unwrap_or(u64::MAX);
+                let in_line = |claim: &&Claim| {
+                    claim.token.is_none() && claim.is_in_line() && claim.ticket < before
+                };
+                let is_awaited = |own: &&Claim| {
+                    let mut waiting = entry.claims.iter().filter(in_line);
+                    is_ours(own) && waiting.any(|claim| !claim.mode.holds_beside(own.mode))
+                };
+                let held = entry.granted().find(blocks).or_else(all_ours);
+                held.or_else(|| entry.granted().find(is_awaited))
             }
         }
     }
@@ -1076,7 +1092,7 @@ impl Shared {
                 displaced: _,
             } => {
                 if again != Again::Wait
-                    && let Some(own) = self.own_blocker(&name, &entry, mode)
+                    && let Some(own) = self.own_blocker(&name, &entry, mode, None)
                 {
                     let token = own.token;
                     return AcquireError::HeldByThisProcess { name, token };
@@ -1148,9 +1164,12 @@ impl Observer for Attendance<'_> {
         if options.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
             self.gave_way = Some(AcquireError::Cancelled { name: name() });
         } else if options.again != Again::Wait
-            && let Some(own) = self
-                .shared
-                .own_blocker(self.name, waiting.entry, self.call.mode)
+            && let Some(own) = self.shared.own_blocker(
+                self.name,
+                waiting.entry,
+                self.call.mode,
+                Some(waiting.ticket),
+            )
         {
             self.gave_way = Some(AcquireError::HeldByThisProcess {
                 name: name(),

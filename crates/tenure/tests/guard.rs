@@ -1449,3 +1449,101 @@ fn a_log_that_blocks_keeps_no_heartbeat() {
     tracing::subscriber::set_global_default(StuckLog).expect("the only one of this process");
     the_others_are_looked_after(&Place::new(), None);
 }
+
+/// A second request of a process is answered at once where a claim in line waits for the first one's hold: whatever else
+/// holds or waits, that wait could not end.
+#[test]
+fn a_nested_request_behind_a_claim_that_waits_for_this_process_is_answered_at_once_table() {
+    let (shared, slots) = (Options::new().shared(), Options::new().slots(2));
+    let (exclusive, three) = (Options::new(), Options::new().slots(3));
+    // What this process holds, whether another one holds beside it, what waits in line, what is asked; and whether that
+    // is answered at once.
+    let rows = [
+        (
+            "reader, writer waits",
+            &shared,
+            false,
+            &exclusive,
+            &shared,
+            true,
+        ),
+        (
+            "readers, writer waits",
+            &shared,
+            true,
+            &exclusive,
+            &shared,
+            true,
+        ),
+        (
+            "slots, writer waits",
+            &slots,
+            false,
+            &exclusive,
+            &slots,
+            true,
+        ),
+        (
+            "slots full, writer waits",
+            &slots,
+            true,
+            &exclusive,
+            &slots,
+            true,
+        ),
+        (
+            "slots, another number waits",
+            &slots,
+            false,
+            &three,
+            &slots,
+            true,
+        ),
+        (
+            "slots full, a slot waits",
+            &slots,
+            true,
+            &slots,
+            &slots,
+            false,
+        ),
+    ];
+    for (what, own, beside, waits, asks, at_once) in rows {
+        let scene = Scene::new();
+        let locks = scene.locks();
+        let _own = locks.acquire_with("a", own).expect("a free lock");
+        let other = scene.another_process();
+        let _beside = beside.then(|| other.acquire_with("a", own).expect("beside it"));
+        let waiter = scene.another_process();
+        let cancel = Cancel::new();
+        let waits = waits.clone().wait(Wait::Forever).cancel(&cancel);
+        let waiting = thread::spawn(move || waiter.acquire_with("a", &waits).map(drop));
+        let looks = scene.another_process();
+        eventually(|| {
+            let refused = looks.try_acquire("a").expect_err("it is held");
+            matches!(refused, AcquireError::Held(refused) if refused.entry.claims.iter().any(|claim| claim.token.is_none()))
+        });
+        let ends = Cancel::new();
+        let asks = asks.clone().wait(Wait::Forever).cancel(&ends);
+        let asked = thread::spawn(move || locks.acquire_with("a", &asks).map(drop));
+        if at_once {
+            let end = instant() + Duration::from_secs(20);
+            while !asked.is_finished() {
+                assert!(instant() < end, "{what}: it waits for ever");
+                thread::sleep(Duration::from_millis(5));
+            }
+        } else {
+            thread::sleep(Duration::from_millis(200));
+            assert!(
+                !asked.is_finished(),
+                "{what}: the other slot may become free"
+            );
+            ends.cancel();
+        }
+        let answer = asked.join().expect("no panic").expect_err("it is held");
+        let is_own = matches!(answer, AcquireError::HeldByThisProcess { .. });
+        assert_eq!(is_own, at_once, "{what}: {answer}");
+        cancel.cancel();
+        let _ = waiting.join().expect("no panic");
+    }
+}
