@@ -214,7 +214,7 @@ mod tests {
             ".wait_timeout_while(",
             "park_timeout(",
         ];
-        const KNOWN: [(&str, &str); 18] = [
+        const KNOWN: [(&str, &str); 19] = [
             ("tenure-engine/src/clock.rs", "`nap` itself"),
             (
                 "tenure-engine/src/conformance/terms.rs",
@@ -241,9 +241,14 @@ mod tests {
                 "tenure-engine/src/store/memory.rs",
                 "its processes are threads of one program",
             ),
+            ("tenure/src/guard/hold.rs", "a bound for an answer"),
             (
                 "tenure/src/guard/line.rs",
                 "a bounded wait of the caller (decision 0040)",
+            ),
+            (
+                "tenure/src/guard/releases.rs",
+                "bounds for answers, and pauses between tries",
             ),
             (
                 "tenure/src/guard/turns.rs",
@@ -262,10 +267,6 @@ mod tests {
                 "a bound for an answer",
             ),
             ("tenure-cli/src/command/hook.rs", "a bound for an answer"),
-            (
-                "tenure-cli/src/command/serve/sleep.rs",
-                "a bounded wait of the caller (decision 0040)",
-            ),
             (
                 "tenure-cli/src/command/serve/work.rs",
                 "a thread without work ends a little later",

@@ -18,7 +18,6 @@ mod frames;
 mod holds;
 mod output;
 mod parent;
-mod sleep;
 mod waits;
 mod work;
 
@@ -38,7 +37,6 @@ use parent::Parent;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
-use sleep::SharedSleeper;
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -47,6 +45,7 @@ use std::time::{Duration, Instant};
 use tenure_core::Schedule;
 use tenure_engine::clock::{Clock, instant};
 use tenure_engine::os::{self, Bell, Ringer};
+use tenure_engine::store::file::ThreadSleeper;
 use waits::{LineKey, Pending, Queue, TELL};
 use work::Crew;
 
@@ -157,8 +156,6 @@ struct Serve {
     teller: Teller,
     events: Receiver<Event>,
     bell: Bell,
-    /// How all waits sleep.
-    sleeper: SharedSleeper,
     sessions: BTreeMap<(String, bool), &'static Session>,
     pending: BTreeMap<Id, Pending>,
     lines: BTreeMap<LineKey, Queue>,
@@ -216,7 +213,6 @@ impl Serve {
             },
             events,
             bell,
-            sleeper: SharedSleeper::default(),
             sessions: BTreeMap::new(),
             pending: BTreeMap::new(),
             lines: BTreeMap::new(),
@@ -580,7 +576,7 @@ impl Serve {
             )));
         }
         // Holds name it, and it is of use for as long as this process lives.
-        let sleeper = Box::new(self.sleeper.clone());
+        let sleeper = Box::new(ThreadSleeper);
         let session: &'static Session = Box::leak(Box::new(Session::at(place, sleeper)?));
         self.sessions.insert(key, session);
         Ok(session)

@@ -30,7 +30,7 @@ const WITHIN: i64 = 1 << 55;
 const UNLOCK_RETRIES: u32 = 3;
 
 /// One byte that can be locked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Byte(i64);
 
 impl Byte {
@@ -140,7 +140,7 @@ fn locks(line: &str, byte: i64) -> bool {
 }
 
 /// How a byte is locked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// By its owner.
     Exclusive,

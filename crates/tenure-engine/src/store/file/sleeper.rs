@@ -1,21 +1,21 @@
 //! How a thread sleeps in the kernel until a byte is released or a descriptor becomes readable.
 //!
 //! A command owns its process and can have a timer signal interrupt a sleeping system call. The library
-//! cannot, and lets a parked thread sleep in the caller's place ([`ThreadSleeper`]).
+//! cannot, and lets a helper thread sleep in the callers' place ([`ThreadSleeper`]).
 
 use super::bytes::{self, Byte, Mode};
-use crate::cancel;
+use crate::cancel::{self, Cancel};
 use crate::clock::{instant, nap, rest_until, since};
-use crate::os::{self, BorrowedDescriptor, Errno};
+use crate::os::{self, Bell, BorrowedDescriptor, Errno, Ringer};
 use crate::store::Wake;
 use crate::sync::locked;
-use std::cell::RefCell;
+use std::collections::HashMap;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// A byte, and the mode in which to lock it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ByteLock {
     /// The byte.
     pub byte: Byte,
@@ -101,17 +101,16 @@ pub trait Sleeper: Send + Sync {
     ) -> io::Result<Wake>;
 }
 
-/// Sleeps without signals: a helper thread blocks in the kernel, and the caller waits for the thread.
+/// Sleeps without signals: a helper thread blocks in the kernel, and the callers wait for the thread.
 ///
-/// If the caller leaves at its deadline, the helper stays parked until the byte is released; then it
-/// gives the byte back. It sleeps *shared* on another claim's byte, so it never blocks another
-/// caller. Where the system can open a file once more, it has an open file of its own, so that it keeps
-/// no liveness lock of its caller held. A caller that sleeps again behind the same byte finds its helper there; there is never a second one for
-/// the same wait.
+/// No call of any system waits for a byte and for a cancel at once, and nothing ends a helper's sleep before the byte is
+/// released. So there is **one helper for each byte**, whoever comes and goes: a program that asks again and again for a
+/// lock that is held has one thread and one open file more for it. The helper gives the byte back at once. It sleeps
+/// *shared* on another claim's byte, so it never blocks another caller. Where the system can open a file once more, it has
+/// an open file of its own, so that it keeps no liveness lock of a caller held.
 ///
-/// A helper that has nothing to do waits a little for its caller's next sleep. A caller that loops would else start a
-/// thread for each wait. And where there are few processors, the caller that was woken would wait for the end of that
-/// thread.
+/// A helper that has nothing to do waits a little for the next sleep. A caller that loops would else start a thread for
+/// each wait.
 ///
 /// A [`crate::cancel::Cancel`] that reaches a wait ends it at once.
 #[derive(Debug, Clone, Copy, Default)]
@@ -169,63 +168,7 @@ impl Sleeper for ThreadSleeper {
         until: Option<Instant>,
         wake_up: Option<BorrowedDescriptor<'_>>,
     ) -> io::Result<Wake> {
-        if lock.try_take(file)? {
-            lock.give_back(file)?;
-            return Ok(Wake::Ready);
-        }
-        if until.is_some_and(|until| rest_until(until).is_none()) {
-            return Ok(Wake::Expired);
-        }
-        let of = Sought::of(file, lock)?;
-        let mut helper = match PARKED.take().filter(Helper::is_here) {
-            Some(parked) if parked.of == Some(of) => parked,
-            Some(idle) if idle.of.is_none() => idle.again(file, of)?,
-            Some(_) | None => Helper::start(Work::new(file, lock)?, of)?,
-        };
-        let cancel = cancel::heard();
-        let caller = helper.caller.clone();
-        // A cancel may come after this wait is over; then no thread receives it.
-        let _bell = cancel
-            .as_ref()
-            .map(|cancel| cancel.ring(move || drop(caller.send(Word::Called))));
-        let is_cancelled = || cancel.as_ref().is_some_and(cancel::Cancel::is_cancelled);
-        if is_cancelled() {
-            PARKED.set(Some(helper));
-            return Ok(Wake::Interrupted);
-        }
-        if let Some(wake_up) = wake_up {
-            return helper.wait_for_wake_up(wake_up, until, &is_cancelled);
-        }
-        loop {
-            let word = match until {
-                None => helper
-                    .words
-                    .recv()
-                    .map_err(|_| mpsc::RecvTimeoutError::Disconnected),
-                Some(until) => {
-                    let rest = until.saturating_duration_since(instant());
-                    helper.words.recv_timeout(rest)
-                }
-            };
-            match word {
-                Ok(Word::Ended(result)) => {
-                    helper.of = None;
-                    PARKED.set(Some(helper));
-                    return result.map(|()| Wake::Ready);
-                }
-                // A cancel that came for an earlier wait of this thread does not end this one.
-                Ok(Word::Called) if !is_cancelled() => {}
-                Ok(Word::Called) => {
-                    PARKED.set(Some(helper));
-                    return Ok(Wake::Interrupted);
-                }
-                Err(mpsc::RecvTimeoutError::Timeout) => {
-                    PARKED.set(Some(helper));
-                    return Ok(Wake::Expired);
-                }
-                Err(mpsc::RecvTimeoutError::Disconnected) => return Err(ended_early()),
-            }
-        }
+        Helpers::here().pass(file, lock, until, wake_up)
     }
 
     fn poll(
@@ -253,202 +196,223 @@ impl Sleeper for ThreadSleeper {
     }
 }
 
-thread_local! {
-    /// The helper of this thread: one without work, or one that the last wait left behind at its deadline. A thread
-    /// waits for one thing at a time, so one is enough.
-    static PARKED: RefCell<Option<Helper>> = const { RefCell::new(None) };
-}
-
 /// What a helper sleeps on: a byte of a file. A file keeps its inode while the helper has it open, and a
 /// ticket belongs to one place for good. Only a caller that comes back to a reserved place takes a
 /// released byte again. A waiter whose helper saw the earlier release then looks once for nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Sought {
     inode: (u64, u64),
     lock: ByteLock,
 }
 
-impl Sought {
-    fn of(file: BorrowedDescriptor<'_>, lock: ByteLock) -> io::Result<Self> {
-        let inode = os::facts(file)?.inode();
-        Ok(Self { inode, lock })
-    }
+/// The threads of a process that sleep in the kernel in their callers' place.
+#[derive(Default)]
+struct Helpers {
+    state: Mutex<Asleep>,
+    /// There is work for one that is idle.
+    has_work: Condvar,
 }
 
-/// A thread that sleeps in the kernel in a caller's place.
-struct Helper {
-    /// What it sleeps on; `None` for one that has nothing to do.
-    of: Option<Sought>,
-    words: mpsc::Receiver<Word>,
-    /// The way by which a cancel reaches the caller.
-    caller: mpsc::Sender<Word>,
-    desk: Arc<Desk>,
-    /// The process in which the thread is. A copy that a fork made has the caller alone.
-    pid: u32,
+#[derive(Default)]
+struct Asleep {
+    /// The waits that each of them tells.
+    told: HashMap<Sought, Vec<Weak<Told>>>,
+    work: Vec<Work>,
+    /// How many helpers have nothing to do, without those for which there is work.
+    idle: usize,
 }
 
 /// A byte to sleep on, and an open file of the helper's own.
 struct Work {
-    lock: ByteLock,
+    of: Sought,
     file: os::Descriptor,
 }
 
-/// Where a helper without work finds its next one.
-#[derive(Default)]
-struct Desk {
-    next: Mutex<Next>,
+/// What a wait is told.
+struct Told {
+    /// The byte was released, or the number of the error with which the sleep ended.
+    ended: Mutex<Option<Result<(), i32>>>,
     changed: Condvar,
+    /// For a wait that also looks at a descriptor. The others open no pipe.
+    rings: Option<Ringer>,
 }
 
-#[derive(Default)]
-enum Next {
-    #[default]
-    Nothing,
-    Work(Work),
-    /// The thread has ended, and takes no more.
-    Closed,
-}
-
-impl Desk {
-    /// Leaves work for the thread; gives it back if the thread has ended.
-    fn leave(&self, work: Work) -> Option<Work> {
-        let mut next = locked(&self.next);
-        if matches!(*next, Next::Closed) {
-            return Some(work);
-        }
-        *next = Next::Work(work);
-        self.changed.notify_one();
-        None
-    }
-
-    /// Waits for work. `None` if none came within [`IDLE_MAX`]; then the desk is closed. Both under the mutex: no
-    /// work is left for a thread that has gone.
-    fn take(&self) -> Option<Work> {
-        let next = locked(&self.next);
-        let is_empty = |next: &mut Next| matches!(next, Next::Nothing);
-        let waited = (self.changed).wait_timeout_while(next, IDLE_MAX, is_empty);
-        let (mut next, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        match std::mem::take(&mut *next) {
-            Next::Work(work) => Some(work),
-            Next::Nothing | Next::Closed => {
-                *next = Next::Closed;
-                None
-            }
+impl Told {
+    /// Wakes the wait. It looks at what woke it under the mutex, so it cannot fall asleep past this.
+    fn wake(&self) {
+        drop(locked(&self.ended));
+        self.changed.notify_all();
+        if let Some(rings) = &self.rings {
+            rings.ring();
         }
     }
 }
 
-/// Enough for a thread that makes a few system calls and sends messages.
+/// Enough for a thread that makes a few system calls and rings.
 const STACK_BYTES: usize = 65_536;
 
 /// How long a helper without work waits for some.
 const IDLE_MAX: Duration = Duration::from_secs(1);
 
-/// What the caller that waits for a helper is told.
-enum Word {
-    /// The byte was released, or the wait for it failed.
-    Ended(io::Result<()>),
-    /// The wait was cancelled.
-    Called,
-}
-
-fn ended_early() -> io::Error {
-    io::Error::other("the waiting thread ended early")
-}
-
-impl Work {
-    fn new(file: BorrowedDescriptor<'_>, lock: ByteLock) -> io::Result<Self> {
-        let file = os::reopen(file, lock.mode == Mode::Exclusive)?;
-        Ok(Self { lock, file })
-    }
-}
-
-impl Helper {
-    /// A new thread that sleeps on this.
-    fn start(first: Work, of: Sought) -> io::Result<Self> {
-        let (done, words) = mpsc::channel();
-        let caller = done.clone();
-        let desk = Arc::new(Desk::default());
-        let own = Arc::clone(&desk);
-        std::thread::Builder::new()
-            .name("tenure-wait".to_owned())
-            .stack_size(STACK_BYTES)
-            .spawn(move || {
-                let mut next = Some(first);
-                while let Some(work) = next {
-                    // The caller may have left. Its next wait starts another thread then.
-                    if done
-                        .send(Word::Ended(work.lock.sleep(os::borrow(&work.file))))
-                        .is_err()
-                    {
-                        return;
-                    }
-                    drop(work);
-                    next = own.take();
-                }
-            })?;
-        Ok(Self {
-            of: Some(of),
-            words,
-            caller,
-            desk,
-            pid: std::process::id(),
-        })
-    }
-
-    /// The same thread, which has nothing to do, or a new one if it has ended; it sleeps on this.
-    fn again(self, file: BorrowedDescriptor<'_>, of: Sought) -> io::Result<Self> {
-        match self.desk.leave(Work::new(file, of.lock)?) {
-            Some(work) => Self::start(work, of),
-            None => Ok(Self {
-                of: Some(of),
-                ..self
-            }),
+impl Helpers {
+    /// Those of this process. A copy that a fork made has no threads, and perhaps a mutex that stays locked, so each wait
+    /// there has helpers of its own.
+    fn here() -> Arc<Self> {
+        static HERE: OnceLock<(u32, Arc<Helpers>)> = OnceLock::new();
+        let own = std::process::id();
+        let (pid, helpers) = HERE.get_or_init(|| (own, Arc::default()));
+        if *pid == own {
+            Arc::clone(helpers)
+        } else {
+            Arc::default()
         }
     }
 
-    fn is_here(&self) -> bool {
-        self.pid == std::process::id()
-    }
-}
-
-impl Helper {
-    /// Waits for the helper and for a wake-up alike: it naps on the wake-up and looks at the helper
-    /// between naps. So it answers a wake-up at once, and the end of the claim before within
-    /// [`WAKE_UP_NAP`].
-    fn wait_for_wake_up(
-        mut self,
-        wake_up: BorrowedDescriptor<'_>,
+    fn pass(
+        self: &Arc<Self>,
+        file: BorrowedDescriptor<'_>,
+        lock: ByteLock,
         until: Option<Instant>,
-        is_cancelled: &dyn Fn() -> bool,
+        wake_up: Option<BorrowedDescriptor<'_>>,
     ) -> io::Result<Wake> {
+        if lock.try_take(file)? {
+            lock.give_back(file)?;
+            return Ok(Wake::Ready);
+        }
+        if until.is_some_and(|until| rest_until(until).is_none()) {
+            return Ok(Wake::Expired);
+        }
+        let (bell, rings) = match wake_up {
+            Some(_) => Some(os::bell()?).unzip(),
+            None => (None, None),
+        };
+        let told = Arc::new(Told {
+            ended: Mutex::new(None),
+            changed: Condvar::new(),
+            rings,
+        });
+        let cancel = cancel::heard();
+        let _bell = cancel.as_ref().map(|cancel| {
+            let told = Arc::clone(&told);
+            cancel.ring(move || told.wake())
+        });
+        self.tell(file, lock, &told)?;
         loop {
-            match self.words.try_recv() {
-                Ok(Word::Ended(result)) => {
-                    self.of = None;
-                    PARKED.set(Some(self));
-                    return result.map(|()| Wake::Ready);
-                }
-                Err(mpsc::TryRecvError::Disconnected) => return Err(ended_early()),
-                Ok(Word::Called) | Err(mpsc::TryRecvError::Empty) => {}
-            }
-            if is_cancelled() {
-                PARKED.set(Some(self));
+            let ended = locked(&told.ended);
+            if cancel.as_ref().is_some_and(Cancel::is_cancelled) {
                 return Ok(Wake::Interrupted);
             }
-            let wake = match poll(&[wake_up], WAKE_UP_NAP, until)? {
-                Polled::NapIsOver => continue,
-                Polled::Readable => Wake::Ready,
-                Polled::Expired => Wake::Expired,
+            match *ended {
+                Some(Ok(())) => return Ok(Wake::Ready),
+                Some(Err(number)) => return Err(io::Error::from_raw_os_error(number)),
+                None => {}
+            }
+            let rest = match until {
+                Some(until) => match rest_until(until) {
+                    None => return Ok(Wake::Expired),
+                    rest => rest,
+                },
+                None => None,
             };
-            PARKED.set(Some(self));
-            return Ok(wake);
+            match (&bell, wake_up, rest) {
+                (Some(bell), Some(wake_up), _) => {
+                    drop(ended);
+                    if is_called(bell, wake_up, rest)? {
+                        return Ok(Wake::Ready);
+                    }
+                }
+                (_, _, Some(rest)) => drop(told.changed.wait_timeout(ended, rest)),
+                (_, _, None) => drop(told.changed.wait(ended)),
+            }
         }
+    }
+
+    /// Has the end of a byte told to a wait.
+    fn tell(
+        self: &Arc<Self>,
+        file: BorrowedDescriptor<'_>,
+        lock: ByteLock,
+        told: &Arc<Told>,
+    ) -> io::Result<()> {
+        let inode = os::facts(file)?.inode();
+        let of = Sought { inode, lock };
+        let mut asleep = locked(&self.state);
+        if let Some(known) = asleep.told.get_mut(&of) {
+            known.retain(|told| told.strong_count() > 0);
+            known.push(Arc::downgrade(told));
+            return Ok(());
+        }
+        let work = Work {
+            of,
+            file: os::reopen(file, lock.mode == Mode::Exclusive)?,
+        };
+        if asleep.idle > 0 {
+            asleep.idle -= 1;
+            asleep.work.push(work);
+            self.has_work.notify_one();
+        } else {
+            let helpers = Arc::clone(self);
+            std::thread::Builder::new()
+                .name("tenure-wait".to_owned())
+                .stack_size(STACK_BYTES)
+                .spawn(move || helpers.help(work))?;
+        }
+        asleep.told.insert(of, vec![Arc::downgrade(told)]);
+        Ok(())
+    }
+
+    /// What a helper does.
+    fn help(&self, first: Work) {
+        let mut next = Some(first);
+        while let Some(Work { of, file }) = next {
+            let ended = of.lock.sleep(os::borrow(&file));
+            drop(file);
+            let ended = ended.map_err(|error| error.raw_os_error().unwrap_or_default());
+            let mut asleep = locked(&self.state);
+            // A wait that comes now has another sleep. Before the waits are told: what they do next may be work again.
+            let told = asleep.told.remove(&of);
+            asleep.idle += 1;
+            drop(asleep);
+            for told in told.iter().flatten().filter_map(Weak::upgrade) {
+                *locked(&told.ended) = Some(ended);
+                told.wake();
+            }
+            next = self.more();
+        }
+    }
+
+    /// The next work of a helper that is idle. `None` if none came within [`IDLE_MAX`].
+    fn more(&self) -> Option<Work> {
+        let asleep = locked(&self.state);
+        let is_idle = |asleep: &mut Asleep| asleep.work.is_empty();
+        let waited = (self.has_work).wait_timeout_while(asleep, IDLE_MAX, is_idle);
+        let (mut asleep, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let work = asleep.work.pop();
+        if work.is_none() {
+            asleep.idle -= 1;
+        }
+        work
     }
 }
 
-/// How long one nap of a sleep without signals lasts at most, if a wake-up can also end the sleep.
-const WAKE_UP_NAP: Duration = Duration::from_millis(5);
+/// Sleeps until the bell rings or the time is over. True if the descriptor became readable: the store reads why.
+fn is_called(
+    bell: &Bell,
+    wake_up: BorrowedDescriptor<'_>,
+    rest: Option<Duration>,
+) -> io::Result<bool> {
+    match os::poll(&[bell.descriptor(), wake_up], rest.unwrap_or(CALL_MAX)) {
+        Ok(_) => {
+            bell.hear();
+            Ok(os::poll(&[wake_up], Duration::ZERO)?)
+        }
+        Err(Errno::INTR) => Ok(false),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// How long a sleep on descriptors lasts at most where nobody said how long. It begins anew then.
+const CALL_MAX: Duration = Duration::from_secs(3_600);
 
 /// A shorter nap ends by the monotonic clock, so after a suspend of the machine a caller may look this
 /// much too late.
@@ -505,7 +469,7 @@ fn poll(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cancel::{Cancel, listening};
+    use crate::cancel::listening;
     use crate::clock::since;
     use crate::os::borrow;
     use std::fs::File;
@@ -654,57 +618,76 @@ mod tests {
         }
     }
 
+    /// Leader election by polling: each wait ends long before the byte does. Callers with and without a wake-up come and
+    /// go, from one thread and from many.
     #[test]
-    fn a_call_that_came_for_an_earlier_wait_of_the_thread_ends_no_later_one() {
-        let (ours, _owner) = taken();
-        let file = borrow(&ours);
-        let work = Work::new(file, SHARED).expect("an open file");
-        let helper = Helper::start(work, Sought::of(file, SHARED).expect("its facts"));
-        let helper = helper.expect("a helper");
-        helper.caller.send(Word::Called).expect("a listener");
-        PARKED.set(Some(helper));
-        let until = instant().checked_add(SOON);
-        let (wake, took) = timed(|| ThreadSleeper.pass(file, SHARED, until, None));
-        assert_eq!(wake, Wake::Expired);
-        assert!(took >= SOON, "{took:?}");
+    fn waits_that_come_and_go_have_one_helper_for_each_byte() {
+        let helpers = Arc::new(Helpers::default());
+        let threads = || {
+            let tasks = std::fs::read_dir("/proc/self/task");
+            tasks.map_or(0, Iterator::count)
+        };
+        let (ours, owner) = taken();
+        let (hears, _calls) = os::bell().expect("a bell");
+        let pass = |length, can_be_woken: bool| {
+            let until = instant().checked_add(length);
+            let wake_up = can_be_woken.then(|| hears.descriptor());
+            helpers
+                .pass(borrow(&ours), SHARED, until, wake_up)
+                .expect("a sleep")
+        };
+        let before = threads();
+        for tick in 0..2_000 {
+            let wake = pass(Duration::from_micros(200), tick % 5 == 0);
+            assert_eq!(wake, Wake::Expired);
+        }
+        std::thread::scope(|scope| {
+            for _ in 0..20 {
+                scope.spawn(|| assert_eq!(pass(SOON, false), Wake::Expired));
+            }
+        });
+        assert_eq!(locked(&helpers.state).told.len(), 1);
+        assert!(
+            threads() <= before + 10,
+            "{} threads, {before} before",
+            threads()
+        );
+        // Those that wait when the byte is released are told, each of them.
+        std::thread::scope(|scope| {
+            let waits: Vec<_> = (0..4)
+                .map(|number| scope.spawn(move || pass(LATE, number % 2 == 0)))
+                .collect();
+            std::thread::sleep(SOON);
+            EXCLUSIVE.give_back(borrow(&owner)).expect("it is let go");
+            for wait in waits {
+                assert_eq!(wait.join().expect("no panic"), Wake::Ready);
+            }
+        });
+        assert!(locked(&helpers.state).told.is_empty(), "nobody is left");
     }
 
     #[test]
-    fn a_helper_that_has_nothing_to_do_takes_the_next_wait() {
-        let free = tempfile::NamedTempFile::new().expect("a temporary file");
-        let file = borrow(free.as_file());
-        let work = Work::new(file, SHARED).expect("an open file");
-        let helper = Helper::start(work, Sought::of(file, SHARED).expect("its facts"));
-        let mut helper = helper.expect("a helper");
-        assert!(matches!(helper.words.recv(), Ok(Word::Ended(Ok(())))));
-        helper.of = None;
-        let desk = Arc::clone(&helper.desk);
-        PARKED.set(Some(helper));
-        let (ours, _owner) = taken();
-        let until = instant().checked_add(SOON);
-        let (wake, _) = timed(|| ThreadSleeper.pass(borrow(&ours), SHARED, until, None));
-        assert_eq!(wake, Wake::Expired);
-        let parked = PARKED.take().expect("it sleeps on");
-        // On a machine that stands still for long, it has ended meanwhile.
-        let has_ended = matches!(*locked(&desk.next), Next::Closed);
-        assert!(Arc::ptr_eq(&parked.desk, &desk) || has_ended);
-    }
-
-    /// A fork copies what a thread has, and not its helper.
-    #[test]
-    fn the_helper_of_the_process_of_which_this_one_is_a_copy_is_not_asked() {
-        let (ours, _owner) = taken();
-        let file = borrow(&ours);
-        let of = Sought::of(file, SHARED).expect("its facts");
-        let helper = Helper::start(Work::new(file, SHARED).expect("an open file"), of);
-        let mut helper = helper.expect("a helper");
-        helper.pid += 1;
-        // What it would tell, were it asked.
-        helper.caller.send(Word::Ended(Ok(()))).expect("a listener");
-        PARKED.set(Some(helper));
-        let until = instant().checked_add(SOON);
-        let (wake, _) = timed(|| ThreadSleeper.pass(file, SHARED, until, None));
-        assert_eq!(wake, Wake::Expired, "the byte is taken");
+    fn a_helper_that_has_nothing_to_do_takes_the_next_wait_and_ends_without_one() {
+        let helpers = Arc::new(Helpers::default());
+        for _ in 0..3 {
+            let (ours, owner) = taken();
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    std::thread::sleep(SOON);
+                    EXCLUSIVE.give_back(borrow(&owner)).expect("it is let go");
+                });
+                let until = instant().checked_add(LATE);
+                let wake = helpers.pass(borrow(&ours), SHARED, until, None);
+                assert_eq!(wake.expect("a sleep"), Wake::Ready);
+            });
+            // One, unless this machine stood still for long.
+            assert!(locked(&helpers.state).idle <= 1);
+        }
+        let end = instant() + LATE;
+        while locked(&helpers.state).idle > 0 {
+            assert!(instant() < end, "it ends");
+            nap(SOON);
+        }
     }
 
     /// A helper that has worked before may still sleep on the byte of the wait that expired.
