@@ -94,15 +94,26 @@ pub(crate) fn new_name(name: &str) -> String {
     format!(".{name}.{:016x}.new", u64::from_ne_bytes(bytes))
 }
 
-/// Makes a folder and its parents: for this user alone, or for the group of the folder that is there. The
-/// error names the one that could not be made.
+/// Makes a folder for this user alone, or for the group of the folder that is there. Parents that are missing are made as
+/// any program makes them, and never so that others may write in them: they are not tenure's. The error names the one
+/// that could not be made.
 pub(crate) fn make_folder(path: &Path) -> Result<(), (PathBuf, Errno)> {
+    make_all(path, os::make_folder)
+}
+
+/// Makes what is missing of a path whose last folder is made in this way.
+fn make_all(path: &Path, make: fn(&Path) -> Result<(), Errno>) -> Result<(), (PathBuf, Errno)> {
     let missing: Vec<&Path> = path
         .ancestors()
         .take_while(|folder| !folder.as_os_str().is_empty() && !folder.is_dir())
         .collect();
     for folder in missing.into_iter().rev() {
-        match make_one(folder) {
+        let make = if folder == path {
+            make
+        } else {
+            os::make_parent
+        };
+        match make_one(folder, make) {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err((folder.to_owned(), errno)),
         }
@@ -135,7 +146,7 @@ pub(crate) fn could_make_folder(path: &Path) -> Result<(), (PathBuf, io::Error)>
     Err((path.to_owned(), io::ErrorKind::NotFound.into()))
 }
 
-fn make_one(path: &Path) -> Result<(), Errno> {
+fn make_one(path: &Path, make: fn(&Path) -> Result<(), Errno>) -> Result<(), Errno> {
     let above = match path.parent() {
         Some(above) if !above.as_os_str().is_empty() => above,
         Some(_) | None => Path::new("."),
@@ -143,7 +154,7 @@ fn make_one(path: &Path) -> Result<(), Errno> {
     let name = path.file_name().and_then(|name| name.to_str());
     match name {
         Some(name) if is_for_others(above) => make_folder_in(&os::open_folder(above)?, name),
-        Some(_) | None => os::make_folder(path),
+        Some(_) | None => make(path),
     }
 }
 
@@ -179,7 +190,7 @@ pub(crate) fn make_folder_in(folder: &Descriptor, name: &str) -> Result<(), Errn
 pub(crate) fn make_own_folder(path: &Path) -> Result<(), (PathBuf, Errno)> {
     let parent = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => {
-            make_folder(parent)?;
+            make_all(parent, os::make_parent)?;
             parent
         }
         Some(_) | None => Path::new("."),

@@ -636,22 +636,28 @@ fn a_huge_file_is_not_read_whole() {
 #[cfg(unix)]
 #[test]
 fn folders_and_files_are_ours_alone_whatever_the_umask() {
-    let place = Place::new();
-    let deep = place.scratch.path().join("a/b/locks");
-    let before = rustix::process::umask(Mode::empty());
-    let entered = place
-        .store_in(&deep)
-        .enter(&place.name, place.request("holder"), &place.now());
+    // Folders above are not tenure's: they are for others to look into, where the umask says so.
+    for (umask, above) in [(0, 0o755), (0o022, 0o755), (0o077, 0o700), (0o777, 0o700)] {
+        let place = Place::new();
+        let deep = place.scratch.path().join("a/b/locks");
+        let before = rustix::process::umask(Mode::from_raw_mode(umask));
+        let entered =
+            place
+                .store_in(&deep)
+                .enter(&place.name, place.request("holder"), &place.now());
+        rustix::process::umask(before);
+        entered.expect("a grant");
+        for (folder, mode) in [("a", above), ("a/b", above), ("a/b/locks", 0o700)] {
+            let made = mode_of(&place.scratch.path().join(folder));
+            assert_eq!(made, mode, "{folder} under {umask:o}");
+        }
+        assert_eq!(mode_of(&deep.join("lock.tenure")), 0o600);
+    }
     let beside = Place::new();
+    let before = rustix::process::umask(Mode::empty());
     let simple = beside.try_enter(beside.request("holder"));
     rustix::process::umask(before);
-    entered.expect("a grant");
     simple.expect("a grant");
-    for folder in ["a", "a/b", "a/b/locks"] {
-        let mode = mode_of(&place.scratch.path().join(folder));
-        assert_eq!(mode, 0o700, "{folder}");
-    }
-    assert_eq!(mode_of(&deep.join("lock.tenure")), 0o600);
     assert_eq!(mode_of(&beside.folder()), 0o700);
     assert_eq!(mode_of(&beside.file()), 0o600);
 }

@@ -349,6 +349,17 @@ pub(crate) fn make_folder(path: &Path) -> Result<(), Errno> {
     make_folder_at(CWD, path)
 }
 
+/// Makes a folder that others may look into, as far as the umask lets them.
+pub(crate) fn make_parent(path: &Path) -> Result<(), Errno> {
+    rustix::fs::mkdirat(CWD, path, Mode::from_raw_mode(0o755))?;
+    let made = Mode::from_raw_mode(rustix::fs::stat(path)?.st_mode);
+    // This user has to get through it, whatever the umask.
+    if made.contains(Mode::RWXU) {
+        return Ok(());
+    }
+    rustix::fs::chmod(path, made.union(Mode::RWXU))
+}
+
 /// The same inside of another.
 pub(crate) fn make_folder_in(folder: impl AsFd, name: &str) -> Result<(), Errno> {
     make_folder_at(folder, name.as_ref())

@@ -400,6 +400,11 @@ pub(crate) fn open_folder_in(folder: impl AsHandle, name: &str) -> Result<Descri
     Ok(opened)
 }
 
+/// The same for a folder that is not tenure's.
+pub(crate) fn make_parent(path: &Path) -> Result<(), Errno> {
+    make_folder(path)
+}
+
 /// Makes a folder, with the rights that the one around it gives.
 pub(crate) fn make_folder(path: &Path) -> Result<(), Errno> {
     std::fs::create_dir(path).map_err(|error| Errno::of_io(&error))
