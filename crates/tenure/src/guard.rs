@@ -71,7 +71,7 @@
 //! - Each guard keeps a file open (two on Windows).
 //!
 //! # What is logged
-//! `tracing` events, all with the field `lock`. Their names stay: `tenure.lock.acquired` and
+//! `tracing` events under the target `tenure`, all with the field `lock`. The message says what happened and what follows. Names stay: `tenure.lock.acquired` and
 //! `.released` (debug), `.taken_over` (info after a death, else warn), `.stop_requested` (info),
 //! `.lost`, `.renew_failed` and `.release_failed` (warn). Nothing is printed, no signal handler is
 //! installed, and nothing is global.

@@ -722,3 +722,69 @@ fn a_clock_that_is_moved_by_hand_ends_waits_in_the_line() {
     }
     drop(theirs);
 }
+
+/// Leader election by polling, while another process leads: each wait is given up long before that process ends. However
+/// often, the program has the same threads and files afterwards. `TENURE_TICKS=100000` is the long way.
+#[test]
+fn waits_that_are_given_up_leave_no_thread_and_no_file_table() {
+    let _alone = alone();
+    let ticks = std::env::var("TENURE_TICKS").ok();
+    let ticks: usize = ticks.map_or(1_500, |ticks| ticks.parse().expect("a number"));
+    let place = Place::new();
+    let mut leader = place.held_elsewhere();
+    let locks = place.locks();
+    let runtime = runtime();
+    let short = Duration::from_millis(1);
+    let forever = Options::new().wait(Wait::Forever);
+    let turns = forever.clone().again(Again::Wait);
+    let elects = |options: &Options| {
+        runtime.block_on(async {
+            tokio::select! {
+                led = locks.acquire_async("a", options) => drop(led.map(|_| panic!("it is held"))),
+                () = tokio::time::sleep(short) => {}
+            }
+        });
+    };
+    let kinds: [(&str, &dyn Fn()); 5] = [
+        ("select, refused to siblings", &|| elects(&forever)),
+        ("select, in turns", &|| elects(&turns)),
+        ("bounded waits", &|| {
+            let answer = locks.acquire_timeout("a", 3 * short);
+            assert!(answer.is_err_and(|error| error.is_held()));
+        }),
+        ("several, dropped", &|| {
+            runtime.block_on(async {
+                let all = locks.acquire_all_async(["a", "b"], &forever);
+                let _ = tokio::time::timeout(short, all)
+                    .await
+                    .map(|_| panic!("it is held"));
+            });
+        }),
+        ("threads that end", &|| {
+            let locks = locks.clone();
+            let asked = thread::spawn(move || locks.acquire_timeout("a", short).map(drop));
+            assert!(asked.join().expect("no panic").is_err());
+        }),
+    ];
+    for (what, acts) in kinds {
+        let few = || {
+            for _ in 0..20 {
+                acts();
+            }
+            thread::sleep(Duration::from_millis(100));
+            threads_and_files()
+        };
+        let (threads, files) = few();
+        for _ in 0..ticks / 5 {
+            acts();
+        }
+        let (more, opened) = few();
+        // What the last waits have not given back yet.
+        assert!(
+            more <= threads + 8 && opened <= files + 16,
+            "{what}: {threads} threads, {files} files, then {more}, {opened}"
+        );
+    }
+    assert!(leader.kill().is_ok() && leader.wait().is_ok());
+    drop(locks.acquire("a").expect("its lock is free"));
+}
