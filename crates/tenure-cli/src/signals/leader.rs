@@ -11,33 +11,28 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::ptr;
 
-/// The leader, which has ended or is about to, and was not collected yet.
+/// The leader, which has ended and was not collected yet.
 #[derive(Debug)]
-pub(crate) struct Leader {
-    pid: Pid,
-    /// The memory in which it makes its one call, until it is collected.
-    #[cfg(target_os = "linux")]
-    _stack: Stack,
-}
+pub(crate) struct Leader(Pid);
 
 impl Leader {
     /// Makes a group in which the command starts. `None` if the system makes no process: then the command leads the group
     /// itself.
     pub(crate) fn of(command: &mut Command) -> Option<Self> {
-        let leader = make();
-        command.process_group(leader.as_ref().map_or(0, |leader| leader.pid.as_raw_pid()));
+        let leader = make().and_then(Pid::from_raw).map(Self);
+        command.process_group(leader.as_ref().map_or(0, |leader| leader.0.as_raw_pid()));
         leader
     }
 
     /// The number of the group.
     pub(crate) fn group(&self) -> Pid {
-        self.pid
+        self.0
     }
 }
 
 impl Drop for Leader {
     fn drop(&mut self) {
-        let number = self.pid.as_raw_pid();
+        let number = self.0.as_raw_pid();
         loop {
             // SAFETY: a plain system call on a child that no other code knows.
             let collected = unsafe { libc::waitpid(number, ptr::null_mut(), ALL_KINDS) };
@@ -62,40 +57,37 @@ const ALL_KINDS: c_int = libc::__WALL;
 #[cfg(not(target_os = "linux"))]
 const ALL_KINDS: c_int = 0;
 
-/// Room for the leader's one call.
+/// The leader shares the memory of this process, which stands still until the leader has ended: nothing is copied. It
+/// reports no end, so nothing that collects children sees it.
 #[cfg(target_os = "linux")]
-type Stack = Vec<std::mem::MaybeUninit<u128>>;
-
-/// The leader shares the memory of this process, so nothing is copied. This process goes on meanwhile: the leader's end is
-/// on the way of each hand-over. It reports no end, so nothing that collects children sees it.
-#[cfg(target_os = "linux")]
-fn make() -> Option<Leader> {
+fn make() -> Option<c_int> {
     use std::mem::MaybeUninit;
+    /// Room for the leader's one call.
     const STACK: usize = 16 * 1024;
-    let mut stack: Stack = vec![MaybeUninit::uninit(); STACK / size_of::<u128>()];
+    let mut stack: Vec<MaybeUninit<u128>> = vec![MaybeUninit::uninit(); STACK / size_of::<u128>()];
     // It grows downwards on every architecture that Linux and Rust both know.
     let top = stack.as_mut_ptr_range().end.cast::<c_void>();
-    // SAFETY: the stack lives until the leader is collected, and the leader makes one system call. No handler of ours runs in
-    // it, for all signals are blocked where it begins.
-    let number = unsafe {
+    // SAFETY: the stack lives until the leader has ended, and the leader makes one system call. No handler of ours runs in
+    // it, for all signals are blocked meanwhile.
+    let pid = unsafe {
         let mut all: libc::sigset_t = MaybeUninit::zeroed().assume_init();
         let mut before: libc::sigset_t = MaybeUninit::zeroed().assume_init();
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let number = libc::clone(lead, top, libc::CLONE_VM, ptr::null_mut());
-        if number > 0 {
-            // Whichever of the two is first.
-            libc::setpgid(number, number);
-        }
+        let pid = libc::clone(
+            lead,
+            top,
+            libc::CLONE_VM | libc::CLONE_VFORK,
+            ptr::null_mut(),
+        );
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
-        number
+        pid
     };
-    let pid = Pid::from_raw(number).filter(|_| number > 0)?;
-    Some(Leader { pid, _stack: stack })
+    (pid > 0).then_some(pid)
 }
 
 #[cfg(not(target_os = "linux"))]
-fn make() -> Option<Leader> {
+fn make() -> Option<c_int> {
     // SAFETY: the child makes one system call and ends.
     let pid = unsafe {
         let pid = libc::fork();
@@ -108,6 +100,5 @@ fn make() -> Option<Leader> {
         }
         pid
     };
-    let pid = Pid::from_raw(pid).filter(|_| pid > 0)?;
-    Some(Leader { pid })
+    (pid > 0).then_some(pid)
 }
