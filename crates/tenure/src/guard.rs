@@ -71,10 +71,10 @@
 //! - Each guard keeps a file open (two on Windows).
 //!
 //! # What is logged
-//! `tracing` events under the target `tenure`, all with the field `lock`. The message says what happened and what follows. Names stay: `tenure.lock.acquired` and
-//! `.released` (debug), `.taken_over` (info after a death, else warn), `.stop_requested` (info),
-//! `.lost`, `.renew_failed` and `.release_failed` (warn). Nothing is printed, no signal handler is
-//! installed, and nothing is global.
+//! `tracing` events under the target `tenure`, all with the field `lock`. The message says what happened and what follows.
+//! Names stay: `tenure.lock.acquired` and `.released` (debug), `.taken_over` (info after a death, else warn),
+//! `.stop_requested` (info), `.lost`, `.renew_failed` and `.release_failed` (warn). Nothing is printed, no signal handler is
+//! installed, and nothing is global but the threads that sleep for callers.
 //!
 //! The manager's thread changes the state of a guard first. **Two threads of their own** then call the
 //! wakers and write to the log. A subscriber or a waker that blocks delays the later ones, and never a
