@@ -252,7 +252,13 @@ pub fn acquire(
             run.kept_away = Some(error);
             Outcome::TimedOut
         }
-        outcome => outcome?,
+        Err(error) => {
+            if let Some(handle) = run.handle.as_ref().filter(|_| run.is_over()) {
+                handle.forsake();
+            }
+            return Err(error.into());
+        }
+        Ok(outcome) => outcome,
     };
     let elapsed = clock.instant().saturating_duration_since(began);
     let counted = elapsed.saturating_sub(run.paused);
@@ -445,7 +451,11 @@ impl Run<'_> {
             None => self.store.release(handle, &now),
         };
         match left {
-            Err(error) if !is_kept_away(&error) => Err(error),
+            Err(error) if !is_kept_away(&error) => {
+                // Nobody waits for what servers say of a claim that has given up.
+                handle.forsake();
+                Err(error)
+            }
             _ => Ok(()),
         }
     }
@@ -487,7 +497,11 @@ impl Run<'_> {
         };
         if let Some(members) = self.observer.members() {
             let now = self.clock.now();
-            self.store.set_members(&**handle, &members, &now)?;
+            // Where that fails because others keep everybody from the list, so does the look that follows.
+            match self.store.set_members(&**handle, &members, &now) {
+                Err(error) if !self.outlasts(&error) => return Err(error),
+                Ok(_) | Err(_) => {}
+            }
         }
         let watched = self.watched;
         let (now, within) = (self.clock.now(), self.rest());

@@ -380,7 +380,11 @@ fn under_watch<T: Tool>(
         Ok(()) => lost,
         Err(error) => {
             surface.warn([error.to_string()]);
-            lost.or_else(|| Some(error.name().clone()))
+            match error {
+                // Whatever became of another release, the work went on under its lock to the end.
+                crate::guard::ReleaseError::Lost { name } => lost.or(Some(name)),
+                _ => lost,
+            }
         }
     };
     match (run_state.signal(), lost, outcome) {

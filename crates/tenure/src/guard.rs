@@ -122,7 +122,7 @@ pub use tenure_engine::engine::{Wait, Waiting};
 pub use term::GuardState;
 
 use crate::cancel;
-use crate::clock::{Clock, SystemClock, instant};
+use crate::clock::{Clock, SystemClock, instant, since};
 use crate::config::{self, Config};
 use crate::engine::{self, Observer};
 use crate::herald::Herald;
@@ -221,6 +221,8 @@ pub struct Options {
     cancel: Option<Cancel>,
     again: Again,
     on_wait: OnWait,
+    /// The guard is for async code.
+    is_async: bool,
 }
 
 /// How a caller wants to hold: in a mode, or (`None`) in one of 0 slots, which is refused.
@@ -279,6 +281,13 @@ impl Options {
     /// ```
     pub fn slots(self, slots: u32) -> Self {
         self.holding(Holding::slots(slots))
+    }
+
+    fn for_async(&self) -> Self {
+        Self {
+            is_async: true,
+            ..self.clone()
+        }
     }
 
     /// How it holds, as one value.
@@ -353,7 +362,7 @@ struct Last(Arc<Shared>);
 impl Drop for Last {
     fn drop(&mut self) {
         if self.0.is_here() {
-            self.0.releases.settle(None);
+            self.0.releases.settle(None, None);
         }
     }
 }
@@ -722,8 +731,7 @@ impl LockManager {
         name: &str,
         options: &Options,
     ) -> Result<Guard, AcquireError> {
-        let taken = self.take_async(name, options).await;
-        taken.map(Guard::for_async)
+        self.take_async(name, &options.for_async()).await
     }
 
     /// [`LockManager::acquire_all`] for async code; see [`LockManager::acquire_async`]. A thread waits in its
@@ -741,18 +749,19 @@ impl LockManager {
         let Some(first) = names.first().cloned() else {
             return Ok(Guards::default());
         };
-        let done = self.offloaded(options, move |locks, options| {
+        let options = options.for_async();
+        let done = self.offloaded(&options, move |locks, options| {
             locks.take_all(names, options)
         });
         let thread = |source| AcquireError::Thread {
             name: first,
             source,
         };
-        done.await.map_err(thread)?.map(Guards::for_async)
+        done.await.map_err(thread)?
     }
 
     /// Gives back every hold of this manager and its clones, whoever has its guards: for the way out of a program, before
-    /// [`std::process::exit`] or in its handler of a signal. Every guard shows [`GuardState::Lost`] from now on, so no
+    /// [`std::process::exit`], or in the thread that hears its signals (not in a handler itself). Every guard shows [`GuardState::Lost`] from now on, so no
     /// work may go on under one. In a folder the end of the process does the same; on servers a hold without a release
     /// stands until its lease has run out. Waits for at most a second while servers are silent.
     ///
@@ -775,11 +784,16 @@ impl LockManager {
             return Ok(());
         }
         let held: Vec<_> = locked(&self.shared.held).values().cloned().collect();
+        let held: Vec<_> = held.iter().filter_map(Weak::upgrade).collect();
         let mut first = Ok(());
-        for hold in held.iter().filter_map(Weak::upgrade) {
+        for hold in &held {
             first = first.and(hold.end_for_all());
         }
-        self.shared.releases.settle(None);
+        if !self.shared.releases.settle(None, None)
+            && let Some(hold) = held.first()
+        {
+            first = first.and(Err(hold.not_yet()));
+        }
         first
     }
 
@@ -821,34 +835,41 @@ impl LockManager {
         if options.again == Again::Reenter
             && let Some(guard) = shared.again(&name, mode)
         {
-            return Ok(guard);
+            return Ok(guard.for_async(options.is_async));
         }
         let request = match shared.request(options, mode) {
             Ok(request) => request,
             Err(source) => return Err(AcquireError::Store { name, source }),
         };
         // What this process gives back by itself is no reason to refuse it.
-        shared.releases.settle(Some(&name));
+        let until = match call.rest(call.stood(shared)) {
+            Wait::For(rest) => instant().checked_add(rest),
+            Wait::No | Wait::Forever => None,
+        };
+        let began = instant();
+        shared.releases.settle(Some(&name), until);
+        let settled = since(began);
         let mut attendance = Attendance {
             shared,
             name: &name,
             options,
             call,
             told: false,
+            ticket: None,
             gave_way: None,
         };
-        let (cancel, stood) = (options.cancel.as_ref(), call.stood(shared));
+        let (cancel, stood) = (options.cancel.as_ref(), call.stood(shared) + settled);
         let acquired = cancel::listening(cancel, || {
             let (store, clock) = (&*shared.store, &*shared.clock);
             let wait = call.rest(stood);
             engine::acquire(store, clock, &name, request, wait, &mut attendance)
         });
-        let gave_way = attendance.gave_way.take();
+        let (gave_way, ticket) = (attendance.gave_way.take(), attendance.ticket);
         let acquired = match acquired {
             Ok(acquired) => acquired,
             Err(error) => {
                 return Err(gave_way.unwrap_or_else(|| {
-                    call.told(shared.explain(name, options.again, mode, error))
+                    call.told(shared.explain(name, options.again, (mode, ticket), error))
                 }));
             }
         };
@@ -868,7 +889,7 @@ impl LockManager {
             name.clone(),
             acquired.claim,
         ));
-        let guard = Guard::first(Arc::clone(&hold));
+        let guard = Guard::first(Arc::clone(&hold)).for_async(options.is_async);
         let key = (name.clone(), hold.token());
         locked(&shared.held).insert(key, Arc::downgrade(&hold));
         let keeps = || renewer::start(Arc::downgrade(shared));
@@ -1019,8 +1040,8 @@ impl Shared {
     }
 
     /// Removes a hold that has ended.
-    fn forget(&self, hold: &Hold) {
-        locked(&self.held).remove(&(hold.name().clone(), hold.token()));
+    fn forget(&self, name: &LockName, token: u64) {
+        locked(&self.held).remove(&(name.clone(), token));
     }
 
     /// The hold of this process that blocks another acquire of it, if the wait could not end before
@@ -1079,7 +1100,7 @@ impl Shared {
         &self,
         name: LockName,
         again: Again,
-        mode: Mode,
+        (mode, ticket): (Mode, Option<u64>),
         error: engine::AcquireError,
     ) -> AcquireError {
         match error {
@@ -1092,7 +1113,7 @@ impl Shared {
                 displaced: _,
             } => {
                 if again != Again::Wait
-                    && let Some(own) = self.own_blocker(&name, &entry, mode, None)
+                    && let Some(own) = self.own_blocker(&name, &entry, mode, ticket)
                 {
                     let token = own.token;
                     return AcquireError::HeldByThisProcess { name, token };
@@ -1144,11 +1165,14 @@ struct Attendance<'a> {
     options: &'a Options,
     call: &'a Call,
     told: bool,
+    /// That of the caller's claim, once it has one.
+    ticket: Option<u64>,
     gave_way: Option<AcquireError>,
 }
 
 impl Observer for Attendance<'_> {
-    fn waiting(&mut self, _: &Waiting<'_>) -> Option<Instant> {
+    fn waiting(&mut self, waiting: &Waiting<'_>) -> Option<Instant> {
+        self.ticket = Some(waiting.ticket);
         let looks = self.options.cancel.is_some() && !self.shared.hears_cancel;
         looks.then(|| instant() + CANCEL_LOOK)
     }

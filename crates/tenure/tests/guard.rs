@@ -1547,3 +1547,50 @@ fn a_nested_request_behind_a_claim_that_waits_for_this_process_is_answered_at_on
         let _ = waiting.join().expect("no panic");
     }
 }
+
+/// Whoever came behind a caller is no reason why its wait could not end.
+#[test]
+fn a_wait_for_a_slot_that_is_over_is_refused_as_any_other() {
+    let scene = Scene::new();
+    let (locks, other, third) = (
+        scene.locks(),
+        scene.another_process(),
+        scene.another_process(),
+    );
+    let slots = Options::new().slots(2);
+    let _ours = locks.acquire_with("a", &slots).expect("a free slot");
+    let _theirs = other.acquire_with("a", &slots).expect("a free slot");
+    let cancel = Cancel::new();
+    let bounded = slots.wait(Wait::For(Duration::from_secs(1)));
+    let asked = {
+        let locks = locks.clone();
+        thread::spawn(move || locks.acquire_with("a", &bounded).map(drop))
+    };
+    let looks = scene.another_process();
+    let waiting = || {
+        let refused = looks.try_acquire("a").expect_err("it is held");
+        let AcquireError::Held(refused) = refused else {
+            panic!("{refused}")
+        };
+        refused
+            .entry
+            .claims
+            .iter()
+            .filter(|claim| claim.token.is_none())
+            .count()
+    };
+    eventually(|| waiting() == 1);
+    let behind = thread::spawn(move || {
+        let exclusive = Options::new().wait(Wait::Forever).cancel(&cancel);
+        third.acquire_with("a", &exclusive).map(drop)
+    });
+    eventually(|| waiting() == 2);
+    scene.clock().advance(Duration::from_secs(2));
+    let answer = asked
+        .join()
+        .expect("no panic")
+        .expect_err("no slot was free");
+    assert!(matches!(answer, AcquireError::Held(_)), "{answer}");
+    drop((_ours, _theirs));
+    let _ = behind.join().expect("no panic");
+}

@@ -8,8 +8,7 @@ use super::releases::TRY_MAX;
 use super::term::{GuardState, Term};
 use super::watching::Watching;
 use super::{Shared, log};
-use crate::clock::instant;
-use crate::offload;
+use crate::offload::{self, Logs};
 use crate::store::contract::Notices;
 use crate::store::{Handle, Reading, Store, StoreError, Verbs};
 use std::cell::Cell;
@@ -44,9 +43,9 @@ impl Guard {
         }
     }
 
-    /// The same guard for async code.
-    pub(super) fn for_async(mut self) -> Self {
-        self.is_async = true;
+    /// The same guard, for async code or not.
+    pub(super) fn for_async(mut self, is_async: bool) -> Self {
+        self.is_async = is_async;
         self
     }
 
@@ -180,7 +179,10 @@ impl Guard {
         }
         let hold = Arc::clone(&self.hold);
         let (promise, pending) = offload::promise();
-        let released = match hold.leave(|answer| promise.keep(answer)) {
+        let shared = Arc::clone(&hold.shared);
+        // The executor's waker may block, and the thread that gives back has others to give back.
+        let tell = move |answer| shared.wakes.tell(move || promise.keep(answer));
+        let released = match hold.leave(tell) {
             Some(at_once) => at_once,
             None => pending.await.unwrap_or(Ok(true)),
         };
@@ -262,9 +264,9 @@ impl Drop for Guard {
             Waits::ForAnswer
         };
         match self.hold.end(waits) {
-            // What the release of a hold on servers has to tell was logged by the thread that tries it.
-            Err(error) if !self.hold.is_on_servers() => {
-                log::release_failed(&self.hold.name, &error);
+            // What a release on another thread has to tell, that thread logs.
+            Err(error) if !self.hold.term.is_leaving() => {
+                log::release_failed(&self.hold.name, &error.to_string());
             }
             // A loss was logged when it was found.
             Ok(_) | Err(_) => {}
@@ -282,13 +284,6 @@ pub struct Guards {
 impl Guards {
     pub(super) fn push(&mut self, guard: Guard) {
         self.guards.push(guard);
-    }
-
-    /// The same guards for async code.
-    pub(super) fn for_async(mut self) -> Self {
-        let guards = std::mem::take(&mut self.guards);
-        self.guards = guards.into_iter().map(Guard::for_async).collect();
-        self
     }
 
     /// The guard of one of the locks.
@@ -649,57 +644,72 @@ impl Hold {
 
     /// Gives the lock back. False if it was not held any more.
     pub(super) fn end(self: &Arc<Self>, waits: Waits) -> Result<bool, StoreError> {
-        if !self.is_on_servers() {
-            return self.give_back(match waits {
-                Waits::ForAnswer => None,
-                Waits::No => Some(DROP_MAX),
-            });
-        }
         let (tells, told) = mpsc::channel();
-        let at_once = self.leave(move |answer| drop(tells.send(answer)));
+        let tell = move |answer| drop(tells.send(answer));
+        let at_once = match waits {
+            _ if self.is_on_servers() => self.leave(tell),
+            Waits::ForAnswer => Some(self.give_back_here(None)),
+            Waits::No => match self.term.is_asked() {
+                // A heartbeat may wait for the very process that keeps everybody from the list.
+                true => self.leave(tell),
+                false => match self.give_back_here(Some(DROP_MAX)) {
+                    Err(_) => self.leave(tell),
+                    answer => Some(answer),
+                },
+            },
+        };
         match (at_once, waits) {
             (Some(answer), _) => answer,
             (None, Waits::No) => Ok(true),
-            (None, Waits::ForAnswer) => {
-                let until = self.shared.releases.patience();
-                let rest = until.saturating_duration_since(instant());
-                told.recv_timeout(rest).unwrap_or_else(|_| {
-                    Err(StoreError::Unreachable {
-                        place: self.shared.store.location(&self.name).shown,
-                        doing: "releasing the lock",
-                        why: "no answer yet; the release goes on".to_owned(),
-                    })
-                })
-            }
+            (None, Waits::ForAnswer) => loop {
+                let rest = self.shared.releases.patience();
+                match told.recv_timeout(rest) {
+                    Ok(answer) => return answer,
+                    Err(_) if self.shared.releases.patience().is_zero() => {
+                        return Err(self.unanswered());
+                    }
+                    Err(_) => {}
+                }
+            },
         }
     }
 
-    /// Begins to give back a hold on servers. The answer, if it is known without asking them; else it is told later.
+    fn unanswered(&self) -> StoreError {
+        StoreError::Unreachable {
+            place: self.shared.store.location(&self.name).shown,
+            doing: "releasing the lock",
+            why: "no answer yet; the release goes on".to_owned(),
+        }
+    }
+
+    /// Begins to give it back on another thread. The answer, if there is nothing to ask; else it is told later.
     fn leave(
         self: &Arc<Self>,
         tell: impl FnOnce(Result<bool, StoreError>) + Send + 'static,
     ) -> Option<Result<bool, StoreError>> {
-        let is_lost = self.state() == GuardState::Lost;
+        if self.term.is_leaving() {
+            // Somebody has begun already.
+            return Some(Ok(true));
+        }
+        let is_lost = self.is_on_servers() && self.state() == GuardState::Lost;
         self.term.leaves();
         if is_lost {
             // Of a hold that is lost nothing is asked, and nobody waits for it.
-            self.has_gone();
+            self.handle.forsake();
             return Some(Ok(false));
         }
         self.shared.releases.add(Arc::clone(self), tell);
         None
     }
 
-    /// One try to give back a hold on servers, for the thread that does that.
-    pub(super) fn tries_to_leave(self: &Arc<Self>, is_first: bool) -> Result<bool, StoreError> {
-        let answer = self.give_back(Some(TRY_MAX));
-        match &answer {
-            Err(error) if is_first => log::release_failed(&self.name, error),
+    /// One try to give it back, for a thread that does that.
+    pub(super) fn tries_to_leave(&self, is_first: bool) -> Given {
+        let mut given = self.give_back(self.is_on_servers().then_some(TRY_MAX));
+        if !is_first && matches!(given.answer, Ok(false)) {
             // An earlier try was carried out, although its answer never came.
-            Ok(false) if !is_first => return Ok(true),
-            Ok(_) | Err(_) => {}
+            given.answer = Ok(true);
         }
-        answer
+        given
     }
 
     /// Whether other callers may have the lock by now, whatever becomes of a release.
@@ -712,40 +722,50 @@ impl Hold {
     }
 
     /// Nothing is left to be done for it.
-    pub(super) fn has_gone(self: &Arc<Self>) {
+    pub(super) fn has_gone(&self) {
         self.handle.forsake();
-        self.shared.forget(self);
     }
 
-    fn give_back(self: &Arc<Self>, within: Option<Duration>) -> Result<bool, StoreError> {
+    /// Gives it back on the thread of its caller, which logs that.
+    fn give_back_here(&self, within: Option<Duration>) -> Result<bool, StoreError> {
+        let given = self.give_back(within);
+        // What fails is its caller's to tell.
+        if given.answer.is_ok() {
+            given.log(&self.name, self.token);
+        }
+        given.answer
+    }
+
+    fn give_back(&self, within: Option<Duration>) -> Given {
         let now = self.shared.clock.now();
         let (store, handle) = (&*self.shared.store, &*self.handle);
-        let failed = Cell::new(false);
+        let (held, is_news) = (Cell::new(None), Cell::new(false));
         let leave = || {
             let left = match within {
                 Some(within) => store.give_up(handle, &now, within),
                 None => store.release(handle, &now),
             };
-            failed.set(left.is_err());
             match left? {
                 Left::Released { held_ms } => {
-                    log::released(&self.name, self.token, held_ms);
+                    held.set(Some(held_ms));
                     Ok(true)
                 }
                 Left::Withdrawn | Left::Absent => Ok(false),
             }
         };
-        // After an error it is lost as well: its caller works under it no longer.
-        let tell = || {
-            if !failed.get() {
-                log::lost(&self.name, self.token);
-            }
-        };
-        let ended = self.term.end(leave, tell)?;
-        if ended.just_now {
-            self.shared.forget(self);
+        // After an error it counts as lost as well: its caller works under it no longer.
+        let ended = self.term.end(leave, || is_news.set(true));
+        Given {
+            answer: ended.map(|ended| ended.was_ours),
+            held_ms: held.get(),
+            is_news: is_news.get(),
         }
-        Ok(ended.was_ours)
+    }
+
+    /// Has the log tell of a release, wherever its caller's log goes.
+    pub(super) fn log_release(&self, logs: Logs, given: &Given) {
+        let (name, token, copy) = (self.name.clone(), self.token, given.told());
+        (self.shared.logs).tell(move || logs.within(|| copy.log(&name, token)));
     }
 
     /// Gives it back although there are guards, which are told that it is lost.
@@ -753,15 +773,74 @@ impl Hold {
         let answer = if self.is_on_servers() {
             self.leave(|_| ()).unwrap_or(Ok(true))
         } else {
-            self.give_back(None)
+            self.give_back_here(None)
         };
         self.found(GuardState::Lost, Finder::Renewer);
         self.released(answer)
     }
+
+    /// What a caller is told whose hold the servers have not given back in time.
+    pub(super) fn not_yet(&self) -> ReleaseError {
+        ReleaseError::Store {
+            name: self.name.clone(),
+            source: self.unanswered(),
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if self.is_here() {
+            self.shared.forget(&self.name, self.token);
+        }
+    }
+}
+
+/// What became of one try to give a hold back.
+pub(super) struct Given {
+    /// Whether it was still ours.
+    pub(super) answer: Result<bool, StoreError>,
+    held_ms: Option<u64>,
+    /// Nobody knew yet that it is not ours.
+    is_news: bool,
+}
+
+/// The same, for the log.
+enum Told {
+    Released(u64),
+    Lost,
+    Failed(String),
+    Nothing,
+}
+
+impl Given {
+    fn told(&self) -> Told {
+        match (&self.answer, self.held_ms) {
+            (Ok(true), Some(held_ms)) => Told::Released(held_ms),
+            (Ok(false), _) if self.is_news => Told::Lost,
+            (Err(error), _) => Told::Failed(error.to_string()),
+            (Ok(_), _) => Told::Nothing,
+        }
+    }
+
+    fn log(&self, name: &LockName, token: u64) {
+        self.told().log(name, token);
+    }
+}
+
+impl Told {
+    fn log(&self, name: &LockName, token: u64) {
+        match self {
+            Self::Released(held_ms) => log::released(name, token, *held_ms),
+            Self::Lost => log::lost(name, token),
+            Self::Failed(error) => log::release_failed(name, error),
+            Self::Nothing => {}
+        }
+    }
 }
 
 /// How long async code may be kept by a drop of a guard in a folder, where another process is stopped in the middle of a
-/// change to the same lock. The claim then dies with its guard, and the next caller sweeps it.
+/// change to the same lock. Another thread gives it back then.
 const DROP_MAX: Duration = Duration::from_millis(20);
 
 /// Whether a caller waits until it is known what became of a release.

@@ -1,4 +1,5 @@
-//! Holds on servers are given back by a thread of their own, because an answer may take as long as a network does.
+//! Holds on servers are given back by threads of their own, because an answer may take as long as a network does. So are
+//! holds in a folder that async code drops while another process keeps the list.
 //!
 //! - A guard that async code drops waits for nothing.
 //! - A guard that a thread drops or releases, and the last manager, wait until servers have answered: [`WAIT_MAX`] in all
@@ -6,11 +7,12 @@
 //! - A release that fails is tried again, until other callers may have the lock anyway. The error that a caller gets is a
 //!   report, and keeps nothing.
 //!
-//! The thread starts with the first release and ends with its manager. What is not guaranteed: a process that ends before
+//! The threads start when there is a release, and end when there is none. What is not guaranteed: a process that ends before
 //! the servers have answered leaves its holds to their leases.
 
 use super::hold::Hold;
 use crate::clock::instant;
+use crate::offload::Logs;
 use crate::store::StoreError;
 use crate::sync::locked;
 use std::collections::VecDeque;
@@ -24,16 +26,33 @@ pub(super) const WAIT_MAX: Duration = Duration::from_secs(1);
 /// How long one try may take.
 pub(super) const TRY_MAX: Duration = Duration::from_secs(2);
 
+/// How many threads give holds back at once.
+const THREADS_MAX: usize = 8;
+
+/// How long a thread without work waits for some.
+const IDLE_MAX: Duration = Duration::from_secs(1);
+
+/// How many holds are remembered that were given back.
+const GONE_MAX: usize = 256;
+
 /// The pause before a release is tried again, at first and at most.
 const PAUSE: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(2)];
 
-/// What is done with the answer to the first try: whether the lock was still held.
+/// What is done with the answer to the first try: whether the lock was still held. It must not block.
 type Tell = Box<dyn FnOnce(Result<bool, StoreError>) + Send>;
+
+/// Who asked for a release.
+struct Caller {
+    tell: Tell,
+    /// Where its log goes.
+    logs: Logs,
+}
 
 /// A hold to be given back.
 struct Job {
     hold: Arc<Hold>,
-    tell: Option<Tell>,
+    /// Who asked for it, until the first try.
+    caller: Option<Caller>,
     /// Before this instant it is not tried again.
     not_before: Instant,
     pause: Duration,
@@ -55,9 +74,13 @@ struct State {
     jobs: VecDeque<Job>,
     /// The lock and the token of each hold that is not given back yet, the one at work included.
     holds: Vec<(LockName, u64)>,
-    has_thread: bool,
+    /// Those that were given back last.
+    gone: VecDeque<(LockName, u64)>,
+    threads: usize,
+    /// How many of them have nothing to do.
+    idle: usize,
     is_closed: bool,
-    /// Since when callers wait without an answer for anybody.
+    /// Since when no release was answered, while there are some.
     silent_since: Option<Instant>,
 }
 
@@ -70,58 +93,90 @@ impl Releases {
     ) {
         let mut state = locked(&self.0.state);
         state.holds.push((hold.name().clone(), hold.token()));
+        state.silent_since.get_or_insert_with(instant);
         state.jobs.push_back(Job {
             hold,
-            tell: Some(Box::new(tell)),
+            caller: Some(Caller {
+                tell: Box::new(tell),
+                logs: Logs::here(),
+            }),
             not_before: instant(),
             pause: PAUSE[0],
         });
-        if !state.has_thread {
+        if state.idle < state.jobs.len() && state.threads < THREADS_MAX {
             let inner = Arc::clone(&self.0);
             let thread = std::thread::Builder::new().name("tenure-release".to_owned());
-            state.has_thread = thread.spawn(move || inner.work()).is_ok();
+            state.threads += usize::from(thread.spawn(move || inner.work()).is_ok());
         }
-        if state.has_thread {
+        if state.threads > 0 {
             self.0.changed.notify_all();
         } else {
             // The system gives no thread, so this caller does it.
             let jobs = std::mem::take(&mut state.jobs);
             drop(state);
-            for job in jobs {
-                let _ = self.0.tries(job);
-            }
+            // What fails has one more try with the next release.
+            let again = jobs.into_iter().filter_map(|job| self.0.tries(job));
+            let again: Vec<Job> = again.collect();
+            locked(&self.0.state).jobs.extend(again);
         }
     }
 
-    /// Whether a hold of this lock with this token is being given back.
+    /// Whether a hold of this lock with this token is being given back, or was a moment ago: a list that a caller has
+    /// read may still have it.
     pub(super) fn has(&self, name: &LockName, token: u64) -> bool {
         let state = locked(&self.0.state);
-        (state.holds.iter()).any(|(held, number)| held == name && *number == token)
+        let mut known = state.holds.iter().chain(&state.gone);
+        known.any(|(held, number)| held == name && *number == token)
     }
 
-    /// Until when a caller waits for an answer.
-    pub(super) fn patience(&self) -> Instant {
-        let now = instant();
-        let since = *locked(&self.0.state).silent_since.get_or_insert(now);
-        since + WAIT_MAX
+    /// How long callers still wait for an answer: each answer begins that time anew.
+    pub(super) fn patience(&self) -> Duration {
+        locked(&self.0.state).patience()
     }
 
-    /// Waits until every hold is given back, or every one of this lock, as long as callers wait.
-    pub(super) fn settle(&self, of: Option<&LockName>) {
+    /// Waits until every hold is given back, or every one of this lock, as long as callers wait and `until` has not come.
+    /// True if they are.
+    pub(super) fn settle(&self, of: Option<&LockName>, until: Option<Instant>) -> bool {
         let is_meant = |held: &LockName| of.is_none_or(|name| name == held);
         let goes_on = |state: &State| state.holds.iter().any(|(held, _)| is_meant(held));
-        if !goes_on(&locked(&self.0.state)) {
-            return;
-        }
-        let until = self.patience();
         let mut state = locked(&self.0.state);
         while goes_on(&state) {
-            let rest = until.saturating_duration_since(instant());
+            let mut rest = state.patience();
+            if let Some(until) = until {
+                rest = rest.min(until.saturating_duration_since(instant()));
+            }
             if rest.is_zero() {
-                return;
+                return false;
             }
             let waited = self.0.changed.wait_timeout(state, rest);
             (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
+        true
+    }
+}
+
+impl State {
+    fn patience(&self) -> Duration {
+        let since = self.silent_since.unwrap_or_else(instant);
+        WAIT_MAX.saturating_sub(instant().saturating_duration_since(since))
+    }
+
+    /// Notes that an answer has come: nobody waits in vain.
+    fn is_answered(&mut self) {
+        self.silent_since = (!self.holds.is_empty()).then(instant);
+    }
+
+    fn forget(&mut self, hold: &Hold) {
+        let (name, token) = (hold.name(), hold.token());
+        let mut holds = self.holds.iter();
+        let at = holds.position(|(held, number)| held == name && *number == token);
+        if let Some(at) = at {
+            let gone = self.holds.swap_remove(at);
+            self.gone.truncate(GONE_MAX - 1);
+            self.gone.push_front(gone);
+        }
+        if self.holds.is_empty() {
+            self.silent_since = None;
         }
     }
 }
@@ -135,6 +190,14 @@ impl Drop for Releases {
 
 impl Inner {
     fn work(&self) {
+        /// Counts the thread, also where what it tells panics.
+        struct Counted<'a>(&'a Inner);
+        impl Drop for Counted<'_> {
+            fn drop(&mut self) {
+                locked(&self.0.state).threads -= 1;
+            }
+        }
+        let _counted = Counted(self);
         while let Some(job) = self.next() {
             if let Some(again) = self.tries(job) {
                 locked(&self.state).jobs.push_back(again);
@@ -142,62 +205,60 @@ impl Inner {
         }
     }
 
-    /// The next job whose time has come; `None` once there is none and will be none.
+    /// The next job whose time has come, those first that were never tried; `None` for a thread without work.
     fn next(&self) -> Option<Job> {
         let mut state = locked(&self.state);
+        let idle_until = instant() + IDLE_MAX;
         loop {
             let now = instant();
-            if let Some(at) = (state.jobs.iter()).position(|job| job.not_before <= now) {
+            let is_due = |job: &Job| job.not_before <= now;
+            let fresh = (state.jobs.iter()).position(|job| job.caller.is_some() && is_due(job));
+            if let Some(at) = fresh.or_else(|| state.jobs.iter().position(is_due)) {
                 return state.jobs.remove(at);
             }
             let first = state.jobs.iter().map(|job| job.not_before).min();
-            let waited = match first {
-                None if state.is_closed => return None,
-                None => self.changed.wait(state),
-                Some(at) => {
-                    let rest = at.saturating_duration_since(now);
-                    let waited = self.changed.wait_timeout(state, rest);
-                    waited.map(|(state, _)| state).map_err(|poisoned| {
-                        let (state, _) = poisoned.into_inner();
-                        PoisonError::new(state)
-                    })
-                }
-            };
-            state = waited.unwrap_or_else(PoisonError::into_inner);
+            if first.is_none() && (state.is_closed || now >= idle_until) {
+                return None;
+            }
+            let rest = first.unwrap_or(idle_until).saturating_duration_since(now);
+            state.idle += 1;
+            let waited = self.changed.wait_timeout(state, rest);
+            (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            state.idle -= 1;
         }
     }
 
     /// Tries a release once. Gives the job back if it has to be tried again.
     fn tries(&self, job: Job) -> Option<Job> {
         let Job {
-            hold, tell, pause, ..
+            hold,
+            caller,
+            pause,
+            ..
         } = job;
-        let is_first = tell.is_some();
-        let answer = hold.tries_to_leave(is_first);
-        let is_done = answer.is_ok() || hold.has_lapsed();
+        let is_first = caller.is_some();
+        let given = hold.tries_to_leave(is_first);
+        let is_done = given.answer.is_ok() || hold.has_lapsed();
         let mut state = locked(&self.state);
-        if answer.is_ok() {
-            state.silent_since = None;
-        }
         if is_done {
-            let (name, token) = (hold.name(), hold.token());
-            let at =
-                (state.holds.iter()).position(|(held, number)| held == name && *number == token);
-            at.map(|at| state.holds.swap_remove(at));
+            state.forget(&hold);
+        }
+        if given.answer.is_ok() {
+            state.is_answered();
         }
         drop(state);
-        if let Some(tell) = tell {
-            tell(answer);
+        self.changed.notify_all();
+        if let Some(Caller { tell, logs }) = caller {
+            hold.log_release(logs, &given);
+            tell(given.answer);
         }
         if is_done {
             hold.has_gone();
-            drop(hold);
-            self.changed.notify_all();
             return None;
         }
         Some(Job {
             hold,
-            tell: None,
+            caller: None,
             not_before: instant() + pause,
             pause: (pause * 2).min(PAUSE[1]),
         })

@@ -145,8 +145,17 @@ impl Term {
 
     /// Asks the store. `None` once the hold has ended, or its release has begun.
     pub(super) fn ask<T>(&self, question: impl FnOnce() -> T) -> Option<T> {
+        // Before the mutex, which a release may have for as long as a server is silent.
+        if self.is_leaving() {
+            return None;
+        }
         let ended = locked(&self.ended);
         (ended.is_none() && !self.is_leaving()).then(question)
+    }
+
+    /// Whether the store is asked about it right now.
+    pub(super) fn is_asked(&self) -> bool {
+        self.ended.try_lock().is_err()
     }
 
     /// Ends the hold by `leave`, unless it has ended. `leave` says whether it was still ours. If it was

@@ -336,7 +336,7 @@ impl Shared {
     fn timed_out(&self, name: &LockName, options: &Options, call: &Call) -> AcquireError {
         let waited = call.stood(self);
         let error = engine::timed_out(&*self.store, &*self.clock, name, waited);
-        call.told(self.explain(name.clone(), options.again, call.mode, error))
+        call.told(self.explain(name.clone(), options.again, (call.mode, None), error))
     }
 }
 

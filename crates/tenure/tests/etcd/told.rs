@@ -290,4 +290,66 @@ fn a_bounded_wait_ends_beside_servers_that_are_silent() {
     until("it is free again", Duration::from_secs(20), || {
         locks.try_acquire("a").is_ok()
     });
+    // The same for a caller that stands in line already.
+    let others = LockManager::with_store(caller(&server.address("bounded")));
+    let theirs = others.acquire("b").expect("a free lock");
+    let wait = Duration::from_secs(1);
+    let began = instant();
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| locks.acquire_with("b", &patiently(wait)));
+        std::thread::sleep(wait / 3);
+        proxy.weather(Weather::Parted);
+        let answer = waits.join().expect("no panic");
+        assert!(answer.is_err(), "{answer:?}");
+    });
+    let took = since(began);
+    assert!(took < 2 * wait + wait / 2, "{took:?}");
+    proxy.weather(Weather::Fair);
+    theirs.release().expect("etcd answers");
+}
+
+/// Servers that were silent once are asked in time again, however long ago that was.
+#[test]
+fn an_outage_that_is_over_hurts_no_later_release() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let locks = LockManager::with_store(caller(&proxy.address("later")));
+    let short = Options::new().ttl(Duration::from_secs(2));
+    let guard = locks.acquire_with("a", &short).expect("a free lock");
+    proxy.weather(Weather::Parted);
+    let error = guard.release().expect_err("nobody answers");
+    assert!(matches!(error, ReleaseError::Store { .. }), "{error}");
+    let kept = locks.release_all();
+    assert!(kept.is_err(), "that one is not given back yet: {kept:?}");
+    // The lease runs out, and the release is given up.
+    std::thread::sleep(Duration::from_secs(5));
+    proxy.weather(Weather::Fair);
+    for _ in 0..20 {
+        let guard = locks.acquire_with("b", &patiently(Duration::from_secs(20)));
+        guard.expect("a free lock").release().expect("etcd answers");
+    }
+    let guard = locks.acquire("b").expect("a free lock");
+    proxy.weather(Weather::Parted);
+    let error = locks.release_all().expect_err("nobody answers");
+    assert!(matches!(error, ReleaseError::Store { .. }), "{error}");
+    assert!(guard.is_lost());
+    proxy.weather(Weather::Fair);
+}
+
+/// Threads and tasks of one program give back at once, and not one after the other.
+#[test]
+fn many_releases_at_once_are_many_requests_at_once() {
+    let server = Server::on_slower_disk(Duration::from_millis(20));
+    let locks = LockManager::with_store(caller(&server.address("many")));
+    let guards: Vec<Guard> = (0..40)
+        .map(|number| locks.acquire(&name_of(number)).expect("a free lock"))
+        .collect();
+    let began = instant();
+    std::thread::scope(|scope| {
+        for guard in guards {
+            scope.spawn(|| guard.release().expect("etcd answers"));
+        }
+    });
+    let took = since(began);
+    assert!(took < Duration::from_millis(700), "{took:?}");
 }

@@ -122,8 +122,8 @@ impl Opened {
 }
 
 impl Folder {
-    /// Opens the folder. With `create`, makes it and its parents, for this user or for the group of the folder
-    /// around them; in a work tree, git ignores the folder but not the parents. `None` if it is not there and
+    /// Opens the folder. With `create`, makes it, for this user or for the group of the folder
+    /// around it, and its parents as any program does; in a work tree, git ignores the folder but not the parents. `None` if it is not there and
     /// is not to be made. In a `private` one, no other user may write, unless it is a group's.
     #[cfg(test)]
     pub(super) fn open(

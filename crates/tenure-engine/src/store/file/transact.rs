@@ -201,6 +201,12 @@ impl<'f> Frame<'f> {
         *self.began.get_or_init(instant)
     }
 
+    /// How long this caller waits for what others have for moments only.
+    fn patience(&self) -> Duration {
+        let within = self.ask.within.unwrap_or(GUARD_PATIENCE);
+        within.min(GUARD_PATIENCE)
+    }
+
     fn is_new_claim(&self) -> bool {
         matches!(self.ask.about, About::NewClaim { .. })
     }
@@ -272,7 +278,7 @@ impl<'f> Frame<'f> {
                 Some(taken) => Some((*made, taken)),
                 // Waiters may still have the bytes of a reserved place to which its claimant comes back.
                 None if made.ticket <= last
-                    && rest_until(self.began() + GUARD_PATIENCE).is_some() =>
+                    && rest_until(self.began() + self.patience()).is_some() =>
                 {
                     drop(guarded);
                     store.pause(KEPT_LOOK)?;
@@ -360,7 +366,7 @@ impl<'f> Frame<'f> {
         let patience = if self.ask.waits || matches!(self.ask.about, About::Turn(_)) {
             GuardPatience::in_line(within)
         } else {
-            within.unwrap_or(GUARD_PATIENCE).min(GUARD_PATIENCE).into()
+            self.patience().into()
         };
         if let Some(handle) = self.handle {
             let opened = self.store.for_a_change(handle);
