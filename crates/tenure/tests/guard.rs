@@ -1558,8 +1558,8 @@ fn a_wait_for_a_slot_that_is_over_is_refused_as_any_other() {
         scene.another_process(),
     );
     let slots = Options::new().slots(2);
-    let _ours = locks.acquire_with("a", &slots).expect("a free slot");
-    let _theirs = other.acquire_with("a", &slots).expect("a free slot");
+    let ours = locks.acquire_with("a", &slots).expect("a free slot");
+    let theirs = other.acquire_with("a", &slots).expect("a free slot");
     let cancel = Cancel::new();
     let bounded = slots.wait(Wait::For(Duration::from_secs(1)));
     let asked = {
@@ -1591,6 +1591,6 @@ fn a_wait_for_a_slot_that_is_over_is_refused_as_any_other() {
         .expect("no panic")
         .expect_err("no slot was free");
     assert!(matches!(answer, AcquireError::Held(_)), "{answer}");
-    drop((_ours, _theirs));
+    drop((ours, theirs));
     let _ = behind.join().expect("no panic");
 }

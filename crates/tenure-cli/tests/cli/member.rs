@@ -238,34 +238,35 @@ impl Member<'_> {
     fn fields(&mut self, record: &Path) {
         self.note("fields in", record);
         let text = opened_text(record);
-        let twisted = match serde_json::from_str::<Value>(&text) {
-            Ok(mut value) => {
-                for _ in 0..=self.hand.below(3) {
-                    self.field(&mut value);
-                }
-                value.to_string()
+        let twisted = if let Ok(mut value) = serde_json::from_str::<Value>(&text) {
+            for _ in 0..=self.hand.below(3) {
+                self.field(&mut value);
             }
-            // The sprint's record has one field in a line.
-            Err(_) => {
-                let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
-                for _ in 0..=self.hand.below(3) {
-                    let value = self.value();
-                    let at = self.hand.below(lines.len() + 1);
-                    match lines.get_mut(at) {
-                        Some(line) if self.hand.one_in(4) => line.clear(),
-                        Some(line) => {
-                            let key = line.split(':').next().unwrap_or_default();
-                            *line = format!("{key}: {value}");
-                        }
-                        None => lines.push(format!("pid: {value}")),
-                    }
-                }
-                lines.join("\n")
-            }
+            value.to_string()
+        } else {
+            self.lines(&text)
         };
         let Ok(mut file) = opened(record) else { return };
         let _ = file.set_len(0);
         let _ = file.write_all(twisted.as_bytes());
+    }
+
+    /// The sprint's record, which has one field in a line, with other lines.
+    fn lines(&mut self, text: &str) -> String {
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        for _ in 0..=self.hand.below(3) {
+            let value = self.value();
+            let at = self.hand.below(lines.len() + 1);
+            match lines.get_mut(at) {
+                Some(line) if self.hand.one_in(4) => line.clear(),
+                Some(line) => {
+                    let key = line.split(':').next().unwrap_or_default();
+                    *line = format!("{key}: {value}");
+                }
+                None => lines.push(format!("pid: {value}")),
+            }
+        }
+        lines.join("\n")
     }
 
     /// Changes one field, somewhere in a document.
@@ -608,6 +609,24 @@ struct Published {
     file: [&'static str; 2],
 }
 
+impl Published {
+    /// A call of this format about this lock, with what it has to say.
+    fn words(&self, place: &Path, verb: &str, name: &str, more: &str) -> String {
+        let takes = if matches!(verb, "run" | "acquire") {
+            self.takes
+        } else {
+            ""
+        };
+        let name = if name.is_empty() {
+            String::new()
+        } else {
+            format!(" {name}")
+        };
+        let (profile, flag, dir) = (self.profile, self.place, place.display());
+        format!("--profile {profile} {verb}{name} {flag} {dir}{takes}{more}")
+    }
+}
+
 const PUBLISHED: [Published; 4] = [
     Published {
         profile: "sprint",
@@ -654,26 +673,7 @@ fn published_round(hand: &mut Hand, bystander: &Bystander, number: u32, format: 
         fs::set_permissions(folder, fs::Permissions::from_mode(mode)).expect("its rights");
     }
     fs::write(scene.path("victim"), "mine").expect("a file");
-    // A call of this format about this lock, with what it has to say.
-    let words = |verb: &str, name: &str, more: &str| {
-        let takes = if matches!(verb, "run" | "acquire") {
-            format.takes
-        } else {
-            ""
-        };
-        let Published {
-            profile,
-            place: flag,
-            ..
-        } = format;
-        let name = if name.is_empty() {
-            String::new()
-        } else {
-            format!(" {name}")
-        };
-        let dir = place.display();
-        format!("--profile {profile} {verb}{name} {flag} {dir}{takes}{more}")
-    };
+    let words = |verb: &str, name: &str, more: &str| format.words(&place, verb, name, more);
     let [lock, other, fresh] = format.names.unwrap_or(["sprint", "", ""]);
     let holds = |name: &str, id: &str| {
         let words = words("run", name, &format!(" -q --request-id {id} -- sleep 100"));

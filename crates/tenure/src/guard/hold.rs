@@ -649,13 +649,11 @@ impl Hold {
         let at_once = match waits {
             _ if self.is_on_servers() => self.leave(tell),
             Waits::ForAnswer => Some(self.give_back_here(None)),
-            Waits::No => match self.term.is_asked() {
-                // A heartbeat may wait for the very process that keeps everybody from the list.
-                true => self.leave(tell),
-                false => match self.give_back_here(Some(DROP_MAX)) {
-                    Err(_) => self.leave(tell),
-                    answer => Some(answer),
-                },
+            // A heartbeat may wait for the very process that keeps everybody from the list.
+            Waits::No if self.term.is_asked() => self.leave(tell),
+            Waits::No => match self.give_back_here(Some(DROP_MAX)) {
+                Err(_) => self.leave(tell),
+                answer => Some(answer),
             },
         };
         match (at_once, waits) {

@@ -128,6 +128,9 @@ fn each_loss_is_told_before_another_machine_has_the_lock() {
     }
 }
 
+/// What is done with guards.
+type Act = fn(Vec<Guard>);
+
 /// A drop in async code, a drop in a thread, a release and the end of the manager, while the servers are silent.
 #[test]
 fn no_release_keeps_its_caller_for_long_table() {
@@ -137,7 +140,6 @@ fn no_release_keeps_its_caller_for_long_table() {
         .build();
     let runtime = runtime.expect("a runtime");
     let options = Options::new().ttl(Duration::from_secs(60));
-    type Act = fn(Vec<Guard>);
     let acts: [(&str, bool, Duration, Act); 4] = [
         ("async drops", true, SOON, drop),
         ("drops", false, Duration::from_millis(1_600), drop),

@@ -213,8 +213,7 @@ impl Endpoints {
                 Ok(Some(Ok(Err(denied @ Fault::Denied(_))))) => return Err(denied),
                 Ok(Some(Ok(Err(fault)))) => drop(failed.get_or_insert(fault)),
                 Ok(Some(Err(_))) => {}
-                Err(_) if asked < count => {}
-                Ok(None) if asked < count => {}
+                Ok(None) | Err(_) if asked < count => {}
                 Ok(None) | Err(_) => {
                     let silent = || Fault::Unsure("no member answers".to_owned());
                     return Err(failed.unwrap_or_else(silent));
