@@ -72,14 +72,75 @@ pub(crate) fn kin_of(claim: &Claim, here: &Host) -> Kin {
         Some(command) if *command != supervisor => {
             kin_of_run(&supervisor, Some(command), &holder.host, here)
         }
-        None if ends_without_release(claim) => kin_of_run(&supervisor, None, &holder.host, here),
+        None if ends_without_release(claim) || is_unnamed_run(claim) => {
+            kin_of_run(&supervisor, None, &holder.host, here)
+        }
         Some(_) | None => Kin::Unknown,
     }
+}
+
+/// Whether a supervised run has this claim, whose command works and is not recorded yet: over servers that takes as long as
+/// they do. Until then, all that its supervisor has started is a part of its work. Only such runs have a grace.
+fn is_unnamed_run(claim: &Claim) -> bool {
+    claim.token.is_some() && claim.grace_ms > 0
 }
 
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
+    use std::process::{Command, Stdio};
+    use tenure_core::{Holder, Kind, Lease, Process, RequestId, Stamp};
+    use tenure_engine::process::{Identity, start_time};
+
+    /// A run is known by its supervisor before its command is recorded. A program's guard is not: it has no command at all.
+    #[test]
+    fn work_of_a_run_without_a_recorded_command_is_inside_of_it() {
+        let here = Identity::current().host;
+        let mut child = Command::new("sleep");
+        let mut child = child
+            .arg("100")
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("a process");
+        let parent = std::os::unix::process::parent_id();
+        let claim_of = |pid: u32, grace_ms: u64| {
+            let process = Process {
+                pid,
+                started: start_time(pid),
+            };
+            let holder = Holder {
+                request_id: RequestId::new("run-1").expect("an id"),
+                actor: String::new(),
+                process: Some(process),
+                command: None,
+                host: here.clone().into(),
+                why: String::new(),
+                facts: Vec::new(),
+            };
+            let at = Stamp {
+                wall_ms: 0,
+                boot_ms: 0,
+            };
+            let lease = Lease {
+                ttl_ms: 30_000,
+                renewed: at,
+                renewals: 0,
+            };
+            let mut claim = Claim::new(1, Kind::Kernel, holder, at, lease);
+            (claim.token, claim.grace_ms) = (Some(2), grace_ms);
+            claim
+        };
+        let rows = [
+            ("the supervisor is above", parent, 10_000, Kin::Inside),
+            ("a guard of a program above", parent, 0, Kin::Unknown),
+            ("a run elsewhere", child.id(), 10_000, Kin::Outside),
+        ];
+        for (what, pid, grace_ms, expected) in rows {
+            let kin = kin_of(&claim_of(pid, grace_ms), &here);
+            assert_eq!(kin, expected, "{what}");
+        }
+        child.kill().and_then(|()| child.wait()).expect("its end");
+    }
 
     #[test]
     fn a_folder_is_the_same_by_every_path_that_leads_to_it() {
