@@ -872,3 +872,43 @@ fn a_bad_address_is_refused_before_anything_is_touched() {
     said.expect(12, "no server is there, which is not the same as free");
     assert!(took < BOUND, "a bounded wait");
 }
+
+/// What a run over servers hands down counts while it lives, also for a caller that cannot see its processes: the servers are
+/// asked. A killed supervisor's place counts for as long as its command is seen to work.
+#[test]
+fn place_of_a_run_over_servers_counts_while_it_lives_table() {
+    let server = Server::start();
+    let site = Site::on(&server);
+    let script = r#"
+        where_is() { echo "$1 $("$@" tenure check inner --output json)" >>places; }
+        asks() { where_is env; unshare --pid --fork --mount-proc true 2>/dev/null && where_is unshare --pid --fork --mount-proc; }
+        asks; touch ready
+        until [ -e killed ]; do sleep 0.05; done
+        asks
+        sleep 7
+        asks; touch asked
+    "#;
+    let words = [
+        "run", "outer", "-q", "--ttl", "3s", "--", "sh", "-c", script,
+    ];
+    let mut command = site.scene.tenure(site.words(&words));
+    command.current_dir(site.scene.root());
+    let run = Started::new(command.stdout(Stdio::null()).stderr(Stdio::null()));
+    eventually("it has asked", || site.scene.path("ready").exists());
+    run.signal(Signal::KILL);
+    std::fs::write(site.scene.path("killed"), "").expect("a file");
+    eventually("it has asked again", || site.scene.path("asked").exists());
+    let said = std::fs::read_to_string(site.scene.path("places")).expect("what it saw");
+    let of = |way: &str| -> Vec<bool> {
+        let lines = said.lines().filter(|line| line.starts_with(way));
+        lines
+            .map(|line| line.contains("\"lock_file\":\"etcd://"))
+            .collect()
+    };
+    assert_eq!(of("env"), [true, true, true], "{said}");
+    let apart = of("unshare");
+    assert!(
+        apart.is_empty() || apart == [true, true, false],
+        "it sees only the lease, which is over at last: {said}"
+    );
+}

@@ -498,7 +498,7 @@ impl Run<'_> {
         if let Some(members) = self.observer.members() {
             let now = self.clock.now();
             // Where that fails because others keep everybody from the list, so does the look that follows.
-            match self.store.set_members(&**handle, &members, &now) {
+            match (self.store).set_members(&**handle, &members, &now, self.rest()) {
                 Err(error) if !self.outlasts(&error) => return Err(error),
                 Ok(_) | Err(_) => {}
             }

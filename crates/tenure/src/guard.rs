@@ -142,7 +142,7 @@ use releases::Releases;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak, mpsc};
 use std::time::{Duration, Instant};
 use tenure_core::{
     Claim, Entry, Force, HeldUnforced, Kind, Mode, Patience, Policy, Reason, Request, RequestId,
@@ -786,15 +786,20 @@ impl LockManager {
         let held: Vec<_> = locked(&self.shared.held).values().cloned().collect();
         let held: Vec<_> = held.iter().filter_map(Weak::upgrade).collect();
         let mut first = Ok(());
+        let (tells, told) = mpsc::channel();
         for hold in &held {
-            first = first.and(hold.end_for_all());
+            let tells = tells.clone();
+            let later = hold.end_for_all(move |answer| drop(tells.send(answer)));
+            first = hold::worse(first, later.unwrap_or(Ok(())));
         }
-        if !self.shared.releases.settle(None, None)
-            && let Some(hold) = held.first()
-        {
-            first = first.and(Err(hold.not_yet()));
+        let is_all = self.shared.releases.settle(None, None);
+        first = told.try_iter().fold(first, hold::worse);
+        let left =
+            (held.iter()).find(|hold| self.shared.releases.goes_on(hold.name(), hold.token()));
+        match left {
+            Some(left) if !is_all => hold::worse(first, Err(left.not_yet())),
+            _ => first,
         }
-        first
     }
 
     /// Waits on a thread, for as long as the future lives.
@@ -842,12 +847,12 @@ impl LockManager {
             Err(source) => return Err(AcquireError::Store { name, source }),
         };
         // What this process gives back by itself is no reason to refuse it.
-        let until = match call.rest(call.stood(shared)) {
-            Wait::For(rest) => instant().checked_add(rest),
-            Wait::No | Wait::Forever => None,
-        };
         let began = instant();
-        shared.releases.settle(Some(&name), until);
+        let most = match call.rest(call.stood(shared)) {
+            Wait::For(rest) => rest.min(releases::WAIT_MAX),
+            Wait::No | Wait::Forever => releases::WAIT_MAX,
+        };
+        shared.releases.settle(Some(&name), began.checked_add(most));
         let settled = since(began);
         let mut attendance = Attendance {
             shared,

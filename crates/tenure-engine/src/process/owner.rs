@@ -244,9 +244,12 @@ pub fn kin_of_run(
             return Kin::Inside;
         }
         if this == *supervisor {
-            // Without a command, the process has become its command (`--exec`) and adopts none.
-            let is_apart =
-                command.is_some() && below.is_some_and(|below| has_session_of_its_own(below, pid));
+            // Without a command, the process has become its command (`--exec`) and adopts none, or its command is not
+            // recorded yet.
+            let is_apart = below.is_some_and(|below| has_session_of_its_own(below, pid));
+            if is_apart && command.is_none() {
+                return Kin::Unknown;
+            }
             // A run whose command has ended stays for what goes on under it: whoever inherited the hold may be that.
             let works = command.is_some_and(|command| {
                 let seen = stat(command.pid).filter(|stat| !stat.has_ended());

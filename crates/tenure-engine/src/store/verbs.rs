@@ -257,7 +257,8 @@ pub trait Verbs: Store {
         })
     }
 
-    /// Records for a waiting claim what the slots of the lock stand for by now. False if it waits no longer.
+    /// Records for a waiting claim what the slots of the lock stand for by now. False if it waits no longer. `within` is how
+    /// long the store may take, if that is less than its own patience.
     ///
     /// # Errors
     /// - [`StoreError`] if the transaction failed.
@@ -266,8 +267,13 @@ pub trait Verbs: Store {
         handle: &dyn Handle,
         members: &[String],
         now: &Now,
+        within: Option<Duration>,
     ) -> Result<bool, StoreError> {
-        own(self, &Ask::own(handle, now), false, |draft| {
+        let ask = Ask {
+            within,
+            ..Ask::own(handle, now)
+        };
+        own(self, &ask, false, |draft| {
             let set = draft.entry.set_members(handle.ticket(), members);
             (set, Step::write_if(set))
         })

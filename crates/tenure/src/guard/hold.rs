@@ -157,8 +157,8 @@ impl Guard {
         self.hold.released(released)
     }
 
-    /// [`Guard::release`] for async code, on any executor, which this call never blocks. Waits for the answer, however
-    /// long a server takes. Once polled, the release goes on even if the future is dropped. A future that is dropped
+    /// [`Guard::release`] for async code, on any executor, which this call never blocks. Waits for the
+    /// answer to the first try. Once polled, the release goes on even if the future is dropped. A future that is dropped
     /// before that drops the guard, which releases too.
     ///
     /// # Errors
@@ -184,7 +184,7 @@ impl Guard {
         let tell = move |answer| shared.wakes.tell(move || promise.keep(answer));
         let released = match hold.leave(tell) {
             Some(at_once) => at_once,
-            None => pending.await.unwrap_or(Ok(true)),
+            None => (pending.await).unwrap_or_else(|_| Err(hold.unanswered())),
         };
         hold.released(released)
     }
@@ -358,14 +358,14 @@ impl Guards {
     /// [`Guard::release_async`] of all of them, the last one first. Goes on after a failure.
     ///
     /// # Errors
-    /// - What went wrong first, as [`Guard::release_async`] says it.
+    /// - What went wrong first, as [`Guard::release_async`] says it; a loss before anything else.
     ///
     /// # Crash safety
     /// As [`Guard::release`], one after the other.
     pub async fn release_async(mut self) -> Result<(), ReleaseError> {
         let mut first = Ok(());
         while let Some(guard) = self.guards.pop() {
-            first = first.and(guard.release_async().await);
+            first = worse(first, guard.release_async().await);
         }
         first
     }
@@ -373,16 +373,29 @@ impl Guards {
     /// Releases all, the last one first, and goes on after a failure.
     ///
     /// # Errors
-    /// - What went wrong first, as [`Guard::release`] says it.
+    /// - What went wrong first, as [`Guard::release`] says it; a loss before anything else.
     ///
     /// # Crash safety
     /// As [`Guard::release`], one after the other.
     pub fn release(mut self) -> Result<(), ReleaseError> {
         let mut first = Ok(());
         while let Some(guard) = self.guards.pop() {
-            first = first.and(guard.release());
+            first = worse(first, guard.release());
         }
         first
+    }
+}
+
+/// What to tell of two releases: a loss before a failure, for then two holders may have been at work.
+pub(super) fn worse(
+    one: Result<(), ReleaseError>,
+    other: Result<(), ReleaseError>,
+) -> Result<(), ReleaseError> {
+    match (one, other) {
+        (Err(lost @ ReleaseError::Lost { .. }), _) | (_, Err(lost @ ReleaseError::Lost { .. })) => {
+            Err(lost)
+        }
+        (one, other) => one.and(other),
     }
 }
 
@@ -649,11 +662,13 @@ impl Hold {
         let at_once = match waits {
             _ if self.is_on_servers() => self.leave(tell),
             Waits::ForAnswer => Some(self.give_back_here(None)),
-            // A heartbeat may wait for the very process that keeps everybody from the list.
-            Waits::No if self.term.is_asked() => self.leave(tell),
-            Waits::No => match self.give_back_here(Some(DROP_MAX)) {
-                Err(_) => self.leave(tell),
-                answer => Some(answer),
+            Waits::No => match self.give_back(Some(DROP_MAX), false) {
+                Some(given) if given.answer.is_ok() => {
+                    given.log(&self.name, self.token);
+                    Some(given.answer)
+                }
+                // A heartbeat may wait for the very process that keeps everybody from the list.
+                Some(_) | None => self.leave(tell),
             },
         };
         match (at_once, waits) {
@@ -663,10 +678,9 @@ impl Hold {
                 let rest = self.shared.releases.patience();
                 match told.recv_timeout(rest) {
                     Ok(answer) => return answer,
-                    Err(_) if self.shared.releases.patience().is_zero() => {
-                        return Err(self.unanswered());
-                    }
-                    Err(_) => {}
+                    Err(mpsc::RecvTimeoutError::Timeout)
+                        if !self.shared.releases.patience().is_zero() => {}
+                    Err(_) => return Err(self.unanswered()),
                 }
             },
         }
@@ -702,7 +716,10 @@ impl Hold {
 
     /// One try to give it back, for a thread that does that.
     pub(super) fn tries_to_leave(&self, is_first: bool) -> Given {
-        let mut given = self.give_back(self.is_on_servers().then_some(TRY_MAX));
+        let within = self.is_on_servers().then_some(TRY_MAX);
+        let Some(mut given) = self.give_back(within, true) else {
+            return Given::unanswered(self.unanswered());
+        };
         if !is_first && matches!(given.answer, Ok(false)) {
             // An earlier try was carried out, although its answer never came.
             given.answer = Ok(true);
@@ -726,7 +743,9 @@ impl Hold {
 
     /// Gives it back on the thread of its caller, which logs that.
     fn give_back_here(&self, within: Option<Duration>) -> Result<bool, StoreError> {
-        let given = self.give_back(within);
+        let Some(given) = self.give_back(within, true) else {
+            return Err(self.unanswered());
+        };
         // What fails is its caller's to tell.
         if given.answer.is_ok() {
             given.log(&self.name, self.token);
@@ -734,7 +753,8 @@ impl Hold {
         given.answer
     }
 
-    fn give_back(&self, within: Option<Duration>) -> Given {
+    /// Gives it back; `None` if it is asked about just now, and this caller does not wait for that.
+    fn give_back(&self, within: Option<Duration>, waits: bool) -> Option<Given> {
         let now = self.shared.clock.now();
         let (store, handle) = (&*self.shared.store, &*self.handle);
         let (held, is_news) = (Cell::new(None), Cell::new(false));
@@ -752,12 +772,18 @@ impl Hold {
             }
         };
         // After an error it counts as lost as well: its caller works under it no longer.
-        let ended = self.term.end(leave, || is_news.set(true));
-        Given {
+        let ended = self.term.end(waits, leave, |wakers| {
+            is_news.set(true);
+            if !wakers.is_empty() {
+                let wake = move || wakers.into_iter().for_each(Waker::wake);
+                self.shared.wakes.tell(wake);
+            }
+        })?;
+        Some(Given {
             answer: ended.map(|ended| ended.was_ours),
             held_ms: held.get(),
             is_news: is_news.get(),
-        }
+        })
     }
 
     /// Has the log tell of a release, wherever its caller's log goes.
@@ -766,15 +792,19 @@ impl Hold {
         (self.shared.logs).tell(move || logs.within(|| copy.log(&name, token)));
     }
 
-    /// Gives it back although there are guards, which are told that it is lost.
-    pub(super) fn end_for_all(self: &Arc<Self>) -> Result<(), ReleaseError> {
+    /// Gives it back although there are guards, which are told that it is lost. The answer, or `None` if it is told later.
+    pub(super) fn end_for_all(
+        self: &Arc<Self>,
+        tell: impl FnOnce(Result<(), ReleaseError>) + Send + 'static,
+    ) -> Option<Result<(), ReleaseError>> {
+        let hold = Arc::clone(self);
         let answer = if self.is_on_servers() {
-            self.leave(|_| ()).unwrap_or(Ok(true))
+            self.leave(move |answer| tell(hold.released(answer)))
         } else {
-            self.give_back_here(None)
+            Some(self.give_back_here(None))
         };
         self.found(GuardState::Lost, Finder::Renewer);
-        self.released(answer)
+        answer.map(|answer| self.released(answer))
     }
 
     /// What a caller is told whose hold the servers have not given back in time.
@@ -812,6 +842,19 @@ enum Told {
 }
 
 impl Given {
+    fn unanswered(error: StoreError) -> Self {
+        Self {
+            answer: Err(error),
+            held_ms: None,
+            is_news: false,
+        }
+    }
+
+    /// Whether the store has answered, be it with an error.
+    pub(super) fn is_an_answer(&self) -> bool {
+        !matches!(self.answer, Err(StoreError::Unreachable { .. }))
+    }
+
     fn told(&self) -> Told {
         match (&self.answer, self.held_ms) {
             (Ok(true), Some(held_ms)) => Told::Released(held_ms),

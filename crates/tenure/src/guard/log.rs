@@ -63,7 +63,7 @@ pub(super) fn released(name: &LockName, token: u64, held_ms: u64) {
 pub(super) fn release_failed(name: &LockName, error: &str) {
     tracing::warn!(
         name: "tenure.lock.release_failed", target: TARGET, lock = %name, error,
-        "{name} was not released: in a folder the next caller sweeps it, on servers that is tried again: {error}",
+        "{name} was not released: in a folder the next caller sweeps it, on servers it is tried again until its lease is over: {error}",
     );
 }
 

@@ -1,7 +1,7 @@
 //! Holds on servers are given back by threads of their own, because an answer may take as long as a network does. So are
 //! holds in a folder that async code drops while another process keeps the list.
 //!
-//! - A guard that async code drops waits for nothing.
+//! - A guard that async code drops waits for no server; in a folder for 20 ms at most.
 //! - A guard that a thread drops or releases, and the last manager, wait until servers have answered: [`WAIT_MAX`] in all
 //!   while they are silent, and not once for each guard.
 //! - A release that fails is tried again, until other callers may have the lock anyway. The error that a caller gets is a
@@ -80,7 +80,9 @@ struct State {
     /// How many of them have nothing to do.
     idle: usize,
     is_closed: bool,
-    /// Since when no release was answered, while there are some.
+    /// How many releases were never answered yet, not even with an error.
+    first_tries: usize,
+    /// Since when none of these was answered, while there are some.
     silent_since: Option<Instant>,
 }
 
@@ -93,7 +95,11 @@ impl Releases {
     ) {
         let mut state = locked(&self.0.state);
         state.holds.push((hold.name().clone(), hold.token()));
-        state.silent_since.get_or_insert_with(instant);
+        if state.first_tries == 0 {
+            // What is tried again says nothing about how long servers take by now.
+            state.silent_since = Some(instant());
+        }
+        state.first_tries += 1;
         state.jobs.push_back(Job {
             hold,
             caller: Some(Caller {
@@ -111,14 +117,20 @@ impl Releases {
         if state.threads > 0 {
             self.0.changed.notify_all();
         } else {
-            // The system gives no thread, so this caller does it.
-            let jobs = std::mem::take(&mut state.jobs);
+            // The system gives no thread, so this caller tries it, once.
+            let job = state.jobs.pop_back();
             drop(state);
-            // What fails has one more try with the next release.
-            let again = jobs.into_iter().filter_map(|job| self.0.tries(job));
-            let again: Vec<Job> = again.collect();
-            locked(&self.0.state).jobs.extend(again);
+            if let Some(again) = job.and_then(|job| self.0.tries(job)) {
+                locked(&self.0.state).forget(&again.hold);
+                again.hold.has_gone();
+            }
         }
+    }
+
+    /// Whether a hold of this lock with this token is still to be given back.
+    pub(super) fn goes_on(&self, name: &LockName, token: u64) -> bool {
+        let state = locked(&self.0.state);
+        (state.holds.iter()).any(|(held, number)| held == name && *number == token)
     }
 
     /// Whether a hold of this lock with this token is being given back, or was a moment ago: a list that a caller has
@@ -163,7 +175,7 @@ impl State {
 
     /// Notes that an answer has come: nobody waits in vain.
     fn is_answered(&mut self) {
-        self.silent_since = (!self.holds.is_empty()).then(instant);
+        self.silent_since = Some(instant());
     }
 
     fn forget(&mut self, hold: &Hold) {
@@ -174,9 +186,6 @@ impl State {
             let gone = self.holds.swap_remove(at);
             self.gone.truncate(GONE_MAX - 1);
             self.gone.push_front(gone);
-        }
-        if self.holds.is_empty() {
-            self.silent_since = None;
         }
     }
 }
@@ -190,14 +199,6 @@ impl Drop for Releases {
 
 impl Inner {
     fn work(&self) {
-        /// Counts the thread, also where what it tells panics.
-        struct Counted<'a>(&'a Inner);
-        impl Drop for Counted<'_> {
-            fn drop(&mut self) {
-                locked(&self.0.state).threads -= 1;
-            }
-        }
-        let _counted = Counted(self);
         while let Some(job) = self.next() {
             if let Some(again) = self.tries(job) {
                 locked(&self.state).jobs.push_back(again);
@@ -218,6 +219,8 @@ impl Inner {
             }
             let first = state.jobs.iter().map(|job| job.not_before).min();
             if first.is_none() && (state.is_closed || now >= idle_until) {
+                // Under the same mutex: whoever adds a release from now on starts another thread.
+                state.threads -= 1;
                 return None;
             }
             let rest = first.unwrap_or(idle_until).saturating_duration_since(now);
@@ -243,14 +246,16 @@ impl Inner {
         if is_done {
             state.forget(&hold);
         }
-        if given.answer.is_ok() {
+        if given.is_an_answer() {
             state.is_answered();
         }
+        state.first_tries -= usize::from(is_first);
         drop(state);
         self.changed.notify_all();
         if let Some(Caller { tell, logs }) = caller {
             hold.log_release(logs, &given);
-            tell(given.answer);
+            // What it wakes may panic, and this thread has others to give back.
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| tell(given.answer)));
         }
         if is_done {
             hold.has_gone();

@@ -153,37 +153,38 @@ impl Term {
         (ended.is_none() && !self.is_leaving()).then(question)
     }
 
-    /// Whether the store is asked about it right now.
-    pub(super) fn is_asked(&self) -> bool {
-        self.ended.try_lock().is_err()
-    }
-
     /// Ends the hold by `leave`, unless it has ended. `leave` says whether it was still ours. If it was
-    /// not, or after an error, the hold counts as lost; `tell` is called if that is a change.
+    /// not, or after an error, the hold counts as lost; `tell` gets the wakers if that is a change. `None` if the store is
+    /// asked about it right now, for a caller that does not wait for that.
     ///
     /// # Errors
     /// - The errors of `leave`. The hold has not ended then.
     pub(super) fn end<E>(
         &self,
+        waits: bool,
         leave: impl FnOnce() -> Result<bool, E>,
-        tell: impl FnOnce(),
-    ) -> Result<Ended, E> {
+        tell: impl FnOnce(Vec<Waker>),
+    ) -> Option<Result<Ended, E>> {
         let left = {
-            let mut ended = locked(&self.ended);
+            let mut ended = match self.ended.try_lock() {
+                Ok(ended) => ended,
+                Err(_) if !waits => return None,
+                Err(_) => locked(&self.ended),
+            };
             if let Some(was_ours) = *ended {
                 let just_now = false;
-                return Ok(Ended { was_ours, just_now });
+                return Some(Ok(Ended { was_ours, just_now }));
             }
             let left = leave();
             *ended = left.as_ref().ok().copied();
             left
         };
         if !matches!(left, Ok(true)) {
-            self.found(GuardState::Lost, tell);
+            self.found_for(GuardState::Lost, tell);
         }
-        left.map(|was_ours| Ended {
+        Some(left.map(|was_ours| Ended {
             was_ours,
             just_now: true,
-        })
+        }))
     }
 }

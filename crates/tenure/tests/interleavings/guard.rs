@@ -85,8 +85,11 @@ impl Hold {
             row.left = true;
             Ok(!row.taken_away)
         };
-        let ended = self.term.end(leave, || self.tell());
-        ended.map(|ended| ended.was_ours)
+        let ended = self.term.end(true, leave, |wakers| {
+            wakers.into_iter().for_each(std::task::Waker::wake);
+            self.tell();
+        });
+        ended.expect("it waits").map(|ended| ended.was_ours)
     }
 
     fn has_ended(&self) -> bool {
