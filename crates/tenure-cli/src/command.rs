@@ -67,8 +67,9 @@ use crate::store::Locks;
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::Path;
+use std::time::Duration;
 use tenure_engine::audit::Releaser;
-use tenure_engine::clock::{Clock, SystemClock};
+use tenure_engine::clock::{Clock, SystemClock, instant, nap};
 use tenure_engine::engine::{self, AcquireError, Acquired, Limits};
 use tenure_engine::envelope;
 use tenure_engine::process::{Identity, Kin, is_caller, is_descendant_of, liveness};
@@ -792,7 +793,7 @@ impl Session {
         if inherited.is_empty() && looks == Looks::Inherited {
             return Ok(None);
         }
-        let reading = self.store.read(name)?;
+        let reading = self.reading_of_named(name, &inherited, looks)?;
         let now = self.clock.now();
         let mut granted = reading.entry().into_iter().flat_map(Entry::granted);
         let is_outer = |claim: &Claim| {
@@ -801,6 +802,33 @@ impl Session {
         };
         let outer = granted.find(|claim| is_outer(claim) && self.is_held(&reading, claim, &now));
         Ok(outer.cloned())
+    }
+
+    /// A lock in which a run around this call has its command recorded, which takes some milliseconds from its start. Before
+    /// that, nobody can tell a daemon that the command has left behind from the command itself.
+    fn reading_of_named(
+        &self,
+        name: &LockName,
+        inherited: &[Hold],
+        looks: Looks,
+    ) -> Result<Reading, StoreError> {
+        let until = instant() + NAMED_SOON;
+        loop {
+            let reading = self.store.read(name)?;
+            let is_unclear = |claim: &Claim| {
+                holds::is_unnamed_run(claim)
+                    && holds::have(inherited, claim)
+                    && holds::kin_of(claim, &self.identity.host) == Kin::Unknown
+            };
+            let is_unclear = looks != Looks::Within && {
+                let mut granted = reading.entry().into_iter().flat_map(Entry::granted);
+                granted.any(is_unclear)
+            };
+            if !is_unclear || instant() >= until {
+                return Ok(reading);
+            }
+            nap(NAMED_LOOK);
+        }
     }
 
     /// Whether a claim of a lock that was read stands at this time.
@@ -1412,6 +1440,10 @@ pub(crate) fn cancelled_by(number: i32, phase: &'static str) -> Failure {
 pub(crate) fn covers(held: Mode, wanted: Mode) -> bool {
     held == Mode::Exclusive || held == wanted
 }
+
+/// How long a call waits until the command of the run around it is recorded, and how often it looks.
+const NAMED_SOON: Duration = Duration::from_millis(500);
+const NAMED_LOOK: Duration = Duration::from_millis(10);
 
 /// The answer to a caller that wants a lock which its own run holds.
 fn already_held(name: &LockName, claim: &Claim) -> Failure {

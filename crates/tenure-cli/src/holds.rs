@@ -81,7 +81,7 @@ pub(crate) fn kin_of(claim: &Claim, here: &Host) -> Kin {
 
 /// Whether a supervised run has this claim, whose command works and is not recorded yet: over servers that takes as long as
 /// they do. Until then, all that its supervisor has started is a part of its work. Only such runs have a grace.
-fn is_unnamed_run(claim: &Claim) -> bool {
+pub(crate) fn is_unnamed_run(claim: &Claim) -> bool {
     claim.token.is_some() && claim.grace_ms > 0
 }
 

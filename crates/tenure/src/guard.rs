@@ -731,7 +731,7 @@ impl LockManager {
         name: &str,
         options: &Options,
     ) -> Result<Guard, AcquireError> {
-        self.take_async(name, &options.for_async()).await
+        self.take_async(name, options).await
     }
 
     /// [`LockManager::acquire_all`] for async code; see [`LockManager::acquire_async`]. A thread waits in its

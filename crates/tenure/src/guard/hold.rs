@@ -4,7 +4,7 @@
 //! `renewer` sends the heartbeats.
 
 use super::error::{ReleaseError, VerifyError};
-use super::releases::TRY_MAX;
+use super::releases::{Given, Leaving, TRY_MAX};
 use super::term::{GuardState, Term};
 use super::watching::Watching;
 use super::{Shared, log};
@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::future::poll_fn;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -436,9 +436,16 @@ pub(super) struct Hold {
     /// process is stopped or its machine sleeps.
     renewed_ms: AtomicU64,
     asked_by: OnceLock<String>,
+    /// Its manager does not list it any more.
+    is_forgotten: AtomicBool,
 }
 
 impl Hold {
+    fn forget(&self) {
+        self.is_forgotten.store(true, Ordering::Release);
+        self.shared.forget(&self.name, self.token);
+    }
+
     pub(super) fn new(
         shared: Arc<Shared>,
         handle: Box<dyn Handle>,
@@ -472,6 +479,7 @@ impl Hold {
             shared,
             term: Term::new(state),
             asked_by,
+            is_forgotten: AtomicBool::new(false),
         }
     }
 
@@ -664,7 +672,7 @@ impl Hold {
             Waits::ForAnswer => Some(self.give_back_here(None)),
             Waits::No => match self.give_back(Some(DROP_MAX), false) {
                 Some(given) if given.answer.is_ok() => {
-                    given.log(&self.name, self.token);
+                    Told::of(&given).log(&self.name, self.token);
                     Some(given.answer)
                 }
                 // A heartbeat may wait for the very process that keeps everybody from the list.
@@ -710,35 +718,9 @@ impl Hold {
             self.handle.forsake();
             return Some(Ok(false));
         }
-        self.shared.releases.add(Arc::clone(self), tell);
+        let leaving: Arc<dyn Leaving> = Arc::clone(self) as _;
+        self.shared.releases.add(leaving, tell);
         None
-    }
-
-    /// One try to give it back, for a thread that does that.
-    pub(super) fn tries_to_leave(&self, is_first: bool) -> Given {
-        let within = self.is_on_servers().then_some(TRY_MAX);
-        let Some(mut given) = self.give_back(within, true) else {
-            return Given::unanswered(self.unanswered());
-        };
-        if !is_first && matches!(given.answer, Ok(false)) {
-            // An earlier try was carried out, although its answer never came.
-            given.answer = Ok(true);
-        }
-        given
-    }
-
-    /// Whether other callers may have the lock by now, whatever becomes of a release.
-    pub(super) fn has_lapsed(&self) -> bool {
-        let renewed_ms = self.renewed_ms.load(Ordering::Acquire);
-        let end = self
-            .lapses_ms
-            .map(|lapses| renewed_ms.saturating_add(lapses));
-        end.is_none_or(|end| self.shared.clock.now().boot_ms >= end)
-    }
-
-    /// Nothing is left to be done for it.
-    pub(super) fn has_gone(&self) {
-        self.handle.forsake();
     }
 
     /// Gives it back on the thread of its caller, which logs that.
@@ -748,7 +730,7 @@ impl Hold {
         };
         // What fails is its caller's to tell.
         if given.answer.is_ok() {
-            given.log(&self.name, self.token);
+            Told::of(&given).log(&self.name, self.token);
         }
         given.answer
     }
@@ -779,17 +761,14 @@ impl Hold {
                 self.shared.wakes.tell(wake);
             }
         })?;
+        if ended.as_ref().is_ok_and(|ended| ended.just_now) {
+            self.forget();
+        }
         Some(Given {
             answer: ended.map(|ended| ended.was_ours),
             held_ms: held.get(),
             is_news: is_news.get(),
         })
-    }
-
-    /// Has the log tell of a release, wherever its caller's log goes.
-    pub(super) fn log_release(&self, logs: Logs, given: &Given) {
-        let (name, token, copy) = (self.name.clone(), self.token, given.told());
-        (self.shared.logs).tell(move || logs.within(|| copy.log(&name, token)));
     }
 
     /// Gives it back although there are guards, which are told that it is lost. The answer, or `None` if it is told later.
@@ -816,24 +795,59 @@ impl Hold {
     }
 }
 
+impl Leaving for Hold {
+    fn name(&self) -> &LockName {
+        &self.name
+    }
+
+    fn token(&self) -> u64 {
+        self.token
+    }
+
+    fn tries_to_leave(&self, is_first: bool) -> Given {
+        let within = self.is_on_servers().then_some(TRY_MAX);
+        let Some(mut given) = self.give_back(within, true) else {
+            return Given {
+                answer: Err(self.unanswered()),
+                held_ms: None,
+                is_news: false,
+            };
+        };
+        if !is_first && matches!(given.answer, Ok(false)) {
+            // An earlier try was carried out, although its answer never came.
+            given.answer = Ok(true);
+        }
+        given
+    }
+
+    fn has_lapsed(&self) -> bool {
+        let renewed_ms = self.renewed_ms.load(Ordering::Acquire);
+        let end = self
+            .lapses_ms
+            .map(|lapses| renewed_ms.saturating_add(lapses));
+        end.is_none_or(|end| self.shared.clock.now().boot_ms >= end)
+    }
+
+    fn has_gone(&self) {
+        self.handle.forsake();
+    }
+
+    fn log_release(&self, logs: Logs, given: &Given) {
+        let (name, token, told) = (self.name.clone(), self.token, Told::of(given));
+        (self.shared.logs).tell(move || logs.within(|| told.log(&name, token)));
+    }
+}
+
+/// One that ended well is forgotten already.
 impl Drop for Hold {
     fn drop(&mut self) {
-        if self.is_here() {
-            self.shared.forget(&self.name, self.token);
+        if !*self.is_forgotten.get_mut() && self.is_here() {
+            self.forget();
         }
     }
 }
 
-/// What became of one try to give a hold back.
-pub(super) struct Given {
-    /// Whether it was still ours.
-    pub(super) answer: Result<bool, StoreError>,
-    held_ms: Option<u64>,
-    /// Nobody knew yet that it is not ours.
-    is_news: bool,
-}
-
-/// The same, for the log.
+/// What the log tells of one try to give a hold back.
 enum Told {
     Released(u64),
     Lost,
@@ -841,35 +855,16 @@ enum Told {
     Nothing,
 }
 
-impl Given {
-    fn unanswered(error: StoreError) -> Self {
-        Self {
-            answer: Err(error),
-            held_ms: None,
-            is_news: false,
-        }
-    }
-
-    /// Whether the store has answered, be it with an error.
-    pub(super) fn is_an_answer(&self) -> bool {
-        !matches!(self.answer, Err(StoreError::Unreachable { .. }))
-    }
-
-    fn told(&self) -> Told {
-        match (&self.answer, self.held_ms) {
-            (Ok(true), Some(held_ms)) => Told::Released(held_ms),
-            (Ok(false), _) if self.is_news => Told::Lost,
-            (Err(error), _) => Told::Failed(error.to_string()),
-            (Ok(_), _) => Told::Nothing,
-        }
-    }
-
-    fn log(&self, name: &LockName, token: u64) {
-        self.told().log(name, token);
-    }
-}
-
 impl Told {
+    fn of(given: &Given) -> Self {
+        match (&given.answer, given.held_ms) {
+            (Ok(true), Some(held_ms)) => Self::Released(held_ms),
+            (Ok(false), _) if given.is_news => Self::Lost,
+            (Err(error), _) => Self::Failed(error.to_string()),
+            (Ok(_), _) => Self::Nothing,
+        }
+    }
+
     fn log(&self, name: &LockName, token: u64) {
         match self {
             Self::Released(held_ms) => log::released(name, token, *held_ms),

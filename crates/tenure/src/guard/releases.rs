@@ -10,7 +10,6 @@
 //! The threads start when there is a release, and end when there is none. What is not guaranteed: a process that ends before
 //! the servers have answered leaves its holds to their leases.
 
-use super::hold::Hold;
 use crate::clock::instant;
 use crate::offload::Logs;
 use crate::store::StoreError;
@@ -41,6 +40,44 @@ const PAUSE: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(2)]
 /// What is done with the answer to the first try: whether the lock was still held. It must not block.
 type Tell = Box<dyn FnOnce(Result<bool, StoreError>) + Send>;
 
+/// A hold that is to be given back.
+pub(super) trait Leaving: Send + Sync {
+    /// The lock.
+    fn name(&self) -> &LockName;
+
+    /// The fencing token.
+    fn token(&self) -> u64;
+
+    /// One try to give it back.
+    fn tries_to_leave(&self, is_first: bool) -> Given;
+
+    /// Whether other callers may have the lock by now, whatever becomes of a release.
+    fn has_lapsed(&self) -> bool;
+
+    /// Has the log tell of a try, wherever its caller's log goes.
+    fn log_release(&self, logs: Logs, given: &Given);
+
+    /// Nothing is left to be done for it.
+    fn has_gone(&self);
+}
+
+/// What became of one try to give a hold back.
+pub(super) struct Given {
+    /// Whether it was still ours.
+    pub(super) answer: Result<bool, StoreError>,
+    /// How long it was held, if it was given back.
+    pub(super) held_ms: Option<u64>,
+    /// Nobody knew yet that it is not ours.
+    pub(super) is_news: bool,
+}
+
+impl Given {
+    /// Whether the store has answered, be it with an error.
+    fn is_an_answer(&self) -> bool {
+        !matches!(self.answer, Err(StoreError::Unreachable { .. }))
+    }
+}
+
 /// Who asked for a release.
 struct Caller {
     tell: Tell,
@@ -50,7 +87,7 @@ struct Caller {
 
 /// A hold to be given back.
 struct Job {
-    hold: Arc<Hold>,
+    hold: Arc<dyn Leaving>,
     /// Who asked for it, until the first try.
     caller: Option<Caller>,
     /// Before this instant it is not tried again.
@@ -90,7 +127,7 @@ impl Releases {
     /// Has a hold given back, and its first answer told.
     pub(super) fn add(
         &self,
-        hold: Arc<Hold>,
+        hold: Arc<dyn Leaving>,
         tell: impl FnOnce(Result<bool, StoreError>) + Send + 'static,
     ) {
         let mut state = locked(&self.0.state);
@@ -121,7 +158,7 @@ impl Releases {
             let job = state.jobs.pop_back();
             drop(state);
             if let Some(again) = job.and_then(|job| self.0.tries(job)) {
-                locked(&self.0.state).forget(&again.hold);
+                locked(&self.0.state).forget(&*again.hold);
                 again.hold.has_gone();
             }
         }
@@ -178,7 +215,7 @@ impl State {
         self.silent_since = Some(instant());
     }
 
-    fn forget(&mut self, hold: &Hold) {
+    fn forget(&mut self, hold: &dyn Leaving) {
         let (name, token) = (hold.name(), hold.token());
         let mut holds = self.holds.iter();
         let at = holds.position(|(held, number)| held == name && *number == token);
@@ -244,7 +281,7 @@ impl Inner {
         let is_done = given.answer.is_ok() || hold.has_lapsed();
         let mut state = locked(&self.state);
         if is_done {
-            state.forget(&hold);
+            state.forget(&*hold);
         }
         if given.is_an_answer() {
             state.is_answered();

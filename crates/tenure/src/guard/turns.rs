@@ -174,11 +174,12 @@ impl LockManager {
     ) -> Result<Guard, AcquireError> {
         // What the wait does not need ends before it: ten thousand of them may wait.
         let sent = {
-            let (name, wait) = (super::named(name)?, self.wait(options));
-            let mode = self.shared.may_ask(&name, options)?;
+            let options = options.for_async();
+            let (name, wait) = (super::named(name)?, self.wait(&options));
+            let mode = self.shared.may_ask(&name, &options)?;
             let call = Call::new(&self.shared, mode, wait);
-            if takes_turns(options, wait) {
-                Ok(self.send(&name, options, call))
+            if takes_turns(&options, wait) {
+                Ok(self.send(&name, &options, call))
             } else {
                 Err(Box::pin(self.enter_async(name, options, call)))
             }
@@ -193,11 +194,11 @@ impl LockManager {
     async fn enter_async(
         &self,
         name: LockName,
-        options: &Options,
+        options: Options,
         call: Call,
     ) -> Result<Guard, AcquireError> {
         let failed = name.clone();
-        let done = self.offloaded(options, move |locks, options| {
+        let done = self.offloaded(&options, move |locks, options| {
             locks.enter(&name, options, &call)
         });
         done.await.map_err(|source| AcquireError::Thread {

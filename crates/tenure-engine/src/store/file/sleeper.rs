@@ -168,6 +168,14 @@ impl Sleeper for ThreadSleeper {
         until: Option<Instant>,
         wake_up: Option<BorrowedDescriptor<'_>>,
     ) -> io::Result<Wake> {
+        // Mostly a byte that is free by now needs no helper.
+        if lock.try_take(file)? {
+            lock.give_back(file)?;
+            return Ok(Wake::Ready);
+        }
+        if until.is_some_and(|until| rest_until(until).is_none()) {
+            return Ok(Wake::Expired);
+        }
         Helpers::here().pass(file, lock, until, wake_up)
     }
 
@@ -268,6 +276,7 @@ impl Helpers {
         }
     }
 
+    /// Sleeps until the byte is released, until then, or until a wake-up or a cancel.
     fn pass(
         self: &Arc<Self>,
         file: BorrowedDescriptor<'_>,
@@ -275,13 +284,6 @@ impl Helpers {
         until: Option<Instant>,
         wake_up: Option<BorrowedDescriptor<'_>>,
     ) -> io::Result<Wake> {
-        if lock.try_take(file)? {
-            lock.give_back(file)?;
-            return Ok(Wake::Ready);
-        }
-        if until.is_some_and(|until| rest_until(until).is_none()) {
-            return Ok(Wake::Expired);
-        }
         let (bell, rings) = match wake_up {
             Some(_) => Some(os::bell()?).unzip(),
             None => (None, None),
