@@ -315,6 +315,11 @@ fn orphan_whose_lock_is_too_old_stays_one_table() {
             let mut run = scene.tenure(words);
             let run = super::support::Started::piped(run.current_dir(scene.root()));
             let command = read_number(&scene.path("pid"));
+            // A command writes its number a moment before its supervisor records it.
+            eventually("its command is on record", || {
+                let said = call(&["check", "42", "--output", "json"]).stdout();
+                said.contains(&format!("\"command_pid\":{command}"))
+            });
             run.signal(Signal::KILL);
             let check = || {
                 let said = call(&["check", "42", "--output", "json"]).stdout();
