@@ -761,8 +761,8 @@ impl LockManager {
     }
 
     /// Gives back every hold of this manager and its clones, whoever has its guards: for the way out of a program, before
-    /// [`std::process::exit`], or in the thread that hears its signals (not in a handler itself). Every guard shows [`GuardState::Lost`] from now on, so no
-    /// work may go on under one. In a folder the end of the process does the same; on servers a hold without a release
+    /// [`std::process::exit`], or in the thread that hears its signals (not in a handler itself). Every guard shows
+    /// [`GuardState::Lost`] from now on, so no work may go on under one. In a folder the end of the process does the same; on servers a hold without a release
     /// stands until its lease has run out. Waits for at most a second while servers are silent.
     ///
     /// # Errors

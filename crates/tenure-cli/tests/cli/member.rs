@@ -662,7 +662,7 @@ const PUBLISHED: [Published; 4] = [
     },
 ];
 
-/// The same in a format that other programs read: the member writes records, too.
+/// Plays a round in a format that other programs read: the member writes records, too.
 fn published_round(hand: &mut Hand, bystander: &Bystander, number: u32, format: &Published) {
     let scene = Scene::new();
     let place = scene.path("place");

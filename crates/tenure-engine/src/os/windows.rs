@@ -400,7 +400,7 @@ pub(crate) fn open_folder_in(folder: impl AsHandle, name: &str) -> Result<Descri
     Ok(opened)
 }
 
-/// The same for a folder that is not tenure's.
+/// Makes a folder that is not tenure's.
 pub(crate) fn make_parent(path: &Path) -> Result<(), Errno> {
     make_folder(path)
 }

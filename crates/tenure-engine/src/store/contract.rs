@@ -109,7 +109,7 @@ pub trait Handle: Any + Debug + Send + Sync {
         None
     }
 
-    /// Its claim is known to be lost, or is given up: dropping the handle waits for no answer.
+    /// Notes that the claim is lost or given up: dropping the handle waits for no answer.
     fn forsake(&self) {}
 
     /// No process has a copy of the descriptor any more. A caller that does not know it does not say it.
@@ -210,6 +210,12 @@ impl<'a> Ask<'a> {
     /// Asks about the claim of this handle alone.
     pub fn own(handle: &'a dyn Handle, now: &'a Now) -> Self {
         Self::new(handle.name(), About::Own(handle), now)
+    }
+
+    /// Sets how long the store may take, if that is less than its own patience.
+    #[must_use]
+    pub fn within(self, within: Option<Duration>) -> Self {
+        Self { within, ..self }
     }
 }
 

@@ -95,7 +95,7 @@ pub trait Verbs: Store {
         self.enter_within(name, request, now, None)
     }
 
-    /// The same with less patience than the store has by itself.
+    /// Enters a claim, with less patience than the store has by itself.
     ///
     /// # Errors
     /// - As for [`Verbs::enter`].
@@ -124,9 +124,8 @@ pub trait Verbs: Store {
                 && rules.policy.stale_unforced == StaleUnforced::TakeOver,
         };
         let ask = Ask {
-            within,
             waits: request.patience == Patience::Queue,
-            ..Ask::new(name, about, now)
+            ..Ask::new(name, about, now).within(within)
         };
         let entered = run(self, &ask, |draft| entering(rules, request, now, draft))?;
         let Some((answer, done)) = entered else {
@@ -182,7 +181,7 @@ pub trait Verbs: Store {
         self.try_grant_having(handle, Watched::default(), now, None)
     }
 
-    /// The same for a waiter that has watched a claim which does not take its turn, perhaps with less patience than the
+    /// Looks for a waiter that has watched a claim which does not take its turn, perhaps with less patience than the
     /// store has by itself.
     ///
     /// # Errors
@@ -196,10 +195,7 @@ pub trait Verbs: Store {
     ) -> Result<Tried, StoreError> {
         let (rules, ticket) = (self.rules(), handle.ticket());
         let watched = (!rules.network).then_some(watched);
-        let ask = Ask {
-            within,
-            ..Ask::new(handle.name(), About::Turn(handle), now)
-        };
+        let ask = Ask::new(handle.name(), About::Turn(handle), now).within(within);
         let (mut grant, done) = settled(self, &ask, Ok(TryGrant::Gone), |draft| {
             whole(draft, |draft| advancing(rules, ticket, watched, now, draft))
         })?;
@@ -269,10 +265,7 @@ pub trait Verbs: Store {
         now: &Now,
         within: Option<Duration>,
     ) -> Result<bool, StoreError> {
-        let ask = Ask {
-            within,
-            ..Ask::own(handle, now)
-        };
+        let ask = Ask::own(handle, now).within(within);
         own(self, &ask, false, |draft| {
             let set = draft.entry.set_members(handle.ticket(), members);
             (set, Step::write_if(set))
@@ -297,10 +290,7 @@ pub trait Verbs: Store {
         now: &Now,
         within: Option<Duration>,
     ) -> Result<Renewal, StoreError> {
-        let ask = Ask {
-            within,
-            ..Ask::new(handle.name(), About::Renewal(handle), now)
-        };
+        let ask = Ask::new(handle.name(), About::Renewal(handle), now).within(within);
         let (renewal, _) = settled(self, &ask, Ok(Renewal::Lost), |draft| {
             whole(draft, |draft| {
                 let renewal = draft.entry.renew(handle.ticket(), now);
@@ -353,7 +343,7 @@ pub trait Verbs: Store {
         Ok(left.unwrap_or(Left::Absent))
     }
 
-    /// The same with less patience than the store has by itself, for a waiter whose time is over.
+    /// Releases with less patience than the store has by itself, for a waiter whose time is over.
     ///
     /// # Errors
     /// - As for [`Verbs::release`].
@@ -363,10 +353,7 @@ pub trait Verbs: Store {
         now: &Now,
         within: Duration,
     ) -> Result<Left, StoreError> {
-        let ask = Ask {
-            within: Some(within),
-            ..Ask::own(handle, now)
-        };
+        let ask = Ask::own(handle, now).within(Some(within));
         let left = leave(self, &ask, handle, false)?;
         Ok(left.unwrap_or(Left::Absent))
     }
@@ -429,10 +416,7 @@ pub trait Verbs: Store {
         now: &Now,
         within: Option<Duration>,
     ) -> Result<bool, StoreError> {
-        let ask = Ask {
-            within,
-            ..Ask::own(handle, now)
-        };
+        let ask = Ask::own(handle, now).within(within);
         let reserved = own(self, &ask, false, |draft| {
             let reserved = draft.entry.reserve(handle.ticket(), owner, grace_ms, now);
             (reserved, Step::write_if(reserved))

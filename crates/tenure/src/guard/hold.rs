@@ -145,12 +145,7 @@ impl Guard {
     /// The list is changed first, and the liveness lock released afterwards. Death before the change leaves
     /// a dead claim, which the next caller sweeps; death after it leaves nothing.
     pub fn release(mut self) -> Result<(), ReleaseError> {
-        if !self.hold.is_here() {
-            return Err(self.forked());
-        }
-        self.is_gone = true;
-        if !self.hold.term.go() {
-            // Other guards share it.
+        if !self.goes()? {
             return Ok(());
         }
         let released = self.hold.end(Waits::ForAnswer);
@@ -170,11 +165,7 @@ impl Guard {
                 .await
                 .unwrap_or(Ok(()));
         }
-        if !self.hold.is_here() {
-            return Err(self.forked());
-        }
-        self.is_gone = true;
-        if !self.hold.term.go() {
+        if !self.goes()? {
             return Ok(());
         }
         let hold = Arc::clone(&self.hold);
@@ -189,10 +180,14 @@ impl Guard {
         hold.released(released)
     }
 
-    fn forked(&self) -> ReleaseError {
-        ReleaseError::Forked {
-            name: self.name().clone(),
+    /// Leaves the hold, and has the drop do nothing more. False if other guards share the hold, which goes on then.
+    fn goes(&mut self) -> Result<bool, ReleaseError> {
+        if !self.hold.is_here() {
+            let name = self.name().clone();
+            return Err(ReleaseError::Forked { name });
         }
+        self.is_gone = true;
+        Ok(self.hold.term.go())
     }
 
     /// Is ready once the lock is lost. Runs on any executor, and may be selected on.
@@ -517,13 +512,18 @@ impl Hold {
         match by {
             Finder::Caller => self.term.found(state, || tell(state, name, token)),
             Finder::Renewer => self.term.found_for(state, |wakers| {
-                let (shared, name) = (&self.shared, name.clone());
-                if !wakers.is_empty() {
-                    let wake = move || wakers.into_iter().for_each(Waker::wake);
-                    shared.wakes.tell(wake);
-                }
-                shared.logs.tell(move || tell(state, &name, token));
+                self.wake(wakers);
+                let name = name.clone();
+                self.shared.logs.tell(move || tell(state, &name, token));
             }),
+        }
+    }
+
+    /// Has them woken by a thread that does nothing else: a waker may block.
+    fn wake(&self, wakers: Vec<Waker>) {
+        if !wakers.is_empty() {
+            let wake = move || wakers.into_iter().for_each(Waker::wake);
+            self.shared.wakes.tell(wake);
         }
     }
 
@@ -756,10 +756,7 @@ impl Hold {
         // After an error it counts as lost as well: its caller works under it no longer.
         let ended = self.term.end(waits, leave, |wakers| {
             is_news.set(true);
-            if !wakers.is_empty() {
-                let wake = move || wakers.into_iter().for_each(Waker::wake);
-                self.shared.wakes.tell(wake);
-            }
+            self.wake(wakers);
         })?;
         if ended.as_ref().is_ok_and(|ended| ended.just_now) {
             self.forget();

@@ -166,16 +166,14 @@ impl Releases {
 
     /// Whether a hold of this lock with this token is still to be given back.
     pub(super) fn goes_on(&self, name: &LockName, token: u64) -> bool {
-        let state = locked(&self.0.state);
-        (state.holds.iter()).any(|(held, number)| held == name && *number == token)
+        locked(&self.0.state).holds.iter().any(is(name, token))
     }
 
     /// Whether a hold of this lock with this token is being given back, or was a moment ago: a list that a caller has
     /// read may still have it.
     pub(super) fn has(&self, name: &LockName, token: u64) -> bool {
         let state = locked(&self.0.state);
-        let mut known = state.holds.iter().chain(&state.gone);
-        known.any(|(held, number)| held == name && *number == token)
+        state.holds.iter().chain(&state.gone).any(is(name, token))
     }
 
     /// How long callers still wait for an answer: each answer begins that time anew.
@@ -204,6 +202,11 @@ impl Releases {
     }
 }
 
+/// Whether a hold is that of this lock with this token.
+fn is(name: &LockName, token: u64) -> impl Fn(&(LockName, u64)) -> bool {
+    move |(held, number)| held == name && *number == token
+}
+
 impl State {
     fn patience(&self) -> Duration {
         let since = self.silent_since.unwrap_or_else(instant);
@@ -216,9 +219,7 @@ impl State {
     }
 
     fn forget(&mut self, hold: &dyn Leaving) {
-        let (name, token) = (hold.name(), hold.token());
-        let mut holds = self.holds.iter();
-        let at = holds.position(|(held, number)| held == name && *number == token);
+        let at = self.holds.iter().position(is(hold.name(), hold.token()));
         if let Some(at) = at {
             let gone = self.holds.swap_remove(at);
             self.gone.truncate(GONE_MAX - 1);

@@ -27,6 +27,14 @@ fn patiently(wait: Duration) -> Options {
     Options::new().wait(Wait::For(wait)).again(Again::Wait)
 }
 
+/// An executor of one thread.
+fn runtime() -> tokio::runtime::Runtime {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build();
+    runtime.expect("a runtime")
+}
+
 fn name_of(task: usize) -> String {
     format!("lock-{task}")
 }
@@ -135,10 +143,7 @@ type Act = fn(Vec<Guard>);
 #[test]
 fn no_release_keeps_its_caller_for_long_table() {
     let server = Server::start();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build();
-    let runtime = runtime.expect("a runtime");
+    let runtime = runtime();
     let options = Options::new().ttl(Duration::from_secs(60));
     let acts: [(&str, bool, Duration, Act); 4] = [
         ("async drops", true, SOON, drop),
@@ -217,10 +222,7 @@ fn a_failed_release_is_tried_again_and_its_error_keeps_nothing() {
     );
     assert!(own.is_ok(), "{own:?}, after {error}");
     // A drop in async code and the next try of the same program.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build();
-    runtime.expect("a runtime").block_on(async {
+    runtime().block_on(async {
         for _ in 0..20 {
             drop(
                 locks
@@ -243,10 +245,7 @@ fn what_a_program_gives_back_at_its_end_is_free() {
     let locks = LockManager::with_store(caller(&server.address("end")));
     let others = LockManager::with_store(caller(&server.address("end")));
     let options = Options::new().ttl(Duration::from_secs(60));
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build();
-    let runtime = runtime.expect("a runtime");
+    let runtime = runtime();
     let guard = runtime
         .block_on(locks.acquire_async("a", &options))
         .expect("a free lock");

@@ -4,7 +4,7 @@
 //! with the store's last clone. It carries requests, keeps leases alive (`session`), and watches keys for
 //! sleeping callers (`watch`). It also clears away what a request left behind whose answer never came.
 //!
-//! One endpoint is asked at a time: the first that answers. If it fails, or does not answer in time, the next one is asked. A
+//! Requests go to one endpoint at a time: the first that answers. If it fails, or does not answer in time, the next one is asked. A
 //! balancer would ask a member that is cut off from the others again and again, because it still accepts
 //! connections.
 //!

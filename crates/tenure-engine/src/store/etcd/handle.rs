@@ -42,7 +42,7 @@ pub(super) struct EtcdHandle {
     settled: AtomicBool,
     /// A change that attached its lease key may still be carried out.
     doubtful: AtomicBool,
-    /// Its drop waits for no answer.
+    /// Whether the drop waits for no answer.
     forsaken: AtomicBool,
 }
 

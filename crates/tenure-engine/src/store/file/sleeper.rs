@@ -217,7 +217,7 @@ struct Sought {
 #[derive(Default)]
 struct Helpers {
     state: Mutex<Asleep>,
-    /// There is work for one that is idle.
+    /// Notified where there is work for an idle helper.
     has_work: Condvar,
 }
 
