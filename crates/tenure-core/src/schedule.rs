@@ -219,9 +219,14 @@ impl Schedule {
         self.asked_ms = None;
     }
 
-    /// Notes that the hold is gone, and that nothing is renewed any more.
-    pub fn lost(&mut self) {
-        self.knows = Knows::Gone;
+    /// Notes that the hold is gone, and that nothing is renewed any more. True if the holder relied on the lock until now.
+    pub fn lost(&mut self) -> bool {
+        core::mem::replace(&mut self.knows, Knows::Gone) == Knows::Held
+    }
+
+    /// Whether the holder was told that it cannot rely on the lock.
+    pub fn is_told(&self) -> bool {
+        self.knows != Knows::Held
     }
 
     /// Whether the holder can rely on the lock now. A holder that was told it cannot may try once more.

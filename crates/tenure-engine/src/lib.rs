@@ -21,6 +21,7 @@ pub mod herald;
 pub mod inherited;
 #[cfg(feature = "yaml")]
 pub mod intent;
+pub mod keep;
 pub mod leased_path;
 pub mod offload;
 pub mod os;

@@ -88,13 +88,8 @@ mod failure;
 mod hold;
 mod line;
 mod log;
-mod pending;
-mod releases;
-mod renewer;
 mod term;
 mod turns;
-mod watching;
-mod worker;
 
 pub use error::{AcquireError, OpenError, Refused, ReleaseError, VerifyError};
 pub use hold::{Guard, Guards};
@@ -119,7 +114,7 @@ pub use tenure_core::{Holder, LockName, NameError};
 pub use tenure_engine::cancel::Cancel;
 pub use tenure_engine::config::ConfigError;
 pub use tenure_engine::engine::{Wait, Waiting};
-pub use term::GuardState;
+pub use term::{GuardState, LostReason};
 
 use crate::cancel;
 use crate::clock::{Clock, SystemClock, instant, since};
@@ -127,6 +122,8 @@ use crate::config::{self, Config};
 use crate::engine::{self, Observer};
 use crate::herald::Herald;
 use crate::inherited::{self, Saw};
+use crate::keep::releases::{self, Releases};
+use crate::keep::{self, Home, Pending, Watching};
 use crate::offload;
 use crate::os::Ringer;
 use crate::place::{self, At};
@@ -137,8 +134,6 @@ use crate::store::{Content, Store, StoreError};
 use crate::sync::locked;
 use crate::trust::Named;
 use hold::Hold;
-use pending::Pending;
-use releases::Releases;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -149,7 +144,6 @@ use tenure_core::{
     Terms,
 };
 use turns::{Call, Deadlines, Lines};
-use watching::Watching;
 
 /// How often a wait checks whether it was cancelled, in a store that knows nothing of [`Cancel`].
 const CANCEL_LOOK: Duration = Duration::from_millis(10);
@@ -897,8 +891,7 @@ impl LockManager {
         let guard = Guard::first(Arc::clone(&hold)).for_async(options.is_async);
         let key = (name.clone(), hold.token());
         locked(&shared.held).insert(key, Arc::downgrade(&hold));
-        let keeps = || renewer::start(Arc::downgrade(shared));
-        match shared.pending.add(&hold, instant(), keeps) {
+        match keep::keep(shared, &hold) {
             Ok(()) => Ok(guard),
             Err(source) => Err(AcquireError::Thread { name, source }),
         }
@@ -969,6 +962,26 @@ fn named(name: &str) -> Result<LockName, AcquireError> {
         name: name.to_owned(),
         source,
     })
+}
+
+impl Home for Shared {
+    type Hold = Hold;
+
+    fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
+    fn watching(&self) -> &Watching {
+        &self.watching
+    }
+
+    fn moves(&self) -> u64 {
+        self.store.moves()
+    }
+
+    fn pending(&self) -> &Pending<Hold, Ringer> {
+        &self.pending
+    }
 }
 
 impl Shared {

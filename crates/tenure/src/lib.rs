@@ -52,8 +52,8 @@ pub mod testing;
 pub use tenure_engine::fence;
 
 use tenure_engine::{
-    audit, cancel, config, engine, herald, inherited, offload, os, place, process, profile, sync,
-    trust,
+    audit, cancel, config, engine, herald, inherited, keep, offload, os, place, process, profile,
+    sync, trust,
 };
 #[cfg(feature = "framework")]
 use tenure_engine::{duration, printed};

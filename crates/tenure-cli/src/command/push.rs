@@ -123,7 +123,7 @@ pub(super) fn push(
             let mut hold = Hold {
                 lock,
                 child_env: ChildEnv::of_push(lock),
-                schedule: lock.schedule.clone(),
+                life: lock.life.clone(),
                 on_heartbeat_failed: &heartbeat_failed,
             };
             Push {

@@ -157,7 +157,7 @@ fn hold_and_run(run: Run, main: LockName, reporter: &mut Reporter) -> Result<End
         signals,
         around: within::around(&plan.around, &parts),
     };
-    let mut state = RunState::new(holds.iter().map(|hold| hold.schedule.clone()));
+    let mut state = RunState::new(holds.iter().map(|hold| hold.life.clone()));
     let mut verdict = supervision.under_locks(&holds, reporter, |driver, reporter| {
         supervise(task, program, driver, &child_env, &mut state, reporter)
     });

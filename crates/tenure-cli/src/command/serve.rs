@@ -42,8 +42,8 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
-use tenure_core::Schedule;
 use tenure_engine::clock::{Clock, instant};
+use tenure_engine::keep::{Ask, Life};
 use tenure_engine::os::{self, Bell, Ringer};
 use tenure_engine::store::file::ThreadSleeper;
 use waits::{LineKey, Pending, Queue, TELL};
@@ -101,7 +101,7 @@ enum Event {
     Seen {
         hold: u64,
         seen: Vec<(usize, Seen)>,
-        renewed: bool,
+        ask: Ask,
         asked: Option<Id>,
     },
     /// Locks were given back, or could not be.
@@ -114,7 +114,7 @@ enum Event {
     Adopted {
         id: Id,
         caller: Option<String>,
-        adopted: Result<Vec<(Part, Schedule)>, Failure>,
+        adopted: Result<Vec<(Part, Life)>, Failure>,
     },
     /// A request was carried out.
     Done {
@@ -338,18 +338,15 @@ impl Serve {
         }
         let until = |at: Instant| at.saturating_duration_since(now);
         for kept in self.holds.values().filter(|kept| kept.releasing.is_none()) {
-            for (part, schedule) in &kept.parts {
+            for (part, life) in &kept.parts {
                 let now_ms = part.session.clock.now().boot_ms;
-                if let Some(next) = schedule.next() {
-                    let rest = next.at_ms.saturating_sub(now_ms).saturating_add(1);
+                if let Some(next_ms) = life.next_ms() {
+                    let rest = next_ms.saturating_sub(now_ms).saturating_add(1);
                     nap = nap.min(Duration::from_millis(rest));
                 }
             }
             if kept.settles {
                 nap = nap.min(until(kept.began + SETTLE));
-            }
-            if !kept.is_asked && !kept.is_renewing && !kept.is_lost {
-                nap = nap.min(until(kept.look));
             }
         }
         if !self.left.is_empty() {
@@ -485,7 +482,7 @@ impl Serve {
                 if kept.is_lost {
                     return Err(lost(kept));
                 }
-                self.look(of.hold, false, Some(id.clone()));
+                self.look(of.hold, Ask::Look, Some(id.clone()));
             }
             Method::Abandon(of) => self.abandon(id, &of),
             Method::Check(check) => {
@@ -611,9 +608,9 @@ impl Serve {
                 Event::Seen {
                     hold,
                     seen,
-                    renewed,
+                    ask,
                     asked,
-                } => self.seen(hold, seen, renewed, asked),
+                } => self.seen(hold, seen, ask, asked),
                 Event::GivenBack {
                     whose,
                     results,

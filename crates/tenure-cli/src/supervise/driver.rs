@@ -17,7 +17,7 @@
 
 use super::around::Watch;
 use super::descendants::Descendants;
-use super::locks::{Driver, Held, RunState, SpawnError, lease_clock};
+use super::locks::{Driver, Followed, Held, RunState, SpawnError, lease_clock};
 use super::remote::{Answer, Asker, Question};
 use super::terminal::Placement;
 use super::{Action, End, Event, Supervision, Terms, Verdict};
@@ -31,11 +31,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::process::Command;
 use std::time::{Duration, Instant};
 use tenure_engine::clock::{instant, nap};
+use tenure_engine::keep::{Ask, Step};
 use tenure_engine::process::{BeforeFork, group_of, session_of};
 use tenure_engine::store::contract::Notices;
 use tenure_engine::store::file::poll_readable;
 use tenure_engine::store::{StoreError, Verbs};
-use tenure_engine::tenure_core::{Due, Renewal};
+use tenure_engine::tenure_core::Renewal;
 
 /// How long work has to last before its locks are watched.
 const NEWS_AFTER: Duration = Duration::from_millis(20);
@@ -487,7 +488,7 @@ impl Running<'_> {
         while let Some(index) = self.watch.as_ref().and_then(Watch::lost) {
             let (driver, ending) = (self.driver, self.supervision.is_ending());
             let event = self.state.lose_around(driver, index, ending);
-            if let Some(verdict) = self.follow(event) {
+            if let Some(verdict) = self.act(event) {
                 return Some(verdict);
             }
         }
@@ -510,9 +511,9 @@ impl Running<'_> {
         }
         for index in 0..self.state.holds.len() {
             let verdict = match self.state.due(self.driver, index) {
-                Due::Nothing => None,
-                Due::Renew => self.begin_to_renew(index),
-                Due::Tell => {
+                Step::Nothing => None,
+                Step::Ask(_) => self.begin_to_renew(index),
+                Step::Unanswered => {
                     let (driver, ending) = (self.driver, self.supervision.is_ending());
                     let failed = self.state.on_no_answer(driver, index, ending);
                     self.follow(failed)
@@ -610,9 +611,8 @@ impl Running<'_> {
                 continue;
             };
             let ending = self.supervision.is_ending();
-            let looked = self.state.on_look(driver, index, seen, ending);
-            self.unsure |= looked.is_unsure;
-            if let Some(verdict) = self.follow(looked.event) {
+            let followed = self.state.on_look(driver, index, seen, ending);
+            if let Some(verdict) = self.follow(followed) {
                 return Some(verdict);
             }
         }
@@ -644,16 +644,8 @@ impl Running<'_> {
                 self.driver.tell_unnamed(&error);
                 None
             }
-            Answer::Verified(Ok(renewal)) => self.on_renewal(index, renewal),
-            Answer::Verified(Err(_)) => {
-                self.unsure = true;
-                None
-            }
-            Answer::Renewed(renewal) => {
-                let (driver, ending) = (self.driver, self.supervision.is_ending());
-                let event = (self.state).on_answered_renewal(driver, index, renewal, ending);
-                self.follow(event)
-            }
+            Answer::Verified(renewal) => self.on_renewal(index, Ask::Look, renewal),
+            Answer::Renewed(renewal) => self.on_renewal(index, Ask::Renew, renewal),
             Answer::Named(Ok(true)) => None,
         }
     }
@@ -664,32 +656,32 @@ impl Running<'_> {
         let now = driver.clock.now();
         self.state.begin(index, &now);
         let renewal = signals::unstopped(|| held.store.renew(held.handle, &now));
-        self.on_renewed(index, renewal)
+        self.on_renewal(index, Ask::Renew, renewal)
     }
 
-    fn on_renewed(
+    fn on_renewal(
         &mut self,
         index: usize,
+        ask: Ask,
         renewal: Result<Renewal, StoreError>,
     ) -> Option<Verdict> {
         let (driver, ending) = (self.driver, self.supervision.is_ending());
-        let event = self.state.on_renewed(driver, index, renewal, ending);
-        self.follow(event)
-    }
-
-    fn on_renewal(&mut self, index: usize, renewal: Renewal) -> Option<Verdict> {
-        let (driver, ending) = (self.driver, self.supervision.is_ending());
-        let event = self.state.on_renewal(driver, index, renewal, ending);
-        self.follow(event)
+        let followed = self.state.on_answer(driver, index, (ask, renewal), ending);
+        self.follow(followed)
     }
 
     fn lose(&mut self, index: usize) -> Option<Verdict> {
-        let event = (self.state).lose(self.driver, index, self.supervision.is_ending());
-        self.follow(event)
+        let followed = (self.state).lose(self.driver, index, self.supervision.is_ending());
+        self.follow(followed)
+    }
+
+    fn follow(&mut self, followed: Followed) -> Option<Verdict> {
+        self.unsure |= followed.is_unsure;
+        self.act(followed.event)
     }
 
     /// Acts on what was found of a lock, if anything follows from it, and then says it.
-    fn follow(&mut self, event: Option<Event>) -> Option<Verdict> {
+    fn act(&mut self, event: Option<Event>) -> Option<Verdict> {
         let verdict = event.and_then(|event| self.handle(event));
         self.state.speak(self.driver);
         verdict
@@ -950,7 +942,7 @@ impl Running<'_> {
     fn reassure(&mut self) {
         // Both may begin an end; neither is one.
         for index in 0..self.state.holds.len() {
-            if self.state.due(self.driver, index) != Due::Nothing {
+            if self.state.due(self.driver, index) != Step::Nothing {
                 let _ = self.renew(index);
             }
         }

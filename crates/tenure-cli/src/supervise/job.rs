@@ -21,10 +21,11 @@ use std::os::windows::process::CommandExt;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 use tenure_engine::clock::{instant, nap};
+use tenure_engine::keep::{Ask, Step};
 use tenure_engine::process::BeforeFork;
-use tenure_engine::store::Verbs;
 use tenure_engine::store::file::poll_readable;
-use tenure_engine::tenure_core::{Due, Renewal};
+use tenure_engine::store::{StoreError, Verbs};
+use tenure_engine::tenure_core::Renewal;
 
 /// How often the supervisor looks at the locks.
 const LOCKS_LOOK: Duration = Duration::from_millis(100);
@@ -84,11 +85,11 @@ impl Driver<'_> {
                 };
             }
             for (index, held) in self.held.iter().enumerate() {
-                if state.due(self, index) != Due::Nothing {
+                if state.due(self, index) != Step::Nothing {
                     let now = self.clock.now();
                     state.begin(index, &now);
                     let renewal = held.store.renew(held.handle, &now);
-                    let _ = state.on_renewed(self, index, renewal, true);
+                    let _ = state.on_answer(self, index, (Ask::Renew, renewal), true);
                 }
             }
             nap(LOCKS_LOOK);
@@ -212,7 +213,7 @@ impl Running<'_> {
             while let Some(index) = self.watch.as_ref().and_then(Watch::lost) {
                 let (driver, ending) = (self.driver, self.supervision.is_ending());
                 let event = self.state.lose_around(driver, index, ending);
-                if let Some(verdict) = self.follow(event) {
+                if let Some(verdict) = self.act(event) {
                     return Some(verdict);
                 }
             }
@@ -221,7 +222,7 @@ impl Running<'_> {
             }
         }
         for index in 0..self.state.holds.len() {
-            if self.state.due(self.driver, index) != Due::Nothing
+            if self.state.due(self.driver, index) != Step::Nothing
                 && let Some(verdict) = self.renew(index)
             {
                 return Some(verdict);
@@ -238,10 +239,8 @@ impl Running<'_> {
     fn look_at_locks(&mut self) -> Option<Verdict> {
         let driver = self.driver;
         for (index, held) in driver.held.iter().enumerate() {
-            // Not known is not lost; the next look may know.
-            if let Ok(renewal) = held.store.verify(held.handle, &driver.clock.now())
-                && let Some(verdict) = self.on_renewal(index, renewal)
-            {
+            let seen = held.store.verify(held.handle, &driver.clock.now());
+            if let Some(verdict) = self.on_renewal(index, Ask::Look, seen) {
                 return Some(verdict);
             }
         }
@@ -249,28 +248,32 @@ impl Running<'_> {
     }
 
     fn renew(&mut self, index: usize) -> Option<Verdict> {
-        let (driver, ending) = (self.driver, self.supervision.is_ending());
+        let driver = self.driver;
         let held = driver.held.get(index)?;
         let now = driver.clock.now();
         self.state.begin(index, &now);
         let renewal = held.store.renew(held.handle, &now);
-        let event = (self.state).on_renewed(driver, index, renewal, ending);
-        self.follow(event)
+        self.on_renewal(index, Ask::Renew, renewal)
     }
 
-    fn on_renewal(&mut self, index: usize, renewal: Renewal) -> Option<Verdict> {
+    fn on_renewal(
+        &mut self,
+        index: usize,
+        ask: Ask,
+        renewal: Result<Renewal, StoreError>,
+    ) -> Option<Verdict> {
         let (driver, ending) = (self.driver, self.supervision.is_ending());
-        let event = self.state.on_renewal(driver, index, renewal, ending);
-        self.follow(event)
+        let followed = self.state.on_answer(driver, index, (ask, renewal), ending);
+        self.act(followed.event)
     }
 
     fn lose(&mut self, index: usize) -> Option<Verdict> {
-        let event = (self.state).lose(self.driver, index, self.supervision.is_ending());
-        self.follow(event)
+        let followed = (self.state).lose(self.driver, index, self.supervision.is_ending());
+        self.act(followed.event)
     }
 
     /// Acts on what was found of a lock, if anything follows from it, and then says it.
-    fn follow(&mut self, event: Option<Event>) -> Option<Verdict> {
+    fn act(&mut self, event: Option<Event>) -> Option<Verdict> {
         let verdict = event.and_then(|event| self.handle(event));
         self.state.speak(self.driver);
         verdict

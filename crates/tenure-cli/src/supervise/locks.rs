@@ -1,7 +1,7 @@
-//! The locks under which a command runs: what a renewal or a look says of them, and what follows.
+//! The locks under which a command runs: what follows for it from the news of each hold.
 //!
-//! Every driver asks here. The driver decides when to look and on what to sleep meanwhile; the
-//! supervision decides what an event leads to.
+//! [`Life`] says what a renewal or a look means. The driver decides when to look and on what to sleep
+//! meanwhile; the supervision decides what an event leads to.
 //!
 //! **First act, then speak.** Messages about a finding, and lines for the audit, are kept with the
 //! state of the run ([`RunState::speak`]) until the driver has acted on the finding. A reader who does
@@ -17,13 +17,12 @@ use crate::signals::Signals;
 use crate::store::{Locks, Part};
 use std::time::{Duration, Instant};
 use tenure_engine::clock::Clock;
-#[cfg(unix)]
-use tenure_engine::clock::instant;
+use tenure_engine::keep::{Ask, Life, Loss, News, Step};
 use tenure_engine::process::BeforeFork;
 #[cfg(unix)]
 use tenure_engine::store::file::Own;
 use tenure_engine::store::{Handle, StoreError};
-use tenure_engine::tenure_core::{Cancel, Due, Failed, LockName, Now, Process, Renewal, Schedule};
+use tenure_engine::tenure_core::{Cancel, LockName, Now, Process, Renewal};
 
 /// A lock under which a command runs.
 pub(crate) struct Held<'a> {
@@ -72,7 +71,7 @@ pub(crate) struct Driver<'a> {
 /// What outlasts one command: a rollback goes on from where the command has left off.
 pub(crate) struct RunState {
     /// One for each lock, in the order in which they were taken.
-    pub(super) holds: Vec<HoldState>,
+    pub(super) holds: Vec<Life>,
     /// Which of the locks of the run around it was found gone first.
     around_lost: Option<usize>,
     /// When the first command was started.
@@ -101,71 +100,9 @@ enum Remark {
     },
 }
 
-/// The state of one hold.
-pub(super) struct HoldState {
-    pub(super) schedule: Schedule,
-    /// The lock must not be relied on any more.
-    lost: bool,
-    /// The last looks found something that may be a write of another program in two steps.
-    #[cfg(unix)]
-    doubt: Option<Doubt>,
-}
-
-/// How often, and for how long, the files of a lock have to be in a state that may be the middle of another
-/// program's write, before the lock counts as lost. Of the time between two looks no more than the last figure
-/// counts: a supervisor that was stopped, or had no processor, has seen nothing of it.
-#[cfg(unix)]
-const DOUBT_LOOKS: u32 = 3;
-#[cfg(unix)]
-const DOUBT: Duration = Duration::from_millis(500);
-#[cfg(unix)]
-const DOUBT_GAP_MAX: Duration = Duration::from_millis(250);
-
-/// For how long a record that no caller can read is looked at again and again. A program that writes it in two steps has
-/// long written the second by then; what is written later wakes the holder.
-#[cfg(unix)]
-const UNSETTLED_MAX: Duration = Duration::from_secs(10);
-
-/// Looks in a row that found a lock in such a state.
-#[cfg(unix)]
-#[derive(Debug, Clone, Copy)]
-struct Doubt {
-    looks: u32,
-    watched: Duration,
-    last: Instant,
-}
-
-#[cfg(unix)]
-impl Doubt {
-    /// One look more.
-    fn after(before: Option<Self>, now: Instant) -> Self {
-        match before {
-            None => Self {
-                looks: 1,
-                watched: Duration::ZERO,
-                last: now,
-            },
-            Some(Self {
-                looks,
-                watched,
-                last,
-            }) => Self {
-                looks: looks.saturating_add(1),
-                watched: watched + now.saturating_duration_since(last).min(DOUBT_GAP_MAX),
-                last: now,
-            },
-        }
-    }
-
-    /// Whether it is the middle of a write no more.
-    fn is_over(self) -> bool {
-        self.looks >= DOUBT_LOOKS && self.watched >= DOUBT
-    }
-}
-
-/// What a look by the holder leads to.
-#[cfg(unix)]
-pub(super) struct Looked {
+/// What an answer about a lock leads to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Followed {
     pub(super) event: Option<Event>,
     /// It showed too little: the driver looks again soon.
     pub(super) is_unsure: bool,
@@ -285,16 +222,10 @@ impl Driver<'_> {
 }
 
 impl RunState {
-    /// The schedules are those of the driver's locks, in the same order.
-    pub(crate) fn new(schedules: impl IntoIterator<Item = Schedule>) -> Self {
-        let holds = schedules.into_iter().map(|schedule| HoldState {
-            schedule,
-            lost: false,
-            #[cfg(unix)]
-            doubt: None,
-        });
+    /// The lives are those of the driver's holds, in the same order.
+    pub(crate) fn new(holds: impl IntoIterator<Item = Life>) -> Self {
         Self {
-            holds: holds.collect(),
+            holds: holds.into_iter().collect(),
             around_lost: None,
             began: None,
             asked: None,
@@ -331,43 +262,40 @@ impl RunState {
         self.unsaid.push(Remark::Told(message.into()));
     }
 
-    /// The schedules, to go on with under another state.
+    /// The lives, to go on with under another state.
     #[cfg(unix)]
-    pub(crate) fn into_schedules(self) -> impl Iterator<Item = Schedule> {
-        self.holds.into_iter().map(|hold| hold.schedule)
+    pub(crate) fn into_lives(self) -> Vec<Life> {
+        self.holds
     }
 
-    /// When the schedules have to be looked at next, by the clock of leases.
+    /// When [`RunState::due`] has to be asked next, by the clock of leases.
     pub(super) fn next_ms(&self) -> Option<u64> {
-        let moments = self.holds.iter().filter_map(|hold| hold.schedule.next());
-        moments.map(|moment| moment.at_ms).min()
+        self.holds.iter().filter_map(Life::next_ms).min()
     }
 
     /// What there is to do for a lock.
-    pub(super) fn due(&self, driver: &Driver<'_>, index: usize) -> Due {
+    pub(super) fn due(&self, driver: &Driver<'_>, index: usize) -> Step {
         let now_ms = lease_clock(driver.clock);
         let hold = self.holds.get(index);
-        hold.map_or(Due::Nothing, |hold| hold.schedule.due(now_ms))
+        hold.map_or(Step::Nothing, |hold| hold.due(now_ms))
     }
 
     /// Notes that a renewal begins at this instant.
     pub(super) fn begin(&mut self, index: usize, now: &Now) {
         if let Some(hold) = self.holds.get_mut(index) {
-            hold.schedule.begin(now.boot_ms);
+            hold.begin(Ask::Renew, now.boot_ms);
         }
     }
 
     /// No answer comes any more to what an earlier driver asked.
     #[cfg(unix)]
     pub(super) fn forget_questions(&mut self) {
-        for hold in &mut self.holds {
-            hold.schedule.forget_question();
-        }
+        self.holds.iter_mut().for_each(Life::forget_questions);
     }
 
     /// Whether any of the locks is not to be relied on any more.
     pub(crate) fn is_lost(&self) -> bool {
-        self.around_lost.is_some() || self.holds.iter().any(|hold| hold.lost)
+        self.around_lost.is_some() || self.holds.iter().any(Life::is_lost)
     }
 
     /// Which of the locks of the run around it was found gone first.
@@ -397,54 +325,21 @@ impl RunState {
         Some(Event::Lost { within: None })
     }
 
-    /// What follows from a renewal. Here and below, `is_ending` says that an end of the command is under
+    /// What follows from an answer about a lock. Here and below, `is_ending` says that an end of the command is under
     /// way.
-    pub(super) fn on_renewed(
+    pub(super) fn on_answer(
         &mut self,
         driver: &Driver<'_>,
         index: usize,
-        renewal: Result<Renewal, StoreError>,
+        (ask, answer): (Ask, Result<Renewal, StoreError>),
         is_ending: bool,
-    ) -> Option<Event> {
-        let hold = self.holds.get_mut(index)?;
-        match renewal {
-            Ok(renewal) => {
-                if let Renewal::Renewed { .. } = renewal {
-                    hold.schedule.renewed();
-                    if std::mem::take(&mut hold.lost) {
-                        self.remark(
-                            "the heartbeat works again; no other caller has taken the lock",
-                        );
-                    }
-                }
-                self.on_renewal(driver, index, renewal, is_ending)
-            }
-            Err(error) => {
-                let failed = hold.schedule.failed(lease_clock(driver.clock));
-                self.on_failure(driver, index, failed, &error.to_string(), is_ending)
-            }
-        }
-    }
-
-    /// The same for a renewal that another thread has asked for. The hold may have been renewed by another way
-    /// meanwhile. Then the answer counts as a look: it may be the only one that tells of a request to stop. The
-    /// store reports no change of a claim that a renewal's answer has told already.
-    #[cfg(unix)]
-    pub(super) fn on_answered_renewal(
-        &mut self,
-        driver: &Driver<'_>,
-        index: usize,
-        renewal: Result<Renewal, StoreError>,
-        is_ending: bool,
-    ) -> Option<Event> {
-        let hold = self.holds.get(index)?;
-        match renewal {
-            renewal if hold.schedule.is_asking() => {
-                self.on_renewed(driver, index, renewal, is_ending)
-            }
-            Ok(renewal) => self.on_renewal(driver, index, renewal, is_ending),
-            Err(_) => None,
-        }
+    ) -> Followed {
+        let Some(hold) = self.holds.get_mut(index) else {
+            return Followed::default();
+        };
+        let news = hold.answered(ask, &answer, lease_clock(driver.clock));
+        let error = answer.err().map(|error| error.to_string());
+        self.on_news(driver, index, (news, error.as_deref()), is_ending)
     }
 
     /// There is no more time to wait for the answer to a renewal.
@@ -454,45 +349,12 @@ impl RunState {
         driver: &Driver<'_>,
         index: usize,
         is_ending: bool,
-    ) -> Option<Event> {
-        let hold = self.holds.get_mut(index)?;
-        let failed = hold.schedule.unanswered(lease_clock(driver.clock));
-        self.on_failure(driver, index, failed, "no answer yet", is_ending)
-    }
-
-    /// A failure by itself proves nothing about the lock; the end of its lease does.
-    fn on_failure(
-        &mut self,
-        driver: &Driver<'_>,
-        index: usize,
-        failed: Failed,
-        error: &str,
-        is_ending: bool,
-    ) -> Option<Event> {
-        let held = driver.held.get(index)?;
-        let hold = self.holds.get_mut(index)?;
-        hold.lost |= failed.runs_out_ms.is_some();
-        if failed.is_event {
-            self.unsaid.push(Remark::HeartbeatFailed {
-                index,
-                consecutive: failed.consecutive,
-                error: error.to_owned(),
-            });
-        }
-        let Some(left_ms) = failed.runs_out_ms else {
-            // Over a network the next try comes so soon that one message is enough.
-            if !is_ending && (!held.store.is_remote() || failed.consecutive == 1) {
-                self.remark(format!("the heartbeat failed, the work goes on: {error}"));
-            }
-            return None;
+    ) -> Followed {
+        let Some(hold) = self.holds.get_mut(index) else {
+            return Followed::default();
         };
-        self.unsaid.push(Remark::Loss(format!(
-            "the heartbeat has failed until the lease was about to run out, so the lock can no \
-             longer be relied on ({error}); {}",
-            driver.what_follows(is_ending)
-        )));
-        let within = Some(Duration::from_millis(left_ms));
-        Some(Event::Lost { within })
+        let news = hold.unanswered(lease_clock(driver.clock));
+        self.on_news(driver, index, (news, None), is_ending)
     }
 
     /// What follows from a look of the holder at its own files.
@@ -503,85 +365,76 @@ impl RunState {
         index: usize,
         seen: Result<Own, StoreError>,
         is_ending: bool,
-    ) -> Looked {
-        let unsure = |is_unsure| Looked {
-            event: None,
-            is_unsure,
-        };
+    ) -> Followed {
         let Some(hold) = self.holds.get_mut(index) else {
-            return unsure(false);
+            return Followed::default();
         };
-        // Not known is not lost; the next look may know.
-        let Ok(seen) = seen else {
-            return unsure(true);
-        };
-        let event = match seen {
-            Own::Stands(renewal) => {
-                hold.doubt = None;
-                self.on_renewal(driver, index, renewal, is_ending)
-            }
-            Own::Unsettled(renewal) => {
-                let doubt = Doubt::after(hold.doubt, instant());
-                hold.doubt = Some(doubt);
-                return Looked {
-                    event: self.on_renewal(driver, index, renewal, is_ending),
-                    is_unsure: doubt.watched < UNSETTLED_MAX,
-                };
-            }
-            Own::Lost(what) => self.is_gone(driver, index, Some(what), is_ending),
-            Own::Doubtful(what) => {
-                let doubt = Doubt::after(hold.doubt, instant());
-                hold.doubt = Some(doubt);
-                if !doubt.is_over() {
-                    return unsure(!hold.lost);
-                }
-                self.is_gone(driver, index, Some(what), is_ending)
-            }
-        };
-        Looked {
-            event,
-            is_unsure: false,
-        }
+        let news = hold.looked(seen, lease_clock(driver.clock));
+        self.on_news(driver, index, (news, None), is_ending)
     }
 
     /// A lock is proven to be lost.
-    pub(super) fn lose(
-        &mut self,
-        driver: &Driver<'_>,
-        index: usize,
-        is_ending: bool,
-    ) -> Option<Event> {
-        self.lose_by(driver, index, None, is_ending)
+    pub(super) fn lose(&mut self, driver: &Driver<'_>, index: usize, is_ending: bool) -> Followed {
+        let Some(hold) = self.holds.get_mut(index) else {
+            return Followed::default();
+        };
+        let news = hold.lose(None);
+        self.on_news(driver, index, (news, None), is_ending)
     }
 
-    /// A lock was found lost. While the work is being ended anyhow, nothing more follows.
-    fn is_gone(
+    fn on_news(
         &mut self,
         driver: &Driver<'_>,
         index: usize,
-        what: Option<String>,
+        (news, error): (News, Option<&str>),
         is_ending: bool,
-    ) -> Option<Event> {
-        if is_ending {
-            self.holds.get_mut(index)?.lost = true;
-            return None;
+    ) -> Followed {
+        let error = error.unwrap_or("no answer yet");
+        if news.is_back {
+            self.remark("the heartbeat works again; no other caller has taken the lock");
         }
-        self.lose_by(driver, index, what, is_ending)
+        if let Some(failed) = news.failed {
+            if failed.is_event {
+                self.unsaid.push(Remark::HeartbeatFailed {
+                    index,
+                    consecutive: failed.consecutive,
+                    error: error.to_owned(),
+                });
+            }
+            // Over a network the next try comes so soon that one message is enough.
+            let is_remote = (driver.held.get(index)).is_some_and(|held| held.store.is_remote());
+            if news.lost.is_none() && !is_ending && (!is_remote || failed.consecutive == 1) {
+                self.remark(format!("the heartbeat failed, the work goes on: {error}"));
+            }
+        }
+        let event = match news.lost {
+            // While the work is being ended anyhow, nothing more follows.
+            Some(Loss::Gone(_)) if is_ending => None,
+            Some(Loss::Gone(what)) => {
+                self.tell_of_loss(driver, index, what);
+                Some(Event::Lost { within: None })
+            }
+            // A failure by itself proves nothing about the lock; the end of its lease does.
+            Some(Loss::Silence { left_ms }) => {
+                self.unsaid.push(Remark::Loss(format!(
+                    "the heartbeat has failed until the lease was about to run out, so the lock can no \
+                     longer be relied on ({error}); {}",
+                    driver.what_follows(is_ending)
+                )));
+                let within = Some(Duration::from_millis(left_ms));
+                Some(Event::Lost { within })
+            }
+            None if news.stop_requested => self.on_request(driver, index, is_ending),
+            None => None,
+        };
+        Followed {
+            event,
+            is_unsure: news.is_unsure,
+        }
     }
 
-    /// The same; `what` says what happened to its file, if that is known already.
-    fn lose_by(
-        &mut self,
-        driver: &Driver<'_>,
-        index: usize,
-        what: Option<String>,
-        is_ending: bool,
-    ) -> Option<Event> {
-        let hold = self.holds.get_mut(index)?;
-        hold.schedule.lost();
-        if std::mem::replace(&mut hold.lost, true) {
-            return None;
-        }
+    /// Says that a lock is gone; `what` is what happened to its file, if that is known already.
+    fn tell_of_loss(&mut self, driver: &Driver<'_>, index: usize, what: Option<String>) {
         let held = driver.held.get(index);
         let lock = match (driver.held.as_slice(), held) {
             ([_], _) | (_, None) => "the lock".to_owned(),
@@ -593,44 +446,30 @@ impl RunState {
         });
         self.unsaid.push(Remark::Loss(format!(
             "{lock} is lost{what}; {}",
-            driver.what_follows(is_ending)
+            driver.what_follows(false)
         )));
-        Some(Event::Lost { within: None })
     }
 
-    /// What follows from the state in which a lock was found.
-    pub(super) fn on_renewal(
-        &mut self,
-        driver: &Driver<'_>,
-        index: usize,
-        renewal: Renewal,
-        is_ending: bool,
-    ) -> Option<Event> {
-        match renewal {
-            Renewal::Lost => self.is_gone(driver, index, None, is_ending),
-            Renewal::Renewed {
-                cancel_requested: false,
-                ..
-            } => None,
-            // A rollback is finished first.
-            Renewal::Renewed { .. } if self.asked.is_some() => None,
-            Renewal::Renewed { .. } => {
-                let held = driver.held.get(index);
-                let asked = held.and_then(|held| who_asks(held, &driver.clock.now()));
-                let within = asked.as_ref().and_then(|asked| asked.within);
-                // While the work is ending already, only a shorter grace is news.
-                if is_ending && within.is_none() {
-                    return None;
-                }
-                let cancel = asked.map_or_else(unknown, |asked| asked.cancel);
-                if !is_ending {
-                    let asks = asks_for_the_lock(&cancel);
-                    self.remark(format!("{asks}; ending the command"));
-                }
-                let by = Box::new(cancel);
-                Some(Event::CancelRequested { by, within })
-            }
+    /// Another caller asks for a lock.
+    fn on_request(&mut self, driver: &Driver<'_>, index: usize, is_ending: bool) -> Option<Event> {
+        // A rollback is finished first.
+        if self.asked.is_some() {
+            return None;
         }
+        let held = driver.held.get(index);
+        let asked = held.and_then(|held| who_asks(held, &driver.clock.now()));
+        let within = asked.as_ref().and_then(|asked| asked.within);
+        // While the work is ending already, only a shorter grace is news.
+        if is_ending && within.is_none() {
+            return None;
+        }
+        let cancel = asked.map_or_else(unknown, |asked| asked.cancel);
+        if !is_ending {
+            let asks = asks_for_the_lock(&cancel);
+            self.remark(format!("{asks}; ending the command"));
+        }
+        let by = Box::new(cancel);
+        Some(Event::CancelRequested { by, within })
     }
 }
 
@@ -687,15 +526,14 @@ mod tests {
         let clock = SystemClock::new(None);
         let driver = driver(&clock);
         let now = clock.now();
-        let mut state = RunState::new([Schedule::new(LEASE, now.boot_ms)]);
-        let answered =
-            |state: &mut RunState, renewal| state.on_answered_renewal(&driver, 0, renewal, false);
+        let mut state = RunState::new([Life::new(LEASE, now.boot_ms)]);
+        let answered = |state: &mut RunState, renewal| {
+            let followed = state.on_answer(&driver, 0, (Ask::Renew, renewal), false);
+            followed.event
+        };
         state.begin(0, &now);
         // By another way, and then the answer to what was asked first.
-        assert_eq!(
-            state.on_renewed(&driver, 0, Ok(renewed(false)), false),
-            None
-        );
+        assert_eq!(answered(&mut state, Ok(renewed(false))), None);
         let next = state.next_ms();
         assert_eq!(answered(&mut state, Err(unreachable())), None);
         assert_eq!(answered(&mut state, Ok(renewed(false))), None);
@@ -712,62 +550,12 @@ mod tests {
     }
 
     #[test]
-    fn a_state_that_may_be_the_middle_of_a_write_is_a_loss_if_it_stays() {
+    fn nothing_follows_from_a_loss_while_the_command_is_being_ended() {
         let clock = SystemClock::new(None);
         let driver = driver(&clock);
-        let mut state = RunState::new([Schedule::new(LEASE, clock.now().boot_ms)]);
-        let doubtful = || Ok(Own::Doubtful("the file is gone".to_owned()));
-        let mut look = |seen| {
-            let looked = state.on_look(&driver, 0, seen, false);
-            (looked.event, looked.is_unsure)
-        };
-        assert_eq!(look(doubtful()), (None, true));
-        assert_eq!(look(doubtful()), (None, true), "no time has passed");
-        // What is not known neither ends the doubt nor is a loss.
-        assert_eq!(look(Err(unreachable())), (None, true));
-        let stands = renewed(false);
-        assert_eq!(look(Ok(Own::Stands(stands))), (None, false));
-        let began = instant();
-        let event = loop {
-            match look(doubtful()) {
-                (Some(event), _) => break event,
-                (None, is_unsure) => assert!(is_unsure, "it looks again"),
-            }
-            tenure_engine::clock::nap(Duration::from_millis(20));
-        };
-        assert_eq!(event, Event::Lost { within: None });
-        assert!(tenure_engine::clock::since(began) >= DOUBT, "it stayed");
-        let gone = Ok(Own::Lost("the file is gone".to_owned()));
-        assert_eq!(look(gone), (None, false), "it is said once");
-    }
-
-    #[test]
-    fn of_the_time_between_two_looks_a_quarter_of_a_second_counts() {
-        let began = instant();
-        let at = |ms| began + Duration::from_millis(ms);
-        let after = |moments: &[u64]| {
-            let doubt = moments
-                .iter()
-                .fold(None, |doubt, ms| Some(Doubt::after(doubt, at(*ms))));
-            doubt.is_some_and(Doubt::is_over)
-        };
-        assert!(!after(&[0, 60_000]), "it was stopped for a minute");
-        assert!(after(&[0, 60_000, 120_000]));
-        assert!(!after(&[0, 100, 499]));
-        assert!(after(&[0, 250, 500]));
-        assert!(!after(&[0, 600]), "two looks");
-    }
-
-    #[test]
-    fn an_answer_that_is_waited_for_renews() {
-        let clock = SystemClock::new(None);
-        let driver = driver(&clock);
-        let now = clock.now();
-        let mut state = RunState::new([Schedule::new(LEASE, now.boot_ms - 1_000)]);
-        let next = state.next_ms();
-        state.begin(0, &now);
-        let answer = state.on_answered_renewal(&driver, 0, Ok(renewed(false)), false);
-        assert_eq!(answer, None);
-        assert_eq!(state.next_ms(), next.map(|at_ms| at_ms + 1_000));
+        let mut state = RunState::new([Life::new(LEASE, clock.now().boot_ms)]);
+        let followed = state.on_answer(&driver, 0, (Ask::Look, Ok(Renewal::Lost)), true);
+        assert_eq!(followed, Followed::default());
+        assert!(state.is_lost());
     }
 }

@@ -4,12 +4,12 @@
 //! `renewer` sends the heartbeats.
 
 use super::error::{ReleaseError, VerifyError};
-use super::releases::{Given, Leaving, TRY_MAX};
-use super::term::{GuardState, Term};
-use super::watching::Watching;
+use super::term::{GuardState, LostReason, Term};
 use super::{Shared, log};
+use crate::keep::releases::{Given, Leaving, TRY_MAX};
+use crate::keep::{Ask, Kept, Life, Loss, News, Watching};
 use crate::offload::{self, Logs};
-use crate::store::contract::Notices;
+use crate::os::Descriptor;
 use crate::store::{Handle, Reading, Store, StoreError, Verbs};
 use std::cell::Cell;
 use std::fmt;
@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::task::{Poll, Waker};
 use std::time::Duration;
-use tenure_core::{Claim, Holder, LeaseTerms, Left, LockName, Mode, Now, Renewal, Schedule};
+use tenure_core::{Claim, Holder, LeaseTerms, Left, LockName, Mode, Now, Renewal};
 
 /// A lock that is held. Dropping it releases it.
 ///
@@ -101,6 +101,17 @@ impl Guard {
     /// Whether the lock is known not to be held any more.
     pub fn is_lost(&self) -> bool {
         self.state() == GuardState::Lost
+    }
+
+    /// Why the lock is lost, once it is known to be.
+    pub fn lost_reason(&self) -> Option<LostReason> {
+        self.hold.lost_reason()
+    }
+
+    /// For how long the lock is surely held, if no renewal succeeds from now on: before a step that takes some time.
+    /// `None` if no silence ends the hold: it lasts as long as this process does (in a folder). Zero once it is lost.
+    pub fn good_for(&self) -> Option<Duration> {
+        self.hold.good_for()
     }
 
     /// Whether the work should end: the lock is lost, or another caller asked for it.
@@ -500,10 +511,33 @@ impl Hold {
                 .load(Ordering::Acquire)
                 .saturating_add(lapses_ms);
             if self.shared.clock.now().boot_ms >= end {
-                return self.found(GuardState::Lost, Finder::Caller);
+                return self.lost(LostReason::Expired, Finder::Caller);
             }
         }
         self.term.known()
+    }
+
+    /// Notes that it is lost.
+    fn lost(&self, reason: LostReason, by: Finder) -> GuardState {
+        self.term.is_lost_by(reason);
+        self.found(GuardState::Lost, by)
+    }
+
+    fn lost_reason(&self) -> Option<LostReason> {
+        if !self.is_here() {
+            return Some(LostReason::Forked);
+        }
+        let is_lost = self.state() == GuardState::Lost;
+        is_lost.then(|| self.term.lost_reason()).flatten()
+    }
+
+    fn good_for(&self) -> Option<Duration> {
+        if self.state() == GuardState::Lost {
+            return Some(Duration::ZERO);
+        }
+        let end = (self.renewed_ms.load(Ordering::Acquire)).saturating_add(self.lapses_ms?);
+        let now = self.shared.clock.now();
+        Some(Duration::from_millis(end.saturating_sub(now.boot_ms)))
     }
 
     /// Notes the state that a thread found.
@@ -527,82 +561,32 @@ impl Hold {
         }
     }
 
-    pub(super) fn is_lost_by_silence(&self) {
-        if self.term.is_leaving() {
-            return;
-        }
-        self.found(GuardState::Lost, Finder::Renewer);
-    }
-
-    /// Whether other callers may take the lock after some silence although it is held.
-    pub(super) fn lapses(&self) -> bool {
-        self.lapses_ms.is_some()
-    }
-
-    /// When it is renewed. The manager does not know how long the holder's work needs to end: a third
-    /// of the lease is left for that.
-    pub(super) fn schedule(&self) -> Schedule {
-        let terms = LeaseTerms {
-            ttl_ms: u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX),
-            lapse_ms: self.lapses_ms,
-            grace_ms: self.lapses_ms.map_or(0, |lapse| lapse / 3),
-            network: !matches!(self.shared.watching, Watching::Files),
-        };
-        Schedule::new(terms, self.renewed_ms.load(Ordering::Acquire))
-    }
-
-    /// Renews the lease, as of the instant at which that was asked. `None` once it was released.
-    fn renew(&self, asked: &Now) -> Option<Result<GuardState, StoreError>> {
-        let answer = self.ask(Finder::Renewer, |store| store.renew(&*self.handle, asked));
-        if let Some(Ok(GuardState::Held | GuardState::StopRequested)) = &answer {
-            self.renewed_ms.fetch_max(asked.boot_ms, Ordering::AcqRel);
-        }
-        answer
-    }
-
-    /// Renews it as of an instant, or only looks at it. `None` once it was released.
-    pub(super) fn asked(&self, renews: Option<&Now>) -> Option<Result<GuardState, StoreError>> {
-        match renews {
-            Some(asked) => self.renew(asked),
-            None => self.check(),
-        }
-    }
-
-    /// A descriptor that becomes readable once something has happened to the hold.
-    pub(super) fn notices(&self) -> Option<Notices> {
-        self.shared.store.notices(&*self.handle)
-    }
-
-    /// Checks whether it stands, without a change. `None` once it was released.
-    fn check(&self) -> Option<Result<GuardState, StoreError>> {
-        self.ask(Finder::Renewer, |store| self.verified(store))
-    }
-
     fn verified(&self, store: &dyn Store) -> Result<Renewal, StoreError> {
         store.verify(&*self.handle, &self.shared.clock.now())
     }
 
+    /// Asks the store, and notes what it says. `None` once it was released.
     fn ask(
         &self,
         by: Finder,
         question: impl FnOnce(&dyn Store) -> Result<Renewal, StoreError>,
-    ) -> Option<Result<GuardState, StoreError>> {
+    ) -> Option<Result<Renewal, StoreError>> {
         let answer = self.term.ask(|| question(&*self.shared.store))?;
         // Outside of `Term::ask`: a caller that is woken here may ask again at once.
-        Some(answer.map(|renewal| {
-            let state = match renewal {
-                Renewal::Lost => GuardState::Lost,
-                Renewal::Renewed {
-                    cancel_requested: true,
-                    ..
-                } => {
-                    self.find_out_who_asks();
-                    GuardState::StopRequested
-                }
-                Renewal::Renewed { .. } => GuardState::Held,
-            };
-            self.found(state, by)
-        }))
+        match &answer {
+            Ok(Renewal::Lost) => {
+                self.lost(LostReason::Gone, by);
+            }
+            Ok(Renewal::Renewed {
+                cancel_requested: true,
+                ..
+            }) => {
+                self.find_out_who_asks();
+                self.found(GuardState::StopRequested, by);
+            }
+            Ok(Renewal::Renewed { .. }) | Err(_) => {}
+        }
+        Some(answer)
     }
 
     fn find_out_who_asks(&self) {
@@ -621,19 +605,15 @@ impl Hold {
         }
     }
 
-    fn look(&self) -> Result<GuardState, StoreError> {
-        if !self.is_here() {
-            return Ok(GuardState::Lost);
-        }
-        let found = self.ask(Finder::Caller, |store| self.verified(store));
-        found.unwrap_or(Ok(GuardState::Lost))
-    }
-
     fn verify(&self) -> Result<(), VerifyError> {
         let name = || self.name.clone();
-        match self.look() {
-            Ok(GuardState::Lost) => Err(VerifyError::Lost { name: name() }),
-            Ok(GuardState::Held | GuardState::StopRequested) => Ok(()),
+        let asked = || self.ask(Finder::Caller, |store| self.verified(store));
+        let answer = self.is_here().then(asked).flatten();
+        match answer.unwrap_or(Ok(Renewal::Lost)) {
+            // A hold that is known to be lost stays lost, whatever a later renewal has found.
+            Ok(_) if self.state() == GuardState::Lost => Err(VerifyError::Lost { name: name() }),
+            Ok(Renewal::Lost) => Err(VerifyError::Lost { name: name() }),
+            Ok(Renewal::Renewed { .. }) => Ok(()),
             Err(source) => Err(VerifyError::Store {
                 name: name(),
                 source,
@@ -779,7 +759,7 @@ impl Hold {
         } else {
             Some(self.give_back_here(None))
         };
-        self.found(GuardState::Lost, Finder::Renewer);
+        self.lost(LostReason::Released, Finder::Renewer);
         answer.map(|answer| self.released(answer))
     }
 
@@ -789,6 +769,58 @@ impl Hold {
             name: self.name.clone(),
             source: self.unanswered(),
         }
+    }
+}
+
+impl Kept for Hold {
+    /// The manager does not know how long the holder's work needs to end: a third of the lease is left for that.
+    fn life(&self) -> Life {
+        let terms = LeaseTerms {
+            ttl_ms: u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX),
+            lapse_ms: self.lapses_ms,
+            grace_ms: self.lapses_ms.map_or(0, |lapse| lapse / 3),
+            network: !matches!(self.shared.watching, Watching::Files),
+        };
+        Life::new(terms, self.renewed_ms.load(Ordering::Acquire))
+    }
+
+    fn lapses(&self) -> bool {
+        self.lapses_ms.is_some()
+    }
+
+    fn file(&self) -> Option<String> {
+        Some(self.shared.store.location(&self.name).shown)
+    }
+
+    fn notices(&self) -> Option<Descriptor> {
+        let notices = self.shared.store.notices(&*self.handle);
+        notices.map(|notices| notices.descriptor)
+    }
+
+    fn asked(&self, renews: Option<&Now>) -> Option<Result<Renewal, StoreError>> {
+        let Some(asked) = renews else {
+            return self.ask(Finder::Renewer, |store| self.verified(store));
+        };
+        let answer = self.ask(Finder::Renewer, |store| store.renew(&*self.handle, asked));
+        if let Some(Ok(Renewal::Renewed { .. })) = &answer {
+            self.renewed_ms.fetch_max(asked.boot_ms, Ordering::AcqRel);
+        }
+        answer
+    }
+
+    fn told(&self, _: Ask, news: News, error: Option<StoreError>) -> bool {
+        if let Some(error) = error {
+            let name = self.name.clone();
+            let told = move || log::renew_failed(&name, &error);
+            self.shared.logs.tell_unless_busy(told);
+        }
+        // Other callers may count it as stale by its silence. Its holder has to know before they do.
+        if let Some(Loss::Silence { .. }) = news.lost
+            && !self.term.is_leaving()
+        {
+            self.lost(LostReason::Expired, Finder::Renewer);
+        }
+        news.lost.is_none()
     }
 }
 

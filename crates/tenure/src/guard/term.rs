@@ -8,6 +8,7 @@
 
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use crate::sync::{Mutex, locked};
+use std::fmt;
 use std::task::{Poll, Waker};
 
 /// How a hold stands, as far as is known.
@@ -22,9 +23,36 @@ pub enum GuardState {
     Lost,
 }
 
+/// Why a hold is lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LostReason {
+    /// Its claim is not there any more: taken over, or removed by hand.
+    Gone = 1,
+    /// No renewal has succeeded in time, so other callers may have the lock.
+    Expired = 2,
+    /// The program gave it back under the guard, or could not give it back.
+    Released = 3,
+    /// This process is a copy, made by a fork, of the one that holds it.
+    Forked = 4,
+}
+
+impl fmt::Display for LostReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Gone => "its claim was taken over or removed",
+            Self::Expired => "no renewal has succeeded in time",
+            Self::Released => "the program gave it back",
+            Self::Forked => "this process is a copy of the one that holds it",
+        })
+    }
+}
+
 /// The part of a hold that threads share.
 pub(super) struct Term {
     state: AtomicU8,
+    /// Why it is lost, once it is; else 0.
+    reason: AtomicU8,
     wakers: Mutex<Vec<Waker>>,
     /// How many guards there are.
     guards: AtomicUsize,
@@ -49,6 +77,7 @@ impl Term {
     pub(super) fn new(state: GuardState) -> Self {
         Self {
             state: AtomicU8::new(state as u8),
+            reason: AtomicU8::new(0),
             wakers: Mutex::new(Vec::new()),
             guards: AtomicUsize::new(1),
             ended: Mutex::new(None),
@@ -66,6 +95,24 @@ impl Term {
         } else {
             GuardState::Held
         }
+    }
+
+    /// Notes why it is lost, before the loss itself. The first reason stays.
+    pub(super) fn is_lost_by(&self, reason: LostReason) {
+        let reason = reason as u8;
+        let _ = (self.reason).compare_exchange(0, reason, Ordering::AcqRel, Ordering::Acquire);
+    }
+
+    /// Why it is lost, if it is known to be.
+    pub(super) fn lost_reason(&self) -> Option<LostReason> {
+        if self.known() != GuardState::Lost {
+            return None;
+        }
+        let reason = self.reason.load(Ordering::Acquire);
+        [LostReason::Expired, LostReason::Released]
+            .into_iter()
+            .find(|known| *known as u8 == reason)
+            .or(Some(LostReason::Gone))
     }
 
     /// Notes a state that was found. If that is a change, it wakes the waiters for a change first, and
@@ -180,6 +227,10 @@ impl Term {
             left
         };
         if !matches!(left, Ok(true)) {
+            self.is_lost_by(match left {
+                Ok(_) => LostReason::Gone,
+                Err(_) => LostReason::Released,
+            });
             self.found_for(GuardState::Lost, tell);
         }
         Some(left.map(|was_ours| Ended {

@@ -1,6 +1,6 @@
 //! A hold: how it ends, and which threads learn of it.
 
-#[path = "../../src/guard/pending.rs"]
+#[path = "../../../tenure-engine/src/keep/pending.rs"]
 mod pending;
 #[path = "../../src/guard/term.rs"]
 mod term;

@@ -23,7 +23,7 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use tenure_engine::clock::Clock;
-use tenure_engine::tenure_core::Schedule;
+use tenure_engine::keep::Life;
 
 /// How much of each output is read.
 const OUTPUT_MAX: u64 = 1 << 20;
@@ -50,7 +50,7 @@ pub(super) struct Git<'a> {
 pub(super) struct Hold<'a> {
     pub(super) lock: &'a acquire_all::Hold<'a>,
     pub(super) child_env: ChildEnv,
-    pub(super) schedule: Schedule,
+    pub(super) life: Life,
     pub(super) on_heartbeat_failed: &'a dyn Fn(u32, &str),
 }
 
@@ -115,14 +115,14 @@ impl Git<'_> {
             close: false,
             quiet: self.quiet,
         };
-        let schedules = hold.iter().map(|hold| hold.schedule.clone());
-        let mut state = RunState::new(schedules);
+        let lives = hold.iter().map(|hold| hold.life.clone());
+        let mut state = RunState::new(lives);
         let verdict = driver
             .run(command, &mut state)
             .map_err(|error| not_started(&[OsString::from("git")], error))?;
         let name = hold.as_ref().map(|hold| hold.lock.name().clone());
-        if let (Some(hold), Some(schedule)) = (hold, state.into_schedules().next()) {
-            hold.schedule = schedule;
+        if let (Some(hold), Some(life)) = (hold, state.into_lives().into_iter().next()) {
+            hold.life = life;
         }
         match (verdict, name) {
             // A key on the terminal reaches git and not this process.

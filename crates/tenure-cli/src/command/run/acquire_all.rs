@@ -14,11 +14,10 @@ use crate::supervise::locks::{self, Held};
 use std::time::Duration;
 use tenure_engine::clock::Clock;
 use tenure_engine::engine::{Keep, Limits, Wait};
+use tenure_engine::keep::{Ask, Life, Step};
 use tenure_engine::profile::known_as;
 use tenure_engine::store::{Handle, Verbs};
-use tenure_engine::tenure_core::{
-    Claim, Due, LeaseTerms, LockName, Renewal, Request, RequestId, Schedule,
-};
+use tenure_engine::tenure_core::{Claim, LeaseTerms, LockName, Renewal, Request, RequestId};
 
 /// A lock that a run wants.
 pub(crate) struct Target<'a> {
@@ -37,7 +36,7 @@ pub(crate) struct Hold<'a> {
     /// The requests that gave up their place for it.
     pub(crate) displaced: Vec<RequestId>,
     /// When it is renewed: from its grant on, while the run waits for others and while its command runs.
-    pub(crate) schedule: Schedule,
+    pub(crate) life: Life,
 }
 
 impl Hold<'_> {
@@ -78,35 +77,30 @@ impl Hold<'_> {
     /// Renews it, if that is due. A failed renewal is tried again when the schedule says so, here or by the
     /// supervisor.
     fn keep_fresh(&mut self) {
-        if self.schedule.due(self.session.clock.now().boot_ms) != Due::Nothing {
+        if self.life.due(self.session.clock.now().boot_ms) != Step::Nothing {
             self.renew();
         }
     }
 
     fn renew(&mut self) {
         let now = self.session.clock.now();
-        self.schedule.begin(now.boot_ms);
-        match signals::unstopped(|| self.session.store.renew(&*self.handle, &now)) {
-            Ok(Renewal::Renewed { .. }) => {
-                self.schedule.renewed();
-            }
-            Ok(Renewal::Lost) => self.schedule.lost(),
-            Err(error) => {
-                let now = self.session.clock.now();
-                let failed = self.schedule.failed(now.boot_ms);
-                if failed.is_event {
-                    let occasion = occasion(self.name(), &self.id, &now);
-                    let audit_writer = &self.session.audit_writer;
-                    audit_writer.heartbeat_failed(occasion, failed.consecutive, &error.to_string());
-                }
-            }
+        self.life.begin(Ask::Renew, now.boot_ms);
+        let answer = signals::unstopped(|| self.session.store.renew(&*self.handle, &now));
+        let now = self.session.clock.now();
+        let news = self.life.answered(Ask::Renew, &answer, now.boot_ms);
+        if let (Some(failed), Err(error)) = (news.failed, answer)
+            && failed.is_event
+        {
+            let occasion = occasion(self.name(), &self.id, &now);
+            let audit_writer = &self.session.audit_writer;
+            audit_writer.heartbeat_failed(occasion, failed.consecutive, &error.to_string());
         }
     }
 
     /// Why the wait for the next lock has to end.
     fn tend(&mut self) -> Option<Interruption> {
         self.keep_fresh();
-        if self.schedule.has_lapsed(self.session.clock.now().boot_ms) {
+        if self.life.has_lapsed(self.session.clock.now().boot_ms) {
             let name = self.name().clone();
             return Some(Interruption::Lost { name });
         }
@@ -129,12 +123,12 @@ impl Hold<'_> {
 
     fn is_reliable(&self) -> bool {
         let now_ms = self.session.clock.now().boot_ms;
-        self.schedule.is_reliable(now_ms)
+        self.life.is_reliable(now_ms)
     }
 }
 
-/// The schedule of a granted claim.
-pub(crate) fn schedule_of(session: &Session, claim: &Claim) -> Schedule {
+/// The life of a granted claim.
+pub(crate) fn life_of(session: &Session, claim: &Claim) -> Life {
     let ttl = Duration::from_millis(claim.lease.ttl_ms);
     let lapse = session.store.rules().lapse(ttl);
     let lapse_ms = lapse.map(|lapse| u64::try_from(lapse.as_millis()).unwrap_or(u64::MAX));
@@ -144,7 +138,7 @@ pub(crate) fn schedule_of(session: &Session, claim: &Claim) -> Schedule {
         grace_ms: claim.grace_ms,
         network: session.store.is_remote(),
     };
-    Schedule::new(terms, claim.lease.renewed.boot_ms)
+    Life::new(terms, claim.lease.renewed.boot_ms)
 }
 
 /// Renews the run's locks while a hook keeps it from going on.
@@ -222,7 +216,7 @@ pub(crate) fn acquire_all<'a>(
         let hold = Hold {
             session,
             id: RequestId::as_recorded(known_as(&acquired.claim.holder)),
-            schedule: schedule_of(session, &acquired.claim),
+            life: life_of(session, &acquired.claim),
             claim: acquired.claim,
             handle,
             displaced: acquired.displaced,

@@ -4,7 +4,7 @@
 
 use crate::audit_writer::occasion;
 use crate::command::keeper;
-use crate::command::run::acquire_all::{self, Hold, schedule_of};
+use crate::command::run::acquire_all::{self, Hold, life_of};
 use crate::command::run::plan::Planning;
 use crate::command::{Session, readings};
 use crate::exit::Exit;
@@ -16,12 +16,13 @@ use crate::request::serve::KnownLock;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
-use tenure_core::{Claim, Entry, LockName, Mode, Ownership, Process, Renewal, RequestId, Schedule};
+use tenure_core::{Claim, Entry, LockName, Mode, Ownership, Process, Renewal, RequestId};
 use tenure_engine::audit::{Ending, Releaser};
 use tenure_engine::cancel::{Cancel, listening};
 use tenure_engine::clock::{Clock, instant, nap};
 use tenure_engine::engine::Wait;
 use tenure_engine::envelope::LockView;
+use tenure_engine::keep::{Ask, Life};
 use tenure_engine::profile::known_as;
 use tenure_engine::store::contract::Which;
 use tenure_engine::store::verbs::{Adopted, Adopter};
@@ -39,13 +40,13 @@ pub(super) struct Part {
 }
 
 impl Part {
-    fn of(hold: Hold<'static>, group: &'static Session, task: &Task) -> (Self, Schedule) {
+    fn of(hold: Hold<'static>, group: &'static Session, task: &Task) -> (Self, Life) {
         let Hold {
             session,
             claim,
             handle,
             id,
-            schedule,
+            life,
             ..
         } = hold;
         let is_group =
@@ -57,7 +58,7 @@ impl Part {
             id,
             is_group,
         };
-        (part, schedule)
+        (part, life)
     }
 
     pub(super) fn name(&self) -> &LockName {
@@ -89,7 +90,7 @@ pub(super) struct Asked {
 
 /// What an `acquire` came to: its locks, or why it has none. Locks that it had taken before it failed are given
 /// back; those that could not be are left.
-pub(super) type Taken = Result<Vec<(Part, Schedule)>, (Failure, Vec<Part>)>;
+pub(super) type Taken = Result<Vec<(Part, Life)>, (Failure, Vec<Part>)>;
 
 /// How long a hold that is to be adopted may look as if another process kept it, and how often that is looked at.
 const KEPT_PATIENCE: Duration = Duration::from_secs(3);
@@ -185,13 +186,12 @@ pub(super) struct Seen {
     pub(super) asked_by: Option<String>,
 }
 
-/// Looks whether a lock is still the program's; renews it, if it is to.
-pub(super) fn look(part: &Part, renews: bool) -> Seen {
+/// Asks whether a lock is still the program's.
+pub(super) fn look(part: &Part, ask: Ask) -> Seen {
     let (store, now) = (&part.session.store, part.session.clock.now());
-    let renewal = if renews {
-        store.renew(&*part.handle, &now)
-    } else {
-        store.verify(&*part.handle, &now)
+    let renewal = match ask {
+        Ask::Renew => store.renew(&*part.handle, &now),
+        Ask::Look => store.verify(&*part.handle, &now),
     };
     let asked_by = match &renewal {
         Ok(Renewal::Renewed {
@@ -302,7 +302,7 @@ fn not_owner(session: &Session, name: &LockName) -> Result<Failure, Failure> {
 
 /// Takes over the locks of a hold of this very program whose `serve` has died. If one of them cannot be taken over,
 /// the others stay as they were: closed for as long as the program lives.
-pub(super) fn adopt(adopting: &Adopting) -> Result<Vec<(Part, Schedule)>, Failure> {
+pub(super) fn adopt(adopting: &Adopting) -> Result<Vec<(Part, Life)>, Failure> {
     let found = if adopting.locks.is_empty() {
         adopting.find()?
     } else {
@@ -317,7 +317,7 @@ pub(super) fn adopt(adopting: &Adopting) -> Result<Vec<(Part, Schedule)>, Failur
                 adopting.session
             };
             let (claim, handle) = take_over(adopting, known, name, session)?;
-            let schedule = schedule_of(session, &claim);
+            let life = life_of(session, &claim);
             let part = Part {
                 session,
                 handle,
@@ -325,7 +325,7 @@ pub(super) fn adopt(adopting: &Adopting) -> Result<Vec<(Part, Schedule)>, Failur
                 is_group: known.group,
                 claim,
             };
-            Ok((part, schedule))
+            Ok((part, life))
         })
         .collect()
 }

@@ -10,17 +10,18 @@ use crate::holds;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tenure_core::{Due, LockName, Renewal, Schedule};
+use tenure_core::LockName;
 use tenure_engine::clock::{Clock, instant};
 use tenure_engine::inherited::AROUND;
+use tenure_engine::keep::{Ask, Life, Loss, Step};
 use tenure_engine::os::{self, Descriptor};
 
 /// How long a hold lasts before its file is watched, and how many are watched by one watch each.
 pub(super) const SETTLE: Duration = Duration::from_millis(20);
 const WATCHES_MAX: usize = 16;
-/// How often a hold is looked at, and with N holds at most once in N times the share.
-const LOOK: Duration = Duration::from_secs(1);
-const LOOK_SHARE: Duration = Duration::from_millis(2);
+/// How often a hold is looked at, and with N holds at most once in N times the share; in milliseconds.
+const LOOK_MS: u64 = 1_000;
+const LOOK_SHARE_MS: u64 = 2;
 /// How often a release that failed is tried again.
 pub(super) const AGAIN: Duration = Duration::from_secs(1);
 
@@ -34,23 +35,14 @@ pub(super) struct Adoption {
 }
 
 /// A hold of the program.
-#[allow(
-    clippy::struct_excessive_bools,
-    reason = "facts of a hold that have nothing to do with each other"
-)]
 pub(super) struct Kept {
     pub(super) caller: Option<String>,
-    pub(super) parts: Vec<(Arc<Part>, Schedule)>,
+    pub(super) parts: Vec<(Arc<Part>, Life)>,
     pub(super) began: Instant,
     pub(super) watches: Vec<Descriptor>,
-    /// When it is looked at next.
-    pub(super) look: Instant,
     /// It may be watched, and was not yet.
     pub(super) settles: bool,
-    /// A thread looks at it.
-    pub(super) is_asked: bool,
-    /// A thread renews it. A client that asks all the time does not keep it from that.
-    pub(super) is_renewing: bool,
+    /// The program was told that it is lost.
     pub(super) is_lost: bool,
     pub(super) was_asked_to_stop: bool,
     /// It is being given back; these requests want to know.
@@ -63,12 +55,10 @@ impl Kept {
         let left = self
             .parts
             .iter()
-            .filter_map(|(part, schedule)| schedule.left_ms(part.session.clock.now().boot_ms));
+            .filter_map(|(part, life)| life.good_for_ms(part.session.clock.now().boot_ms));
         left.min()
     }
-}
 
-impl Kept {
     /// Watches its files, where the store tells of changes. A record that is renewed is another file, so it is
     /// looked at from time to time instead.
     fn watch(&mut self) {
@@ -129,7 +119,7 @@ impl Serve {
         &mut self,
         id: &Id,
         caller: Option<String>,
-        adopted: Result<Vec<(Part, Schedule)>, Failure>,
+        adopted: Result<Vec<(Part, Life)>, Failure>,
     ) {
         let index = self.adopting.iter().position(|first| first.id == *id);
         let followers = index.map(|index| self.adopting.swap_remove(index).followers);
@@ -203,22 +193,22 @@ impl Serve {
     }
 
     /// Keeps a hold; answers with what the client is told of it.
-    pub(super) fn keep(&mut self, caller: Option<String>, parts: Vec<(Part, Schedule)>) -> Value {
+    pub(super) fn keep(&mut self, caller: Option<String>, parts: Vec<(Part, Life)>) -> Value {
         let (hold, now) = (self.next_hold, instant());
         self.next_hold += 1;
         let parts = parts.into_iter();
         let parts: Vec<_> = parts
-            .map(|(part, schedule)| (Arc::new(part), schedule))
+            .map(|(part, mut life)| {
+                life.look_at(Some(part.session.clock.now().boot_ms + LOOK_MS));
+                (Arc::new(part), life)
+            })
             .collect();
         let kept = Kept {
             caller,
             parts,
             began: now,
             watches: Vec::new(),
-            look: now + LOOK,
             settles: true,
-            is_asked: false,
-            is_renewing: false,
             is_lost: false,
             was_asked_to_stop: false,
             releasing: None,
@@ -325,34 +315,38 @@ impl Serve {
         }
     }
 
-    /// Has a thread look at a hold, or renew what is due of it.
-    pub(super) fn look(&mut self, hold: u64, renews: bool, asked: Option<Id>) {
+    /// Has a thread ask about the locks of a hold, for the program or because it is due.
+    pub(super) fn look(&mut self, hold: u64, ask: Ask, asked: Option<Id>) {
         let Some(kept) = self.holds.get_mut(&hold) else {
             return;
         };
         let mut parts = Vec::with_capacity(kept.parts.len());
-        for (index, (part, schedule)) in kept.parts.iter_mut().enumerate() {
-            if renews {
-                schedule.begin(part.session.clock.now().boot_ms);
+        for (index, (part, life)) in kept.parts.iter_mut().enumerate() {
+            let is_under_way = match ask {
+                Ask::Renew => life.is_renewing(),
+                // What the program wants to know is asked in any case.
+                Ask::Look => asked.is_none() && !life.may_look(),
+            };
+            if !is_under_way {
+                life.begin(ask, part.session.clock.now().boot_ms);
+                parts.push((index, Arc::clone(part)));
             }
-            parts.push((index, Arc::clone(part)));
         }
         let looking = move || Event::Seen {
             hold,
             seen: (parts.iter())
-                .map(|(index, part)| (*index, calls::look(part, renews)))
+                .map(|(index, part)| (*index, calls::look(part, ask)))
                 .collect(),
-            renewed: renews,
+            ask,
             asked,
         };
-        if renews {
-            kept.is_renewing = true;
-            let teller = self.teller.clone();
-            self.crew
-                .run_first(Box::new(move || teller.tell(looking())));
-        } else {
-            kept.is_asked = true;
-            self.run(looking);
+        match ask {
+            Ask::Renew => {
+                let teller = self.teller.clone();
+                self.crew
+                    .run_first(Box::new(move || teller.tell(looking())));
+            }
+            Ask::Look => self.run(looking),
         }
     }
 
@@ -361,10 +355,10 @@ impl Serve {
         &mut self,
         hold: u64,
         seen: Vec<(usize, Seen)>,
-        renewed: bool,
+        ask: Ask,
         asked: Option<Id>,
     ) {
-        let share = LOOK_SHARE * u32::try_from(self.holds.len()).unwrap_or(u32::MAX);
+        let share_ms = LOOK_SHARE_MS * u64::try_from(self.holds.len()).unwrap_or(u64::MAX);
         let Some(kept) = self.holds.get_mut(&hold) else {
             // It was given back meanwhile.
             if let Some(id) = asked {
@@ -372,39 +366,21 @@ impl Serve {
             }
             return;
         };
-        if renewed {
-            kept.is_renewing = false;
-        } else {
-            kept.is_asked = false;
-        }
-        kept.look = instant() + LOOK.max(share);
         let (mut why, mut by, mut failure, mut notes) = (None, None, None, Vec::new());
         for (index, seen) in seen {
-            let Some((part, schedule)) = kept.parts.get_mut(index) else {
+            let Some((part, life)) = kept.parts.get_mut(index) else {
                 continue;
             };
+            let now_ms = part.session.clock.now().boot_ms;
+            let news = life.answered(ask, &seen.renewal, now_ms);
+            life.look_at(Some(now_ms + LOOK_MS.max(share_ms)));
             by = by.or(seen.asked_by);
-            match seen.renewal {
-                Ok(Renewal::Lost) => {
-                    schedule.lost();
-                    why = why.or(Some("gone"));
+            why = why.or(news.lost.as_ref().map(reason));
+            if let Err(error) = seen.renewal {
+                if let Some(failed) = news.failed.filter(|failed| failed.is_event) {
+                    notes.push((Arc::clone(part), failed.consecutive, error.to_string()));
                 }
-                Ok(Renewal::Renewed { .. }) if renewed => {
-                    schedule.renewed();
-                }
-                Ok(Renewal::Renewed { .. }) => {}
-                Err(error) => {
-                    if renewed {
-                        let failed = schedule.failed(part.session.clock.now().boot_ms);
-                        if failed.is_event {
-                            notes.push((Arc::clone(part), failed.consecutive, error.to_string()));
-                        }
-                        if failed.runs_out_ms.is_some() {
-                            why = why.or(Some("no renewal has succeeded in time"));
-                        }
-                    }
-                    failure = Some(part.session.store_failed(part.name(), error));
-                }
+                failure = Some(part.session.store_failed(part.name(), error));
             }
         }
         let was_lost = kept.is_lost;
@@ -435,7 +411,12 @@ impl Serve {
                 None => Ok(json!({ "hold": hold, "good_for_ms": good_for_ms })),
             };
             self.answer(&id, result);
-        } else if renewed && failure.is_none() && !was_lost && !is_releasing && why.is_none() {
+        } else if ask == Ask::Renew
+            && failure.is_none()
+            && !was_lost
+            && !is_releasing
+            && why.is_none()
+        {
             let params = json!({ "hold": hold, "good_for_ms": good_for_ms });
             let frame = frames::notification("renewed", &params);
             self.output.update(About::Hold(hold), frame);
@@ -472,23 +453,6 @@ impl Serve {
             if kept.releasing.is_some() {
                 continue;
             }
-            let mut renews = false;
-            let mut is_late = false;
-            for (part, schedule) in &mut kept.parts {
-                let now_ms = part.session.clock.now().boot_ms;
-                // Also after this process was stopped: before anything else is said of the hold.
-                is_late |= !kept.is_lost && schedule.has_lapsed(now_ms);
-                match schedule.due(now_ms) {
-                    Due::Nothing => {}
-                    Due::Renew => renews = true,
-                    Due::Tell => {
-                        is_late |= schedule.unanswered(now_ms).runs_out_ms.is_some();
-                    }
-                }
-            }
-            if is_late {
-                late.push(*hold);
-            }
             let mut was_touched = false;
             for watch in &kept.watches {
                 was_touched |= os::read_all(watch) != os::Told::Nothing;
@@ -501,19 +465,36 @@ impl Serve {
                     was_touched = true;
                 }
             }
-            let is_due = (now >= kept.look || was_touched) && !kept.is_lost;
-            let is_looked_at = kept.is_asked || kept.is_renewing;
-            if renews && !kept.is_renewing || is_due && !is_looked_at {
-                looks.push((*hold, renews));
-            } else if was_touched {
-                kept.look = now;
+            let mut asks: Option<Ask> = None;
+            for (part, life) in &mut kept.parts {
+                let now_ms = part.session.clock.now().boot_ms;
+                if was_touched {
+                    life.look_at(Some(now_ms));
+                }
+                // Also after this process was stopped: before anything else is said of the hold.
+                if !kept.is_lost && life.has_lapsed(now_ms) {
+                    late.push(*hold);
+                }
+                match life.due(now_ms) {
+                    Step::Nothing => {}
+                    // A renewal of one renews all, and is a look at all.
+                    Step::Ask(ask) => asks = asks.filter(|asks| *asks == Ask::Renew).or(Some(ask)),
+                    Step::Unanswered => {
+                        if life.unanswered(now_ms).lost.is_some() {
+                            late.push(*hold);
+                        }
+                    }
+                }
+            }
+            if let Some(ask) = asks.filter(|ask| *ask == Ask::Renew || !kept.is_lost) {
+                looks.push((*hold, ask));
             }
         }
         for hold in late {
-            self.lose(hold, "no renewal has succeeded in time");
+            self.lose(hold, SILENCE);
         }
-        for (hold, renews) in looks {
-            self.look(hold, renews, None);
+        for (hold, ask) in looks {
+            self.look(hold, ask, None);
         }
         if !self.left.is_empty() && now >= self.again {
             let left = std::mem::take(&mut self.left);
@@ -523,6 +504,17 @@ impl Serve {
         self.tell_lines(now);
         // Where no thread could be started, for lack of memory say, it is tried again.
         self.crew.call();
+    }
+}
+
+/// Why a hold is lost whose lease runs out.
+const SILENCE: &str = "no renewal has succeeded in time";
+
+/// Why a hold is lost, in a word or two for the client.
+fn reason(loss: &Loss) -> &'static str {
+    match loss {
+        Loss::Gone(_) => "gone",
+        Loss::Silence { .. } => SILENCE,
     }
 }
 

@@ -20,10 +20,10 @@ use std::time::{Duration, Instant};
 use tenure_core::LockName;
 
 /// How long all callers together wait while the servers are silent.
-pub(super) const WAIT_MAX: Duration = Duration::from_secs(1);
+pub const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// How long one try may take.
-pub(super) const TRY_MAX: Duration = Duration::from_secs(2);
+pub const TRY_MAX: Duration = Duration::from_secs(2);
 
 /// How many threads give holds back at once.
 const THREADS_MAX: usize = 8;
@@ -41,7 +41,7 @@ const PAUSE: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(2)]
 type Tell = Box<dyn FnOnce(Result<bool, StoreError>) + Send>;
 
 /// A hold that is to be given back.
-pub(super) trait Leaving: Send + Sync {
+pub trait Leaving: Send + Sync {
     /// The lock.
     fn name(&self) -> &LockName;
 
@@ -62,13 +62,13 @@ pub(super) trait Leaving: Send + Sync {
 }
 
 /// What became of one try to give a hold back.
-pub(super) struct Given {
+pub struct Given {
     /// Whether it was still ours.
-    pub(super) answer: Result<bool, StoreError>,
+    pub answer: Result<bool, StoreError>,
     /// How long it was held, if it was given back.
-    pub(super) held_ms: Option<u64>,
+    pub held_ms: Option<u64>,
     /// Nobody knew yet that it is not ours.
-    pub(super) is_news: bool,
+    pub is_news: bool,
 }
 
 impl Given {
@@ -97,7 +97,7 @@ struct Job {
 
 /// The releases of a manager that go on.
 #[derive(Default)]
-pub(super) struct Releases(Arc<Inner>);
+pub struct Releases(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
@@ -125,7 +125,7 @@ struct State {
 
 impl Releases {
     /// Has a hold given back, and its first answer told.
-    pub(super) fn add(
+    pub fn add(
         &self,
         hold: Arc<dyn Leaving>,
         tell: impl FnOnce(Result<bool, StoreError>) + Send + 'static,
@@ -165,25 +165,25 @@ impl Releases {
     }
 
     /// Whether a hold of this lock with this token is still to be given back.
-    pub(super) fn goes_on(&self, name: &LockName, token: u64) -> bool {
+    pub fn goes_on(&self, name: &LockName, token: u64) -> bool {
         locked(&self.0.state).holds.iter().any(is(name, token))
     }
 
     /// Whether a hold of this lock with this token is being given back, or was a moment ago: a list that a caller has
     /// read may still have it.
-    pub(super) fn has(&self, name: &LockName, token: u64) -> bool {
+    pub fn has(&self, name: &LockName, token: u64) -> bool {
         let state = locked(&self.0.state);
         state.holds.iter().chain(&state.gone).any(is(name, token))
     }
 
     /// How long callers still wait for an answer: each answer begins that time anew.
-    pub(super) fn patience(&self) -> Duration {
+    pub fn patience(&self) -> Duration {
         locked(&self.0.state).patience()
     }
 
     /// Waits until every hold is given back, or every one of this lock, as long as callers wait and `until` has not come.
     /// True if they are.
-    pub(super) fn settle(&self, of: Option<&LockName>, until: Option<Instant>) -> bool {
+    pub fn settle(&self, of: Option<&LockName>, until: Option<Instant>) -> bool {
         let is_meant = |held: &LockName| of.is_none_or(|name| name == held);
         let goes_on = |state: &State| state.holds.iter().any(|(held, _)| is_meant(held));
         let mut state = locked(&self.0.state);

@@ -1,7 +1,7 @@
 //! The hand-over from the threads that acquire to the renewer. New holds wait here until they have
 //! lasted long enough to be looked after. The first hold that is added starts the renewer's thread.
 //!
-//! `renewer` says what the thread does with them.
+//! `thread` says what the thread does with them.
 
 use crate::sync::{Arc, Mutex, Weak, locked};
 use std::collections::VecDeque;
@@ -9,13 +9,13 @@ use std::io;
 use std::time::{Duration, Instant};
 
 /// Wakes the thread. The thread also notices when this is dropped, and ends.
-pub(super) trait Ring {
+pub trait Ring {
     /// Wakes it, or keeps it from falling asleep.
     fn ring(&self);
 }
 
 /// New holds.
-pub(super) struct Pending<H, R> {
+pub struct Pending<H, R> {
     state: Mutex<State<H, R>>,
 }
 
@@ -44,7 +44,7 @@ impl<H, R: Ring> Pending<H, R> {
     ///
     /// # Errors
     /// - The errors of `start`.
-    pub(super) fn add(
+    pub fn add(
         &self,
         hold: &Arc<H>,
         now: Instant,
@@ -64,11 +64,7 @@ impl<H, R: Ring> Pending<H, R> {
     /// The holds that have lasted for `settle` or are gone, and the time until the next of the others
     /// has. With none left, the thread looks once more after `settle`, and waits to be woken if it finds none then: a
     /// program that takes one lock after the other does not wake it each time.
-    pub(super) fn settled(
-        &self,
-        now: Instant,
-        settle: Duration,
-    ) -> (Vec<Weak<H>>, Option<Duration>) {
+    pub fn settled(&self, now: Instant, settle: Duration) -> (Vec<Weak<H>>, Option<Duration>) {
         let mut state = locked(&self.state);
         let mut settled = Vec::new();
         while let Some((since, hold)) = state.holds.front() {

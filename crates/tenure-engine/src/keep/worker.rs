@@ -2,20 +2,20 @@
 //! does. It asks one question after the other; each of them ends by itself, because the store bounds
 //! its requests.
 //!
-//! The thread ends with its renewer. `renewer` decides when to ask, and what follows from the answers.
+//! The thread ends with its renewer. `thread` decides when to ask, and what follows from the answers.
 
-use super::GuardState;
-use super::hold::Hold;
+use super::Ask;
+use super::thread::Kept;
 use crate::os::{self, Bell, BorrowedDescriptor};
 use crate::store::StoreError;
 use std::sync::Weak;
 use std::sync::mpsc::{self, Receiver, Sender};
-use tenure_core::Now;
+use tenure_core::{Now, Renewal};
 
 /// A question about a hold.
-struct Question {
+struct Question<T> {
     id: u64,
-    hold: Weak<Hold>,
+    hold: Weak<T>,
     /// Since when it is to be renewed; `None` for a look.
     renews: Option<Now>,
 }
@@ -23,32 +23,31 @@ struct Question {
 /// An answer about a hold.
 pub(super) struct Answer {
     pub(super) id: u64,
-    /// Whether the question was a renewal.
-    pub(super) renews: bool,
+    pub(super) ask: Ask,
     /// `None` if the hold was released meanwhile.
-    pub(super) found: Option<Result<GuardState, StoreError>>,
+    pub(super) found: Option<Result<Renewal, StoreError>>,
 }
 
 /// The thread, as the renewer sees it.
-pub(super) struct Worker {
-    questions: Sender<Question>,
+pub(super) struct Worker<T> {
+    questions: Sender<Question<T>>,
     answers: Receiver<Answer>,
     bell: Bell,
 }
 
-impl Worker {
+impl<T: Kept> Worker<T> {
     /// `None` where the system gives no thread or no pipe; then the renewer asks for itself.
     pub(super) fn start() -> Option<Self> {
         let (bell, rings) = os::bell().ok()?;
-        let (questions, asked) = mpsc::channel::<Question>();
+        let (questions, asked) = mpsc::channel::<Question<T>>();
         let (answered, answers) = mpsc::channel();
         let work = move || {
             for Question { id, hold, renews } in asked {
                 let hold = hold.upgrade();
                 let found = (hold.as_ref()).and_then(|hold| hold.asked(renews.as_ref()));
                 drop(hold);
-                let renews = renews.is_some();
-                if answered.send(Answer { id, renews, found }).is_err() {
+                let ask = renews.map_or(Ask::Look, |_| Ask::Renew);
+                if answered.send(Answer { id, ask, found }).is_err() {
                     return;
                 }
                 rings.ring();
@@ -65,7 +64,7 @@ impl Worker {
 
     /// Asks about a hold, or for its renewal as of this instant. Many that are asked for together are
     /// answered one after the other; the instant tells a store what one of them did for those behind it.
-    pub(super) fn ask(&self, id: u64, hold: &Weak<Hold>, renews: Option<Now>) {
+    pub(super) fn ask(&self, id: u64, hold: &Weak<T>, renews: Option<Now>) {
         let hold = hold.clone();
         // The thread lives for as long as this end of its channel.
         let _ = self.questions.send(Question { id, hold, renews });
