@@ -150,6 +150,16 @@ impl Schedule {
         self.interval_ms
     }
 
+    /// The silence after which others may take the lock although its holder lives; `None` if they never may.
+    pub fn lapse_ms(&self) -> Option<u64> {
+        self.lapse_ms
+    }
+
+    /// The last sign of life: when the last renewal that succeeded was begun.
+    pub fn sign_ms(&self) -> u64 {
+        self.sign_ms
+    }
+
     /// When [`Schedule::due`] has to be asked next. `None` once there is nothing more to do, or while a
     /// renewal is under way and the holder has nothing to be told.
     pub fn next(&self) -> Option<Moment> {

@@ -247,7 +247,7 @@ mod tests {
                 "a bounded wait of the caller (decision 0040)",
             ),
             (
-                "tenure/src/guard/releases.rs",
+                "tenure-engine/src/keep/releases.rs",
                 "bounds for answers, and pauses between tries",
             ),
             (

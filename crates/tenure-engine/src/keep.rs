@@ -23,16 +23,19 @@
 //! - A resource that takes no fencing token takes late writes of a work that did not end in time.
 
 mod files;
+mod kept;
 mod pending;
 pub mod releases;
 mod thread;
 mod worker;
 
+pub use kept::{Home, Kept, Watching};
 pub use pending::Pending;
 
-pub use thread::{Home, Kept, Watching, keep};
+pub use thread::keep;
 
 use crate::store::file::Own;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tenure_core::{Due, Failed, LeaseTerms, Renewal, Schedule};
 
@@ -83,6 +86,29 @@ pub struct News {
     pub is_unsure: bool,
 }
 
+impl News {
+    /// What a look without a [`Life`] has found.
+    pub fn of(renewal: Renewal) -> Self {
+        match renewal {
+            Renewal::Lost => Self {
+                lost: Some(Loss::Gone(None)),
+                ..Self::default()
+            },
+            Renewal::Renewed {
+                cancel_requested, ..
+            } => Self {
+                stop_requested: cancel_requested,
+                ..Self::default()
+            },
+        }
+    }
+
+    /// Whether its claim is gone, so that nothing is left to be done for it.
+    pub fn is_gone(&self) -> bool {
+        matches!(self.lost, Some(Loss::Gone(_)))
+    }
+}
+
 /// The life of one hold. Times are milliseconds of the boot clock.
 #[derive(Debug, Clone)]
 pub struct Life {
@@ -102,13 +128,8 @@ pub struct Life {
 impl Life {
     /// The life of a hold whose last sign of life was at `sign_ms`.
     pub fn new(terms: LeaseTerms, sign_ms: u64) -> Self {
-        Self::of(Schedule::new(terms, sign_ms))
-    }
-
-    /// The life of a hold with a schedule that has begun.
-    pub fn of(schedule: Schedule) -> Self {
         let mut life = Self {
-            schedule,
+            schedule: Schedule::new(terms, sign_ms),
             renew_at_ms: 0,
             is_among_many: false,
             look_at_ms: None,
@@ -134,9 +155,9 @@ impl Life {
         self
     }
 
-    /// The schedule, to go on with elsewhere.
-    pub fn into_schedule(self) -> Schedule {
-        self.schedule
+    /// Until when others leave the lock alone, as far as is known now.
+    pub fn lease_end(&self) -> LeaseEnd {
+        LeaseEnd::new(self.schedule.lapse_ms(), self.schedule.sign_ms())
     }
 
     /// When [`Life::due`] has to be asked next, if nothing comes before; `None` if only an answer can come.
@@ -211,11 +232,6 @@ impl Life {
         self.schedule.is_told()
     }
 
-    /// How long others leave it alone, if no renewal succeeds before; `None` for a hold that no silence ends.
-    pub fn good_for_ms(&self, now_ms: u64) -> Option<u64> {
-        self.schedule.left_ms(now_ms)
-    }
-
     /// Notes that the store is asked now.
     pub fn begin(&mut self, ask: Ask, now_ms: u64) {
         self.is_touched = false;
@@ -271,6 +287,14 @@ impl Life {
     pub fn unanswered(&mut self, now_ms: u64) -> News {
         let failed = self.schedule.unanswered(now_ms);
         self.has_failed(failed)
+    }
+
+    /// Notes that the lease is over, if it is: this process was stopped, say.
+    pub fn lapse(&mut self, now_ms: u64) -> News {
+        if self.is_lost() || !self.has_lapsed(now_ms) {
+            return News::default();
+        }
+        self.unanswered(now_ms)
     }
 
     /// Takes in what the holder saw of its own files. A state that may be the middle of another program's write is a loss
@@ -343,6 +367,53 @@ impl Life {
         }
         let step = TOGETHER_MS.min(self.schedule.interval_ms() / 16).max(1);
         at_ms - at_ms % step
+    }
+}
+
+/// Until when others leave a lock alone, for all threads that work under it. Times are milliseconds of the boot clock,
+/// which also runs while this process is stopped or its machine sleeps.
+#[derive(Debug)]
+pub struct LeaseEnd {
+    lapse_ms: Option<u64>,
+    /// When the last renewal that succeeded was begun.
+    renewed_ms: AtomicU64,
+}
+
+impl LeaseEnd {
+    /// That of a hold whose last sign of life was at `sign_ms`. After a silence of `lapse_ms` others may take the lock
+    /// although its holder lives; without it they never may.
+    pub fn new(lapse_ms: Option<u64>, sign_ms: u64) -> Self {
+        Self {
+            lapse_ms,
+            renewed_ms: AtomicU64::new(sign_ms),
+        }
+    }
+
+    /// The silence after which others may take the lock although its holder lives.
+    pub fn lapse_ms(&self) -> Option<u64> {
+        self.lapse_ms
+    }
+
+    /// The last sign of life.
+    pub fn sign_ms(&self) -> u64 {
+        self.renewed_ms.load(Ordering::Acquire)
+    }
+
+    /// Notes that a renewal has succeeded that was begun at this time.
+    pub fn renewed(&self, began_ms: u64) {
+        self.renewed_ms.fetch_max(began_ms, Ordering::AcqRel);
+    }
+
+    /// How long others leave the lock alone, if no renewal succeeds before; `None` if no silence ends the hold.
+    pub fn left_ms(&self, now_ms: u64) -> Option<u64> {
+        let end_ms = |lapse_ms| self.sign_ms().saturating_add(lapse_ms);
+        self.lapse_ms
+            .map(|lapse_ms| end_ms(lapse_ms).saturating_sub(now_ms))
+    }
+
+    /// Whether others may have the lock by now.
+    pub fn is_over(&self, now_ms: u64) -> bool {
+        self.left_ms(now_ms) == Some(0)
     }
 }
 

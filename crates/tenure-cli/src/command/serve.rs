@@ -16,6 +16,7 @@
 mod calls;
 mod frames;
 mod holds;
+mod kept;
 mod output;
 mod parent;
 mod waits;
@@ -31,7 +32,8 @@ use crate::request::{Place, Surroundings};
 use crate::signals;
 use calls::{Part, Seen, Taken};
 use frames::{Id, LINE_MAX, Line, Method, PROTOCOL};
-use holds::{Adoption, Kept, SETTLE, lost, no_hold};
+use holds::{Adoption, Kept, lost, no_hold};
+use kept::PlaceOfHolds;
 use output::{About, Output};
 use parent::Parent;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -42,8 +44,8 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
-use tenure_engine::clock::{Clock, instant};
-use tenure_engine::keep::{Ask, Life};
+use tenure_engine::clock::instant;
+use tenure_engine::keep::{Life, News};
 use tenure_engine::os::{self, Bell, Ringer};
 use tenure_engine::store::file::ThreadSleeper;
 use waits::{LineKey, Pending, Queue, TELL};
@@ -97,12 +99,22 @@ enum Event {
     Waiting { id: Id, place: usize, holder: Value },
     /// What an `acquire` came to.
     Taken { id: Id, taken: Taken },
-    /// What a look at a hold showed. `asked` is the request that it answers, if it does.
-    Seen {
+    /// What the keeper has found of a lock of a hold.
+    Kept {
         hold: u64,
-        seen: Vec<(usize, Seen)>,
-        ask: Ask,
-        asked: Option<Id>,
+        part: Arc<Part>,
+        news: News,
+        is_renewed: bool,
+        /// The request that asks the program to stop.
+        by: Option<String>,
+        /// How a renewal has failed.
+        error: Option<String>,
+    },
+    /// How the locks of a hold stand, which the program wants to know.
+    Verified {
+        id: Id,
+        hold: u64,
+        seen: Vec<(Arc<Part>, Seen)>,
     },
     /// Locks were given back, or could not be.
     GivenBack {
@@ -156,7 +168,7 @@ struct Serve {
     teller: Teller,
     events: Receiver<Event>,
     bell: Bell,
-    sessions: BTreeMap<(String, bool), &'static Session>,
+    places: BTreeMap<(String, bool), Arc<PlaceOfHolds>>,
     pending: BTreeMap<Id, Pending>,
     lines: BTreeMap<LineKey, Queue>,
     /// When waits in lines are over.
@@ -213,7 +225,7 @@ impl Serve {
             },
             events,
             bell,
-            sessions: BTreeMap::new(),
+            places: BTreeMap::new(),
             pending: BTreeMap::new(),
             lines: BTreeMap::new(),
             deadlines: BTreeSet::new(),
@@ -305,13 +317,6 @@ impl Serve {
                 .as_ref()
                 .map(|handle| PollFd::new(handle, PollFlags::IN)),
         );
-        let watches = self.holds.values().flat_map(|kept| &kept.watches);
-        let watches: Vec<_> = watches.map(os::borrow).collect();
-        fds.extend(
-            watches
-                .iter()
-                .map(|watch| PollFd::new(watch, PollFlags::IN)),
-        );
         let nap = Timespec {
             tv_sec: i64::try_from(nap.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: nap.subsec_nanos().into(),
@@ -337,18 +342,6 @@ impl Serve {
             nap = nap.min(PARENT_LOOK);
         }
         let until = |at: Instant| at.saturating_duration_since(now);
-        for kept in self.holds.values().filter(|kept| kept.releasing.is_none()) {
-            for (part, life) in &kept.parts {
-                let now_ms = part.session.clock.now().boot_ms;
-                if let Some(next_ms) = life.next_ms() {
-                    let rest = next_ms.saturating_sub(now_ms).saturating_add(1);
-                    nap = nap.min(Duration::from_millis(rest));
-                }
-            }
-            if kept.settles {
-                nap = nap.min(until(kept.began + SETTLE));
-            }
-        }
         if !self.left.is_empty() {
             nap = nap.min(until(self.again));
         }
@@ -473,7 +466,7 @@ impl Serve {
                 if let Some(asking) = &mut kept.releasing {
                     asking.push(id.clone());
                 } else {
-                    kept.releasing = Some(vec![id.clone()]);
+                    kept.releases(vec![id.clone()]);
                     self.give_back(of.hold);
                 }
             }
@@ -482,7 +475,7 @@ impl Serve {
                 if kept.is_lost {
                     return Err(lost(kept));
                 }
-                self.look(of.hold, Ask::Look, Some(id.clone()));
+                self.verify(of.hold, id);
             }
             Method::Abandon(of) => self.abandon(id, &of),
             Method::Check(check) => {
@@ -564,10 +557,10 @@ impl Serve {
     /// The locks of a place, opened once.
     fn session(&mut self, place: Place, of_groups: bool) -> Result<&'static Session, Failure> {
         let key = (place.folder.display().to_string(), of_groups);
-        if let Some(session) = self.sessions.get(&key) {
-            return Ok(session);
+        if let Some(place) = self.places.get(&key) {
+            return Ok(place.session);
         }
-        if self.sessions.len() >= PLACES_MAX {
+        if self.places.len() >= PLACES_MAX {
             return Err(Failure::bad_arguments(format!(
                 "one serve has locks in at most {PLACES_MAX} places; start another one"
             )));
@@ -575,15 +568,16 @@ impl Serve {
         // Holds name it, and it is of use for as long as this process lives.
         let sleeper = Box::new(ThreadSleeper);
         let session: &'static Session = Box::leak(Box::new(Session::at(place, sleeper)?));
-        self.sessions.insert(key, session);
+        let place = Arc::new(PlaceOfHolds::new(session));
+        self.places.insert(key, place);
         Ok(session)
     }
 
     /// The program's own holds in a place.
     fn own(&self, session: &Session) -> calls::Own {
         let parts = self.holds.values().flat_map(|kept| &kept.parts);
-        let own = parts.filter(|(part, _)| is_same_place(part.session, session));
-        own.filter_map(|(part, _)| Some((part.name().clone(), part.claim.token?)))
+        let own = parts.filter(|kept| is_same_place(kept.part.session, session));
+        own.filter_map(|kept| Some((kept.part.name().clone(), kept.part.claim.token?)))
             .collect()
     }
 
@@ -605,12 +599,21 @@ impl Serve {
             match event {
                 Event::Waiting { id, place, holder } => self.waiting(&id, place, &holder),
                 Event::Taken { id, taken } => self.taken(&id, taken),
-                Event::Seen {
+                Event::Kept {
                     hold,
-                    seen,
-                    ask,
-                    asked,
-                } => self.seen(hold, seen, ask, asked),
+                    part,
+                    news,
+                    is_renewed,
+                    by,
+                    error,
+                } => {
+                    if let Some(failed) = news.failed.filter(|failed| failed.is_event) {
+                        let error = error.unwrap_or_else(|| "no answer yet".to_owned());
+                        self.note_failure(part, failed.consecutive, error);
+                    }
+                    self.found(hold, &news, by.as_deref(), is_renewed);
+                }
+                Event::Verified { id, hold, seen } => self.verified(&id, hold, seen),
                 Event::GivenBack {
                     whose,
                     results,
@@ -646,7 +649,7 @@ impl Serve {
                     continue;
                 };
                 if kept.releasing.is_none() {
-                    kept.releasing = Some(Vec::new());
+                    kept.releases(Vec::new());
                     self.give_back(hold);
                 }
             }

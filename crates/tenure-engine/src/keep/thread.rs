@@ -14,10 +14,11 @@
 //! [`Life`] decides what is due and what an answer means.
 
 use super::files::Files;
-use super::pending::{Pending, Ring};
+use super::kept::{Home, Kept, Watching};
+use super::pending::Ring;
 use super::worker::{Answer, Worker};
 use super::{Ask, Life, News, Step};
-use crate::clock::{Clock, instant, nap};
+use crate::clock::{instant, nap};
 use crate::os::{self, Bell, BorrowedDescriptor, Descriptor, Ringer, Told};
 use crate::store::StoreError;
 use crate::store::file::poll_readable;
@@ -25,7 +26,6 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use tenure_core::{Now, Renewal};
 
 /// How long a hold has to last before the thread looks after it.
 const SETTLE: Duration = Duration::from_millis(20);
@@ -52,67 +52,6 @@ const NEIGHBOURS: u64 = 64;
 /// After this many heartbeats in a row the thread reads what the kernel reports of files. The kernel's
 /// list is finite, and a request to stop should not wait for thousands of heartbeats.
 const BEATS_MAX: usize = 64;
-
-/// How the thread learns what other processes do to its holds.
-#[derive(Debug, Clone)]
-pub enum Watching {
-    /// The kernel reports changes to the files in which the store keeps its locks.
-    Files,
-    /// The thread looks at each hold this often, or less often where there are many.
-    Looks(Duration),
-    /// The same for a clock that stands still while the test sleeps: at all of them, this often.
-    Always(Duration),
-}
-
-impl Watching {
-    /// How long a sleep of the thread lasts at most, by the machine's clock.
-    pub fn nap(&self) -> Option<Duration> {
-        match self {
-            Self::Files | Self::Looks(_) => None,
-            Self::Always(nap) => Some(*nap),
-        }
-    }
-}
-
-/// A hold as its thread sees it.
-pub trait Kept: Send + Sync + 'static {
-    /// Its life, from now on the thread's.
-    fn life(&self) -> Life;
-
-    /// Whether other callers may take the lock after some silence although it is held.
-    fn lapses(&self) -> bool;
-
-    /// The file that changes whenever another process does something to it; `None` if there is no such file.
-    fn file(&self) -> Option<String>;
-
-    /// A descriptor that becomes readable once something has happened to it.
-    fn notices(&self) -> Option<Descriptor>;
-
-    /// Asks its store: to renew it as of an instant, or how it stands. `None` once its release has begun.
-    fn asked(&self, renews: Option<&Now>) -> Option<Result<Renewal, StoreError>>;
-
-    /// Tells it what follows from an answer, and how an answer failed. The call must not block. False if there is nothing
-    /// more to be done for it.
-    fn told(&self, ask: Ask, news: News, error: Option<StoreError>) -> bool;
-}
-
-/// Where holds of one kind are kept.
-pub trait Home: Send + Sync + 'static {
-    /// The holds.
-    type Hold: Kept;
-
-    /// The clock of their leases.
-    fn clock(&self) -> &dyn Clock;
-
-    /// How they are watched.
-    fn watching(&self) -> &Watching;
-
-    /// How often the place of their locks has moved.
-    fn moves(&self) -> u64;
-
-    /// The new ones.
-    fn pending(&self) -> &Pending<Self::Hold, Ringer>;
-}
 
 impl Ring for Ringer {
     fn ring(&self) {
@@ -232,6 +171,12 @@ impl<T: Kept> Renewer<T> {
             let Some(kept) = self.kept.get_mut(&id) else {
                 continue;
             };
+            // This process may have been stopped: its holder must know before anything else is asked.
+            let lapsed = kept.life.lapse(now_ms);
+            if lapsed.lost.is_some() {
+                self.tell(home, id, Ask::Renew, lapsed, None);
+                continue;
+            }
             match kept.life.due(now_ms) {
                 Step::Unanswered => {
                     let news = kept.life.unanswered(now_ms);

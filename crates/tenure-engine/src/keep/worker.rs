@@ -5,7 +5,7 @@
 //! The thread ends with its renewer. `thread` decides when to ask, and what follows from the answers.
 
 use super::Ask;
-use super::thread::Kept;
+use super::kept::Kept;
 use crate::os::{self, Bell, BorrowedDescriptor};
 use crate::store::StoreError;
 use std::sync::Weak;

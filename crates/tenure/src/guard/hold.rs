@@ -7,7 +7,7 @@ use super::error::{ReleaseError, VerifyError};
 use super::term::{GuardState, LostReason, Term};
 use super::{Shared, log};
 use crate::keep::releases::{Given, Leaving, TRY_MAX};
-use crate::keep::{Ask, Kept, Life, Loss, News, Watching};
+use crate::keep::{Ask, Kept, LeaseEnd, Life, Loss, News, Watching};
 use crate::offload::{self, Logs};
 use crate::os::Descriptor;
 use crate::store::{Handle, Reading, Store, StoreError, Verbs};
@@ -15,7 +15,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::future::poll_fn;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -435,12 +435,7 @@ pub(super) struct Hold {
     /// The process that acquired it.
     pid: u32,
     term: Term,
-    /// After this time without a renewal, in milliseconds, other callers may take the lock although it
-    /// is held.
-    lapses_ms: Option<u64>,
-    /// When the last successful renewal began, by the boot clock. That clock also runs while this
-    /// process is stopped or its machine sleeps.
-    renewed_ms: AtomicU64,
+    lease: LeaseEnd,
     asked_by: OnceLock<String>,
     /// Its manager does not list it any more.
     is_forgotten: AtomicBool,
@@ -471,8 +466,7 @@ impl Hold {
         };
         let lapses_ms = lapses.map(|lapses| u64::try_from(lapses.as_millis()).unwrap_or(u64::MAX));
         Self {
-            lapses_ms,
-            renewed_ms: AtomicU64::new(claim.lease.renewed.boot_ms),
+            lease: LeaseEnd::new(lapses_ms, claim.lease.renewed.boot_ms),
             handle,
             name,
             token: claim.token.unwrap_or_default(),
@@ -503,16 +497,11 @@ impl Hold {
             return GuardState::Lost;
         }
         // A process that was stopped for longer than its lease may ask before the renewer has had its turn.
-        if let Some(lapses_ms) = self.lapses_ms
+        if self.lease.lapse_ms().is_some()
             && self.term.known() != GuardState::Lost
+            && self.lease.is_over(self.shared.clock.now().boot_ms)
         {
-            let end = self
-                .renewed_ms
-                .load(Ordering::Acquire)
-                .saturating_add(lapses_ms);
-            if self.shared.clock.now().boot_ms >= end {
-                return self.lost(LostReason::Expired, Finder::Caller);
-            }
+            return self.lost(LostReason::Expired, Finder::Caller);
         }
         self.term.known()
     }
@@ -535,9 +524,8 @@ impl Hold {
         if self.state() == GuardState::Lost {
             return Some(Duration::ZERO);
         }
-        let end = (self.renewed_ms.load(Ordering::Acquire)).saturating_add(self.lapses_ms?);
-        let now = self.shared.clock.now();
-        Some(Duration::from_millis(end.saturating_sub(now.boot_ms)))
+        let left_ms = self.lease.left_ms(self.shared.clock.now().boot_ms)?;
+        Some(Duration::from_millis(left_ms))
     }
 
     /// Notes the state that a thread found.
@@ -777,15 +765,15 @@ impl Kept for Hold {
     fn life(&self) -> Life {
         let terms = LeaseTerms {
             ttl_ms: u64::try_from(self.ttl.as_millis()).unwrap_or(u64::MAX),
-            lapse_ms: self.lapses_ms,
-            grace_ms: self.lapses_ms.map_or(0, |lapse| lapse / 3),
+            lapse_ms: self.lease.lapse_ms(),
+            grace_ms: self.lease.lapse_ms().map_or(0, |lapse| lapse / 3),
             network: !matches!(self.shared.watching, Watching::Files),
         };
-        Life::new(terms, self.renewed_ms.load(Ordering::Acquire))
+        Life::new(terms, self.lease.sign_ms())
     }
 
     fn lapses(&self) -> bool {
-        self.lapses_ms.is_some()
+        self.lease.lapse_ms().is_some()
     }
 
     fn file(&self) -> Option<String> {
@@ -803,7 +791,7 @@ impl Kept for Hold {
         };
         let answer = self.ask(Finder::Renewer, |store| store.renew(&*self.handle, asked));
         if let Some(Ok(Renewal::Renewed { .. })) = &answer {
-            self.renewed_ms.fetch_max(asked.boot_ms, Ordering::AcqRel);
+            self.lease.renewed(asked.boot_ms);
         }
         answer
     }
@@ -850,11 +838,10 @@ impl Leaving for Hold {
     }
 
     fn has_lapsed(&self) -> bool {
-        let renewed_ms = self.renewed_ms.load(Ordering::Acquire);
-        let end = self
-            .lapses_ms
-            .map(|lapses| renewed_ms.saturating_add(lapses));
-        end.is_none_or(|end| self.shared.clock.now().boot_ms >= end)
+        let now_ms = self.shared.clock.now().boot_ms;
+        self.lease
+            .left_ms(now_ms)
+            .is_none_or(|left_ms| left_ms == 0)
     }
 
     fn has_gone(&self) {

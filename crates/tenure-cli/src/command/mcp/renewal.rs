@@ -1,67 +1,72 @@
-//! Renews the holds of the client, for callers that cannot see it: in another container, on another machine.
+//! Has a keeper renew the holds of the client, for callers that cannot see it: in another container, on another machine.
 //!
-//! Which holds there are is read from the folder, so those of an earlier server are renewed too. Without any, nothing
-//! is looked at until one is taken. Renewing keeps alive what lives anyway: the client is alive, for this process ends
-//! with it.
+//! Which holds there are is read from the folder when one is taken, so those of an earlier server are renewed too. Renewing
+//! keeps alive what lives anyway: the client is alive, for this process ends with it.
 
 use super::tools::Tools;
+use crate::command::run::acquire_all::life_of;
 use crate::command::{Session, readings};
 use crate::failure::Failure;
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
-use tenure_core::{Claim, Entry, LockName, Ownership};
+use tenure_core::{Claim, Entry, LockName, Now, Ownership, Renewal};
 use tenure_engine::clock::Clock;
+use tenure_engine::keep::{self, Ask, Home, Kept, Life, News, Pending, Watching};
+use tenure_engine::os::{Descriptor, Ringer};
 use tenure_engine::profile::known_as;
-use tenure_engine::store::Verbs;
 use tenure_engine::store::contract::Which;
+use tenure_engine::store::{RenewedOwned, StoreError, Verbs};
 use tokio::sync::oneshot;
 
-/// The bounds of the time between two looks.
-const NAP_MIN: Duration = Duration::from_millis(200);
-const NAP_MAX: Duration = Duration::from_secs(60);
-
-/// The time to the next look after one that failed.
+/// The time to the next look for holds after one that failed.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// Renews what is due, until it is dropped.
+/// How often a hold is looked at beside its renewals, where nothing tells of it: nobody here waits for what is found.
+const LOOK: Duration = Duration::from_secs(60);
+
+/// Has what there is renewed, until it is dropped.
 pub(super) async fn renew(tools: Arc<Tools>) {
+    let mut holds = None;
     loop {
         let (sender, receiver) = oneshot::channel();
-        let looking = Arc::clone(&tools);
+        let (looking, before) = (Arc::clone(&tools), holds.clone());
         let thread = std::thread::Builder::new().name("renew".to_owned());
         let started = thread.spawn(move || {
-            let _ = sender.send(look(&looking));
+            let _ = sender.send(look(&looking, before));
         });
-        let next = match started {
-            Ok(_) => receiver.await.unwrap_or(Some(AGAIN)),
-            Err(_) => Some(AGAIN),
+        let found = match started {
+            Ok(_) => receiver.await.unwrap_or(None),
+            Err(_) => None,
         };
-        match next {
-            None => tools.taken.notified().await,
-            Some(next) => tokio::select! {
-                () = tools.taken.notified() => {}
-                () = tokio::time::sleep(next.clamp(NAP_MIN, NAP_MAX)) => {}
-            },
+        // A place that could not be looked at may be there again by then, with holds of an earlier server that this one
+        // does not know yet.
+        let is_whole = found.is_some();
+        holds = found.or(holds);
+        tokio::select! {
+            () = tools.taken.notified() => {}
+            () = tokio::time::sleep(AGAIN), if !is_whole => {}
         }
     }
 }
 
-/// Renews what is due. The time until the next renewal is; `None` without a hold.
-fn look(tools: &Tools) -> Option<Duration> {
-    match renew_all(tools) {
-        Ok(next) => next,
-        // The place may be there again by then, with holds of an earlier server that this one does not know yet.
-        Err(_) => Some(AGAIN),
-    }
+/// Has all holds of the client looked after. `None` if one could not be looked at.
+fn look(tools: &Arc<Tools>, before: Option<Arc<Holds>>) -> Option<Arc<Holds>> {
+    look_for_all(tools, before).ok().flatten()
 }
 
-fn renew_all(tools: &Tools) -> Result<Option<Duration>, Failure> {
+fn look_for_all(
+    tools: &Arc<Tools>,
+    before: Option<Arc<Holds>>,
+) -> Result<Option<Arc<Holds>>, Failure> {
     // Those that were taken before the look and are not there are over.
     let known = tools.handles();
-    let mut there = BTreeSet::new();
-    let session = Session::open(tools.asked(None).list()?.place)?;
-    let mut next: Option<Duration> = None;
+    let place = tools.asked(None).list()?.place;
+    let holds = match before.filter(|before| before.session.place.folder == place.folder) {
+        Some(before) => before,
+        None => Arc::new(Holds::new(Session::open(place)?, tools)),
+    };
+    let session = &holds.session;
     let mut is_whole = true;
     for name in readings::names(&session.store, Which::Locks)? {
         let Ok(reading) = session.reading(&name) else {
@@ -69,40 +74,174 @@ fn renew_all(tools: &Tools) -> Result<Option<Duration>, Failure> {
             continue;
         };
         let granted = reading.entry().into_iter().flat_map(Entry::granted);
-        for claim in granted.filter(|claim| tools.renews(&session, claim)) {
-            there.insert(known_as(&claim.holder).to_owned());
-            let due = renew_if_due(&session, &name, claim);
-            next = Some(next.map_or(due, |next| next.min(due)));
+        for claim in granted.filter(|claim| tools.renews(session, claim)) {
+            is_whole &= Holds::keep(&holds, &name, claim);
         }
     }
     if is_whole {
-        for handle in known.difference(&there) {
+        let there = holds.kept();
+        for handle in known.iter().filter(|handle| !there.contains_key(*handle)) {
             tools.forget(handle);
         }
-        return Ok(next);
     }
-    Ok(Some(next.map_or(AGAIN, |next| next.min(AGAIN))))
+    drop(known);
+    Ok(is_whole.then_some(holds))
 }
 
-/// Renews a hold of which a third of the ttl is over. The time until that is so again.
-fn renew_if_due(session: &Session, name: &LockName, claim: &Claim) -> Duration {
-    let now = session.clock.now();
-    let boot = claim.holder.host.boot_id.as_deref();
-    let third = claim.lease.ttl_ms / 3;
-    let silent = claim.lease.silent_ms(boot, &now);
-    if silent < third {
-        return Duration::from_millis(third - silent);
-    }
-    let is_it = |other: &Claim| {
-        if (other.ticket, other.token) == (claim.ticket, claim.token) {
-            Ownership::Shown
-        } else {
-            Ownership::Missing
+/// The holds of the client in its place.
+struct Holds {
+    session: Session,
+    tools: Weak<Tools>,
+    /// By their handles.
+    kept: Mutex<BTreeMap<String, Arc<Renewed>>>,
+    watching: Watching,
+    pending: Pending<Renewed, Ringer>,
+}
+
+impl Holds {
+    fn new(session: Session, tools: &Arc<Tools>) -> Self {
+        let is_watched = !session.store.is_remote() && !session.store.publishes();
+        Self {
+            session,
+            tools: Arc::downgrade(tools),
+            kept: Mutex::default(),
+            watching: if is_watched {
+                Watching::Files
+            } else {
+                Watching::Looks(LOOK)
+            },
+            pending: Pending::default(),
         }
-    };
-    match session.store.renew_owned(name, &is_it, &now) {
-        Ok(_) => Duration::from_millis(third),
-        Err(_) => Duration::from_millis(third).min(AGAIN),
+    }
+
+    /// Has a hold looked after, if it is not yet. False if the system gives no thread.
+    fn keep(holds: &Arc<Self>, name: &LockName, claim: &Claim) -> bool {
+        let handle = known_as(&claim.holder).to_owned();
+        let mark = (claim.ticket, claim.token);
+        let hold = {
+            let mut kept = holds.kept();
+            if kept.get(&handle).is_some_and(|kept| kept.mark == mark) {
+                return true;
+            }
+            let hold = Arc::new(Renewed {
+                holds: Arc::downgrade(holds),
+                name: name.clone(),
+                handle: handle.clone(),
+                mark,
+                life: life_of(&holds.session, claim),
+            });
+            kept.insert(handle, Arc::clone(&hold));
+            hold
+        };
+        keep::keep(holds, &hold).is_ok()
+    }
+
+    fn kept(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Renewed>>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Home for Holds {
+    type Hold = Renewed;
+
+    fn clock(&self) -> &dyn Clock {
+        &self.session.clock
+    }
+
+    fn watching(&self) -> &Watching {
+        &self.watching
+    }
+
+    fn moves(&self) -> u64 {
+        self.session.store.moves()
+    }
+
+    fn pending(&self) -> &Pending<Renewed, Ringer> {
+        &self.pending
+    }
+}
+
+/// A hold of the client.
+struct Renewed {
+    holds: Weak<Holds>,
+    name: LockName,
+    handle: String,
+    /// The ticket and the token of its claim.
+    mark: (u64, Option<u64>),
+    life: Life,
+}
+
+impl Renewed {
+    fn is_it(&self, claim: &Claim) -> bool {
+        (claim.ticket, claim.token) == self.mark
+    }
+}
+
+impl Kept for Renewed {
+    fn life(&self) -> Life {
+        self.life.clone()
+    }
+
+    fn lapses(&self) -> bool {
+        let holds = self.holds.upgrade();
+        holds.is_some_and(|holds| holds.session.store.is_remote())
+    }
+
+    fn file(&self) -> Option<String> {
+        let holds = self.holds.upgrade()?;
+        Some(holds.session.store.location(&self.name).shown)
+    }
+
+    fn notices(&self) -> Option<Descriptor> {
+        None
+    }
+
+    fn asked(&self, renews: Option<&Now>) -> Option<Result<Renewal, StoreError>> {
+        let holds = self.holds.upgrade()?;
+        let stands = |claim: &Claim| Renewal::Renewed {
+            token: claim.token.unwrap_or_default(),
+            cancel_requested: claim.cancel.is_some(),
+        };
+        let Some(now) = renews else {
+            let reading = holds.session.store.read(&self.name);
+            return Some(reading.map(|reading| {
+                let mut granted = reading.entry().into_iter().flat_map(Entry::granted);
+                let own = granted.find(|claim| self.is_it(claim));
+                own.map_or(Renewal::Lost, stands)
+            }));
+        };
+        let owns = |claim: &Claim| {
+            if self.is_it(claim) {
+                Ownership::Shown
+            } else {
+                Ownership::Missing
+            }
+        };
+        let renewed = holds.session.store.renew_owned(&self.name, &owns, now);
+        Some(renewed.map(|renewed| match renewed {
+            RenewedOwned::Renewed { claim } => stands(&claim),
+            RenewedOwned::NotOwner { .. } | RenewedOwned::Lost => Renewal::Lost,
+        }))
+    }
+
+    /// No call of the protocol tells a client of its holds, so it learns of a loss when it asks.
+    fn told(&self, _: Ask, news: News, _: Option<StoreError>) -> bool {
+        if !news.is_gone() {
+            return true;
+        }
+        if let Some(holds) = self.holds.upgrade() {
+            let mut kept = holds.kept();
+            if kept
+                .get(&self.handle)
+                .is_some_and(|kept| kept.mark == self.mark)
+            {
+                kept.remove(&self.handle);
+                if let Some(tools) = holds.tools.upgrade() {
+                    tools.forget(&self.handle);
+                }
+            }
+        }
+        false
     }
 }
 
@@ -125,6 +264,7 @@ mod tests {
             ..Common::default()
         };
         let client = choose_owner(Some(std::process::id())).unwrap();
-        assert_eq!(look(&Tools::new(common, client)), Some(AGAIN));
+        let tools = Arc::new(Tools::new(common, client));
+        assert!(look(&tools, None).is_none());
     }
 }

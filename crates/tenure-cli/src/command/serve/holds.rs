@@ -2,26 +2,21 @@
 
 use super::calls::{self, Adopting, Part, Seen};
 use super::frames::{self, Adopt, Id};
+use super::kept::KeptPart;
 use super::output::About;
+use super::waits::no_thread;
 use super::{Event, Serve, Whose, abandoned, already_held, is_same_place};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::holds;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tenure_core::LockName;
 use tenure_engine::clock::{Clock, instant};
 use tenure_engine::inherited::AROUND;
-use tenure_engine::keep::{Ask, Life, Loss, Step};
-use tenure_engine::os::{self, Descriptor};
+use tenure_engine::keep::{self, Ask, Life, Loss, News};
 
-/// How long a hold lasts before its file is watched, and how many are watched by one watch each.
-pub(super) const SETTLE: Duration = Duration::from_millis(20);
-const WATCHES_MAX: usize = 16;
-/// How often a hold is looked at, and with N holds at most once in N times the share; in milliseconds.
-const LOOK_MS: u64 = 1_000;
-const LOOK_SHARE_MS: u64 = 2;
 /// How often a release that failed is tried again.
 pub(super) const AGAIN: Duration = Duration::from_secs(1);
 
@@ -37,40 +32,30 @@ pub(super) struct Adoption {
 /// A hold of the program.
 pub(super) struct Kept {
     pub(super) caller: Option<String>,
-    pub(super) parts: Vec<(Arc<Part>, Life)>,
-    pub(super) began: Instant,
-    pub(super) watches: Vec<Descriptor>,
-    /// It may be watched, and was not yet.
-    pub(super) settles: bool,
+    pub(super) parts: Vec<Arc<KeptPart>>,
+    /// For how long the program was told last that the hold is good, as a time of the boot clock.
+    told_until_ms: Option<u64>,
     /// The program was told that it is lost.
     pub(super) is_lost: bool,
-    pub(super) was_asked_to_stop: bool,
+    was_asked_to_stop: bool,
     /// It is being given back; these requests want to know.
     pub(super) releasing: Option<Vec<Id>>,
 }
 
 impl Kept {
-    /// How long others leave it alone, if no renewal succeeds before; `None` for as long as the program lives.
-    pub(super) fn good_for_ms(&self) -> Option<u64> {
-        let left = self
-            .parts
-            .iter()
-            .filter_map(|(part, life)| life.good_for_ms(part.session.clock.now().boot_ms));
-        left.min()
+    pub(super) fn parts(&self) -> impl Iterator<Item = &Arc<Part>> {
+        self.parts.iter().map(|kept| &kept.part)
     }
 
-    /// Watches its files, where the store tells of changes. A record that is renewed is another file, so it is
-    /// looked at from time to time instead.
-    fn watch(&mut self) {
-        for (part, _) in &self.parts {
-            let store = &part.session.store;
-            if store.is_remote() || store.publishes() {
-                continue;
-            }
-            let notices = store.notices(&*part.handle);
-            self.watches
-                .extend(notices.map(|notices| notices.descriptor));
-        }
+    /// How long others leave it alone, if no renewal succeeds before; `None` for as long as the program lives.
+    fn good_for_ms(&self) -> Option<u64> {
+        self.parts.iter().filter_map(|kept| kept.left_ms()).min()
+    }
+
+    /// Begins its release, which these requests want to know of.
+    pub(super) fn releases(&mut self, asking: Vec<Id>) {
+        self.releasing = Some(asking);
+        self.parts.iter().for_each(|kept| kept.leaves());
     }
 }
 
@@ -130,7 +115,7 @@ impl Serve {
                 self.give(Whose::Unwanted(id.clone(), Vec::new()), parts.collect());
             }
             adopted => {
-                let adopted = adopted.map(|parts| self.keep(caller, parts));
+                let adopted = adopted.and_then(|parts| self.keep(caller, parts));
                 self.answer(id, adopted);
             }
         }
@@ -154,17 +139,16 @@ impl Serve {
                 && part.session.format.shows(&part.claim, &adopting.request_id)
         };
         for (hold, kept) in &self.holds {
-            let mut meant = kept.parts.iter().map(|(part, _)| part);
+            let mut meant = kept.parts();
             let Some(first) = meant.find(|part| is_meant(part)) else {
                 continue;
             };
             let stands = |name: &LockName, token: Option<u64>| {
-                let mut parts = kept.parts.iter().map(|(part, _)| part);
-                parts.any(|part| {
+                kept.parts().any(|part| {
                     part.name() == name && token.is_none_or(|token| part.claim.token == Some(token))
                 })
             };
-            let mut tokens = kept.parts.iter().map(|(part, _)| part.claim.token);
+            let mut tokens = kept.parts().map(|part| part.claim.token);
             let is_same = if adopting.locks.is_empty() {
                 adopting.token.is_none() || tokens.any(|token| token == adopting.token)
             } else {
@@ -172,7 +156,7 @@ impl Serve {
                 locks.all(|(known, name)| stands(name, adopting.token_of(known)))
             };
             if !is_same {
-                let names = |name| kept.parts.iter().any(|(part, _)| part.name() == name);
+                let names = |name| kept.parts().any(|part| part.name() == name);
                 if adopting.locks.iter().any(|(_, name)| names(name)) {
                     return Err(already_held(
                         first,
@@ -192,38 +176,47 @@ impl Serve {
         Ok(None)
     }
 
-    /// Keeps a hold; answers with what the client is told of it.
-    pub(super) fn keep(&mut self, caller: Option<String>, parts: Vec<(Part, Life)>) -> Value {
-        let (hold, now) = (self.next_hold, instant());
+    /// Keeps a hold; answers with what the client is told of it. What cannot be kept is given back.
+    pub(super) fn keep(
+        &mut self,
+        caller: Option<String>,
+        parts: Vec<(Part, Life)>,
+    ) -> Result<Value, Failure> {
+        let hold = self.next_hold;
         self.next_hold += 1;
-        let parts = parts.into_iter();
-        let parts: Vec<_> = parts
-            .map(|(part, mut life)| {
-                life.look_at(Some(part.session.clock.now().boot_ms + LOOK_MS));
-                (Arc::new(part), life)
-            })
-            .collect();
+        let parts = parts.into_iter().map(|(part, life)| {
+            let teller = self.teller.clone();
+            Arc::new(KeptPart::new(hold, Arc::new(part), life, teller))
+        });
+        let parts: Vec<_> = parts.collect();
+        let begun = parts.iter().try_for_each(|kept| {
+            let mut places = self.places.values();
+            let place = places.find(|place| std::ptr::eq(place.session, kept.part.session));
+            place.map_or(Ok(()), |place| keep::keep(place, kept))
+        });
         let kept = Kept {
             caller,
             parts,
-            began: now,
-            watches: Vec::new(),
-            settles: true,
+            told_until_ms: None,
             is_lost: false,
             was_asked_to_stop: false,
             releasing: None,
         };
-        self.holds.insert(hold, kept);
-        self.granted(hold).unwrap_or_default()
+        let kept = self.holds.entry(hold).or_insert(kept);
+        if let Err(error) = begun {
+            kept.releases(Vec::new());
+            self.give_back(hold);
+            return Err(no_thread(&error));
+        }
+        Ok(self.granted(hold).unwrap_or_default())
     }
 
     /// What the client is told of a hold that it was granted.
     fn granted(&self, hold: u64) -> Option<Value> {
         let kept = self.holds.get(&hold)?;
-        let parts = &kept.parts;
         let mut env = serde_json::Map::new();
         let mut held = holds::inherited_value().to_owned();
-        for (part, _) in parts {
+        for part in kept.parts() {
             let (token, folder) = (
                 part.claim.token.unwrap_or_default(),
                 &part.session.place.folder,
@@ -231,16 +224,18 @@ impl Serve {
             holds::extend(&mut held, token, folder, part.name());
         }
         // The parts have one place, and any of them proves that the program still holds.
-        if let Some((last, _)) = parts.last() {
+        if let Some(last) = kept.parts().last() {
             let (session, token) = (&last.session, last.claim.token.unwrap_or_default());
             let hold = Some((last.name(), token));
             let around = session.place.handed_down(&session.identity, hold);
             env.insert(AROUND.to_owned(), around.value().into());
         }
         env.insert(holds::VARIABLE.to_owned(), held.into());
-        let first = parts.first().map(|(part, _)| part);
-        let request_id = first.map(|part| part.claim.holder.request_id.as_str().to_owned());
-        let locks: Vec<Value> = parts.iter().map(|(part, _)| part.json()).collect();
+        let request_id = kept
+            .parts()
+            .next()
+            .map(|part| part.claim.holder.request_id.as_str().to_owned());
+        let locks: Vec<Value> = kept.parts().map(|part| part.json()).collect();
         Some(json!({
             "hold": hold,
             "request_id": request_id,
@@ -253,8 +248,7 @@ impl Serve {
     /// Gives the locks of a hold back.
     pub(super) fn give_back(&mut self, hold: u64) {
         if let Some(kept) = self.holds.get(&hold) {
-            let parts = kept.parts.iter().map(|(part, _)| Arc::clone(part));
-            let parts = parts.collect();
+            let parts = kept.parts().cloned().collect();
             self.give(Whose::Hold(hold), parts);
         }
     }
@@ -315,116 +309,86 @@ impl Serve {
         }
     }
 
-    /// Has a thread ask about the locks of a hold, for the program or because it is due.
-    pub(super) fn look(&mut self, hold: u64, ask: Ask, asked: Option<Id>) {
-        let Some(kept) = self.holds.get_mut(&hold) else {
-            return;
-        };
-        let mut parts = Vec::with_capacity(kept.parts.len());
-        for (index, (part, life)) in kept.parts.iter_mut().enumerate() {
-            let is_under_way = match ask {
-                Ask::Renew => life.is_renewing(),
-                // What the program wants to know is asked in any case.
-                Ask::Look => asked.is_none() && !life.may_look(),
-            };
-            if !is_under_way {
-                life.begin(ask, part.session.clock.now().boot_ms);
-                parts.push((index, Arc::clone(part)));
-            }
-        }
-        let looking = move || Event::Seen {
+    /// Has a thread look at the locks of a hold, for a request of the program.
+    pub(super) fn verify(&self, hold: u64, id: &Id) {
+        let parts: Vec<_> = (self.holds.get(&hold).into_iter())
+            .flat_map(Kept::parts)
+            .cloned()
+            .collect();
+        let id = id.clone();
+        self.run(move || Event::Verified {
+            id,
             hold,
-            seen: (parts.iter())
-                .map(|(index, part)| (*index, calls::look(part, ask)))
+            seen: (parts.into_iter())
+                .map(|part| {
+                    let seen = calls::look(&part, Ask::Look);
+                    (part, seen)
+                })
                 .collect(),
-            ask,
-            asked,
-        };
-        match ask {
-            Ask::Renew => {
-                let teller = self.teller.clone();
-                self.crew
-                    .run_first(Box::new(move || teller.tell(looking())));
-            }
-            Ask::Look => self.run(looking),
-        }
+        });
     }
 
-    /// What follows from a look at a hold.
-    pub(super) fn seen(
-        &mut self,
-        hold: u64,
-        seen: Vec<(usize, Seen)>,
-        ask: Ask,
-        asked: Option<Id>,
-    ) {
-        let share_ms = LOOK_SHARE_MS * u64::try_from(self.holds.len()).unwrap_or(u64::MAX);
-        let Some(kept) = self.holds.get_mut(&hold) else {
-            // It was given back meanwhile.
-            if let Some(id) = asked {
-                self.answer(&id, Err(no_hold(hold)));
-            }
-            return;
-        };
-        let (mut why, mut by, mut failure, mut notes) = (None, None, None, Vec::new());
-        for (index, seen) in seen {
-            let Some((part, life)) = kept.parts.get_mut(index) else {
-                continue;
-            };
-            let now_ms = part.session.clock.now().boot_ms;
-            let news = life.answered(ask, &seen.renewal, now_ms);
-            life.look_at(Some(now_ms + LOOK_MS.max(share_ms)));
-            by = by.or(seen.asked_by);
-            why = why.or(news.lost.as_ref().map(reason));
-            if let Err(error) = seen.renewal {
-                if let Some(failed) = news.failed.filter(|failed| failed.is_event) {
-                    notes.push((Arc::clone(part), failed.consecutive, error.to_string()));
+    /// Answers the request of the program.
+    pub(super) fn verified(&mut self, id: &Id, hold: u64, seen: Vec<(Arc<Part>, Seen)>) {
+        let mut failure = None;
+        for (part, Seen { renewal, asked_by }) in seen {
+            let news = match renewal {
+                Ok(renewal) => News::of(renewal),
+                Err(error) => {
+                    failure = Some(part.session.store_failed(part.name(), error));
+                    continue;
                 }
-                failure = Some(part.session.store_failed(part.name(), error));
-            }
+            };
+            self.found(hold, &news, asked_by.as_deref(), false);
         }
-        let was_lost = kept.is_lost;
-        let is_releasing = kept.releasing.is_some();
-        if let Some(why) = why {
-            self.lose(hold, why);
+        let result = match (self.holds.get(&hold), failure) {
+            // It was given back meanwhile.
+            (None, _) => Err(no_hold(hold)),
+            (Some(kept), _) if kept.is_lost => Err(lost(kept)),
+            (Some(_), Some(failure)) => Err(failure),
+            (Some(kept), None) => Ok(json!({ "hold": hold, "good_for_ms": kept.good_for_ms() })),
+        };
+        self.answer(id, result);
+    }
+
+    /// Tells the program what was found of a lock.
+    pub(super) fn found(&mut self, hold: u64, news: &News, by: Option<&str>, is_renewed: bool) {
+        match &news.lost {
+            Some(Loss::Gone(_)) => self.lose(hold, "gone"),
+            Some(Loss::Silence { .. }) => self.lose(hold, "no renewal has succeeded in time"),
+            None => {}
         }
         let Some(kept) = self.holds.get_mut(&hold) else {
             return;
         };
+        if kept.is_lost || kept.releasing.is_some() {
+            return;
+        }
         if let Some(by) = by
-            && !kept.is_lost
-            && !is_releasing
             && !std::mem::replace(&mut kept.was_asked_to_stop, true)
         {
             let params = json!({ "hold": hold, "by": by });
             self.output
                 .say(&frames::notification("stop_requested", &params));
         }
-        let Some(kept) = self.holds.get(&hold) else {
-            return;
-        };
         let good_for_ms = kept.good_for_ms();
-        if let Some(id) = asked {
-            let result = match failure {
-                _ if kept.is_lost => Err(lost(kept)),
-                Some(failure) => Err(failure),
-                None => Ok(json!({ "hold": hold, "good_for_ms": good_for_ms })),
-            };
-            self.answer(&id, result);
-        } else if ask == Ask::Renew
-            && failure.is_none()
-            && !was_lost
-            && !is_releasing
-            && why.is_none()
-        {
+        // Of several locks the one counts that is good for the shortest time.
+        let until_ms = kept.parts.first().zip(good_for_ms).map(|(first, left_ms)| {
+            let now = first.part.session.clock.now();
+            now.boot_ms.saturating_add(left_ms)
+        });
+        if is_renewed && (until_ms.is_none() || until_ms > kept.told_until_ms) {
+            kept.told_until_ms = until_ms;
             let params = json!({ "hold": hold, "good_for_ms": good_for_ms });
             let frame = frames::notification("renewed", &params);
             self.output.update(About::Hold(hold), frame);
         }
-        for (part, consecutive, error) in notes {
-            let noting = Box::new(move || calls::note_failure(&part, consecutive, &error));
-            self.crew.run(noting);
-        }
+    }
+
+    /// Has the audit note that several renewals in a row have failed.
+    pub(super) fn note_failure(&self, part: Arc<Part>, consecutive: u32, error: String) {
+        let noting = Box::new(move || calls::note_failure(&part, consecutive, &error));
+        self.crew.run(noting);
     }
 
     /// Tells the client that it cannot rely on a hold any more, once. The claim stays until the client gives it
@@ -437,7 +401,6 @@ impl Serve {
         if kept.releasing.is_some() || std::mem::replace(&mut kept.is_lost, true) {
             return;
         }
-        kept.watches.clear();
         self.output.forget(&About::Hold(hold));
         let params = json!({ "hold": hold, "reason": reason });
         self.output.say(&frames::notification("lost", &params));
@@ -446,56 +409,6 @@ impl Serve {
     /// Does what is due.
     pub(super) fn keep_time(&mut self) {
         let now = instant();
-        let watched = self.holds.values().filter(|kept| !kept.watches.is_empty());
-        let mut room = WATCHES_MAX.saturating_sub(watched.count());
-        let (mut late, mut looks) = (Vec::new(), Vec::new());
-        for (hold, kept) in &mut self.holds {
-            if kept.releasing.is_some() {
-                continue;
-            }
-            let mut was_touched = false;
-            for watch in &kept.watches {
-                was_touched |= os::read_all(watch) != os::Told::Nothing;
-            }
-            if kept.settles && now >= kept.began + SETTLE {
-                kept.settles = false;
-                if room > 0 && !kept.is_lost {
-                    room -= 1;
-                    kept.watch();
-                    was_touched = true;
-                }
-            }
-            let mut asks: Option<Ask> = None;
-            for (part, life) in &mut kept.parts {
-                let now_ms = part.session.clock.now().boot_ms;
-                if was_touched {
-                    life.look_at(Some(now_ms));
-                }
-                // Also after this process was stopped: before anything else is said of the hold.
-                if !kept.is_lost && life.has_lapsed(now_ms) {
-                    late.push(*hold);
-                }
-                match life.due(now_ms) {
-                    Step::Nothing => {}
-                    // A renewal of one renews all, and is a look at all.
-                    Step::Ask(ask) => asks = asks.filter(|asks| *asks == Ask::Renew).or(Some(ask)),
-                    Step::Unanswered => {
-                        if life.unanswered(now_ms).lost.is_some() {
-                            late.push(*hold);
-                        }
-                    }
-                }
-            }
-            if let Some(ask) = asks.filter(|ask| *ask == Ask::Renew || !kept.is_lost) {
-                looks.push((*hold, ask));
-            }
-        }
-        for hold in late {
-            self.lose(hold, SILENCE);
-        }
-        for (hold, ask) in looks {
-            self.look(hold, ask, None);
-        }
         if !self.left.is_empty() && now >= self.again {
             let left = std::mem::take(&mut self.left);
             self.give(Whose::Left, left);
@@ -504,17 +417,6 @@ impl Serve {
         self.tell_lines(now);
         // Where no thread could be started, for lack of memory say, it is tried again.
         self.crew.call();
-    }
-}
-
-/// Why a hold is lost whose lease runs out.
-const SILENCE: &str = "no renewal has succeeded in time";
-
-/// Why a hold is lost, in a word or two for the client.
-fn reason(loss: &Loss) -> &'static str {
-    match loss {
-        Loss::Gone(_) => "gone",
-        Loss::Silence { .. } => SILENCE,
     }
 }
 
@@ -527,7 +429,7 @@ pub(super) fn no_hold(hold: u64) -> Failure {
 }
 
 pub(super) fn lost(kept: &Kept) -> Failure {
-    let names = kept.parts.iter().map(|(part, _)| part.name().as_str());
+    let names = kept.parts().map(|part| part.name().as_str());
     let names: Vec<_> = names.collect();
     let name = names.first().copied().unwrap_or_default();
     Failure::new(

@@ -174,7 +174,7 @@ impl Serve {
             .values()
             .filter(|kept| kept.caller.as_deref() == Some(caller) && kept.releasing.is_none());
         let found = own.find_map(|kept| {
-            let mut parts = kept.parts.iter().map(|(part, _)| part);
+            let mut parts = kept.parts();
             parts.find(|part| part.name() == name && is_same_place(part.session, session))
         });
         match found {
@@ -250,7 +250,7 @@ impl Serve {
             }
             Ok(parts) => {
                 let granted = self.keep(pending.caller, parts);
-                self.answer(id, Ok(granted));
+                self.answer(id, granted);
             }
             Err((failure, left)) => {
                 self.left.extend(left.into_iter().map(Arc::new));
@@ -392,7 +392,7 @@ pub(super) fn too_many(why: &str) -> Failure {
     failure
 }
 
-fn no_thread(error: &std::io::Error) -> Failure {
+pub(super) fn no_thread(error: &std::io::Error) -> Failure {
     match error.kind() {
         std::io::ErrorKind::WouldBlock => {
             too_many(&format!("requests wait for {WAITERS_MAX} locks already"))

@@ -1,0 +1,151 @@
+//! A lock of a hold of the program, as the keeper of its place looks after it.
+//!
+//! The keeper's thread asks and finds; what the program is told of it is decided elsewhere (`holds`).
+
+use super::calls::{self, Part, Seen};
+use super::{Event, Teller};
+use crate::command::Session;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tenure_core::{Now, Renewal};
+use tenure_engine::clock::Clock;
+use tenure_engine::keep::{Ask, Home, Kept, LeaseEnd, Life, News, Pending, Watching};
+use tenure_engine::os::{Descriptor, Ringer};
+use tenure_engine::store::StoreError;
+
+/// How often a hold is looked at that nothing tells of.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The holds of the program in one place.
+pub(super) struct PlaceOfHolds {
+    pub(super) session: &'static Session,
+    watching: Watching,
+    pending: Pending<KeptPart, Ringer>,
+}
+
+impl PlaceOfHolds {
+    pub(super) fn new(session: &'static Session) -> Self {
+        // A record that is renewed is another file, so it is looked at from time to time instead.
+        let is_watched = !session.store.is_remote() && !session.store.publishes();
+        Self {
+            session,
+            watching: if is_watched {
+                Watching::Files
+            } else {
+                Watching::Looks(LOOK)
+            },
+            pending: Pending::default(),
+        }
+    }
+}
+
+impl Home for PlaceOfHolds {
+    type Hold = KeptPart;
+
+    fn clock(&self) -> &dyn Clock {
+        &self.session.clock
+    }
+
+    fn watching(&self) -> &Watching {
+        &self.watching
+    }
+
+    fn moves(&self) -> u64 {
+        self.session.store.moves()
+    }
+
+    fn pending(&self) -> &Pending<KeptPart, Ringer> {
+        &self.pending
+    }
+}
+
+/// A lock of a hold.
+pub(super) struct KeptPart {
+    pub(super) part: Arc<Part>,
+    /// The number of the hold.
+    hold: u64,
+    life: Life,
+    pub(super) lease: LeaseEnd,
+    /// The request that asks the program to stop.
+    asked_by: OnceLock<String>,
+    /// Its release has begun: nothing is asked about it any more.
+    is_leaving: AtomicBool,
+    teller: Teller,
+}
+
+impl KeptPart {
+    pub(super) fn new(hold: u64, part: Arc<Part>, life: Life, teller: Teller) -> Self {
+        Self {
+            lease: life.lease_end(),
+            part,
+            hold,
+            life,
+            asked_by: OnceLock::new(),
+            is_leaving: AtomicBool::new(false),
+            teller,
+        }
+    }
+
+    pub(super) fn leaves(&self) {
+        self.is_leaving.store(true, Ordering::Release);
+    }
+
+    /// How long others leave the lock alone, if no renewal succeeds before.
+    pub(super) fn left_ms(&self) -> Option<u64> {
+        self.lease.left_ms(self.part.session.clock.now().boot_ms)
+    }
+}
+
+impl Kept for KeptPart {
+    fn life(&self) -> Life {
+        self.life.clone()
+    }
+
+    fn lapses(&self) -> bool {
+        self.lease.lapse_ms().is_some()
+    }
+
+    fn file(&self) -> Option<String> {
+        Some(self.part.session.store.location(self.part.name()).shown)
+    }
+
+    fn notices(&self) -> Option<Descriptor> {
+        let store = &self.part.session.store;
+        // Elsewhere files are watched, or looked at.
+        let notices = store
+            .is_remote()
+            .then(|| store.notices(&*self.part.handle))
+            .flatten();
+        notices.map(|notices| notices.descriptor)
+    }
+
+    fn asked(&self, renews: Option<&Now>) -> Option<Result<Renewal, StoreError>> {
+        if self.is_leaving.load(Ordering::Acquire) {
+            return None;
+        }
+        let ask = renews.map_or(Ask::Look, |_| Ask::Renew);
+        let Seen { renewal, asked_by } = calls::look(&self.part, ask);
+        if let (Ok(Renewal::Renewed { .. }), Some(began)) = (&renewal, renews) {
+            self.lease.renewed(began.boot_ms);
+        }
+        if let Some(by) = asked_by {
+            let _ = self.asked_by.set(by);
+        }
+        Some(renewal)
+    }
+
+    fn told(&self, ask: Ask, news: News, error: Option<StoreError>) -> bool {
+        // The claim stays until the client gives it back: while its work goes on, a renewal keeps others out.
+        let goes_on = !news.is_gone();
+        self.teller.tell(Event::Kept {
+            hold: self.hold,
+            part: Arc::clone(&self.part),
+            by: (self.asked_by.get().cloned()).filter(|_| news.stop_requested),
+            is_renewed: ask == Ask::Renew && error.is_none() && news.lost.is_none(),
+            error: error.map(|error| error.to_string()),
+            news,
+        });
+        goes_on
+    }
+}
