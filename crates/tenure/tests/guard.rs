@@ -2,6 +2,10 @@
 
 #![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
 
+#[path = "support/log.rs"]
+mod log;
+
+use log::Log;
 use std::io::{BufRead, BufReader, Lines, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -11,8 +15,8 @@ use std::time::Duration;
 #[cfg(target_os = "linux")]
 use tenure::guard::Guards;
 use tenure::guard::{
-    AcquireError, Again, Cancel, Guard, GuardState, LockManager, LockName, Options, ReleaseError,
-    Wait,
+    AcquireError, Again, Cancel, Guard, GuardState, LockManager, LockName, LostReason, Options,
+    ReleaseError, Wait,
 };
 use tenure::store::Verbs;
 use tenure::store::file::{FileStore, ThreadSleeper};
@@ -1365,6 +1369,45 @@ impl std::task::Wake for Stuck {
         loop {
             thread::park();
         }
+    }
+}
+
+/// A person on call reads the message, and not the fields: what happened to which lock, and what follows.
+#[test]
+fn the_log_says_in_words_what_happened_table() {
+    let place = Place::new();
+    let locks = place.locks();
+    let removed = |guard: Guard| {
+        std::fs::remove_file(place.0.path().join("deploy.tenure")).expect("the lock's file");
+        assert!(guard.verify().is_err(), "it is gone");
+        assert_eq!(guard.lost_reason(), Some(LostReason::Gone));
+    };
+    let asked = |guard: Guard| {
+        place.ask_to_stop("deploy");
+        guard.verify().expect("it stands");
+        assert_eq!(guard.lost_reason(), None);
+    };
+    type Work<'a> = &'a dyn Fn(Guard);
+    let rows: [(Work<'_>, &str); 3] = [
+        (&drop, "DEBUG deploy was released"),
+        (
+            &asked,
+            "INFO another caller asked for deploy: the work under it should end",
+        ),
+        (
+            &removed,
+            "WARN deploy is lost: another caller may hold it, so the work under it has to end",
+        ),
+    ];
+    for (work, said) in rows {
+        let log = Log::of(|| work(locks.acquire("deploy").expect("a free lock")));
+        let lines = log.lines();
+        assert_eq!(
+            lines.first().map(String::as_str),
+            Some("DEBUG deploy is held")
+        );
+        assert!(lines.iter().any(|line| line == said), "{said}: {lines:?}");
+        assert!(log.targets().iter().all(|target| target == "tenure"));
     }
 }
 

@@ -18,11 +18,15 @@
 mod processes;
 
 use processes::dead_pid;
+#[path = "support/log.rs"]
+mod log;
+
+use log::Log;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, SystemTime};
 use tenure::resume::{
@@ -216,51 +220,6 @@ fn another_process() {
 }
 
 // ---- what is logged --------------------------------------------------------------------------
-
-/// Keeps the messages of one thread, or of the calls that it makes.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
-
-impl Log {
-    fn lines(&self) -> Vec<String> {
-        self.0.lock().expect("the log").clone()
-    }
-}
-
-struct Message(String);
-
-impl tracing::field::Visit for Message {
-    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
-        if field.name() == "message" {
-            self.0 = format!("{value:?}");
-        }
-    }
-}
-
-impl tracing::Subscriber for Log {
-    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
-        true
-    }
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-    fn event(&self, event: &tracing::Event<'_>) {
-        let mut message = Message(String::new());
-        event.record(&mut message);
-        let line = format!("{} {}", event.metadata().level(), message.0);
-        self.0.lock().expect("the log").push(line);
-    }
-    fn enter(&self, _: &tracing::span::Id) {}
-    fn exit(&self, _: &tracing::span::Id) {}
-}
-
-fn logged(work: impl FnOnce()) -> Vec<String> {
-    let log = Log::default();
-    tracing::subscriber::with_default(log.clone(), work);
-    log.lines()
-}
 
 // ---- the contract ----------------------------------------------------------------------------
 
@@ -476,7 +435,7 @@ fn resume_a_stale_record_of_the_original_program_is_removed_with_a_warning() {
     let storage = Storage::new();
     let pid = dead_pid();
     storage.four_fields("job-1", pid, &host());
-    let lines = logged(|| drop(storage.take("job-1")));
+    let lines = Log::of(|| drop(storage.take("job-1"))).lines();
     assert_eq!(
         lines,
         [
@@ -552,12 +511,13 @@ fn resume_the_originals_fixture_is_cleaned_where_other_hosts_are_judged() {
     storage.four_fields("job-1", pid, "test-host");
     storage.refused("job-1");
     let locks = storage.locks.clone().judge_other_hosts();
-    let lines = logged(|| {
+    let lines = Log::of(|| {
         let lock = locks.acquire_lock_blocking("job-1");
         let lock = lock.expect("no process has that number");
         assert_eq!(storage.on_disk("job-1").process_id, std::process::id());
         lock.release().expect("a release");
-    });
+    })
+    .lines();
     let stale = format!("WARN Removing stale lock for job-1 (PID {pid} no longer running)");
     assert_eq!(lines[0], stale, "{lines:?}");
 }
@@ -716,7 +676,7 @@ fn resume_force_reaches_an_active_lock_and_the_old_holder_is_told() {
     let storage = Storage::new();
     let mut other = Other::start(&storage);
     assert_eq!(other.ask("take job-1"), "won");
-    let lines = logged(|| {
+    let lines = Log::of(|| {
         let lock = storage
             .locks
             .acquire_lock_blocking_with("job-1", Override::Yes)
@@ -724,7 +684,8 @@ fn resume_force_reaches_an_active_lock_and_the_old_holder_is_told() {
         assert_eq!(other.ask("verify job-1"), "false", "it is told");
         assert_eq!(other.ask("drop"), "dropped");
         assert!(lock.is_held(), "its drop left ours alone");
-    });
+    })
+    .lines();
     assert!(lines[0].starts_with("WARN Overriding"), "loudly: {lines:?}");
     let audit = fs::read_to_string(storage.scratch.path().join("audit/audit.jsonl"));
     let line = audit.expect("an audit");
@@ -743,7 +704,7 @@ fn resume_an_audit_that_cannot_be_written_stops_nothing_and_is_warned_of() {
     let storage = Storage::new();
     fs::write(storage.scratch.path().join("audit"), "").expect("a file in the way");
     storage.four_fields("job-1", dead_pid(), &host());
-    let lines = logged(|| drop(storage.take("job-1")));
+    let lines = Log::of(|| drop(storage.take("job-1"))).lines();
     let warned = lines.iter().filter(|line| line.contains("audit"));
     assert_eq!(warned.count(), 1, "{lines:?}");
 }
@@ -760,7 +721,7 @@ fn resume_the_drop_of_an_overtaken_guard_does_not_delete_its_successors_lock() {
     let lost = first.verify().expect_err("it was overtaken");
     assert!(matches!(lost, ResumeLockError::Lost { .. }), "{lost:?}");
     let record = fs::read(storage.file("job-1")).expect("the successor's record");
-    let lines = logged(move || drop(first));
+    let lines = Log::of(move || drop(first)).lines();
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(
         lines[0].starts_with("WARN Failed to release lock for job-1: "),
@@ -801,7 +762,7 @@ fn resume_the_whole_folder_may_be_deleted_and_nothing_panics() {
     let storage = Storage::new();
     let lock = storage.take("job-1");
     fs::remove_dir_all(storage.scratch.path().join("resume_locks")).expect("the folder");
-    let lines = logged(|| drop(lock));
+    let lines = Log::of(|| drop(lock)).lines();
     assert_eq!(lines.len(), 1, "one warning: {lines:?}");
     drop(storage.take("job-1"));
 }
@@ -823,12 +784,13 @@ fn resume_an_unreadable_record_is_refused_and_only_force_replaces_it() {
         );
         let kept = fs::read_to_string(storage.file("job-1"));
         assert_eq!(kept.ok().as_deref(), Some(record), "it stands as it stood");
-        let lines = logged(|| {
+        let lines = Log::of(|| {
             let forced = storage
                 .locks
                 .acquire_lock_blocking_with("job-1", Override::Yes);
             drop(forced.expect("force replaces it"));
-        });
+        })
+        .lines();
         assert!(lines[0].starts_with("WARN Replacing"), "{lines:?}");
     }
 }
@@ -892,10 +854,11 @@ fn resume_two_async_resumes_at_once_have_one_winner() {
 #[test]
 fn resume_async_calls_log_where_their_caller_logs() {
     let storage = Storage::new();
-    let lines = logged(|| {
+    let lines = Log::of(|| {
         let taken = runtime().block_on(storage.locks.acquire_lock("job-1"));
         drop(taken.expect("a free lock"));
-    });
+    })
+    .lines();
     assert_eq!(
         lines,
         [

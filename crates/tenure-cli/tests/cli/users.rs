@@ -1631,6 +1631,34 @@ fn a_file_from_before_the_folder_was_shared_is_the_groups_after_its_owners_next_
         .expect(0, "the group's");
 }
 
+/// flock(1) takes a shared lock of a file that it may only read. A holder that cannot write would be seen by nobody.
+#[test]
+fn a_reader_without_the_right_to_write_is_told_why_table() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let locks = machine.team_folder("locks", 0o3770);
+    use_lock(&machine, ADA, &locks, "x");
+    for (path, mode) in [(locks.clone(), 0o755), (locks.join("x.tenure"), 0o644)] {
+        fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("the test's own file");
+    }
+    let told = "may read the lock and not write to it";
+    for (words, code) in [
+        (&["run", "x", "--shared", "--", "true"][..], 7),
+        (&["run", "x", "--", "true"], 7),
+        (&["run", "x", "--slots", "2", "--", "true"], 7),
+        (&["acquire", "x", "--shared"], 7),
+        (&["check", "x"], 0),
+        (&["list"], 0),
+    ] {
+        let words: Vec<_> = [&words[..1], &["--dir", text(&locks)], &words[1..]].concat();
+        let said = machine
+            .run(BOB, Path::new("/"), &words)
+            .expect(code, "another user's folder");
+        assert_eq!(said.stderr().contains(told), code == 7, "{}", said.said());
+    }
+}
+
 /// The call that would make a file is refused for another user's file in a sticky folder (`protected_regular`),
 /// and a process may be killed before a new file has its rights. Neither locks a member out.
 #[test]

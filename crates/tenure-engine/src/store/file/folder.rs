@@ -370,6 +370,12 @@ impl Folder {
                 place: path().display().to_string(),
                 doing: "its owner keeps it from the group; `chmod 660` it, by its owner or root",
             }),
+            Err(Errno::ACCESS) if access != Access::Read && self.may_read(file) => {
+                Err(StoreError::Permission {
+                    place: path().display().to_string(),
+                    doing: "this user may read the lock and not write to it; each holder writes down who it is, a shared one too",
+                })
+            }
             Err(Errno::NOENT) if access != Access::Create => Ok(None),
             Err(Errno::LOOP) => Err(self.unsafe_file(file, "it is a link")),
             Err(Errno::NXIO | Errno::ISDIR) => {
@@ -413,6 +419,11 @@ impl Folder {
             length: facts.size(),
         };
         Ok((opened, facts))
+    }
+
+    /// Whether this user may read what stands at the name.
+    fn may_read(&self, file: &str) -> bool {
+        open_or_make(&self.fd, file, Open::Read, self.sharing, self.owner).is_ok()
     }
 
     /// Whether something else than a file stands at the name.
