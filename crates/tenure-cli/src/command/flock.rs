@@ -7,7 +7,7 @@
 //! `args/flock` reads the words; the calls that lock are in `signals`, beside the timer that interrupts
 //! them.
 
-use super::run::find_program;
+use super::run::{find_program, is_script};
 use crate::args::FlockArgs;
 use crate::args::flock::{self, Asked, Call, Command as Task, FlockWait, Kind, Start, Target};
 use crate::exit::{Exit, SysExit, signalled};
@@ -118,7 +118,7 @@ fn lock_and_run(call: &Call) -> Result<Exit, Ended> {
     let status = started(command, start).or_else(|error| {
         // A file that is marked as runnable and names no interpreter is a script for the shell.
         match find_program(&words) {
-            Ok(script) if error.raw_os_error() == Some(libc::ENOEXEC) => {
+            Ok(script) if is_script(&error) => {
                 let mut command = Command::new("/bin/sh");
                 command.arg(script).args(arguments);
                 started(command, start)

@@ -40,7 +40,8 @@ use hooks::Hook;
 use plan::Planning;
 use serde_json::{Value, json};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use tenure_core::{Cancel, Left, LockName, RequestId};
 use tenure_engine::audit::Releaser;
@@ -145,8 +146,7 @@ fn hold_and_run(run: Run, main: LockName, reporter: &mut Reporter) -> Result<End
         }
     };
     let How::Supervised(how) = &task.how else {
-        let command = prepare(&task.program, program, &child_env);
-        let failure = become_it(task, command, signals, &holds, &parts);
+        let failure = become_it(task, (&program, &child_env), signals, &holds, &parts);
         release_all(&holds, reporter, &RunResult::of_nothing(task));
         return Err(failure);
     };
@@ -187,14 +187,23 @@ fn hold_and_run(run: Run, main: LockName, reporter: &mut Reporter) -> Result<End
 /// Becomes the command. Comes back only if that failed.
 fn become_it(
     task: &Task,
-    command: Command,
+    (program, child_env): (&Path, &ChildEnv),
     signals: Signals,
     holds: &[Hold<'_>],
     parts: &[Part],
 ) -> Failure {
-    match exec::replace_self(command, signals, holds, parts) {
-        Some(error) => not_started(&task.program.words, error),
-        None => cancelled("run"),
+    let replaced = started(
+        &task.program,
+        program,
+        child_env,
+        |command| match exec::replace_self(command, signals, holds, parts) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        },
+    );
+    match replaced {
+        Err(error) => not_started(&task.program.words, error),
+        Ok(()) => cancelled("run"),
     }
 }
 
@@ -427,8 +436,7 @@ fn run_unlocked(run: Run, reporter: &mut Reporter) -> Result<Ending, Failure> {
     }
     let child_env = ChildEnv::of_no_hold(&place, &id);
     let How::Supervised(how) = &task.how else {
-        let command = prepare(&task.program, program, &child_env);
-        return Err(become_it(&task, command, signals, &[], &[]));
+        return Err(become_it(&task, (&program, &child_env), signals, &[], &[]));
     };
     let clock = SystemClock::new(None);
     let terms = terms::of(how, task.grace, signals);
@@ -469,7 +477,9 @@ fn supervise(
     state: &mut RunState,
     reporter: &mut Reporter,
 ) -> Result<Verdict, SpawnError> {
-    let verdict = driver.run(prepare(&task.program, program, child_env), state)?;
+    let verdict = started(&task.program, &program, child_env, |command| {
+        driver.run(command, state)
+    })?;
     let rollback = task.supervised().and_then(|how| how.rollback.as_deref());
     let Some(rollback) = rollback else {
         return Ok(verdict);
@@ -719,7 +729,10 @@ fn not_runnable(command: &[OsString], error: &std::io::Error) -> Failure {
         Failure::new(
             Exit::CommandNotFound,
             "COMMAND_NOT_FOUND",
-            format!("{program}: command not found"),
+            match error.get_ref() {
+                Some(why) => format!("{program}: {why}"),
+                None => format!("{program}: command not found"),
+            },
         )
     } else {
         Failure::new(
@@ -812,8 +825,63 @@ pub(super) fn find_program(command: &[OsString]) -> Result<PathBuf, Failure> {
     }
 }
 
+/// Has the command started. A file that the system knows as no program, and that names no interpreter, is a script for
+/// the shell, as for execvp(3).
+fn started<T>(
+    said: &Program,
+    program: &Path,
+    child_env: &ChildEnv,
+    mut start: impl FnMut(Command) -> Result<T, SpawnError>,
+) -> Result<T, SpawnError> {
+    let error = match start(prepare(said, program, child_env)) {
+        Err(SpawnError::Command(error)) => error,
+        other => return other,
+    };
+    if is_script(&error) {
+        let mut command = Command::new("/bin/sh");
+        command.arg(program).args(said.words.iter().skip(1));
+        child_env.apply(&mut command);
+        return start(command);
+    }
+    Err(SpawnError::Command(without_interpreter(program, error)))
+}
+
+/// Whether the system refuses a file because it is neither a program nor names an interpreter.
+#[cfg(unix)]
+pub(super) fn is_script(error: &std::io::Error) -> bool {
+    error.raw_os_error() == Some(libc::ENOEXEC)
+}
+
+#[cfg(windows)]
+fn is_script(_: &std::io::Error) -> bool {
+    false
+}
+
+/// Says of a script that is there which interpreter is not.
+fn without_interpreter(program: &Path, error: std::io::Error) -> std::io::Error {
+    if error.kind() != std::io::ErrorKind::NotFound || !program.exists() {
+        return error;
+    }
+    let mut first = [0; 256];
+    let read = std::fs::File::open(program).and_then(|mut file| file.read(&mut first));
+    let line = first.get(..read.unwrap_or_default()).unwrap_or_default();
+    let line = line.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let Some(interpreter) = line.strip_prefix(b"#!") else {
+        let why = "the program that has to load it is not there";
+        return std::io::Error::new(std::io::ErrorKind::NotFound, why);
+    };
+    let words = String::from_utf8_lossy(interpreter);
+    let ends = if words.ends_with('\r') {
+        ", for its lines end in CR LF"
+    } else {
+        ""
+    };
+    let why = format!("its interpreter {} is not there{ends}", words.trim());
+    std::io::Error::new(std::io::ErrorKind::NotFound, why)
+}
+
 /// The command with its words and its variables.
-fn prepare(said: &Program, program: PathBuf, child_env: &ChildEnv) -> Command {
+fn prepare(said: &Program, program: &Path, child_env: &ChildEnv) -> Command {
     let mut command = Command::new(program);
     if let Some((first, rest)) = said.words.split_first() {
         #[cfg(unix)]

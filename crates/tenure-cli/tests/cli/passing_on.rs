@@ -96,6 +96,59 @@ fn a_command_that_cannot_be_run_is_answered_with_126() {
     }
 }
 
+/// As execvp(3), and so env, nohup, timeout and flock(1) do it: in each way of starting a command.
+#[test]
+fn a_script_without_an_interpreter_is_run_by_the_shell_table() {
+    let scene = Scene::new();
+    scene.script("script", "echo \"$0 $# $2\"; exit 9\n");
+    let path = scene.path("script");
+    let path = path.to_str().unwrap();
+    for before in [
+        &["run", "x", "--"][..],
+        &["run", "x", "--close", "--"],
+        &["run", "x", "--exec", "--"],
+        &["run", "x", "--wait-all", "--"],
+        &["run", "--profile", "resume", "x", "--"],
+        &["flock", "lock"],
+    ] {
+        let words = [before, &[path, "one", "two words"]].concat();
+        let answer = scene.run(words).expect(9, "the script's own code");
+        assert_eq!(
+            answer.stdout(),
+            format!("{path} 2 two words\n"),
+            "{before:?}"
+        );
+    }
+}
+
+/// It is there. What is not there is named.
+#[test]
+fn a_script_whose_interpreter_is_missing_names_it_table() {
+    let scene = Scene::new();
+    for (text, said) in [
+        (
+            "#!/bin/sh\r\ntrue\r\n",
+            "its interpreter /bin/sh is not there, for its lines end in CR LF",
+        ),
+        (
+            "#! /no/such/thing -e\n",
+            "its interpreter /no/such/thing -e is not there",
+        ),
+    ] {
+        scene.script("script", text);
+        let path = scene.path("script");
+        let path = path.to_str().unwrap();
+        for how in [&[][..], &["--close"], &["--exec"]] {
+            let words = [&["run", "x"], how, &["--", path]].concat();
+            let answer = scene.run(words).expect(127, "as env(1) and timeout(1)");
+            assert!(answer.stderr().contains(said), "{}", answer.said());
+            let _ = scene
+                .run(["run", "x", "--wait", "0", "--", "true"])
+                .expect(0, "free");
+        }
+    }
+}
+
 #[test]
 fn a_file_on_the_path_that_may_not_be_run_is_126_and_a_later_one_that_may_is_run() {
     let scene = Scene::new();
