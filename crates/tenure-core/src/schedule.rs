@@ -194,8 +194,11 @@ impl Schedule {
     }
 
     /// Notes that the renewal under way has succeeded. True if the holder had been told that it could not
-    /// rely on the lock: it can again.
+    /// rely on the lock: it can again. Of a hold that is gone it says nothing: the answer is older than that.
     pub fn renewed(&mut self) -> bool {
+        if self.knows == Knows::Gone {
+            return false;
+        }
         // The beginning of the renewal counts: the store may have recorded it that early.
         if let Some(began_ms) = self.asked_ms.take() {
             self.sign_ms = self.sign_ms.max(began_ms);
@@ -231,6 +234,7 @@ impl Schedule {
 
     /// Notes that the hold is gone, and that nothing is renewed any more. True if the holder relied on the lock until now.
     pub fn lost(&mut self) -> bool {
+        self.asked_ms = None;
         core::mem::replace(&mut self.knows, Knows::Gone) == Knows::Held
     }
 

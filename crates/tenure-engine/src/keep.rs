@@ -294,7 +294,11 @@ impl Life {
         if self.is_lost() || !self.has_lapsed(now_ms) {
             return News::default();
         }
-        self.unanswered(now_ms)
+        let is_asking = self.is_renewing();
+        let mut news = self.unanswered(now_ms);
+        // Where nothing was asked, no renewal has failed.
+        news.failed = news.failed.filter(|_| is_asking);
+        news
     }
 
     /// Takes in what the holder saw of its own files. A state that may be the middle of another program's write is a loss
@@ -416,6 +420,10 @@ impl LeaseEnd {
         self.left_ms(now_ms) == Some(0)
     }
 }
+
+/// How long a renewal in a folder waits for a process that is stopped in the middle of a change: other holds are renewed
+/// behind it, and the next try is not far.
+pub const RENEWAL_MAX: Duration = Duration::from_millis(500);
 
 /// Renewals that are due within this many milliseconds are done together: a wake-up costs as much as
 /// a renewal.

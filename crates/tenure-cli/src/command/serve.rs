@@ -168,7 +168,8 @@ struct Serve {
     teller: Teller,
     events: Receiver<Event>,
     bell: Bell,
-    places: BTreeMap<(String, bool), Arc<PlaceOfHolds>>,
+    places: BTreeMap<(String, bool), (&'static Session, Arc<PlaceOfHolds>)>,
+    folders: Arc<PlaceOfHolds>,
     pending: BTreeMap<Id, Pending>,
     lines: BTreeMap<LineKey, Queue>,
     /// When waits in lines are over.
@@ -226,6 +227,7 @@ impl Serve {
             events,
             bell,
             places: BTreeMap::new(),
+            folders: Arc::new(PlaceOfHolds::of_folders()),
             pending: BTreeMap::new(),
             lines: BTreeMap::new(),
             deadlines: BTreeSet::new(),
@@ -557,8 +559,8 @@ impl Serve {
     /// The locks of a place, opened once.
     fn session(&mut self, place: Place, of_groups: bool) -> Result<&'static Session, Failure> {
         let key = (place.folder.display().to_string(), of_groups);
-        if let Some(place) = self.places.get(&key) {
-            return Ok(place.session);
+        if let Some((session, _)) = self.places.get(&key) {
+            return Ok(session);
         }
         if self.places.len() >= PLACES_MAX {
             return Err(Failure::bad_arguments(format!(
@@ -568,8 +570,13 @@ impl Serve {
         // Holds name it, and it is of use for as long as this process lives.
         let sleeper = Box::new(ThreadSleeper);
         let session: &'static Session = Box::leak(Box::new(Session::at(place, sleeper)?));
-        let place = Arc::new(PlaceOfHolds::new(session));
-        self.places.insert(key, place);
+        let place = if session.store.is_remote() {
+            Arc::new(PlaceOfHolds::of_cluster())
+        } else {
+            Arc::clone(&self.folders)
+        };
+        place.add(session);
+        self.places.insert(key, (session, place));
         Ok(session)
     }
 
@@ -607,11 +614,14 @@ impl Serve {
                     by,
                     error,
                 } => {
-                    if let Some(failed) = news.failed.filter(|failed| failed.is_event) {
+                    let is_kept = self.holds.get(&hold);
+                    let is_kept = is_kept.is_some_and(|kept| kept.releasing.is_none());
+                    let failed = news.failed.filter(|failed| failed.is_event && is_kept);
+                    if let Some(failed) = failed {
                         let error = error.unwrap_or_else(|| "no answer yet".to_owned());
-                        self.note_failure(part, failed.consecutive, error);
+                        self.note_failure(Arc::clone(&part), failed.consecutive, error);
                     }
-                    self.found(hold, &news, by.as_deref(), is_renewed);
+                    self.found((hold, &part), &news, by.as_deref(), is_renewed);
                 }
                 Event::Verified { id, hold, seen } => self.verified(&id, hold, seen),
                 Event::GivenBack {

@@ -7,8 +7,8 @@ pub(super) use unwatched::Files;
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use crate::os::{BorrowedDescriptor, Descriptor, borrow};
-    use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
+    use crate::os::{BorrowedDescriptor, Descriptor, Watch, borrow};
+    use rustix::fs::inotify::{self, ReadFlags, WatchFlags};
     use std::collections::HashMap;
     use std::mem::MaybeUninit;
 
@@ -22,9 +22,10 @@ mod linux {
     impl Files {
         /// `None` where the system gives no more instances.
         pub(in crate::keep) fn new() -> Option<Self> {
-            let watch = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK).ok()?;
+            // A few instances are left to other programs of this user.
+            let watch = Watch::new().ok()?;
             Some(Self {
-                watch,
+                watch: watch.into_descriptor(),
                 holds: HashMap::new(),
             })
         }

@@ -15,6 +15,8 @@ pub enum Watching {
     Files,
     /// The thread looks at each hold this often, or less often where there are many.
     Looks(Duration),
+    /// Both: a look this often, also where the kernel reports changes.
+    Both(Duration),
     /// The same for a clock that stands still while the test sleeps: at all of them, this often.
     Always(Duration),
 }
@@ -23,7 +25,7 @@ impl Watching {
     /// How long a sleep of the thread lasts at most, by the machine's clock.
     pub fn nap(&self) -> Option<Duration> {
         match self {
-            Self::Files | Self::Looks(_) => None,
+            Self::Files | Self::Looks(_) | Self::Both(_) => None,
             Self::Always(nap) => Some(*nap),
         }
     }

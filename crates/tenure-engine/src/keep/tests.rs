@@ -211,3 +211,25 @@ fn a_state_that_may_be_the_middle_of_a_write_is_a_loss_if_it_stays() {
     assert_eq!(lost.lost, Some(Loss::Gone(Some(what))));
     assert_eq!(life.looked(doubtful(), 1_000), News::default(), "told once");
 }
+
+#[test]
+fn an_answer_that_is_older_than_the_loss_brings_nothing_back() {
+    let mut life = Life::new(LEASE, 0);
+    life.begin(Ask::Renew, 10);
+    assert_eq!(life.answered(Ask::Look, &GONE, 20), gone());
+    assert_eq!(life.answered(Ask::Renew, &STANDS, 30), News::default());
+    assert!(life.is_lost() && life.next_ms().is_none());
+}
+
+#[test]
+fn a_lease_that_ran_out_while_the_driver_was_stopped_is_a_loss() {
+    let mut life = Life::new(LEASE, 0);
+    assert_eq!(life.lapse(59_999), News::default());
+    let lost = News {
+        lost: Some(Loss::Silence { left_ms: 0 }),
+        ..News::default()
+    };
+    assert_eq!(life.lapse(60_000), lost, "nothing was asked that failed");
+    assert_eq!(life.lapse(60_001), News::default(), "told once");
+    assert!(Life::new(PLAIN, 0).lapse(u64::MAX).lost.is_none());
+}

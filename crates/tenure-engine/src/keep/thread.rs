@@ -148,7 +148,7 @@ impl<T: Kept> Renewer<T> {
         let rest = match (home.watching(), self.due.first()) {
             (_, None) => NAP_MAX,
             (Watching::Always(nap), Some(_)) => *nap,
-            (Watching::Files | Watching::Looks(_), Some((at_ms, _))) => {
+            (Watching::Files | Watching::Looks(_) | Watching::Both(_), Some((at_ms, _))) => {
                 Duration::from_millis(at_ms.saturating_sub(home.clock().now().boot_ms))
             }
         };
@@ -235,7 +235,7 @@ impl<T: Kept> Renewer<T> {
         };
         let id = self.next_id;
         self.next_id += 1;
-        let watches = matches!(home.watching(), Watching::Files);
+        let watches = matches!(home.watching(), Watching::Files | Watching::Both(_));
         let file = if watches { kept.file() } else { None };
         let watch = file.and_then(|file| {
             if self.files.is_none() {
@@ -267,7 +267,7 @@ impl<T: Kept> Renewer<T> {
         if let Some(notices) = lapses.then(|| kept.notices()).flatten() {
             self.notices.insert(id, notices);
         }
-        self.plan_looks(home, id);
+        self.plan_looks(home, id, false);
         // At once: the kernel does not report what happened before the watch was there.
         self.ask(home, id, Ask::Look);
     }
@@ -280,6 +280,7 @@ impl<T: Kept> Renewer<T> {
         if ask == Ask::Look && !kept.life.may_look() {
             // The answer that is under way may be older than what was noticed.
             kept.life.touched();
+            self.plan(id);
             return;
         }
         let now = home.clock().now();
@@ -312,7 +313,7 @@ impl<T: Kept> Renewer<T> {
             if told == Told::Ended {
                 // The hold has gone, or its store. A descriptor that has ended would wake us for ever.
                 self.notices.remove(&id);
-                self.plan_looks(home, id);
+                self.plan_looks(home, id, true);
             }
             self.ask(home, id, Ask::Look);
         }
@@ -342,22 +343,25 @@ impl<T: Kept> Renewer<T> {
         error: Option<StoreError>,
     ) {
         let hold = self.kept.get(&id).and_then(|kept| kept.hold.upgrade());
+        let is_unsure = news.is_unsure;
         if hold.is_some_and(|hold| hold.told(ask, news, error)) {
-            self.plan_looks(home, id);
+            self.plan_looks(home, id, is_unsure);
             self.plan(id);
         } else {
             self.forget(id);
         }
     }
 
-    /// Plans the next look at a hold that nothing tells of.
-    fn plan_looks(&mut self, home: &impl Home<Hold = T>, id: u64) {
+    /// Plans the next look at a hold that nothing tells of, or of which the last look has shown too little.
+    fn plan_looks(&mut self, home: &impl Home<Hold = T>, id: u64, is_unsure: bool) {
         let looks = self.look_interval(home.watching());
-        let is_told = self.notices.contains_key(&id);
+        let is_told = !is_unsure
+            && !matches!(home.watching(), Watching::Both(_))
+            && (self.notices.contains_key(&id)
+                || self.kept.get(&id).is_some_and(|kept| kept.watch.is_some()));
         if let Some(kept) = self.kept.get_mut(&id) {
             let looks_ms = u64::try_from(looks.as_millis()).unwrap_or(u64::MAX);
             let at_ms = home.clock().now().boot_ms.saturating_add(looks_ms);
-            let is_told = is_told || kept.watch.is_some();
             kept.life.look_at((!is_told).then_some(at_ms));
         }
     }
@@ -388,7 +392,9 @@ impl<T: Kept> Renewer<T> {
         let count = u32::try_from(self.kept.len()).unwrap_or(u32::MAX);
         match watching {
             Watching::Files => LOOK.max(LOOK_SHARE.saturating_mul(count)),
-            Watching::Looks(looks) => (*looks).max(LOOK_SHARE.saturating_mul(count)),
+            Watching::Looks(looks) | Watching::Both(looks) => {
+                (*looks).max(LOOK_SHARE.saturating_mul(count))
+            }
             Watching::Always(_) => Duration::ZERO,
         }
     }

@@ -280,7 +280,7 @@ pub trait Verbs: Store {
         self.renew_within(handle, now, None)
     }
 
-    /// The same with less patience than the store has by itself.
+    /// Renews a granted claim with less patience than the store has by itself.
     ///
     /// # Errors
     /// - As for [`Verbs::renew`].

@@ -7,7 +7,7 @@ use super::error::{ReleaseError, VerifyError};
 use super::term::{GuardState, LostReason, Term};
 use super::{Shared, log};
 use crate::keep::releases::{Given, Leaving, TRY_MAX};
-use crate::keep::{Ask, Kept, LeaseEnd, Life, Loss, News, Watching};
+use crate::keep::{Ask, Kept, LeaseEnd, Life, Loss, News, RENEWAL_MAX, Watching};
 use crate::offload::{self, Logs};
 use crate::os::Descriptor;
 use crate::store::{Handle, Reading, Store, StoreError, Verbs};
@@ -458,7 +458,7 @@ impl Hold {
             None => (GuardState::Held, OnceLock::new()),
         };
         let lapses = match shared.watching {
-            Watching::Files | Watching::Looks(_) => {
+            Watching::Files | Watching::Looks(_) | Watching::Both(_) => {
                 let ttl = Duration::from_millis(claim.lease.ttl_ms);
                 shared.store.rules().lapse(ttl)
             }
@@ -789,7 +789,10 @@ impl Kept for Hold {
         let Some(asked) = renews else {
             return self.ask(Finder::Renewer, |store| self.verified(store));
         };
-        let answer = self.ask(Finder::Renewer, |store| store.renew(&*self.handle, asked));
+        let within = (!self.is_on_servers()).then_some(RENEWAL_MAX);
+        let answer = self.ask(Finder::Renewer, |store| {
+            store.renew_within(&*self.handle, asked, within)
+        });
         if let Some(Ok(Renewal::Renewed { .. })) = &answer {
             self.lease.renewed(asked.boot_ms);
         }
@@ -808,7 +811,8 @@ impl Kept for Hold {
         {
             self.lost(LostReason::Expired, Finder::Renewer);
         }
-        news.lost.is_none()
+        // A guard that was lost stays lost, whatever an older answer says; nobody can work under it again.
+        news.lost.is_none() && self.term.known() != GuardState::Lost
     }
 }
 

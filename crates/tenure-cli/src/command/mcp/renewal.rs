@@ -16,7 +16,7 @@ use tenure_engine::keep::{self, Ask, Home, Kept, Life, News, Pending, Watching};
 use tenure_engine::os::{Descriptor, Ringer};
 use tenure_engine::profile::known_as;
 use tenure_engine::store::contract::Which;
-use tenure_engine::store::{RenewedOwned, StoreError, Verbs};
+use tenure_engine::store::{Content, RenewedOwned, StoreError, Verbs};
 use tokio::sync::oneshot;
 
 /// The time to the next look for holds after one that failed.
@@ -41,8 +41,8 @@ pub(super) async fn renew(tools: Arc<Tools>) {
         };
         // A place that could not be looked at may be there again by then, with holds of an earlier server that this one
         // does not know yet.
-        let is_whole = found.is_some();
-        holds = found.or(holds);
+        let is_whole = found.as_ref().is_some_and(|found| found.is_whole);
+        holds = found.map(|found| found.holds).or(holds);
         tokio::select! {
             () = tools.taken.notified() => {}
             () = tokio::time::sleep(AGAIN), if !is_whole => {}
@@ -50,15 +50,19 @@ pub(super) async fn renew(tools: Arc<Tools>) {
     }
 }
 
-/// Has all holds of the client looked after. `None` if one could not be looked at.
-fn look(tools: &Arc<Tools>, before: Option<Arc<Holds>>) -> Option<Arc<Holds>> {
-    look_for_all(tools, before).ok().flatten()
+/// What a look for the holds of the client has found.
+struct Found {
+    holds: Arc<Holds>,
+    /// Each lock could be looked at.
+    is_whole: bool,
 }
 
-fn look_for_all(
-    tools: &Arc<Tools>,
-    before: Option<Arc<Holds>>,
-) -> Result<Option<Arc<Holds>>, Failure> {
+/// Has the holds of the client looked after. `None` if its place could not be looked at.
+fn look(tools: &Arc<Tools>, before: Option<Arc<Holds>>) -> Option<Found> {
+    look_for_all(tools, before).ok()
+}
+
+fn look_for_all(tools: &Arc<Tools>, before: Option<Arc<Holds>>) -> Result<Found, Failure> {
     // Those that were taken before the look and are not there are over.
     let known = tools.handles();
     let place = tools.asked(None).list()?.place;
@@ -84,8 +88,7 @@ fn look_for_all(
             tools.forget(handle);
         }
     }
-    drop(known);
-    Ok(is_whole.then_some(holds))
+    Ok(Found { holds, is_whole })
 }
 
 /// The holds of the client in its place.
@@ -100,7 +103,8 @@ struct Holds {
 
 impl Holds {
     fn new(session: Session, tools: &Arc<Tools>) -> Self {
-        let is_watched = !session.store.is_remote() && !session.store.publishes();
+        let is_kept_in_one_file = !session.store.is_remote() && !session.store.publishes();
+        let is_watched = cfg!(target_os = "linux") && is_kept_in_one_file;
         Self {
             session,
             tools: Arc::downgrade(tools),
@@ -130,10 +134,14 @@ impl Holds {
                 mark,
                 life: life_of(&holds.session, claim),
             });
-            kept.insert(handle, Arc::clone(&hold));
+            kept.insert(handle.clone(), Arc::clone(&hold));
             hold
         };
-        keep::keep(holds, &hold).is_ok()
+        let is_kept = keep::keep(holds, &hold).is_ok();
+        if !is_kept {
+            holds.kept().remove(&handle);
+        }
+        is_kept
     }
 
     fn kept(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Renewed>>> {
@@ -204,10 +212,15 @@ impl Kept for Renewed {
         };
         let Some(now) = renews else {
             let reading = holds.session.store.read(&self.name);
-            return Some(reading.map(|reading| {
+            return Some(reading.and_then(|reading| {
+                // A list that cannot be understood says nothing about the hold.
+                if let Content::Unreadable { why, .. } = reading.content {
+                    let place = holds.session.store.place(&self.name);
+                    return Err(StoreError::Unreadable { place, why });
+                }
                 let mut granted = reading.entry().into_iter().flat_map(Entry::granted);
                 let own = granted.find(|claim| self.is_it(claim));
-                own.map_or(Renewal::Lost, stands)
+                Ok(own.map_or(Renewal::Lost, stands))
             }));
         };
         let owns = |claim: &Claim| {

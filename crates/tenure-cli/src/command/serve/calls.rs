@@ -16,13 +16,13 @@ use crate::request::serve::KnownLock;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
-use tenure_core::{Claim, Entry, LockName, Mode, Ownership, Process, Renewal, RequestId};
+use tenure_core::{Claim, Entry, LockName, Mode, Now, Ownership, Process, Renewal, RequestId};
 use tenure_engine::audit::{Ending, Releaser};
 use tenure_engine::cancel::{Cancel, listening};
 use tenure_engine::clock::{Clock, instant, nap};
 use tenure_engine::engine::Wait;
 use tenure_engine::envelope::LockView;
-use tenure_engine::keep::{Ask, Life};
+use tenure_engine::keep::{Life, RENEWAL_MAX};
 use tenure_engine::profile::known_as;
 use tenure_engine::store::contract::Which;
 use tenure_engine::store::verbs::{Adopted, Adopter};
@@ -186,12 +186,15 @@ pub(super) struct Seen {
     pub(super) asked_by: Option<String>,
 }
 
-/// Asks whether a lock is still the program's.
-pub(super) fn look(part: &Part, ask: Ask) -> Seen {
-    let (store, now) = (&part.session.store, part.session.clock.now());
-    let renewal = match ask {
-        Ask::Renew => store.renew(&*part.handle, &now),
-        Ask::Look => store.verify(&*part.handle, &now),
+/// Asks whether a lock is still the program's; renews it, if it is to, as of that instant.
+pub(super) fn look(part: &Part, renews: Option<&Now>) -> Seen {
+    let store = &part.session.store;
+    let renewal = match renews {
+        Some(now) => {
+            let within = (!store.is_remote()).then_some(RENEWAL_MAX);
+            store.renew_within(&*part.handle, now, within)
+        }
+        None => store.verify(&*part.handle, &part.session.clock.now()),
     };
     let asked_by = match &renewal {
         Ok(Renewal::Renewed {

@@ -4,7 +4,7 @@ use super::calls::{self, Adopting, Part, Seen};
 use super::frames::{self, Adopt, Id};
 use super::kept::KeptPart;
 use super::output::About;
-use super::waits::no_thread;
+use super::waits::no_thread_for;
 use super::{Event, Serve, Whose, abandoned, already_held, is_same_place};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -15,10 +15,13 @@ use std::time::Duration;
 use tenure_core::LockName;
 use tenure_engine::clock::{Clock, instant};
 use tenure_engine::inherited::AROUND;
-use tenure_engine::keep::{self, Ask, Life, Loss, News};
+use tenure_engine::keep::{self, Life, Loss, News};
 
 /// How often a release that failed is tried again.
 pub(super) const AGAIN: Duration = Duration::from_secs(1);
+
+/// Why a hold is lost whose lease is over.
+const SILENCE: &str = "no renewal has succeeded in time";
 
 /// An adoption that has no answer yet.
 pub(super) struct Adoption {
@@ -71,6 +74,7 @@ impl Serve {
             locks: adopt.locks.iter().cloned().zip(names).collect(),
             owner: self.parent.process,
         };
+        self.lose_what_lapsed();
         if let Some(hold) = self.known(&adopting)? {
             let granted = self.granted(hold);
             self.answer(id, granted.ok_or_else(|| no_hold(hold)));
@@ -115,7 +119,7 @@ impl Serve {
                 self.give(Whose::Unwanted(id.clone(), Vec::new()), parts.collect());
             }
             adopted => {
-                let adopted = adopted.and_then(|parts| self.keep(caller, parts));
+                let adopted = adopted.and_then(|parts| self.keep(caller, parts, true));
                 self.answer(id, adopted);
             }
         }
@@ -176,11 +180,13 @@ impl Serve {
         Ok(None)
     }
 
-    /// Keeps a hold; answers with what the client is told of it. What cannot be kept is given back.
+    /// Keeps a hold; answers with what the client is told of it. A new one that cannot be kept is given back. An adopted
+    /// one stays as it was, for its program works under it.
     pub(super) fn keep(
         &mut self,
         caller: Option<String>,
         parts: Vec<(Part, Life)>,
+        is_adopted: bool,
     ) -> Result<Value, Failure> {
         let hold = self.next_hold;
         self.next_hold += 1;
@@ -191,9 +197,13 @@ impl Serve {
         let parts: Vec<_> = parts.collect();
         let begun = parts.iter().try_for_each(|kept| {
             let mut places = self.places.values();
-            let place = places.find(|place| std::ptr::eq(place.session, kept.part.session));
-            place.map_or(Ok(()), |place| keep::keep(place, kept))
+            let place = places.find(|(session, _)| std::ptr::eq(*session, kept.part.session));
+            place.map_or(Ok(()), |(_, place)| keep::keep(place, kept))
         });
+        if let (Err(error), true) = (&begun, is_adopted) {
+            parts.iter().for_each(|kept| kept.leaves());
+            return Err(no_thread_for(error));
+        }
         let kept = Kept {
             caller,
             parts,
@@ -206,7 +216,7 @@ impl Serve {
         if let Err(error) = begun {
             kept.releases(Vec::new());
             self.give_back(hold);
-            return Err(no_thread(&error));
+            return Err(no_thread_for(&error));
         }
         Ok(self.granted(hold).unwrap_or_default())
     }
@@ -321,7 +331,7 @@ impl Serve {
             hold,
             seen: (parts.into_iter())
                 .map(|part| {
-                    let seen = calls::look(&part, Ask::Look);
+                    let seen = calls::look(&part, None);
                     (part, seen)
                 })
                 .collect(),
@@ -330,6 +340,7 @@ impl Serve {
 
     /// Answers the request of the program.
     pub(super) fn verified(&mut self, id: &Id, hold: u64, seen: Vec<(Arc<Part>, Seen)>) {
+        self.lose_what_lapsed();
         let mut failure = None;
         for (part, Seen { renewal, asked_by }) in seen {
             let news = match renewal {
@@ -339,7 +350,7 @@ impl Serve {
                     continue;
                 }
             };
-            self.found(hold, &news, asked_by.as_deref(), false);
+            self.found((hold, &part), &news, asked_by.as_deref(), false);
         }
         let result = match (self.holds.get(&hold), failure) {
             // It was given back meanwhile.
@@ -352,10 +363,16 @@ impl Serve {
     }
 
     /// Tells the program what was found of a lock.
-    pub(super) fn found(&mut self, hold: u64, news: &News, by: Option<&str>, is_renewed: bool) {
+    pub(super) fn found(
+        &mut self,
+        (hold, part): (u64, &Arc<Part>),
+        news: &News,
+        by: Option<&str>,
+        is_renewed: bool,
+    ) {
         match &news.lost {
             Some(Loss::Gone(_)) => self.lose(hold, "gone"),
-            Some(Loss::Silence { .. }) => self.lose(hold, "no renewal has succeeded in time"),
+            Some(Loss::Silence { .. }) => self.lose(hold, SILENCE),
             None => {}
         }
         let Some(kept) = self.holds.get_mut(&hold) else {
@@ -377,7 +394,13 @@ impl Serve {
             let now = first.part.session.clock.now();
             now.boot_ms.saturating_add(left_ms)
         });
-        if is_renewed && (until_ms.is_none() || until_ms > kept.told_until_ms) {
+        // Of several locks in folders the first one speaks for all.
+        let speaks = until_ms.is_some() || kept.parts.first().is_some_and(|first| first.is(part));
+        if is_renewed
+            && speaks
+            && good_for_ms != Some(0)
+            && (until_ms.is_none() || until_ms > kept.told_until_ms)
+        {
             kept.told_until_ms = until_ms;
             let params = json!({ "hold": hold, "good_for_ms": good_for_ms });
             let frame = frames::notification("renewed", &params);
@@ -406,9 +429,22 @@ impl Serve {
         self.output.say(&frames::notification("lost", &params));
     }
 
+    /// Tells the program of each hold whose lease is over, also after this process was stopped: before anything else is
+    /// said of it.
+    fn lose_what_lapsed(&mut self) {
+        let lapsed = self.holds.iter().filter(|(_, kept)| {
+            !kept.is_lost && kept.releasing.is_none() && kept.good_for_ms() == Some(0)
+        });
+        let lapsed: Vec<u64> = lapsed.map(|(hold, _)| *hold).collect();
+        for hold in lapsed {
+            self.lose(hold, SILENCE);
+        }
+    }
+
     /// Does what is due.
     pub(super) fn keep_time(&mut self) {
         let now = instant();
+        self.lose_what_lapsed();
         if !self.left.is_empty() && now >= self.again {
             let left = std::mem::take(&mut self.left);
             self.give(Whose::Left, left);

@@ -6,10 +6,10 @@ use super::calls::{self, Part, Seen};
 use super::{Event, Teller};
 use crate::command::Session;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 use tenure_core::{Now, Renewal};
-use tenure_engine::clock::Clock;
+use tenure_engine::clock::{Clock, SystemClock};
 use tenure_engine::keep::{Ask, Home, Kept, LeaseEnd, Life, News, Pending, Watching};
 use tenure_engine::os::{Descriptor, Ringer};
 use tenure_engine::store::StoreError;
@@ -17,26 +17,40 @@ use tenure_engine::store::StoreError;
 /// How often a hold is looked at that nothing tells of.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The holds of the program in one place.
+/// Holds of the program: all those in folders, or those of one cluster.
 pub(super) struct PlaceOfHolds {
-    pub(super) session: &'static Session,
+    sessions: Mutex<Vec<&'static Session>>,
+    clock: SystemClock,
     watching: Watching,
     pending: Pending<KeptPart, Ringer>,
 }
 
 impl PlaceOfHolds {
-    pub(super) fn new(session: &'static Session) -> Self {
-        // A record that is renewed is another file, so it is looked at from time to time instead.
-        let is_watched = !session.store.is_remote() && !session.store.publishes();
+    /// Those in folders. What the kernel reports comes at once, and a look finds what it does not report.
+    pub(super) fn of_folders() -> Self {
+        Self::watched(Watching::Both(LOOK))
+    }
+
+    /// Those of a cluster, whose answers may keep each other waiting.
+    pub(super) fn of_cluster() -> Self {
+        Self::watched(Watching::Looks(LOOK))
+    }
+
+    fn watched(watching: Watching) -> Self {
         Self {
-            session,
-            watching: if is_watched {
-                Watching::Files
-            } else {
-                Watching::Looks(LOOK)
-            },
+            sessions: Mutex::default(),
+            clock: SystemClock::new(None),
+            watching,
             pending: Pending::default(),
         }
+    }
+
+    pub(super) fn add(&self, session: &'static Session) {
+        self.sessions().push(session);
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, Vec<&'static Session>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -44,7 +58,7 @@ impl Home for PlaceOfHolds {
     type Hold = KeptPart;
 
     fn clock(&self) -> &dyn Clock {
-        &self.session.clock
+        &self.clock
     }
 
     fn watching(&self) -> &Watching {
@@ -52,7 +66,8 @@ impl Home for PlaceOfHolds {
     }
 
     fn moves(&self) -> u64 {
-        self.session.store.moves()
+        let sessions = self.sessions();
+        sessions.iter().map(|session| session.store.moves()).sum()
     }
 
     fn pending(&self) -> &Pending<KeptPart, Ringer> {
@@ -87,6 +102,11 @@ impl KeptPart {
         }
     }
 
+    /// Whether it is this lock of the hold.
+    pub(super) fn is(&self, part: &Arc<Part>) -> bool {
+        Arc::ptr_eq(&self.part, part)
+    }
+
     pub(super) fn leaves(&self) {
         self.is_leaving.store(true, Ordering::Release);
     }
@@ -107,7 +127,9 @@ impl Kept for KeptPart {
     }
 
     fn file(&self) -> Option<String> {
-        Some(self.part.session.store.location(self.part.name()).shown)
+        let store = &self.part.session.store;
+        // A record that is renewed is another file, so it is looked at from time to time instead.
+        (!store.is_remote() && !store.publishes()).then(|| store.location(self.part.name()).shown)
     }
 
     fn notices(&self) -> Option<Descriptor> {
@@ -124,8 +146,7 @@ impl Kept for KeptPart {
         if self.is_leaving.load(Ordering::Acquire) {
             return None;
         }
-        let ask = renews.map_or(Ask::Look, |_| Ask::Renew);
-        let Seen { renewal, asked_by } = calls::look(&self.part, ask);
+        let Seen { renewal, asked_by } = calls::look(&self.part, renews);
         if let (Ok(Renewal::Renewed { .. }), Some(began)) = (&renewal, renews) {
             self.lease.renewed(began.boot_ms);
         }

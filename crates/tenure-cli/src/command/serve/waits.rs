@@ -249,7 +249,7 @@ impl Serve {
                 self.give(whose, parts.collect());
             }
             Ok(parts) => {
-                let granted = self.keep(pending.caller, parts);
+                let granted = self.keep(pending.caller, parts, false);
                 self.answer(id, granted);
             }
             Err((failure, left)) => {
@@ -392,11 +392,15 @@ pub(super) fn too_many(why: &str) -> Failure {
     failure
 }
 
-pub(super) fn no_thread(error: &std::io::Error) -> Failure {
+fn no_thread(error: &std::io::Error) -> Failure {
     match error.kind() {
         std::io::ErrorKind::WouldBlock => {
             too_many(&format!("requests wait for {WAITERS_MAX} locks already"))
         }
-        _ => too_many(&format!("no thread could be started: {error}")),
+        _ => no_thread_for(error),
     }
+}
+
+pub(super) fn no_thread_for(error: &std::io::Error) -> Failure {
+    too_many(&format!("no thread could be started: {error}"))
 }
