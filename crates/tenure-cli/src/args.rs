@@ -453,6 +453,12 @@ pub(crate) struct RunArgs {
     /// Keep the lock until everything has ended that the command has started, daemons too
     #[arg(hide_short_help = true, long)]
     pub(crate) wait_all: bool,
+    /// End the run when the process that started it ends, however that ends (for harnesses that kill)
+    #[arg(hide_short_help = true, long, conflicts_with = "die_with")]
+    pub(crate) die_with_parent: bool,
+    /// End the run when the process with this number ends, however it ends
+    #[arg(hide_short_help = true, long, value_name = "PID")]
+    pub(crate) die_with: Option<u32>,
     /// Do not let the command inherit what keeps the lock held (for commands that leave daemons
     /// behind)
     #[arg(hide_short_help = true, long)]
@@ -466,7 +472,7 @@ pub(crate) struct RunArgs {
         long,
         conflicts_with_all = [
             "grace", "term_after", "signal", "max_runtime", "wait_all", "close", "rollback",
-            "failure_step", "on_lost", "on_superseded",
+            "failure_step", "on_lost", "on_superseded", "die_with_parent", "die_with",
         ]
     )]
     pub(crate) exec: bool,

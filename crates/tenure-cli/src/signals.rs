@@ -528,6 +528,32 @@ pub(crate) fn stop_asked() -> Option<c_int> {
     Some(STOP.load(Ordering::SeqCst)).filter(|number| *number != 0)
 }
 
+/// Has a signal noted as if a process had sent it, also where it is ignored.
+pub(crate) fn arrive(number: c_int) {
+    handler(number, ptr::null_mut(), ptr::null_mut());
+}
+
+/// Which of the two processes this is.
+pub(crate) enum Forked {
+    /// The one that was there before, and the number of the new one.
+    Parent(rustix::process::Pid),
+    Child,
+}
+
+/// Makes a copy of this process. Called while it has one thread, and before signals are collected: the copy would share
+/// their pipe.
+pub(crate) fn fork() -> io::Result<Forked> {
+    // SAFETY: with one thread the copy is as whole as this process is.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => Ok(Forked::Child),
+        number => match rustix::process::Pid::from_raw(number) {
+            Some(pid) => Ok(Forked::Parent(pid)),
+            None => Err(io::ErrorKind::InvalidData.into()),
+        },
+    }
+}
+
 /// Stops this process if the terminal asked for it while no command ran.
 pub(crate) fn pause_if_asked() {
     if PAUSE.swap(false, Ordering::SeqCst) {

@@ -401,11 +401,10 @@ fn known_value(arg: &Arg) -> Option<Expected> {
         "store" | "lock_file_name" | "stale_after" | "conflict_exit_code" | "own_exit_code"
         | "ttl" | "request_id" | "slots" | "actor" | "epic_spec" | "intent_name"
         | "intent_version" | "metadata" | "why" | "on_superseded" | "on_supersede" | "grace"
-        | "term_after" | "signal" | "max_runtime" | "param" | "rollback" | "failure_step"
-        | "token" | "since" | "until" | "remote" | "branch" | "attempts" | "backoff" | "number"
-        | "run_id" | "by" | "prefix" | "group_of_users" | "agent" | "max_age" | "what" => {
-            Expected::Nothing
-        }
+        | "term_after" | "signal" | "max_runtime" | "die_with" | "param" | "rollback"
+        | "failure_step" | "token" | "since" | "until" | "remote" | "branch" | "attempts"
+        | "backoff" | "number" | "run_id" | "by" | "prefix" | "group_of_users" | "agent"
+        | "max_age" | "what" => Expected::Nothing,
         _ => return None,
     })
 }

@@ -30,6 +30,8 @@ impl RunArgs {
             signal: None,
             max_runtime: None,
             wait_all: false,
+            die_with_parent: false,
+            die_with: None,
             close: false,
             shell: false,
             exec: false,

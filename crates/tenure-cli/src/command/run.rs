@@ -8,12 +8,15 @@
 //! | what runs when it displaces another run, or is displaced | `hooks` |
 //! | what it shares with the run around it | `within` |
 //! | how it becomes the command | `exec` |
+//! | how it follows the life of another process | `follow` |
 //!
 //! `supervise` says what follows from signals and losses while the command runs.
 
 pub(super) mod acquire_all;
 mod child_env;
 mod exec;
+#[cfg_attr(not(target_os = "linux"), path = "run/no_follow.rs")]
+mod follow;
 #[cfg_attr(windows, path = "run/no_hooks.rs")]
 mod hooks;
 pub(super) mod plan;
@@ -36,6 +39,7 @@ use crate::supervise::locks::{Around, Driver, RunState, SpawnError};
 use crate::supervise::{End, OnLost, Terms as Supervising, Verdict};
 use acquire_all::Hold;
 pub(super) use child_env::ChildEnv;
+use follow::Followed;
 use hooks::Hook;
 use plan::Planning;
 use serde_json::{Value, json};
@@ -61,10 +65,16 @@ pub(crate) fn run(run: Run, mut reporter: Reporter) -> Ending {
     if skips {
         reporter.hide_waits();
     }
-    let ran = match run.task.main().cloned() {
-        Some(main) => hold_and_run(run, main, &mut reporter),
-        None => run_unlocked(run, &mut reporter),
-    };
+    let how = run.task.supervised();
+    let follow = how.and_then(|how| how.follow);
+    // First: what follows is the guardian's.
+    let followed = follow.map(|follow| follow::begin(follow, run.task.grace));
+    let ran = followed
+        .transpose()
+        .and_then(|followed| match run.task.main().cloned() {
+            Some(main) => hold_and_run(run, main, followed, &mut reporter),
+            None => run_unlocked(run, followed, &mut reporter),
+        });
     match ran {
         Ok(ending) => ending,
         // People who let a run be skipped need no word of it; programs that ask for a document get one.
@@ -83,7 +93,12 @@ fn skipped(failure: &Failure) -> Value {
     json!({ "name": fact("name"), "status": "skipped", "holder": fact("holder") })
 }
 
-fn hold_and_run(run: Run, main: LockName, reporter: &mut Reporter) -> Result<Ending, Failure> {
+fn hold_and_run(
+    run: Run,
+    main: LockName,
+    followed: Option<Followed>,
+    reporter: &mut Reporter,
+) -> Result<Ending, Failure> {
     let Run {
         place,
         group_place,
@@ -91,6 +106,7 @@ fn hold_and_run(run: Run, main: LockName, reporter: &mut Reporter) -> Result<End
     } = run;
     let task = &task;
     let signals = collect_signals()?;
+    followed.map_or(Ok(()), Followed::watch)?;
     let session = Session::waiting(place, signals)?;
     session.tell_place(reporter);
     let group_session = group_place.map(|place| Session::waiting(place, signals));
@@ -422,11 +438,16 @@ impl Hooks<'_> {
 /// not asked.
 #[cold]
 #[inline(never)]
-fn run_unlocked(run: Run, reporter: &mut Reporter) -> Result<Ending, Failure> {
+fn run_unlocked(
+    run: Run,
+    followed: Option<Followed>,
+    reporter: &mut Reporter,
+) -> Result<Ending, Failure> {
     let Run { place, task, .. } = run;
     let id = place.format().request_id(task.who.id.clone())?;
     reporter.set_request_id(id.as_str());
     let signals = collect_signals()?;
+    followed.map_or(Ok(()), Followed::watch)?;
     let program = program_of(&task)?;
     if let Some(warning) = task.warning {
         reporter.warn(warning);

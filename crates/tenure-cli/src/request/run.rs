@@ -95,6 +95,15 @@ pub(crate) enum How {
     Supervised(Supervised),
 }
 
+/// Whose life a run follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Follow {
+    /// The process that started it.
+    Parent,
+    /// The process with this number.
+    Process(u32),
+}
+
 /// How the command is supervised.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Supervised {
@@ -104,6 +113,7 @@ pub(crate) struct Supervised {
     /// With its text, for the answer of a run that takes longer.
     pub(crate) max_runtime: Option<(Duration, String)>,
     pub(crate) wait_all: bool,
+    pub(crate) follow: Option<Follow>,
     /// The command does not inherit the liveness lock.
     pub(crate) close: bool,
     pub(crate) on_lost: OnLost,
@@ -510,6 +520,10 @@ fn supervised(
         term_after: defaults.term_after(typed, grace)?,
         max_runtime: defaults.max_runtime(typed)?,
         wait_all: defaults.wait_all(typed),
+        follow: match typed.die_with {
+            Some(number) => Some(Follow::Process(number)),
+            None => typed.die_with_parent.then_some(Follow::Parent),
+        },
         close: defaults.close(typed),
         on_lost: defaults.on_lost(typed),
         rollback: defaults.rollback(typed),

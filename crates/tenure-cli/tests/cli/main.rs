@@ -32,6 +32,8 @@ mod exec;
 mod fence;
 mod fleet;
 mod flock;
+#[cfg(target_os = "linux")]
+mod follow;
 mod force;
 mod frozen;
 mod github_action;

@@ -1,0 +1,209 @@
+//! `run --die-with-parent` and `--die-with PID`: who is killed, and what is left of the run then.
+
+use crate::support::{
+    Scene, Started, children, eventually, is_alive, read_number, send, state, throughout,
+};
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// A caller in a group of its own, as a harness makes it: a shell that starts the run and outlives it.
+struct Harness {
+    shell: Started,
+    work: Vec<PathBuf>,
+}
+
+/// What the work starts beside itself: a session of its own, and a daemon that has closed all it inherited.
+const WORK: &str = "echo $$ >a.new; mv a.new a
+    setsid sh -c 'echo $$ >b.new; mv b.new b; exec sleep 600' &
+    (setsid sh -c 'exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-
+        echo $$ >c.new; mv c.new c; exec sleep 600' &)
+    exec sleep 600";
+
+impl Harness {
+    fn new(scene: &Scene, flags: &str, after: &str) -> Self {
+        let work = scene.script(
+            "work",
+            &format!("#!/bin/sh\ncd '{}'\n{WORK}\n", scene.root().display()),
+        );
+        let mut shell = scene.program("sh");
+        shell.args([
+            "-c",
+            &format!("\"$0\" run x {flags} --grace 1s -- \"$1\"; {after}"),
+            env!("CARGO_BIN_EXE_tenure"),
+            work.to_str().unwrap(),
+        ]);
+        shell.process_group(0).stdin(Stdio::null());
+        let shell = Started::new(&mut shell);
+        let work: Vec<_> = ["a", "b", "c"]
+            .iter()
+            .map(|name| scene.path(name))
+            .collect();
+        for file in &work {
+            read_number(file);
+        }
+        Self { shell, work }
+    }
+
+    fn relay(&self) -> u32 {
+        *children(self.shell.pid()).first().expect("the relay")
+    }
+
+    fn guardian(&self) -> u32 {
+        *children(self.relay()).first().expect("the guardian")
+    }
+
+    fn group(&self, signal: Signal) {
+        let group = Pid::from_raw(self.shell.pid().try_into().unwrap()).unwrap();
+        kill_process_group(group, signal).unwrap();
+    }
+
+    /// Nothing of the work is left, and the lock is free.
+    fn is_over(&self, scene: &Scene, what: &str) {
+        for file in &self.work {
+            let number = read_number(file);
+            eventually(what, || !is_alive(number) || state(number) == Some('Z'));
+        }
+        scene.until_free("x");
+    }
+}
+
+#[test]
+fn nothing_of_a_run_outlives_what_it_follows_table() {
+    type Kill = fn(&Harness);
+    let rows: [(&str, &str, Kill); 7] = [
+        ("the group, TERM and then KILL", ":", |harness| {
+            harness.group(Signal::TERM);
+            std::thread::sleep(Duration::from_millis(50));
+            harness.group(Signal::KILL);
+        }),
+        ("the group, KILL", ":", |harness| {
+            harness.group(Signal::KILL)
+        }),
+        ("the relay", "sleep 600", |harness| {
+            send(harness.relay(), Signal::KILL)
+        }),
+        ("the guardian", "sleep 600", |harness| {
+            send(harness.guardian(), Signal::KILL)
+        }),
+        ("the parent", ":", |harness| {
+            send(harness.shell.pid(), Signal::KILL)
+        }),
+        ("the parent, which ends by itself", ":", |harness| {
+            send(harness.shell.pid(), Signal::TERM);
+        }),
+        ("the relay, asked to end", "sleep 600", |harness| {
+            send(harness.relay(), Signal::TERM);
+        }),
+    ];
+    for (what, after, kill) in rows {
+        let scene = Scene::new();
+        let harness = Harness::new(&scene, "--die-with-parent", after);
+        kill(&harness);
+        harness.is_over(&scene, what);
+        if is_alive(harness.shell.pid()) {
+            harness.shell.kill_with_children();
+        }
+    }
+}
+
+#[test]
+fn run_that_follows_another_process_ends_with_it_waiting_or_at_work() {
+    let scene = Scene::new();
+    let mut followed = Command::new("sleep").arg("600").spawn().expect("a process");
+    let number = followed.id().to_string();
+    let words = [
+        "run",
+        "x",
+        "--die-with",
+        &number,
+        "--grace",
+        "1s",
+        "--",
+        "sleep",
+        "600",
+    ];
+    let holder = Started::new(&mut scene.tenure(words));
+    scene.until_named("x");
+    let waiter = Started::new(&mut scene.tenure(words));
+    scene.until_queued("x", 1);
+    followed.kill().expect("ours");
+    // Not collected yet: its end counts all the same.
+    for run in [holder, waiter] {
+        let said = run.finish().expect(143, "as if it was asked to end");
+        let told = format!("the process that it follows (PID {number}) has ended");
+        assert!(said.stderr().contains(&told), "{}", said.said());
+    }
+    scene.until_free("x");
+    let _ = followed.wait();
+}
+
+/// The kernel's own death signal follows the thread that has started a process.
+#[test]
+fn end_of_the_thread_that_started_a_run_means_nothing() {
+    let scene = Scene::new();
+    let mut command = scene.tenure(["run", "x", "--die-with-parent", "--", "sleep", "600"]);
+    let run = std::thread::spawn(move || Started::new(&mut command));
+    let run = run.join().expect("no panic");
+    scene.until_named("x");
+    throughout(Duration::from_millis(500), "the run goes on", || {
+        !scene.is_free("x")
+    });
+    run.signal(Signal::INT);
+    let _ = run.finish().expect(130, "the relay passes it on");
+    scene.until_free("x");
+}
+
+#[test]
+fn run_that_follows_ends_as_its_command_does_table() {
+    let scene = Scene::new();
+    for (line, code, signal) in [
+        ("exit 0", Some(0), None),
+        ("exit 9", Some(9), None),
+        ("kill -USR1 $$", None, Some(10)),
+    ] {
+        let words = ["run", "x", "--die-with-parent", "--", "sh", "-c", line];
+        let status = scene.run(words).status();
+        assert_eq!((status.code(), status.signal()), (code, signal), "{line}");
+        assert!(scene.is_free("x"), "{line}");
+    }
+    let words = [
+        "run",
+        "x",
+        "--die-with-parent",
+        "--output",
+        "json",
+        "-n",
+        "--",
+        "true",
+    ];
+    let holder = scene.hold("x", ["-q"]);
+    assert_eq!(
+        scene.run(words).expect(4, "held").json()["error"]["code"],
+        "LOCK_HELD"
+    );
+    let _ = holder.open().expect(0, "the holder was not disturbed");
+}
+
+#[test]
+fn who_cannot_be_followed_is_refused_before_anything_table() {
+    let scene = Scene::new();
+    let mut ended = Command::new("true").spawn().expect("a process");
+    ended.wait().expect("it ends");
+    let ended = ended.id().to_string();
+    for (flags, said) in [
+        (&["--die-with", "1"][..], "a process that ends"),
+        (&["--die-with", "0"], "a process that ends"),
+        (&["--die-with", &ended], "is not there"),
+        (&["--die-with", "x"], "--die-with"),
+        (&["--die-with-parent", "--exec"], "--exec"),
+        (&["--die-with-parent", "--die-with", "2"], "--die-with"),
+    ] {
+        let words = [&["run", "x"], flags, &["--", "touch", "ran"]].concat();
+        let answer = scene.run(words).expect(2, "bad arguments");
+        assert!(answer.stderr().contains(said), "{}", answer.said());
+        assert!(!scene.locks().exists(), "nothing was touched: {flags:?}");
+    }
+}
