@@ -125,9 +125,9 @@ fn run_that_follows_another_process_ends_with_it_waiting_or_at_work() {
         "sleep",
         "600",
     ];
-    let holder = Started::new(&mut scene.tenure(words));
+    let holder = Started::piped(&mut scene.tenure(words));
     scene.until_named("x");
-    let waiter = Started::new(&mut scene.tenure(words));
+    let waiter = Started::piped(&mut scene.tenure(words));
     scene.until_queued("x", 1);
     followed.kill().expect("ours");
     // Not collected yet: its end counts all the same.
