@@ -82,6 +82,7 @@ pub(super) fn push(
     };
     let mut attempts = Attempts {
         made: 0,
+        unknown: 0,
         limit: push.attempts,
         base_ms: u64::try_from(push.backoff.as_millis()).unwrap_or(u64::MAX),
         signals,
@@ -300,6 +301,8 @@ fn request_of(session: &Session, target: &Target) -> Result<Request, Failure> {
 /// How many attempts were made, and how many are allowed.
 struct Attempts {
     made: u32,
+    /// How many of them failed in a way that nobody knows.
+    unknown: u32,
     limit: u32,
     base_ms: u64,
     signals: Signals,
@@ -309,6 +312,10 @@ impl Attempts {
     /// Counts a failed attempt. An error, if it was the last one.
     fn spend(&mut self, reporter: &Reporter, answer: &Answer) -> Result<(), Failure> {
         self.made = self.made.saturating_add(1);
+        self.unknown += u32::from(judge::is_unknown(answer));
+        if self.unknown >= judge::UNKNOWN_MAX {
+            return Err(failed(answer));
+        }
         let words = judge::words(answer);
         if self.made < self.limit {
             reporter.explain(&words);
@@ -861,7 +868,7 @@ impl Push<'_> {
 
 /// What a failed fetch means for the pull.
 fn not_fetched(answer: Answer) -> Result<Fetched, Failure> {
-    if judge::is_transient(&answer) || judge::is_contended(&answer) {
+    if judge::may_pass(&answer) || judge::is_contended(&answer) {
         return Ok(Fetched::Unreachable(answer));
     }
     Err(failed(&answer))

@@ -506,6 +506,16 @@ fn a_broken_connection_is_tried_again_and_a_refused_login_is_not() {
     assert_eq!(document["data"]["rebased"], true, "{document}");
     let end = push(&reset.repeat(2), &["--attempts", "2"]).expect(1, "in vain");
     assert!(end.stderr().ends_with("Failed to push after 2 attempts\n"));
+
+    // What nobody knows is tried three times in all.
+    let unknown = "something that ssh has never said before\n";
+    let end = push(&unknown.repeat(9), &["--branch", "main"]).expect(1, "in vain");
+    let retries = lines(&end)
+        .into_iter()
+        .filter(|line| line.contains("Retrying"));
+    assert_eq!(retries.count(), 2, "{}", end.said());
+    assert!(end.stderr().contains("never said before"), "{}", end.said());
+    let _ = push(&unknown.repeat(2), &["--branch", "main"]).expect(0, "the third one lands");
 }
 
 /// Another git of this clone keeps the reference that the pull wants to write.
@@ -620,6 +630,8 @@ fn bad_words_are_refused_before_anything_is_touched() {
         &["--branch", ""],
         &["--branch=-d"],
         &["--branch", "refs/tags/x"],
+        &["--branch", "HEAD"],
+        &["--branch", "@"],
         &["--branch", "a..b"],
         &["--wait", "soon"],
         &["--profile", "session"],

@@ -3,8 +3,8 @@
 //!
 //! For each branch `git push --porcelain` says in fixed words how it went, and these words decide. Only if
 //! git names no branch does its prose decide. That is git's own in the C locale; lines that the remote wrote
-//! (`remote: …`) do not count. An unknown answer is a failure: users see an attempt too few, but one too many
-//! would hide what is wrong.
+//! (`remote: …`) do not count. What is known to pass is tried as often as the caller wants, what is known to stay is not
+//! tried again, and an unknown answer is tried [`UNKNOWN_MAX`] times: it may be a new word for a broken connection.
 //!
 //! Nothing here runs git.
 
@@ -62,7 +62,7 @@ const BEHIND_BEGINNING: &str = "cannot lock ref";
 const LOST: [&str; 2] = ["remote failed to report status", "Internal Server Error"];
 
 /// Texts that make another attempt useless, whatever else git says.
-const FINAL: [&str; 12] = [
+const FINAL: [&str; 14] = [
     "Permission denied",
     "Authentication failed",
     "could not read Username",
@@ -75,10 +75,19 @@ const FINAL: [&str; 12] = [
     "returned error: 404",
     "certificate problem",
     "certificate verification failed",
+    "does not match any",
+    "not a git repository",
 ];
 
+/// How often what git says for the first time is tried.
+pub(super) const UNKNOWN_MAX: u32 = 3;
+
+/// What git says at the end of a push that was refused: by the remote, whose verdict is known then, or by a hook of this
+/// clone.
+const REFUSED: &str = "failed to push some refs";
+
 /// What git, curl and ssh say of a connection that may work the next time.
-const TRANSIENT: [&str; 30] = [
+const TRANSIENT: [&str; 39] = [
     "Could not resolve host",
     "Temporary failure in name resolution",
     "unable to look up",
@@ -109,6 +118,15 @@ const TRANSIENT: [&str; 30] = [
     "SSL_ERROR_SYSCALL",
     "TLS connection was non-properly terminated",
     "GnuTLS recv error",
+    "nutls_handshake() failed",
+    "GnuTLS, handshake failed",
+    "unexpected eof",
+    "was not closed cleanly",
+    "transfer closed with",
+    "esolving timed out",
+    "onnection timed out",
+    "not responding",
+    "expected flush after ref listing",
 ];
 
 /// Judges a push to this branch, whose full name is given.
@@ -129,17 +147,27 @@ pub(super) fn push(answer: &Answer, reference: &str) -> Pushed {
                 Pushed::Refused
             }
         }
-        None if is_transient(answer) => Pushed::Unreachable,
+        None if may_pass(answer) => Pushed::Unreachable,
         // If the branch got through, another reference that the configuration pushes with it did
         // not.
         Some(_) | None => Pushed::Refused,
     }
 }
 
-/// Whether the connection failed, and may work the next time.
-pub(super) fn is_transient(answer: &Answer) -> bool {
-    let said = |what: &&str| ours(answer).any(|line| line.contains(*what));
-    !FINAL.iter().any(&said) && TRANSIENT.iter().any(said)
+/// Whether the connection failed, or nobody knows what failed, so that another attempt may go well.
+pub(super) fn may_pass(answer: &Answer) -> bool {
+    !says_any(answer, &FINAL) && (says_any(answer, &TRANSIENT) || is_unknown(answer))
+}
+
+/// Whether git has said what is not known here.
+pub(super) fn is_unknown(answer: &Answer) -> bool {
+    let is_judged = answer.stdout.lines().any(|line| line.contains('\t'));
+    let is_known = says_any(answer, &FINAL) || says_any(answer, &TRANSIENT);
+    !is_judged && !is_known && !is_contended(answer) && !says_any(answer, &[REFUSED])
+}
+
+fn says_any(answer: &Answer, texts: &[&str]) -> bool {
+    ours(answer).any(|line| texts.iter().any(|text| line.contains(*text)))
 }
 
 /// Whether a pull met another git of this clone, which was writing the same reference, or had the index or HEAD locked. An
@@ -338,7 +366,8 @@ mod tests {
 
     #[test]
     fn a_hooks_own_words_do_not_decide() {
-        let stderr = "remote: Connection reset by peer (fetch first)\nerror: failed to push\n";
+        let stderr =
+            "remote: Connection reset by peer (fetch first)\nerror: failed to push some refs\n";
         let said = answer(
             1,
             &verdict("!", "[remote rejected] (pre-receive hook declined)"),
@@ -424,8 +453,38 @@ mod tests {
                 Refused,
             ),
             ("error: src refspec HEAD does not match any", Refused),
-            ("fatal: something that git has never said before", Refused),
-            ("", Refused),
+            // A hook of this clone.
+            ("error: failed to push some refs to 'origin'", Refused),
+            (
+                "fatal: unable to access 'https://h/x/': OpenSSL SSL_read: error:0A000126:SSL routines::unexpected eof while reading, errno 0",
+                Unreachable,
+            ),
+            (
+                "error: RPC failed; curl 92 HTTP/2 stream 5 was not closed cleanly: CANCEL (err 8)",
+                Unreachable,
+            ),
+            (
+                "error: RPC failed; curl 18 transfer closed with outstanding read data remaining",
+                Unreachable,
+            ),
+            (
+                "fatal: unable to access 'https://h/x/': Resolving timed out after 5000 milliseconds",
+                Unreachable,
+            ),
+            (
+                "fatal: unable to access 'https://h/x/': gnutls_handshake() failed: The TLS connection was terminated",
+                Unreachable,
+            ),
+            (
+                "Timeout, server h not responding.\nfatal: Could not read from remote repository.",
+                Unreachable,
+            ),
+            ("fatal: expected flush after ref listing", Unreachable),
+            (
+                "fatal: something that git has never said before",
+                Unreachable,
+            ),
+            ("", Unreachable),
         ] {
             assert_eq!(push(&answer(128, "", stderr), MAIN), pushed, "{stderr}");
         }

@@ -31,7 +31,7 @@ pub(super) fn asked(
         if answer.succeeded() {
             return Ok(answer);
         }
-        if !judge::is_transient(&answer) {
+        if !judge::may_pass(&answer) {
             return Err(super::failed(&answer));
         }
         attempts.spend(reporter, &answer)?;

@@ -60,6 +60,12 @@ pub(super) fn find(
     let branch = match branch {
         Some(branch) => {
             let full = format!("refs/heads/{branch}");
+            // git takes both for the commit that is checked out, and would make a branch of that name.
+            if ["HEAD", "@"].contains(&branch) {
+                return Err(Failure::bad_arguments(format!(
+                    "--branch {branch} is what git calls the commit that is checked out, and no branch; name the branch"
+                )));
+            }
             if !git.ask(&["check-ref-format", &full])?.succeeded() {
                 return Err(Failure::bad_arguments(format!(
                     "--branch {branch:?} is not a name that git accepts for a branch"
