@@ -867,6 +867,24 @@ fn started<T>(
     Err(SpawnError::Command(without_interpreter(program, error)))
 }
 
+/// The same where variables have to name the command, whose number nobody knows before it is there: a shell sets them, and
+/// becomes the command.
+#[cfg(unix)]
+fn prepare_with_its_number(said: &Program, program: &Path, child_env: &ChildEnv) -> Command {
+    let names = said.of_service.join(" ");
+    let numbers: Vec<_> = said
+        .of_service
+        .iter()
+        .map(|name| format!("{name}=$$"))
+        .collect();
+    let line = format!("{}; export {names}; exec \"$@\"", numbers.join(" "));
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", &line, "sh"]).arg(program);
+    command.args(said.words.iter().skip(1));
+    child_env.apply(&mut command);
+    command
+}
+
 /// Whether the system refuses a file because it is neither a program nor names an interpreter.
 #[cfg(unix)]
 pub(super) fn is_script(error: &std::io::Error) -> bool {
@@ -903,6 +921,10 @@ fn without_interpreter(program: &Path, error: std::io::Error) -> std::io::Error 
 
 /// The command with its words and its variables.
 fn prepare(said: &Program, program: &Path, child_env: &ChildEnv) -> Command {
+    #[cfg(unix)]
+    if !said.of_service.is_empty() {
+        return prepare_with_its_number(said, program, child_env);
+    }
     let mut command = Command::new(program);
     if let Some((first, rest)) = said.words.split_first() {
         #[cfg(unix)]

@@ -78,6 +78,8 @@ pub(crate) struct Program {
     pub(crate) words: Vec<OsString>,
     /// They are a shell, its flag and a line for it.
     pub(crate) by_shell: bool,
+    /// Variables by which a service manager speaks to this process. In the command they name the command.
+    pub(crate) of_service: Vec<&'static str>,
 }
 
 /// What runs when this run takes the place of others, or another run takes its place: lines for a shell.
@@ -551,10 +553,17 @@ fn refuse_exec(place: &Place) -> Result<(), Failure> {
 }
 
 fn program(typed: &RunArgs, around: &Surroundings) -> Result<Program, Failure> {
+    let of_service = if typed.exec {
+        // The command has our own number.
+        Vec::new()
+    } else {
+        around.variables.of_service.clone()
+    };
     if !typed.shell {
         return Ok(Program {
             words: typed.command.clone(),
             by_shell: false,
+            of_service,
         });
     }
     let [text] = typed.command.as_slice() else {
@@ -575,6 +584,7 @@ fn program(typed: &RunArgs, around: &Surroundings) -> Result<Program, Failure> {
             text.clone(),
         ],
         by_shell: true,
+        of_service,
     })
 }
 

@@ -47,6 +47,8 @@ pub(crate) struct Variables {
     pub(crate) shell: Option<OsString>,
     /// The agent in whose name calls are made. An empty one is a mistake.
     pub(crate) agent: Option<OsString>,
+    /// Those by which a service manager speaks to one process, and that name this one.
+    pub(crate) of_service: Vec<&'static str>,
 }
 
 impl Variables {
@@ -62,6 +64,9 @@ impl Variables {
             token: text("TENURE_TOKEN"),
             agent: std::env::var_os(AGENT),
             shell: variable(if cfg!(windows) { "ComSpec" } else { "SHELL" }),
+            of_service: (["LISTEN_PID", "WATCHDOG_PID"].into_iter())
+                .filter(|name| text(name).is_some_and(|pid| pid == std::process::id().to_string()))
+                .collect(),
         }
     }
 

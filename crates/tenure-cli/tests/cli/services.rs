@@ -166,6 +166,27 @@ fn what_is_no_failure_of_the_unit_is_what_happens() {
     assert_eq!(named, codes);
 }
 
+/// systemd says by these variables whom its sockets and its watchdog are for.
+#[test]
+fn what_a_service_manager_says_to_a_run_is_said_to_its_command_table() {
+    let scene = Scene::new();
+    // A shell stands for systemd: it knows its own number, and becomes tenure.
+    let start = "export LISTEN_PID=$$ LISTEN_FDS=1 WATCHDOG_PID=$$ OTHER_PID=$$; exec tenure run";
+    let look = "test $LISTEN_PID = $$ && test $WATCHDOG_PID = $$ && test $OTHER_PID != $$ && \
+                test $LISTEN_FDS = 1 && test \"$1\" = 'two words'";
+    for flags in ["x --", "x --close --", "x --die-with-parent --"] {
+        let line = format!("{start} {flags} sh -c \"$0\" sh 'two words'");
+        let said = answer(scene.program("sh").args(["-c", &line, look]));
+        let _ = said.expect(0, flags);
+    }
+    // With `--exec` the command is the process that was started.
+    let line = format!("{start} --exec x -- sh -c 'test $LISTEN_PID = $$'");
+    let _ = scene.shell(&line).expect(0, "--exec");
+    // Those of another process stay as they are.
+    let line = "export LISTEN_PID=1; exec tenure run x -- sh -c 'test $LISTEN_PID = 1'";
+    let _ = scene.shell(line).expect(0, "of another process");
+}
+
 /// Every system call of a set, and of the sets in it.
 fn calls_of(set: &str, sets: &BTreeMap<String, Vec<String>>) -> BTreeSet<String> {
     let mut calls = BTreeSet::new();
