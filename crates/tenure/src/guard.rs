@@ -412,7 +412,7 @@ impl LockManager {
         let folder = folder.map_err(|source| OpenError::Folder { source })?;
         let identity = Identity::current();
         let store = FileStore::new(folder, identity.host.clone(), Box::new(ThreadSleeper));
-        let store = store.within_program();
+        let store = store.within_program().rooted();
         let store = match named {
             Named::ByCaller => store,
             Named::ByNobody => store.found(),

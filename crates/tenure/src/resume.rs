@@ -187,12 +187,22 @@ pub struct ResumeLockManager {
     place: Arc<Place>,
 }
 
-/// The folder, and the process that takes locks there. Each call makes a store of its own, for one thread.
-#[derive(Debug)]
+/// The folder, and the process that takes locks there.
 struct Place {
     storage: PathBuf,
     identity: Identity,
     others: OtherHosts,
+    /// One for all calls: this process may get another root (`chroot`), and goes on in the folder that is open.
+    store: FileStore,
+}
+
+impl std::fmt::Debug for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Place")
+            .field("storage", &self.storage)
+            .field("others", &self.others)
+            .finish_non_exhaustive()
+    }
 }
 
 /// How to judge a record that names another host, and says nothing more about that host.
@@ -202,6 +212,17 @@ enum OtherHosts {
     Unknown,
     /// The host is this machine by another name.
     Here,
+}
+
+impl OtherHosts {
+    fn store(self, storage: &Path, identity: &Identity) -> FileStore {
+        let profile: Box<dyn Profile> = match self {
+            Self::Unknown => Box::new(Resume),
+            Self::Here => Box::new(OneMachine),
+        };
+        let here = identity.host.clone();
+        FileStore::with_profile(profile, storage, here, Box::new(ThreadSleeper))
+    }
 }
 
 impl ResumeLockManager {
@@ -221,11 +242,11 @@ impl ResumeLockManager {
         });
         match made {
             Ok(storage) => Ok(Self {
-                place: Arc::new(Place {
+                place: Arc::new(Place::new(
                     storage,
-                    identity: Identity::current(),
-                    others: OtherHosts::Unknown,
-                }),
+                    Identity::current(),
+                    OtherHosts::Unknown,
+                )),
             }),
             Err(source) => Err(ResumeLockError::CreateFolder {
                 path: Resume.folder(&storage_dir),
@@ -271,12 +292,9 @@ impl ResumeLockManager {
     /// As every takeover of a stale lock: exactly one of all callers that try gets it.
     #[must_use = "it is the manager that is returned which judges them"]
     pub fn judge_other_hosts(self) -> Self {
+        let identity = self.place.identity.clone();
         Self {
-            place: Arc::new(Place {
-                storage: self.place.storage.clone(),
-                identity: self.place.identity.clone(),
-                others: OtherHosts::Here,
-            }),
+            place: Arc::new(self.place.again(identity, OtherHosts::Here)),
         }
     }
 
@@ -346,7 +364,7 @@ impl ResumeLockManager {
             source,
         })?;
         let place = self.place.of_this_process();
-        let store = place.store();
+        let store = &place.store;
         let request_id = place.new_request_id(&name)?;
         let request = Request {
             holder: place.holder(request_id.clone()),
@@ -357,8 +375,8 @@ impl ResumeLockManager {
             terms: tenure_core::Terms::default(),
         };
         let clock = place.clock();
-        let acquired = engine::acquire(&store, &clock, &name, request, Wait::No, &mut Silent)
-            .map_err(|error| refusal(&place, &store, &name, error))?;
+        let acquired = engine::acquire(store, &clock, &name, request, Wait::No, &mut Silent)
+            .map_err(|error| refusal(&place, &name, error))?;
         report::acquired(&place, &name, &acquired, overriding);
         // A handle comes with every grant that is not an earlier hold of the same request id, and
         // this one is new.
@@ -383,20 +401,29 @@ impl Place {
         if self.identity.process.pid == std::process::id() {
             return Cow::Borrowed(self);
         }
-        Cow::Owned(Arc::new(Self {
-            storage: self.storage.clone(),
-            identity: Identity::current(),
-            others: self.others,
-        }))
+        Cow::Owned(Arc::new(self.again(Identity::current(), self.others)))
     }
 
-    fn store(&self) -> FileStore {
-        let here = self.identity.host.clone();
-        let profile: Box<dyn Profile> = match self.others {
-            OtherHosts::Unknown => Box::new(Resume),
-            OtherHosts::Here => Box::new(OneMachine),
-        };
-        FileStore::with_profile(profile, &self.storage, here, Box::new(ThreadSleeper))
+    fn new(storage: PathBuf, identity: Identity, others: OtherHosts) -> Self {
+        let store = others.store(&storage, &identity).rooted();
+        Self {
+            storage,
+            identity,
+            others,
+            store,
+        }
+    }
+
+    /// The same folder, whatever root this process has by now. Nothing of the other store is used that a thread may have
+    /// been in the middle of at a fork.
+    fn again(&self, identity: Identity, others: OtherHosts) -> Self {
+        let store = others.store(&self.storage, &identity);
+        Self {
+            storage: self.storage.clone(),
+            identity,
+            others,
+            store: store.rooted_as(&self.store),
+        }
     }
 
     fn clock(&self) -> SystemClock {
@@ -439,12 +466,8 @@ fn make(folder: &Path) -> std::io::Result<()> {
 }
 
 /// Why a lock was not acquired, in the words of resume locks.
-fn refusal(
-    place: &Place,
-    store: &FileStore,
-    name: &LockName,
-    error: AcquireError,
-) -> ResumeLockError {
+fn refusal(place: &Place, name: &LockName, error: AcquireError) -> ResumeLockError {
+    let store = &place.store;
     let job_id = name.as_str().to_owned();
     match error {
         AcquireError::Store(source) => ResumeLockError::from_store(name, source),
@@ -512,11 +535,11 @@ mod tests {
         let mut parent = Identity::current();
         parent.process.pid += 1;
         let locks = ResumeLockManager {
-            place: Arc::new(Place {
-                storage: scratch.path().into(),
-                identity: parent,
-                others: OtherHosts::Unknown,
-            }),
+            place: Arc::new(Place::new(
+                scratch.path().into(),
+                parent,
+                OtherHosts::Unknown,
+            )),
         };
         let lock = locks.acquire_lock_blocking("a").expect("a free lock");
         assert_eq!(lock.data().process_id, std::process::id());

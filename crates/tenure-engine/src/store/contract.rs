@@ -83,7 +83,8 @@ impl Rules {
 pub struct Location {
     /// As people are shown it.
     pub shown: String,
-    /// The file that changes with the lock, for a caller that watches many locks.
+    /// The file that changes with the lock, for a caller that watches many locks; `None` where no path of this process
+    /// leads to it.
     pub file: Option<PathBuf>,
 }
 

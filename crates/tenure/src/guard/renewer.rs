@@ -228,9 +228,10 @@ impl Renewer {
                 if self.files.is_none() {
                     self.files = files::Files::new();
                 }
-                let place = shared.store.location(kept.name()).shown;
-                let files = self.files.as_mut();
-                files.and_then(|files| files.watch(&place, id))
+                let place = shared.store.location(kept.name());
+                let place = place.file.map(|_| place.shown);
+                let files = self.files.as_mut().zip(place);
+                files.and_then(|(files, place)| files.watch(&place, id))
             }
             Watching::Looks(_) | Watching::Always(_) => None,
         };
