@@ -11,6 +11,10 @@
 )]
 pub(crate) mod darwin;
 
+mod given;
+
+pub(crate) use given::given;
+
 use super::{Open, Sharing, Told};
 use rustix::fs::{
     AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RawMode, RenameFlags, Stat,
@@ -507,6 +511,13 @@ fn open_again(file: BorrowedDescriptor<'_>, flags: OFlags) -> Result<Descriptor,
 /// The same open file under the lowest free number from `min` on; where there is none, as it is.
 pub(crate) fn moved_above(descriptor: Descriptor, min: i32) -> Descriptor {
     rustix::io::fcntl_dupfd_cloexec(&descriptor, min).unwrap_or(descriptor)
+}
+
+/// A copy of a descriptor that an exec leaves open.
+pub(crate) fn left_open(descriptor: BorrowedDescriptor<'_>) -> io::Result<Descriptor> {
+    let copy = rustix::io::fcntl_dupfd_cloexec(descriptor, 3)?;
+    rustix::io::fcntl_setfd(&copy, rustix::io::FdFlags::empty())?;
+    Ok(copy)
 }
 
 /// Takes a file's rights from all but its owner, and gives its owner what a strict umask took.

@@ -69,6 +69,7 @@ pub(crate) const REPLACES_OPEN_FILES: bool = false;
 pub(crate) const FOLDERS_MOVE: bool = false;
 
 /// The root folder of this process. No process gets another one here.
+#[allow(dead_code, reason = "one surface with what Unix has")]
 #[derive(Debug)]
 pub(crate) struct Root;
 
