@@ -12,6 +12,7 @@
 use crate::claim::{Cancel, Claim, Entry, Force, Kind, Patience, Request, StopRequest, Watched};
 use crate::decision::{Caller, Decision, Reason, decide};
 use crate::event::{Event, Takeover};
+use crate::holder::Holder;
 use crate::lease::{Lease, Silence};
 use crate::mode::{Mode, PENDING_MAX, Queueing};
 use crate::name::RequestId;
@@ -469,6 +470,29 @@ impl Entry {
             }
             None => false,
         }
+    }
+
+    /// Hands a hold over to another process of its owner: a copy by fork, or the program that it becomes. The hold goes on as
+    /// a new claim at the end of the list, with what the old one was asked and with a new token, so that a resource can
+    /// refuse the earlier process. Gives ticket and token; `None` if no process keeps such a hold.
+    ///
+    /// For all others this is what force does that overrides a hold: waiters keep their places, and find the new claim
+    /// when they look ([`RestsOn::All`](crate::RestsOn::All)).
+    pub fn hand_over(&mut self, ticket: u64, to: &Holder, now: &Now) -> Option<(u64, u64)> {
+        let is_kept = |claim: &&Claim| claim.token.is_some() && claim.kind == Kind::Kernel;
+        let mut claim = self.claim(ticket).filter(is_kept)?.clone();
+        let before = claim.ticket;
+        let (ticket, token) = (self.next_number(now), self.next_number(now));
+        (claim.ticket, claim.token) = (ticket, Some(token));
+        claim.lease.renewed = now.stamp();
+        let holder = &mut claim.holder;
+        holder.request_id = to.request_id.clone();
+        holder.process = to.process;
+        holder.command = to.command;
+        holder.host = to.host.clone();
+        self.remove(before);
+        self.claims.push(claim);
+        Some((ticket, token))
     }
 
     /// Sweeps every claim that the policy takes over without force, and returns them. Work that goes on without its

@@ -160,6 +160,7 @@ pub fn promises<H: Harness>() -> Vec<(&'static str, Promise<H>)> {
         a_hold_outlives_its_supervisor_while_its_command_runs,
         a_named_command_shows,
         a_hold_is_adopted_once_and_only_from_the_dead,
+        a_hold_is_handed_over_and_its_keeper_has_lost_it,
         a_hold_is_renewed_by_its_handle_and_never_created_by_it,
         a_hold_is_renewed_by_its_owner_and_by_nobody_else,
         a_release_wants_ownership,
@@ -734,6 +735,67 @@ fn a_hold_is_adopted_once_and_only_from_the_dead<H: Harness>(
     })?;
     let next = scene.wait(&three, waiting)?;
     scene.harness.end_process(owner);
+    scene.release(&three, &next)
+}
+
+/// A copy of the keeper's process, or the program that it becomes, goes on with the hold under a higher token. The keeper
+/// finds it lost and gives nothing back. A waiter sleeps behind the new claim.
+fn a_hold_is_handed_over_and_its_keeper_has_lost_it<H: Harness>(
+    scene: &Scene<'_, H>,
+) -> Result<(), Broken> {
+    let (one, two, three) = (scene.store(), scene.store(), scene.store());
+    let first = scene.granted(&one, "holder")?;
+    let waiting = scene.queued(&three, "next")?;
+    scene.stands_behind(&waiting, first.ticket)?;
+    let process = scene.harness.start_process();
+    let mut to = scene.request("copy")?.holder;
+    to.process = Some(process);
+    let hand_over = |is_meant: &dyn Fn(&Claim) -> bool| {
+        let handed = two.hand_over(&scene.name, is_meant, &to, &scene.now());
+        scene.done("handing over", handed)
+    };
+    let foreign = hand_over(&|_| false)?;
+    scene.holds(matches!(foreign, Adopted::Absent), || {
+        format!("a hold that was not meant was handed over: {foreign:?}")
+    })?;
+    let is_meant = |claim: &Claim| claim.token == Some(first.token);
+    let Adopted::Done { claim, handle } = hand_over(&is_meant)? else {
+        return scene.holds(false, || "the hold was not handed over".to_owned());
+    };
+    first.handle.handed_over();
+    let woken = scene.sleep(&three, &waiting, instant() + scene.harness.patience())?;
+    scene.same("how the sleep ended", &woken, &Wake::Ready)?;
+    let waiting = scene.tries(&three, waiting)?;
+    scene.stands_behind(&waiting, claim.ticket)?;
+    let is_higher = claim.ticket > first.ticket && claim.token > Some(first.token);
+    scene.holds(is_higher, || format!("the numbers did not rise: {claim:?}"))?;
+    let holder = (claim.holder.process, claim.holder.request_id.as_str());
+    scene.same("its holder", &holder, &(Some(process), "copy"))?;
+    let again = hand_over(&is_meant)?;
+    scene.holds(matches!(again, Adopted::Absent), || {
+        format!("a hold was handed over twice: {again:?}")
+    })?;
+    let verified = scene.done("verifying", one.verify(&*first.handle, &scene.now()))?;
+    scene.same("what its keeper sees", &verified, &Renewal::Lost)?;
+    let renewed = scene.done("renewing", one.renew(&*first.handle, &scene.now()))?;
+    scene.same("what its keeper renews", &renewed, &Renewal::Lost)?;
+    let left = scene.done("releasing", one.release(&*first.handle, &scene.now()))?;
+    scene.same("what its keeper gives back", &left, &Left::Absent)?;
+    drop(first);
+    let (standing, _) = scene.standing(&one, &scene.now())?;
+    scene.same("the standing", &standing, &Standing::Held(Life::Supervised))?;
+    let renewed = scene.done("renewing", two.renew(&*handle, &scene.now()))?;
+    let is_renewed =
+        matches!(renewed, Renewal::Renewed { token, .. } if Some(token) == claim.token);
+    scene.holds(is_renewed, || {
+        format!("a hold that was handed over was not renewed: {renewed:?}")
+    })?;
+    let left = scene.done("releasing", two.release(&*handle, &scene.now()))?;
+    scene.holds(matches!(left, Left::Released { .. }), || {
+        format!("a hold that was handed over was not released: {left:?}")
+    })?;
+    let next = scene.wait(&three, waiting)?;
+    scene.harness.end_process(process);
     scene.release(&three, &next)
 }
 

@@ -8,6 +8,7 @@
 //! A hold is `TOKEN=FOLDER/NAME`. A lock name contains no `/`, so the last one ends the folder. Holds, and the parts of
 //! the place, are separated by `;`. In a value `;`, `%` and bytes that are no UTF-8 are written as `%` and two hex digits.
 
+use crate::process::Identity;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,15 @@ pub const HELD: &str = "TENURE_HELD";
 
 /// The variable with the place.
 pub const AROUND: &str = "TENURE_AROUND";
+
+/// The variable with the holds that an earlier program hands on to this one, which goes on with them.
+pub const HANDED_ON: &str = "TENURE_HANDED_ON";
+
+/// The value of [`HANDED_ON`]; empty for a program that was handed nothing.
+pub fn handed_on() -> &'static str {
+    static VALUE: OnceLock<String> = OnceLock::new();
+    VALUE.get_or_init(|| std::env::var(HANDED_ON).unwrap_or_default())
+}
 
 /// A hold that a process inherits.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,8 +135,23 @@ impl Saw {
         self.files.iter().any(|saw| saw == resolved)
     }
 
+    /// The same with what this call sees by itself: variables, the folder of the call, the configuration of its project.
+    #[must_use]
+    pub fn with<'v>(
+        mut self,
+        variables: impl Iterator<Item = (&'static str, &'v OsStr)>,
+        folder: Option<&Path>,
+        project: Option<&Path>,
+    ) -> Self {
+        if self.folder.is_none() {
+            self.folder = folder.map(Path::to_owned);
+        }
+        self.add(variables, project);
+        self
+    }
+
     /// Adds variables that name places, and the configuration of the project.
-    pub fn add<'v>(
+    fn add<'v>(
         &mut self,
         variables: impl Iterator<Item = (&'static str, &'v OsStr)>,
         project: Option<&Path>,
@@ -147,6 +172,21 @@ impl Saw {
 }
 
 impl Around {
+    /// A place as a process hands it down that says nothing more of it.
+    pub fn of(at: At, by: &Identity) -> Self {
+        Self {
+            at,
+            is_machines: false,
+            records: None,
+            groups: None,
+            config: None,
+            saw: Saw::default(),
+            process: by.process,
+            host: by.host.clone(),
+            hold: None,
+        }
+    }
+
     /// The value of [`AROUND`].
     pub fn value(&self) -> String {
         let mut value = String::new();

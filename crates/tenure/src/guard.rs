@@ -53,12 +53,15 @@
 //! - **The same process is answered at once** ([`AcquireError::HeldByThisProcess`]) when it asks for a
 //!   lock that it holds, in whatever thread or async task. A wait under the lock could never end.
 //!   [`Again`] has the other answers: threads and tasks that take turns, and layers that share a hold.
-//! - **A fork without an exec hands no lock down.** The copy's guards are of no use to it: they show
-//!   [`GuardState::Lost`], and their drop leaves the parent's lock alone. The copy does inherit the
-//!   open file that carries the liveness lock, until it becomes another program. If the parent is
-//!   killed while such a copy runs, the lock counts as held until the copy ends or execs. A release by
-//!   the parent is not delayed. A copy that wants locks makes a [`LockManager`] of its own, before the
-//!   parent had threads or after an exec.
+//! - **A fork hands a lock down to a copy that says so**: with a manager of its own, the copy goes on by
+//!   [`LockManager::adopt`]. Without that its guards are of no use to it: they show [`GuardState::Lost`], and their drop leaves
+//!   the parent's lock alone. The copy does inherit the open file that carries the liveness lock, until it becomes another
+//!   program: if the parent ends meanwhile, the lock stays held, and the copy itself is told what to do when it asks for it
+//!   ([`AcquireError::HeldFromBefore`]). A release by the parent is not delayed.
+//! - **An exec frees the lock** in a folder, and the next in line gets it; on servers the program that asks again waits until the
+//!   lease has run out. [`Guard::hand_on`] keeps it.
+//! - **`chroot`, a mount namespace, `setuid`**: a hold stands. The manager goes on in the folder that it has opened, and opens none
+//!   by a path that leads elsewhere for it now. Make a new manager for the folder that the path leads to.
 //! - **No drop runs** with `panic = "abort"`, after [`std::process::exit`], under SIGKILL. The kernel
 //!   then frees the lock as the process ends. The next waiter wakes at once, sweeps the dead claim, and
 //!   logs that. On servers the lock is free when its lease has run out: call [`LockManager::release_all`] first.
@@ -66,7 +69,7 @@
 //!   nothing; a drop in a thread, a release and the end of the last manager wait for at most a second in all while no
 //!   server answers.
 //! - A child process that the work has started and left behind does not keep the lock (the liveness lock is
-//!   not inherited over an exec). `tenure run` is for that.
+//!   not inherited over an exec). `tenure run` is for that. [`Guard::envs`] tells a child that it works under the lock.
 //! - Guards leave no lines in the [`audit`](crate::audit); `tracing` has the same facts.
 //! - Each guard keeps a file open (two on Windows).
 //!
@@ -74,7 +77,7 @@
 //! `tracing` events under the target `tenure`, all with the field `lock`. The message says what happened and what follows.
 //! Names stay: `tenure.lock.acquired` and `.released` (debug), `.taken_over` (info after a death, else warn),
 //! `.stop_requested` (info), `.lost`, `.renew_failed` and `.release_failed` (warn). Nothing is printed, no signal handler is
-//! installed, and nothing is global but the threads that sleep for callers.
+//! installed, and nothing is global but the threads that sleep for callers, and when the program made its first manager.
 //!
 //! The manager's thread changes the state of a guard first. **Two threads of their own** then call the
 //! wakers and write to the log. A subscriber or a waker that blocks delays the later ones, and never a
@@ -83,15 +86,20 @@
 //!
 //! The core decides who gets the lock; the store decides where it is kept.
 
+mod adopt;
+mod children;
 mod error;
 mod failure;
 mod hold;
+mod image;
 mod line;
 mod log;
 mod term;
 mod turns;
 
-pub use error::{AcquireError, OpenError, Refused, ReleaseError, VerifyError};
+#[cfg(unix)]
+pub use adopt::HandedOn;
+pub use error::{AcquireError, AdoptError, OpenError, Refused, ReleaseError, VerifyError};
 pub use hold::{Guard, Guards};
 pub use tenure_core::{Holder, LockName, NameError};
 /// # Examples
@@ -126,27 +134,32 @@ use crate::keep::releases::{self, Releases};
 use crate::keep::{self, Home, Pending, Watching};
 use crate::offload;
 use crate::os::Ringer;
-use crate::place::{self, At};
+use crate::place::{self, At, Why};
 use crate::process::{self, Identity, RequestIds};
 use crate::profile::why;
 use crate::store::file::{FileStore, ThreadSleeper};
-use crate::store::{Content, Store, StoreError};
+use crate::store::{Content, Handle, Store, StoreError};
 use crate::sync::locked;
 use crate::trust::Named;
+use children::Told;
 use hold::Hold;
+use image::Image;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, Weak, mpsc};
 use std::time::{Duration, Instant};
 use tenure_core::{
-    Claim, Entry, Force, HeldUnforced, Kind, Mode, Patience, Policy, Reason, Request, RequestId,
-    Terms,
+    Claim, Entry, Force, HeldUnforced, Kind, Liveness, LivenessLock, Mode, Patience, Policy,
+    Reason, Request, RequestId, Terms,
 };
 use turns::{Call, Deadlines, Lines};
 
 /// How often a wait checks whether it was cancelled, in a store that knows nothing of [`Cancel`].
 const CANCEL_LOOK: Duration = Duration::from_millis(10);
+
+/// How often a wait in a copy of a process looks whether that process has ended.
+const KEPT_LOOK: Duration = Duration::from_secs(1);
 
 /// How often the manager looks at a hold in a store whose files cannot be watched.
 const LOOK: Duration = Duration::from_millis(250);
@@ -371,6 +384,9 @@ struct Shared {
     here: Arc<tenure_core::Host>,
     /// The process that made the manager.
     pid: u32,
+    image: Image,
+    /// Where other programs find the locks; `None` for a store that only this program knows.
+    told: Option<Told>,
     /// Only the process that made the manager draws from them ([`Shared::is_here`]).
     ids: Mutex<RequestIds>,
     /// The name of the program, for holds without another reason. It stays what it was at the start.
@@ -397,21 +413,26 @@ impl LockManager {
     /// # Errors
     /// - [`OpenError::Folder`] if its path cannot be made absolute.
     pub fn new(folder: impl AsRef<Path>) -> Result<Self, OpenError> {
-        Self::in_folder(folder.as_ref(), Named::ByCaller, false)
+        Self::in_folder(folder.as_ref(), Named::ByCaller, Told::at)
     }
 
-    fn in_folder(folder: &Path, named: Named, is_machines: bool) -> Result<Self, OpenError> {
+    fn in_folder(
+        folder: &Path,
+        named: Named,
+        told: impl FnOnce(At) -> Told,
+    ) -> Result<Self, OpenError> {
         // A later change of the working folder makes no difference.
         let folder = std::path::absolute(folder);
         let folder = folder.map_err(|source| OpenError::Folder { source })?;
         let identity = Identity::current();
+        let told = told(At::Folder(folder.clone()));
         let store = FileStore::new(folder, identity.host.clone(), Box::new(ThreadSleeper));
-        let store = store.within_program();
+        let store = store.within_program().rooted();
         let store = match named {
             Named::ByCaller => store,
             Named::ByNobody => store.found(),
         };
-        let store = if is_machines {
+        let store = if told.is_machines {
             store.of_machine()
         } else {
             store
@@ -419,10 +440,12 @@ impl LockManager {
         let clock = SystemClock::new(identity.host.boot_id.as_deref());
         Ok(Self::made(Made {
             store: Arc::new(store),
+            image: Image::present(&clock),
             clock: Box::new(clock),
             identity,
             watching: Watching::Files,
             hears_cancel: true,
+            told: Some(told),
         }))
     }
 
@@ -486,12 +509,17 @@ impl LockManager {
             config: variables.config()?,
             saw: variables.around.as_ref().map(|around| around.saw.clone()),
         };
-        let (found, _) = place::find(&flags, &variables, &files)?;
+        let (found, config) = place::find(&flags, &variables, &files)?;
         let folder = match found.at {
             At::Folder(folder) => folder,
             At::Url(url) => folder_of(&url)?,
         };
-        Self::in_folder(&folder, found.named, found.is_machines)
+        Self::in_folder(&folder, found.named, |at| Told {
+            is_machines: found.is_machines,
+            config: config.map(|config| config.file.clone()),
+            saw: files.saw.filter(|_| found.why == Why::Around),
+            ..Told::at(at)
+        })
     }
 
     /// The locks in an etcd, for many machines. Asks no server yet.
@@ -512,10 +540,12 @@ impl LockManager {
         let clock = SystemClock::new(identity.host.boot_id.as_deref());
         Ok(Self::made(Made {
             store: Arc::new(store),
+            image: Image::present(&clock),
             clock: Box::new(clock),
             identity,
             watching: Watching::Looks(LOOK),
             hears_cancel: true,
+            told: Some(Told::at(At::Url(address.to_string()))),
         }))
     }
 
@@ -526,10 +556,12 @@ impl LockManager {
         let clock = SystemClock::new(identity.host.boot_id.as_deref());
         Self::made(Made {
             store: Arc::new(store),
+            image: Image::present(&clock),
             clock: Box::new(clock),
             identity,
             watching: Watching::Looks(LOOK),
             hears_cancel: false,
+            told: None,
         })
     }
 
@@ -542,10 +574,12 @@ impl LockManager {
     ) -> Self {
         Self::made(Made {
             store: Arc::new(store),
+            image: Image::always(),
             clock: Box::new(clock),
             identity,
             watching: Watching::Always(look),
             hears_cancel: false,
+            told: None,
         })
     }
 
@@ -557,6 +591,8 @@ impl LockManager {
             here: Arc::new(made.identity.host.clone()),
             identity: made.identity,
             pid: std::process::id(),
+            image: made.image,
+            told: made.told,
             ids: Mutex::default(),
             program: OnceLock::new(),
             watching: made.watching,
@@ -882,19 +918,29 @@ impl LockManager {
                 token: acquired.claim.token,
             });
         };
-        let hold = Arc::new(Hold::new(
-            Arc::clone(shared),
-            handle,
-            name.clone(),
-            acquired.claim,
-        ));
-        let guard = Guard::first(Arc::clone(&hold)).for_async(options.is_async);
-        let key = (name.clone(), hold.token());
+        let kept = self.keep(name.clone(), handle, acquired.claim);
+        kept.map(|guard| guard.for_async(options.is_async))
+            .map_err(|source| AcquireError::Thread { name, source })
+    }
+
+    /// The guard of a hold that this process has from now on.
+    ///
+    /// # Errors
+    /// - The system's, if it gives no thread. The hold was given back.
+    fn keep(
+        &self,
+        name: LockName,
+        handle: Box<dyn Handle>,
+        claim: Claim,
+    ) -> std::io::Result<Guard> {
+        let shared = &self.shared;
+        let hold = Hold::new(Arc::clone(shared), handle, name.clone(), claim);
+        let hold = Arc::new(hold);
+        let guard = Guard::first(Arc::clone(&hold));
+        let key = (name, hold.token());
         locked(&shared.held).insert(key, Arc::downgrade(&hold));
-        match keep::keep(shared, &hold) {
-            Ok(()) => Ok(guard),
-            Err(source) => Err(AcquireError::Thread { name, source }),
-        }
+        keep::keep(shared, &hold)?;
+        Ok(guard)
     }
 }
 
@@ -913,6 +959,8 @@ struct Made {
     identity: Identity,
     watching: Watching,
     hears_cancel: bool,
+    image: Image,
+    told: Option<Told>,
 }
 
 /// The files of a program that calls from its working folder.
@@ -1006,11 +1054,7 @@ impl Shared {
     }
 
     fn request(&self, options: &Options, mode: Mode) -> Result<Request, StoreError> {
-        let request_id = locked(&self.ids).draw().map_err(|source| StoreError::Io {
-            place: "the system".to_owned(),
-            doing: "drawing random bytes for a request id",
-            source,
-        })?;
+        let request_id = self.new_request_id()?;
         let ttl_ms = options.ttl.map_or(self.policy.supervised_ttl_ms, |ttl| {
             u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX).max(1)
         });
@@ -1062,6 +1106,64 @@ impl Shared {
         locked(&self.held).remove(&(name.clone(), token));
     }
 
+    /// Whether a claim names this process. An earlier program may have made it, which this one has replaced by an exec.
+    fn is_in_our_name(&self, claim: &Claim) -> bool {
+        let (theirs, host) = (&claim.holder, &self.identity.host);
+        theirs.process == Some(self.identity.process)
+            && theirs.host.boot_id == host.boot_id
+            && theirs.host.pid_namespace == host.pid_namespace
+    }
+
+    /// Whether a claim in the name of this process is one of this program. Where the kernel keeps claims alive, the byte of
+    /// an earlier program's claim went with its exec; another copy of this library in the program has its own.
+    fn is_of_this_program(&self, name: &LockName, claim: &Claim) -> bool {
+        self.image.has(claim)
+            || (!self.store.rules().leased
+                && self.store.read(name, None).is_ok_and(|reading| {
+                    let seen = reading.evidence_of(claim);
+                    seen.is_some_and(|seen| seen.liveness_lock == LivenessLock::Held)
+                }))
+    }
+
+    /// When a hold in the name of this process is free that an earlier program has left on servers.
+    fn left_by_earlier(&self, name: &LockName, claim: &Claim) -> Option<Duration> {
+        let is_left = self.is_in_our_name(claim) && !self.is_of_this_program(name, claim);
+        let boot = self.identity.host.boot_id.as_deref();
+        let rest = || claim.lease.remaining_ms(boot, &self.clock.now());
+        (is_left && self.store.rules().leased).then(|| Duration::from_millis(rest()))
+    }
+
+    /// Whether this process may have a descriptor that keeps a hold from before: it is a copy made by a fork, or was handed a
+    /// hold.
+    fn may_keep_earlier(&self) -> bool {
+        cfg!(target_os = "linux")
+            && (self.image.pid != self.pid || !inherited::handed_on().is_empty())
+            && !self.store.rules().leased
+    }
+
+    /// A hold of a process that has ended, or of the program before this one, that this process keeps by a descriptor. It
+    /// ends with this process alone, so a wait for it would never end.
+    fn kept_from_before<'a>(&self, name: &LockName, entry: &'a Entry) -> Option<&'a Claim> {
+        if !self.may_keep_earlier() {
+            return None;
+        }
+        let file = self.store.location(name).file?;
+        let is_from_before = |claim: &Claim| {
+            let (theirs, here) = (&claim.holder, &self.identity.host);
+            if self.is_in_our_name(claim) {
+                let is_handed = inherited::handed_on().contains(theirs.request_id.as_str());
+                return is_handed && !self.image.has(claim);
+            }
+            let seen = (theirs.process).map(|it| process::liveness(&it, &theirs.host, here, true));
+            matches!(seen, Some(Liveness::Dead(_)))
+        };
+        let mut held = entry.granted();
+        held.find(|claim| {
+            let is_kernels = claim.kind == Kind::Kernel;
+            is_kernels && is_from_before(claim) && is_kept_by(self.pid, &file, claim.ticket)
+        })
+    }
+
     /// The hold of this process that blocks another acquire of it, if the wait could not end before
     /// that hold does. `ticket` is that of the caller's own claim, if it has one.
     fn own_blocker<'a>(
@@ -1071,15 +1173,12 @@ impl Shared {
         mode: Mode,
         ticket: Option<u64>,
     ) -> Option<&'a Claim> {
-        let (process, host) = (self.identity.process, &self.identity.host);
         let is_ours = |claim: &&Claim| {
-            let theirs = &claim.holder;
-            theirs.process == Some(process)
-                && theirs.host.boot_id == host.boot_id
-                && theirs.host.pid_namespace == host.pid_namespace
+            self.is_in_our_name(claim)
                 && !claim
                     .token
                     .is_some_and(|token| self.releases.has(name, token))
+                && self.is_of_this_program(name, claim)
         };
         match mode {
             Mode::Exclusive => entry.granted().find(is_ours),
@@ -1130,12 +1229,18 @@ impl Shared {
                 kept: _,
                 displaced: _,
             } => {
+                if let Some(Claim { token, .. }) = self.kept_from_before(&name, &entry) {
+                    let token = *token;
+                    return AcquireError::HeldFromBefore { name, token };
+                }
                 if again != Again::Wait
                     && let Some(own) = self.own_blocker(&name, &entry, mode, ticket)
                 {
                     let token = own.token;
                     return AcquireError::HeldByThisProcess { name, token };
                 }
+                let before_restart =
+                    (entry.granted()).find_map(|it| self.left_by_earlier(&name, it));
                 let reason = refusal.reason;
                 let unreadable_because = match reason {
                     Reason::Unreadable => self.what_is_wrong(&name),
@@ -1154,7 +1259,8 @@ impl Shared {
                     seen: self.clock.now(),
                     unreadable_because,
                     waited,
-                    retry_after: Duration::from_millis(retry_after_ms),
+                    retry_after: before_restart.unwrap_or(Duration::from_millis(retry_after_ms)),
+                    before_restart,
                 });
                 match reason {
                     Reason::Held => AcquireError::Held(refused),
@@ -1176,6 +1282,17 @@ impl Shared {
     }
 }
 
+#[cfg(target_os = "linux")]
+fn is_kept_by(pid: u32, file: &Path, ticket: u64) -> bool {
+    crate::store::file::is_kept_by(pid, file, ticket).unwrap_or(false)
+}
+
+/// Here the kernel does not show who keeps a lock.
+#[cfg(not(target_os = "linux"))]
+fn is_kept_by(_: u32, _: &Path, _: u64) -> bool {
+    false
+}
+
 /// Looks at the list while a caller waits.
 struct Attendance<'a> {
     shared: &'a Shared,
@@ -1192,7 +1309,10 @@ impl Observer for Attendance<'_> {
     fn waiting(&mut self, waiting: &Waiting<'_>) -> Option<Instant> {
         self.ticket = Some(waiting.ticket);
         let looks = self.options.cancel.is_some() && !self.shared.hears_cancel;
-        looks.then(|| instant() + CANCEL_LOOK)
+        let looks = looks.then_some(CANCEL_LOOK);
+        // Nothing tells that the process has ended of which this one is a copy.
+        let looks = looks.or(self.shared.may_keep_earlier().then_some(KEPT_LOOK));
+        looks.map(|look| instant() + look)
     }
 
     fn hindered(&mut self, _: &StoreError) -> bool {
@@ -1205,6 +1325,11 @@ impl Observer for Attendance<'_> {
         let options = self.options;
         if options.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
             self.gave_way = Some(AcquireError::Cancelled { name: name() });
+        } else if let Some(kept) = self.shared.kept_from_before(self.name, waiting.entry) {
+            self.gave_way = Some(AcquireError::HeldFromBefore {
+                name: name(),
+                token: kept.token,
+            });
         } else if options.again != Again::Wait
             && let Some(own) = self.shared.own_blocker(
                 self.name,
@@ -1239,6 +1364,7 @@ impl Observer for Attendance<'_> {
 /// each cluster counts its own; a cluster may also have several names. So there the variable has to
 /// name one of the same servers, or the claim a process above this one.
 fn outer_run(shared: &Shared, name: &LockName, entry: &Entry) -> Option<u64> {
+    let inherited = std::env::var(inherited::HELD).ok()?;
     let place = shared.store.location(name).shown;
     let here = &shared.identity.host;
     let is_below = |claim: &Claim| {
@@ -1248,7 +1374,6 @@ fn outer_run(shared: &Shared, name: &LockName, entry: &Entry) -> Option<u64> {
             .filter(|above| *above != shared.identity.process);
         above.is_some_and(|above| process::is_descendant_of(&above, &claim.holder.host, here))
     };
-    let inherited = std::env::var(inherited::HELD).ok()?;
     let holds = inherited::parse(&inherited).into_iter();
     let mut holds = holds.filter(|hold| hold.name == name.as_str());
     holds.find_map(|hold| {

@@ -47,6 +47,10 @@
 //!   the [`audit`](crate::audit), `<storage_dir>/audit/audit.jsonl`.
 //! - A process that forks without starting another program hands no lock down: a guard releases
 //!   only in the process that made it. While such a copy runs, its parent's lock counts as held.
+//! - A program that replaces itself (exec) hands no lock on. It gets the locks that it had at once when it asks again, and so
+//!   does nobody else as long as its process lives.
+//! - In another root (`chroot`, a mount namespace) a manager goes on in the folder that it has opened, and opens none by
+//!   its path. After a `setuid` a lock can only be released with the right to write in the folder.
 //! - Locks exclude the processes of one machine. Folders on network file systems are refused.
 //! - Unix and Windows are supported; `docs/windows.md` says what differs there.
 //!
@@ -100,20 +104,21 @@ pub use error::ResumeLockError;
 pub use instant::AcquiredAt;
 pub use lock::ResumeLock;
 
-use crate::clock::SystemClock;
+use crate::clock::{Clock, SystemClock};
 use crate::engine::{self, AcquireError, Silent, Wait};
 use crate::offload;
 use crate::process::{self, Identity};
 use crate::profile::{OneMachine, Profile, Resume, why};
 use crate::store::file::{FileStore, ThreadSleeper};
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, Verbs};
 use error::Refused;
 use lock::Hold;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tenure_core::{
-    Force, Holder, Kind, Liveness, LockName, Patience, Policy, Process, Request, RequestId,
+    Claim, Entry, Force, Holder, Kind, Liveness, LivenessLock, LockName, Ownership, Patience,
+    Policy, Process, Released, Request, RequestId,
 };
 
 /// The name of the threads that work for async callers.
@@ -187,12 +192,22 @@ pub struct ResumeLockManager {
     place: Arc<Place>,
 }
 
-/// The folder, and the process that takes locks there. Each call makes a store of its own, for one thread.
-#[derive(Debug)]
+/// The folder, and the process that takes locks there.
 struct Place {
     storage: PathBuf,
     identity: Identity,
     others: OtherHosts,
+    /// One for all calls: this process may get another root (`chroot`), and goes on in the folder that is open.
+    store: FileStore,
+}
+
+impl std::fmt::Debug for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Place")
+            .field("storage", &self.storage)
+            .field("others", &self.others)
+            .finish_non_exhaustive()
+    }
 }
 
 /// How to judge a record that names another host, and says nothing more about that host.
@@ -202,6 +217,17 @@ enum OtherHosts {
     Unknown,
     /// The host is this machine by another name.
     Here,
+}
+
+impl OtherHosts {
+    fn store(self, storage: &Path, identity: &Identity) -> FileStore {
+        let profile: Box<dyn Profile> = match self {
+            Self::Unknown => Box::new(Resume),
+            Self::Here => Box::new(OneMachine),
+        };
+        let here = identity.host.clone();
+        FileStore::with_profile(profile, storage, here, Box::new(ThreadSleeper))
+    }
 }
 
 impl ResumeLockManager {
@@ -221,11 +247,11 @@ impl ResumeLockManager {
         });
         match made {
             Ok(storage) => Ok(Self {
-                place: Arc::new(Place {
+                place: Arc::new(Place::new(
                     storage,
-                    identity: Identity::current(),
-                    others: OtherHosts::Unknown,
-                }),
+                    Identity::current(),
+                    OtherHosts::Unknown,
+                )),
             }),
             Err(source) => Err(ResumeLockError::CreateFolder {
                 path: Resume.folder(&storage_dir),
@@ -271,12 +297,9 @@ impl ResumeLockManager {
     /// As every takeover of a stale lock: exactly one of all callers that try gets it.
     #[must_use = "it is the manager that is returned which judges them"]
     pub fn judge_other_hosts(self) -> Self {
+        let identity = self.place.identity.clone();
         Self {
-            place: Arc::new(Place {
-                storage: self.place.storage.clone(),
-                identity: self.place.identity.clone(),
-                others: OtherHosts::Here,
-            }),
+            place: Arc::new(self.place.again(identity, OtherHosts::Here)),
         }
     }
 
@@ -346,7 +369,7 @@ impl ResumeLockManager {
             source,
         })?;
         let place = self.place.of_this_process();
-        let store = place.store();
+        let store = &place.store;
         let request_id = place.new_request_id(&name)?;
         let request = Request {
             holder: place.holder(request_id.clone()),
@@ -357,8 +380,15 @@ impl ResumeLockManager {
             terms: tenure_core::Terms::default(),
         };
         let clock = place.clock();
-        let acquired = engine::acquire(&store, &clock, &name, request, Wait::No, &mut Silent)
-            .map_err(|error| refusal(&place, &store, &name, error))?;
+        let acquire = || {
+            let request = request.clone();
+            engine::acquire(store, &clock, &name, request, Wait::No, &mut Silent)
+        };
+        let acquired = match acquire() {
+            Err(error) if place.ends_earlier(&name, &error) => acquire(),
+            acquired => acquired,
+        };
+        let acquired = acquired.map_err(|error| refusal(&place, &name, error))?;
         report::acquired(&place, &name, &acquired, overriding);
         // A handle comes with every grant that is not an earlier hold of the same request id, and
         // this one is new.
@@ -383,20 +413,78 @@ impl Place {
         if self.identity.process.pid == std::process::id() {
             return Cow::Borrowed(self);
         }
-        Cow::Owned(Arc::new(Self {
-            storage: self.storage.clone(),
-            identity: Identity::current(),
-            others: self.others,
-        }))
+        Cow::Owned(Arc::new(self.again(Identity::current(), self.others)))
     }
 
-    fn store(&self) -> FileStore {
-        let here = self.identity.host.clone();
-        let profile: Box<dyn Profile> = match self.others {
-            OtherHosts::Unknown => Box::new(Resume),
-            OtherHosts::Here => Box::new(OneMachine),
+    fn new(storage: PathBuf, identity: Identity, others: OtherHosts) -> Self {
+        let store = others.store(&storage, &identity).rooted();
+        Self {
+            storage,
+            identity,
+            others,
+            store,
+        }
+    }
+
+    /// The same folder, whatever root this process has by now. Nothing of the other store is used that a thread may have
+    /// been in the middle of at a fork.
+    fn again(&self, identity: Identity, others: OtherHosts) -> Self {
+        let store = others.store(&self.storage, &identity);
+        Self {
+            storage: self.storage.clone(),
+            identity,
+            others,
+            store: store.rooted_as(&self.store),
+        }
+    }
+
+    /// Whether a claim names this very process.
+    ///
+    /// A number alone is no proof. A record that keeps no start time may be of a process that had our
+    /// number before us, as the first process of a container always has.
+    fn is_named(&self, claim: &Claim) -> bool {
+        let (theirs, ours) = (&claim.holder, &self.identity);
+        theirs.process == Some(ours.process)
+            && theirs.host.boot_id == ours.host.boot_id
+            && theirs.host.pid_namespace == ours.host.pid_namespace
+    }
+
+    /// Ends the hold that stands in the way, if this process has it from before it replaced its program (exec). Its process
+    /// lives, so nobody else would. A hold of this program, or of another copy of this library in it, keeps its byte locked.
+    ///
+    /// # Crash safety
+    /// A byte that was let go is never locked again for the same request id, so what is ended is what was seen. Death after
+    /// that leaves a free lock.
+    fn ends_earlier(&self, name: &LockName, error: &AcquireError) -> bool {
+        let AcquireError::Refused { refusal, .. } = error else {
+            return false;
         };
-        FileStore::with_profile(profile, &self.storage, here, Box::new(ThreadSleeper))
+        let blocker = refusal.blocker.as_deref();
+        let Some(earlier) = blocker.filter(|claim| self.is_named(claim)) else {
+            return false;
+        };
+        let is_it = |claim: &Claim| claim.holder.request_id == earlier.holder.request_id;
+        let is_let_go = self.store.read(name, None).is_ok_and(|reading| {
+            let mut held = reading.entry().into_iter().flat_map(Entry::granted);
+            let seen = held.find(|claim| is_it(claim));
+            let seen = seen.and_then(|claim| reading.evidence_of(claim));
+            seen.is_some_and(|seen| seen.liveness_lock == LivenessLock::Released)
+        });
+        let owns = |claim: &Claim| {
+            if is_it(claim) {
+                Ownership::Shown
+            } else {
+                Ownership::Missing
+            }
+        };
+        let ended = || self.store.release_owned(name, &owns, &self.clock().now());
+        let has_ended = is_let_go && matches!(ended(), Ok(Released::Done { .. }));
+        if has_ended {
+            tracing::warn!(
+                "Removed the resume lock for {name} that this process had before it restarted"
+            );
+        }
+        has_ended
     }
 
     fn clock(&self) -> SystemClock {
@@ -439,12 +527,8 @@ fn make(folder: &Path) -> std::io::Result<()> {
 }
 
 /// Why a lock was not acquired, in the words of resume locks.
-fn refusal(
-    place: &Place,
-    store: &FileStore,
-    name: &LockName,
-    error: AcquireError,
-) -> ResumeLockError {
+fn refusal(place: &Place, name: &LockName, error: AcquireError) -> ResumeLockError {
+    let store = &place.store;
     let job_id = name.as_str().to_owned();
     match error {
         AcquireError::Store(source) => ResumeLockError::from_store(name, source),
@@ -456,6 +540,7 @@ fn refusal(
                     name,
                     blocker: &blocker,
                     is_alive,
+                    is_ours: place.is_named(&blocker),
                     here: &place.identity,
                     storage: &place.storage,
                 }
@@ -512,11 +597,11 @@ mod tests {
         let mut parent = Identity::current();
         parent.process.pid += 1;
         let locks = ResumeLockManager {
-            place: Arc::new(Place {
-                storage: scratch.path().into(),
-                identity: parent,
-                others: OtherHosts::Unknown,
-            }),
+            place: Arc::new(Place::new(
+                scratch.path().into(),
+                parent,
+                OtherHosts::Unknown,
+            )),
         };
         let lock = locks.acquire_lock_blocking("a").expect("a free lock");
         assert_eq!(lock.data().process_id, std::process::id());

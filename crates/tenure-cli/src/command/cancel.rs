@@ -221,7 +221,7 @@ fn killed_at(claim: &Claim, how: Answering, now_ms: u64) -> Option<u64> {
 fn cannot_hear(session: &Session, name: &LockName, claim: &Claim, how: Answering) -> Failure {
     let is_orphaned = how == Answering::Orphaned;
     let hint = if is_orphaned {
-        orphan_hint(name)
+        orphan_hint(name, claim.holder.command.map(|command| command.pid))
     } else {
         its_command_hint()
     };

@@ -137,7 +137,8 @@ fn refused(
     // This verb has no phases.
     failure.phase = None;
     let failure = session.blocked(failure, &view, refusal.reason);
-    let is_orphaned = view.holder.as_ref().is_some_and(|holder| holder.orphaned);
+    let orphaned = view.holder.as_ref().filter(|holder| holder.orphaned);
+    let orphaned = orphaned.map(|holder| orphan_hint(name, holder.command_pid));
     let policy = session.store.policy();
     let asks = policy.force_on_held == ForceOnHeld::AskToStop;
     let never = policy.force_on_held == ForceOnHeld::Never;
@@ -145,14 +146,14 @@ fn refused(
         Reason::NeedsConfirmation => {
             failure.with_text(format!("{}; confirm with --yes", view.headline()))
         }
-        Reason::Held if asks && is_orphaned => {
-            failure.with_text(format!("{}; {}", view.headline(), orphan_hint(name)))
-        }
-        Reason::Held if asks => failure.with_text(format!(
-            "{}; it is released when its command ends; {}",
-            view.headline(),
-            stop_hint(name, view.holder.as_ref())
-        )),
+        Reason::Held if asks => failure.with_text(match orphaned {
+            Some(hint) => format!("{}; {hint}", view.headline()),
+            None => format!(
+                "{}; it is released when its command ends; {}",
+                view.headline(),
+                stop_hint(name, view.holder.as_ref())
+            ),
+        }),
         Reason::Held if never => {
             session.say_unheeded(reporter, Force::Asked);
             failure

@@ -73,7 +73,7 @@ fn blocked(mut failure: Failure, view: &LockView, holder: &HolderView) -> Failur
         && let Some(text) = &mut failure.text
     {
         text.push('\n');
-        text.push_str(&orphan_hint(&view.name));
+        text.push_str(&orphan_hint(&view.name, holder.command_pid));
     }
     let is_here = holder.is_of_this_boot && !holder.other_pid_namespace;
     let Some(text) = failure.text.as_mut().filter(|_| !is_here) else {

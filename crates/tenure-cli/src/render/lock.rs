@@ -18,7 +18,8 @@ pub(crate) fn failure_of(
     retry_after_ms: u64,
 ) -> Failure {
     let (line, name) = (view.headline(), view.name.clone());
-    let is_orphaned = view.holder.as_ref().is_some_and(|holder| holder.orphaned);
+    let orphaned = view.holder.as_ref().filter(|holder| holder.orphaned);
+    let orphaned = orphaned.map(|holder| orphan_hint(&name, holder.command_pid));
     let hint = view.holder.as_ref().filter(|holder| is_ending(holder));
     let hint = hint.map(|holder| stop_hint(&name, Some(holder)));
     let mut failure = Failure::from(view.into_failure(reason, waited, retry_after_ms));
@@ -33,7 +34,7 @@ pub(crate) fn failure_of(
             human(Duration::from_millis(retry_after_ms)),
         ));
     }
-    let hint = hint.or_else(|| is_orphaned.then(|| orphan_hint(&name)));
+    let hint = hint.or(orphaned);
     if let (Some(hint), Some(text)) = (hint, &mut failure.text) {
         text.push_str("\n        ");
         text.push_str(&hint);
@@ -73,8 +74,13 @@ pub(crate) fn its_command_hint() -> String {
     "it has become its command (--exec), and no supervisor is there to end that; the lock is free when it ends".to_owned()
 }
 
-/// What an operator can do about a holder whose supervisor is dead.
-pub(crate) fn orphan_hint(name: impl std::fmt::Display) -> String {
+/// What an operator can do about a holder whose supervisor is dead. Where its record names no command, nobody can prove which
+/// process is at work: a program with a guard forked, or a run died as it started its command.
+pub(crate) fn orphan_hint(name: impl std::fmt::Display, command: Option<u32>) -> String {
+    if command.is_none() {
+        return "no process is left to be asked to stop; the lock is free once all that have it from there have ended"
+            .to_owned();
+    }
     format!(
         "no supervisor is left to be asked to stop; the lock is free once that command has ended, and \
          `tenure cancel --orphan {name}` ends it"

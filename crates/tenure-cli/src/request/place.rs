@@ -601,15 +601,13 @@ impl Place {
             name: name.as_str().to_owned(),
         });
         Around {
-            at: self.at(),
             is_machines: self.is_machines,
             records: self.records.clone(),
             groups: self.groups.clone(),
             config: self.config_file.clone(),
             saw: self.saw.clone(),
-            process: identity.process,
-            host: identity.host.clone(),
             hold,
+            ..Around::of(self.at(), identity)
         }
     }
 

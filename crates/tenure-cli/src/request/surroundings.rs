@@ -239,7 +239,7 @@ impl Surroundings {
 
     /// What this call sees of what names places. A call in the place of the run around it saw what that run saw, too.
     pub(super) fn saw(&self, place: &Why) -> Saw {
-        let mut saw = match &self.variables.place.around {
+        let saw = match &self.variables.place.around {
             Some(around) if *place == Why::Around => around.saw.clone(),
             _ => Saw::default(),
         };
@@ -251,12 +251,10 @@ impl Surroundings {
             Some(_) => nearest.map(|config| config.file.clone()),
             None => self.start().ok().and_then(Config::project),
         };
-        if saw.folder.is_none() {
-            saw.folder = self.start().ok().map(Path::to_owned);
-        }
+        // Not asked for where the run around has one.
+        let start = saw.folder.is_none().then(|| self.start().ok()).flatten();
         let variables = place::Variables::all();
-        saw.add(variables.written(), file.as_deref());
-        saw
+        saw.with(variables.written(), start, file.as_deref())
     }
 
     /// Where the search for a configuration or a repository begins.

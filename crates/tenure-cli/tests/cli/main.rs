@@ -53,6 +53,7 @@ mod orphans;
 mod passing_on;
 mod places;
 mod profiles;
+mod program;
 mod push;
 mod queueing;
 mod reading;

@@ -860,7 +860,8 @@ impl HolderView {
                 " (its tenure serve died; it goes on)".to_owned()
             }
             Some(pid) => format!(" (it died; its command, PID {pid}, goes on)"),
-            None => " (it died; its command goes on)".to_owned(),
+            // A program with a guard has no command, and neither has a run that died as it started one.
+            None => " (it died; what it forked or started goes on)".to_owned(),
         }
     }
 

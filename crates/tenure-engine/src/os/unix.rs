@@ -11,6 +11,10 @@
 )]
 pub(crate) mod darwin;
 
+mod given;
+
+pub(crate) use given::given;
+
 use super::{Open, Sharing, Told};
 use rustix::fs::{
     AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RawMode, RenameFlags, Stat,
@@ -306,6 +310,67 @@ pub(crate) fn facts_and_time(file: impl AsFd) -> Result<(Facts, u64), Errno> {
     Ok((Facts::from(&stat), modified_ms))
 }
 
+/// The root folder of this process at some moment, kept open. From then on the process may have another one (`chroot`,
+/// `pivot_root`, another mount namespace), and paths lead elsewhere for it, and for no other process.
+#[derive(Debug)]
+pub(crate) struct Root {
+    fd: Descriptor,
+    /// Device and number, and the mount where the system has a number for it.
+    was: ((u64, u64), Option<u64>),
+}
+
+impl Root {
+    /// The present one; `None` if it cannot be opened.
+    pub(crate) fn present() -> Option<Self> {
+        let fd = rustix::fs::open("/", ROOT, Mode::empty()).ok()?;
+        let was = root_of(&fd, Path::new("")).ok()?;
+        Some(Self { fd, was })
+    }
+
+    /// Whether this process has another one now.
+    pub(crate) fn is_left(&self) -> bool {
+        root_of(CWD, Path::new("/")).is_ok_and(|is| is != self.was)
+    }
+
+    /// Looks at what a path leads to from here, through links that are followed from here as well.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn facts_of(&self, path: &Path) -> Result<Facts, Errno> {
+        use rustix::fs::{ResolveFlags, openat2};
+        let how = OFlags::PATH | OFlags::CLOEXEC;
+        let found = openat2(&self.fd, path, how, Mode::empty(), ResolveFlags::IN_ROOT)?;
+        facts(found)
+    }
+
+    /// No call follows links from another root here.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn facts_of(&self, _: &Path) -> Result<Facts, Errno> {
+        let _ = &self.fd;
+        Err(Errno::NOSYS)
+    }
+}
+
+#[cfg(target_os = "linux")]
+const ROOT: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+#[cfg(not(target_os = "linux"))]
+const ROOT: OFlags = FOLDER;
+
+#[cfg(target_os = "linux")]
+fn root_of(folder: impl AsFd, path: &Path) -> Result<((u64, u64), Option<u64>), Errno> {
+    use rustix::fs::{StatxFlags, statx};
+    let inode = look(&folder, path, ITSELF)?.inode();
+    // The copy of a mount in another namespace has a number of its own.
+    let found = statx(&folder, path, ITSELF, StatxFlags::MNT_ID).ok();
+    let found = found
+        .filter(|found| StatxFlags::from_bits_retain(found.stx_mask).contains(StatxFlags::MNT_ID));
+    Ok((inode, found.map(|found| found.stx_mnt_id)))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn root_of(folder: impl AsFd, path: &Path) -> Result<((u64, u64), Option<u64>), Errno> {
+    let found = look(folder, path, ITSELF)?;
+    Ok((found.inode(), None))
+}
+
 const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::CLOEXEC);
@@ -446,6 +511,13 @@ fn open_again(file: BorrowedDescriptor<'_>, flags: OFlags) -> Result<Descriptor,
 /// The same open file under the lowest free number from `min` on; where there is none, as it is.
 pub(crate) fn moved_above(descriptor: Descriptor, min: i32) -> Descriptor {
     rustix::io::fcntl_dupfd_cloexec(&descriptor, min).unwrap_or(descriptor)
+}
+
+/// A copy of a descriptor that an exec leaves open.
+pub(crate) fn left_open(descriptor: BorrowedDescriptor<'_>) -> io::Result<Descriptor> {
+    let copy = rustix::io::fcntl_dupfd_cloexec(descriptor, 3)?;
+    rustix::io::fcntl_setfd(&copy, rustix::io::FdFlags::empty())?;
+    Ok(copy)
 }
 
 /// Takes a file's rights from all but its owner, and gives its owner what a strict umask took.

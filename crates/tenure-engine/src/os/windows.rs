@@ -68,6 +68,27 @@ pub(crate) const REPLACES_OPEN_FILES: bool = false;
 /// Whether a folder that a process has open can get another name, or another folder its name.
 pub(crate) const FOLDERS_MOVE: bool = false;
 
+/// The root folder of this process. No process gets another one here.
+#[allow(dead_code, reason = "one surface with what Unix has")]
+#[derive(Debug)]
+pub(crate) struct Root;
+
+impl Root {
+    pub(crate) fn present() -> Option<Self> {
+        None
+    }
+
+    #[allow(clippy::unused_self, reason = "one surface with what Unix does")]
+    pub(crate) fn is_left(&self) -> bool {
+        false
+    }
+
+    #[allow(clippy::unused_self, reason = "one surface with what Unix does")]
+    pub(crate) fn facts_of(&self, path: &Path) -> Result<Facts, Errno> {
+        facts_of(path)
+    }
+}
+
 /// Whether what is open tells how many names are left to it, also when the last one was removed.
 pub(crate) const COUNTS_NAMES: bool = false;
 

@@ -83,7 +83,8 @@ impl Rules {
 pub struct Location {
     /// As people are shown it.
     pub shown: String,
-    /// The file that changes with the lock, for a caller that watches many locks.
+    /// The file that changes with the lock, for a caller that watches many locks; `None` where no path of this process
+    /// leads to it.
     pub file: Option<PathBuf>,
 }
 
@@ -115,6 +116,37 @@ pub trait Handle: Any + Debug + Send + Sync {
     /// No process has a copy of the descriptor any more. A caller that does not know it does not say it.
     #[doc(hidden)]
     fn taken_back(&self) {}
+
+    /// The hold goes on as another claim ([`Verbs::hand_over`](super::verbs::Verbs::hand_over)), and this handle is the copy
+    /// that a fork made: wakes the waiters that sleep behind the old claim. Touches no mutex, which another thread may have had
+    /// at the fork.
+    #[doc(hidden)]
+    fn handed_over(&self) {}
+
+    /// Frees the list for others where the process that made this handle died in the middle of a change: the copy that a fork
+    /// made has the guard with its descriptor. Only for a copy, and only once its maker is dead.
+    #[doc(hidden)]
+    fn frees_list(&self) {}
+
+    /// [`Handle::handed_over`] in the program that got [`Handle::for_exec`], by the handle of the new claim. `from` is the
+    /// ticket of the old one. Closes the descriptor of this number, if it is the one.
+    #[cfg(unix)]
+    #[doc(hidden)]
+    fn took_over(&self, from: u64, descriptor: i32) {
+        let _ = (from, descriptor);
+    }
+
+    /// A descriptor for [`Handle::handed_over`] in the program that this process becomes or starts: it carries the liveness
+    /// lock, and an exec leaves it open. `None` where the store has none. From now on changes go by another open file, so
+    /// that an exec in the middle of one leaves no guard behind.
+    ///
+    /// # Errors
+    /// - The system's, if it gives no descriptor.
+    #[cfg(unix)]
+    #[doc(hidden)]
+    fn for_exec(&self) -> std::io::Result<Option<std::os::fd::OwnedFd>> {
+        Ok(None)
+    }
 
     /// Whether other runs work within this hold (`run --reentrant`). A look that fails answers true,
     /// because it does not prove that they have gone.

@@ -67,7 +67,7 @@ use super::contract::{
 use super::{Reading, StoreError, Wake};
 use crate::clock::{Clock, SystemClock};
 use crate::config;
-use crate::os::{self, Sharing};
+use crate::os::{self, Root, Sharing};
 use crate::process::Sights;
 use crate::profile::{LEDGER, Native, Profile, SUFFIX};
 use crate::trust::Named;
@@ -90,6 +90,10 @@ pub type BorrowedDescriptor<'a> = os::BorrowedDescriptor<'a>;
 /// folder of its own, because the coordination file of a record may have any lock's name.
 const NATIVE_BESIDE: &str = "locks";
 
+/// Why no folder is opened by its path.
+const LEFT_ROOT: &str = "this process has another root (chroot, mount namespace) than when it opened its locks, so the path \
+                         may lead to another folder; take a lock before that, or open the locks anew to use this folder";
+
 /// Locks kept as files in one folder.
 pub struct FileStore {
     path: PathBuf,
@@ -111,6 +115,8 @@ pub struct FileStore {
     beside: Option<Beside>,
     /// Set for a program whose threads hold locks: how they wait for each other.
     ends: Option<Arc<Ends<ClaimKey>>>,
+    /// Set for a program that may get another root: the one from which its paths lead.
+    root: Option<Arc<Root>>,
     wrote: Wrote,
     /// Why the floor of the folder was not believed.
     set_aside: OnceLock<String>,
@@ -167,6 +173,7 @@ impl FileStore {
             folder: Latest::default(),
             beside: None,
             ends: None,
+            root: None,
             wrote: Wrote::default(),
             set_aside: OnceLock::new(),
         }
@@ -236,6 +243,29 @@ impl FileStore {
     pub fn within_program(mut self) -> Self {
         self.ends = Some(Arc::new(Ends::new()));
         self
+    }
+
+    /// For a program that lives longer than one call, and may get another root meanwhile (`chroot`, `pivot_root`,
+    /// another mount namespace). It goes on in the folder that it has opened. A path leads elsewhere then, so no other
+    /// folder is opened or made: such a call is [`StoreError::Unsafe`].
+    #[doc(hidden)]
+    #[must_use]
+    pub fn rooted(self) -> Self {
+        let root = Root::present().map(Arc::new);
+        Self { root, ..self }
+    }
+
+    /// The same with the root that another store has had from its beginning.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn rooted_as(self, other: &Self) -> Self {
+        let root = other.root.clone();
+        Self { root, ..self }
+    }
+
+    /// Whether this process has another root than it had at first.
+    fn has_left_root(&self) -> bool {
+        self.root.as_ref().is_some_and(|root| root.is_left())
     }
 
     /// The folder in which other programs see the locks.
@@ -312,6 +342,12 @@ impl FileStore {
         private: bool,
         named: Named,
     ) -> Result<Option<Folder>, StoreError> {
+        if self.has_left_root() {
+            return Err(StoreError::Unsafe {
+                place: path.display().to_string(),
+                why: LEFT_ROOT.to_owned(),
+            });
+        }
         let open = |create| Folder::open_named(path, create, self.allow_network, private, named);
         let missing = || StoreError::Missing {
             place: path.display().to_string(),
@@ -338,7 +374,10 @@ impl FileStore {
         if opened.is_none() && self.is_machines {
             return Err(missing());
         }
-        Ok(opened)
+        Ok(opened.map(|mut folder| {
+            folder.root.clone_from(&self.root);
+            folder
+        }))
     }
 
     /// Whether the coordination files lie in a folder that is ours by its name.
@@ -480,7 +519,7 @@ impl Store for FileStore {
         let path = self.shown_path(&self.names_of(name));
         Location {
             shown: path.display().to_string(),
-            file: Some(path),
+            file: (!self.has_left_root()).then_some(path),
         }
     }
 
@@ -489,7 +528,18 @@ impl Store for FileStore {
             None => self.reading(&self.names_of(name), None, &Sights::new(), self.folders()?),
             Some(handle) => {
                 let handle = self.own_handle(handle)?;
-                let folders = self.folders()?;
+                let has_moved = |latest: &Latest| {
+                    let folder = latest.get();
+                    folder.is_some_and(|folder| !folder.is_in_place())
+                };
+                let folders = match self.folders() {
+                    // What is in the place of a folder may be none that this process may use. For the holder, its
+                    // own is gone.
+                    Err(_) if has_moved(&self.folder) || has_moved(&self.records) => {
+                        return Ok(self.gone(&handle.names));
+                    }
+                    folders => folders?,
+                };
                 self.reading(&handle.names, Some(handle), &Sights::new(), folders)
             }
         }

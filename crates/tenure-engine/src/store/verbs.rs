@@ -15,7 +15,7 @@ use super::{Cleaned, Content, ForcedRelease, Reading, RenewedOwned, StoreError, 
 use std::borrow::Borrow;
 use std::time::{Duration, Instant};
 use tenure_core::{
-    AgentKey, Claim, Entering, Entry, Event, Evidence, Force, Forced, Kind, Left, Liveness,
+    AgentKey, Claim, Entering, Entry, Event, Evidence, Force, Forced, Holder, Kind, Left, Liveness,
     LivenessLock, LockName, Mode, Now, Ownership, Patience, Policy, Predecessor, Process,
     ReleaseByOther, Released, Renewal, Request, RestsOn, Silence, StaleUnforced, Standing,
     StopRequest, Takeover, TryGrant, UnreadableRule, WaitingFor, Watched, unreadable,
@@ -50,7 +50,7 @@ pub struct Tried {
     pub events: Vec<Event>,
 }
 
-/// The answer to [`Verbs::adopt`].
+/// The answer to [`Verbs::adopt`] and [`Verbs::hand_over`].
 #[derive(Debug)]
 pub enum Adopted {
     /// The caller keeps the hold alive now.
@@ -388,16 +388,48 @@ pub trait Verbs: Store {
         match (found?, done) {
             (None, _) => Ok(Adopted::Absent),
             (Some(false), _) => Ok(Adopted::Kept),
-            (Some(true), done) => {
-                let (handle, entry) =
-                    done.map_or((None, Entry::default()), |done| (done.handle, done.entry));
-                let claim = handle.as_ref().and_then(|own| entry.claim(own.ticket()));
-                let claim = claim.cloned().map(Box::new);
-                match (claim, handle) {
-                    (Some(claim), Some(handle)) => Ok(Adopted::Done { claim, handle }),
-                    _ => Err(self.misused(name, "a claim that was taken over has a handle")),
-                }
-            }
+            (Some(true), done) => self.adopted(name, done),
+        }
+    }
+
+    /// Hands the hold that `is_meant` recognises over to the process of `to`, which is the caller: a copy that its keeper's
+    /// process made by a fork, or the program that it has become. The hold gets another token, and the earlier
+    /// process finds it lost.
+    ///
+    /// # Crash safety
+    /// The new claim has its liveness lock before the write that replaces the old one. Death before that write leaves the
+    /// hold with its keeper; death after it leaves a dead claim, which the next caller sweeps.
+    ///
+    /// # Errors
+    /// - As for [`Verbs::cancel`].
+    fn hand_over(
+        &self,
+        name: &LockName,
+        is_meant: &dyn Fn(&Claim) -> bool,
+        to: &Holder,
+        now: &Now,
+    ) -> Result<Adopted, StoreError> {
+        let ask = Ask::new(name, About::All, now);
+        let (found, done) = settled(self, &ask, Ok(false), |draft| {
+            whole(draft, |draft| handing_over(draft, is_meant, to, now))
+        })?;
+        if found? {
+            self.adopted(name, done)
+        } else {
+            Ok(Adopted::Absent)
+        }
+    }
+
+    /// The answer to a caller that has made a hold its own.
+    #[doc(hidden)]
+    fn adopted(&self, name: &LockName, done: Option<Committed>) -> Result<Adopted, StoreError> {
+        let (handle, entry) =
+            done.map_or((None, Entry::default()), |done| (done.handle, done.entry));
+        let claim = handle.as_ref().and_then(|own| entry.claim(own.ticket()));
+        let claim = claim.cloned().map(Box::new);
+        match (claim, handle) {
+            (Some(claim), Some(handle)) => Ok(Adopted::Done { claim, handle }),
+            _ => Err(self.misused(name, "a claim that was taken over has a handle")),
         }
     }
 
@@ -1048,6 +1080,35 @@ fn adopting(draft: &mut Draft<'_>, adopter: &Adopter<'_>, now: &Now) -> (Option<
         ..Write::PLAIN
     };
     (Some(true), Step::Write(write))
+}
+
+/// The change of [`Verbs::hand_over`]: whether there is such a hold.
+fn handing_over(
+    draft: &mut Draft<'_>,
+    is_meant: &dyn Fn(&Claim) -> bool,
+    to: &Holder,
+    now: &Now,
+) -> (bool, Step) {
+    let meant = draft.entry.granted().find(|claim| is_meant(claim));
+    let meant = meant.map(|claim| (claim.ticket, claim.kind));
+    let handed = meant.and_then(|(ticket, kind)| {
+        let (ticket, _) = draft.entry.hand_over(ticket, to, now)?;
+        Some((ticket, kind))
+    });
+    let Some((ticket, kind)) = handed else {
+        return (false, Step::Keep);
+    };
+    let write = Write {
+        makes: Some(NewClaim {
+            ticket,
+            kind,
+            liveness: true,
+            turn: false,
+        }),
+        rests_on: RestsOn::All,
+        ..Write::PLAIN
+    };
+    (true, Step::Write(write))
 }
 
 /// Leaves the list. With `heeds`, and while other runs work within the hold: `None`, and nothing

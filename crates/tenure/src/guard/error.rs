@@ -73,13 +73,26 @@ pub enum AcquireError {
         /// The fencing token of that hold.
         token: Option<u64>,
     },
-    /// The `tenure run` around this process has it, and ends only with this process.
-    #[error("{name} is held by the run that this process belongs to")]
+    /// The `tenure run` around this process has it, or the program that started it with [`Guard::envs`](super::Guard::envs). That
+    /// waits for this process.
+    #[error("{name} is held by the run or program that this process works for")]
     HeldByOuterRun {
         /// The lock.
         name: LockName,
         /// The fencing token of that hold.
         token: u64,
+    },
+    /// It is held from before this process was made by a fork, or became this program by an exec, and nobody but this process
+    /// keeps it by now: by a descriptor that it inherited. So a wait would never end.
+    #[error(
+        "{name} is held by what this process inherited from an earlier one, which has ended; LockManager::adopt (after a \
+         fork) or adopt_handed_on (after an exec) goes on with that hold"
+    )]
+    HeldFromBefore {
+        /// The lock.
+        name: LockName,
+        /// The fencing token of that hold.
+        token: Option<u64>,
     },
     /// The wait was cancelled. The claim has left the queue.
     #[error("waiting for {name} was cancelled")]
@@ -137,7 +150,10 @@ impl AcquireError {
     /// ```
     pub fn is_held(&self) -> bool {
         match self {
-            Self::Held(_) | Self::HeldByThisProcess { .. } | Self::HeldByOuterRun { .. } => true,
+            Self::Held(_)
+            | Self::HeldByThisProcess { .. }
+            | Self::HeldByOuterRun { .. }
+            | Self::HeldFromBefore { .. } => true,
             Self::Name { .. }
             | Self::NoSlots { .. }
             | Self::Refused(_)
@@ -193,6 +209,7 @@ impl AcquireError {
             | Self::NoSlots { .. }
             | Self::HeldByThisProcess { .. }
             | Self::HeldByOuterRun { .. }
+            | Self::HeldFromBefore { .. }
             | Self::Cancelled { .. }
             | Self::Superseded { .. }
             | Self::Forked { .. }
@@ -224,6 +241,9 @@ pub struct Refused {
     pub waited: Option<Duration>,
     /// When a retry is likely to succeed; a hint.
     pub retry_after: Duration,
+    /// Set where this process itself holds the lock on servers, from before it replaced its program (exec): when that hold
+    /// is free.
+    pub before_restart: Option<Duration>,
 }
 
 impl Refused {
@@ -240,6 +260,13 @@ impl Refused {
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(rest) = self.before_restart {
+            let (name, seconds) = (&self.name, rest.as_secs() + 1);
+            return write!(
+                f,
+                "{name} is held by this process from before it restarted, and is free in {seconds} s"
+            );
+        }
         let view = self.view();
         match self.refusal.reason {
             Reason::Held | Reason::QueueFull => f.write_str(&view.headline()),
@@ -286,6 +313,48 @@ impl ReleaseError {
             Self::Lost { name } | Self::Store { name, .. } | Self::Forked { name } => name,
         }
     }
+}
+
+/// Why a process did not get a hold of an earlier one.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdoptError {
+    /// The name cannot be the name of a lock.
+    #[error("the lock name {name:?} cannot be used: {source}")]
+    Name {
+        /// What was given.
+        name: String,
+        /// Which rule it breaks.
+        r#source: NameError,
+    },
+    /// The lock is not held any more: the earlier process gave it back, or somebody took it.
+    #[error("{name} was lost before this process went on with it")]
+    Lost {
+        /// The lock.
+        name: LockName,
+    },
+    /// This process is a copy (by a fork) of the one that made the manager.
+    #[error("{name}: after a fork the copy needs a lock manager of its own")]
+    Forked {
+        /// The lock.
+        name: LockName,
+    },
+    /// The system gives no thread for heartbeats, and the lock was given back.
+    #[error("{name}: no thread for heartbeats: {source}")]
+    Thread {
+        /// The lock.
+        name: LockName,
+        /// Why not.
+        r#source: std::io::Error,
+    },
+    /// The store failed. The lock stays with the earlier process.
+    #[error("{name}: {source}")]
+    Store {
+        /// The lock.
+        name: LockName,
+        /// How.
+        r#source: StoreError,
+    },
 }
 
 /// Why a hold could not be shown to stand.

@@ -49,6 +49,24 @@ impl Guard {
         self
     }
 
+    /// By what the hold is kept alive.
+    pub(super) fn handle(&self) -> &dyn Handle {
+        &*self.hold.handle
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.hold.shared
+    }
+
+    /// Whether this is the process that acquired it, and not a copy made by a fork.
+    pub(super) fn is_here(&self) -> bool {
+        self.hold.is_here()
+    }
+
+    pub(super) fn is_async(&self) -> bool {
+        self.is_async
+    }
+
     /// One more guard of a hold, unless that has just ended.
     pub(super) fn again(hold: &Arc<Hold>) -> Option<Self> {
         let joined = hold.term.join().then(|| Self::first(Arc::clone(hold)))?;
@@ -290,6 +308,11 @@ pub struct Guards {
 impl Guards {
     pub(super) fn push(&mut self, guard: Guard) {
         self.guards.push(guard);
+    }
+
+    /// The guards in their order.
+    pub(super) fn apart(mut self) -> Vec<Guard> {
+        std::mem::take(&mut self.guards)
     }
 
     /// The guard of one of the locks.
@@ -777,7 +800,8 @@ impl Kept for Hold {
     }
 
     fn file(&self) -> Option<String> {
-        Some(self.shared.store.location(&self.name).shown)
+        let place = self.shared.store.location(&self.name);
+        place.file.map(|_| place.shown)
     }
 
     fn notices(&self) -> Option<Descriptor> {

@@ -142,6 +142,8 @@ pub(super) struct Refused<'a> {
     pub(super) blocker: &'a Claim,
     /// A sign of its life is seen from here.
     pub(super) is_alive: bool,
+    /// It is this process's.
+    pub(super) is_ours: bool,
     pub(super) here: &'a Identity,
     pub(super) storage: &'a Path,
 }
@@ -154,7 +156,7 @@ impl Refused<'_> {
             hostname,
             acquired_at,
         } = ResumeLockData::of(self.name, self.blocker);
-        if self.is_ours() {
+        if self.is_ours {
             return ResumeLockError::HeldByThisProcess {
                 job_id,
                 process_id,
@@ -169,15 +171,6 @@ impl Refused<'_> {
             hostname,
             acquired_at,
         }
-    }
-
-    /// A number alone is no proof. A record that keeps no start time may be of a process that had our
-    /// number before us, as the first process of a container always has.
-    fn is_ours(&self) -> bool {
-        let (theirs, ours) = (&self.blocker.holder, self.here);
-        theirs.process == Some(ours.process)
-            && theirs.host.boot_id == ours.host.boot_id
-            && theirs.host.pid_namespace == ours.host.pid_namespace
     }
 
     fn is_out_of_sight(&self) -> bool {

@@ -154,7 +154,7 @@ impl Hold {
             return Err(self.lost("it belongs to the process that this one is a copy of"));
         }
         let now = self.place.clock().now();
-        match self.place.store().verify(&*self.handle, &now) {
+        match self.place.store.verify(&*self.handle, &now) {
             Ok(Renewal::Renewed { .. }) => Ok(()),
             Ok(Renewal::Lost) => Err(self.lost("it was taken over or removed")),
             Err(error) => Err(ResumeLockError::from_store(&self.name, error)),
@@ -172,7 +172,7 @@ impl Hold {
     /// Gives the lock back. `release` finds the claim by its place in the list. If another process has removed
     /// that list, the record is still ours if it carries our request id.
     fn end(&self) -> Result<(), ResumeLockError> {
-        let (store, now) = (self.place.store(), self.place.clock().now());
+        let (store, now) = (&self.place.store, self.place.clock().now());
         let failed = |error| ResumeLockError::from_store(&self.name, error);
         let is_released = match store.release(&*self.handle, &now).map_err(failed)? {
             Left::Released { .. } | Left::Withdrawn => true,
@@ -225,11 +225,8 @@ mod tests {
             // As the copy sees it: the process that made the lock has another number.
             let mut maker = locks.place.identity.clone();
             maker.process.pid += 1;
-            hold.place = Arc::new(Place {
-                storage: scratch.path().into(),
-                identity: maker,
-                others: super::super::OtherHosts::Unknown,
-            });
+            let others = super::super::OtherHosts::Unknown;
+            hold.place = Arc::new(Place::new(scratch.path().into(), maker, others));
             assert!(!copy.is_held(), "the copy must not work under it");
             if ends_by_release {
                 let error = copy.release().expect_err("not the copy's to release");

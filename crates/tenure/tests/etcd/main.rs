@@ -20,6 +20,7 @@ mod net;
 #[path = "../../../tenure-engine/tests/conformance/overtaken.rs"]
 mod overtaken;
 mod proxy;
+mod restart;
 mod server;
 mod store;
 mod told;

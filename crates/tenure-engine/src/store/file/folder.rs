@@ -9,13 +9,13 @@
 //! - links and special files in place of lock files, and files with a second name;
 //! - file systems that do not promise locks that hold between all callers that see them.
 
-use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Facts, Open, Sharing};
+use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Facts, Open, Root, Sharing};
 use crate::private::{ignore_all, make_folder, make_folder_in, make_own_folder, open_or_make};
 use crate::repository::IGNORE_FILE;
 use crate::store::StoreError;
 use crate::trust::{self, Named};
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 /// The folder, opened and checked.
 #[derive(Debug)]
@@ -33,6 +33,8 @@ pub(super) struct Folder {
     pub(super) owner: Option<u32>,
     /// Users for whom it is not can read it.
     pub(super) readable: bool,
+    /// The root from which its path leads to it, for a program that may get another one.
+    pub(super) root: Option<Arc<Root>>,
 }
 
 /// A folder that was opened, and each one that was opened in its place after a removal or renaming. A
@@ -205,6 +207,7 @@ impl Folder {
             } else {
                 facts.others_may_look()
             },
+            root: None,
         }))
     }
 
@@ -281,6 +284,7 @@ impl Folder {
             owner: facts.owner_of_new(),
             sharing: facts.sharing(),
             readable: facts.others_may_look(),
+            root: self.root.clone(),
         };
         if is_new {
             folder.ignore_all()?;
@@ -307,10 +311,20 @@ impl Folder {
     /// If the path cannot be looked at (a folder above may not be searched any more), the folder is not
     /// known to be elsewhere. A relative path is valid only from where it was opened, so it is not
     /// followed again.
+    ///
+    /// A program with another root sees another folder at the path, or none, and other processes still see this one.
+    /// So it looks from the root that it had.
     pub(super) fn is_in_place(&self) -> bool {
         if os::FOLDERS_MOVE && self.path.is_absolute() {
-            match os::facts_of(&self.path) {
-                Ok(facts) => return facts.inode() == self.inode,
+            let is_it = |facts: &Facts| facts.inode() == self.inode;
+            let mut seen = os::facts_of(&self.path);
+            if !seen.as_ref().is_ok_and(is_it)
+                && let Some(root) = self.root.as_ref().filter(|root| root.is_left())
+            {
+                seen = root.facts_of(&self.path);
+            }
+            match seen {
+                Ok(facts) => return is_it(&facts),
                 Err(Errno::NOENT | Errno::NOTDIR) => return false,
                 Err(_) => {}
             }
@@ -440,14 +454,26 @@ impl Folder {
     /// The length of the opened file, if the name still leads to it. Asked with the guard held: from
     /// then on no caller that heeds the guard removes the file or changes it.
     pub(super) fn length_of(&self, file: &str, opened: &Opened) -> Result<Option<u64>, StoreError> {
+        let failed = |errno| fault(&self.path_of(file), "looking at the lock again", errno);
+        Ok(match self.look_for(file, opened).map_err(failed)? {
+            Some(facts) => (facts.inode() == opened.inode).then(|| facts.size()),
+            None => None,
+        })
+    }
+
+    /// Looks at what the name of an opened file leads to. `None` if nothing has the name.
+    ///
+    /// A process that has given up its rights (`setuid`) may not search the folder any more. What it has open tells
+    /// whether a name is left to it: a file that was removed or replaced has none. Only a file that another program
+    /// has renamed looks as before.
+    pub(super) fn look_for(&self, file: &str, opened: &Opened) -> Result<Option<Facts>, Errno> {
         match os::facts_at(&self.fd, file) {
-            Ok(facts) => Ok((facts.inode() == opened.inode).then(|| facts.size())),
+            Ok(facts) => Ok(Some(facts)),
             Err(Errno::NOENT) => Ok(None),
-            Err(errno) => Err(fault(
-                &self.path_of(file),
-                "looking at the lock again",
-                errno,
-            )),
+            Err(Errno::ACCESS) if os::COUNTS_NAMES => {
+                os::facts(&opened.fd).map(|facts| (facts.names() > 0).then_some(facts))
+            }
+            Err(errno) => Err(errno),
         }
     }
 

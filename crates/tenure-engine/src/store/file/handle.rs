@@ -36,6 +36,8 @@ pub(super) struct FileHandle {
     pub(super) apart: Option<Opened>,
     /// Whether a command may have a copy of the descriptor. `None` for a claim that no command inherits.
     pub(super) lent: Option<AtomicBool>,
+    /// Whether another program may get a copy of the descriptor ([`Handle::for_exec`]).
+    pub(super) is_handed: AtomicBool,
     /// Made for the first change that comes while a command may have a copy.
     pub(super) beside: OnceLock<Opened>,
     /// Whether the liveness lock is held.
@@ -120,7 +122,8 @@ impl FileHandle {
     /// one is still to be opened.
     pub(super) fn for_a_change(&self) -> Option<&Opened> {
         let is_lent = |lent: &AtomicBool| lent.load(Ordering::Acquire);
-        if self.apart.is_none() && self.lent.as_ref().is_some_and(is_lent) {
+        let is_lent = self.lent.as_ref().is_some_and(is_lent) || is_lent(&self.is_handed);
+        if self.apart.is_none() && is_lent {
             self.beside.get()
         } else {
             Some(&self.opened)
@@ -177,6 +180,31 @@ impl Handle for FileHandle {
         Some(fd(self.liveness()))
     }
 
+    fn handed_over(&self) {
+        let _ = bytes::unlock(fd(self.liveness()), Byte::of_ticket(self.ticket));
+    }
+
+    fn frees_list(&self) {
+        let _ = bytes::unguard(fd(&self.opened));
+    }
+
+    #[cfg(unix)]
+    fn took_over(&self, from: u64, descriptor: i32) {
+        if let Some(copy) = os::given(descriptor, self.opened.inode()) {
+            // Unlocked explicitly: another process may have a copy as well.
+            let _ = bytes::unlock(os::borrow(&copy), Byte::of_ticket(from));
+        }
+    }
+
+    #[cfg(unix)]
+    fn for_exec(&self) -> std::io::Result<Option<os::Descriptor>> {
+        // A change that is under way by the first open file ends before that has a copy.
+        let _changing = crate::sync::locked(&self.changing);
+        let copy = os::left_open(fd(self.liveness()))?;
+        self.is_handed.store(true, Ordering::Release);
+        Ok(Some(copy))
+    }
+
     fn taken_back(&self) {
         if let Some(lent) = &self.lent {
             lent.store(false, Ordering::Release);
@@ -227,6 +255,43 @@ mod tests {
     use super::super::joined::tests::listed;
     use super::*;
     use tenure_core::RequestId;
+
+    /// Its maker died in the middle of a change, and the copy that a fork made has the guard with its descriptor.
+    #[cfg(unix)]
+    #[test]
+    fn a_copy_frees_the_list_that_its_maker_left_guarded() {
+        use super::super::{FileStore, Mode, ThreadSleeper};
+        use crate::process::Identity;
+        use crate::store::StoreError;
+        use crate::store::verbs::{Adopted, Verbs};
+        use std::time::Duration;
+        use tenure_core::{Force, Kind, Patience, Request, Terms};
+        let scratch = tempfile::tempdir().expect("a folder");
+        let here = Identity::current().host;
+        let store = || FileStore::new(scratch.path(), here.clone(), Box::new(ThreadSleeper));
+        let (maker, copy) = (store(), store());
+        let mut request = Request {
+            holder: listed(1, None).holder,
+            kind: Kind::Kernel,
+            ttl_ms: 600_000,
+            force: Force::No,
+            patience: Patience::AtOnce,
+            terms: Terms::default(),
+        };
+        request.holder.host = here.clone().into();
+        let name = LockName::new("lock").expect("a name");
+        let entered = maker.enter(&name, &request, &maker.now()).expect("a claim");
+        let handle = entered.handle.expect("a handle");
+        let own = copy.own_handle(&*handle).expect("one of files");
+        let guarded = bytes::try_lock(fd(&own.opened), Byte::GUARD, Mode::Exclusive);
+        assert_eq!(guarded, Ok(true));
+        let within = Some(Duration::from_millis(20));
+        let stuck = copy.enter_within(&name, &request, &copy.now(), within);
+        assert!(matches!(stuck, Err(StoreError::Stuck { .. })), "{stuck:?}");
+        handle.frees_list();
+        let adopted = copy.hand_over(&name, &|_| true, &request.holder, &copy.now());
+        assert!(matches!(adopted, Ok(Adopted::Done { .. })), "{adopted:?}");
+    }
 
     #[test]
     fn what_was_granted_is_known_while_its_record_and_its_claim_stand_unchanged() {

@@ -71,6 +71,9 @@ impl FileStore {
                 // What stands at the name may be nothing that this process may open. Then it is not the file of this
                 // hold.
                 Err(_) if self.is_led_elsewhere(of) => return Ok(self.gone(names)),
+                Err(error) if is_denied(&error) && self.profile.record().is_none() => {
+                    return self.read_own(of);
+                }
                 look => look?,
             },
         };
@@ -110,7 +113,7 @@ impl FileStore {
     }
 
     /// What a holder is shown whose file does not stand at its name any more.
-    fn gone(&self, names: &Names) -> Reading {
+    pub(super) fn gone(&self, names: &Names) -> Reading {
         Reading {
             place: self.shown(names),
             content: Content::Whole {

@@ -22,12 +22,12 @@ use super::look::is_half_said;
 use super::pages::{self, ReadError, UNKNOWN};
 use super::publication::{self, Published};
 use super::{FileStore, Latest, fd, joined};
-use crate::os::{self, Errno};
+use crate::os;
 use crate::profile::Record;
-use crate::store::contract::Handle;
-use crate::store::{StoreError, codec};
+use crate::store::contract::{Depth, Handle};
+use crate::store::{Content, Reading, StoreError, codec};
 use std::path::Path;
-use tenure_core::{Entry, Now, Renewal, UnreadableRule};
+use tenure_core::{Entry, Now, Renewal, Silence, UnreadableRule};
 
 /// What a holder sees of its own hold.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,6 +142,38 @@ impl FileStore {
         })
     }
 
+    /// The claim of this handle in the file that its holder keeps open, for a holder that may not search the folder any
+    /// more. A record is no part of that file, so where one is published only the name tells of the hold.
+    pub(super) fn read_own(&self, handle: &FileHandle) -> Result<Reading, StoreError> {
+        let path = self.list_path(&handle.names);
+        let failed = |errno| fault(&path, "looking at the lock", errno);
+        let facts = os::facts(&handle.opened.fd).map_err(failed)?;
+        let content = match own_list(handle, &path)? {
+            Ok(mut entry) => {
+                entry.claims.retain(|claim| claim.ticket == handle.ticket);
+                let (local, file) = (self.is_local(), fd(&handle.opened));
+                let own = handle.ticket_on(&handle.opened);
+                let see = |claim| self.evidence(local, file, own, claim, Depth::Quick);
+                let evidence = entry.claims.iter().map(see).collect();
+                Content::Whole { entry, evidence }
+            }
+            Err(Own::Doubtful(why)) => Content::Unreadable {
+                why,
+                silence: Silence::UNTOLD,
+            },
+            Err(Own::Lost(_) | Own::Stands(_) | Own::Unsettled(_)) => {
+                return Ok(self.gone(&handle.names));
+            }
+        };
+        Ok(Reading {
+            place: self.shown(&handle.names),
+            content,
+            stopped: Vec::new(),
+            stored: facts.names() > 0,
+            record: Vec::new(),
+        })
+    }
+
     /// Whether the name of a hold's file leads elsewhere, for a caller that could not open it.
     pub(super) fn is_led_elsewhere(&self, handle: &FileHandle) -> bool {
         match self.folder.get() {
@@ -195,9 +227,8 @@ fn in_place<'a>(
 
 /// Whether the name of a hold's file still leads to the file that its holder keeps open.
 fn leads_to(folder: &Folder, handle: &FileHandle) -> Result<bool, StoreError> {
-    match os::facts_at(folder.fd(), &handle.names.list) {
-        Ok(facts) => Ok(facts.inode() == handle.opened.inode()),
-        Err(Errno::NOENT) => Ok(false),
+    match folder.look_for(&handle.names.list, &handle.opened) {
+        Ok(found) => Ok(found.is_some_and(|facts| facts.inode() == handle.opened.inode())),
         Err(errno) => {
             let path = folder.path_of(&handle.names.list);
             Err(fault(&path, "looking at the lock", errno))

@@ -594,6 +594,7 @@ impl<'f> Frame<'f> {
                 begun,
                 apart,
                 lent: is_for_commands.then(AtomicBool::default),
+                is_handed: AtomicBool::new(false),
                 beside: OnceLock::new(),
                 names: Arc::clone(self.names),
                 has_turn: made.turn,

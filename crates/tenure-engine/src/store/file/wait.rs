@@ -199,6 +199,10 @@ impl FileStore {
     fn watch_of(&self, names: &Names) -> Result<Watch, StoreError> {
         let list = self.list_path(names);
         let failed = |errno| fault(&list, "watching the lock", errno);
+        if self.has_left_root() {
+            // A watch begins at a path, which leads elsewhere now.
+            return Err(failed(os::Errno::NOENT));
+        }
         let watch = Watch::new().map_err(failed)?;
         let on_list = watch.add(&list, WatchFor::Changes);
         // Without these watches, the look from time to time notices it later.
@@ -221,6 +225,9 @@ impl FileStore {
     fn wake_up_of(&self, names: &Names) -> Result<Watch, StoreError> {
         let list = self.list_path(names);
         let failed = |errno| fault(&list, "watching the lock", errno);
+        if self.has_left_root() {
+            return Err(failed(os::Errno::NOENT));
+        }
         let watch = Watch::new().map_err(failed)?;
         watch.add(&list, WatchFor::Touches).map_err(failed)?;
         Ok(watch)
