@@ -762,7 +762,7 @@ fn a_hold_is_handed_over_and_its_keeper_has_lost_it<H: Harness>(
     let Adopted::Done { claim, handle } = hand_over(&is_meant)? else {
         return scene.holds(false, || "the hold was not handed over".to_owned());
     };
-    first.handle.handed_over();
+    first.handle.let_go();
     let woken = scene.sleep(&three, &waiting, instant() + scene.harness.patience())?;
     scene.same("how the sleep ended", &woken, &Wake::Ready)?;
     let waiting = scene.tries(&three, waiting)?;

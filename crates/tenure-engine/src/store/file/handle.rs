@@ -290,7 +290,15 @@ mod tests {
         assert!(matches!(stuck, Err(StoreError::Stuck { .. })), "{stuck:?}");
         handle.frees_list();
         let adopted = copy.hand_over(&name, &|_| true, &request.holder, &copy.now());
-        assert!(matches!(adopted, Ok(Adopted::Done { .. })), "{adopted:?}");
+        let Ok(Adopted::Done { handle: own, .. }) = adopted else {
+            unreachable!("{adopted:?}");
+        };
+        // Waiters that sleep behind the old claim wake up, although its maker goes on.
+        let own = copy.own_handle(&*own).expect("one of files");
+        let is_kept = |ticket| bytes::probe(fd(&own.opened), Byte::of_ticket(ticket));
+        assert_eq!(is_kept(handle.ticket()), Ok(true));
+        handle.handed_over();
+        assert_eq!(is_kept(handle.ticket()), Ok(false));
     }
 
     #[test]
