@@ -15,6 +15,7 @@ mod cluster;
 mod faults;
 mod fence;
 mod figures;
+mod jobs;
 mod many;
 mod net;
 #[path = "../../../tenure-engine/tests/conformance/overtaken.rs"]
