@@ -189,8 +189,10 @@ impl Entry {
             Blocker::Stale(refusal) => return Entering::Refused(refusal),
             Blocker::Live(nearest, near) => (nearest, near),
         };
+        let mut ahead = None;
         if matches!(holder.standing, Standing::Held(_)) {
             holder.standstill = near.standstill;
+            ahead = Some(near);
         } else {
             // The holder ended between the two looks. The decision rests on what the first look saw; the
             // kernel wakes a waiter when a hold ends.
@@ -221,7 +223,12 @@ impl Entry {
         };
         let counts = own.is_none() && request.terms.queueing == Queueing::Max;
         match decision {
-            Decision::Refuse(reason) => self.refuse(reason, &holder),
+            Decision::Refuse(reason) => {
+                let ahead = ahead.and_then(|near| self.ahead(&near, mode, &mut asking).cloned());
+                let mut refusal = self.refusal(reason, &holder);
+                refusal.ahead = ahead.map(Box::new);
+                Entering::Refused(refusal)
+            }
             _ if counts && self.pending(&mut asking) >= PENDING_MAX => {
                 self.refuse(Reason::QueueFull, &holder)
             }
@@ -377,12 +384,17 @@ impl Entry {
     }
 
     fn refuse(&self, reason: Reason, holder: &Live) -> Entering {
-        Entering::Refused(Refusal {
+        Entering::Refused(self.refusal(reason, holder))
+    }
+
+    fn refusal(&self, reason: Reason, holder: &Live) -> Refusal {
+        Refusal {
             reason,
             standing: holder.standing,
             blocker: self.claim(holder.ticket).cloned().map(Box::new),
             standstill: holder.standstill,
-        })
+            ahead: None,
+        }
     }
 
     /// A waiter that has woken up looks whether it holds.
@@ -614,6 +626,7 @@ impl Entry {
             standing,
             blocker: None,
             standstill: None,
+            ahead: None,
         })
     }
 

@@ -1339,6 +1339,7 @@ fn an_attempt_leaves_before_it_tells() {
         standing: Standing::Stale(StaleReason::Aged),
         blocker: None,
         standstill: None,
+        ahead: None,
     };
     let endings = [
         (Input::Expired, Outcome::TimedOut),

@@ -156,6 +156,8 @@ enum Answering {
     Served,
     /// Its supervisor is dead, and no other process ends its command. The hold lasts until the command ends.
     Orphaned,
+    /// Program with a guard of the library, whose work ends when it looks.
+    Program,
     /// It became its command.
     Exec,
     /// It has no supervisor. It learns of the request only if it looks by itself.
@@ -188,6 +190,8 @@ impl Answering {
             {
                 Self::Served
             }
+            // A run has a command to end, and a grace for it.
+            Kind::Kernel if claim.holder.command.is_none() && claim.grace_ms == 0 => Self::Program,
             Kind::Kernel if reading.is_some_and(|reading| reading.is_stopped(claim)) => {
                 Self::Halted
             }
@@ -275,6 +279,9 @@ fn line(claim: &Claim, how: Answering, now_ms: u64) -> String {
         }
         Answering::Halted => format!("{who} is stopped, and ends its command when it goes on"),
         Answering::Served => format!("the program of {who} is told"),
+        Answering::Program => {
+            format!("{who} is told, and its work ends when it looks; no command is ended")
+        }
         Answering::Waiting => format!("{who} waits, and leaves the line"),
         Answering::Away => format!("{who} is away, and its place is no longer kept"),
     }

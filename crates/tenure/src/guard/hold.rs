@@ -6,6 +6,7 @@
 use super::error::{ReleaseError, VerifyError};
 use super::releases::{Given, Leaving, TRY_MAX};
 use super::term::{GuardState, Term};
+use super::watch::Watch;
 use super::watching::Watching;
 use super::{Shared, log};
 use crate::offload::{self, Logs};
@@ -15,6 +16,7 @@ use std::cell::Cell;
 use std::fmt;
 use std::future::poll_fn;
 use std::ops::Deref;
+use std::panic::RefUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::task::{Poll, Waker};
@@ -92,6 +94,30 @@ impl Guard {
         &self.hold.holder
     }
 
+    /// Whether the holder before it died inside, as a poisoned mutex tells: what the lock protects may be half done. True if
+    /// this acquire took the lock over from a hold that was not released. A death that another caller has found and cleaned
+    /// up meanwhile (`tenure clean`, a try that was refused) is not told, so work that must be recovered writes down itself
+    /// how far it has come.
+    ///
+    /// # Examples
+    /// ```
+    /// # let locks = tenure::testing::locks();
+    /// let guard = locks.acquire("index")?;
+    /// if guard.previous_died() {
+    ///     println!("checking the index first");
+    /// }
+    /// # Ok::<(), tenure::guard::AcquireError>(())
+    /// ```
+    pub fn previous_died(&self) -> bool {
+        self.hold.previous_died
+    }
+
+    /// A watcher of the hold that lives apart from the guard, and does not keep the lock.
+    pub fn watch(&self) -> Watch {
+        let hold = Arc::downgrade(&self.hold);
+        Watch::of(hold, self.name().clone(), self.token())
+    }
+
     /// Its state as far as this process knows it; does not ask the store. See [`super`] for how soon a
     /// change shows.
     pub fn state(&self) -> GuardState {
@@ -110,7 +136,7 @@ impl Guard {
 
     /// The request id of the caller that asked for the lock, once that is known.
     pub fn asked_by(&self) -> Option<&str> {
-        self.hold.asked_by.get().map(String::as_str)
+        self.hold.asked_by()
     }
 
     /// Asks the store whether the hold stands: before a step that must not be done twice.
@@ -394,6 +420,28 @@ pub(super) fn worse(
     }
 }
 
+/// The guards in the order in which the locks were taken, each on its own from now on.
+impl IntoIterator for Guards {
+    type Item = Guard;
+    type IntoIter = std::vec::IntoIter<Guard>;
+
+    fn into_iter(mut self) -> Self::IntoIter {
+        std::mem::take(&mut self.guards).into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a Guards {
+    type Item = &'a Guard;
+    type IntoIter = std::slice::Iter<'a, Guard>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.guards.iter()
+    }
+}
+
+/// A panic under a guard leaves nothing of it half done: its state changes in single steps.
+impl RefUnwindSafe for Hold {}
+
 /// The guards in the order in which the locks were taken.
 impl Deref for Guards {
     type Target = [Guard];
@@ -433,6 +481,8 @@ pub(super) struct Hold {
     asked_by: OnceLock<String>,
     /// Its manager does not list it any more.
     is_forgotten: AtomicBool,
+    /// The holder before it died.
+    pub(super) previous_died: bool,
 }
 
 impl Hold {
@@ -475,7 +525,25 @@ impl Hold {
             term: Term::new(state),
             asked_by,
             is_forgotten: AtomicBool::new(false),
+            previous_died: false,
         }
+    }
+
+    /// How it stands for one that has no guard of it.
+    pub(super) fn watched(&self) -> GuardState {
+        if self.term.has_guards() {
+            self.state()
+        } else {
+            GuardState::Lost
+        }
+    }
+
+    pub(super) fn asked_by(&self) -> Option<&str> {
+        self.asked_by.get().map(String::as_str)
+    }
+
+    pub(super) fn wake_on_change(&self, waker: &Waker) {
+        self.term.wake_on_change(waker);
     }
 
     pub(super) fn name(&self) -> &LockName {

@@ -5,7 +5,7 @@
 //! with it.
 
 use super::tools::Tools;
-use crate::command::{Session, readings};
+use crate::command::Session;
 use crate::failure::Failure;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use std::time::Duration;
 use tenure_core::{Claim, Entry, LockName, Ownership};
 use tenure_engine::clock::Clock;
 use tenure_engine::profile::known_as;
+use tenure_engine::readings;
 use tenure_engine::store::Verbs;
 use tenure_engine::store::contract::Which;
 use tokio::sync::oneshot;
@@ -63,7 +64,7 @@ fn renew_all(tools: &Tools) -> Result<Option<Duration>, Failure> {
     let session = Session::open(tools.asked(None).list()?.place)?;
     let mut next: Option<Duration> = None;
     let mut is_whole = true;
-    for name in readings::names(&session.store, Which::Locks)? {
+    for name in readings::names(&*session.store, Which::Locks)? {
         let Ok(reading) = session.reading(&name) else {
             is_whole = false;
             continue;
