@@ -47,6 +47,7 @@ pub enum Predecessor {
 
 /// Why a request was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Refusal {
     /// The reason.
     pub reason: Reason,
@@ -58,6 +59,19 @@ pub struct Refusal {
     pub standstill: Option<Standstill>,
     /// The waiter before the caller, if the holders alone would have let the caller hold beside them.
     pub ahead: Option<Box<Claim>>,
+}
+
+impl Refusal {
+    /// For this reason, by this claim. No waiter is ahead, and the line moves.
+    pub fn new(reason: Reason, standing: Standing, blocker: Option<Claim>) -> Self {
+        Self {
+            reason,
+            standing,
+            blocker: blocker.map(Box::new),
+            standstill: None,
+            ahead: None,
+        }
+    }
 }
 
 /// A live claim that blocks another.

@@ -580,7 +580,7 @@ impl Run<'_> {
             let claim = match event {
                 Event::Displaced { claim } => Some(&**claim),
                 Event::CancelRequested { ticket } => self.entry.claim(*ticket),
-                Event::Acquired { .. } | Event::Stolen { .. } | Event::Released { .. } => None,
+                _ => None,
             };
             let id = claim.map(|claim| claim.holder.request_id.clone());
             self.displaced.extend(id);
@@ -690,13 +690,10 @@ pub(crate) fn refusal_of(
 ) -> Refusal {
     let (standing, blocker) = reading.standing(policy, now);
     let standstill = reading.standstill(policy, now);
-    Refusal {
-        reason,
-        standing,
-        blocker: blocker.cloned().map(Box::new),
-        standstill: standstill.map(|(still, _)| still),
-        ahead: reading.ahead_of(policy, mode, now).cloned().map(Box::new),
-    }
+    let mut refusal = Refusal::new(reason, standing, blocker.cloned());
+    refusal.standstill = standstill.map(|(still, _)| still);
+    refusal.ahead = reading.ahead_of(policy, mode, now).cloned().map(Box::new);
+    refusal
 }
 
 /// When a caller that was refused should come back.

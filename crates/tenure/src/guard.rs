@@ -327,7 +327,7 @@ impl Options {
 
     /// How long the hold counts after its last heartbeat, for a caller that sees no stronger sign of
     /// its life: from another container, say. The times of the heartbeats follow from it. At least a
-    /// millisecond.
+    /// millisecond, and over etcd two seconds: servers give no shorter lease. A shorter ttl is raised to that.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self

@@ -354,3 +354,18 @@ fn many_releases_at_once_are_many_requests_at_once() {
     let took = since(began);
     assert!(took < Duration::from_millis(700), "{took:?}");
 }
+
+/// A hold that no holder could keep is none: the ttl is raised to the shortest lease.
+#[test]
+fn a_ttl_below_the_shortest_lease_is_raised() {
+    let server = Server::start();
+    let locks = LockManager::with_store(caller(&server.address("short")));
+    for ttl_ms in [0, 10, 50, 1_000] {
+        let options = Options::new().ttl(Duration::from_millis(ttl_ms));
+        let guard = locks.acquire_with("a", &options).expect("a free lock");
+        std::thread::sleep(Duration::from_millis(ttl_ms + 200));
+        assert!(!guard.is_lost(), "{ttl_ms} ms");
+        guard.verify().expect("it stands");
+        guard.release().expect("etcd answers");
+    }
+}
