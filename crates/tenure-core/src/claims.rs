@@ -224,10 +224,8 @@ impl Entry {
         let counts = own.is_none() && request.terms.queueing == Queueing::Max;
         match decision {
             Decision::Refuse(reason) => {
-                let ahead = ahead.and_then(|near| self.ahead(&near, mode, &mut asking).cloned());
-                let mut refusal = self.refusal(reason, &holder);
-                refusal.ahead = ahead.map(Box::new);
-                Entering::Refused(refusal)
+                let ahead = ahead.and_then(|near| self.ahead(&near, mode, &mut asking));
+                self.refuse_behind(reason, &holder, ahead)
             }
             _ if counts && self.pending(&mut asking) >= PENDING_MAX => {
                 self.refuse(Reason::QueueFull, &holder)
@@ -384,17 +382,17 @@ impl Entry {
     }
 
     fn refuse(&self, reason: Reason, holder: &Live) -> Entering {
-        Entering::Refused(self.refusal(reason, holder))
+        self.refuse_behind(reason, holder, None)
     }
 
-    fn refusal(&self, reason: Reason, holder: &Live) -> Refusal {
-        Refusal {
+    fn refuse_behind(&self, reason: Reason, holder: &Live, ahead: Option<&Claim>) -> Entering {
+        Entering::Refused(Refusal {
             reason,
             standing: holder.standing,
             blocker: self.claim(holder.ticket).cloned().map(Box::new),
             standstill: holder.standstill,
-            ahead: None,
-        }
+            ahead: ahead.cloned().map(Box::new),
+        })
     }
 
     /// A waiter that has woken up looks whether it holds.

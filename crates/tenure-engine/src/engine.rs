@@ -205,7 +205,7 @@ pub enum AcquireError {
     #[error("the lock was not acquired")]
     Refused {
         /// Why.
-        refusal: Refusal,
+        refusal: Box<Refusal>,
         /// The list as it was seen last.
         entry: Box<Entry>,
         /// How long the caller waited; `None` if it did not want to wait.
@@ -617,7 +617,7 @@ impl Run<'_> {
                 retry_after_ms = retry_after_ms.min(grace_ms / 2).max(RETRY_FLOOR_MS);
             }
             AcquireError::Refused {
-                refusal,
+                refusal: Box::new(refusal),
                 entry: Box::new(entry),
                 waited,
                 retry_after_ms,
@@ -716,7 +716,7 @@ pub fn timed_out(
     match still_held(store, clock, name, mode) {
         Ok((refusal, entry)) => AcquireError::Refused {
             retry_after_ms: comes_back_ms(&refusal, &entry, &store.rules().policy, &clock.now()),
-            refusal,
+            refusal: Box::new(refusal),
             entry: Box::new(entry),
             waited: Some(waited),
             kept: None,

@@ -1202,7 +1202,7 @@ impl Shared {
                     place: self.store.location(&name).shown,
                     name,
                     policy: self.policy,
-                    refusal,
+                    refusal: *refusal,
                     entry: *entry,
                     seen: self.clock.now(),
                     unreadable_because,

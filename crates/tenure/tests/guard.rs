@@ -1860,6 +1860,9 @@ fn a_watch_lives_apart_from_its_guard() {
     assert_eq!(place.claims("a"), 0, "it keeps nothing");
 }
 
+/// A call for a lock.
+type Asks = Box<dyn Fn() + std::panic::UnwindSafe>;
+
 #[test]
 fn a_panic_in_on_wait_goes_on_in_the_caller() {
     let scene = Scene::new();
@@ -1876,7 +1879,7 @@ fn a_panic_in_on_wait_goes_on_in_the_caller() {
         )
     };
     scene.until_waiting("a", 1);
-    let rows: [(&str, Box<dyn Fn() + std::panic::UnwindSafe>); 5] = [
+    let rows: [(&str, Asks); 5] = [
         ("thread", {
             let (locks, asks) = (locks.clone(), asks.clone());
             Box::new(move || drop(locks.acquire_with("a", &asks)))

@@ -6,6 +6,7 @@ mod orphan;
 use super::{Session, near};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::holds::is_unnamed_run;
 use crate::ids::request_id_or_new;
 use crate::render::Reporter;
 use crate::render::lock::{its_command_hint, orphan_hint, timestamp};
@@ -190,8 +191,9 @@ impl Answering {
             {
                 Self::Served
             }
-            // A run has a command to end, and a grace for it.
-            Kind::Kernel if claim.holder.command.is_none() && claim.grace_ms == 0 => Self::Program,
+            Kind::Kernel if claim.holder.command.is_none() && !is_unnamed_run(claim) => {
+                Self::Program
+            }
             Kind::Kernel if reading.is_some_and(|reading| reading.is_stopped(claim)) => {
                 Self::Halted
             }

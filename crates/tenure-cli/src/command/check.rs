@@ -249,7 +249,7 @@ impl Tally {
             _ => (Exit::Precondition, "LOCKS_NOT_FREE"),
         };
         let mut failure = Failure::new(exit, code, message);
-        failure.retry = self.after_ms.map(|after_ms| Retry::linear(after_ms));
+        failure.retry = self.after_ms.map(Retry::linear);
         Some(failure)
     }
 }

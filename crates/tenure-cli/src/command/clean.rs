@@ -39,7 +39,7 @@ pub(super) fn clean(clean: Clean, reporter: &mut Reporter) -> Result<(String, Va
             Step::Leftover(Ok(cleaned)) => done.files += usize::from(cleaned.removed),
             Step::Signs(Ok(files)) => done.files += files,
             Step::Leftover(Err(error)) | Step::Signs(Err(error)) => {
-                reporter.warn(error.to_string())
+                reporter.warn(error.to_string());
             }
         }
         Ok::<_, Failure>(())

@@ -595,10 +595,9 @@ impl Store for FileStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process;
 
     fn store_in(folder: &Path) -> FileStore {
-        let here = process::Identity::current().host;
+        let here = Identity::current().host;
         FileStore::new(folder, here, Box::new(ThreadSleeper))
     }
 

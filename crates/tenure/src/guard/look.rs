@@ -67,12 +67,12 @@ impl LockManager {
         let names = names(store, Which::Locks)?;
         let readings = Readings::of(store, clock, names);
         let policy = &self.shared.policy;
-        let status = readings.map(|Read { name, reading, now }| match reading {
-            Ok(reading) => LockStatus::of(name, &reading, policy, &now),
-            Err(_) => {
-                let place = store.location(&name).shown;
-                LockStatus::unknown(name, policy, place)
+        let status = readings.map(|Read { name, reading, now }| {
+            if let Ok(reading) = reading {
+                return LockStatus::of(name, &reading, policy, &now);
             }
+            let place = store.location(&name).shown;
+            LockStatus::unknown(name, policy, place)
         });
         Ok(status.collect())
     }
@@ -121,7 +121,7 @@ impl LockManager {
                 entry,
                 retry_after_ms,
             } => engine::AcquireError::Refused {
-                refusal: *refusal,
+                refusal,
                 entry,
                 waited: limit.limit(),
                 retry_after_ms,

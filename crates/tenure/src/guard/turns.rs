@@ -166,12 +166,12 @@ impl LockManager {
     pub(super) async fn take_async(
         asked: Box<(Self, String, Options)>,
     ) -> Result<Guard, AcquireError> {
-        Self::begin(asked)?.await
+        // Out of the box, or a future would have room for it as long as it waits.
+        Self::begin(*asked)?.await
     }
 
     /// What the wait does not need ends here: ten thousand of them may wait.
-    fn begin(asked: Box<(Self, String, Options)>) -> Result<Taking, AcquireError> {
-        let (locks, name, options) = *asked;
+    fn begin((locks, name, options): (Self, String, Options)) -> Result<Taking, AcquireError> {
         let (name, wait) = (super::named(&name)?, locks.patience(&options));
         let mode = locks.shared.may_ask(&name, &options)?;
         let call = Call::new(&locks.shared, mode, wait);
