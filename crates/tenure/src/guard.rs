@@ -158,7 +158,7 @@ use std::time::{Duration, Instant};
 use tenure_core::{
     Claim, Entry, Force, HeldUnforced, Kind, Patience, Policy, Reason, Request, RequestId, Terms,
 };
-use turns::{Call, Deadlines, Lines};
+use turns::{Asked, Call, Deadlines, Lines};
 use watching::Watching;
 
 /// How often a wait checks whether it was cancelled, in a store that knows nothing of [`Cancel`].
@@ -780,11 +780,12 @@ impl LockManager {
         options: &Options,
     ) -> impl Future<Output = Result<Guard, AcquireError>> + Send + use<> {
         // Nothing of the caller's is borrowed, so the future may be spawned.
-        Self::take_async(Box::new((
-            self.clone(),
-            name.to_owned(),
-            options.for_async(),
-        )))
+        let asked = Asked {
+            locks: self.clone(),
+            name: name.to_owned(),
+            options: options.for_async(),
+        };
+        Box::new(asked).take()
     }
 
     /// [`LockManager::acquire_all`] for async code; see [`LockManager::acquire_async`]. A thread waits in its

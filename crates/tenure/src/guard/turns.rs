@@ -162,26 +162,6 @@ impl LockManager {
         })
     }
 
-    /// Acquires a lock without a thread of the caller's.
-    pub(super) async fn take_async(
-        asked: Box<(Self, String, Options)>,
-    ) -> Result<Guard, AcquireError> {
-        // Out of the box, or a future would have room for it as long as it waits.
-        Self::begin(*asked)?.await
-    }
-
-    /// What the wait does not need ends here: ten thousand of them may wait.
-    fn begin((locks, name, options): (Self, String, Options)) -> Result<Taking, AcquireError> {
-        let (name, wait) = (super::named(&name)?, locks.patience(&options));
-        let mode = locks.shared.may_ask(&name, &options)?;
-        let call = Call::new(&locks.shared, mode, wait);
-        Ok(if takes_turns(&options, wait) {
-            Taking::Turn(locks.send(&name, &options, call))
-        } else {
-            Taking::Alone(Box::pin(locks.enter_async(name, options, call)))
-        })
-    }
-
     /// Enters the store on a thread of its own, for as long as the future lives.
     async fn enter_async(
         self,
@@ -509,6 +489,36 @@ fn on_thread<T: Send + 'static>(
     };
     let given = locked(&given).take();
     given.map_or(Ok(()), |given| Err((source, given)))
+}
+
+/// What an async caller asks for. It is let go of before the wait: ten thousand may wait.
+pub(super) struct Asked {
+    pub(super) locks: LockManager,
+    pub(super) name: String,
+    pub(super) options: Options,
+}
+
+impl Asked {
+    /// Acquires the lock without a thread of the caller's.
+    pub(super) async fn take(self: Box<Self>) -> Result<Guard, AcquireError> {
+        self.begin()?.await
+    }
+
+    fn begin(self: Box<Self>) -> Result<Taking, AcquireError> {
+        let Self {
+            locks,
+            name,
+            options,
+        } = *self;
+        let (name, wait) = (super::named(&name)?, locks.patience(&options));
+        let mode = locks.shared.may_ask(&name, &options)?;
+        let call = Call::new(&locks.shared, mode, wait);
+        Ok(if takes_turns(&options, wait) {
+            Taking::Turn(locks.send(&name, &options, call))
+        } else {
+            Taking::Alone(Box::pin(locks.enter_async(name, options, call)))
+        })
+    }
 }
 
 /// How an async caller waits.
