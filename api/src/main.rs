@@ -31,7 +31,9 @@ const INNER: [&str; 2] = ["tenure_engine", "tenure_core"];
 
 /// Where the first path of an inner crate begins in a text.
 fn inner(text: &str) -> Option<usize> {
-    let begins = INNER.iter().filter_map(|name| text.find(&format!("{name}::")));
+    let begins = INNER
+        .iter()
+        .filter_map(|name| text.find(&format!("{name}::")));
     begins.min()
 }
 
@@ -188,7 +190,7 @@ fn subject(text: &str) -> String {
 fn shown(own: Vec<Line>, engine: &[Line]) -> Vec<Line> {
     // The engine's name, and ours.
     let mut names: Vec<(String, String)> = Vec::new();
-    let mut taken: BTreeMap<u32, String> = BTreeMap::new();
+    let mut taken: BTreeMap<(String, u32), String> = BTreeMap::new();
     let mut lines = Vec::new();
     let mut aliases = Vec::new();
     // Modules first: the same item is listed once, in its module.
@@ -209,14 +211,16 @@ fn shown(own: Vec<Line>, engine: &[Line]) -> Vec<Line> {
         let itself = its
             .iter()
             .find(|its| its.subject == source && !its.text.starts_with("impl"));
-        if let Some(before) = itself.and_then(|itself| taken.get(&itself.id.0)) {
+        if let Some(before) = itself.and_then(|itself| taken.get(&whose(itself))) {
             let text = format!("pub use {} = {before}", line.subject);
             aliases.push(Line { text, ..line });
             continue;
         }
         names.push((source.clone(), line.subject.clone()));
         for its in its {
-            taken.entry(its.id.0).or_insert_with(|| its.subject.clone());
+            taken
+                .entry(whose(its))
+                .or_insert_with(|| its.subject.clone());
             lines.push(Line {
                 text: its.text.clone(),
                 subject: its.subject.clone(),
@@ -243,6 +247,12 @@ fn shown(own: Vec<Line>, engine: &[Line]) -> Vec<Line> {
         !is_hidden && told.insert(line.text.clone())
     });
     all
+}
+
+/// An item among those of all inner crates: each crate counts its own.
+fn whose(line: &Line) -> (String, u32) {
+    let name = line.subject.split("::").next().unwrap_or_default();
+    (name.to_owned(), line.id.0)
 }
 
 fn order(line: &Line) -> (&str, bool, bool) {
