@@ -6,7 +6,6 @@
 use super::error::{ReleaseError, VerifyError};
 use super::releases::{Given, Leaving, TRY_MAX};
 use super::term::{GuardState, Term};
-use super::watch::Watch;
 use super::watching::Watching;
 use super::{Shared, log};
 use crate::offload::{self, Logs};
@@ -18,7 +17,7 @@ use std::future::poll_fn;
 use std::ops::Deref;
 use std::panic::RefUnwindSafe;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{Arc, OnceLock, Weak, mpsc};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 use tenure_core::{Claim, Holder, LeaseTerms, Left, LockName, Mode, Now, Renewal, Schedule};
@@ -112,10 +111,9 @@ impl Guard {
         self.hold.previous_died
     }
 
-    /// A watcher of the hold that lives apart from the guard, and does not keep the lock.
-    pub fn watch(&self) -> Watch {
-        let hold = Arc::downgrade(&self.hold);
-        Watch::of(hold, self.name().clone(), self.token())
+    /// What it shares with others of the same hold, without keeping that.
+    pub(super) fn of_hold(&self) -> Weak<Hold> {
+        Arc::downgrade(&self.hold)
     }
 
     /// Its state as far as this process knows it; does not ask the store. See [`super`] for how soon a

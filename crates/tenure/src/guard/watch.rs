@@ -1,6 +1,6 @@
 //! A watcher of a hold that lives apart from its guards: for another task, another thread, or a log.
 
-use super::hold::Hold;
+use super::hold::{Guard, Hold};
 use super::term::GuardState;
 use std::fmt;
 use std::future::poll_fn;
@@ -32,11 +32,18 @@ pub struct Watch {
     token: u64,
 }
 
-impl Watch {
-    pub(super) fn of(hold: Weak<Hold>, name: LockName, token: u64) -> Self {
-        Self { hold, name, token }
+impl Guard {
+    /// A watcher of the hold that lives apart from the guard, and does not keep the lock.
+    pub fn watch(&self) -> Watch {
+        Watch {
+            hold: self.of_hold(),
+            name: self.name().clone(),
+            token: self.token(),
+        }
     }
+}
 
+impl Watch {
     /// The lock.
     pub fn name(&self) -> &LockName {
         &self.name
