@@ -504,6 +504,10 @@ impl Asked {
         self.begin()?.await
     }
 
+    #[expect(
+        clippy::boxed_local,
+        reason = "out of the box, the future would have room for it as long as it waits"
+    )]
     fn begin(self: Box<Self>) -> Result<Taking, AcquireError> {
         let Self {
             locks,
