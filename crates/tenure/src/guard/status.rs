@@ -80,7 +80,7 @@ pub struct LockHolder {
     pub mode: Mode,
     /// The number of its slot, if it has one.
     pub slot: Option<u32>,
-    /// Since when.
+    /// Since when; the epoch, if its record has an instant that no clock shows.
     pub since: SystemTime,
     /// For how long.
     pub age: Duration,
@@ -120,7 +120,9 @@ impl LockHolder {
             token: view.token,
             mode: claim.mode,
             slot: view.slot,
-            since: SystemTime::UNIX_EPOCH + Duration::from_millis(view.since_ms),
+            // A record of another program may have any number.
+            since: (SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(view.since_ms)))
+                .unwrap_or(SystemTime::UNIX_EPOCH),
             age: Duration::from_millis(view.age_ms),
             is_asked_to_stop: view.cancel_requested,
             is_stopped: view.stopped,
