@@ -53,6 +53,8 @@
 //! - **The same process is answered at once** ([`AcquireError::HeldByThisProcess`]) when it asks for a
 //!   lock that it holds, in whatever thread or async task. A wait under the lock could never end.
 //!   [`Again`] has the other answers: threads and tasks that take turns, and layers that share a hold.
+//! - **Circles of waits between programs are not found**, because nobody knows which thread of a program waits for which of
+//!   its holds. A wait ends with its time. [`LockManager::acquire_all`] takes several locks without a circle.
 //! - **A fork without an exec hands no lock down.** The copy's guards are of no use to it: they show
 //!   [`GuardState::Lost`], and their drop leaves the parent's lock alone. The copy does inherit the
 //!   open file that carries the liveness lock, until it becomes another program. If the parent is
