@@ -4,9 +4,9 @@
 //! `FOLDER/<crate>.txt`, and fails when an item names something of another crate that the decision
 //! does not list.
 //!
-//! The engine promises nothing, so it has no listing. What another crate shows of it (`pub use`) stands in
-//! that crate's listing, all of it, under the name that it has there. The engine's own names in what is left
-//! are those of a stranger.
+//! The engine and the core promise nothing, so they have no listing. What another crate shows of them (`pub use`) stands
+//! in that crate's listing, all of it, under the name that it has there. Their own names in what is left are those of a
+//! stranger.
 //!
 //! A variant stands on one line with its fields, and so do the traits that a type has.
 //!
@@ -24,10 +24,18 @@ use std::process::ExitCode;
 use std::{env, fs};
 
 /// Crates that a program that names ours has in any case.
-const OURS: [&str; 5] = ["alloc", "core", "std", "tenure", "tenure_core"];
+const OURS: [&str; 4] = ["alloc", "core", "std", "tenure"];
 
-/// What promises nothing by itself.
-const ENGINE: &str = "tenure_engine";
+/// Crates that promise nothing by themselves.
+const INNER: [&str; 2] = ["tenure_engine", "tenure_core"];
+
+/// Where the first path of an inner crate begins in a text.
+fn inner(text: &str) -> Option<usize> {
+    let begins = INNER
+        .iter()
+        .filter_map(|name| text.find(&format!("{name}::")));
+    begins.min()
+}
 
 /// Around the names that the decision allows, one per line.
 const FENCE: (&str, &str) = ("```text", "```");
@@ -59,7 +67,10 @@ fn run() -> Result<Vec<String>, String> {
         return Err(format!("{} has no list of names", decision.display()));
     }
     let words: Vec<PathBuf> = words.collect();
-    let is_engine = |json: &Path| json.file_stem().is_some_and(|stem| stem == ENGINE);
+    let is_engine = |json: &Path| {
+        let stem = json.file_stem();
+        stem.is_some_and(|stem| INNER.iter().any(|name| stem == *name))
+    };
     let mut engine = Vec::new();
     for json in words.iter().filter(|json| is_engine(json)) {
         engine.extend(list(json)?);
@@ -179,7 +190,7 @@ fn subject(text: &str) -> String {
 fn shown(own: Vec<Line>, engine: &[Line]) -> Vec<Line> {
     // The engine's name, and ours.
     let mut names: Vec<(String, String)> = Vec::new();
-    let mut taken: BTreeMap<u32, String> = BTreeMap::new();
+    let mut taken: BTreeMap<(String, u32), String> = BTreeMap::new();
     let mut lines = Vec::new();
     let mut aliases = Vec::new();
     // Modules first: the same item is listed once, in its module.
@@ -190,7 +201,7 @@ fn shown(own: Vec<Line>, engine: &[Line]) -> Vec<Line> {
     };
     let (mut uses, rest): (Vec<_>, Vec<_>) = own.into_iter().partition(|line| {
         let source = line.source.as_deref();
-        source.is_some_and(|source| source.starts_with("tenure_engine::"))
+        source.is_some_and(|source| inner(source) == Some(0))
     });
     uses.sort_by_key(|line| !line.source.as_deref().is_some_and(is_module));
     for line in uses {
@@ -200,14 +211,16 @@ fn shown(own: Vec<Line>, engine: &[Line]) -> Vec<Line> {
         let itself = its
             .iter()
             .find(|its| its.subject == source && !its.text.starts_with("impl"));
-        if let Some(before) = itself.and_then(|itself| taken.get(&itself.id.0)) {
+        if let Some(before) = itself.and_then(|itself| taken.get(&whose(itself))) {
             let text = format!("pub use {} = {before}", line.subject);
             aliases.push(Line { text, ..line });
             continue;
         }
         names.push((source.clone(), line.subject.clone()));
         for its in its {
-            taken.entry(its.id.0).or_insert_with(|| its.subject.clone());
+            taken
+                .entry(whose(its))
+                .or_insert_with(|| its.subject.clone());
             lines.push(Line {
                 text: its.text.clone(),
                 subject: its.subject.clone(),
@@ -230,10 +243,16 @@ fn shown(own: Vec<Line>, engine: &[Line]) -> Vec<Line> {
     let mut told: BTreeSet<String> = BTreeSet::new();
     all.retain(|line| {
         // A trait of a type that is not shown, or by one (`From<...>`), cannot be had by any user of the crate.
-        let is_hidden = line.text.starts_with("impl") && line.text.contains("tenure_engine::");
+        let is_hidden = line.text.starts_with("impl") && inner(&line.text).is_some();
         !is_hidden && told.insert(line.text.clone())
     });
     all
+}
+
+/// An item among those of all inner crates: each crate counts its own.
+fn whose(line: &Line) -> (String, u32) {
+    let name = line.subject.split("::").next().unwrap_or_default();
+    (name.to_owned(), line.id.0)
 }
 
 fn order(line: &Line) -> (&str, bool, bool) {
@@ -255,7 +274,7 @@ fn is_below(path: &str, above: &str) -> bool {
 fn renamed(text: &str, names: &[(String, String)], defined: &[String]) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(at) = rest.find("tenure_engine::") {
+    while let Some(at) = inner(rest) {
         let (before, found) = rest.split_at(at);
         let end = found.find(|letter: char| !(letter.is_alphanumeric() || "_:".contains(letter)));
         let (path, after) = found.split_at(end.unwrap_or(found.len()));

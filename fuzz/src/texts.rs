@@ -258,6 +258,7 @@ pub fn fence(data: &[u8]) {
                 assert!(mark > token, "{mark} does not refuse {token}");
                 assert_eq!(after, content, "nothing was changed");
             }
+            Ok(other) => panic!("{other:?}"),
             Err(GuardError::Unreadable { .. }) => {
                 assert_eq!(after, content, "nothing was changed");
                 let text = std::str::from_utf8(content).ok();

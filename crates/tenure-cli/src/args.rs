@@ -19,7 +19,6 @@ pub(crate) mod expected;
 #[cfg_attr(windows, path = "args/no_flock.rs")]
 pub(crate) mod flock;
 mod front;
-pub(crate) mod group;
 pub(crate) mod help;
 mod refusal;
 mod run;
@@ -278,7 +277,7 @@ pub(crate) struct Calling {
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct OfGroup {
     /// The lock of this group, in place of NAME; in capitals or not
-    #[arg(long, value_name = "NAME", hide_short_help = true, conflicts_with = "name", value_parser = typed(group::group))]
+    #[arg(long, value_name = "NAME", hide_short_help = true, conflicts_with = "name", value_parser = typed(value::group))]
     pub(crate) group: Option<Typed<LockName>>,
 }
 
@@ -415,7 +414,7 @@ pub(crate) struct RunArgs {
     /// One of this group at a time; the newest waits.
     ///
     /// Beside a NAME it is taken first
-    #[arg(long, value_name = "NAME", help_heading = "Groups", value_parser = typed(group::group))]
+    #[arg(long, value_name = "NAME", help_heading = "Groups", value_parser = typed(value::group))]
     pub(crate) group: Option<Typed<LockName>>,
     /// Ask the run that holds to stop, and take its place
     #[arg(long, help_heading = "Groups")]

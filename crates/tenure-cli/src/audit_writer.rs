@@ -86,12 +86,7 @@ impl AuditWriter {
                     *token,
                 )
                 .of_path(claim.holder.path()),
-                Event::Acquired { .. }
-                | Event::CancelRequested { .. }
-                | Event::Displaced { .. }
-                | Event::Released { .. } => {
-                    continue;
-                }
+                _ => continue,
             };
             self.write(reporter, record);
         }

@@ -33,7 +33,6 @@ mod profiles;
 mod prompt;
 #[cfg(unix)]
 mod push;
-mod readings;
 mod release;
 mod result;
 pub(crate) mod run;

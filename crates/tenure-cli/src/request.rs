@@ -289,7 +289,7 @@ fn ticket(claiming: &Claiming, wait: engine::Wait) -> Result<Option<Ticket>, Fai
             "--ticket keeps the place of a caller who has waited, and this call does not wait; \
              give it a little, as with --wait 1s",
         )),
-        engine::Wait::No | engine::Wait::For(_) | engine::Wait::Forever => Ok(ticket),
+        _ => Ok(ticket),
     }
 }
 

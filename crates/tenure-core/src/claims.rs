@@ -190,8 +190,10 @@ impl Entry {
             Blocker::Stale(refusal) => return Entering::Refused(refusal),
             Blocker::Live(nearest, near) => (nearest, near),
         };
+        let mut ahead = None;
         if matches!(holder.standing, Standing::Held(_)) {
             holder.standstill = near.standstill;
+            ahead = Some(near);
         } else {
             // The holder ended between the two looks. The decision rests on what the first look saw; the
             // kernel wakes a waiter when a hold ends.
@@ -222,7 +224,10 @@ impl Entry {
         };
         let counts = own.is_none() && request.terms.queueing == Queueing::Max;
         match decision {
-            Decision::Refuse(reason) => self.refuse(reason, &holder),
+            Decision::Refuse(reason) => {
+                let ahead = ahead.and_then(|near| self.ahead(&near, mode, &mut asking));
+                self.refuse_behind(reason, &holder, ahead)
+            }
             _ if counts && self.pending(&mut asking) >= PENDING_MAX => {
                 self.refuse(Reason::QueueFull, &holder)
             }
@@ -378,11 +383,16 @@ impl Entry {
     }
 
     fn refuse(&self, reason: Reason, holder: &Live) -> Entering {
+        self.refuse_behind(reason, holder, None)
+    }
+
+    fn refuse_behind(&self, reason: Reason, holder: &Live, ahead: Option<&Claim>) -> Entering {
         Entering::Refused(Refusal {
             reason,
             standing: holder.standing,
             blocker: self.claim(holder.ticket).cloned().map(Box::new),
             standstill: holder.standstill,
+            ahead: ahead.cloned().map(Box::new),
         })
     }
 
@@ -638,6 +648,7 @@ impl Entry {
             standing,
             blocker: None,
             standstill: None,
+            ahead: None,
         })
     }
 

@@ -18,6 +18,7 @@ pub enum Takeover {
 
 /// One thing that happened, as the store reports it to the caller that asked for the change.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Event {
     /// A claim was granted.
     Acquired {

@@ -8,6 +8,9 @@ use core::fmt;
 /// common file system takes for one file name.
 pub(crate) const NAME_BYTES_MAX: usize = 128;
 
+/// What a name of a lock is made of, in words.
+const NAME_CHARACTERS: &str = "letters, digits and . _ - @ + =";
+
 /// The name of a lock, checked: it is one file name and can never leave its folder.
 ///
 /// Letters, digits and `. _ - @ + =`, starting with a letter, a digit or `_`, 1 to 128 bytes,
@@ -37,11 +40,15 @@ impl LockName {
             return Err(NameError::TooLong { bytes: name.len() });
         }
         if let Some(bad) = name.chars().find(|c| !is_name_char(*c)) {
-            return Err(NameError::Character { character: bad });
+            return Err(NameError::Character {
+                character: bad,
+                allowed: NAME_CHARACTERS,
+            });
         }
         if !(first.is_ascii_alphanumeric() || first == b'_') {
             return Err(NameError::Start {
                 character: char::from(first),
+                allowed: "a letter, a digit or _",
             });
         }
         if name.contains("..") {
@@ -52,6 +59,12 @@ impl LockName {
 
     /// The name as text.
     pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl AsRef<str> for LockName {
+    fn as_ref(&self) -> &str {
         &self.0
     }
 }
@@ -88,10 +101,16 @@ impl RequestId {
         // than to stop at the first.
         let all_good = id.bytes().fold(true, |good, byte| good & is_good(byte));
         if !all_good && let Some(bad) = id.chars().find(|c| !u8::try_from(*c).is_ok_and(is_good)) {
-            return Err(NameError::Character { character: bad });
+            return Err(NameError::Character {
+                character: bad,
+                allowed: "letters, digits and . _ -",
+            });
         }
         if !first.is_ascii_alphanumeric() {
-            return Err(NameError::Start { character: first });
+            return Err(NameError::Start {
+                character: first,
+                allowed: "a letter or a digit",
+            });
         }
         Ok(Self(id.into()))
     }
@@ -137,11 +156,15 @@ pub enum NameError {
     Character {
         /// The first such character.
         character: char,
+        /// The characters that are accepted, in words.
+        allowed: &'static str,
     },
     /// Accepted characters, but not at the start.
     Start {
         /// The first character.
         character: char,
+        /// What it may begin with, in words.
+        allowed: &'static str,
     },
     /// Contains `..`.
     DotDot,
@@ -157,15 +180,15 @@ impl fmt::Display for NameError {
                     "it has {bytes} bytes, at most {NAME_BYTES_MAX} are allowed"
                 )
             }
-            Self::Character { character } => write!(
-                f,
-                "it contains {character:?}; letters, digits and . _ - @ + = are allowed \
-                 (a request id: letters, digits and . _ -)"
-            ),
-            Self::Start { character } => write!(
-                f,
-                "it starts with {character:?}; it has to start with a letter or a digit"
-            ),
+            Self::Character { character, allowed } => {
+                write!(f, "it contains {character:?}; {allowed} are allowed")
+            }
+            Self::Start { character, allowed } => {
+                write!(
+                    f,
+                    "it starts with {character:?}; it has to start with {allowed}"
+                )
+            }
             Self::DotDot => f.write_str("it contains `..`"),
         }
     }
@@ -242,8 +265,29 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_the_rule() {
-        let error = LockName::new("a/b").expect_err("a separator");
-        assert!(error.to_string().contains("'/'"), "names the character");
+    fn an_error_names_the_rule_of_what_was_given() {
+        let name = |text: &str| LockName::new(text).expect_err("no name").to_string();
+        let id = |text: &str| RequestId::new(text).expect_err("no id").to_string();
+        let rows = [
+            (
+                name("a/b"),
+                "it contains '/'; letters, digits and . _ - @ + = are allowed",
+            ),
+            (
+                name("-a"),
+                "it starts with '-'; it has to start with a letter, a digit or _",
+            ),
+            (
+                id("a@b"),
+                "it contains '@'; letters, digits and . _ - are allowed",
+            ),
+            (
+                id("_a"),
+                "it starts with '_'; it has to start with a letter or a digit",
+            ),
+        ];
+        for (said, rule) in rows {
+            assert_eq!(said, rule);
+        }
     }
 }

@@ -43,6 +43,7 @@ const LATE_MS: u64 = 1_000;
 
 /// A line that does not move: a claim could hold, and does not take its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Standstill {
     /// The ticket of that claim.
     pub front: u64,

@@ -158,6 +158,7 @@ impl Entry {
             standing,
             blocker: Some(Box::new(claim)),
             standstill: None,
+            ahead: None,
         })
     }
 

@@ -47,6 +47,7 @@ pub enum Predecessor {
 
 /// Why a request was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Refusal {
     /// The reason.
     pub reason: Reason,
@@ -56,6 +57,21 @@ pub struct Refusal {
     pub blocker: Option<Box<Claim>>,
     /// Set if the next claim does not take its turn.
     pub standstill: Option<Standstill>,
+    /// The waiter before the caller, if the holders alone would have let the caller hold beside them.
+    pub ahead: Option<Box<Claim>>,
+}
+
+impl Refusal {
+    /// For this reason, by this claim. No waiter is ahead, and the line moves.
+    pub fn new(reason: Reason, standing: Standing, blocker: Option<Claim>) -> Self {
+        Self {
+            reason,
+            standing,
+            blocker: blocker.map(Box::new),
+            standstill: None,
+            ahead: None,
+        }
+    }
 }
 
 /// A live claim that blocks another.
@@ -136,6 +152,50 @@ impl Entry {
             Blocker::Live(_, near) => near.standstill.is_some_and(|still| still.rest_ms == 0),
             Blocker::Stale(_) => false,
         }
+    }
+
+    /// The waiter before a new claim of this mode, if that claim could hold beside the holders but for it: a writer in
+    /// line before a reader.
+    pub fn ahead_of(
+        &self,
+        policy: &Policy,
+        mode: Mode,
+        now: &Now,
+        mut evidence: impl FnMut(&Claim) -> Evidence,
+    ) -> Option<&Claim> {
+        let mut asking = Asking {
+            policy,
+            now,
+            evidence: &mut evidence,
+            is_stopped: &mut |_| false,
+            watched: None,
+            notice_ms: self.notice_ms(),
+            events: &mut Vec::new(),
+        };
+        if mode == Mode::Exclusive {
+            return None;
+        }
+        // The look sweeps, so it gets a list of its own.
+        match self.clone().before(None, mode, Force::No, &mut asking) {
+            Blocker::Live(_, near) => self.ahead(&near, mode, &mut asking),
+            Blocker::None | Blocker::Stale(_) => None,
+        }
+    }
+
+    /// The same for a claim that was found to block.
+    pub(crate) fn ahead<E: FnMut(&Claim) -> Evidence>(
+        &self,
+        near: &Live,
+        mode: Mode,
+        asking: &mut Asking<'_, E>,
+    ) -> Option<&Claim> {
+        if mode == Mode::Exclusive || near.granted || near.standstill.is_some() {
+            return None;
+        }
+        let room = self.room_beside(None, mode, asking)?;
+        // Where no claim holds, the waiter is what blocks.
+        let waits = !room.holders.is_empty();
+        waits.then(|| self.claim(near.ticket)).flatten()
     }
 
     /// Finds what a claim of this mode has to wait for, and sweeps stale claims on the way there. Stopped
@@ -619,6 +679,7 @@ impl Entry {
                         standing,
                         blocker: Some(Box::new(claim.clone())),
                         standstill: None,
+                        ahead: None,
                     });
                 }
                 self.evict(ticket, standing, asking.now, asking.events);

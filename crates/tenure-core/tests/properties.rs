@@ -1334,11 +1334,9 @@ fn an_attempt_leaves_before_it_tells() {
         attempt
     };
     let by = || Box::new(Cancel::default());
-    let refusal = || Refusal {
-        reason: Reason::StaleNeedsForce,
-        standing: Standing::Stale(StaleReason::Aged),
-        blocker: None,
-        standstill: None,
+    let refusal = || {
+        let standing = Standing::Stale(StaleReason::Aged);
+        Refusal::new(Reason::StaleNeedsForce, standing, None)
     };
     let endings = [
         (Input::Expired, Outcome::TimedOut),

@@ -20,8 +20,8 @@ use crate::store::contract::{AgentSign, Agents};
 use crate::store::{RenewedOwned, Store, StoreError, Verbs};
 use std::time::{Duration, Instant};
 use tenure_core::{
-    AgentKey, Claim, Entry, Force, Holder, Host, Kept, Kind, LockName, Now, Ownership, Patience,
-    Policy, Process, Reason, Released, Request, Standing, Terms,
+    AgentKey, Claim, Entry, Force, Holder, Host, Kept, Kind, LockName, Mode, Now, Ownership,
+    Patience, Policy, Process, Reason, Released, Request, Standing, Terms,
 };
 
 /// How long the place of an agent that was refused is kept.
@@ -317,7 +317,8 @@ impl Agent<'_> {
                     });
                 }
                 let waited = terms.wait;
-                let refused = engine::timed_out(self.store, self.clock, name, waited);
+                let refused =
+                    engine::timed_out(self.store, self.clock, name, Mode::Exclusive, waited);
                 Err(failed(refused))
             }
             Err(error) => Err(failed(error)),

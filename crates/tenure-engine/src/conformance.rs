@@ -12,8 +12,8 @@
 //! # Examples
 //! ```
 //! use std::sync::atomic::{AtomicU32, Ordering};
-//! # mod tenure { pub use tenure_engine::*; pub mod store { pub use tenure_engine::{conformance, store::*}; } }
-//! use tenure::tenure_core::{Death, Host, Liveness, LockName, Policy, Process};
+//! # mod tenure { pub use tenure_engine::tenure_core as model; pub mod store { pub use tenure_engine::{conformance, store::*}; } }
+//! use tenure::model::{Death, Host, Liveness, LockName, Policy, Process};
 //! use tenure::store::{conformance, memory::MemoryStore};
 //!
 //! struct Memory(MemoryStore, AtomicU32);

@@ -3,13 +3,13 @@
 
 use crate::clock::Clock;
 use crate::profile::ends_without_release;
-use crate::store::{Handle, Store, StoreError, Verbs, Wake};
+use crate::store::{Handle, Reading, Store, StoreError, Verbs, Wake};
 use std::time::{Duration, Instant};
 use tenure_core::{
     Attempt, Cancel, Claim, Effect, Entering, Entry, Event, Input, Kind, LOOK_AGAIN_MS,
-    LOOK_AGAIN_SHORT_MS, Life, LockName, Now, Outcome, Patience, Policy, Predecessor, Process,
-    RETRY_FLOOR_MS, Refusal, Request, RequestId, SHORT_LINE, STOPPED_GRACE_MS, Standing,
-    Standstill, WATCH_MS, Watched, retry_after_ms,
+    LOOK_AGAIN_SHORT_MS, Life, LockName, Mode, Now, Outcome, Patience, Policy, Predecessor,
+    Process, RETRY_FLOOR_MS, Reason, Refusal, Request, RequestId, SHORT_LINE, STOPPED_GRACE_MS,
+    Standing, Standstill, WATCH_MS, Watched, retry_after_ms,
 };
 
 /// How long a sleep lasts at most before the list is looked at again. The kernel wakes a waiter when it is
@@ -36,8 +36,9 @@ const PAUSE_LOOK: Duration = Duration::from_secs(1);
 /// How long a holder may take, beyond its grace, to be gone after it was killed.
 const PAUSE_SLACK: Duration = Duration::from_secs(2);
 
-/// How long a caller is willing to wait.
+/// How long a caller is willing to wait. A [`Duration`] is a wait of at most that long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Wait {
     /// Not at all.
     No,
@@ -45,6 +46,36 @@ pub enum Wait {
     For(Duration),
     /// Without a limit.
     Forever,
+}
+
+impl Wait {
+    /// The limit of the wait; `None` without a wait or without a limit.
+    pub fn limit(self) -> Option<Duration> {
+        match self {
+            Self::For(limit) => Some(limit),
+            Self::No | Self::Forever => None,
+        }
+    }
+
+    /// The end of a wait with a limit that began at `began`.
+    pub fn deadline(self, began: Instant) -> Option<Instant> {
+        began.checked_add(self.limit()?)
+    }
+
+    /// What is left of it after so long.
+    #[must_use]
+    pub fn after(self, passed: Duration) -> Self {
+        match self {
+            Self::For(limit) => Self::For(limit.saturating_sub(passed)),
+            Self::No | Self::Forever => self,
+        }
+    }
+}
+
+impl From<Duration> for Wait {
+    fn from(limit: Duration) -> Self {
+        Self::For(limit)
+    }
 }
 
 /// For which process a place is kept when the wait is over, and how long.
@@ -73,6 +104,7 @@ impl From<Wait> for Limits {
 
 /// What a caller sees while it waits.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Waiting<'a> {
     /// The list; of a long one, perhaps not all.
     pub entry: &'a Entry,
@@ -86,7 +118,18 @@ pub struct Waiting<'a> {
     pub standstill: Option<Standstill>,
 }
 
-impl Waiting<'_> {
+impl<'a> Waiting<'a> {
+    /// What a caller sees that stands in a line of its process, behind every claim of the list and behind so many callers.
+    pub fn in_line(entry: &'a Entry, before: usize, now: &'a Now) -> Self {
+        Self {
+            entry,
+            unread: before,
+            ticket: u64::MAX,
+            now,
+            standstill: None,
+        }
+    }
+
     /// How many claims wait before the caller's. Holders are not counted, and neither are claims that stand
     /// in line for nothing.
     pub fn before(&self) -> usize {
@@ -162,7 +205,7 @@ pub enum AcquireError {
     #[error("the lock was not acquired")]
     Refused {
         /// Why.
-        refusal: Refusal,
+        refusal: Box<Refusal>,
         /// The list as it was seen last.
         entry: Box<Entry>,
         /// How long the caller waited; `None` if it did not want to wait.
@@ -215,14 +258,12 @@ pub fn acquire(
 ) -> Result<Acquired, AcquireError> {
     let Limits { wait, keep } = limits.into();
     let began = clock.instant();
-    let deadline = match wait {
-        Wait::No | Wait::Forever => None,
-        Wait::For(duration) => began.checked_add(duration),
-    };
+    let deadline = wait.deadline(began);
     let mut run = Run {
         store,
         clock,
         name,
+        mode: request.terms.mode,
         deadline,
         keep,
         kept: None,
@@ -275,6 +316,7 @@ struct Run<'a> {
     store: &'a dyn Store,
     clock: &'a dyn Clock,
     name: &'a LockName,
+    mode: Mode,
     deadline: Option<Instant>,
     keep: Option<Keep>,
     /// The ticket under which the place is kept.
@@ -538,7 +580,7 @@ impl Run<'_> {
             let claim = match event {
                 Event::Displaced { claim } => Some(&**claim),
                 Event::CancelRequested { ticket } => self.entry.claim(*ticket),
-                Event::Acquired { .. } | Event::Stolen { .. } | Event::Released { .. } => None,
+                _ => None,
             };
             let id = claim.map(|claim| claim.holder.request_id.clone());
             self.displaced.extend(id);
@@ -575,7 +617,7 @@ impl Run<'_> {
                 retry_after_ms = retry_after_ms.min(grace_ms / 2).max(RETRY_FLOOR_MS);
             }
             AcquireError::Refused {
-                refusal,
+                refusal: Box::new(refusal),
                 entry: Box::new(entry),
                 waited,
                 retry_after_ms,
@@ -603,7 +645,7 @@ impl Run<'_> {
             Outcome::Refused(refusal) => Err(refused(refusal, self.entry, self.clock)),
             Outcome::TimedOut => {
                 // The blocker is looked at once more, without a claim of this caller's.
-                let (refusal, entry) = still_held(self.store, self.clock, self.name)?;
+                let (refusal, entry) = still_held(self.store, self.clock, self.name, self.mode)?;
                 match self.kept_away {
                     // Nobody is seen to hold it, so that process alone is what this caller waited for.
                     Some(error) if refusal.blocker.is_none() => Err(error.into()),
@@ -628,20 +670,30 @@ fn still_held(
     store: &dyn Store,
     clock: &dyn Clock,
     name: &LockName,
+    mode: Mode,
 ) -> Result<(Refusal, Entry), StoreError> {
     let policy = store.rules().policy;
     let reading = store.read(name, None)?;
     let now = clock.now();
-    let (standing, blocker) = reading.standing(&policy, &now);
-    let standstill = reading.standstill(&policy, &now);
-    let refusal = Refusal {
-        reason: tenure_core::Reason::Held,
-        standing,
-        blocker: blocker.cloned().map(Box::new),
-        standstill: standstill.map(|(still, _)| still),
-    };
+    let refusal = refusal_of(&reading, &policy, mode, Reason::Held, &now);
     let entry = reading.entry().cloned().unwrap_or_default();
     Ok((refusal, entry))
+}
+
+/// The refusal of a claim of this mode, from a look at the lock.
+pub(crate) fn refusal_of(
+    reading: &Reading,
+    policy: &Policy,
+    mode: Mode,
+    reason: Reason,
+    now: &Now,
+) -> Refusal {
+    let (standing, blocker) = reading.standing(policy, now);
+    let standstill = reading.standstill(policy, now);
+    let mut refusal = Refusal::new(reason, standing, blocker.cloned());
+    refusal.standstill = standstill.map(|(still, _)| still);
+    refusal.ahead = reading.ahead_of(policy, mode, now).cloned().map(Box::new);
+    refusal
 }
 
 /// When a caller that was refused should come back.
@@ -658,12 +710,13 @@ pub fn timed_out(
     store: &dyn Store,
     clock: &dyn Clock,
     name: &LockName,
+    mode: Mode,
     waited: Duration,
 ) -> AcquireError {
-    match still_held(store, clock, name) {
+    match still_held(store, clock, name, mode) {
         Ok((refusal, entry)) => AcquireError::Refused {
             retry_after_ms: comes_back_ms(&refusal, &entry, &store.rules().policy, &clock.now()),
-            refusal,
+            refusal: Box::new(refusal),
             entry: Box::new(entry),
             waited: Some(waited),
             kept: None,

@@ -101,11 +101,30 @@ impl From<Exit> for std::process::ExitCode {
 
 /// How a retry is best done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Retry {
     /// When it is likely to succeed, in milliseconds; a hint.
     pub after_ms: u64,
     /// `immediate`, `linear_backoff` or `exponential_backoff`.
     pub strategy: &'static str,
+}
+
+impl Retry {
+    /// In so many milliseconds, and after each failure that much later.
+    pub fn linear(after_ms: u64) -> Self {
+        Self {
+            after_ms,
+            strategy: "linear_backoff",
+        }
+    }
+
+    /// In so many milliseconds, and after each failure twice as late.
+    pub fn exponential(after_ms: u64) -> Self {
+        Self {
+            after_ms,
+            strategy: "exponential_backoff",
+        }
+    }
 }
 
 /// Why a call failed, ready to be shown.

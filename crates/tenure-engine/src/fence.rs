@@ -62,6 +62,7 @@ pub fn token(text: &str) -> Option<u64> {
 /// The answer to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
+#[non_exhaustive]
 pub enum Admission {
     /// It may go on, and its token is the mark now.
     Recorded {

@@ -8,6 +8,7 @@ pub mod agent;
 mod agent_view;
 pub mod audit;
 pub mod cancel;
+pub mod cleaning;
 pub mod clock;
 pub mod config;
 pub mod conformance;
@@ -17,6 +18,7 @@ pub mod engine;
 pub mod envelope;
 pub mod fence;
 mod gathered;
+pub mod group;
 pub mod herald;
 pub mod inherited;
 #[cfg(feature = "yaml")]
@@ -30,11 +32,13 @@ pub mod printed;
 mod private;
 pub mod process;
 pub mod profile;
+pub mod readings;
 pub mod repository;
 pub mod shell;
 pub mod store;
 pub mod sync;
 pub mod trust;
+pub mod vacancy;
 #[cfg(feature = "yaml")]
 pub mod yaml;
 

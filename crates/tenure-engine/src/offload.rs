@@ -5,7 +5,9 @@
 
 use crate::cancel::Cancel;
 use crate::sync::{Arc, Mutex, locked, thread};
+use std::any::Any;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use tracing::{Dispatch, Span, dispatcher};
@@ -32,7 +34,7 @@ impl Logs {
 }
 
 /// Does `work` on a thread of this name, as tools show it. It starts at the first poll. Logs go
-/// where the caller's would.
+/// where the caller's would. A panic in `work` goes on in the caller.
 ///
 /// # Errors
 /// - The system's answer, if it gives no thread.
@@ -45,7 +47,7 @@ pub async fn on_thread<T: Send + 'static>(
     thread::Builder::new()
         .name(name.to_owned())
         .spawn(move || {
-            logs.within(|| promise.keep(work()));
+            logs.within(|| promise.work(work));
         })?;
     pending.await
 }
@@ -87,6 +89,8 @@ enum State<T> {
     Working(Option<Waker>),
     /// It has ended, and its result was not fetched yet.
     Done(T),
+    /// The work panicked with this.
+    Panicked(Box<dyn Any + Send>),
     /// The thread ended without a result.
     Broken,
     /// The result was fetched, or is not wanted any more.
@@ -110,6 +114,20 @@ impl<T> Promise<T> {
         self.settle(State::Done(value));
     }
 
+    /// Keeps it with what `work` returns. A panic in it goes on in the caller that awaits.
+    pub fn work(self, work: impl FnOnce() -> T) {
+        // Nothing of the work is seen after a panic but by the caller, in whom the panic goes on.
+        match catch_unwind(AssertUnwindSafe(work)) {
+            Ok(value) => self.keep(value),
+            Err(panic) => self.panic(panic),
+        }
+    }
+
+    /// Has a panic go on in the caller that awaits.
+    pub fn panic(self, panic: Box<dyn Any + Send>) {
+        self.settle(State::Panicked(panic));
+    }
+
     fn settle(&self, state: State<T>) {
         let mut current = locked(&self.0);
         let unwanted = match &mut *current {
@@ -122,7 +140,7 @@ impl<T> Promise<T> {
                 }
                 None
             }
-            State::Done(_) | State::Broken | State::Closed => {
+            State::Done(_) | State::Panicked(_) | State::Broken | State::Closed => {
                 drop(current);
                 Some(state)
             }
@@ -155,6 +173,10 @@ impl<T> Future for Pending<T> {
         }
         match std::mem::replace(&mut *current, State::Closed) {
             State::Done(value) => Poll::Ready(Ok(value)),
+            State::Panicked(panic) => {
+                drop(current);
+                resume_unwind(panic)
+            }
             State::Working(_) | State::Broken | State::Closed => {
                 Poll::Ready(Err(io::Error::other("the thread ended early")))
             }

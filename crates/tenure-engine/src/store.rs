@@ -120,6 +120,16 @@ impl Reading {
         entry.standstill_seeing(policy, now, known, |claim| self.is_stopped(claim))
     }
 
+    /// The waiter before a new claim of this mode, if that claim could hold beside the holders but for it.
+    pub fn ahead_of(&self, policy: &Policy, mode: Mode, now: &Now) -> Option<&Claim> {
+        match &self.content {
+            Content::Whole { entry, evidence } => {
+                entry.ahead_of(policy, mode, now, known_of(entry, evidence))
+            }
+            Content::Unreadable { .. } => None,
+        }
+    }
+
     /// Whether a new claim of this mode would hold at once, without force.
     pub fn has_room(&self, policy: &Policy, mode: Mode, now: &Now) -> bool {
         match &self.content {
@@ -373,6 +383,21 @@ pub enum StoreError {
         r#source: std::io::Error,
     },
 }
+
+impl StoreError {
+    /// Whether the system, or the servers, refuse access.
+    pub fn is_permission(&self) -> bool {
+        match self {
+            Self::Permission { .. } | Self::Denied { .. } => true,
+            Self::Io { source, .. } => source.kind() == std::io::ErrorKind::PermissionDenied,
+            _ => false,
+        }
+    }
+}
+
+/// Errors of the system are in it, which nothing changes any more.
+impl std::panic::UnwindSafe for StoreError {}
+impl std::panic::RefUnwindSafe for StoreError {}
 
 /// The answer to [`Verbs::renew_owned`].
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,4 +5,4 @@
 #[cfg(feature = "framework")]
 pub(crate) use tenure_engine::envelope::{Envelope, Meta};
 pub use tenure_engine::envelope::{Exit, Failure, Retry, StopSignal};
-pub(crate) use tenure_engine::envelope::{LockView, is_retryable};
+pub(crate) use tenure_engine::envelope::{HolderView, LockView, QueueView, is_retryable};

@@ -196,8 +196,8 @@ impl Lock {
     }
 
     /// How long to wait, unless the caller says otherwise.
-    pub fn wait(mut self, wait: Wait) -> Self {
-        self.wait = Some(wait);
+    pub fn wait(mut self, wait: impl Into<Wait>) -> Self {
+        self.wait = Some(wait.into());
         self
     }
 

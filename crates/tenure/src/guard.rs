@@ -53,6 +53,8 @@
 //! - **The same process is answered at once** ([`AcquireError::HeldByThisProcess`]) when it asks for a
 //!   lock that it holds, in whatever thread or async task. A wait under the lock could never end.
 //!   [`Again`] has the other answers: threads and tasks that take turns, and layers that share a hold.
+//! - **Circles of waits between programs are not found**, because nobody knows which thread of a program waits for which of
+//!   its holds. A wait ends with its time. [`LockManager::acquire_all`] takes several locks without a circle.
 //! - **A fork hands a lock down to a copy that says so**: with a manager of its own, the copy goes on by
 //!   [`LockManager::adopt`]. Without that its guards are of no use to it: they show [`GuardState::Lost`], and their drop leaves
 //!   the parent's lock alone. The copy does inherit the open file that carries the liveness lock, until it becomes another
@@ -70,7 +72,7 @@
 //!   server answers.
 //! - A child process that the work has started and left behind does not keep the lock (the liveness lock is
 //!   not inherited over an exec). `tenure run` is for that. [`Guard::envs`] tells a child that it works under the lock.
-//! - Guards leave no lines in the [`audit`](crate::audit); `tracing` has the same facts.
+//! - Guards leave no lines in the audit of `tenure run`; `tracing` has the same facts.
 //! - Each guard keeps a file open (two on Windows).
 //!
 //! # What is logged
@@ -94,14 +96,21 @@ mod hold;
 mod image;
 mod line;
 mod log;
+mod look;
+mod status;
 mod term;
 mod turns;
+mod watch;
 
 #[cfg(unix)]
 pub use adopt::HandedOn;
-pub use error::{AcquireError, AdoptError, OpenError, Refused, ReleaseError, VerifyError};
+pub use error::{
+    AcquireError, AdminError, AdoptError, OpenError, Refused, ReleaseError, VerifyError,
+};
 pub use hold::{Guard, Guards};
-pub use tenure_core::{Holder, LockName, NameError};
+pub use look::CleanReport;
+pub use status::{LockHolder, LockStanding, LockStatus, LockWaiter};
+pub use tenure_core::{Holder, LockName, Mode, NameError};
 /// # Examples
 /// ```
 /// use tenure::guard::{AcquireError, Cancel, Options};
@@ -122,7 +131,9 @@ pub use tenure_core::{Holder, LockName, NameError};
 pub use tenure_engine::cancel::Cancel;
 pub use tenure_engine::config::ConfigError;
 pub use tenure_engine::engine::{Wait, Waiting};
+pub use tenure_engine::group::lock_name;
 pub use term::{GuardState, LostReason};
+pub use watch::Watch;
 
 use crate::cancel;
 use crate::clock::{Clock, SystemClock, instant, since};
@@ -137,7 +148,9 @@ use crate::os::Ringer;
 use crate::place::{self, At, Why};
 use crate::process::{self, Identity, RequestIds};
 use crate::profile::why;
-use crate::store::file::{FileStore, ThreadSleeper};
+use crate::store::file::FileStore;
+#[cfg(feature = "etcd")]
+use crate::store::file::ThreadSleeper;
 use crate::store::{Content, Handle, Store, StoreError};
 use crate::sync::locked;
 use crate::trust::Named;
@@ -146,14 +159,16 @@ use hold::Hold;
 use image::Image;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::path::{Path, PathBuf};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, OnceLock, Weak, mpsc};
 use std::time::{Duration, Instant};
 use tenure_core::{
-    Claim, Entry, Force, HeldUnforced, Kind, Liveness, LivenessLock, Mode, Patience, Policy,
-    Reason, Request, RequestId, Terms,
+    Claim, Entry, Force, HeldUnforced, Kind, Liveness, LivenessLock, Patience, Policy, Reason,
+    Request, RequestId, Terms,
 };
-use turns::{Call, Deadlines, Lines};
+use turns::{Asked, Call, Deadlines, Lines};
 
 /// How often a wait checks whether it was cancelled, in a store that knows nothing of [`Cancel`].
 const CANCEL_LOOK: Duration = Duration::from_millis(10);
@@ -191,6 +206,7 @@ const LOOK: Duration = Duration::from_millis(250);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Again {
     /// The acquire is refused at once, with [`AcquireError::HeldByThisProcess`].
     #[default]
@@ -254,6 +270,13 @@ impl Default for Holding {
 #[derive(Clone, Default)]
 struct OnWait(Option<Arc<Tell>>);
 
+/// What it is called on is its program's, and a panic in it is handed to the caller.
+impl UnwindSafe for OnWait {}
+impl RefUnwindSafe for OnWait {}
+
+/// A panic beside a manager leaves nothing of it half done: its mutexes are used past one.
+impl RefUnwindSafe for Shared {}
+
 type Tell = dyn Fn(&LockName, &Waiting<'_>) + Send + Sync;
 
 impl std::fmt::Debug for OnWait {
@@ -276,6 +299,11 @@ impl Options {
     /// Holds one of `slots` slots, at least one. A caller that names another number than the holders waits until
     /// all of them have ended. [`Guard::slot`] is the number of the slot.
     /// With 0 the acquire is refused ([`AcquireError::NoSlots`]).
+    ///
+    /// Slots are a semaphore, also for the tasks of one process: a hold of one by this process is waited for as any other,
+    /// whatever [`Again`] says. So a caller that has a slot and asks for one more may wait for itself, for as long as its
+    /// wait lasts. At once refused ([`AcquireError::HeldByThisProcess`]) is a wait that no other end can help: for an exclusive
+    /// or shared hold of this process, for one of another number of slots, and behind a claim in line that waits for these.
     ///
     /// # Examples
     /// ```
@@ -303,15 +331,15 @@ impl Options {
         self
     }
 
-    /// How long to wait. [`Wait::Forever`] has to be asked for.
-    pub fn wait(mut self, wait: Wait) -> Self {
-        self.wait = Some(wait);
+    /// How long to wait: a [`Wait`], or a [`Duration`] at most. [`Wait::Forever`] has to be asked for.
+    pub fn wait(mut self, wait: impl Into<Wait>) -> Self {
+        self.wait = Some(wait.into());
         self
     }
 
     /// How long the hold counts after its last heartbeat, for a caller that sees no stronger sign of
     /// its life: from another container, say. The times of the heartbeats follow from it. At least a
-    /// millisecond.
+    /// millisecond, and over etcd two seconds: servers give no shorter lease. A shorter ttl is raised to that.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
         self
@@ -338,7 +366,8 @@ impl Options {
     /// Has `tell` called, once for each lock that the acquire has to wait for; [`Waiting`] says for which
     /// holder. The waiting thread calls it. That thread keeps its place in line meanwhile, and takes no
     /// turn: `tell` must not block. For an async
-    /// caller, a thread of the manager calls it, and other waiters of this process wait for that thread.
+    /// caller, a thread of the manager calls it, and other waiters of this process wait for that thread. A panic in `tell`
+    /// ends the wait and goes on in the caller.
     pub fn on_wait(
         mut self,
         tell: impl Fn(&LockName, &Waiting<'_>) + Send + Sync + 'static,
@@ -377,6 +406,8 @@ impl Drop for Last {
 /// What all clones and all guards share.
 struct Shared {
     store: Arc<dyn Store>,
+    /// The folder of the locks, if the manager was made for one.
+    folder: Option<PathBuf>,
     policy: Policy,
     clock: Box<dyn Clock + Send + Sync>,
     identity: Identity,
@@ -426,8 +457,7 @@ impl LockManager {
         let folder = folder.map_err(|source| OpenError::Folder { source })?;
         let identity = Identity::current();
         let told = told(At::Folder(folder.clone()));
-        let store = FileStore::new(folder, identity.host.clone(), Box::new(ThreadSleeper));
-        let store = store.within_program().rooted();
+        let store = FileStore::for_program(&folder).rooted();
         let store = match named {
             Named::ByCaller => store,
             Named::ByNobody => store.found(),
@@ -441,12 +471,19 @@ impl LockManager {
         Ok(Self::made(Made {
             store: Arc::new(store),
             image: Image::present(&clock),
+            folder: Some(folder),
             clock: Box::new(clock),
             identity,
             watching: Watching::Files,
             hears_cancel: true,
             told: Some(told),
         }))
+    }
+
+    /// The folder of the locks: of a manager of [`LockManager::new`], or of [`LockManager::open`], which finds it. `None` for
+    /// locks on servers and in a store that the program brought.
+    pub fn folder(&self) -> Option<&Path> {
+        self.shared.folder.as_deref()
     }
 
     /// The locks in the default place of `tenure run`. The first of these that names a place counts:
@@ -541,6 +578,7 @@ impl LockManager {
         Ok(Self::made(Made {
             store: Arc::new(store),
             image: Image::present(&clock),
+            folder: None,
             clock: Box::new(clock),
             identity,
             watching: Watching::Looks(LOOK),
@@ -551,12 +589,27 @@ impl LockManager {
 
     /// The locks of any other store, by its own policy. The manager polls for a cancelled wait and for
     /// a request to stop, so they take some moments longer than with [`LockManager::new`].
+    ///
+    /// # Examples
+    /// A folder on a file system whose locks work between its machines, as its administrator knows and tenure does not:
+    /// ```
+    /// use tenure::guard::LockManager;
+    /// use tenure::store::file::FileStore;
+    /// # let scratch = tempfile::tempdir()?;
+    /// # let folder = scratch.path();
+    /// let store = FileStore::for_program(folder).allow_network(true);
+    /// let locks = LockManager::with_store(store);
+    /// let guard = locks.acquire("deploy")?;
+    /// # guard.release()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn with_store(store: impl Store + 'static) -> Self {
         let identity = Identity::current();
         let clock = SystemClock::new(identity.host.boot_id.as_deref());
         Self::made(Made {
             store: Arc::new(store),
             image: Image::present(&clock),
+            folder: None,
             clock: Box::new(clock),
             identity,
             watching: Watching::Looks(LOOK),
@@ -575,6 +628,7 @@ impl LockManager {
         Self::made(Made {
             store: Arc::new(store),
             image: Image::always(),
+            folder: None,
             clock: Box::new(clock),
             identity,
             watching: Watching::Always(look),
@@ -587,6 +641,7 @@ impl LockManager {
         let shared = Arc::new(Shared {
             policy: made.store.rules().policy,
             store: made.store,
+            folder: made.folder,
             clock: made.clock,
             here: Arc::new(made.identity.host.clone()),
             identity: made.identity,
@@ -661,7 +716,7 @@ impl LockManager {
     /// sweeps.
     pub fn acquire_with(&self, name: &str, options: &Options) -> Result<Guard, AcquireError> {
         let name = named(name)?;
-        let wait = self.wait(options);
+        let wait = self.patience(options);
         self.take(name, options, wait)
     }
 
@@ -681,13 +736,12 @@ impl LockManager {
     /// both.release()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn acquire_all<'a>(
+    pub fn acquire_all(
         &self,
-        names: impl IntoIterator<Item = &'a str>,
+        names: impl IntoIterator<Item: AsRef<str>>,
         options: &Options,
     ) -> Result<Guards, AcquireError> {
-        let names = names.into_iter().map(named);
-        self.take_all(names.collect::<Result<_, _>>()?, options)
+        self.take_all(all_named(names)?, options)
     }
 
     fn take_all(
@@ -697,16 +751,15 @@ impl LockManager {
     ) -> Result<Guards, AcquireError> {
         names.sort();
         names.dedup();
-        let wait = self.wait(options);
+        let wait = self.patience(options);
         let began = self.shared.clock.instant();
         let mut guards = Guards::default();
         for name in names {
-            let rest = match wait {
-                Wait::For(all) if !guards.is_empty() => {
-                    let now = self.shared.clock.instant();
-                    Wait::For(all.saturating_sub(now.saturating_duration_since(began)))
-                }
-                Wait::No | Wait::For(_) | Wait::Forever => wait,
+            let rest = if guards.is_empty() {
+                wait
+            } else {
+                let now = self.shared.clock.instant();
+                wait.after(now.saturating_duration_since(began))
             };
             guards.push(self.take(name, options, rest).map_err(|error| {
                 match (error, wait) {
@@ -727,7 +780,7 @@ impl LockManager {
 
     /// [`LockManager::acquire_with`] for async code, on any executor.
     ///
-    /// Nothing happens before the future is polled. A thread enters the store for it, so the executor is never
+    /// The future owns what it needs, so it can be spawned. Nothing happens before it is polled. A thread enters the store for it, so the executor is never
     /// blocked. Futures that take turns for one lock share that thread ([in their
     /// line](self#many-callers-of-one-process)). A future that is dropped early leaves the line and the queue,
     /// and releases what it would have acquired.
@@ -756,12 +809,18 @@ impl LockManager {
     /// # let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     /// # runtime.block_on(deploy(&tenure::testing::locks())).expect("a free lock");
     /// ```
-    pub async fn acquire_async(
+    pub fn acquire_async(
         &self,
         name: &str,
         options: &Options,
-    ) -> Result<Guard, AcquireError> {
-        self.take_async(name, options).await
+    ) -> impl Future<Output = Result<Guard, AcquireError>> + Send + use<> {
+        // Nothing of the caller's is borrowed, so the future may be spawned.
+        let asked = Asked {
+            locks: self.clone(),
+            name: name.to_owned(),
+            options: options.for_async(),
+        };
+        Box::new(asked).take()
     }
 
     /// [`LockManager::acquire_all`] for async code; see [`LockManager::acquire_async`]. A thread waits in its
@@ -769,25 +828,26 @@ impl LockManager {
     ///
     /// # Errors
     /// - As [`LockManager::acquire_all`].
-    pub async fn acquire_all_async(
+    pub fn acquire_all_async(
         &self,
-        names: impl IntoIterator<Item = &str>,
+        names: impl IntoIterator<Item: AsRef<str>>,
         options: &Options,
-    ) -> Result<Guards, AcquireError> {
-        let names = names.into_iter().map(named);
-        let names = names.collect::<Result<Vec<_>, _>>()?;
-        let Some(first) = names.first().cloned() else {
-            return Ok(Guards::default());
-        };
-        let options = options.for_async();
-        let done = self.offloaded(&options, move |locks, options| {
-            locks.take_all(names, options)
-        });
-        let thread = |source| AcquireError::Thread {
-            name: first,
-            source,
-        };
-        done.await.map_err(thread)?
+    ) -> Pin<Box<dyn Future<Output = Result<Guards, AcquireError>> + Send>> {
+        let (locks, options, names) = (self.clone(), options.for_async(), all_named(names));
+        Box::pin(async move {
+            let names = names?;
+            let Some(first) = names.first().cloned() else {
+                return Ok(Guards::default());
+            };
+            let done = locks.offloaded(&options, move |locks, options| {
+                locks.take_all(names, options)
+            });
+            let thread = |source| AcquireError::Thread {
+                name: first,
+                source,
+            };
+            done.await.map_err(thread)?
+        })
     }
 
     /// Gives back every hold of this manager and its clones, whoever has its guards: for the way out of a program, before
@@ -846,7 +906,7 @@ impl LockManager {
         .await
     }
 
-    fn wait(&self, options: &Options) -> Wait {
+    fn patience(&self, options: &Options) -> Wait {
         options
             .wait
             .unwrap_or(match self.shared.policy.held_unforced {
@@ -878,10 +938,8 @@ impl LockManager {
         };
         // What this process gives back by itself is no reason to refuse it.
         let began = instant();
-        let most = match call.rest(call.stood(shared)) {
-            Wait::For(rest) => rest.min(releases::WAIT_MAX),
-            Wait::No | Wait::Forever => releases::WAIT_MAX,
-        };
+        let rest = call.rest(call.stood(shared)).limit();
+        let most = rest.map_or(releases::WAIT_MAX, |rest| rest.min(releases::WAIT_MAX));
         shared.releases.settle(Some(&name), began.checked_add(most));
         let settled = since(began);
         let mut attendance = Attendance {
@@ -918,7 +976,8 @@ impl LockManager {
                 token: acquired.claim.token,
             });
         };
-        let kept = self.keep(name.clone(), handle, acquired.claim);
+        let died = log::has_died(&acquired.events);
+        let kept = self.keep(name.clone(), handle, acquired.claim, died);
         kept.map(|guard| guard.for_async(options.is_async))
             .map_err(|source| AcquireError::Thread { name, source })
     }
@@ -932,9 +991,11 @@ impl LockManager {
         name: LockName,
         handle: Box<dyn Handle>,
         claim: Claim,
+        previous_died: bool,
     ) -> std::io::Result<Guard> {
         let shared = &self.shared;
-        let hold = Hold::new(Arc::clone(shared), handle, name.clone(), claim);
+        let mut hold = Hold::new(Arc::clone(shared), handle, name.clone(), claim);
+        hold.previous_died = previous_died;
         let hold = Arc::new(hold);
         let guard = Guard::first(Arc::clone(&hold));
         let key = (name, hold.token());
@@ -955,6 +1016,7 @@ impl std::fmt::Debug for LockManager {
 /// What a manager is made of.
 struct Made {
     store: Arc<dyn Store>,
+    folder: Option<PathBuf>,
     clock: Box<dyn Clock + Send + Sync>,
     identity: Identity,
     watching: Watching,
@@ -1003,6 +1065,11 @@ fn folder_of(url: &str) -> Result<PathBuf, OpenError> {
     config::folder_of_url(url).ok_or_else(|| OpenError::Elsewhere {
         url: url.to_owned(),
     })
+}
+
+fn all_named(names: impl IntoIterator<Item: AsRef<str>>) -> Result<Vec<LockName>, AcquireError> {
+    let names = names.into_iter();
+    names.map(|name| named(name.as_ref())).collect()
 }
 
 fn named(name: &str) -> Result<LockName, AcquireError> {
@@ -1182,12 +1249,12 @@ impl Shared {
         };
         match mode {
             Mode::Exclusive => entry.granted().find(is_ours),
-            // The end of another process's hold would do, unless one of ours is exclusive or of another number of
-            // slots.
+            // The end of another hold would do, unless one of ours is exclusive or of another number of slots. Slots are what
+            // tasks of one process share: one that has its slot gives it back, whatever the others wait for.
             Mode::Shared | Mode::Slots(_) => {
                 let blocks = |claim: &&Claim| is_ours(claim) && !mode.holds_beside(claim.mode);
                 let all_ours = || {
-                    let first = entry.granted().next();
+                    let first = entry.granted().next().filter(|_| mode == Mode::Shared);
                     first.filter(|_| entry.granted().all(|claim| is_ours(&claim)))
                 };
                 // A claim in line before this caller that waits for a hold of ours, as a writer between two readers does.
@@ -1250,11 +1317,15 @@ impl Shared {
                     | Reason::QueueFull
                     | Reason::Unknown => None,
                 };
+                let blocker = refusal.blocker.as_deref();
                 let refused = Box::new(Refused {
+                    is_own: blocker.is_some_and(|claim| {
+                        self.is_in_our_name(claim) && self.is_of_this_program(&name, claim)
+                    }),
                     place: self.store.location(&name).shown,
                     name,
                     policy: self.policy,
-                    refusal,
+                    refusal: *refusal,
                     entry: *entry,
                     seen: self.clock.now(),
                     unreadable_because,

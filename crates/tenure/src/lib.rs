@@ -21,7 +21,7 @@
 //! - `framework` (with the feature of that name) is for authors of command-line tools: a lock declared
 //!   beside a clap-derived command. [`envelope`] says why a call failed.
 //! - [`fence`] is for the resource's side: it refuses a caller with an old token.
-//! - [`store`] is for a store of your own. [`tenure_core`] decides: pure types, without a clock or a file.
+//! - [`store`] is for a store of your own. [`model`] has the types of a lock that the others name: claims, policies, instants.
 //!
 //! # Limitations
 //! - A file store excludes processes on **one machine** that see the same folder on a file system
@@ -45,6 +45,7 @@ pub mod envelope;
 #[cfg(feature = "framework")]
 pub mod framework;
 pub mod guard;
+pub mod model;
 pub mod resume;
 pub mod store;
 pub mod testing;
@@ -57,16 +58,3 @@ use tenure_engine::{
 };
 #[cfg(feature = "framework")]
 use tenure_engine::{duration, printed};
-
-/// The pure core, whose types this crate uses. It keeps its own name: a `core` here would hide the
-/// standard library's in a program with `use tenure::*`.
-///
-/// ```
-/// use tenure::*;
-/// use core::time::Duration;
-///
-/// let options = guard::Options::new().ttl(Duration::from_secs(60));
-/// assert!(tenure_core::LockName::new("deploy-prod").is_ok());
-/// # let _ = options;
-/// ```
-pub use tenure_core;

@@ -44,7 +44,7 @@
 //! - [`Override::Yes`] takes the lock from a process that may be at work, this one included: a guard of
 //!   another task or of a layer above then holds nothing. Such a guard learns it when it asks
 //!   ([`ResumeLock::verify`]), not before. Like every takeover, an override writes a line to
-//!   the [`audit`](crate::audit), `<storage_dir>/audit/audit.jsonl`.
+//!   the audit, `<storage_dir>/audit/audit.jsonl`.
 //! - A process that forks without starting another program hands no lock down: a guard releases
 //!   only in the process that made it. While such a copy runs, its parent's lock counts as held.
 //! - A program that replaces itself (exec) hands no lock on. It gets the locks that it had at once when it asks again, and so
@@ -323,8 +323,9 @@ impl ResumeLockManager {
     /// The same; `overriding` says what happens to a holder that is alive.
     ///
     /// # Errors
-    /// - As [`ResumeLockManager::acquire_lock`]. With [`Override::Yes`] the lock is still refused
-    ///   while a waiter stands in its queue (`tenure --profile resume run --wait`).
+    /// - As [`ResumeLockManager::acquire_lock`]. [`Override::Yes`] takes a lock that is held past the waiters in its
+    ///   queue (`tenure --profile resume run --wait`), which keep their places. A lock that nobody holds, because the next
+    ///   waiter is about to take it, is refused.
     pub async fn acquire_lock_with(
         &self,
         id: &str,

@@ -20,7 +20,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 fn program(name: &str) -> Command {
     let test = std::env::current_exe().expect("this program");
     let folder = test.parent().and_then(Path::parent);
-    let program = folder.expect("the build's folder").join("examples").join(name);
+    let program = folder
+        .expect("the build's folder")
+        .join("examples")
+        .join(name);
     assert!(
         program.exists(),
         "{} was not built: cargo build -p tenure --example {name}",
@@ -32,7 +35,10 @@ fn program(name: &str) -> Command {
 fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let began = instant();
     while !condition() {
-        assert!(instant().saturating_duration_since(began) < PATIENCE, "{what}");
+        assert!(
+            instant().saturating_duration_since(began) < PATIENCE,
+            "{what}"
+        );
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -83,7 +89,9 @@ fn service_works_in_one_process_at_a_time_and_goes_on_after_a_death() {
     }
     let last = services.pop().expect("the last one");
     eventually("the last one works", || {
-        written(&file).last().is_some_and(|(pid, _)| *pid == last.id())
+        written(&file)
+            .last()
+            .is_some_and(|(pid, _)| *pid == last.id())
     });
     kill(pid(&last), Signal::SIGTERM).expect("ours");
     let ended = last.wait_with_output().expect("its end");

@@ -12,11 +12,9 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
-#[cfg(target_os = "linux")]
-use tenure::guard::Guards;
 use tenure::guard::{
-    AcquireError, Again, Cancel, Guard, GuardState, LockManager, LockName, LostReason, Options,
-    ReleaseError, Wait,
+    AcquireError, Again, Cancel, Guard, GuardState, Guards, LockManager, LockName, LockStanding,
+    LostReason, Options, ReleaseError, Wait, lock_name,
 };
 use tenure::store::Verbs;
 use tenure::store::file::{FileStore, ThreadSleeper};
@@ -990,7 +988,7 @@ fn a_loss_of_one_of_several_is_told_and_the_others_are_released() {
         for name in names {
             drop(other.try_acquire(name).expect("all of them are free"));
         }
-        let none = locks.acquire_all([], &options).expect("no locks");
+        let none = locks.acquire_all([""; 0], &options).expect("no locks");
         let never = tokio::time::timeout(Duration::from_millis(30), none.lost());
         assert!(never.await.is_err(), "of none, none is lost");
         none.release_async().await.expect("nothing to release");
@@ -1636,4 +1634,475 @@ fn a_wait_for_a_slot_that_is_over_is_refused_as_any_other() {
     assert!(matches!(answer, AcquireError::Held(_)), "{answer}");
     drop((ours, theirs));
     let _ = behind.join().expect("no panic");
+}
+
+/// A claim of another process that waits for a lock until it is cancelled.
+fn waits_elsewhere(
+    scene: &Scene,
+    name: &'static str,
+    options: Options,
+) -> (Cancel, thread::JoinHandle<()>) {
+    let (cancel, waiter) = (Cancel::new(), scene.another_process());
+    let options = options.wait(Wait::Forever).cancel(&cancel);
+    let waiting = thread::spawn(move || drop(waiter.acquire_with(name, &options)));
+    (cancel, waiting)
+}
+
+#[test]
+fn a_reader_is_told_of_the_writer_before_it() {
+    let scene = Scene::new();
+    let reading = Options::new().shared().why("query");
+    let _first = scene
+        .another_process()
+        .acquire_with("a", &reading)
+        .expect("a free lock");
+    let (cancel, writer) = waits_elsewhere(&scene, "a", Options::new().why("migrate"));
+    scene.until_waiting("a", 1);
+    let locks = scene.locks();
+    let at_once = reading.clone().wait(Wait::No);
+    let in_time = reading.clone().wait(Duration::from_secs(5));
+    let late = thread::spawn({
+        let locks = locks.clone();
+        move || locks.acquire_with("a", &in_time).map(drop)
+    });
+    scene.until_waiting("a", 2);
+    scene.clock().advance(Duration::from_secs(6));
+    for refused in [
+        locks.acquire_with("a", &at_once).map(drop),
+        late.join().expect("no panic"),
+    ] {
+        let error = refused.expect_err("a writer waits");
+        let text = error.to_string();
+        let AcquireError::Held(refused) = &error else {
+            panic!("{error:?}")
+        };
+        let ahead = refused.ahead().expect("the writer");
+        assert_eq!(ahead.who.why, "migrate", "{text}");
+        assert!(
+            text.contains("waits before you") && text.contains("migrate"),
+            "{text}"
+        );
+        let held = refused.holder().map(|holder| holder.why.as_str());
+        assert_eq!(held, Some("query"), "the holder is the reader");
+    }
+    // Whoever would hold alone waits for the holder, and is told of it.
+    let error = locks.try_acquire("a").expect_err("it is held");
+    let AcquireError::Held(refused) = error else {
+        panic!("{error:?}")
+    };
+    assert!(refused.ahead().is_none());
+    cancel.cancel();
+    writer.join().expect("no panic");
+}
+
+#[test]
+fn the_hint_of_a_reader_counts_the_writer_before_it() {
+    let scene = Scene::new();
+    let reading = Options::new().shared().wait(Wait::No);
+    let _first = scene
+        .another_process()
+        .acquire_with("a", &reading)
+        .expect("a free lock");
+    let alone = Options::new().wait(Wait::No);
+    let refused = scene
+        .locks()
+        .acquire_with("a", &alone)
+        .expect_err("it is held");
+    let without = refused.retry_after().expect("a hint");
+    let (cancel, writer) = waits_elsewhere(&scene, "a", Options::new());
+    scene.until_waiting("a", 1);
+    let refused = scene
+        .locks()
+        .acquire_with("a", &reading)
+        .expect_err("a writer waits");
+    let with = refused.retry_after().expect("a hint");
+    assert!(
+        with >= without + Duration::from_secs(1),
+        "{with:?} and {without:?}"
+    );
+    cancel.cancel();
+    writer.join().expect("no panic");
+}
+
+#[test]
+fn check_and_list_say_who_holds_and_who_waits() {
+    let place = Place::new();
+    let locks = place.locks();
+    assert_eq!(
+        locks.check("a").expect("a place").standing,
+        LockStanding::Free
+    );
+    assert!(locks.list().expect("a place").is_empty());
+    let held = place.held_elsewhere("a");
+    let cancel = Cancel::new();
+    let waiting = thread::spawn({
+        let (locks, options) = (locks.clone(), forever().cancel(&cancel).why("nightly"));
+        move || drop(locks.acquire_with("a", &options))
+    });
+    eventually(|| locks.check("a").expect("a place").waiters.len() == 1);
+    let status = locks.check("a").expect("a place");
+    assert_eq!(
+        (status.standing, status.is_available),
+        (LockStanding::Held, false)
+    );
+    let [holder] = &status.holders[..] else {
+        panic!("{status:?}")
+    };
+    assert!(holder.to_string().starts_with("PID ") && holder.to_string().contains(" since "));
+    assert!(holder.token.is_some() && holder.since > std::time::SystemTime::UNIX_EPOCH);
+    let waiter = &status.waiters[0];
+    assert_eq!((waiter.position, &*waiter.who.why), (1, "nightly"));
+    let text = status.to_string();
+    assert!(
+        text.starts_with("a is held by PID ") && text.contains("\n        1. PID "),
+        "{text}"
+    );
+    let listed = locks.list().expect("a place");
+    assert_eq!(listed.len(), 1);
+    assert_eq!(listed[0].to_string().lines().count(), 2);
+    assert!(locks.check("../a").is_err());
+    cancel.cancel();
+    waiting.join().expect("no panic");
+    held.release();
+}
+
+#[test]
+fn a_program_waits_for_room_and_takes_nothing() {
+    let place = Place::new();
+    let locks = place.locks();
+    locks.wait("a", &Options::new()).expect("free");
+    let held = place.held_elsewhere("a");
+    let short = Options::new().wait(Duration::from_millis(30));
+    for refused in [
+        locks.wait("a", &short),
+        locks.wait("a", &Options::new().wait(Wait::No)),
+        block_on(locks.wait_async("a", &short)),
+    ] {
+        let error = refused.expect_err("it is held");
+        assert!(matches!(error, AcquireError::Held(_)), "{error}");
+    }
+    let cancel = Cancel::new();
+    let waiting = thread::spawn({
+        let (locks, options) = (locks.clone(), forever().cancel(&cancel));
+        move || locks.wait("a", &options)
+    });
+    thread::sleep(Duration::from_millis(20));
+    cancel.cancel();
+    let answer = waiting.join().expect("no panic");
+    assert!(
+        matches!(answer, Err(AcquireError::Cancelled { .. })),
+        "{answer:?}"
+    );
+    let waiting = thread::spawn({
+        let locks = locks.clone();
+        move || locks.wait("a", &forever())
+    });
+    thread::sleep(Duration::from_millis(20));
+    assert_eq!(place.claims("a"), 1, "it stands in no line");
+    held.release();
+    waiting.join().expect("no panic").expect("it is free now");
+    let own = locks.acquire("a").expect("nobody has it");
+    let error = locks
+        .wait("a", &forever())
+        .expect_err("it would wait for itself");
+    assert!(
+        matches!(error, AcquireError::HeldByThisProcess { .. }),
+        "{error}"
+    );
+    let shared = Options::new().shared().wait(Wait::No);
+    assert!(locks.wait("a", &shared.again(Again::Wait)).is_err());
+    drop(own);
+}
+
+#[test]
+fn a_program_asks_a_holder_to_stop_and_cleans_up_after_one() {
+    let place = Place::new();
+    let locks = place.locks();
+    assert!(locks.cancel("a", "over").expect("a place").is_empty());
+    let own = locks.acquire("a").expect("a free lock");
+    let asked = place.locks().cancel("a", "over").expect("a place");
+    assert_eq!(asked.len(), 1);
+    assert_eq!(
+        (asked[0].token, asked[0].is_asked_to_stop),
+        (Some(own.token()), true)
+    );
+    eventually(|| own.state() == GuardState::StopRequested);
+    own.release().expect("a hold");
+    let held = place.held_elsewhere("a");
+    held.kill();
+    eventually(|| locks.check("a").expect("a place").standing == LockStanding::Free);
+    let report = locks.clean().expect("a place");
+    assert_eq!((report.claims.len(), report.files), (1, 1));
+    assert_eq!(
+        report.to_string(),
+        "removed 1 stale claim and 1 unused lock file"
+    );
+    assert!(report.failed.is_empty());
+}
+
+#[test]
+fn a_guard_says_that_the_holder_before_it_died() {
+    let place = Place::new();
+    let locks = place.locks();
+    let first = locks.acquire("a").expect("a free lock");
+    assert!(!first.previous_died(), "nobody was before");
+    first.release().expect("a hold");
+    place.held_elsewhere("a").release();
+    assert!(
+        !locks.acquire("a").expect("a free lock").previous_died(),
+        "it was released"
+    );
+    let held = place.held_elsewhere("a");
+    let waiting = thread::spawn({
+        let locks = locks.clone();
+        move || {
+            locks
+                .acquire_with("a", &forever())
+                .map(|guard| guard.previous_died())
+        }
+    });
+    eventually(|| place.claims("a") == 2);
+    held.kill();
+    assert!(
+        waiting.join().expect("no panic").expect("its turn"),
+        "it died inside"
+    );
+    assert!(
+        !locks.acquire("a").expect("a free lock").previous_died(),
+        "that one did not"
+    );
+}
+
+#[test]
+fn a_watch_lives_apart_from_its_guard() {
+    fn apart<T: Clone + Send + Sync + 'static>(watch: &T) -> T {
+        watch.clone()
+    }
+    let place = Place::new();
+    let locks = place.locks();
+    let guard = locks.acquire("a").expect("a free lock");
+    let watch = apart(&guard.watch());
+    assert_eq!((watch.name(), watch.token()), (guard.name(), guard.token()));
+    assert_eq!(watch.state(), GuardState::Held);
+    let asked = thread::spawn({
+        let watch = watch.clone();
+        move || block_on(watch.stop_requested())
+    });
+    place.ask_to_stop("a");
+    asked.join().expect("no panic");
+    assert_eq!((watch.is_lost(), watch.should_stop()), (false, true));
+    assert_eq!(watch.asked_by().as_deref(), Some("somebody"));
+    let lost = thread::spawn({
+        let watch = watch.clone();
+        move || block_on(watch.lost())
+    });
+    thread::sleep(Duration::from_millis(10));
+    drop(guard);
+    lost.join().expect("no panic");
+    assert!(watch.is_lost(), "there is nothing left to watch");
+    assert_eq!(place.claims("a"), 0, "it keeps nothing");
+}
+
+/// A call for a lock.
+type Asks = Box<dyn Fn() + std::panic::UnwindSafe>;
+
+#[test]
+fn a_panic_in_on_wait_goes_on_in_the_caller() {
+    let scene = Scene::new();
+    let theirs = scene.another_process().acquire("a").expect("a free lock");
+    let locks = scene.locks();
+    let asks = Options::new().on_wait(|_, _| panic!("told"));
+    let takes_turns = asks.clone().again(Again::Wait);
+    let first = {
+        let (cancel, locks) = (Cancel::new(), locks.clone());
+        let options = forever().again(Again::Wait).cancel(&cancel);
+        (
+            cancel,
+            thread::spawn(move || drop(locks.acquire_with("a", &options))),
+        )
+    };
+    scene.until_waiting("a", 1);
+    let rows: [(&str, Asks); 5] = [
+        ("thread", {
+            let (locks, asks) = (locks.clone(), asks.clone());
+            Box::new(move || drop(locks.acquire_with("a", &asks)))
+        }),
+        ("thread in line", {
+            let (locks, asks) = (locks.clone(), takes_turns.clone());
+            Box::new(move || drop(locks.acquire_with("a", &asks)))
+        }),
+        ("task", {
+            let (locks, asks) = (locks.clone(), asks.clone());
+            Box::new(move || drop(block_on(locks.acquire_async("a", &asks))))
+        }),
+        ("task in line", {
+            let (locks, asks) = (locks.clone(), takes_turns);
+            Box::new(move || drop(block_on(locks.acquire_async("a", &asks))))
+        }),
+        ("task for several", {
+            let (locks, asks) = (locks.clone(), asks);
+            Box::new(move || drop(block_on(locks.acquire_all_async(["a", "b"], &asks))))
+        }),
+    ];
+    for (who, asks) in rows {
+        let panic = std::panic::catch_unwind(asks).expect_err("it panics");
+        assert_eq!(panic.downcast_ref::<&str>(), Some(&"told"), "{who}");
+    }
+    first.0.cancel();
+    first.1.join().expect("no panic");
+    drop(theirs);
+    let free = locks.acquire_timeout("a", PATIENCE);
+    drop(free.expect("nothing stands in line after a panic"));
+}
+
+#[test]
+fn tasks_of_one_process_wait_for_slots() {
+    let place = Place::new();
+    let locks = place.locks();
+    let (inside, most) = (AtomicU32::new(0), AtomicU32::new(0));
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let slot = locks
+                    .acquire_with("gpu", &Options::new().slots(4))
+                    .expect("its turn");
+                let present = inside.fetch_add(1, Ordering::SeqCst) + 1;
+                most.fetch_max(present, Ordering::SeqCst);
+                thread::sleep(Duration::from_millis(5));
+                inside.fetch_sub(1, Ordering::SeqCst);
+                drop(slot);
+            });
+        }
+    });
+    assert!(most.load(Ordering::SeqCst) <= 4);
+}
+
+#[test]
+fn a_wait_for_the_own_process_that_is_over_names_this_process() {
+    let place = Place::new();
+    let locks = place.locks();
+    let slot = Options::new().slots(1);
+    let rows = [
+        ("a", Options::new(), Options::new().again(Again::Wait)),
+        ("b", slot.clone(), slot),
+    ];
+    for (name, holds, asks) in rows {
+        let _own = locks.acquire_with(name, &holds).expect("a free lock");
+        let asks = asks.wait(Duration::from_millis(20));
+        let error = locks.acquire_with(name, &asks).expect_err("it is held");
+        let text = error.to_string();
+        assert!(
+            text.starts_with(&format!("{name} is held by this process")),
+            "{text}"
+        );
+        assert!(!text.contains("PID"), "{text}");
+        let failure = tenure::envelope::Failure::from(error).message;
+        assert!(failure.contains("held by this process"), "{failure}");
+    }
+}
+
+#[test]
+fn a_name_of_a_lock_is_made_of_any_text() {
+    for (text, name) in [
+        ("CI-refs/heads/main", "ci-refs=2fheads=2fmain"),
+        ("a b", "a=20b"),
+    ] {
+        assert_eq!(
+            lock_name(text).expect("a text").as_str(),
+            name,
+            "as `--group` has it"
+        );
+    }
+    assert!(lock_name("").is_err());
+}
+
+#[test]
+fn several_guards_are_taken_apart() {
+    let place = Place::new();
+    let locks = place.locks();
+    let names = vec!["b".to_owned(), "a".to_owned()];
+    let both = locks
+        .acquire_all(&names, &Options::new())
+        .expect("free locks");
+    assert_eq!((&both).into_iter().count(), 2);
+    let mut apart = both.into_iter();
+    let first = apart.next().expect("two of them");
+    drop(apart);
+    assert_eq!(
+        (first.name().as_str(), place.claims("a"), place.claims("b")),
+        ("a", 1, 0)
+    );
+    assert_eq!(locks.folder(), Some(place.0.path()));
+}
+
+#[test]
+fn an_error_says_whether_access_is_refused() {
+    let store = |doing| tenure::store::StoreError::Permission {
+        place: "a".to_owned(),
+        doing,
+    };
+    let name = || LockName::new("a").expect("a name");
+    let error = AcquireError::Store {
+        name: name(),
+        source: store("opening it"),
+    };
+    assert!(error.is_permission());
+    assert!(!AcquireError::Cancelled { name: name() }.is_permission());
+    let unsafe_place = AcquireError::Store {
+        name: name(),
+        source: tenure::store::StoreError::Unsafe {
+            place: "/srv".to_owned(),
+            why: "name the lock folder with --dir if it is to be used".to_owned(),
+        },
+    };
+    let open = tenure::guard::OpenError::from(tenure::guard::ConfigError::NoPlace);
+    for text in [unsafe_place.to_string(), open.to_string()] {
+        assert!(
+            text.contains("TENURE_DIR") && !text.contains("--"),
+            "{text}"
+        );
+    }
+}
+
+/// A program may catch panics around all of them.
+#[test]
+fn what_programs_keep_is_unwind_safe() {
+    fn is<T: std::panic::UnwindSafe + std::panic::RefUnwindSafe>() {}
+    is::<Guard>();
+    is::<Guards>();
+    is::<tenure::guard::Watch>();
+    is::<LockManager>();
+    is::<Options>();
+    is::<AcquireError>();
+    is::<ReleaseError>();
+    is::<tenure::guard::AdminError>();
+    is::<tenure::guard::OpenError>();
+}
+
+/// A spawned task has to own what it uses.
+#[test]
+fn futures_own_what_they_need() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .build()
+        .expect("a runtime");
+    let guard = {
+        let locks = Place::new().locks();
+        runtime.spawn(locks.acquire_async("a", &Options::new().wait(Duration::from_secs(1))))
+    };
+    let all = {
+        let (place, names) = (Place::new(), [String::from("a")]);
+        runtime.spawn(place.locks().acquire_all_async(&names, &Options::new()))
+    };
+    let room = runtime.spawn(tenure::testing::locks().wait_async("a", &Options::new()));
+    runtime.block_on(async {
+        guard
+            .await
+            .expect("no panic")
+            .expect("free")
+            .release_async()
+            .await
+            .expect("a hold");
+        drop(all.await.expect("no panic").expect("free"));
+        room.await.expect("no panic").expect("free");
+    });
 }

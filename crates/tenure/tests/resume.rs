@@ -29,12 +29,16 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, SystemTime};
+use tenure::model::{Force, Holder, Kind, LockName, Patience, Request, RequestId, Terms};
 use tenure::resume::{
     AcquiredAt, Override, ResumeLock, ResumeLockData, ResumeLockError, ResumeLockManager,
     is_process_running,
 };
-use tenure_engine::clock::instant;
+use tenure::store::Verbs;
+use tenure::store::file::{FileStore, ThreadSleeper};
+use tenure_engine::clock::{Clock, SystemClock, instant};
 use tenure_engine::process::Identity;
+use tenure_engine::profile::Resume;
 
 /// How long anything may take on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -697,6 +701,54 @@ fn resume_force_reaches_an_active_lock_and_the_old_holder_is_told() {
     ] {
         assert!(line.contains(fact), "{fact} is on record: {line}");
     }
+}
+
+#[test]
+fn resume_force_passes_a_waiter_beside_a_holder_and_no_waiter_alone() {
+    let storage = Storage::new();
+    let session = storage.take("job-1");
+    let here = Identity::current();
+    let clock = SystemClock::new(here.host.boot_id.as_deref());
+    let (folder, sleeper) = (storage.scratch.path(), Box::new(ThreadSleeper));
+    let store = FileStore::with_profile(Box::new(Resume), folder, here.host.clone(), sleeper);
+    let waits = Request {
+        holder: Holder {
+            request_id: RequestId::new("waits").expect("an id"),
+            actor: "ada".to_owned(),
+            process: Some(here.process),
+            command: None,
+            host: here.host.into(),
+            why: String::new(),
+            facts: Vec::new(),
+        },
+        kind: Kind::Kernel,
+        ttl_ms: 60_000,
+        force: Force::No,
+        patience: Patience::Queue,
+        terms: Terms::default(),
+    };
+    let name = LockName::new("job-1").expect("a name");
+    let waiter = store.enter(&name, waits, &clock.now()).expect("a place");
+    assert!(waiter.handle.is_some(), "it waits in line");
+    let force = || {
+        storage
+            .locks
+            .acquire_lock_blocking_with("job-1", Override::Yes)
+    };
+    let job = force().expect("the holder is overridden, past the waiter");
+    assert!(!session.is_held());
+    drop(session);
+    job.release().expect("a hold");
+    let refused = force().map(drop).expect_err("the waiter has its turn");
+    assert!(
+        matches!(
+            refused,
+            ResumeLockError::InProgress { .. } | ResumeLockError::HeldByThisProcess { .. }
+        ),
+        "{refused:?}"
+    );
+    drop(waiter);
+    force().map(drop).expect("nobody waits");
 }
 
 #[test]

@@ -12,8 +12,8 @@ use folder::FolderStore;
 use std::process::{Child, Command};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
+use tenure::model::{Host, LockName, Process};
 use tenure::store::conformance::{self, Harness};
-use tenure::tenure_core::{Host, LockName, Process};
 
 struct Folder {
     place: tempfile::TempDir,

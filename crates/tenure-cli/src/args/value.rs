@@ -17,6 +17,7 @@ use tenure_engine::config::Scope;
 use tenure_engine::duration::{self, DurationError};
 use tenure_engine::engine::Wait;
 use tenure_engine::fence::{self, TOKEN_MAX};
+use tenure_engine::group;
 use tenure_engine::leased_path::Across;
 
 /// A value that was typed.
@@ -208,6 +209,11 @@ pub(crate) const LOCK_NAME: &str = "the lock name";
 
 /// What a message about a wrong name of a group begins with.
 pub(crate) const GROUP_NAME: &str = "the group name";
+
+/// The lock of a group.
+pub(crate) fn group(name: &str) -> Result<LockName, String> {
+    group::lock_name(name).map_err(|why| format!("{name:?} cannot be used: {why}"))
+}
 
 /// A request id.
 pub(crate) fn request_id(text: &str) -> Result<RequestId, String> {

@@ -1,7 +1,6 @@
 //! What a caller does while it waits for a lock. It shows the wait, looks after the locks that it has
 //! already, and gives way if the wait would never end.
 
-use super::readings::{self, Readings};
 use super::{Session, lost_before_the_start, superseded};
 use crate::deadlock::{NestedWait, Scene};
 use crate::failure::Failure;
@@ -16,6 +15,7 @@ use tenure_core::{Cancel, Claim, Entry, Host, Kind, LockName, Mode, Process, Req
 use tenure_engine::clock::instant;
 use tenure_engine::engine::{Observer, Wait, Waiting};
 use tenure_engine::process::{choose_owner, job_of_caller};
+use tenure_engine::readings::{self, Readings};
 use tenure_engine::store::contract::Which;
 use tenure_engine::store::{Reading, StoreError};
 
@@ -153,7 +153,7 @@ impl Itself<'_> {
     /// same owner proves no circle: the sibling gives that back. A place with very many locks is not searched.
     fn holds_of_caller(&self) -> Vec<Hold> {
         let session = self.session;
-        let names = match readings::names(&session.store, Which::Locks) {
+        let names = match readings::names(&*session.store, Which::Locks) {
             Ok(names) if names.len() <= SEARCHED_MAX => names,
             Ok(_) | Err(_) => return Vec::new(),
         };
@@ -162,7 +162,7 @@ impl Itself<'_> {
             claim.kind == Kind::Detached && claim.holder.agent() == agent && session.took(claim)
         };
         let mut holds = Vec::new();
-        for read in Readings::of(&session.store, &session.clock, names) {
+        for read in Readings::of(&*session.store, &session.clock, names) {
             let Ok(reading) = &read.reading else { continue };
             let entry = reading.entry();
             for claim in entry.into_iter().flat_map(Entry::granted) {

@@ -6,6 +6,7 @@ mod orphan;
 use super::{Session, near};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::holds::is_unnamed_run;
 use crate::ids::request_id_or_new;
 use crate::render::Reporter;
 use crate::render::lock::{its_command_hint, orphan_hint, timestamp};
@@ -156,6 +157,8 @@ enum Answering {
     Served,
     /// Its supervisor is dead, and no other process ends its command. The hold lasts until the command ends.
     Orphaned,
+    /// Program with a guard of the library, whose work ends when it looks.
+    Program,
     /// It became its command.
     Exec,
     /// It has no supervisor. It learns of the request only if it looks by itself.
@@ -187,6 +190,9 @@ impl Answering {
                     && claim.holder.command == claim.holder.process =>
             {
                 Self::Served
+            }
+            Kind::Kernel if claim.holder.command.is_none() && !is_unnamed_run(claim) => {
+                Self::Program
             }
             Kind::Kernel if reading.is_some_and(|reading| reading.is_stopped(claim)) => {
                 Self::Halted
@@ -275,6 +281,9 @@ fn line(claim: &Claim, how: Answering, now_ms: u64) -> String {
         }
         Answering::Halted => format!("{who} is stopped, and ends its command when it goes on"),
         Answering::Served => format!("the program of {who} is told"),
+        Answering::Program => {
+            format!("{who} is told, and its work ends when it looks; no command is ended")
+        }
         Answering::Waiting => format!("{who} waits, and leaves the line"),
         Answering::Away => format!("{who} is away, and its place is no longer kept"),
     }

@@ -1,6 +1,5 @@
 //! `check` and `list`: say how locks stand. They read and never write.
 
-use super::readings::{self, READ_AT_ONCE, Read, Readings};
 use super::{Session, near};
 use crate::dialect::{Done, Refused};
 use crate::exit::Exit;
@@ -20,6 +19,7 @@ use std::cell::{OnceCell, RefCell};
 use std::fmt::Write as _;
 use tenure_engine::clock::Clock;
 use tenure_engine::process::Ancestors;
+use tenure_engine::readings::{self, READ_AT_ONCE, Read, Readings};
 use tenure_engine::store::contract::Which;
 use tenure_engine::tenure_core::{AgentKey, Host, Process};
 
@@ -110,7 +110,7 @@ fn all(
     shown: Shown,
     asks: Asks,
 ) -> Result<(String, Value), Failure> {
-    let names = readings::names(&session.store, Which::Locks)?;
+    let names = readings::names(&*session.store, Which::Locks)?;
     let output = reporter.output;
     let reporter = RefCell::new(reporter);
     let mut looks = Looks {
@@ -118,7 +118,7 @@ fn all(
         reporter: &reporter,
         id,
         of,
-        readings: Readings::of(&session.store, &session.clock, names),
+        readings: Readings::of(&*session.store, &session.clock, names),
         ancestors: OnceCell::new(),
         tally: Tally::default(),
     };
@@ -249,10 +249,7 @@ impl Tally {
             _ => (Exit::Precondition, "LOCKS_NOT_FREE"),
         };
         let mut failure = Failure::new(exit, code, message);
-        failure.retry = self.after_ms.map(|after_ms| Retry {
-            after_ms,
-            strategy: "linear_backoff",
-        });
+        failure.retry = self.after_ms.map(Retry::linear);
         Some(failure)
     }
 }

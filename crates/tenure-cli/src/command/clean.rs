@@ -1,7 +1,6 @@
 //! `clean`: removes claims that are proven stale, and the files of unused locks.
 
 use super::Session;
-use super::readings::{self, Read, Readings};
 use crate::dialect::Done;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -12,10 +11,10 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 use std::cell::RefCell;
 use std::fmt::Write as _;
-use tenure_engine::clock::Clock;
+use tenure_engine::cleaning::{self, Step};
+use tenure_engine::readings;
 use tenure_engine::store::contract::Which;
-use tenure_engine::store::verbs::would_clean;
-use tenure_engine::store::{Cleaned, StoreError, Verbs};
+use tenure_engine::store::{Cleaned, StoreError};
 use tenure_engine::tenure_core::LockName;
 
 #[cold]
@@ -24,37 +23,27 @@ pub(super) fn clean(clean: Clean, reporter: &mut Reporter) -> Result<(String, Va
     let Clean { place, dry_run } = clean;
     let session = Session::open(place)?;
     session.tell_place(reporter);
-    let names = readings::names(&session.store, Which::Locks)?;
-    let now = || session.clock.now();
+    let names = readings::names(&*session.store, Which::Locks)?;
     let mut done = Cleaning::of(names.len());
-    if dry_run {
-        let policy = session.store.policy();
-        for Read { name, reading, now } in Readings::of(&session.store, &session.clock, names) {
-            let cleaned = reading.and_then(|reading| would_clean(policy, reading, &now));
-            done.add(reporter, name, cleaned)?;
-        }
-    } else {
-        for name in names {
-            let cleaned = session.store.clean(&name, &now(), false);
-            if let Ok(cleaned) = &cleaned {
-                session.record_cleaned(reporter, &name, cleaned)?;
+    let (store, clock) = (&*session.store, &session.clock);
+    cleaning::clean(store, clock, names, dry_run, |step| {
+        match step {
+            Step::Lock(name, cleaned) => {
+                if let Ok(cleaned) = &cleaned
+                    && !dry_run
+                {
+                    session.record_cleaned(reporter, &name, cleaned)?;
+                }
+                done.add(reporter, name, cleaned)?;
             }
-            done.add(reporter, name, cleaned)?;
+            Step::Leftover(Ok(cleaned)) => done.files += usize::from(cleaned.removed),
+            Step::Signs(Ok(files)) => done.files += files,
+            Step::Leftover(Err(error)) | Step::Signs(Err(error)) => {
+                reporter.warn(error.to_string());
+            }
         }
-    }
-    // Where a lock is a record of its own, what we keep beside it outlasts it.
-    for name in readings::names(&session.store, Which::Leftovers)? {
-        match session.store.clean(&name, &now(), dry_run) {
-            Ok(cleaned) => done.files += usize::from(cleaned.removed),
-            Err(error) => reporter.warn(error.to_string()),
-        }
-    }
-    if let Some(agents) = session.store.agents() {
-        match agents.forget_old(&now(), dry_run) {
-            Ok(files) => done.files += files,
-            Err(error) => reporter.warn(error.to_string()),
-        }
-    }
+        Ok::<_, Failure>(())
+    })?;
     done.answer(&session, dry_run, reporter)
 }
 
@@ -137,13 +126,7 @@ impl Cleaning {
             mut text,
             locks,
         } = self;
-        let _ = write!(
-            text,
-            "{} {claims} stale claim{} and {files} unused lock file{}",
-            if dry_run { "would remove" } else { "removed" },
-            if claims == 1 { "" } else { "s" },
-            if files == 1 { "" } else { "s" },
-        );
+        text.push_str(&cleaning::removed(dry_run, claims, files));
         let done = Done::Cleaned {
             locks: changed,
             dry_run,

@@ -117,6 +117,8 @@ fn pass_guard(
             let context = json!({ "guard": shown, "token": token, "mark": mark });
             return Err(Failure::new(Exit::LockLost, "FENCED", message).with_context(context));
         }
+        // Nothing but an answer that is understood lets a request through.
+        _ => return Err(unknown(format!("the answer of {shown} is not understood"))),
     };
     reporter.explain(&format!(
         "fencing token {token} may go on; the mark of {shown} is {token}"

@@ -324,10 +324,11 @@ impl Attempts {
         let last = format!("Failed to push after {} attempts", self.limit);
         let mut failure = Failure::new(Exit::General, "PUSH_EXHAUSTED", &last)
             .with_text(format!("{words}\n{last}"));
-        failure.retry = Some(Retry {
-            after_ms: pause_ms(self.base_ms, self.made, u32::MAX / 2),
-            strategy: "exponential_backoff",
-        });
+        failure.retry = Some(Retry::exponential(pause_ms(
+            self.base_ms,
+            self.made,
+            u32::MAX / 2,
+        )));
         failure.detail = Some(words);
         Err(failure.with_context(json!({ "attempts": self.made })))
     }

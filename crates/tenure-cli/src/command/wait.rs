@@ -4,24 +4,14 @@ use super::{Session, attend, cancelled, collect_signals, near, waits_for_itself}
 use crate::dialect::Done;
 use crate::failure::Failure;
 use crate::render::Reporter;
-use crate::render::lock::{LockView, failure_of};
+use crate::render::lock::failure_of;
 use crate::render::waiting::{Progress, Sight};
 use crate::request;
 use serde_json::{Value, json};
-use std::time::Duration;
-use tenure_engine::clock::{Clock, instant, since};
+use std::time::Instant;
 use tenure_engine::engine::Wait;
-use tenure_engine::store::{Verbs, Wake};
-use tenure_engine::tenure_core::{Entry, LockName, Mode, Reason, Standing};
-
-/// How long one sleep lasts at most; a file deleted by hand is noticed by then.
-const NAP: Duration = Duration::from_secs(10);
-
-/// How long one sleep lasts where a waiter does not take its turn, and others may pass it any moment.
-const STILL_NAP: Duration = Duration::from_secs(1);
-
-/// How long one sleep lasts where the holders of the lock may leave room.
-const ROOM_NAP: Duration = Duration::from_millis(200);
+use tenure_engine::tenure_core::{Entry, LockName, Mode, Reason};
+use tenure_engine::vacancy::{Found, Look, Onlooker, Vacancy, until_room};
 
 #[cold]
 #[inline(never)]
@@ -48,93 +38,93 @@ pub(super) fn until_free(
     reporter: &mut Reporter,
 ) -> Result<(String, Value), Failure> {
     session.tell_place(reporter);
-    let policy = *session.store.policy();
-    let mut last = None;
-    let began = instant();
-    let deadline = match limit {
-        Wait::No => Some(began),
-        Wait::For(duration) => began.checked_add(duration),
-        Wait::Forever => None,
-    };
-    let empty = Entry::default();
-    let mut progress = Progress::new(reporter, name, &session.identity.host, limit);
-    let mut has_waited = false;
     near::point_out_others(session, reporter, name);
-    loop {
-        let reading = session.store.read(name)?;
-        let now = session.clock.now();
-        let (standing, front) = reading.standing(&policy, &now);
-        let view = LockView::of(name, &reading, &policy, &now, |_| false);
-        let view = view.for_mode(mode, &reading, &policy, &now);
-        let waited = since(began);
-        if !has_waited {
-            // As for a caller that takes it.
-            session.refuse_own_hold(name)?;
-            session.refuse_another_pool((name, &reading), mode)?;
+    let mut showing = Showing {
+        session,
+        name,
+        mode,
+        limit,
+        progress: Progress::new(reporter, name, &session.identity.host, limit),
+        reporter,
+    };
+    let vacancy = until_room(
+        &*session.store,
+        &session.clock,
+        name,
+        mode,
+        limit,
+        &mut showing,
+    )?;
+    drop(showing);
+    let Vacancy {
+        view,
+        waited,
+        found,
+    } = vacancy;
+    match found {
+        Found::Room => {}
+        Found::Interrupted => return Err(cancelled("wait")),
+        Found::Refused { refusal, .. } if refusal.reason != Reason::Held => {
+            let failure = failure_of(view.clone(), refusal.reason, None, 0);
+            return Err(session.blocked(failure, &view, refusal.reason));
         }
-        if view.available {
-            if !has_waited {
-                near::point_out(session, reporter, name, &reading);
-            }
-            let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
-            let done = Done::Free { name };
-            let text = session.text_of(&done, || match view.room {
-                Some(_) => format!("{name} has room"),
-                None => format!("{name} is free"),
-            });
-            let mut data =
-                json!({ "name": name.as_str(), "standing": "free", "waited_ms": waited_ms });
-            if let Some(room) = view.room {
-                data["standing"] = view.standing.into();
-                data["room"] = json!(room);
-            }
-            return Ok((text, data));
-        }
-        let entry = reading.entry();
-        let before = *last.get_or_insert_with(|| entry.map_or(0, |entry| entry.last));
-        if limit == Wait::Forever
-            && let Some(own) = attend::own_hold(session, &reading, mode, before)
-        {
-            return Err(waits_for_itself(name, &own));
-        }
-        let in_the_way = match standing {
-            // Waiting ends neither: a person has to decide.
-            Standing::Unreadable => Some(Reason::Unreadable),
-            Standing::Stale(_) => Some(Reason::StaleNeedsForce),
-            Standing::Free | Standing::Held(_) | Standing::Unknown => None,
-        };
-        if let Some(reason) = in_the_way {
-            let failure = failure_of(view.clone(), reason, None, 0);
-            return Err(session.blocked(failure, &view, reason));
-        }
-        if deadline.is_some_and(|deadline| instant() >= deadline) {
+        Found::Refused { retry_after_ms, .. } => {
             let waited = (limit != Wait::No).then_some(waited);
-            let retry_after_ms = view.retry_after_ms.unwrap_or(1_000);
             let mut failure = failure_of(view.clone(), Reason::Held, waited, retry_after_ms);
             failure.phase = Some("wait");
             return Err(session.blocked(failure, &view, Reason::Held));
         }
-        has_waited = true;
-        let frame = progress.show(|here| {
-            let entry = reading.entry().unwrap_or(&empty);
-            Sight::from_outside(&view, entry, front, &now, here)
-        });
-        let nap = match &view.standstill {
-            // The stopped waiters stand aside then.
-            Some(still) if still.stands_aside_in_ms > 0 => {
-                NAP.min(Duration::from_millis(still.stands_aside_in_ms))
+    }
+    let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
+    let done = Done::Free { name };
+    let text = session.text_of(&done, || match view.room {
+        Some(_) => format!("{name} has room"),
+        None => format!("{name} is free"),
+    });
+    let mut data = json!({ "name": name.as_str(), "standing": "free", "waited_ms": waited_ms });
+    if let Some(room) = view.room {
+        data["standing"] = view.standing.into();
+        data["room"] = json!(room);
+    }
+    Ok((text, data))
+}
+
+/// Shows a person the wait, and refuses what would never end.
+struct Showing<'a> {
+    session: &'a Session,
+    name: &'a LockName,
+    mode: Mode,
+    limit: Wait,
+    progress: Progress<'a>,
+    reporter: &'a mut Reporter,
+}
+
+impl Onlooker for Showing<'_> {
+    type Error = Failure;
+
+    fn sees(&mut self, look: &Look<'_>) -> Result<(), Failure> {
+        let (session, name) = (self.session, self.name);
+        if !look.has_waited {
+            // As for a caller that takes it.
+            session.refuse_own_hold(name)?;
+            session.refuse_another_pool((name, look.reading), self.mode)?;
+            if look.view.available {
+                near::point_out(session, self.reporter, name, look.reading);
             }
-            Some(_) => STILL_NAP,
-            // No byte tells that a waiter has left which stood before a claim that holds beside others.
-            None if view.room.is_some() => ROOM_NAP,
-            None => NAP,
-        };
-        let until = [deadline, frame, instant().checked_add(nap)]
-            .into_iter()
-            .flatten()
-            .min();
-        if session.store.watch(name, &reading, &now, until)? == Wake::Interrupted {
-            return Err(cancelled("wait"));
         }
+        Ok(())
+    }
+
+    fn sleeps(&mut self, look: &Look<'_>) -> Result<Option<Instant>, Failure> {
+        if self.limit == Wait::Forever
+            && let Some(own) = attend::own_hold(self.session, look.reading, self.mode, look.before)
+        {
+            return Err(waits_for_itself(self.name, &own));
+        }
+        let empty = Entry::default();
+        Ok(self.progress.show(|here| {
+            let entry = look.reading.entry().unwrap_or(&empty);
+            Sight::from_outside(look.view, entry, look.front, look.now, here)
+        }))
     }
 }

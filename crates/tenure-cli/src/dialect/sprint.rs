@@ -94,10 +94,7 @@ impl Answer {
             .with_text(yaml)
             .with_context(json);
         failure.is_answer = true;
-        failure.retry = self.retry_after_ms.map(|after_ms| Retry {
-            after_ms,
-            strategy: "linear_backoff",
-        });
+        failure.retry = self.retry_after_ms.map(Retry::linear);
         if self.code == "LOCK_HELD" {
             failure.phase = Some(if self.document.mode == "acquire" {
                 "acquire"

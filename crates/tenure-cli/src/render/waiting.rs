@@ -73,10 +73,7 @@ impl<'a> Progress<'a> {
         Self {
             name,
             here,
-            limit: match wait {
-                Wait::For(limit) => Some(limit),
-                Wait::No | Wait::Forever => None,
-            },
+            limit: wait.limit(),
             mode,
             began: instant(),
             pause: LINE_FIRST,

@@ -5,8 +5,8 @@
 //! and a flag that contradicts it is refused: two callers that disagree would not share one lock.
 
 use super::run::Hooks;
+use crate::args::RunArgs;
 use crate::args::value::{self, Queue, Typed};
-use crate::args::{RunArgs, group};
 use crate::failure::Failure;
 use crate::supervise::OnLost;
 use clap::ValueEnum;
@@ -101,7 +101,7 @@ impl Defaults {
             ttl: value::read(&source("ttl"), said.ttl.as_deref(), value::lease)?,
             max_age: value::read(&source("max_age"), said.max_age.as_deref(), value::lease)?,
             mode: (said.slots().map(Mode::Slots)).or(is_shared.then_some(Mode::Shared)),
-            group: value::read(&source("group"), said.group.as_deref(), group::group)?,
+            group: value::read(&source("group"), said.group.as_deref(), value::group)?,
             queue: value::read(&source("queue"), said.queue.as_deref(), queue)?,
             cancel_in_progress: said.cancel_in_progress == Some(true),
             grace,

@@ -208,8 +208,10 @@ fn patience(wait_ms: Option<u64>) -> Patience {
 fn bounded(said: Option<engine::Wait>) -> engine::Wait {
     match said {
         Some(engine::Wait::No) => engine::Wait::No,
-        Some(engine::Wait::For(limit)) => engine::Wait::For(limit.min(WAIT_MAX)),
-        Some(engine::Wait::Forever) | None => engine::Wait::For(WAIT_MAX),
+        said => {
+            let limit = said.and_then(engine::Wait::limit);
+            engine::Wait::For(limit.map_or(WAIT_MAX, |limit| limit.min(WAIT_MAX)))
+        }
     }
 }
 

@@ -3,9 +3,7 @@
 
 use super::{Cancel, Check, List, Place, Purpose, Run, Surroundings};
 use crate::args::value::{self, Further, Typed};
-use crate::args::{
-    Calling, CancelArgs, CheckArgs, Common, ListArgs, OfGroup, OfMode, RunArgs, group,
-};
+use crate::args::{Calling, CancelArgs, CheckArgs, Common, ListArgs, OfGroup, OfMode, RunArgs};
 use crate::failure::Failure;
 use serde::Deserialize;
 use serde_json::Value;
@@ -157,7 +155,7 @@ impl Usual {
             let others = others.iter().map(LockParam::further);
             typed.lock = others.collect::<Result<_, _>>()?;
         }
-        typed.group = (params.group.as_deref()).map(|name| Typed::of(name, group::group));
+        typed.group = (params.group.as_deref()).map(|name| Typed::of(name, value::group));
         typed.cancel_in_progress = params.cancel_in_progress;
         typed.command = vec!["serve".into()];
         let claiming = &mut typed.claiming;
@@ -296,7 +294,7 @@ impl About {
         Ok(Self {
             name: lock.map(name),
             of: OfGroup {
-                group: of_group.map(|name| Typed::of(name, group::group)),
+                group: of_group.map(|name| Typed::of(name, value::group)),
             },
         })
     }

@@ -560,3 +560,16 @@ fn shared_holder_beside_slots_counts_as_one() {
         );
     }
 }
+
+/// A program that holds by the library has no command that somebody could end.
+#[test]
+fn cancel_of_a_program_with_a_guard_says_that_it_is_told() {
+    let scene = Scene::new();
+    let locks = tenure::guard::LockManager::new(scene.locks()).expect("a folder");
+    let guard = locks.acquire("x").expect("a free lock");
+    let said = scene.run(["cancel", "x"]).expect(0, "asked");
+    let told = "is told, and its work ends when it looks; no command is ended";
+    assert!(said.stdout().contains(told), "{}", said.stdout());
+    assert!(!said.stdout().contains("ends its command"));
+    eventually("the guard to show it", || guard.should_stop());
+}

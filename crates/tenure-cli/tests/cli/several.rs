@@ -58,6 +58,45 @@ fn shared_holders_go_together_and_a_writer_is_not_starved() {
     assert_eq!(written(&scene, "order"), "writer\nreader\nreader\n");
 }
 
+/// The hold of another reader is not in the way of a reader.
+#[test]
+fn a_reader_is_told_of_the_writer_before_it() {
+    let scene = Scene::new();
+    let one = scene.hold("x", ["-q", "--shared"]);
+    let words = ["run", "-q", "-w", "forever", "x", "--", "true"];
+    let writer = start(&scene, &words);
+    scene.until_queued("x", 1);
+    let pid = scene.check("x")["queue"][0]["pid"].clone();
+    for words in [
+        &["run", "x", "-n", "-s", "--output", "json", "--", "true"][..],
+        &[
+            "run", "x", "-w", "100ms", "-s", "--output", "json", "--", "true",
+        ],
+        &["check", "x", "-s", "--output", "json"],
+        &["wait", "x", "-n", "-s", "--output", "json"],
+    ] {
+        let said = scene.run(words);
+        let error = said.json()["error"].take();
+        let context = &error["context"];
+        assert_eq!(context["ahead"]["pid"], pid, "{words:?}: {error}");
+        assert_eq!(context["holder"]["mode"], "shared", "{words:?}: {error}");
+        let message = error["message"].as_str().expect("a message");
+        let ahead = format!(", and PID {pid} waits before this call");
+        assert!(message.contains(&ahead), "{words:?}: {message}");
+    }
+    let said = scene.run(["run", "x", "-n", "-s", "--", "true"]);
+    assert!(
+        said.stderr().contains("waits before you"),
+        "{}",
+        said.stderr()
+    );
+    // Whoever would hold alone waits for the holder.
+    let said = scene.run(["run", "x", "-n", "--output", "json", "--", "true"]);
+    assert!(said.json()["error"]["context"]["ahead"].is_null());
+    let _ = one.open().expect(0, "the reader");
+    let _ = writer.finish().expect(0, "its turn came");
+}
+
 /// A caller that is one of several holders is told about its own hold.
 #[test]
 fn each_of_several_detached_holders_finds_beats_and_releases_its_own() {

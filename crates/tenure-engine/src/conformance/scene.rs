@@ -48,10 +48,7 @@ impl Held {
     pub(super) fn stolen(&self) -> Option<u64> {
         self.events.iter().find_map(|event| match event {
             Event::Stolen { previous, .. } => previous.as_ref().map(|claim| claim.ticket),
-            Event::Acquired { .. }
-            | Event::CancelRequested { .. }
-            | Event::Displaced { .. }
-            | Event::Released { .. } => None,
+            _ => None,
         })
     }
 }

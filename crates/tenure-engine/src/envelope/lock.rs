@@ -67,6 +67,9 @@ pub struct LockView {
     /// Set if no claim holds it and the process of the next claim is stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub standstill: Option<StandstillView>,
+    /// The waiter before the caller, if the holders alone would let the caller hold beside them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ahead: Option<QueueView>,
     /// The waiters, in order.
     pub queue: Vec<QueueView>,
     /// When a retry is likely to succeed; a hint.
@@ -221,6 +224,9 @@ pub struct HolderView {
     /// Milliseconds until it ends by silence, if that ends it.
     #[serde(skip)]
     pub ends_in_ms: Option<u64>,
+    /// Its process is the one that is told this.
+    #[serde(skip)]
+    pub is_this_process: bool,
     /// Its place in the list.
     #[serde(skip)]
     pub ticket: u64,
@@ -348,7 +354,14 @@ impl LockView {
             }
             view.show_standstill(next, still, now);
         }
+        view.show_ahead(refusal.ahead.as_deref());
         view
+    }
+
+    fn show_ahead(&mut self, ahead: Option<&Claim>) {
+        let ahead = ahead.map(|claim| claim.ticket);
+        let mut queue = self.queue.iter();
+        self.ahead = queue.find(|waiting| Some(waiting.ticket) == ahead).cloned();
     }
 
     /// Says whether a claim of this mode would hold at once, and which others would.
@@ -386,6 +399,9 @@ impl LockView {
             Mode::Slots(_) => room.slots.is_some_and(|slots| slots.room),
         };
         self.room = Some(room);
+        if !self.available {
+            self.show_ahead(reading.ahead_of(policy, mode, now));
+        }
         self
     }
 
@@ -424,6 +440,7 @@ impl LockView {
             holder: None,
             other_holders: Vec::new(),
             standstill: None,
+            ahead: None,
             queue: Vec::new(),
             retry_after_ms: None,
             yields_to_force: policy.force_on_held != ForceOnHeld::Never,
@@ -608,7 +625,15 @@ impl LockView {
                 format!("{} is held by you: {}", called, holder.sentence())
             }
             (Some(holder), "held") => {
-                format!("{} is held by {}", called, holder.sentence())
+                let ahead = self.ahead.as_ref().map(|ahead| {
+                    let (who, waiting) = (ahead.who(), age(ahead.waiting_ms));
+                    format!(
+                        "; {who} waits before you for {waiting}{}",
+                        purpose(&ahead.why)
+                    )
+                });
+                let ahead = ahead.unwrap_or_default();
+                format!("{} is held by {}{ahead}", called, holder.sentence())
             }
             (_, "unreadable") => format!(
                 "{} cannot be read: {} ({})",
@@ -635,22 +660,8 @@ impl LockView {
             let _ = write!(text, "\n{:8}and by {}", "", other.sentence());
         }
         for waiting in &self.queue {
-            let _ = write!(
-                text,
-                "\n{:8}{}. {} {} for {}{}",
-                "",
-                waiting.position,
-                waiting.who(),
-                if waiting.away {
-                    "away, in line"
-                } else if waiting.stopped {
-                    "stopped, in line"
-                } else {
-                    "waiting"
-                },
-                age(waiting.waiting_ms),
-                purpose(&waiting.why)
-            );
+            let (position, sentence) = (waiting.position, waiting.sentence());
+            let _ = write!(text, "\n{:8}{position}. {sentence}", "");
         }
         text
     }
@@ -707,6 +718,7 @@ impl LockView {
         let by = holder.map_or_else(
             || "an unknown holder".to_owned(),
             |holder| match holder.at_work() {
+                Some(_) if holder.is_this_process => "this process".to_owned(),
                 Some(pid) => format!("PID {pid}"),
                 // A record of another program may name no process and no request.
                 None if holder.request_id.is_empty() => "an unknown holder".to_owned(),
@@ -716,12 +728,17 @@ impl LockView {
         let aged = holder
             .map(|holder| format!(" (age: {})", age(holder.age_ms)))
             .unwrap_or_default();
+        let ahead = self.ahead.as_ref().map(|ahead| match ahead.pid {
+            Some(pid) => format!(", and PID {pid} waits before this call"),
+            None => format!(", and request {} waits before this call", ahead.request_id),
+        });
+        let ahead = ahead.unwrap_or_default();
         let mut failure = match reason {
             Reason::Held => Failure::new(
                 Exit::Precondition,
                 "LOCK_HELD",
                 match &self.standstill {
-                    None => format!("{called} held by {by}{aged}{after}"),
+                    None => format!("{called} held by {by}{aged}{ahead}{after}"),
                     Some(still) => format!(
                         "{called} not held; {by} is next in line and {}, and {}{after}",
                         StandstillView::why(still.stopped),
@@ -769,10 +786,7 @@ impl LockView {
             ),
         };
         if is_retryable(reason) {
-            failure.retry = Some(Retry {
-                after_ms: retry_after_ms,
-                strategy: "linear_backoff",
-            });
+            failure.retry = Some(Retry::linear(retry_after_ms));
             let fact = |value: Option<String>| value.unwrap_or_else(|| "unknown".to_owned());
             failure.detail = Some(format!(
                 "lock_file={} holder_pid={} holder_age_ms={}",
@@ -812,6 +826,9 @@ impl HolderView {
     pub fn who(&self) -> String {
         let process = (self.pid, self.other_pid_namespace);
         let texts = [&*self.request_id, &self.actor, &self.host];
+        if self.is_this_process {
+            return "this process".to_owned();
+        }
         who(self.agent.as_ref(), process, texts)
     }
 
@@ -897,6 +914,19 @@ impl HolderView {
 }
 
 impl QueueView {
+    /// The waiter, for how long it has waited and what for.
+    pub fn sentence(&self) -> String {
+        let state = if self.away {
+            "away, in line"
+        } else if self.stopped {
+            "stopped, in line"
+        } else {
+            "waiting"
+        };
+        let (who, waiting) = (self.who(), age(self.waiting_ms));
+        format!("{who} {state} for {waiting}{}", purpose(&self.why))
+    }
+
     fn who(&self) -> String {
         let process = (self.pid, self.other_pid_namespace);
         let texts = [&*self.request_id, &self.actor, &self.host];
@@ -1057,6 +1087,7 @@ fn holder(claim: &Claim, standing: Standing, now: &Now) -> HolderView {
         orphaned: standing == Standing::Held(Life::Orphaned),
         // The caller of this function finds that out.
         stopped: false,
+        is_this_process: false,
         // A record of another program may say 0, which is no process.
         pid: claim
             .holder

@@ -34,6 +34,9 @@ use tenure_core::{
     Policy, Predecessor, RestsOn, Silence,
 };
 
+/// The shortest lease that servers give, in milliseconds.
+pub(crate) const LEASE_MIN_MS: u64 = 2_000;
+
 /// The rules by which a store judges claims, and what silence does to a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rules {
@@ -55,6 +58,16 @@ impl Rules {
             leased: false,
             network: false,
             beside: true,
+        }
+    }
+
+    /// The shortest ttl of a claim here, in milliseconds; a shorter one is raised to it. Servers give no shorter lease, and
+    /// no holder could renew one in time.
+    pub fn ttl_min_ms(&self) -> u64 {
+        if self.leased && self.network {
+            LEASE_MIN_MS
+        } else {
+            1
         }
     }
 

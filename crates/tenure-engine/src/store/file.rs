@@ -68,6 +68,7 @@ use super::{Reading, StoreError, Wake};
 use crate::clock::{Clock, SystemClock};
 use crate::config;
 use crate::os::{self, Root, Sharing};
+use crate::process::Identity;
 use crate::process::Sights;
 use crate::profile::{LEDGER, Native, Profile, SUFFIX};
 use crate::trust::Named;
@@ -146,7 +147,14 @@ impl FileStore {
         Self::with_profile(Box::new(Native), &folder.into(), here, sleeper)
     }
 
+    /// Native locks in `folder` for a program that runs here, as [`FileStore::within_program`] says.
+    pub fn for_program(folder: impl Into<PathBuf>) -> Self {
+        let here = Identity::current().host;
+        Self::new(folder, here, Box::new(ThreadSleeper)).within_program()
+    }
+
     /// Locks of any profile; `place` is the folder that its contract calls its storage.
+    #[doc(hidden)]
     pub fn with_profile(
         profile: Box<dyn Profile>,
         place: &Path,
@@ -182,6 +190,7 @@ impl FileStore {
     /// The native locks beside those of a profile that publishes records in `place`. They lie in a
     /// folder of ours, `.tenure/locks`, which git ignores. For a profile that publishes none, the native
     /// locks of `place` itself.
+    #[doc(hidden)]
     pub fn beside(
         profile: &dyn Profile,
         place: &Path,
@@ -201,6 +210,7 @@ impl FileStore {
     }
 
     /// The folder of the locks that [`FileStore::beside`] keeps.
+    #[doc(hidden)]
     pub fn folder_beside(profile: &dyn Profile, place: &Path) -> PathBuf {
         if profile.record().is_some() {
             place.join(LEDGER).join(NATIVE_BESIDE)
@@ -274,6 +284,7 @@ impl FileStore {
     }
 
     /// The profile by which locks are kept.
+    #[doc(hidden)]
     pub fn profile(&self) -> &Arc<dyn Profile> {
         &self.profile
     }
@@ -634,10 +645,9 @@ impl Store for FileStore {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process;
 
     fn store_in(folder: &Path) -> FileStore {
-        let here = process::Identity::current().host;
+        let here = Identity::current().host;
         FileStore::new(folder, here, Box::new(ThreadSleeper))
     }
 

@@ -6,8 +6,8 @@
 //!
 //! # Examples
 //! ```
-//! # use tenure_engine as tenure;
-//! use tenure::tenure_core::{LockName, Now, Policy};
+//! # mod tenure { pub use tenure_engine::{store, tenure_core as model}; }
+//! use tenure::model::{LockName, Now, Policy};
 //! use tenure::store::{Store, memory::MemoryStore};
 //!
 //! let store = MemoryStore::new(Policy::NATIVE);

@@ -12,7 +12,7 @@ use super::contract::{
     Step, Store, Waiting, Write,
 };
 use super::{Cleaned, Content, ForcedRelease, Reading, RenewedOwned, StoreError, Wake};
-use std::borrow::Borrow;
+use std::borrow::{Borrow, Cow};
 use std::time::{Duration, Instant};
 use tenure_core::{
     AgentKey, Claim, Entering, Entry, Event, Evidence, Force, Forced, Holder, Kind, Left, Liveness,
@@ -107,6 +107,11 @@ pub trait Verbs: Store {
         within: Option<Duration>,
     ) -> Result<Entered, StoreError> {
         let (rules, request) = (self.rules(), request.borrow());
+        let mut request = Cow::Borrowed(request);
+        if request.ttl_ms < rules.ttl_min_ms() {
+            request.to_mut().ttl_ms = rules.ttl_min_ms();
+        }
+        let request = &*request;
         if !rules.beside && request.terms.mode != Mode::Exclusive {
             return Err(StoreError::Record {
                 place: self.location(name).shown,

@@ -106,10 +106,13 @@ mod offload {
     }
 
     #[test]
-    fn work_that_panics_is_an_error_and_no_endless_wait() {
-        let outcome = block_on(on_thread("test", || -> u8 {
-            panic!("as the test wants it")
-        }));
-        assert!(outcome.is_err(), "the future ends");
+    fn a_panic_of_the_work_goes_on_in_the_caller() {
+        let outcome = std::panic::catch_unwind(|| {
+            block_on(on_thread("test", || -> u8 {
+                panic!("as the test wants it")
+            }))
+        });
+        let panic = outcome.expect_err("the future ends");
+        assert_eq!(panic.downcast_ref(), Some(&"as the test wants it"));
     }
 }

@@ -19,7 +19,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 use tenure::guard::{AcquireError, LockManager, Options};
 
-const USAGE: &str = "usage: figures show FILE [--wait-ms N]\n       figures add FILE TEXT [--wait-ms N]";
+const USAGE: &str =
+    "usage: figures show FILE [--wait-ms N]\n       figures add FILE TEXT [--wait-ms N]";
 
 /// Somebody else has it for too long: another call may be luckier.
 const TEMPFAIL: u8 = 75;

@@ -8,7 +8,10 @@
 //! `TENURE_TOKEN` in its environment, and renames the file to `NAME.done`. A job that another runner has is passed over. A
 //! runner that loses its lock kills its line, and leaves the job to the next one.
 
-#![allow(clippy::print_stderr, reason = "a program for the command line answers there")]
+#![allow(
+    clippy::print_stderr,
+    reason = "a program for the command line answers there"
+)]
 
 use std::error::Error;
 use std::path::Path;
@@ -28,7 +31,10 @@ fn main() -> Result<(), Box<dyn Error>> {
         .filter_map(|file| file.strip_suffix(".job").map(str::to_owned))
         .collect();
     names.sort();
-    let options = Options::new().wait(Wait::No).ttl(Duration::from_secs(5)).why("a job");
+    let options = Options::new()
+        .wait(Wait::No)
+        .ttl(Duration::from_secs(5))
+        .why("a job");
     for name in names {
         let guard = match locks.acquire_with(&name, &options) {
             Ok(guard) => guard,
@@ -49,7 +55,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn run(guard: &Guard, job: &Path) -> Result<(), Box<dyn Error>> {
     let mut child = Command::new("sh").arg(job).envs(guard.envs()).spawn()?;
     let Some(status) = attended(guard, &mut child)? else {
-        eprintln!("{}: the lock was lost, another runner goes on", guard.name());
+        eprintln!(
+            "{}: the lock was lost, another runner goes on",
+            guard.name()
+        );
         return Ok(());
     };
     guard.verify()?;

@@ -21,14 +21,14 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use tenure::model::{
+    Claim, Death, Entry, Evidence, Holder, Host, Kind, Liveness, LivenessLock, LockName, Now,
+    Policy, Predecessor, Process, Standing, judge,
+};
 use tenure::store::contract::{
     About, Ask, Committed, Depth, Draft, Location, Outcome, Rules, Step, Waiting, Which, Write,
 };
 use tenure::store::{Content, Handle, Reading, Store, StoreError, Wake, codec};
-use tenure::tenure_core::{
-    Claim, Death, Entry, Evidence, Holder, Host, Kind, Liveness, LivenessLock, LockName, Now,
-    Policy, Predecessor, Process, Standing, judge,
-};
 
 type Done<T> = Result<T, StoreError>;
 

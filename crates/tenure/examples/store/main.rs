@@ -9,7 +9,7 @@ use folder::FolderStore;
 use std::error::Error;
 use std::time::Duration;
 use tenure::guard::{LockManager, Options, Wait};
-use tenure::tenure_core::Host;
+use tenure::model::Host;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

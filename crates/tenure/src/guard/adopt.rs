@@ -165,7 +165,7 @@ impl LockManager {
         match shared.store.hand_over(&name, &is_meant, &holder, &now) {
             Ok(Adopted::Done { claim, handle }) => {
                 wakes(&*handle);
-                let kept = self.keep(name.clone(), handle, *claim);
+                let kept = self.keep(name.clone(), handle, *claim, false);
                 kept.map(Some)
                     .map_err(|source| AdoptError::Thread { name, source })
             }

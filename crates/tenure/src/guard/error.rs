@@ -2,9 +2,12 @@
 //!
 //! [`envelope`](crate::envelope) decides how a program sees a refusal.
 
-use crate::config::ConfigError;
+use super::status::{LockHolder, LockStatus, LockWaiter};
+use crate::config::{ConfigError, by_variables};
 use crate::store::StoreError;
 use std::fmt;
+use std::io::ErrorKind;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::Duration;
 use tenure_core::{Claim, Entry, Holder, LockName, NameError, Now, Policy, Reason, Refusal};
 
@@ -13,8 +16,8 @@ use tenure_core::{Claim, Entry, Holder, LockName, NameError, Now, Policy, Reason
 #[non_exhaustive]
 pub enum OpenError {
     /// A configuration cannot be used, or none names a folder.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
+    #[error("{}", by_variables(&.0.to_string()))]
+    Config(ConfigError),
     /// The folder cannot be named.
     #[error("the lock folder cannot be named: {source}")]
     Folder {
@@ -34,6 +37,12 @@ pub enum OpenError {
         /// Why not.
         source: StoreError,
     },
+}
+
+impl From<ConfigError> for OpenError {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error)
+    }
 }
 
 /// Why a lock was not acquired.
@@ -123,7 +132,7 @@ pub enum AcquireError {
         r#source: std::io::Error,
     },
     /// The store failed: permissions, a full disk, a network file system.
-    #[error("{name}: {source}")]
+    #[error("{name}: {}", by_variables(&.source.to_string()))]
     Store {
         /// The lock.
         name: LockName,
@@ -202,6 +211,29 @@ impl AcquireError {
         crate::envelope::is_retryable(refused.refusal.reason).then_some(refused.retry_after)
     }
 
+    /// The holder in the way as [`AcquireError::holder`] has it, with since when it holds. Its text is a line for people:
+    /// `PID 4711 (ada@host) since … (3s ago): deploy`.
+    ///
+    /// # Examples
+    /// ```
+    /// use tenure::testing::Scene;
+    /// let scene = Scene::new();
+    /// let _theirs = scene.another_process().acquire("deploy")?;
+    /// let refused = scene.locks().try_acquire("deploy").expect_err("it is held");
+    /// let holder = refused.held_by().expect("another process");
+    /// assert!(holder.to_string().starts_with("PID "));
+    /// # Ok::<(), tenure::guard::AcquireError>(())
+    /// ```
+    pub fn held_by(&self) -> Option<LockHolder> {
+        let refused = self.refused()?;
+        Some(LockHolder::of(refused.blocker()?, &refused.seen))
+    }
+
+    /// Whether the system, or the servers, refuse access: no wait helps, and no other name.
+    pub fn is_permission(&self) -> bool {
+        matches!(self, Self::Store { source, .. } if source.is_permission())
+    }
+
     fn refused(&self) -> Option<&Refused> {
         match self {
             Self::Held(refused) | Self::Refused(refused) => Some(refused),
@@ -215,6 +247,20 @@ impl AcquireError {
             | Self::Forked { .. }
             | Self::Thread { .. }
             | Self::Store { .. } => None,
+        }
+    }
+}
+
+impl OpenError {
+    /// Whether the system, or the servers, refuse access.
+    pub fn is_permission(&self) -> bool {
+        let denied = |source: &std::io::Error| source.kind() == ErrorKind::PermissionDenied;
+        match self {
+            Self::Config(ConfigError::Read { source, .. }) | Self::Folder { source } => {
+                denied(source)
+            }
+            Self::Servers { source } => source.is_permission(),
+            Self::Config(_) | Self::Elsewhere { .. } => false,
         }
     }
 }
@@ -237,6 +283,8 @@ pub struct Refused {
     pub seen: Now,
     /// What is wrong with its record, if it cannot be read.
     pub unreadable_because: Option<String>,
+    /// The claim that stood in the way is of this process.
+    pub(super) is_own: bool,
     /// How long the caller waited; `None` if it did not want to wait.
     pub waited: Option<Duration>,
     /// When a retry is likely to succeed; a hint.
@@ -255,6 +303,18 @@ impl Refused {
     /// The holder of that claim.
     pub fn holder(&self) -> Option<&Holder> {
         self.blocker().map(|claim| &claim.holder)
+    }
+
+    /// The waiter before the caller, if the holders alone would have let the caller hold beside them: a writer in line
+    /// before a reader.
+    pub fn ahead(&self) -> Option<LockWaiter> {
+        let claim = self.refusal.ahead.as_deref()?;
+        Some(LockWaiter::seen(claim, self.view().ahead.as_ref()?))
+    }
+
+    /// How the lock stood, as it was seen last.
+    pub fn status(&self) -> LockStatus {
+        LockStatus::seen(self.name.clone(), self.view(), Some(&self.entry))
     }
 }
 
@@ -307,6 +367,11 @@ pub enum ReleaseError {
 }
 
 impl ReleaseError {
+    /// Whether the system, or the servers, refuse access.
+    pub fn is_permission(&self) -> bool {
+        matches!(self, Self::Store { source, .. } if source.is_permission())
+    }
+
     /// The lock.
     pub fn name(&self) -> &LockName {
         match self {
@@ -357,6 +422,43 @@ pub enum AdoptError {
     },
 }
 
+/// Why a lock could not be looked at, asked about or cleaned.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdminError {
+    /// The name cannot be the name of a lock.
+    #[error("the lock name {name:?} cannot be used: {source}")]
+    Name {
+        /// What was given.
+        name: String,
+        /// Which rule it breaks.
+        r#source: NameError,
+    },
+    /// The store failed.
+    #[error(transparent)]
+    Store {
+        /// How.
+        #[from]
+        r#source: StoreError,
+    },
+    /// This process is a copy (by a fork) of the one that made the manager.
+    #[error("after a fork the copy needs a lock manager of its own")]
+    Forked,
+}
+
+impl AdminError {
+    /// Whether the system, or the servers, refuse access.
+    pub fn is_permission(&self) -> bool {
+        matches!(self, Self::Store { source } if source.is_permission())
+    }
+}
+
+/// Errors of the system are in it, which nothing changes any more.
+impl UnwindSafe for AcquireError {}
+impl RefUnwindSafe for AcquireError {}
+impl UnwindSafe for OpenError {}
+impl RefUnwindSafe for OpenError {}
+
 /// Why a hold could not be shown to stand.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -375,4 +477,11 @@ pub enum VerifyError {
         /// How.
         r#source: StoreError,
     },
+}
+
+impl VerifyError {
+    /// Whether the system, or the servers, refuse access.
+    pub fn is_permission(&self) -> bool {
+        matches!(self, Self::Store { source, .. } if source.is_permission())
+    }
 }

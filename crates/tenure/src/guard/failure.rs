@@ -1,6 +1,7 @@
 //! The errors of guards as programs see them: exit code and the document's `error`.
 
 use super::{AcquireError, OpenError, Refused};
+use crate::config::by_variables;
 use crate::envelope::{Exit, Failure, LockView};
 use tenure_core::LockName;
 
@@ -44,7 +45,11 @@ fn already_held(name: &LockName, token: Option<u64>, error: &AcquireError) -> Fa
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         let (exit, code) = match error {
-            OpenError::Config(source) => return source.into(),
+            OpenError::Config(source) => {
+                let mut failure = Self::from(source);
+                failure.message = by_variables(&failure.message);
+                return failure;
+            }
             OpenError::Elsewhere { .. } => (Exit::BadArguments, "BAD_CONFIGURATION"),
             OpenError::Servers { .. } => (Exit::StoreUnavailable, "STORE_UNREACHABLE"),
             OpenError::Folder { .. } => (Exit::General, "NO_CURRENT_FOLDER"),
@@ -65,6 +70,9 @@ impl Refused {
             &self.seen,
         );
         view.unreadable_because.clone_from(&self.unreadable_because);
+        if let Some(holder) = &mut view.holder {
+            holder.is_this_process = self.is_own;
+        }
         view
     }
 }

@@ -15,8 +15,9 @@ use std::cell::Cell;
 use std::fmt;
 use std::future::poll_fn;
 use std::ops::Deref;
+use std::panic::RefUnwindSafe;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{Arc, OnceLock, Weak, mpsc};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 use tenure_core::{Claim, Holder, LeaseTerms, Left, LockName, Mode, Now, Renewal};
@@ -110,6 +111,29 @@ impl Guard {
         &self.hold.holder
     }
 
+    /// Whether the holder before it died inside, as a poisoned mutex tells: what the lock protects may be half done. True if
+    /// this acquire took the lock over from a hold that was not released. A death that another caller has found and cleaned
+    /// up meanwhile (`tenure clean`, a try that was refused) is not told, so work that must be recovered writes down itself
+    /// how far it has come.
+    ///
+    /// # Examples
+    /// ```
+    /// # let locks = tenure::testing::locks();
+    /// let guard = locks.acquire("index")?;
+    /// if guard.previous_died() {
+    ///     println!("checking the index first");
+    /// }
+    /// # Ok::<(), tenure::guard::AcquireError>(())
+    /// ```
+    pub fn previous_died(&self) -> bool {
+        self.hold.previous_died
+    }
+
+    /// What it shares with others of the same hold, without keeping that.
+    pub(super) fn of_hold(&self) -> Weak<Hold> {
+        Arc::downgrade(&self.hold)
+    }
+
     /// Its state as far as this process knows it; does not ask the store. See [`super`] for how soon a
     /// change shows.
     pub fn state(&self) -> GuardState {
@@ -139,7 +163,7 @@ impl Guard {
 
     /// The request id of the caller that asked for the lock, once that is known.
     pub fn asked_by(&self) -> Option<&str> {
-        self.hold.asked_by.get().map(String::as_str)
+        self.hold.asked_by()
     }
 
     /// Asks the store whether the hold stands: before a step that must not be done twice.
@@ -428,6 +452,28 @@ pub(super) fn worse(
     }
 }
 
+/// The guards in the order in which the locks were taken, each on its own from now on.
+impl IntoIterator for Guards {
+    type Item = Guard;
+    type IntoIter = std::vec::IntoIter<Guard>;
+
+    fn into_iter(mut self) -> Self::IntoIter {
+        std::mem::take(&mut self.guards).into_iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a Guards {
+    type Item = &'a Guard;
+    type IntoIter = std::slice::Iter<'a, Guard>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.guards.iter()
+    }
+}
+
+/// A panic under a guard leaves nothing of it half done: its state changes in single steps.
+impl RefUnwindSafe for Hold {}
+
 /// The guards in the order in which the locks were taken.
 impl Deref for Guards {
     type Target = [Guard];
@@ -462,6 +508,8 @@ pub(super) struct Hold {
     asked_by: OnceLock<String>,
     /// Its manager does not list it any more.
     is_forgotten: AtomicBool,
+    /// The holder before it died.
+    pub(super) previous_died: bool,
 }
 
 impl Hold {
@@ -503,7 +551,25 @@ impl Hold {
             term: Term::new(state),
             asked_by,
             is_forgotten: AtomicBool::new(false),
+            previous_died: false,
         }
+    }
+
+    /// How it stands for one that has no guard of it.
+    pub(super) fn watched(&self) -> GuardState {
+        if self.term.has_guards() {
+            self.state()
+        } else {
+            GuardState::Lost
+        }
+    }
+
+    pub(super) fn asked_by(&self) -> Option<&str> {
+        self.asked_by.get().map(String::as_str)
+    }
+
+    pub(super) fn wake_on_change(&self, waker: &Waker) {
+        self.term.wake_on_change(waker);
     }
 
     pub(super) fn name(&self) -> &LockName {

@@ -184,10 +184,21 @@ impl Term {
         locked(&self.ended).is_none() && !self.is_leaving() && self.known() != GuardState::Lost
     }
 
-    /// One guard less. True if it was the last one, which has to end the hold.
+    /// One guard less. True if it was the last one, which has to end the hold. Whoever watches it is woken then.
     #[must_use]
     pub(super) fn go(&self) -> bool {
-        self.guards.fetch_sub(1, Ordering::AcqRel) == 1
+        let is_last = self.guards.fetch_sub(1, Ordering::AcqRel) == 1;
+        if is_last {
+            // Used outside of the mutex: a waker may well ask again.
+            let wakers = std::mem::take(&mut *locked(&self.wakers));
+            wakers.into_iter().for_each(Waker::wake);
+        }
+        is_last
+    }
+
+    /// Whether it has a guard.
+    pub(super) fn has_guards(&self) -> bool {
+        self.guards.load(Ordering::Acquire) > 0
     }
 
     /// Asks the store. `None` once the hold has ended, or its release has begun.

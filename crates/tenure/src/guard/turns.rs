@@ -17,9 +17,11 @@ use crate::cancel::{self, Cancel};
 use crate::engine::{self, Waiting};
 use crate::offload::{self, Logs, Promise};
 use crate::sync::{locked, thread};
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -68,10 +70,7 @@ impl Call {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        match self.wait {
-            Wait::For(time) => self.began.checked_add(time),
-            Wait::No | Wait::Forever => None,
-        }
+        self.wait.deadline(self.began)
     }
 
     /// How long it stood in the line. The store counts from there on.
@@ -85,10 +84,7 @@ impl Call {
 
     /// What is left of the wait for the store.
     pub(super) fn rest(&self, stood: Duration) -> Wait {
-        match self.wait {
-            Wait::For(all) => Wait::For(all.saturating_sub(stood)),
-            Wait::No | Wait::Forever => self.wait,
-        }
+        self.wait.after(stood)
     }
 
     /// The error of a wait that is over, as the caller counts its time.
@@ -166,33 +162,9 @@ impl LockManager {
         })
     }
 
-    /// Acquires a lock without a thread of the caller's.
-    pub(super) async fn take_async(
-        &self,
-        name: &str,
-        options: &Options,
-    ) -> Result<Guard, AcquireError> {
-        // What the wait does not need ends before it: ten thousand of them may wait.
-        let sent = {
-            let options = options.for_async();
-            let (name, wait) = (super::named(name)?, self.wait(&options));
-            let mode = self.shared.may_ask(&name, &options)?;
-            let call = Call::new(&self.shared, mode, wait);
-            if takes_turns(&options, wait) {
-                Ok(self.send(&name, &options, call))
-            } else {
-                Err(Box::pin(self.enter_async(name, options, call)))
-            }
-        };
-        match sent {
-            Ok(sent) => sent.await,
-            Err(alone) => alone.await,
-        }
-    }
-
     /// Enters the store on a thread of its own, for as long as the future lives.
     async fn enter_async(
-        &self,
+        self,
         name: LockName,
         options: Options,
         call: Call,
@@ -218,6 +190,7 @@ impl LockManager {
             options.on_wait = once;
         }
         let key = key(name, For::Waiting);
+        let panicked = Panicked::of(&options);
         let word = options.on_wait.is_some().then(|| options.clone());
         let errand = Errand {
             locks: self.clone(),
@@ -227,6 +200,7 @@ impl LockManager {
             options,
             logs: Logs::here(),
             promise: Some(promise),
+            panicked: panicked.clone(),
         };
         let number = shared.lines.leave(&key, errand);
         let lines = Arc::downgrade(&shared.lines);
@@ -254,13 +228,19 @@ impl LockManager {
             }
         }
         if let Some(options) = word {
-            self.send_word(name, options, call, number);
+            self.send_word(name, options, call, (number, panicked));
         }
         sent
     }
 
     /// Has the caller told that it waits in a line.
-    fn send_word(&self, name: &LockName, options: Options, call: Call, number: u64) {
+    fn send_word(
+        &self,
+        name: &LockName,
+        options: Options,
+        call: Call,
+        (number, panicked): (u64, Panicked),
+    ) {
         let key = key(name, For::Asking);
         let errand = Errand {
             locks: self.clone(),
@@ -270,6 +250,7 @@ impl LockManager {
             options,
             logs: Logs::here(),
             promise: None,
+            panicked,
         };
         self.shared.lines.leave(&key, errand);
     }
@@ -322,21 +303,16 @@ impl Shared {
             return;
         };
         if let Some(entry) = reading.entry() {
-            let waiting = Waiting {
-                entry,
-                unread: self.lines.before(&key(name, For::Waiting), number),
-                ticket: u64::MAX,
-                now: &self.clock.now(),
-                standstill: None,
-            };
-            tell(name, &waiting);
+            let before = self.lines.before(&key(name, For::Waiting), number);
+            let now = self.clock.now();
+            tell(name, &Waiting::in_line(entry, before, &now));
         }
     }
 
     /// The answer to a caller whose time was up in the line.
     fn timed_out(&self, name: &LockName, options: &Options, call: &Call) -> AcquireError {
         let waited = call.stood(self);
-        let error = engine::timed_out(&*self.store, &*self.clock, name, waited);
+        let error = engine::timed_out(&*self.store, &*self.clock, name, call.mode, waited);
         call.told(self.explain(name.clone(), options.again, (call.mode, None), error))
     }
 }
@@ -361,6 +337,33 @@ pub(super) struct Errand {
     what: What,
     logs: Logs,
     promise: Option<Promise<Result<Guard, AcquireError>>>,
+    panicked: Panicked,
+}
+
+/// A panic of `on_wait` that is still to go on in its caller.
+#[derive(Clone, Default)]
+struct Panicked(Option<Arc<Mutex<Option<Panic>>>>);
+
+type Panic = Box<dyn Any + Send>;
+
+impl Panicked {
+    /// For a caller that has `on_wait`.
+    fn of(options: &Options) -> Self {
+        Self(options.on_wait.is_some().then(Arc::default))
+    }
+
+    fn keep(&self, panic: Panic) {
+        if let Some(kept) = &self.0 {
+            *locked(kept) = Some(panic);
+        }
+    }
+
+    fn goes_on(&self) {
+        let panic = self.0.as_ref().and_then(|kept| locked(kept).take());
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
+    }
 }
 
 impl Errand {
@@ -373,19 +376,40 @@ impl Errand {
             what,
             logs,
             promise,
+            panicked,
         } = self;
-        let name = &key.0;
-        let answer = logs.within(|| match what {
-            What::Wait => Some(locks.enter(name, &options, &call)),
-            What::TimedOut => Some(Err(locks.shared.timed_out(name, &options, &call))),
-            What::Tell { number } => {
-                locks.shared.tell(name, &options, number);
-                None
+        let (name, shared) = (&key.0, &locks.shared);
+        logs.within(|| match (what, promise) {
+            (What::Wait, Some(promise)) => promise.work(|| {
+                let answer = locks.enter(name, &options, &call);
+                panicked.goes_on();
+                answer
+            }),
+            (What::TimedOut, Some(promise)) => promise.work(|| {
+                panicked.goes_on();
+                Err(shared.timed_out(name, &options, &call))
+            }),
+            (What::Tell { number }, _) => {
+                let tell = AssertUnwindSafe(|| shared.tell(name, &options, number));
+                // The panic is the caller's that waits, in line or in the store by now.
+                if let Err(panic) = catch_unwind(tell) {
+                    panicked.keep(panic);
+                    let key = self::key(name, For::Waiting);
+                    match shared.lines.take_back(&key, number) {
+                        Some(Self {
+                            promise: Some(promise),
+                            ..
+                        }) => promise.work(|| {
+                            panicked.goes_on();
+                            Err(AcquireError::Cancelled { name: name.clone() })
+                        }),
+                        _ => options.cancel.iter().for_each(Cancel::cancel),
+                    }
+                }
             }
+            // A caller gets its answer by a promise.
+            (What::Wait | What::TimedOut, None) => {}
         });
-        if let (Some(promise), Some(answer)) = (promise, answer) {
-            promise.keep(answer);
-        }
     }
 
     fn answer(self, answer: impl FnOnce(LockName) -> Result<Guard, AcquireError>) {
@@ -465,6 +489,59 @@ fn on_thread<T: Send + 'static>(
     };
     let given = locked(&given).take();
     given.map_or(Ok(()), |given| Err((source, given)))
+}
+
+/// What an async caller asks for. It is let go of before the wait: ten thousand may wait.
+pub(super) struct Asked {
+    pub(super) locks: LockManager,
+    pub(super) name: String,
+    pub(super) options: Options,
+}
+
+impl Asked {
+    /// Acquires the lock without a thread of the caller's.
+    pub(super) async fn take(self: Box<Self>) -> Result<Guard, AcquireError> {
+        self.begin()?.await
+    }
+
+    #[expect(
+        clippy::boxed_local,
+        reason = "out of the box, the future would have room for it as long as it waits"
+    )]
+    fn begin(self: Box<Self>) -> Result<Taking, AcquireError> {
+        let Self {
+            locks,
+            name,
+            options,
+        } = *self;
+        let (name, wait) = (super::named(&name)?, locks.patience(&options));
+        let mode = locks.shared.may_ask(&name, &options)?;
+        let call = Call::new(&locks.shared, mode, wait);
+        Ok(if takes_turns(&options, wait) {
+            Taking::Turn(locks.send(&name, &options, call))
+        } else {
+            Taking::Alone(Box::pin(locks.enter_async(name, options, call)))
+        })
+    }
+}
+
+/// How an async caller waits.
+enum Taking {
+    /// In the line of its process.
+    Turn(Sent),
+    /// In the store, by a thread of its own.
+    Alone(Pin<Box<dyn Future<Output = Result<Guard, AcquireError>> + Send>>),
+}
+
+impl Future for Taking {
+    type Output = Result<Guard, AcquireError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.get_mut() {
+            Self::Turn(sent) => Pin::new(sent).poll(context),
+            Self::Alone(alone) => alone.as_mut().poll(context),
+        }
+    }
 }
 
 /// An errand, as its caller sees it. Dropping it takes the errand back, or ends it if it was begun.

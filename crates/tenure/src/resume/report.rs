@@ -36,7 +36,7 @@ pub(super) fn acquired(place: &Place, name: &LockName, acquired: &Acquired, over
                     tracing::warn!("the audit could not be written: {error}");
                 }
             }
-            Event::CancelRequested { .. } | Event::Displaced { .. } | Event::Released { .. } => {}
+            _ => {}
         }
     }
 }

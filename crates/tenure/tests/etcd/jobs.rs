@@ -20,7 +20,10 @@ fn each_job_is_done_once_by_one_of_several_runners() {
     let scratch = tempfile::tempdir().expect("a folder");
     let done = scratch.path().join("done");
     for number in 0..12 {
-        let line = format!("sleep 0.05; echo {number} $TENURE_TOKEN >>'{}'\n", done.display());
+        let line = format!(
+            "sleep 0.05; echo {number} $TENURE_TOKEN >>'{}'\n",
+            done.display()
+        );
         std::fs::write(scratch.path().join(format!("job-{number}.job")), line).expect("a job");
     }
     let mut runners: Vec<_> = (0..3).map(|_| runner(&server, scratch.path())).collect();

@@ -354,3 +354,50 @@ fn many_releases_at_once_are_many_requests_at_once() {
     let took = since(began);
     assert!(took < Duration::from_millis(700), "{took:?}");
 }
+
+/// A hold that no holder could keep is none: the ttl is raised to the shortest lease.
+#[test]
+fn a_ttl_below_the_shortest_lease_is_raised() {
+    let server = Server::start();
+    let locks = LockManager::with_store(caller(&server.address("short")));
+    for ttl_ms in [0, 10, 50, 1_000] {
+        let options = Options::new().ttl(Duration::from_millis(ttl_ms));
+        let guard = locks.acquire_with("a", &options).expect("a free lock");
+        std::thread::sleep(Duration::from_millis(ttl_ms + 200));
+        assert!(!guard.is_lost(), "{ttl_ms} ms");
+        guard.verify().expect("it stands");
+        guard.release().expect("etcd answers");
+    }
+}
+
+/// What a program asks about locks has the same answers on servers as in a folder.
+#[test]
+fn locks_on_servers_are_checked_listed_awaited_cancelled_and_cleaned() {
+    let server = Server::start();
+    let locks = || LockManager::with_store(caller(&server.address("asked")));
+    let (ours, theirs) = (locks(), locks());
+    let guard = theirs.acquire("a").expect("a free lock");
+    let status = ours.check("a").expect("etcd answers");
+    assert_eq!(status.holders[0].token, Some(guard.token()));
+    assert_eq!(ours.list().expect("etcd answers").len(), 1);
+    let short = Options::new().again(Again::Wait);
+    let short = short.wait(Duration::from_millis(100));
+    let error = ours.wait("a", &short).expect_err("it is held");
+    assert!(error.is_held(), "{error}");
+    let asked = ours.cancel("a", "over").expect("etcd answers");
+    assert_eq!(asked.len(), 1);
+    std::thread::scope(|scope| {
+        let long = Options::new().again(Again::Wait).wait(Wait::Forever);
+        let ours = &ours;
+        let waits = scope.spawn(move || ours.wait("a", &long));
+        let end = instant() + Duration::from_secs(20);
+        while !guard.should_stop() {
+            assert!(instant() < end, "it is told of the request");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        guard.release().expect("etcd answers");
+        waits.join().expect("no panic").expect("it is free now");
+    });
+    assert!(ours.check("a").expect("etcd answers").holders.is_empty());
+    assert!(ours.clean().expect("etcd answers").failed.is_empty());
+}

@@ -2,12 +2,12 @@
 //! claims say of the clock. For locks on servers, first whether they answer.
 
 use super::super::Session;
-use super::super::readings::{self, Read, Readings};
 use crate::render::doctor::{Finding, Report, Status};
 use std::os::unix::fs::MetadataExt;
 use tenure_engine::clock;
 use tenure_engine::printed::quoted_for_unix;
 use tenure_engine::profile::ends_without_release;
+use tenure_engine::readings::{self, Read, Readings};
 use tenure_engine::store::contract::Which;
 use tenure_engine::store::{Content, Reading, StoreError};
 use tenure_engine::tenure_core::{
@@ -76,7 +76,7 @@ pub(super) fn look(session: &Session, flags: &str, report: &mut Report) {
     }
     let is_remote = session.store.is_remote();
     let began = clock::instant();
-    let names = match readings::names(&session.store, Which::Locks) {
+    let names = match readings::names(&*session.store, Which::Locks) {
         Ok(names) => names,
         Err(error) => {
             // That the folder cannot be used was said before.
@@ -108,7 +108,7 @@ fn seen_in(session: &Session, names: Vec<LockName>, is_each_users: bool) -> Seen
         all: names.len(),
         ..Seen::default()
     };
-    for Read { name, reading, now } in Readings::of(&session.store, &session.clock, names) {
+    for Read { name, reading, now } in Readings::of(&*session.store, &session.clock, names) {
         let reading = match reading {
             Ok(reading) => reading,
             // Where each user has locks of their own, those of others are refused, and that is meant.

@@ -4,8 +4,8 @@
 //! keeps alive what lives anyway: the client is alive, for this process ends with it.
 
 use super::tools::Tools;
+use crate::command::Session;
 use crate::command::run::acquire_all::life_of;
-use crate::command::{Session, readings};
 use crate::failure::Failure;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -15,6 +15,7 @@ use tenure_engine::clock::Clock;
 use tenure_engine::keep::{self, Ask, Home, Kept, Life, News, Pending, Watching};
 use tenure_engine::os::{Descriptor, Ringer};
 use tenure_engine::profile::known_as;
+use tenure_engine::readings;
 use tenure_engine::store::contract::Which;
 use tenure_engine::store::{Content, RenewedOwned, StoreError, Verbs};
 use tokio::sync::oneshot;
@@ -72,7 +73,7 @@ fn look_for_all(tools: &Arc<Tools>, before: Option<Arc<Holds>>) -> Result<Found,
     };
     let session = &holds.session;
     let mut is_whole = true;
-    for name in readings::names(&session.store, Which::Locks)? {
+    for name in readings::names(&*session.store, Which::Locks)? {
         let Ok(reading) = session.reading(&name) else {
             is_whole = false;
             continue;

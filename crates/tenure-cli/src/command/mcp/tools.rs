@@ -8,7 +8,7 @@ use super::catalog::Tool;
 use crate::args::Common;
 use crate::args::value::{self, Typed};
 use crate::command::acquire::{self, Taken};
-use crate::command::{Session, cancel, readings, release, wait};
+use crate::command::{Session, cancel, release, wait};
 use crate::exit::Exit;
 use crate::failure::{Failure, Retry, human};
 use crate::ids::fresh_id;
@@ -30,6 +30,7 @@ use tenure_engine::cancel::{Cancel, listening};
 use tenure_engine::clock::{Clock, nap};
 use tenure_engine::process::Chosen;
 use tenure_engine::profile::known_as;
+use tenure_engine::readings;
 use tenure_engine::store::contract::{AgentSign, Which};
 use tokio::sync::Notify;
 
@@ -305,8 +306,8 @@ impl Tools {
             }
         }
         let mut failed = None;
-        let names = readings::names(&session.store, Which::Locks)?;
-        for read in readings::Readings::of(&session.store, &session.clock, names) {
+        let names = readings::names(&*session.store, Which::Locks)?;
+        for read in readings::Readings::of(&*session.store, &session.clock, names) {
             let reading = match read.reading {
                 Ok(reading) => reading,
                 Err(error) => {
@@ -362,9 +363,9 @@ impl Tools {
     fn list(&self, arguments: Map<String, Value>, call: &Call, reporter: &mut Reporter) -> Said {
         let NoParams {} = read(arguments)?;
         let session = Session::open(self.asked(call.agent.as_ref()).list()?.place)?;
-        let names = readings::names(&session.store, Which::Locks)?;
+        let names = readings::names(&*session.store, Which::Locks)?;
         let (mut texts, mut locks, mut more) = (Vec::new(), Vec::new(), 0_usize);
-        for read in readings::Readings::of(&session.store, &session.clock, names) {
+        for read in readings::Readings::of(&*session.store, &session.clock, names) {
             let view = match &read.reading {
                 Ok(reading) => {
                     let view = session.view_of(&read.name, reading, None);
@@ -469,10 +470,7 @@ impl Answer {
 /// Too many calls at a time.
 pub(super) fn too_many(why: &str) -> Failure {
     let mut failure = Failure::new(Exit::General, "TOO_MANY_REQUESTS", why);
-    failure.retry = Some(Retry {
-        after_ms: 1_000,
-        strategy: "exponential_backoff",
-    });
+    failure.retry = Some(Retry::exponential(1_000));
     failure
 }
 

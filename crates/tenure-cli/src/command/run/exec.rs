@@ -34,11 +34,7 @@ pub(crate) fn is_ordinary_end(event: &Event) -> bool {
             previous: Some(claim),
             ..
         } => ends_without_release(claim),
-        Event::Stolen { .. }
-        | Event::Acquired { .. }
-        | Event::CancelRequested { .. }
-        | Event::Displaced { .. }
-        | Event::Released { .. } => false,
+        _ => false,
     }
 }
 

@@ -3,10 +3,10 @@
 //! When that is done, and what a client is told of it, is decided elsewhere.
 
 use crate::audit_writer::occasion;
+use crate::command::Session;
 use crate::command::keeper;
 use crate::command::run::acquire_all::{self, Hold, life_of};
 use crate::command::run::plan::Planning;
-use crate::command::{Session, readings};
 use crate::exit::Exit;
 use crate::failure::{Failure, Retry};
 use crate::output::Output;
@@ -24,6 +24,7 @@ use tenure_engine::engine::Wait;
 use tenure_engine::envelope::LockView;
 use tenure_engine::keep::{Life, RENEWAL_MAX};
 use tenure_engine::profile::known_as;
+use tenure_engine::readings;
 use tenure_engine::store::contract::Which;
 use tenure_engine::store::verbs::{Adopted, Adopter};
 use tenure_engine::store::{Handle, Reading, StoreError, Verbs};
@@ -261,8 +262,8 @@ impl Adopting {
             .filter(|groups| groups.place.folder != self.session.place.folder);
         let places = [(self.session, false)].into_iter();
         for (session, group) in places.chain(groups.map(|session| (session, true))) {
-            let names = readings::names(&session.store, Which::Locks)?;
-            for read in readings::Readings::of(&session.store, &session.clock, names) {
+            let names = readings::names(&*session.store, Which::Locks)?;
+            for read in readings::Readings::of(&*session.store, &session.clock, names) {
                 let reading = read.reading?;
                 let granted = reading.entry().into_iter().flat_map(Entry::granted);
                 for claim in granted {
@@ -374,10 +375,7 @@ fn take_over(
                 format!("another serve keeps {name} for this program; end that one first"),
             )
             .with_context(json!({ "name": name.as_str() }));
-            failure.retry = Some(Retry {
-                after_ms: 100,
-                strategy: "linear_backoff",
-            });
+            failure.retry = Some(Retry::linear(100));
             Err(failure)
         }
         Adopted::Absent => {
@@ -425,8 +423,8 @@ pub(super) fn check(
 
 /// How all locks stand.
 pub(super) fn list(session: &Session, all: bool, own: &Own) -> Result<Value, Failure> {
-    let names = readings::names(&session.store, Which::Locks)?;
-    let readings = readings::Readings::of(&session.store, &session.clock, names);
+    let names = readings::names(&*session.store, Which::Locks)?;
+    let readings = readings::Readings::of(&*session.store, &session.clock, names);
     let mut locks = Vec::new();
     for read in readings {
         let view = view(session, (&read.name, &read.reading?), None, own);
@@ -445,11 +443,8 @@ pub(super) fn cancel(cancel: crate::request::Cancel) -> Result<Value, Failure> {
 
 /// What is left of a wait.
 pub(super) fn rest(wait: Wait, waited: Duration) -> Wait {
-    match wait {
-        Wait::For(limit) => match limit.saturating_sub(waited) {
-            Duration::ZERO => Wait::No,
-            rest => Wait::For(rest),
-        },
-        Wait::No | Wait::Forever => wait,
+    match wait.after(waited) {
+        Wait::For(Duration::ZERO) => Wait::No,
+        rest => rest,
     }
 }

@@ -108,10 +108,7 @@ impl Serve {
             _ => None,
         };
         let began = instant();
-        let deadline = match task.wait {
-            Wait::For(limit) => began.checked_add(limit),
-            Wait::No | Wait::Forever => None,
-        };
+        let deadline = task.wait.deadline(began);
         let asked = Asked {
             wait: task.wait,
             task,
@@ -385,10 +382,7 @@ impl Serve {
 
 pub(super) fn too_many(why: &str) -> Failure {
     let mut failure = Failure::new(Exit::General, "TOO_MANY_REQUESTS", why);
-    failure.retry = Some(Retry {
-        after_ms: 1_000,
-        strategy: "exponential_backoff",
-    });
+    failure.retry = Some(Retry::exponential(1_000));
     failure
 }
 

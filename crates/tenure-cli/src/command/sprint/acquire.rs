@@ -97,10 +97,7 @@ pub(super) fn acquire(
             patience: Patience::Default,
             terms: tenure_core::Terms::default(),
         },
-        deadline: match wait {
-            Wait::For(limit) => session.clock.instant().checked_add(limit),
-            Wait::No | Wait::Forever => None,
-        },
+        deadline: wait.deadline(session.clock.instant()),
         wait,
         asked: false,
     }

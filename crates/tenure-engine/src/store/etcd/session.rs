@@ -10,6 +10,7 @@
 
 use super::connection::{Connection, Endpoints, Fault, Pause};
 use crate::clock::{Clock, SystemClock, instant};
+use crate::store::contract::LEASE_MIN_MS;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 use tenure_core::{Now, Stamp, interval_ms};
 
 /// The shortest lease that etcd gives.
-const TTL_MIN_SECONDS: u64 = 2;
+const TTL_MIN_SECONDS: u64 = LEASE_MIN_MS / 1_000;
 
 /// The longest lease that we ask for; etcd's own limit is nine billion seconds.
 const TTL_MAX_SECONDS: u64 = 10 * 365 * 24 * 3_600;

@@ -1,20 +1,37 @@
-//! The names of groups.
+//! The lock of a group: a native lock whose name is made of any text.
 //!
-//! A group is a native lock whose name is written in lower case. `request/run` decides what a run in a
-//! group means.
+//! What a run in a group means is the command line's affair.
 
-use tenure_core::LockName;
-use tenure_engine::printed::{HASH_DIGITS, hash, hex};
+use crate::printed::{HASH_DIGITS, hash, hex};
+use tenure_core::{LockName, NameError};
 
 /// How long the readable beginning of a long name is. With `=.` and the hash it fits a lock's name of 128 bytes.
 const BEGINNING_MAX: usize = LockName::BYTES_MAX - 2 - HASH_DIGITS;
 
-/// The lock of a group. Any text may be the name of a group (`ci-refs/heads/main`). Characters that a
-/// lock's name cannot have are written as `=` and two hexadecimal digits for each byte, `=` itself too. A name that
-/// would be too long then is its beginning, `=.` and a hash of the whole name: no other lock of a group has `=.` in it.
-pub(crate) fn group(name: &str) -> Result<LockName, String> {
-    let mut lock = String::with_capacity(name.len());
-    for character in name.to_lowercase().chars() {
+/// The name of the lock that `tenure run --group TEXT` takes, made of any text but an empty one. The rule stays as it is:
+/// - Letters are written in lower case, so `Main` and `main` are one lock.
+/// - Letters and digits of ASCII stand as they are, and so do `. _ - @ +`, but not at the beginning, nor a dot after a dot.
+/// - Any other character is written as `=` and two hexadecimal digits for each byte, `=` itself too. At the beginning a `_`
+///   stands before it.
+/// - A name that would be longer than 128 bytes is its beginning, `=.` and 32 digits of a hash of the whole text. No other
+///   text gives a name with `=.` in it.
+///
+/// Two texts that differ in more than case have two names.
+///
+/// # Errors
+/// - [`NameError::Empty`] if the text is empty.
+///
+/// # Examples
+/// ```
+/// # mod tenure { pub mod guard { pub use tenure_engine::group::lock_name; } }
+/// use tenure::guard::lock_name;
+/// assert_eq!(lock_name("CI-refs/heads/main")?.as_str(), "ci-refs=2fheads=2fmain");
+/// assert_eq!(lock_name("issue-42")?.as_str(), "issue-42");
+/// # Ok::<(), tenure_core::NameError>(())
+/// ```
+pub fn lock_name(text: &str) -> Result<LockName, NameError> {
+    let mut lock = String::with_capacity(text.len());
+    for character in text.to_lowercase().chars() {
         let first = lock.is_empty();
         // A lock's name has no two dots together.
         let is_second_dot = character == '.' && lock.ends_with('.');
@@ -35,9 +52,9 @@ pub(crate) fn group(name: &str) -> Result<LockName, String> {
         }
     }
     if lock.len() > LockName::BYTES_MAX {
-        lock = shortened(lock, &name.to_lowercase());
+        lock = shortened(lock, &text.to_lowercase());
     }
-    LockName::new(lock).map_err(|why| format!("{name:?} cannot be used: {why}"))
+    LockName::new(lock)
 }
 
 #[cold]
@@ -54,7 +71,7 @@ fn shortened(mut lock: String, name: &str) -> String {
 }
 
 /// The group whose lock this is; `None` where no group has a lock of that name.
-pub(crate) fn of_lock(lock: &LockName) -> Option<String> {
+pub fn of_lock(lock: &LockName) -> Option<String> {
     let mut bytes = Vec::new();
     let name = lock.as_str();
     // What stands before a first `=` is there because a lock's name cannot begin with one.
@@ -70,13 +87,13 @@ pub(crate) fn of_lock(lock: &LockName) -> Option<String> {
         bytes.push(u8::from_str_radix(digits, 16).ok()?);
     }
     let name = String::from_utf8(bytes).ok()?;
-    let is_its_lock = group(&name).is_ok_and(|of| of == *lock);
+    let is_its_lock = lock_name(&name).is_ok_and(|of| of == *lock);
     is_its_lock.then_some(name)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{group, of_lock};
+    use super::{lock_name as group, of_lock};
     use std::collections::HashSet;
     use tenure_core::LockName;
 

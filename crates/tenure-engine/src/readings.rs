@@ -4,26 +4,31 @@
 //! A reader of the answer may be slow, so a lock may be shown long after it was read. It is judged by the time
 //! before it was read: a holder that has sent its heartbeats is then never taken for a silent one.
 
-use crate::store::Locks;
+use crate::clock::Clock;
+use crate::store::contract::Which;
+use crate::store::{Reading, Store, StoreError};
 use std::rc::Rc;
 use std::vec;
-use tenure_engine::clock::{Clock, SystemClock};
-use tenure_engine::store::contract::Which;
-use tenure_engine::store::{Reading, StoreError};
-use tenure_engine::tenure_core::{LockName, Now};
+use tenure_core::{LockName, Now};
 
 /// How many are read at once: so many share what was seen of a process.
-pub(super) const READ_AT_ONCE: usize = 512;
+pub const READ_AT_ONCE: usize = 512;
 
 /// A lock as it was read, and the time by which it is to be judged.
-pub(super) struct Read {
-    pub(super) name: LockName,
-    pub(super) reading: Result<Reading, StoreError>,
-    pub(super) now: Rc<Now>,
+pub struct Read {
+    /// Its name.
+    pub name: LockName,
+    /// What was read.
+    pub reading: Result<Reading, StoreError>,
+    /// The instant before it was read.
+    pub now: Rc<Now>,
 }
 
 /// The names of all locks, sorted.
-pub(super) fn names(locks: &Locks, which: Which) -> Result<Vec<LockName>, StoreError> {
+///
+/// # Errors
+/// - [`StoreError`] if the place cannot be listed.
+pub fn names(locks: &dyn Store, which: Which) -> Result<Vec<LockName>, StoreError> {
     let mut names = Vec::new();
     locks.names(which, &mut |name| names.push(name))?;
     names.sort_unstable();
@@ -31,15 +36,16 @@ pub(super) fn names(locks: &Locks, which: Which) -> Result<Vec<LockName>, StoreE
 }
 
 /// Locks, of which only the next few are read already.
-pub(super) struct Readings<'a> {
-    locks: &'a Locks,
-    clock: &'a SystemClock,
+pub struct Readings<'a> {
+    locks: &'a dyn Store,
+    clock: &'a dyn Clock,
     names: vec::IntoIter<LockName>,
     read: vec::IntoIter<Read>,
 }
 
 impl<'a> Readings<'a> {
-    pub(super) fn of(locks: &'a Locks, clock: &'a SystemClock, names: Vec<LockName>) -> Self {
+    /// Those of these names.
+    pub fn of(locks: &'a dyn Store, clock: &'a dyn Clock, names: Vec<LockName>) -> Self {
         Self {
             locks,
             clock,
