@@ -3,8 +3,7 @@
 //! The last owner drops the result of the work. So if the caller has gone, the thread that acquired a guard
 //! for it releases that guard.
 
-use crate::cancel::Cancel;
-use crate::sync::{Arc, Mutex, locked, thread};
+use crate::sync::{Arc, Mutex, Weak, locked, thread};
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
@@ -50,37 +49,6 @@ pub async fn on_thread<T: Send + 'static>(
     pending.await
 }
 
-/// The same for work that can be cancelled: by dropping the future, or by cancelling `given`.
-///
-/// # Errors
-/// - As [`on_thread`].
-pub async fn cancellable<T: Send + 'static>(
-    name: &str,
-    given: Option<Cancel>,
-    work: impl FnOnce(&Cancel) -> T + Send + 'static,
-) -> io::Result<T> {
-    struct Unwanted(Cancel);
-    impl Drop for Unwanted {
-        fn drop(&mut self) {
-            self.0.cancel();
-        }
-    }
-    let unwanted = Unwanted(Cancel::new());
-    let own = unwanted.0.clone();
-    let done = on_thread(name, move || {
-        // The caller's own `given` still cancels the work.
-        let _bell = given.as_ref().map(|given| {
-            let own = own.clone();
-            given.ring(move || own.cancel())
-        });
-        if given.as_ref().is_some_and(Cancel::is_cancelled) {
-            own.cancel();
-        }
-        work(&own)
-    });
-    done.await
-}
-
 /// Where the work stands.
 enum State<T> {
     /// It goes on; this is to be woken.
@@ -110,6 +78,11 @@ impl<T> Promise<T> {
         self.settle(State::Done(value));
     }
 
+    /// The value, as the thread's side sees it once the promise is kept.
+    pub fn kept(&self) -> Kept<T> {
+        Kept(Arc::downgrade(&self.0))
+    }
+
     fn settle(&self, state: State<T>) {
         let mut current = locked(&self.0);
         let unwanted = match &mut *current {
@@ -135,6 +108,28 @@ impl<T> Promise<T> {
 impl<T> Drop for Promise<T> {
     fn drop(&mut self) {
         self.settle(State::Broken);
+    }
+}
+
+/// A value that waits for its caller.
+pub struct Kept<T>(Weak<Mutex<State<T>>>);
+
+impl<T> Kept<T> {
+    /// Takes the value back if nobody has fetched it, with a promise of another one. The caller takes it under the same
+    /// mutex, so one of both gets it. `None` if there is nothing to take back (yet), or the caller has gone.
+    pub fn take_back(&self) -> Option<(T, Promise<T>)> {
+        let shared = self.0.upgrade()?;
+        let mut current = locked(&shared);
+        match std::mem::replace(&mut *current, State::Working(None)) {
+            State::Done(value) => {
+                drop(current);
+                Some((value, Promise(shared)))
+            }
+            other => {
+                *current = other;
+                None
+            }
+        }
     }
 }
 

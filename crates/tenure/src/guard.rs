@@ -89,6 +89,7 @@ mod hold;
 mod line;
 mod log;
 mod pending;
+mod pool;
 mod releases;
 mod renewer;
 mod term;
@@ -127,7 +128,6 @@ use crate::config::{self, Config};
 use crate::engine::{self, Observer};
 use crate::herald::Herald;
 use crate::inherited::{self, Saw};
-use crate::offload;
 use crate::os::Ringer;
 use crate::place::{self, At};
 use crate::process::{self, Identity, RequestIds};
@@ -138,6 +138,7 @@ use crate::sync::locked;
 use crate::trust::Named;
 use hold::Hold;
 use pending::Pending;
+use pool::{Asleep, Pool};
 use releases::Releases;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -148,7 +149,7 @@ use tenure_core::{
     Claim, Entry, Force, HeldUnforced, Kind, Mode, Patience, Policy, Reason, Request, RequestId,
     Terms,
 };
-use turns::{Call, Deadlines, Lines};
+use turns::{Begun, Call, Deadlines, Lines};
 use watching::Watching;
 
 /// How often a wait checks whether it was cancelled, in a store that knows nothing of [`Cancel`].
@@ -391,6 +392,8 @@ struct Shared {
     releases: Releases,
     /// The lines in which callers stand before they enter the store.
     lines: Arc<Lines>,
+    /// The threads of those that brought none.
+    pool: Pool<Begun>,
     deadlines: Deadlines,
     /// Two threads for wakers and for the log, on behalf of threads that have heartbeats to send.
     wakes: Herald,
@@ -571,6 +574,7 @@ impl LockManager {
             held: Mutex::default(),
             releases: Releases::default(),
             lines: Arc::default(),
+            pool: Pool::default(),
             deadlines: Deadlines::default(),
             wakes: Herald::new("tenure-wakes"),
             logs: Herald::new("tenure-logs"),
@@ -657,26 +661,27 @@ impl LockManager {
         options: &Options,
     ) -> Result<Guards, AcquireError> {
         let names = names.into_iter().map(named);
-        self.take_all(names.collect::<Result<_, _>>()?, options)
+        let began = self.shared.clock.instant();
+        self.take_all(names.collect::<Result<_, _>>()?, options, began)
     }
 
     fn take_all(
         &self,
         mut names: Vec<LockName>,
         options: &Options,
+        began: Instant,
     ) -> Result<Guards, AcquireError> {
         names.sort();
         names.dedup();
         let wait = self.wait(options);
-        let began = self.shared.clock.instant();
         let mut guards = Guards::default();
         for name in names {
             let rest = match wait {
-                Wait::For(all) if !guards.is_empty() => {
+                Wait::For(all) => {
                     let now = self.shared.clock.instant();
                     Wait::For(all.saturating_sub(now.saturating_duration_since(began)))
                 }
-                Wait::No | Wait::For(_) | Wait::Forever => wait,
+                Wait::No | Wait::Forever => wait,
             };
             guards.push(self.take(name, options, rest).map_err(|error| {
                 match (error, wait) {
@@ -746,18 +751,7 @@ impl LockManager {
     ) -> Result<Guards, AcquireError> {
         let names = names.into_iter().map(named);
         let names = names.collect::<Result<Vec<_>, _>>()?;
-        let Some(first) = names.first().cloned() else {
-            return Ok(Guards::default());
-        };
-        let options = options.for_async();
-        let done = self.offloaded(&options, move |locks, options| {
-            locks.take_all(names, options)
-        });
-        let thread = |source| AcquireError::Thread {
-            name: first,
-            source,
-        };
-        done.await.map_err(thread)?
+        self.take_all_async(names, options).await
     }
 
     /// Gives back every hold of this manager and its clones, whoever has its guards: for the way out of a program, before
@@ -802,20 +796,6 @@ impl LockManager {
         }
     }
 
-    /// Waits on a thread, for as long as the future lives.
-    async fn offloaded<T: Send + 'static>(
-        &self,
-        options: &Options,
-        work: impl FnOnce(&Self, &Options) -> T + Send + 'static,
-    ) -> std::io::Result<T> {
-        let (locks, options) = (self.clone(), options.clone());
-        let given = options.cancel.clone();
-        offload::cancellable("tenure-acquire", given, move |cancel| {
-            work(&locks, &options.cancel(cancel))
-        })
-        .await
-    }
-
     fn wait(&self, options: &Options) -> Wait {
         options
             .wait
@@ -842,6 +822,13 @@ impl LockManager {
         {
             return Ok(guard.for_async(options.is_async));
         }
+        // Without a look at the store: many that are refused would keep others from the list.
+        if options.again != Again::Wait
+            && let Some(own) = shared.held_against(&name, mode)
+        {
+            let token = Some(own);
+            return Err(AcquireError::HeldByThisProcess { name, token });
+        }
         let request = match shared.request(options, mode) {
             Ok(request) => request,
             Err(source) => return Err(AcquireError::Store { name, source }),
@@ -862,6 +849,7 @@ impl LockManager {
             told: false,
             ticket: None,
             gave_way: None,
+            asleep: None,
         };
         let (cancel, stood) = (options.cancel.as_ref(), call.stood(shared) + settled);
         let acquired = cancel::listening(cancel, || {
@@ -1034,12 +1022,30 @@ impl Shared {
         }
     }
 
-    /// One more guard of this manager's hold, if that covers `mode`.
-    fn again(&self, name: &LockName, mode: Mode) -> Option<Guard> {
+    /// The holds of a lock that this manager has.
+    fn own(&self, name: &LockName) -> Vec<Arc<Hold>> {
         let held = locked(&self.held);
         let own = held.range((name.clone(), 0)..=(name.clone(), u64::MAX));
-        let own: Vec<_> = own.filter_map(|(_, hold)| hold.upgrade()).collect();
-        drop(held);
+        own.filter_map(|(_, hold)| hold.upgrade()).collect()
+    }
+
+    /// Whether this manager has a hold of a lock, and no release of it has begun.
+    fn holds(&self, name: &LockName) -> bool {
+        self.own(name).iter().any(|hold| hold.is_held())
+    }
+
+    /// The token of a hold of this manager beside which none of `mode` can stand, whoever else holds. Its guard shows that
+    /// it is held.
+    fn held_against(&self, name: &LockName, mode: Mode) -> Option<u64> {
+        let own = self.own(name);
+        let mut blocks = own.iter().filter(|hold| !mode.holds_beside(hold.mode));
+        let held = blocks.find(|hold| hold.is_held())?;
+        Some(held.token())
+    }
+
+    /// One more guard of this manager's hold, if that covers `mode`.
+    fn again(&self, name: &LockName, mode: Mode) -> Option<Guard> {
+        let own = self.own(name);
         let covers = |hold: &&Arc<Hold>| hold.mode == Mode::Exclusive || hold.mode == mode;
         own.iter().filter(covers).find_map(Guard::again)
     }
@@ -1173,6 +1179,8 @@ struct Attendance<'a> {
     /// That of the caller's claim, once it has one.
     ticket: Option<u64>,
     gave_way: Option<AcquireError>,
+    /// Others may have a thread at work in place of this one, from the first sleep on.
+    asleep: Option<Asleep>,
 }
 
 impl Observer for Attendance<'_> {
@@ -1215,6 +1223,9 @@ impl Observer for Attendance<'_> {
             && let OnWait(Some(tell)) = &options.on_wait
         {
             tell(self.name, waiting);
+        }
+        if self.gave_way.is_none() {
+            self.asleep.get_or_insert_with(pool::asleep);
         }
         self.gave_way.is_some()
     }

@@ -673,6 +673,70 @@ fn a_panic_of_a_holder_or_of_its_callback_passes_the_turn_on() {
     eventually(|| place.claims("a") == 0);
 }
 
+/// How long a grant may stay untaken, and how long it takes at most until another caller has it.
+const TAKEN: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(4));
+
+/// A future that was polled once, and whose task does nothing more with it. Whoever waits behind it gets the lock, and so
+/// does that task when it goes on.
+#[test]
+fn a_grant_that_nobody_takes_is_given_back_table() {
+    let _alone = alone();
+    let forever = || Options::new().wait(Wait::Forever);
+    let short = || Options::new().wait(Wait::For(Duration::from_millis(2_500)));
+    for (what, options, several) in [
+        ("refused to siblings", forever(), false),
+        ("in turns", turns(), false),
+        ("bounded", short(), false),
+        ("several", forever(), true),
+    ] {
+        let place = Place::new();
+        let locks = place.locks();
+        let others = place.locks();
+        let held = others.acquire("a").expect("free");
+        let runtime = runtime();
+        let asks = async {
+            if several {
+                let all = locks.acquire_all_async(["a", "b"], &options).await;
+                all.map(|all| all[0].token())
+            } else {
+                let one = locks.acquire_async("a", &options).await;
+                one.map(|one| one.token())
+            }
+        };
+        // The holder is of another process, as the other manager's guard is not.
+        drop(held);
+        let held = place.held_elsewhere();
+        let mut asks = Box::pin(asks);
+        runtime.block_on(async {
+            let first = poll_fn(|context| Poll::Ready(asks.as_mut().poll(context))).await;
+            assert!(first.is_pending(), "{what}: it is held");
+        });
+        eventually(|| place.claims("a") == 2);
+        let third = {
+            let others = others.clone();
+            thread::spawn(move || {
+                others
+                    .acquire_with("a", &turns())
+                    .map(|guard| guard.token())
+            })
+        };
+        eventually(|| place.claims("a") == 3);
+        let began = instant();
+        ends(held);
+        let got = third.join().expect("no panic");
+        let took = since(began);
+        assert!(got.is_ok(), "{what}: {got:?}");
+        assert!(took >= TAKEN.0 && took < TAKEN.1, "{what}: {took:?}");
+        assert_eq!(place.claims("a"), 0, "{what}: nobody holds it");
+        let late = runtime.block_on(asks).expect("it is free");
+        assert!(
+            late > got.expect("a token"),
+            "{what}: it stood in line anew"
+        );
+        assert_eq!(place.claims("a"), 0, "{what}");
+    }
+}
+
 /// Each manager has a line of its own; they meet in the list.
 #[test]
 fn many_managers_of_one_process_meet_in_the_list() {

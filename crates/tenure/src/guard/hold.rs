@@ -277,6 +277,16 @@ pub struct Guards {
 }
 
 impl Guards {
+    /// The guard of one lock.
+    pub(super) fn one(guard: Guard) -> Self {
+        let guards = vec![guard];
+        Self { guards }
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Guard> {
+        self.guards.pop()
+    }
+
     pub(super) fn push(&mut self, guard: Guard) {
         self.guards.push(guard);
     }
@@ -485,6 +495,11 @@ impl Hold {
     /// Whether this is the process that acquired it, and not a copy made by a fork.
     fn is_here(&self) -> bool {
         self.pid == std::process::id()
+    }
+
+    /// Whether its guards show that it is held, and no release has begun.
+    pub(super) fn is_held(&self) -> bool {
+        !self.term.is_leaving() && self.state() != GuardState::Lost
     }
 
     fn state(&self) -> GuardState {

@@ -36,6 +36,14 @@ struct State<N, E> {
     next: u64,
 }
 
+impl<N, E> State<N, E> {
+    fn number(&mut self) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        number
+    }
+}
+
 impl<N: Clone + Ord, E> State<N, E> {
     /// The number of a new place, and its line. `None` if the turn was free; it is taken now.
     fn place(&mut self, name: &N) -> Option<(u64, &mut Line<E>)> {
@@ -43,8 +51,7 @@ impl<N: Clone + Ord, E> State<N, E> {
             self.lines.insert(name.clone(), Line::new());
             return None;
         }
-        let number = self.next;
-        self.next += 1;
+        let number = self.number();
         let line = self.lines.get_mut(name)?;
         Some((number, line))
     }
@@ -149,6 +156,11 @@ impl<N: Clone + Ord, E: Errand<N>> Lines<N, E> {
     fn remove(&self, name: &N, number: u64) -> Option<Place<E>> {
         let mut state = locked(&self.state);
         state.lines.get_mut(name)?.remove(&number)
+    }
+
+    /// A number that no place has.
+    pub(super) fn number(&self) -> u64 {
+        locked(&self.state).number()
     }
 
     /// How many stand in a line behind the caller that has the turn.

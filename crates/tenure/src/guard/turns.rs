@@ -1,22 +1,30 @@
 //! How a manager uses its lines: a caller that wants a lock takes its turn, and enters the store with it.
 //!
-//! Only callers that take turns with others of their process ([`Again::Wait`]) stand in a line. Any other caller
-//! is refused if its process holds the lock, now or when it has waited for another process. So it stands in the
-//! list itself, where each look decides that anew, and enters the store on a thread of its own.
+//! Each caller that waits stands in a line ([`For`]). Those that take turns with others of their process
+//! ([`Again::Wait`]) have one, and so have those that are refused once their process holds the lock. A caller whose
+//! manager holds the lock already enters the store at once, and so does one that does not wait.
 //!
-//! A blocking caller waits on its own thread. An async caller leaves an [`Errand`]; one thread runs those of
-//! a line, one after the other, while there are any. One more thread of the manager ends the waits of errands
-//! whose time is up ([`Deadlines`]). The answers to these, and notices to callers that they wait, have a line of
-//! their own, so that one thread gives them.
+//! A blocking caller waits on its own thread. An async caller leaves an [`Errand`], which a thread of the manager runs
+//! ([`pool`]). One more thread of the manager sees to what is due ([`Deadlines`]): errands whose time is up, and grants that
+//! no task has taken. The answers to the former, and notices to callers that they wait, have a line of their own, so that
+//! one thread gives them.
+//!
+//! # Grants that nobody takes
+//! A future that nobody polls, or whose executor is blocked, is granted the lock all the same. After [`TAKEN_MAX`] the
+//! grant is given back, and the caller stands in line anew when it is polled next. Its task never saw the grant, so no work
+//! was done under it: task and [`Deadlines`] take it under one mutex, and one of them gets it (`offload::Kept`).
 //!
 //! What happens in the store is the [`engine`]'s business, and how a line works that of `line`.
 
 use super::line::{self, Joined, Standing};
-use super::{AcquireError, Again, Guard, LockManager, OnWait, Options, Refused, Shared, Wait};
+use super::pool;
+use super::{
+    AcquireError, Again, Guard, Guards, LockManager, OnWait, Options, Refused, Shared, Wait,
+};
 use crate::cancel::{self, Cancel};
 use crate::engine::{self, Waiting};
 use crate::offload::{self, Logs, Promise};
-use crate::sync::{locked, thread};
+use crate::sync::locked;
 use std::collections::BTreeMap;
 use std::io;
 use std::ops::ControlFlow;
@@ -27,14 +35,26 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tenure_core::{LockName, Mode};
 
+/// How long a task may leave a grant untaken. An executor that is blocked for longer loses its turn, and nothing else.
+const TAKEN_MAX: Duration = Duration::from_secs(2);
+
+/// How long the thread that sees to what is due waits for something that is.
+const IDLE_MAX: Duration = Duration::from_secs(1);
+
 /// What callers stand in a line for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum For {
-    /// A place in the store's queue.
-    Waiting,
+    /// A place in the store's queue, also behind holds of their process.
+    Turns,
+    /// The same, unless their process holds the lock. Apart from the others, or one would stand behind a caller that waits
+    /// for a hold under which it was called itself.
+    Others,
     /// An answer of the store, at once.
     Asking,
 }
+
+/// The lines in which callers wait.
+const WAITING: [For; 2] = [For::Turns, For::Others];
 
 /// Which line, shared by all that remember a place in it.
 type Key = Arc<(LockName, For)>;
@@ -116,17 +136,18 @@ impl LockManager {
         let shared = &self.shared;
         let mode = shared.may_ask(&name, options)?;
         let mut call = Call::new(shared, mode, wait);
-        if !takes_turns(options, wait) {
+        let Some(line) = shared.line(&name, options, wait) else {
             return self.enter(&name, options, &call);
-        }
+        };
+        let key = key(&name, line);
         let mut options = std::borrow::Cow::Borrowed(options);
-        let turn = match shared.lines.join(&key(&name, For::Waiting)) {
+        let turn = match shared.lines.join(&key) {
             Joined::Head(turn) => turn,
             Joined::Behind(standing) => {
                 call.stood = true;
                 if let Some(once) = options.on_wait.once() {
                     options.to_mut().on_wait = once;
-                    shared.tell(&name, &options, standing.number);
+                    shared.tell(&key, &options, standing.number);
                 }
                 match self.stand(standing, options.cancel.as_ref(), call.deadline()) {
                     Some(turn) => turn,
@@ -150,6 +171,7 @@ impl LockManager {
         deadline: Option<Instant>,
     ) -> Option<Turn> {
         let _bell = cancel.map(|cancel| cancel::rings(cancel, standing.bell()));
+        let _asleep = pool::asleep();
         standing.wait(|| {
             if cancel.is_some_and(Cancel::is_cancelled) {
                 return ControlFlow::Break(());
@@ -174,65 +196,75 @@ impl LockManager {
     ) -> Result<Guard, AcquireError> {
         // What the wait does not need ends before it: ten thousand of them may wait.
         let sent = {
-            let options = options.for_async();
-            let (name, wait) = (super::named(name)?, self.wait(&options));
-            let mode = self.shared.may_ask(&name, &options)?;
+            let (name, wait) = (super::named(name)?, self.wait(options));
+            let mode = self.shared.may_ask(&name, options)?;
             let call = Call::new(&self.shared, mode, wait);
-            if takes_turns(&options, wait) {
-                Ok(self.send(&name, &options, call))
-            } else {
-                Err(Box::pin(self.enter_async(name, options, call)))
-            }
+            let options = options.for_async();
+            self.send(name, What::One, options, call)
         };
-        match sent {
-            Ok(sent) => sent.await,
-            Err(alone) => alone.await,
+        let mut guards = sent.await?;
+        // One lock, one guard.
+        match guards.pop() {
+            Some(guard) => Ok(guard),
+            None => Err(AcquireError::Cancelled {
+                name: super::named(name)?,
+            }),
         }
     }
 
-    /// Enters the store on a thread of its own, for as long as the future lives.
-    async fn enter_async(
+    /// Acquires several locks without a thread of the caller's.
+    pub(super) async fn take_all_async(
         &self,
-        name: LockName,
-        options: Options,
-        call: Call,
-    ) -> Result<Guard, AcquireError> {
-        let failed = name.clone();
-        let done = self.offloaded(&options, move |locks, options| {
-            locks.enter(&name, options, &call)
-        });
-        done.await.map_err(|source| AcquireError::Thread {
-            name: failed,
-            source,
-        })?
+        names: Vec<LockName>,
+        options: &Options,
+    ) -> Result<Guards, AcquireError> {
+        let Some(first) = names.first().cloned() else {
+            return Ok(Guards::default());
+        };
+        let mode = self.shared.may_ask(&first, options)?;
+        let call = Call::new(&self.shared, mode, self.wait(options));
+        let what = What::All(names.into());
+        self.send(first, what, options.for_async(), call).await
     }
 
-    /// Leaves an errand in the line that it is for.
-    fn send(&self, name: &LockName, options: &Options, call: Call) -> Sent {
+    /// Leaves an errand in the line that it is for; or has it begun at once, if it is for none.
+    fn send(&self, name: LockName, what: What, mut options: Options, call: Call) -> Sent<'_> {
         let shared = &self.shared;
         let (promise, pending) = offload::promise();
         let own = Cancel::new();
         let given = options.cancel.clone();
-        let mut options = options.clone().cancel(&own);
         if let Some(once) = options.on_wait.once() {
             options.on_wait = once;
         }
-        let key = key(name, For::Waiting);
+        let line = match what {
+            What::One => shared.line(&name, &options, call.wait),
+            What::All(_) | What::TimedOut | What::Tell { .. } => None,
+        };
+        let key = Arc::new((name, line.unwrap_or(For::Asking)));
         let word = options.on_wait.is_some().then(|| options.clone());
         let errand = Errand {
             locks: self.clone(),
-            key: Arc::clone(&key),
-            call,
-            what: What::Wait,
-            options,
+            wish: Wish {
+                key: Arc::clone(&key),
+                what,
+                options,
+                call,
+            },
+            own: own.clone(),
             logs: Logs::here(),
             promise: Some(promise),
         };
-        let number = shared.lines.leave(&key, errand);
+        let number = match line {
+            Some(_) => shared.lines.leave(&key, errand),
+            None => {
+                Begun { turn: None, errand }.start();
+                None
+            }
+        };
         let lines = Arc::downgrade(&shared.lines);
         let mut sent = Sent {
             pending,
-            shared: Arc::clone(shared),
+            locks: self,
             _bell: given.map(|given| ends_with(&given, &own, lines, key.clone(), number)),
             key,
             number,
@@ -243,8 +275,9 @@ impl LockManager {
             return sent;
         };
         if let Some(deadline) = call.deadline() {
-            match shared.deadlines.add(shared, (deadline, number), &sent.key) {
-                Ok(()) => sent.deadline = Some(deadline),
+            let due = Due::Place(Arc::clone(&sent.key));
+            match shared.deadlines.add(shared, (deadline, number), due) {
+                Ok(deadline) => sent.deadline = Some(deadline),
                 Err(source) => {
                     let errand = shared.lines.take_back(&sent.key, number);
                     if let Some(errand) = errand {
@@ -254,35 +287,34 @@ impl LockManager {
             }
         }
         if let Some(options) = word {
-            self.send_word(name, options, call, number);
+            self.send_word(Arc::clone(&sent.key), options, call, number);
         }
         sent
     }
 
     /// Has the caller told that it waits in a line.
-    fn send_word(&self, name: &LockName, options: Options, call: Call, number: u64) {
-        let key = key(name, For::Asking);
+    fn send_word(&self, line: Key, options: Options, call: Call, number: u64) {
+        let key = key(&line.0, For::Asking);
         let errand = Errand {
             locks: self.clone(),
-            key: Arc::clone(&key),
-            call,
-            what: What::Tell { number },
-            options,
+            wish: Wish {
+                key: Arc::clone(&key),
+                what: What::Tell { line, number },
+                options,
+                call,
+            },
+            own: Cancel::new(),
             logs: Logs::here(),
             promise: None,
         };
         self.shared.lines.leave(&key, errand);
     }
 
-    /// How many callers of this manager stand in line behind the one that is in the store.
+    /// How many callers of this manager stand in line behind the ones that are in the store.
     pub(crate) fn in_line(&self, name: &LockName) -> usize {
-        self.shared.lines.len(&key(name, For::Waiting))
+        let lines = WAITING.iter().map(|line| key(name, *line));
+        lines.map(|key| self.shared.lines.len(&key)).sum()
     }
-}
-
-/// Whether a call stands in the line of its process.
-fn takes_turns(options: &Options, wait: Wait) -> bool {
-    options.again == Again::Wait && wait != Wait::No
 }
 
 impl OnWait {
@@ -303,20 +335,33 @@ impl OnWait {
 }
 
 impl Shared {
+    /// In which line a call stands; `None` for one that enters the store at once.
+    fn line(&self, name: &LockName, options: &Options, wait: Wait) -> Option<For> {
+        match (wait, options.again) {
+            (Wait::No, _) => None,
+            (Wait::For(_) | Wait::Forever, Again::Wait) => Some(For::Turns),
+            // Mostly it is refused, or joins that hold.
+            (Wait::For(_) | Wait::Forever, Again::Refuse | Again::Reenter) => {
+                (!self.holds(name)).then_some(For::Others)
+            }
+        }
+    }
+
     /// How long a sleep lasts at most, so that it ends when the clock of this manager says.
     fn nap(&self, rest: Duration) -> Duration {
         self.watching.nap().map_or(rest, |nap| rest.min(nap))
     }
 
     /// Tells a caller that it waits in a line, and for whom.
-    fn tell(&self, name: &LockName, options: &Options, number: u64) {
+    fn tell(&self, line: &Key, options: &Options, number: u64) {
         let OnWait(Some(tell)) = &options.on_wait else {
             return;
         };
         // A caller that has left, or has entered the store, hears of this from there or not at all.
-        if !self.lines.has(&key(name, For::Waiting), number) {
+        if !self.lines.has(line, number) {
             return;
         }
+        let name = &line.0;
         // A list that cannot be read now is looked at again in the store.
         let Ok(reading) = self.store.read(name, None) else {
             return;
@@ -324,7 +369,7 @@ impl Shared {
         if let Some(entry) = reading.entry() {
             let waiting = Waiting {
                 entry,
-                unread: self.lines.before(&key(name, For::Waiting), number),
+                unread: self.lines.before(line, number),
                 ticket: u64::MAX,
                 now: &self.clock.now(),
                 standstill: None,
@@ -342,141 +387,189 @@ impl Shared {
 }
 
 /// What an errand is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
     /// The lock.
-    Wait,
-    /// The answer to a wait whose time is up.
+    One,
+    /// These locks.
+    All(Box<[LockName]>),
+    /// The answer to a wait for the lock whose time is up.
     TimedOut,
     /// To tell the caller of that place that it waits.
-    Tell { number: u64 },
+    Tell { line: Key, number: u64 },
+}
+
+/// What an async caller asks for, so that it can be asked for once more.
+struct Wish {
+    /// The lock, or the first of them, and its line.
+    key: Key,
+    what: What,
+    options: Options,
+    call: Call,
+}
+
+/// What an async caller gets.
+enum Answer {
+    /// The answer, and when a grant is given back.
+    Given(Result<Guards, AcquireError>, Option<Deadline>),
+    /// The lock was granted and given back, because nobody took it. The caller asks anew.
+    Late(Box<Wish>),
 }
 
 /// What an async caller wants, and where it gets its answer.
 pub(super) struct Errand {
     locks: LockManager,
-    key: Key,
-    options: Options,
-    call: Call,
-    what: What,
+    wish: Wish,
+    /// Ends it.
+    own: Cancel,
     logs: Logs,
-    promise: Option<Promise<Result<Guard, AcquireError>>>,
+    promise: Option<Promise<Answer>>,
 }
 
 impl Errand {
     fn run(self) {
         let Self {
             locks,
-            key,
-            options,
-            call,
-            what,
+            wish,
+            own,
             logs,
             promise,
         } = self;
-        let name = &key.0;
-        let answer = logs.within(|| match what {
-            What::Wait => Some(locks.enter(name, &options, &call)),
-            What::TimedOut => Some(Err(locks.shared.timed_out(name, &options, &call))),
-            What::Tell { number } => {
-                locks.shared.tell(name, &options, number);
+        let (shared, call, name) = (&locks.shared, &wish.call, &wish.key.0);
+        let options = wish.options.clone().cancel(&own);
+        let answer = logs.within(|| match &wish.what {
+            What::One => Some(locks.enter(name, &options, call).map(Guards::one)),
+            What::All(names) => Some(locks.take_all(names.to_vec(), &options, call.began)),
+            What::TimedOut => Some(Err(shared.timed_out(name, &options, call))),
+            What::Tell { line, number } => {
+                shared.tell(line, &options, *number);
                 None
             }
         });
-        if let (Some(promise), Some(answer)) = (promise, answer) {
-            promise.keep(answer);
-        }
+        let (Some(promise), Some(answer)) = (promise, answer) else {
+            return;
+        };
+        let due = match &answer {
+            Ok(_) => shared.give_back_untaken(promise.kept(), wish),
+            Err(_) => None,
+        };
+        promise.keep(Answer::Given(answer, due));
     }
 
-    fn answer(self, answer: impl FnOnce(LockName) -> Result<Guard, AcquireError>) {
+    fn answer(self, answer: impl FnOnce(LockName) -> AcquireError) {
         if let Some(promise) = self.promise {
-            promise.keep(answer(self.key.0.clone()));
+            let error = answer(self.wish.key.0.clone());
+            promise.keep(Answer::Given(Err(error), None));
         }
-    }
-
-    fn name(&self) -> &LockName {
-        &self.key.0
     }
 
     fn fail(self, source: io::Error) {
-        self.answer(|name| Err(AcquireError::Thread { name, source }));
+        self.answer(|name| AcquireError::Thread { name, source });
     }
 
     /// Its time is up while it waits for its turn.
     fn expire(mut self) {
-        match self.what {
-            What::Wait => {
-                self.what = What::TimedOut;
-                let lines = Arc::clone(&self.locks.shared.lines);
-                let key = key(self.name(), For::Asking);
-                lines.leave(&key, self);
-            }
-            What::TimedOut | What::Tell { .. } => {}
+        if let What::One = self.wish.what {
+            let lines = Arc::clone(&self.locks.shared.lines);
+            self.wish.what = What::TimedOut;
+            self.wish.key = key(&self.wish.key.0, For::Asking);
+            let key = Arc::clone(&self.wish.key);
+            lines.leave(&key, self);
         }
+    }
+}
+
+/// A grant that its task has not taken yet.
+struct Untaken {
+    kept: offload::Kept<Answer>,
+    wish: Wish,
+}
+
+impl Untaken {
+    /// Gives it back if it is there and nobody has taken it.
+    fn give_back(self) {
+        if let Some((grant, again)) = self.kept.take_back() {
+            // The caller stands in line behind the end of this hold, not before.
+            drop(grant);
+            again.keep(Answer::Late(Box::new(self.wish)));
+        }
+    }
+}
+
+impl Shared {
+    /// Sees to it that a grant is given back which its task does not take.
+    fn give_back_untaken(
+        self: &Arc<Self>,
+        kept: offload::Kept<Answer>,
+        mut wish: Wish,
+    ) -> Option<Deadline> {
+        // The whole time counts, from the call on.
+        wish.call.stood = true;
+        let end = self.clock.instant().checked_add(TAKEN_MAX)?;
+        let due = Due::Grant(Box::new(Untaken { kept, wish }));
+        // Without a thread nobody gives it back but its task.
+        self.deadlines
+            .add(self, (end, self.lines.number()), due)
+            .ok()
     }
 }
 
 impl line::Errand<Key> for Errand {
     fn start(self, turn: Turn) {
-        let mut next = Some((turn, self));
-        while let Some(work) = next {
-            next = match on_thread(work, run_all) {
+        let turn = Some(turn);
+        Begun { turn, errand: self }.start();
+    }
+
+    fn stands(&mut self) {
+        self.wish.call.stood = true;
+    }
+}
+
+/// An errand that needs nothing but a thread.
+pub(super) struct Begun {
+    turn: Option<Turn>,
+    errand: Errand,
+}
+
+impl Begun {
+    fn start(self) {
+        let mut next = Some(self);
+        while let Some(begun) = next {
+            let shared = Arc::clone(&begun.errand.locks.shared);
+            next = match shared.pool.add(begun) {
                 Ok(()) => None,
-                Err((source, (turn, errand))) => {
+                Err((source, Self { turn, errand })) => {
                     errand.fail(source);
-                    turn.next()
+                    Self::after(turn)
                 }
             };
         }
     }
 
-    fn stands(&mut self) {
-        self.call.stood = true;
+    /// The errand that has the turn next.
+    fn after(turn: Option<Turn>) -> Option<Self> {
+        let (turn, errand) = turn?.next()?;
+        let turn = Some(turn);
+        Some(Self { turn, errand })
     }
 }
 
-/// Runs an errand, and those behind it, for as long as the turn comes to errands.
-fn run_all(work: (Turn, Errand)) {
-    let mut next = Some(work);
-    while let Some((turn, errand)) = next {
-        errand.run();
-        next = turn.next();
+impl pool::Work for Begun {
+    fn run(self) -> Option<Self> {
+        self.errand.run();
+        Self::after(self.turn)
     }
-}
-
-/// Does work on a thread of its own. What it is given comes back if the system gives no thread.
-fn on_thread<T: Send + 'static>(
-    given: T,
-    work: impl FnOnce(T) + Send + 'static,
-) -> Result<(), (io::Error, T)> {
-    let given = Arc::new(Mutex::new(Some(given)));
-    let started = {
-        let given = Arc::clone(&given);
-        let builder = thread::Builder::new().name("tenure-acquire".to_owned());
-        builder.spawn(move || {
-            let given = locked(&given).take();
-            if let Some(given) = given {
-                work(given);
-            }
-        })
-    };
-    let Err(source) = started else {
-        return Ok(());
-    };
-    let given = locked(&given).take();
-    given.map_or(Ok(()), |given| Err((source, given)))
 }
 
 /// An errand, as its caller sees it. Dropping it takes the errand back, or ends it if it was begun.
-struct Sent {
-    pending: offload::Pending<Result<Guard, AcquireError>>,
-    shared: Arc<Shared>,
+struct Sent<'a> {
+    pending: offload::Pending<Answer>,
+    locks: &'a LockManager,
     key: Key,
     /// The number of the place; `None` if the errand was begun at once.
     number: Option<u64>,
     /// Ends the errand.
     own: Cancel,
-    deadline: Option<Instant>,
+    deadline: Option<Deadline>,
     _bell: Option<cancel::Bell>,
 }
 
@@ -493,7 +586,7 @@ fn ends_with(
         own.cancel();
         let waits = number.and_then(|number| lines.upgrade()?.take_back(&key, number));
         if let Some(errand) = waits {
-            errand.answer(|name| Err(AcquireError::Cancelled { name }));
+            errand.answer(|name| AcquireError::Cancelled { name });
         }
     };
     let end = Arc::new(end);
@@ -508,91 +601,122 @@ fn ends_with(
     bell
 }
 
-impl Future for Sent {
-    type Output = Result<Guard, AcquireError>;
+impl Future for Sent<'_> {
+    type Output = Result<Guards, AcquireError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let answer = ready!(Pin::new(&mut self.pending).poll(context));
-        Poll::Ready(answer.unwrap_or_else(|source| {
-            let name = self.key.0.clone();
-            Err(AcquireError::Thread { name, source })
-        }))
+        loop {
+            let answer = match ready!(Pin::new(&mut self.pending).poll(context)) {
+                Ok(answer) => answer,
+                Err(source) => {
+                    let name = self.key.0.clone();
+                    return Poll::Ready(Err(AcquireError::Thread { name, source }));
+                }
+            };
+            match answer {
+                Answer::Given(given, due) => {
+                    if let Some(due) = due {
+                        self.locks.shared.deadlines.forget(due);
+                    }
+                    return Poll::Ready(given);
+                }
+                Answer::Late(late) => {
+                    let Wish {
+                        key,
+                        what,
+                        options,
+                        call,
+                    } = *late;
+                    *self = self.locks.send(key.0.clone(), what, options, call);
+                }
+            }
+        }
     }
 }
 
-impl Drop for Sent {
+impl Drop for Sent<'_> {
     fn drop(&mut self) {
         // In a copy made by a fork, another thread may have had any of this for ever.
-        if !self.shared.is_here() {
+        if !self.locks.shared.is_here() {
             return;
         }
         self.own.cancel();
         if let Some(number) = self.number {
             if let Some(deadline) = self.deadline {
-                self.shared.deadlines.forget((deadline, number));
+                self.locks.shared.deadlines.forget(deadline);
             }
-            drop(self.shared.lines.take_back(&self.key, number));
+            drop(self.locks.shared.lines.take_back(&self.key, number));
         }
     }
 }
 
-/// When waits end of callers that have no thread to see to it.
+/// What happens when its time has come, unless it is forgotten before.
 #[derive(Default)]
 pub(super) struct Deadlines(Arc<Schedule>);
 
 #[derive(Default)]
 struct Schedule {
-    due: Mutex<Due>,
+    state: Mutex<Scheduled>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Due {
-    places: BTreeMap<Deadline, Key>,
-    /// Whether there is a thread that sees to them.
-    runs: bool,
+struct Scheduled {
+    due: BTreeMap<Deadline, Due>,
+    /// Until when the thread that sees to them sleeps; `None` without a thread.
+    sleeps_until: Option<Instant>,
     /// The manager is gone.
     has_ended: bool,
 }
 
-/// The instant, and the number of the place.
+/// What is due.
+enum Due {
+    /// The wait of the errand in that place is over.
+    Place(Key),
+    /// A grant is given back that nobody has taken.
+    Grant(Box<Untaken>),
+}
+
+/// The instant, and a number of its own: that of the place.
 type Deadline = (Instant, u64);
 
 impl Deadlines {
-    fn add(&self, shared: &Arc<Shared>, deadline: Deadline, key: &Key) -> io::Result<()> {
-        let mut due = locked(&self.0.due);
-        if !due.runs {
-            let (schedule, shared) = (Arc::clone(&self.0), Arc::downgrade(shared));
-            let builder = thread::Builder::new().name("tenure-line".to_owned());
-            builder.spawn(move || schedule.keep(&shared))?;
-            due.runs = true;
+    fn add(&self, shared: &Arc<Shared>, deadline: Deadline, due: Due) -> io::Result<Deadline> {
+        let (at, _) = deadline;
+        let mut state = locked(&self.0.state);
+        match state.sleeps_until {
+            // It looks before that by itself.
+            Some(until) if until <= at => {}
+            Some(_) => self.0.changed.notify_all(),
+            None => {
+                let (schedule, shared) = (Arc::clone(&self.0), Arc::downgrade(shared));
+                let builder = std::thread::Builder::new().name("tenure-line".to_owned());
+                builder.spawn(move || schedule.keep(&shared))?;
+                state.sleeps_until = Some(at);
+            }
         }
-        due.places.insert(deadline, Arc::clone(key));
-        if due
-            .places
-            .first_key_value()
-            .is_some_and(|(first, _)| *first == deadline)
-        {
-            self.0.changed.notify_all();
-        }
-        Ok(())
+        state.due.insert(deadline, due);
+        Ok(deadline)
     }
 
     fn forget(&self, deadline: Deadline) {
-        locked(&self.0.due).places.remove(&deadline);
+        let forgotten = locked(&self.0.state).due.remove(&deadline);
+        // Outside of the mutex: it may be the last to know of its caller.
+        drop(forgotten);
     }
 }
 
 impl Drop for Deadlines {
     fn drop(&mut self) {
-        locked(&self.0.due).has_ended = true;
+        locked(&self.0.state).has_ended = true;
         self.0.changed.notify_all();
     }
 }
 
 impl Schedule {
-    /// Ends what is due, for as long as there is anything.
+    /// Sees to what is due, for as long as there is anything.
     fn keep(&self, shared: &Weak<Shared>) {
+        let mut idle_until = None;
         loop {
             let Some((now, nap)) = shared
                 .upgrade()
@@ -600,31 +724,47 @@ impl Schedule {
             else {
                 return;
             };
-            let mut due = locked(&self.due);
-            if due.has_ended {
+            let mut state = locked(&self.state);
+            if state.has_ended {
                 return;
             }
-            let later = due.places.split_off(&(now, u64::MAX));
-            let over = std::mem::replace(&mut due.places, later);
+            let later = state.due.split_off(&(now, u64::MAX));
+            let over = std::mem::replace(&mut state.due, later);
             if !over.is_empty() {
-                drop(due);
+                drop(state);
                 let Some(lines) = shared.upgrade().map(|shared| Arc::clone(&shared.lines)) else {
                     return;
                 };
-                for ((_, number), key) in over {
-                    if let Some(errand) = lines.take_back(&key, number) {
-                        errand.expire();
+                for ((_, number), due) in over {
+                    match due {
+                        Due::Place(key) => {
+                            if let Some(errand) = lines.take_back(&key, number) {
+                                errand.expire();
+                            }
+                        }
+                        Due::Grant(untaken) => untaken.give_back(),
                     }
                 }
                 continue;
             }
-            let Some((first, _)) = due.places.first_key_value() else {
-                due.runs = false;
-                return;
+            let until = match state.due.first_key_value() {
+                Some(((first, _), _)) => {
+                    idle_until = None;
+                    *first
+                }
+                None => {
+                    let until = *idle_until.get_or_insert(now + IDLE_MAX);
+                    if until <= now {
+                        state.sleeps_until = None;
+                        return;
+                    }
+                    until
+                }
             };
-            let rest = first.0.saturating_duration_since(now);
+            state.sleeps_until = Some(until);
+            let rest = until.saturating_duration_since(now);
             let rest = nap.map_or(rest, |nap| rest.min(nap));
-            let woken = self.changed.wait_timeout(due, rest);
+            let woken = self.changed.wait_timeout(state, rest);
             drop(woken.unwrap_or_else(PoisonError::into_inner));
         }
     }

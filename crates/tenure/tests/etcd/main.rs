@@ -23,6 +23,7 @@ mod proxy;
 mod server;
 mod store;
 mod told;
+mod waits;
 
 use overtaken::AlwaysOvertaken;
 use server::Server;
