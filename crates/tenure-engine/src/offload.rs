@@ -49,6 +49,16 @@ pub async fn on_thread<T: Send + 'static>(
     pending.await
 }
 
+/// The result of a future that only blocks, and never waits.
+pub fn at_once<T>(work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    loop {
+        if let Poll::Ready(done) = work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return done;
+        }
+    }
+}
+
 /// Where the work stands.
 enum State<T> {
     /// It goes on; this is to be woken.

@@ -125,9 +125,10 @@ pub use term::GuardState;
 use crate::cancel;
 use crate::clock::{Clock, SystemClock, instant, since};
 use crate::config::{self, Config};
-use crate::engine::{self, Observer};
+use crate::engine::{self, Lot, Observer};
 use crate::herald::Herald;
 use crate::inherited::{self, Saw};
+use crate::offload;
 use crate::os::Ringer;
 use crate::place::{self, At};
 use crate::process::{self, Identity, RequestIds};
@@ -138,7 +139,7 @@ use crate::sync::locked;
 use crate::trust::Named;
 use hold::Hold;
 use pending::Pending;
-use pool::{Asleep, Pool};
+use pool::Pool;
 use releases::Releases;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -149,7 +150,7 @@ use tenure_core::{
     Claim, Entry, Force, HeldUnforced, Kind, Mode, Patience, Policy, Reason, Request, RequestId,
     Terms,
 };
-use turns::{Begun, Call, Deadlines, Lines};
+use turns::{Call, Deadlines, Lines, in_order, told};
 use watching::Watching;
 
 /// How often a wait checks whether it was cancelled, in a store that knows nothing of [`Cancel`].
@@ -393,7 +394,7 @@ struct Shared {
     /// The lines in which callers stand before they enter the store.
     lines: Arc<Lines>,
     /// The threads of those that brought none.
-    pool: Pool<Begun>,
+    pool: Pool,
     deadlines: Deadlines,
     /// Two threads for wakers and for the log, on behalf of threads that have heartbeats to send.
     wakes: Herald,
@@ -661,41 +662,16 @@ impl LockManager {
         options: &Options,
     ) -> Result<Guards, AcquireError> {
         let names = names.into_iter().map(named);
-        let began = self.shared.clock.instant();
-        self.take_all(names.collect::<Result<_, _>>()?, options, began)
+        self.take_all(names.collect::<Result<_, _>>()?, options)
     }
 
-    fn take_all(
-        &self,
-        mut names: Vec<LockName>,
-        options: &Options,
-        began: Instant,
-    ) -> Result<Guards, AcquireError> {
-        names.sort();
-        names.dedup();
-        let wait = self.wait(options);
+    fn take_all(&self, names: Vec<LockName>, options: &Options) -> Result<Guards, AcquireError> {
+        let (wait, began) = (self.wait(options), self.shared.clock.instant());
         let mut guards = Guards::default();
-        for name in names {
-            let rest = match wait {
-                Wait::For(all) => {
-                    let now = self.shared.clock.instant();
-                    Wait::For(all.saturating_sub(now.saturating_duration_since(began)))
-                }
-                Wait::No | Wait::Forever => wait,
-            };
-            guards.push(self.take(name, options, rest).map_err(|error| {
-                match (error, wait) {
-                    // The error shows the wait for all locks, not the rest of it that was left for this
-                    // one.
-                    (AcquireError::Held(refused), Wait::For(all)) => {
-                        AcquireError::Held(Box::new(Refused {
-                            waited: Some(all),
-                            ..*refused
-                        }))
-                    }
-                    (error, _) => error,
-                }
-            })?);
+        for name in in_order(names) {
+            let rest = self.shared.rest(wait, began);
+            let taken = self.take(name, options, rest);
+            guards.push(taken.map_err(|error| told(wait, error))?);
         }
         Ok(guards)
     }
@@ -805,9 +781,21 @@ impl LockManager {
             })
     }
 
-    /// Enters the store, and waits there: for a caller whose turn it is.
+    /// Enters the store, and waits there on this thread: for a caller whose turn it is.
     fn enter(
         &self,
+        name: &LockName,
+        options: &Options,
+        call: &Call,
+    ) -> Result<Guard, AcquireError> {
+        let enters = self.enter_in(None, name, options, call);
+        cancel::listening(options.cancel.as_ref(), || offload::at_once(enters))
+    }
+
+    /// [`LockManager::enter`] for a caller that waits in a lot. The thread that polls it listens to the caller's [`Cancel`].
+    async fn enter_in(
+        &self,
+        lot: Option<&dyn Lot>,
         name: &LockName,
         options: &Options,
         call: &Call,
@@ -849,14 +837,12 @@ impl LockManager {
             told: false,
             ticket: None,
             gave_way: None,
-            asleep: None,
         };
-        let (cancel, stood) = (options.cancel.as_ref(), call.stood(shared) + settled);
-        let acquired = cancel::listening(cancel, || {
-            let (store, clock) = (&*shared.store, &*shared.clock);
-            let wait = call.rest(stood);
-            engine::acquire(store, clock, &name, request, wait, &mut attendance)
-        });
+        let stood = call.stood(shared) + settled;
+        let (store, clock) = (&*shared.store, &*shared.clock);
+        let limits = call.rest(stood).into();
+        let acquired =
+            engine::acquire_in(lot, store, clock, &name, request, limits, &mut attendance).await;
         let (gave_way, ticket) = (attendance.gave_way.take(), attendance.ticket);
         let acquired = match acquired {
             Ok(acquired) => acquired,
@@ -1179,8 +1165,6 @@ struct Attendance<'a> {
     /// That of the caller's claim, once it has one.
     ticket: Option<u64>,
     gave_way: Option<AcquireError>,
-    /// Others may have a thread at work in place of this one, from the first sleep on.
-    asleep: Option<Asleep>,
 }
 
 impl Observer for Attendance<'_> {
@@ -1223,9 +1207,6 @@ impl Observer for Attendance<'_> {
             && let OnWait(Some(tell)) = &options.on_wait
         {
             tell(self.name, waiting);
-        }
-        if self.gave_way.is_none() {
-            self.asleep.get_or_insert_with(pool::asleep);
         }
         self.gave_way.is_some()
     }

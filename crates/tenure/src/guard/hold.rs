@@ -277,16 +277,6 @@ pub struct Guards {
 }
 
 impl Guards {
-    /// The guard of one lock.
-    pub(super) fn one(guard: Guard) -> Self {
-        let guards = vec![guard];
-        Self { guards }
-    }
-
-    pub(super) fn pop(&mut self) -> Option<Guard> {
-        self.guards.pop()
-    }
-
     pub(super) fn push(&mut self, guard: Guard) {
         self.guards.push(guard);
     }

@@ -1,18 +1,23 @@
 //! The threads that enter the store for callers who brought none.
 //!
-//! At most [`AT_WORK_MAX`] of them are at work, and what comes meanwhile queues. A thread that sleeps in the store until
-//! another process ends its hold is not at work ([`asleep`]): what queues behind it may be what that holder waits for. So
-//! no free lock waits for one that is held.
+//! What they do is a task: a future that blocks its thread while the store makes a change, and waits without one. At most
+//! [`AT_WORK_MAX`] threads are at work, and what comes meanwhile queues. A thread that sleeps because its store knows no
+//! other way is not at work ([`asleep`]): what queues behind it may be what it waits for. So no free lock waits for one
+//! that is held.
 //!
-//! Where the system gives no thread, work waits for a thread that is there. Only without any does it fail. Threads end
-//! some time after their work.
+//! A task begins only where there is a thread for it ([`Pool::reserve`]), and the last thread stays while there are tasks.
+//! So where the system gives no more threads, tasks queue for those that are there. The other threads end some time after
+//! their work.
 
 use crate::clock::{instant, since};
 use crate::sync::locked;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
 /// How many threads are at work at once. More only wait for each other: for the list's guard, or the connection.
@@ -21,23 +26,22 @@ const AT_WORK_MAX: usize = 16;
 /// How long a thread without work waits for some.
 const IDLE_MAX: Duration = Duration::from_secs(1);
 
-/// Work for a thread.
-pub(super) trait Work: Sized + Send + 'static {
-    /// Does it. Answers with what comes of it: that queues behind what is there.
-    fn run(self) -> Option<Self>;
-}
-
 /// The threads of a manager.
-pub(super) struct Pool<W>(Arc<Inner<W>>);
+#[derive(Default)]
+pub(super) struct Pool(Arc<Inner>);
 
-struct Inner<W> {
-    state: Mutex<State<W>>,
+#[derive(Default)]
+struct Inner {
+    state: Mutex<State>,
     /// There is work, or the manager has ended.
     changed: Condvar,
 }
 
-struct State<W> {
-    queue: VecDeque<W>,
+#[derive(Default)]
+struct State {
+    queue: VecDeque<Arc<Task>>,
+    /// How many tasks have begun, or are to begin.
+    tasks: usize,
     threads: usize,
     /// How many of them have nothing to do.
     idle: usize,
@@ -46,54 +50,132 @@ struct State<W> {
     is_closed: bool,
 }
 
-impl<W> Default for Pool<W> {
-    fn default() -> Self {
-        Self(Arc::new(Inner {
-            state: Mutex::new(State {
-                queue: VecDeque::new(),
-                threads: 0,
-                idle: 0,
-                asleep: 0,
-                is_closed: false,
-            }),
-            changed: Condvar::new(),
-        }))
-    }
-}
-
-impl<W: Work> Pool<W> {
-    /// Has a thread do it. What it is given comes back if there is none, and the system gives none.
-    pub(super) fn add(&self, work: W) -> Result<(), (io::Error, W)> {
+impl Pool {
+    /// Sees to it that there is a thread for one more task.
+    ///
+    /// # Errors
+    /// - The system's answer, if it gives no thread, and none is there.
+    pub(super) fn reserve(&self) -> io::Result<Room> {
         let mut state = locked(&self.0.state);
-        state.queue.push_back(work);
-        let Err(source) = self.0.start(&mut state) else {
-            return Ok(());
-        };
-        if state.threads > state.asleep {
-            return Ok(());
+        if state.threads == state.asleep {
+            self.0.begin(&mut state)?;
         }
-        let work = state.queue.pop_back();
-        work.map_or(Ok(()), |work| Err((source, work)))
+        state.tasks += 1;
+        Ok(Room(Arc::clone(&self.0)))
     }
 }
 
-impl<W> Drop for Pool<W> {
+impl Drop for Pool {
     fn drop(&mut self) {
         locked(&self.0.state).is_closed = true;
         self.0.changed.notify_all();
     }
 }
 
-impl<W: Work> Inner<W> {
+/// Room for one task.
+pub(super) struct Room(Arc<Inner>);
+
+impl Room {
+    /// Begins a task.
+    pub(super) fn spawn(self, work: impl Future<Output = ()> + Send + 'static) {
+        let pool = Arc::clone(&self.0);
+        let task = Arc::new(Task {
+            state: Mutex::new(TaskState::Queued(Box::pin(work))),
+            room: self,
+        });
+        pool.push(task);
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        locked(&self.0.state).tasks -= 1;
+    }
+}
+
+struct Task {
+    state: Mutex<TaskState>,
+    room: Room,
+}
+
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+enum TaskState {
+    /// It waits to be woken.
+    Parked(Work),
+    Queued(Work),
+    Running {
+        /// It was woken meanwhile, so it may not have seen why.
+        is_woken: bool,
+    },
+    Done,
+}
+
+impl Task {
+    fn run(self: Arc<Self>) {
+        let running = TaskState::Running { is_woken: false };
+        let queued = std::mem::replace(&mut *locked(&self.state), running);
+        let TaskState::Queued(mut work) = queued else {
+            return;
+        };
+        let waker = Waker::from(Arc::clone(&self));
+        let mut context = Context::from_waker(&waker);
+        // What it calls may panic, and others need this thread.
+        let polled = catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(&mut context)));
+        let mut state = locked(&self.state);
+        let is_woken = matches!(*state, TaskState::Running { is_woken: true });
+        match polled {
+            Ok(Poll::Pending) if is_woken => {
+                *state = TaskState::Queued(work);
+                drop(state);
+                let pool = Arc::clone(&self.room.0);
+                // Behind the others, and for this thread: nobody else is called.
+                locked(&pool.state).queue.push_back(self);
+            }
+            Ok(Poll::Pending) => *state = TaskState::Parked(work),
+            Ok(Poll::Ready(())) | Err(_) => {
+                *state = TaskState::Done;
+                drop(state);
+                // Outside of the mutex: what it leaves may wake others.
+                drop(catch_unwind(AssertUnwindSafe(|| drop(work))));
+            }
+        }
+    }
+}
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        let mut state = locked(&self.state);
+        match std::mem::replace(&mut *state, TaskState::Done) {
+            TaskState::Parked(work) => {
+                *state = TaskState::Queued(work);
+                drop(state);
+                Arc::clone(&self.room.0).push(self);
+            }
+            TaskState::Running { .. } => *state = TaskState::Running { is_woken: true },
+            other => *state = other,
+        }
+    }
+}
+
+impl Inner {
+    fn push(self: Arc<Self>, task: Arc<Task>) {
+        let mut state = locked(&self.state);
+        state.queue.push_back(task);
+        self.call(&mut state);
+    }
+
     /// Wakes or starts a thread for what queues, unless enough are at work.
-    fn start(self: &Arc<Self>, state: &mut State<W>) -> io::Result<()> {
+    fn call(self: &Arc<Self>, state: &mut State) {
         if state.queue.len() <= state.idle {
             self.changed.notify_one();
-            return Ok(());
+        } else if !state.queue.is_empty() && state.threads - state.asleep < AT_WORK_MAX {
+            // Without one more, it waits for one that is there.
+            drop(self.begin(state));
         }
-        if state.queue.is_empty() || state.threads - state.asleep >= AT_WORK_MAX {
-            return Ok(());
-        }
+    }
+
+    fn begin(self: &Arc<Self>, state: &mut State) -> io::Result<()> {
         let inner = Arc::clone(self);
         let builder = std::thread::Builder::new().name("tenure-acquire".to_owned());
         builder.spawn(move || inner.work())?;
@@ -102,31 +184,27 @@ impl<W: Work> Inner<W> {
     }
 
     fn work(self: &Arc<Self>) {
-        let lender: Arc<dyn Lender> = Arc::clone(self) as Arc<dyn Lender>;
-        let lender = Arc::downgrade(&lender);
-        LENDER.set(Some(lender));
-        while let Some(work) = self.next() {
-            // What it calls may panic, and others need this thread.
-            let run = std::panic::AssertUnwindSafe(|| work.run());
-            let more = std::panic::catch_unwind(run).ok().flatten();
-            locked(&self.state).queue.extend(more);
+        LENDER.set(Some(Arc::downgrade(self)));
+        while let Some(task) = self.next() {
+            task.run();
         }
     }
 
-    fn next(&self) -> Option<W> {
+    fn next(&self) -> Option<Arc<Task>> {
         let mut state = locked(&self.state);
         let began = instant();
         loop {
-            // Others that have woken up meanwhile may be enough by now; this one is there already.
-            if let Some(work) = state.queue.pop_front() {
-                return Some(work);
+            if let Some(task) = state.queue.pop_front() {
+                return Some(task);
             }
             let rest = IDLE_MAX.saturating_sub(since(began));
-            if state.is_closed || rest.is_zero() {
+            let is_last = state.threads - state.asleep == 1 && state.tasks > 0;
+            if state.is_closed || (rest.is_zero() && !is_last) {
                 // Under the same mutex: whoever adds work from now on starts another thread.
                 state.threads -= 1;
                 return None;
             }
+            let rest = if is_last { IDLE_MAX } else { rest };
             state.idle += 1;
             let waited = self.changed.wait_timeout(state, rest);
             (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
@@ -135,46 +213,29 @@ impl<W: Work> Inner<W> {
     }
 }
 
-/// A pool, as its threads lend themselves out.
-trait Lender {
-    fn sleeps(self: Arc<Self>);
-    fn wakes(&self);
-}
-
-impl<W: Work> Lender for Inner<W> {
-    fn sleeps(self: Arc<Self>) {
-        let mut state = locked(&self.state);
-        state.asleep += 1;
-        // Without a thread, what queues waits for the next one that ends its work.
-        drop(self.start(&mut state));
-    }
-
-    fn wakes(&self) {
-        locked(&self.state).asleep -= 1;
-    }
-}
-
 thread_local! {
     /// The pool that this thread belongs to.
-    static LENDER: RefCell<Option<Weak<dyn Lender>>> = const { RefCell::new(None) };
+    static LENDER: RefCell<Option<Weak<Inner>>> = const { RefCell::new(None) };
 }
 
 /// Says that this thread is not at work, for as long as the answer is kept. A thread of no pool says nothing.
 pub(super) fn asleep() -> Asleep {
     let lender = LENDER.with_borrow(|lender| lender.as_ref().and_then(Weak::upgrade));
     if let Some(lender) = &lender {
-        Arc::clone(lender).sleeps();
+        let mut state = locked(&lender.state);
+        state.asleep += 1;
+        lender.call(&mut state);
     }
     Asleep(lender)
 }
 
 /// A thread that sleeps in the store.
-pub(super) struct Asleep(Option<Arc<dyn Lender>>);
+pub(super) struct Asleep(Option<Arc<Inner>>);
 
 impl Drop for Asleep {
     fn drop(&mut self) {
         if let Some(lender) = &self.0 {
-            lender.wakes();
+            locked(&lender.state).asleep -= 1;
         }
     }
 }

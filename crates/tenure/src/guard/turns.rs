@@ -22,16 +22,18 @@ use super::{
     AcquireError, Again, Guard, Guards, LockManager, OnWait, Options, Refused, Shared, Wait,
 };
 use crate::cancel::{self, Cancel};
-use crate::engine::{self, Waiting};
+use crate::engine::{self, Lot, Waiting};
 use crate::offload::{self, Logs, Promise};
 use crate::sync::locked;
+use std::any::Any;
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::io;
 use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 use tenure_core::{LockName, Mode};
 
@@ -105,24 +107,41 @@ impl Call {
 
     /// What is left of the wait for the store.
     pub(super) fn rest(&self, stood: Duration) -> Wait {
-        match self.wait {
-            Wait::For(all) => Wait::For(all.saturating_sub(stood)),
-            Wait::No | Wait::Forever => self.wait,
-        }
+        rest(self.wait, stood)
     }
 
     /// The error of a wait that is over, as the caller counts its time.
     pub(super) fn told(&self, error: AcquireError) -> AcquireError {
-        match (error, self.wait) {
-            (AcquireError::Held(refused), Wait::For(all)) if refused.waited.is_some() => {
-                AcquireError::Held(Box::new(Refused {
-                    waited: Some(all),
-                    ..*refused
-                }))
-            }
-            (error, _) => error,
-        }
+        told(self.wait, error)
     }
+}
+
+/// What is left of a wait.
+fn rest(wait: Wait, past: Duration) -> Wait {
+    match wait {
+        Wait::For(all) => Wait::For(all.saturating_sub(past)),
+        Wait::No | Wait::Forever => wait,
+    }
+}
+
+/// The error of a wait that is over: it shows the whole time, and not the rest of it.
+pub(super) fn told(wait: Wait, error: AcquireError) -> AcquireError {
+    match (error, wait) {
+        (AcquireError::Held(refused), Wait::For(all)) if refused.waited.is_some() => {
+            AcquireError::Held(Box::new(Refused {
+                waited: Some(all),
+                ..*refused
+            }))
+        }
+        (error, _) => error,
+    }
+}
+
+/// The order in which every caller takes several locks, each once.
+pub(super) fn in_order(mut names: Vec<LockName>) -> Vec<LockName> {
+    names.sort();
+    names.dedup();
+    names
 }
 
 impl LockManager {
@@ -171,7 +190,6 @@ impl LockManager {
         deadline: Option<Instant>,
     ) -> Option<Turn> {
         let _bell = cancel.map(|cancel| cancel::rings(cancel, standing.bell()));
-        let _asleep = pool::asleep();
         standing.wait(|| {
             if cancel.is_some_and(Cancel::is_cancelled) {
                 return ControlFlow::Break(());
@@ -199,36 +217,39 @@ impl LockManager {
             let (name, wait) = (super::named(name)?, self.wait(options));
             let mode = self.shared.may_ask(&name, options)?;
             let call = Call::new(&self.shared, mode, wait);
-            let options = options.for_async();
-            self.send(name, What::One, options, call)
+            self.send(name, options.for_async(), call)
         };
-        let mut guards = sent.await?;
-        // One lock, one guard.
-        match guards.pop() {
-            Some(guard) => Ok(guard),
-            None => Err(AcquireError::Cancelled {
-                name: super::named(name)?,
-            }),
-        }
+        sent.await
     }
 
-    /// Acquires several locks without a thread of the caller's.
+    /// Acquires several locks without a thread of the caller's, one after the other.
     pub(super) async fn take_all_async(
         &self,
         names: Vec<LockName>,
         options: &Options,
     ) -> Result<Guards, AcquireError> {
-        let Some(first) = names.first().cloned() else {
-            return Ok(Guards::default());
-        };
-        let mode = self.shared.may_ask(&first, options)?;
-        let call = Call::new(&self.shared, mode, self.wait(options));
-        let what = What::All(names.into());
-        self.send(first, what, options.for_async(), call).await
+        let (wait, began) = (self.wait(options), self.shared.clock.instant());
+        let mut guards = Guards::default();
+        for name in in_order(names) {
+            let taken = async {
+                let mode = self.shared.may_ask(&name, options)?;
+                let call = Call::new(&self.shared, mode, self.shared.rest(wait, began));
+                self.send(name, options.for_async(), call).await
+            };
+            match taken.await {
+                Ok(guard) => guards.push(guard),
+                Err(error) => {
+                    // What fails is tried again by itself, and the log says so.
+                    drop(guards.release_async().await);
+                    return Err(told(wait, error));
+                }
+            }
+        }
+        Ok(guards)
     }
 
     /// Leaves an errand in the line that it is for; or has it begun at once, if it is for none.
-    fn send(&self, name: LockName, what: What, mut options: Options, call: Call) -> Sent<'_> {
+    fn send(&self, name: LockName, mut options: Options, call: Call) -> Sent<'_> {
         let shared = &self.shared;
         let (promise, pending) = offload::promise();
         let own = Cancel::new();
@@ -236,17 +257,14 @@ impl LockManager {
         if let Some(once) = options.on_wait.once() {
             options.on_wait = once;
         }
-        let line = match what {
-            What::One => shared.line(&name, &options, call.wait),
-            What::All(_) | What::TimedOut | What::Tell { .. } => None,
-        };
+        let line = shared.line(&name, &options, call.wait);
         let key = Arc::new((name, line.unwrap_or(For::Asking)));
         let word = options.on_wait.is_some().then(|| options.clone());
         let errand = Errand {
             locks: self.clone(),
             wish: Wish {
                 key: Arc::clone(&key),
-                what,
+                what: What::Lock,
                 options,
                 call,
             },
@@ -335,6 +353,11 @@ impl OnWait {
 }
 
 impl Shared {
+    /// What is left of a wait that began then.
+    pub(super) fn rest(&self, wait: Wait, began: Instant) -> Wait {
+        rest(wait, self.clock.instant().saturating_duration_since(began))
+    }
+
     /// In which line a call stands; `None` for one that enters the store at once.
     fn line(&self, name: &LockName, options: &Options, wait: Wait) -> Option<For> {
         match (wait, options.again) {
@@ -389,9 +412,7 @@ impl Shared {
 /// What an errand is for.
 enum What {
     /// The lock.
-    One,
-    /// These locks.
-    All(Box<[LockName]>),
+    Lock,
     /// The answer to a wait for the lock whose time is up.
     TimedOut,
     /// To tell the caller of that place that it waits.
@@ -400,7 +421,7 @@ enum What {
 
 /// What an async caller asks for, so that it can be asked for once more.
 struct Wish {
-    /// The lock, or the first of them, and its line.
+    /// The lock, and its line.
     key: Key,
     what: What,
     options: Options,
@@ -410,7 +431,7 @@ struct Wish {
 /// What an async caller gets.
 enum Answer {
     /// The answer, and when a grant is given back.
-    Given(Result<Guards, AcquireError>, Option<Deadline>),
+    Given(Result<Guard, AcquireError>, Option<Deadline>),
     /// The lock was granted and given back, because nobody took it. The caller asks anew.
     Late(Box<Wish>),
 }
@@ -426,7 +447,7 @@ pub(super) struct Errand {
 }
 
 impl Errand {
-    fn run(self) {
+    async fn run(self) {
         let Self {
             locks,
             wish,
@@ -436,15 +457,27 @@ impl Errand {
         } = self;
         let (shared, call, name) = (&locks.shared, &wish.call, &wish.key.0);
         let options = wish.options.clone().cancel(&own);
-        let answer = logs.within(|| match &wish.what {
-            What::One => Some(locks.enter(name, &options, call).map(Guards::one)),
-            What::All(names) => Some(locks.take_all(names.to_vec(), &options, call.began)),
-            What::TimedOut => Some(Err(shared.timed_out(name, &options, call))),
-            What::Tell { line, number } => {
-                shared.tell(line, &options, *number);
-                None
-            }
-        });
+        let answer = {
+            let runs = async {
+                match &wish.what {
+                    What::Lock => {
+                        let lot = Parking(shared);
+                        Some(locks.enter_in(Some(&lot), name, &options, call).await)
+                    }
+                    What::TimedOut => Some(Err(shared.timed_out(name, &options, call))),
+                    What::Tell { line, number } => {
+                        shared.tell(line, &options, *number);
+                        None
+                    }
+                }
+            };
+            let mut runs = std::pin::pin!(runs);
+            let listens = |context: &mut Context<'_>| {
+                cancel::listening(Some(&own), || runs.as_mut().poll(context))
+            };
+            let mut listens = listens;
+            poll_fn(|context| logs.within(|| listens(context))).await
+        };
         let (Some(promise), Some(answer)) = (promise, answer) else {
             return;
         };
@@ -468,7 +501,7 @@ impl Errand {
 
     /// Its time is up while it waits for its turn.
     fn expire(mut self) {
-        if let What::One = self.wish.what {
+        if let What::Lock = self.wish.what {
             let lines = Arc::clone(&self.locks.shared.lines);
             self.wish.what = What::TimedOut;
             self.wish.key = key(&self.wish.key.0, For::Asking);
@@ -524,8 +557,8 @@ impl line::Errand<Key> for Errand {
     }
 }
 
-/// An errand that needs nothing but a thread.
-pub(super) struct Begun {
+/// An errand that is begun.
+struct Begun {
     turn: Option<Turn>,
     errand: Errand,
 }
@@ -534,14 +567,26 @@ impl Begun {
     fn start(self) {
         let mut next = Some(self);
         while let Some(begun) = next {
-            let shared = Arc::clone(&begun.errand.locks.shared);
-            next = match shared.pool.add(begun) {
-                Ok(()) => None,
-                Err((source, Self { turn, errand })) => {
-                    errand.fail(source);
-                    Self::after(turn)
+            next = match begun.errand.locks.shared.pool.reserve() {
+                Ok(room) => {
+                    room.spawn(begun.run());
+                    None
+                }
+                Err(source) => {
+                    begun.errand.fail(source);
+                    Self::after(begun.turn)
                 }
             };
+        }
+    }
+
+    /// Runs it, and those that come next in its line.
+    async fn run(self) {
+        let mut next = Some(self);
+        while let Some(Self { turn, errand }) = next {
+            errand.run().await;
+            next = Self::after(turn);
+            others_first().await;
         }
     }
 
@@ -553,10 +598,46 @@ impl Begun {
     }
 }
 
-impl pool::Work for Begun {
-    fn run(self) -> Option<Self> {
-        self.errand.run();
-        Self::after(self.turn)
+/// Lets the other tasks of the pool run before this one goes on.
+async fn others_first() {
+    let mut has_waited = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut has_waited, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Where the waits of errands sleep.
+struct Parking<'a>(&'a Arc<Shared>);
+
+impl Lot for Parking<'_> {
+    fn wakes_at(&self, at: Instant, waker: &Waker) -> io::Result<Box<dyn Any + Send>> {
+        let Self(shared) = self;
+        let due = Due::Wake(Box::new(waker.clone()));
+        let deadline = (at, shared.lines.number());
+        let alarm = shared.deadlines.add(shared, deadline, due)?;
+        let shared = Arc::clone(shared);
+        Ok(Box::new(Alarm { shared, alarm }))
+    }
+
+    fn sleeps(&self) -> Box<dyn Any> {
+        Box::new(pool::asleep())
+    }
+}
+
+/// Dropping it forgets an alarm.
+struct Alarm {
+    shared: Arc<Shared>,
+    alarm: Deadline,
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        self.shared.deadlines.forget(self.alarm);
     }
 }
 
@@ -602,7 +683,7 @@ fn ends_with(
 }
 
 impl Future for Sent<'_> {
-    type Output = Result<Guards, AcquireError>;
+    type Output = Result<Guard, AcquireError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
@@ -622,12 +703,9 @@ impl Future for Sent<'_> {
                 }
                 Answer::Late(late) => {
                     let Wish {
-                        key,
-                        what,
-                        options,
-                        call,
+                        key, options, call, ..
                     } = *late;
-                    *self = self.locks.send(key.0.clone(), what, options, call);
+                    *self = self.locks.send(key.0.clone(), options, call);
                 }
             }
         }
@@ -675,6 +753,8 @@ enum Due {
     Place(Key),
     /// A grant is given back that nobody has taken.
     Grant(Box<Untaken>),
+    /// A wait ends that has no thread.
+    Wake(Box<Waker>),
 }
 
 /// The instant, and a number of its own: that of the place.
@@ -743,6 +823,7 @@ impl Schedule {
                             }
                         }
                         Due::Grant(untaken) => untaken.give_back(),
+                        Due::Wake(waker) => waker.wake(),
                     }
                 }
                 continue;

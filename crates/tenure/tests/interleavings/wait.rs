@@ -60,7 +60,7 @@ impl Lock {
     }
 }
 
-fn polled_once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+fn polled_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
