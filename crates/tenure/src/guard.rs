@@ -23,17 +23,25 @@
 //! [`Guard::release_async`].
 //!
 //! # Many callers of one process
-//! The callers of one manager (and of its clones) that take turns for one lock ([`Again::Wait`]) stand in a line
+//! The callers of one manager (and of its clones) that wait for one lock stand in a line
 //! of their own, threads and tasks in the order in which they asked. Only the caller at its head stands in the
 //! queue of the lock.
 //! So `tenure check` shows one waiter for all of them, and the process takes its turn among the processes once
-//! per hold.
+//! per hold. Those that take turns ([`Again::Wait`]) have one line. The others have one for each mode, and are refused as
+//! soon as their process holds the lock.
 //!
 //! - A task in the line has no thread and no open file, and takes less than a KiB. A thread brings its own.
+//! - At the head, a task waits in the store without a thread, and in a folder with two open files. At most 16 threads of the manager
+//!   make the changes, and at most 65 of the process sleep in the kernel for all of them. A task that waits for one of several holders (slots, and
+//!   writers behind readers) and a task of a store of your own has a thread while it does.
+//! - **A grant that its task does not take within 2 s is given back.** Its future was polled once and then left, or its executor
+//!   was blocked. The task never saw that grant. When it is polled next it stands in line anew, and its time counts from the call. So
+//!   a future that nobody polls keeps others waiting for 2 s, once.
 //! - A caller that gives up leaves the line at once. If it was the head, its claim leaves the queue, or what it
 //!   was granted is given back, and the next caller enters the queue at its end.
 //! - The wait counts from the call, the place in the line included.
-//! - Any other caller, and a try ([`Wait::No`]), asks the queue itself, on a thread of its own.
+//! - A try ([`Wait::No`]), and a caller that waits while its manager holds the lock, asks the queue itself. A hold of the manager
+//!   beside which it cannot stand refuses it without a look at the store.
 //! - Several managers for one folder have a line each, as several processes have. Share one.
 //!
 //! # What a guard notices
@@ -83,6 +91,7 @@
 //!
 //! The core decides who gets the lock; the store decides where it is kept.
 
+mod due;
 mod error;
 mod failure;
 mod hold;
@@ -137,6 +146,7 @@ use crate::store::file::{FileStore, ThreadSleeper};
 use crate::store::{Content, Store, StoreError};
 use crate::sync::locked;
 use crate::trust::Named;
+use due::Deadlines;
 use hold::Hold;
 use pending::Pending;
 use pool::Pool;
@@ -150,7 +160,7 @@ use tenure_core::{
     Claim, Entry, Force, HeldUnforced, Kind, Mode, Patience, Policy, Reason, Request, RequestId,
     Terms,
 };
-use turns::{Call, Deadlines, Lines, in_order, told};
+use turns::{Call, Lines, in_order, told};
 use watching::Watching;
 
 /// How often a wait checks whether it was cancelled, in a store that knows nothing of [`Cancel`].
@@ -678,10 +688,9 @@ impl LockManager {
 
     /// [`LockManager::acquire_with`] for async code, on any executor.
     ///
-    /// Nothing happens before the future is polled. A thread enters the store for it, so the executor is never
-    /// blocked. Futures that take turns for one lock share that thread ([in their
-    /// line](self#many-callers-of-one-process)). A future that is dropped early leaves the line and the queue,
-    /// and releases what it would have acquired.
+    /// Nothing happens before the future is polled. Threads of the manager enter the store for it, so the executor is never
+    /// blocked ([how many](self#many-callers-of-one-process)). A future that is dropped early leaves the line and the queue,
+    /// and releases what it would have acquired. One that is polled and then left gives a grant back after 2 s.
     ///
     /// **Tasks of one program are one process**: while one has the lock, another is refused at once, and does
     /// not wait. Tasks that are to take turns ask with [`Again::Wait`], and a layer under the lock with
@@ -715,8 +724,7 @@ impl LockManager {
         self.take_async(name, options).await
     }
 
-    /// [`LockManager::acquire_all`] for async code; see [`LockManager::acquire_async`]. A thread waits in its
-    /// place.
+    /// [`LockManager::acquire_all`] for async code; see [`LockManager::acquire_async`].
     ///
     /// # Errors
     /// - As [`LockManager::acquire_all`].

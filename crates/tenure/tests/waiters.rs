@@ -71,7 +71,11 @@ impl Place {
 
     /// Another process that holds the lock until its stdin is closed.
     fn held_elsewhere(&self) -> Child {
-        let mut child = self.child("hold");
+        self.held_by("hold")
+    }
+
+    fn held_by(&self, role: &str) -> Child {
+        let mut child = self.child(role);
         let mut lines = BufReader::new(child.stdout.as_mut().expect("its output")).lines();
         let held = lines.find(|line| line.as_ref().is_ok_and(|line| line.ends_with("held")));
         assert!(held.is_some(), "it says when it holds");
@@ -97,8 +101,12 @@ fn what_a_child_does() {
     let folder = PathBuf::from(std::env::var_os(FOLDER).expect("a folder"));
     let locks = LockManager::new(&folder).expect("a folder with a name");
     match role.as_str() {
-        "hold" => {
-            let guard = locks.acquire("a").expect("a free lock");
+        "hold" | "hold a slot" => {
+            let options = match role.as_str() {
+                "hold" => Options::new(),
+                _ => Options::new().slots(2),
+            };
+            let guard = locks.acquire_with("a", &options).expect("a free lock");
             println!("\nheld");
             std::io::stdout().flush().expect("a parent");
             let mut rest = String::new();
@@ -582,6 +590,28 @@ fn a_thread_that_would_wait_for_itself_is_refused_whatever_line_is_there() {
         drop(held);
         patient.join().expect("no panic");
     });
+}
+
+/// The same in the line of those that are refused. Its head waits for another process beside a hold of ours, which refuses a
+/// caller of another mode.
+#[test]
+fn a_caller_under_a_hold_stands_behind_no_other_mode() {
+    let _alone = alone();
+    let place = Place::new();
+    let (first, second) = (place.locks(), place.locks());
+    let slot = Options::new().slots(2).wait(Wait::Forever);
+    let held = first.acquire_with("a", &slot).expect("a free slot");
+    let other = place.held_by("hold a slot");
+    thread::scope(|scope| {
+        let patient = scope.spawn(|| drop(second.acquire_with("a", &slot).expect("a slot")));
+        eventually(|| place.claims("a") == 3);
+        let asks = second.acquire_with("a", &Options::new().wait(Wait::Forever));
+        let own = matches!(&asks, Err(AcquireError::HeldByThisProcess { .. }));
+        assert!(own, "{asks:?}");
+        ends(other);
+        patient.join().expect("no panic");
+    });
+    drop(held);
 }
 
 #[test]

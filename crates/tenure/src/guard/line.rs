@@ -163,10 +163,11 @@ impl<N: Clone + Ord, E: Errand<N>> Lines<N, E> {
         locked(&self.state).number()
     }
 
-    /// How many stand in a line behind the caller that has the turn.
-    pub(super) fn len(&self, name: &N) -> usize {
+    /// How many stand in these lines, without the callers that have their turns.
+    pub(super) fn count(&self, is_meant: impl Fn(&N) -> bool) -> usize {
         let state = locked(&self.state);
-        state.lines.get(name).map_or(0, BTreeMap::len)
+        let meant = state.lines.iter().filter(|(name, _)| is_meant(name));
+        meant.map(|(_, line)| line.len()).sum()
     }
 
     /// Whether a place is still in its line.

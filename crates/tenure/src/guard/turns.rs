@@ -1,21 +1,24 @@
 //! How a manager uses its lines: a caller that wants a lock takes its turn, and enters the store with it.
 //!
 //! Each caller that waits stands in a line ([`For`]). Those that take turns with others of their process
-//! ([`Again::Wait`]) have one, and so have those that are refused once their process holds the lock. A caller whose
-//! manager holds the lock already enters the store at once, and so does one that does not wait.
+//! ([`Again::Wait`]) have one. The others are refused once their process holds the lock, whatever manager has it, and have
+//! one for each mode: all of such a line are refused for the same hold. So none stands behind a caller that waits for a hold
+//! under which it was called itself. A caller whose manager holds the lock already enters the store at once, and so does one
+//! that does not wait.
 //!
 //! A blocking caller waits on its own thread. An async caller leaves an [`Errand`], which a thread of the manager runs
-//! ([`pool`]). One more thread of the manager sees to what is due ([`Deadlines`]): errands whose time is up, and grants that
+//! ([`pool`]), and which waits in the store without one. One more thread of the manager sees to what is due (`due`): errands whose time is up, and grants that
 //! no task has taken. The answers to the former, and notices to callers that they wait, have a line of their own, so that
 //! one thread gives them.
 //!
 //! # Grants that nobody takes
 //! A future that nobody polls, or whose executor is blocked, is granted the lock all the same. After [`TAKEN_MAX`] the
 //! grant is given back, and the caller stands in line anew when it is polled next. Its task never saw the grant, so no work
-//! was done under it: task and [`Deadlines`] take it under one mutex, and one of them gets it (`offload::Kept`).
+//! was done under it: task and `due` take it under one mutex, and one of them gets it (`offload::Kept`).
 //!
 //! What happens in the store is the [`engine`]'s business, and how a line works that of `line`.
 
+use super::due::{Deadline, Due};
 use super::line::{self, Joined, Standing};
 use super::pool;
 use super::{
@@ -24,15 +27,14 @@ use super::{
 use crate::cancel::{self, Cancel};
 use crate::engine::{self, Lot, Waiting};
 use crate::offload::{self, Logs, Promise};
-use crate::sync::locked;
 use std::any::Any;
-use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::io;
+use std::num::NonZeroU32;
 use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 use tenure_core::{LockName, Mode};
@@ -40,26 +42,33 @@ use tenure_core::{LockName, Mode};
 /// How long a task may leave a grant untaken. An executor that is blocked for longer loses its turn, and nothing else.
 const TAKEN_MAX: Duration = Duration::from_secs(2);
 
-/// How long the thread that sees to what is due waits for something that is.
-const IDLE_MAX: Duration = Duration::from_secs(1);
-
 /// What callers stand in a line for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum For {
     /// A place in the store's queue, also behind holds of their process.
     Turns,
-    /// The same, unless their process holds the lock. Apart from the others, or one would stand behind a caller that waits
-    /// for a hold under which it was called itself.
-    Others,
+    /// The same, unless their process holds the lock: an exclusive hold.
+    Exclusive,
+    /// A shared one.
+    Shared,
+    /// One of so many slots.
+    Slots(NonZeroU32),
     /// An answer of the store, at once.
     Asking,
 }
 
-/// The lines in which callers wait.
-const WAITING: [For; 2] = [For::Turns, For::Others];
+impl From<Mode> for For {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Exclusive => Self::Exclusive,
+            Mode::Shared => Self::Shared,
+            Mode::Slots(slots) => Self::Slots(slots),
+        }
+    }
+}
 
 /// Which line, shared by all that remember a place in it.
-type Key = Arc<(LockName, For)>;
+pub(super) type Key = Arc<(LockName, For)>;
 
 fn key(name: &LockName, line: For) -> Key {
     Arc::new((name.clone(), line))
@@ -155,7 +164,7 @@ impl LockManager {
         let shared = &self.shared;
         let mode = shared.may_ask(&name, options)?;
         let mut call = Call::new(shared, mode, wait);
-        let Some(line) = shared.line(&name, options, wait) else {
+        let Some(line) = shared.line(&name, options, &call) else {
             return self.enter(&name, options, &call);
         };
         let key = key(&name, line);
@@ -257,7 +266,7 @@ impl LockManager {
         if let Some(once) = options.on_wait.once() {
             options.on_wait = once;
         }
-        let line = shared.line(&name, &options, call.wait);
+        let line = shared.line(&name, &options, &call);
         let key = Arc::new((name, line.unwrap_or(For::Asking)));
         let word = options.on_wait.is_some().then(|| options.clone());
         let errand = Errand {
@@ -272,12 +281,11 @@ impl LockManager {
             logs: Logs::here(),
             promise: Some(promise),
         };
-        let number = match line {
-            Some(_) => shared.lines.leave(&key, errand),
-            None => {
-                Begun { turn: None, errand }.start();
-                None
-            }
+        let number = if line.is_some() {
+            shared.lines.leave(&key, errand)
+        } else {
+            Begun { turn: None, errand }.start();
+            None
         };
         let lines = Arc::downgrade(&shared.lines);
         let mut sent = Sent {
@@ -330,8 +338,8 @@ impl LockManager {
 
     /// How many callers of this manager stand in line behind the ones that are in the store.
     pub(crate) fn in_line(&self, name: &LockName) -> usize {
-        let lines = WAITING.iter().map(|line| key(name, *line));
-        lines.map(|key| self.shared.lines.len(&key)).sum()
+        let waits = |key: &Key| key.0 == *name && key.1 != For::Asking;
+        self.shared.lines.count(waits)
     }
 }
 
@@ -359,13 +367,13 @@ impl Shared {
     }
 
     /// In which line a call stands; `None` for one that enters the store at once.
-    fn line(&self, name: &LockName, options: &Options, wait: Wait) -> Option<For> {
-        match (wait, options.again) {
+    fn line(&self, name: &LockName, options: &Options, call: &Call) -> Option<For> {
+        match (call.wait, options.again) {
             (Wait::No, _) => None,
             (Wait::For(_) | Wait::Forever, Again::Wait) => Some(For::Turns),
             // Mostly it is refused, or joins that hold.
             (Wait::For(_) | Wait::Forever, Again::Refuse | Again::Reenter) => {
-                (!self.holds(name)).then_some(For::Others)
+                (!self.holds(name)).then(|| call.mode.into())
             }
         }
     }
@@ -500,7 +508,7 @@ impl Errand {
     }
 
     /// Its time is up while it waits for its turn.
-    fn expire(mut self) {
+    pub(super) fn expire(mut self) {
         if let What::Lock = self.wish.what {
             let lines = Arc::clone(&self.locks.shared.lines);
             self.wish.what = What::TimedOut;
@@ -512,14 +520,14 @@ impl Errand {
 }
 
 /// A grant that its task has not taken yet.
-struct Untaken {
+pub(super) struct Untaken {
     kept: offload::Kept<Answer>,
     wish: Wish,
 }
 
 impl Untaken {
     /// Gives it back if it is there and nobody has taken it.
-    fn give_back(self) {
+    pub(super) fn give_back(self) {
         if let Some((grant, again)) = self.kept.take_back() {
             // The caller stands in line behind the end of this hold, not before.
             drop(grant);
@@ -724,129 +732,6 @@ impl Drop for Sent<'_> {
                 self.locks.shared.deadlines.forget(deadline);
             }
             drop(self.locks.shared.lines.take_back(&self.key, number));
-        }
-    }
-}
-
-/// What happens when its time has come, unless it is forgotten before.
-#[derive(Default)]
-pub(super) struct Deadlines(Arc<Schedule>);
-
-#[derive(Default)]
-struct Schedule {
-    state: Mutex<Scheduled>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Scheduled {
-    due: BTreeMap<Deadline, Due>,
-    /// Until when the thread that sees to them sleeps; `None` without a thread.
-    sleeps_until: Option<Instant>,
-    /// The manager is gone.
-    has_ended: bool,
-}
-
-/// What is due.
-enum Due {
-    /// The wait of the errand in that place is over.
-    Place(Key),
-    /// A grant is given back that nobody has taken.
-    Grant(Box<Untaken>),
-    /// A wait ends that has no thread.
-    Wake(Box<Waker>),
-}
-
-/// The instant, and a number of its own: that of the place.
-type Deadline = (Instant, u64);
-
-impl Deadlines {
-    fn add(&self, shared: &Arc<Shared>, deadline: Deadline, due: Due) -> io::Result<Deadline> {
-        let (at, _) = deadline;
-        let mut state = locked(&self.0.state);
-        match state.sleeps_until {
-            // It looks before that by itself.
-            Some(until) if until <= at => {}
-            Some(_) => self.0.changed.notify_all(),
-            None => {
-                let (schedule, shared) = (Arc::clone(&self.0), Arc::downgrade(shared));
-                let builder = std::thread::Builder::new().name("tenure-line".to_owned());
-                builder.spawn(move || schedule.keep(&shared))?;
-                state.sleeps_until = Some(at);
-            }
-        }
-        state.due.insert(deadline, due);
-        Ok(deadline)
-    }
-
-    fn forget(&self, deadline: Deadline) {
-        let forgotten = locked(&self.0.state).due.remove(&deadline);
-        // Outside of the mutex: it may be the last to know of its caller.
-        drop(forgotten);
-    }
-}
-
-impl Drop for Deadlines {
-    fn drop(&mut self) {
-        locked(&self.0.state).has_ended = true;
-        self.0.changed.notify_all();
-    }
-}
-
-impl Schedule {
-    /// Sees to what is due, for as long as there is anything.
-    fn keep(&self, shared: &Weak<Shared>) {
-        let mut idle_until = None;
-        loop {
-            let Some((now, nap)) = shared
-                .upgrade()
-                .map(|shared| (shared.clock.instant(), shared.watching.nap()))
-            else {
-                return;
-            };
-            let mut state = locked(&self.state);
-            if state.has_ended {
-                return;
-            }
-            let later = state.due.split_off(&(now, u64::MAX));
-            let over = std::mem::replace(&mut state.due, later);
-            if !over.is_empty() {
-                drop(state);
-                let Some(lines) = shared.upgrade().map(|shared| Arc::clone(&shared.lines)) else {
-                    return;
-                };
-                for ((_, number), due) in over {
-                    match due {
-                        Due::Place(key) => {
-                            if let Some(errand) = lines.take_back(&key, number) {
-                                errand.expire();
-                            }
-                        }
-                        Due::Grant(untaken) => untaken.give_back(),
-                        Due::Wake(waker) => waker.wake(),
-                    }
-                }
-                continue;
-            }
-            let until = match state.due.first_key_value() {
-                Some(((first, _), _)) => {
-                    idle_until = None;
-                    *first
-                }
-                None => {
-                    let until = *idle_until.get_or_insert(now + IDLE_MAX);
-                    if until <= now {
-                        state.sleeps_until = None;
-                        return;
-                    }
-                    until
-                }
-            };
-            state.sleeps_until = Some(until);
-            let rest = until.saturating_duration_since(now);
-            let rest = nap.map_or(rest, |nap| rest.min(nap));
-            let woken = self.changed.wait_timeout(state, rest);
-            drop(woken.unwrap_or_else(PoisonError::into_inner));
         }
     }
 }

@@ -2,7 +2,7 @@
 //! takes a thread of its own for longer than it needs one.
 
 use super::server::Server;
-use super::{caller, line_up, name, now, take};
+use super::{caller, claims, is_long, line_up, name, now, take};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -205,5 +205,56 @@ fn many_free_locks_at_once_are_taken_by_some_threads() {
         guards.len(),
         since(began)
     );
+    assert!(most <= before + 40, "{most} threads, {before} before");
+}
+
+/// Waits for many locks that others hold: `TENURE_ETCD=long` takes 3,000 of them. None has a thread or an open file.
+#[test]
+fn waits_for_many_locks_take_no_thread_each() {
+    let count = if is_long() { 3_000 } else { 300 };
+    let server = Server::start();
+    let runtime = runtime();
+    let (theirs, ours) = (locks(&server, "waits"), locks(&server, "waits"));
+    let names: Vec<_> = (0..count).map(|number| format!("waits-{number}")).collect();
+    let files = || std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    let first = files();
+    let held: Vec<_> = (names.iter())
+        .map(|name| theirs.acquire(name).expect("a free lock"))
+        .collect();
+    drop(ours.acquire("warm").expect("a free lock"));
+    let (before, opened, began) = (threads(), files(), instant());
+    println!("{count} holds: {} files", opened.saturating_sub(first));
+    let (granted, most) = most_threads(|| {
+        runtime.block_on(async {
+            let all: Vec<_> = (names.iter().cloned())
+                .map(|name| {
+                    let ours = ours.clone();
+                    tokio::spawn(async move {
+                        let options = Options::new().wait(Wait::Forever).again(Again::Wait);
+                        ours.acquire_async(&name, &options).await.map(drop)
+                    })
+                })
+                .collect();
+            let last = name(names.last().expect("a name"));
+            let store = caller(&server.address("waits"));
+            while claims(&store, &last).len() < 2 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+            println!(
+                "{count} waits after {:?}: {} threads and {} files more",
+                since(began),
+                threads().saturating_sub(before),
+                files().saturating_sub(opened)
+            );
+            assert!(files() < opened + 40, "{opened} files before, {}", files());
+            drop(held);
+            let mut granted = 0;
+            for task in all {
+                granted += usize::from(task.await.expect("no panic").is_ok());
+            }
+            granted
+        })
+    });
+    assert_eq!(granted, count, "each of them had its turn");
     assert!(most <= before + 40, "{most} threads, {before} before");
 }

@@ -137,8 +137,10 @@ impl Notices {
     /// Watches the keys.
     pub(super) fn of(connection: &Connection, keys: Vec<Watched>) -> Result<Self, StoreError> {
         let (reads, writes) = pipe(connection)?;
-        let _task = Task::new(connection, keys, move || ring(&writes));
-        Ok(Self { reads, _task })
+        Ok(Self {
+            reads,
+            _task: Task::new(connection, keys, move || ring(&writes)),
+        })
     }
 
     pub(super) fn descriptor(&self) -> &OwnedFd {

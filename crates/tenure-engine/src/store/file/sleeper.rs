@@ -307,8 +307,8 @@ const STACK_BYTES: usize = 65_536;
 /// How many helpers there are at most. Bytes beyond that are looked at in turns.
 const HELPERS_MAX: usize = 64;
 
-/// The pause between two such rounds: at least this long, and so many times as long as a round takes.
-const POLL_MIN: Duration = Duration::from_millis(10);
+/// The pause between two such rounds, at least and at most. Between these it is so many times as long as a round takes.
+const POLL: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(250)];
 const POLL_SHARE: u32 = 10;
 
 /// How long a helper without work waits for some.
@@ -429,9 +429,11 @@ impl Helpers {
             let bytes = std::mem::take(&mut locked(&self.state).polled);
             for Work { of, file } in bytes {
                 let free = of.lock.try_take(os::borrow(&file));
-                let free = free.and_then(|free| match free {
-                    true => of.lock.give_back(os::borrow(&file)).map(|()| true),
-                    false => Ok(false),
+                let free = free.and_then(|free| {
+                    if free {
+                        of.lock.give_back(os::borrow(&file))?;
+                    }
+                    Ok(free)
                 });
                 let mut asleep = locked(&self.state);
                 let is_wanted = (asleep.told.get(&of))
@@ -442,7 +444,7 @@ impl Helpers {
                 }
                 let told = asleep.told.remove(&of);
                 drop(asleep);
-                Self::tell_all(told, free.map(drop));
+                Self::tell_all(&told.unwrap_or_default(), free.map(drop));
             }
             let mut asleep = locked(&self.state);
             if asleep.polled.is_empty() {
@@ -450,14 +452,14 @@ impl Helpers {
                 return;
             }
             drop(asleep);
-            nap(POLL_MIN.max(since(looked) * POLL_SHARE));
+            nap((since(looked) * POLL_SHARE).clamp(POLL[0], POLL[1]));
         }
     }
 
     /// Tells the waits for a byte that it was released, or how the sleep ended.
-    fn tell_all(told: Option<Vec<Weak<Told>>>, ended: io::Result<()>) {
+    fn tell_all(told: &[Weak<Told>], ended: io::Result<()>) {
         let ended = ended.map_err(|error| error.raw_os_error().unwrap_or_default());
-        for told in told.iter().flatten().filter_map(Weak::upgrade) {
+        for told in told.iter().filter_map(Weak::upgrade) {
             *locked(&told.ended) = Some(ended);
             told.wake();
         }
@@ -474,7 +476,7 @@ impl Helpers {
             let told = asleep.told.remove(&of);
             asleep.idle += 1;
             drop(asleep);
-            Self::tell_all(told, ended);
+            Self::tell_all(&told.unwrap_or_default(), ended);
             next = self.more();
         }
     }
@@ -763,6 +765,45 @@ mod tests {
                 assert_eq!(wait.join().expect("no panic"), Wake::Ready);
             }
         });
+        assert!(locked(&helpers.state).told.is_empty(), "nobody is left");
+    }
+
+    /// More bytes than helpers, for waits with and without a thread. Those that are given up are not looked at any longer.
+    #[test]
+    fn many_bytes_have_a_bounded_number_of_threads() {
+        let helpers = Arc::new(Helpers::default());
+        let files: Vec<_> = (0..HELPERS_MAX + 40).map(|_| taken()).collect();
+        let (tells, told) = std::sync::mpsc::channel();
+        let mut waits: Vec<_> = (files.iter().enumerate())
+            .map(|(number, (ours, _))| {
+                let tells = tells.clone();
+                let rings = move || {
+                    let _ = tells.send(number);
+                };
+                let wait = Told::new(Some(Arc::new(rings)));
+                helpers.tell(borrow(ours), SHARED, &wait).expect("a wait");
+                wait
+            })
+            .collect();
+        let counted = |asleep: &Asleep| (asleep.helpers, asleep.polls);
+        assert_eq!(counted(&locked(&helpers.state)), (HELPERS_MAX, true));
+        assert!(told.recv_timeout(SOON).is_err(), "all of them wait");
+        // The last ten are given up; the others are told, whoever looks at their bytes.
+        let given_up = waits.split_off(files.len() - 10);
+        drop(given_up);
+        for (_, owner) in &files {
+            EXCLUSIVE.give_back(borrow(owner)).expect("it is let go");
+        }
+        let mut seen: Vec<_> = (waits.iter())
+            .map(|_| told.recv_timeout(LATE).expect("it is told"))
+            .collect();
+        seen.sort_unstable();
+        assert_eq!(seen, (0..waits.len()).collect::<Vec<_>>());
+        let end = instant() + LATE;
+        while counted(&locked(&helpers.state)) != (0, false) {
+            assert!(instant() < end, "they end");
+            nap(SOON);
+        }
         assert!(locked(&helpers.state).told.is_empty(), "nobody is left");
     }
 
