@@ -5,8 +5,8 @@ use crate::cancel::{self, Cancel as CallersCancel};
 use crate::clock::Clock;
 use crate::offload::at_once;
 use crate::profile::ends_without_release;
-use crate::store::contract::Ring;
-use crate::store::{Handle, Store, StoreError, Verbs, Wake};
+use crate::store::contract::{About, Ask, Depth, Outcome as StoreOutcome, Ring, Step};
+use crate::store::{Content, Handle, Reading, Store, StoreError, Verbs, Wake};
 use std::any::Any;
 use std::future::poll_fn;
 use std::io;
@@ -723,7 +723,11 @@ fn still_held<C: Clock + ?Sized>(
     name: &LockName,
 ) -> Result<(Refusal, Entry), StoreError> {
     let policy = store.rules().policy;
-    let reading = store.read(name, None)?;
+    let reading = if store.rules().network {
+        read_soon(store, name, &clock.now())?
+    } else {
+        store.read(name, None)?
+    };
     let now = clock.now();
     let (standing, blocker) = reading.standing(&policy, &now);
     let standstill = reading.standstill(&policy, &now);
@@ -735,6 +739,38 @@ fn still_held<C: Clock + ?Sized>(
     };
     let entry = reading.entry().cloned().unwrap_or_default();
     Ok((refusal, entry))
+}
+
+/// Reads a lock, for a caller whose time is up: servers that are silent are waited for no longer than by its last try. A
+/// change that keeps the list has that bound, and a reading has none.
+fn read_soon(store: &dyn Store, name: &LockName, now: &Now) -> Result<Reading, StoreError> {
+    let mut content = Content::Whole {
+        entry: Entry::default(),
+        evidence: Vec::new(),
+    };
+    let ask = Ask::new(name, About::All, now).within(Some(LEAST_TRY));
+    let outcome = store.transact(&ask, &mut |draft| {
+        content = match &draft.corrupt {
+            Some(corrupt) => Content::Unreadable {
+                why: corrupt.why.clone(),
+                silence: corrupt.silence,
+            },
+            None => Content::Whole {
+                evidence: (draft.entry.claims.iter())
+                    .map(|claim| (draft.evidence)(claim, Depth::Thorough))
+                    .collect(),
+                entry: draft.entry.clone(),
+            },
+        };
+        Step::Keep
+    })?;
+    Ok(Reading {
+        place: store.location(name).shown,
+        content,
+        stopped: Vec::new(),
+        stored: matches!(outcome, StoreOutcome::Done(_)),
+        record: Vec::new(),
+    })
 }
 
 /// When a caller that was refused should come back.

@@ -513,8 +513,14 @@ impl Errand {
             let lines = Arc::clone(&self.locks.shared.lines);
             self.wish.what = What::TimedOut;
             self.wish.key = key(&self.wish.key.0, For::Asking);
-            let key = Arc::clone(&self.wish.key);
-            lines.leave(&key, self);
+            if self.locks.shared.store.rules().network {
+                // Servers may be silent: not one after the other.
+                let turn = None;
+                Begun { turn, errand: self }.start();
+            } else {
+                let key = Arc::clone(&self.wish.key);
+                lines.leave(&key, self);
+            }
         }
     }
 }
