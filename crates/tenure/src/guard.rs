@@ -160,7 +160,7 @@ use tenure_core::{
     Claim, Entry, Force, HeldUnforced, Kind, Mode, Patience, Policy, Reason, Request, RequestId,
     Terms,
 };
-use turns::{Call, Lines, in_order, told};
+use turns::{Call, Due, Lines, in_order, told};
 use watching::Watching;
 
 /// How often a wait checks whether it was cancelled, in a store that knows nothing of [`Cancel`].
@@ -405,7 +405,7 @@ struct Shared {
     lines: Arc<Lines>,
     /// The threads of those that brought none.
     pool: Pool,
-    deadlines: Deadlines,
+    deadlines: Deadlines<Due>,
     /// Two threads for wakers and for the log, on behalf of threads that have heartbeats to send.
     wakes: Herald,
     logs: Herald,

@@ -1,35 +1,43 @@
 //! What happens in a manager at some instant: waits end of callers that have no thread, and grants are given back that no
 //! task takes. One thread sees to it, while there is anything.
 //!
-//! What follows from it is told by `turns`.
+//! What that is in each case, and what follows from it, is the business of `turns`.
 
 use super::Shared;
-use super::turns::{Key, Untaken};
 use crate::clock::instant;
 use crate::sync::locked;
 use std::collections::BTreeMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
-use std::task::Waker;
 use std::time::{Duration, Instant};
 
 /// How long the thread waits for something that is due.
 const IDLE_MAX: Duration = Duration::from_secs(1);
 
 /// What happens when its time has come, unless it is forgotten before.
-#[derive(Default)]
-pub(super) struct Deadlines(Arc<Schedule>);
+pub(super) struct Deadlines<D>(Arc<Schedule<D>>);
 
-#[derive(Default)]
-struct Schedule {
-    state: Mutex<Scheduled>,
+impl<D> Default for Deadlines<D> {
+    fn default() -> Self {
+        Self(Arc::new(Schedule {
+            state: Mutex::new(Scheduled {
+                due: BTreeMap::new(),
+                sleeps_until: None,
+                has_ended: false,
+            }),
+            changed: Condvar::new(),
+        }))
+    }
+}
+
+struct Schedule<D> {
+    state: Mutex<Scheduled<D>>,
     changed: Condvar,
 }
 
-#[derive(Default)]
-struct Scheduled {
-    due: BTreeMap<Deadline, Due>,
+struct Scheduled<D> {
+    due: BTreeMap<Deadline, D>,
     /// Until when the thread that sees to them sleeps; `None` without a thread.
     sleeps_until: Option<Instant>,
     /// The manager is gone.
@@ -37,24 +45,20 @@ struct Scheduled {
 }
 
 /// What is due.
-pub(super) enum Due {
-    /// The wait of the errand in that place is over.
-    Place(Key),
-    /// A grant is given back that nobody has taken.
-    Grant(Box<Untaken>),
-    /// A wait ends that has no thread.
-    Wake(Box<Waker>),
+pub(super) trait Duty: Send + 'static {
+    /// Does it. It gets the number of its deadline.
+    fn see_to(self, number: u64, shared: &Shared);
 }
 
 /// The instant, and a number of its own: that of the place.
 pub(super) type Deadline = (Instant, u64);
 
-impl Deadlines {
+impl<D: Duty> Deadlines<D> {
     pub(super) fn add(
         &self,
         shared: &Arc<Shared>,
         deadline: Deadline,
-        due: Due,
+        due: D,
     ) -> io::Result<Deadline> {
         let (at, _) = deadline;
         let mut state = locked(&self.0.state);
@@ -80,14 +84,14 @@ impl Deadlines {
     }
 }
 
-impl Drop for Deadlines {
+impl<D> Drop for Deadlines<D> {
     fn drop(&mut self) {
         locked(&self.0.state).has_ended = true;
         self.0.changed.notify_all();
     }
 }
 
-impl Schedule {
+impl<D: Duty> Schedule<D> {
     /// Sees to what is due, for as long as there is anything.
     fn keep(&self, shared: &Weak<Shared>) {
         let mut idle_until = None;
@@ -106,21 +110,13 @@ impl Schedule {
             let over = std::mem::replace(&mut state.due, later);
             if !over.is_empty() {
                 drop(state);
-                let Some(lines) = shared.upgrade().map(|shared| Arc::clone(&shared.lines)) else {
+                let Some(shared) = shared.upgrade() else {
                     return;
                 };
                 for ((_, number), due) in over {
-                    let sees_to = || match due {
-                        Due::Place(key) => {
-                            if let Some(errand) = lines.take_back(&key, number) {
-                                errand.expire();
-                            }
-                        }
-                        Due::Grant(untaken) => untaken.give_back(),
-                        Due::Wake(waker) => waker.wake(),
-                    };
                     // A log or a waker may panic, and others rely on this thread.
-                    drop(catch_unwind(AssertUnwindSafe(sees_to)));
+                    let sees_to = AssertUnwindSafe(|| due.see_to(number, &shared));
+                    drop(catch_unwind(sees_to));
                 }
                 continue;
             }

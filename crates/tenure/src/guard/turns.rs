@@ -18,7 +18,7 @@
 //!
 //! What happens in the store is the [`engine`]'s business, and how a line works that of `line`.
 
-use super::due::{Deadline, Due};
+use super::due::{Deadline, Duty};
 use super::line::{self, Joined, Standing};
 use super::pool;
 use super::{
@@ -508,7 +508,7 @@ impl Errand {
     }
 
     /// Its time is up while it waits for its turn.
-    pub(super) fn expire(mut self) {
+    fn expire(mut self) {
         if let What::Lock = self.wish.what {
             let lines = Arc::clone(&self.locks.shared.lines);
             self.wish.what = What::TimedOut;
@@ -533,11 +533,35 @@ pub(super) struct Untaken {
 
 impl Untaken {
     /// Gives it back if it is there and nobody has taken it.
-    pub(super) fn give_back(self) {
+    fn give_back(self) {
         if let Some((grant, again)) = self.kept.take_back() {
             // The caller stands in line behind the end of this hold, not before.
             drop(grant);
             again.keep(Answer::Late(Box::new(self.wish)));
+        }
+    }
+}
+
+/// What is due at some instant.
+pub(super) enum Due {
+    /// The wait of the errand in that place is over.
+    Place(Key),
+    /// A grant is given back that nobody has taken.
+    Grant(Box<Untaken>),
+    /// A wait ends that has no thread.
+    Wake(Box<Waker>),
+}
+
+impl Duty for Due {
+    fn see_to(self, number: u64, shared: &Shared) {
+        match self {
+            Self::Place(key) => {
+                if let Some(errand) = shared.lines.take_back(&key, number) {
+                    errand.expire();
+                }
+            }
+            Self::Grant(untaken) => untaken.give_back(),
+            Self::Wake(waker) => waker.wake(),
         }
     }
 }
