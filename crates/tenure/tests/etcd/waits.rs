@@ -56,9 +56,9 @@ fn tasks_with_short_timeouts_get_their_grants_table() {
     let runtime = runtime();
     // Tasks, what each of them waits, how it asks, and how many grants a second there are at least.
     for (row, tasks, wait_ms, again, least) in [
-        ("few", 12_usize, 20_u64, Again::Refuse, 50_usize),
-        ("many", 100, 200, Again::Refuse, 50),
-        ("many in turns", 100, 200, Again::Wait, 50),
+        ("few", 12_usize, 20_u64, Again::Refuse, 20_usize),
+        ("many", 100, 200, Again::Refuse, 20),
+        ("many in turns", 100, 200, Again::Wait, 20),
     ] {
         let locks = locks(&server, "timeouts");
         let length = Duration::from_secs(3);
