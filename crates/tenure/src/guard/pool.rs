@@ -16,6 +16,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
@@ -35,6 +36,7 @@ struct Inner {
     state: Mutex<State>,
     /// There is work, or the manager has ended.
     changed: Condvar,
+    is_closed: AtomicBool,
 }
 
 #[derive(Default)]
@@ -47,7 +49,6 @@ struct State {
     idle: usize,
     /// How many of them sleep in the store.
     asleep: usize,
-    is_closed: bool,
 }
 
 impl Pool {
@@ -67,7 +68,9 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        locked(&self.0.state).is_closed = true;
+        // Without the mutex: in a copy made by a fork, another thread may have had it for ever. A thread that misses this ends
+        // a little later by itself.
+        self.0.is_closed.store(true, Ordering::Release);
         self.0.changed.notify_all();
     }
 }
@@ -199,7 +202,7 @@ impl Inner {
             }
             let rest = IDLE_MAX.saturating_sub(since(began));
             let is_last = state.threads - state.asleep == 1 && state.tasks > 0;
-            if state.is_closed || (rest.is_zero() && !is_last) {
+            if self.is_closed.load(Ordering::Acquire) || (rest.is_zero() && !is_last) {
                 // Under the same mutex: whoever adds work from now on starts another thread.
                 state.threads -= 1;
                 return None;

@@ -624,7 +624,9 @@ impl Begun {
         while let Some(Self { turn, errand }) = next {
             errand.run().await;
             next = Self::after(turn);
-            others_first().await;
+            if next.is_some() {
+                others_first().await;
+            }
         }
     }
 

@@ -167,6 +167,10 @@ impl Awaited {
             drop(state);
             ring();
         } else {
+            // Those that are gone are looked for only where the list would grow.
+            if state.rings.len() == state.rings.capacity() {
+                state.rings.retain(|ring| ring.strong_count() > 0);
+            }
             state.rings.push(Arc::downgrade(&ring));
         }
         ring
