@@ -436,7 +436,8 @@ impl<C: Clock + ?Sized, O: Observer + ?Sized> Run<'_, C, O> {
         }
     }
 
-    /// Sleeps on this thread, or in the lot.
+    /// Sleeps on this thread, or in the lot. An alarm goes by the clock of the wait, which stands still while the machine
+    /// sleeps: a look at a lease comes late by a nap then, 10 s at most. A bell ends the sleep in any case.
     async fn sleep(
         &self,
         handle: &dyn Handle,

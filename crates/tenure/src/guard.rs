@@ -31,9 +31,9 @@
 //! soon as their process holds the lock.
 //!
 //! - A task in the line has no thread and no open file, and takes less than a KiB. A thread brings its own.
-//! - At the head, a task waits in the store without a thread, and in a folder with two open files. At most 16 threads of the manager
-//!   make the changes, and at most 65 of the process sleep in the kernel for all of them. A task that waits for one of several holders (slots, and
-//!   writers behind readers) and a task of a store of your own has a thread while it does.
+//! - At the head, a task waits in the store without a thread, and in a folder with two open files. At most 16 threads of the
+//!   manager make the changes, and at most 65 of the process sleep in the kernel for all of them. Two kinds of waits have a thread
+//!   each: those in a folder for one of several holders (slots, and writers behind readers), and those in a store of your own.
 //! - **A grant that its task does not take within 2 s is given back.** Its future was polled once and then left, or its executor
 //!   was blocked. The task never saw that grant. When it is polled next it stands in line anew, and its time counts from the call. So
 //!   a future that nobody polls keeps others waiting for 2 s, once.

@@ -7,9 +7,9 @@
 //! that does not wait.
 //!
 //! A blocking caller waits on its own thread. An async caller leaves an [`Errand`], which a thread of the manager runs
-//! ([`pool`]), and which waits in the store without one. One more thread of the manager sees to what is due (`due`): errands whose time is up, and grants that
-//! no task has taken. The answers to the former, and notices to callers that they wait, have a line of their own, so that
-//! one thread gives them.
+//! ([`pool`]), and which waits in the store without one. One more thread of the manager sees to what is due (`due`): errands
+//! whose time is up, and grants that no task has taken. The answers to the former, and notices to callers that they wait, have
+//! a line of their own, so that one thread gives them; over servers, which may be silent, the answers have none.
 //!
 //! # Grants that nobody takes
 //! A future that nobody polls, or whose executor is blocked, is granted the lock all the same. After [`TAKEN_MAX`] the
