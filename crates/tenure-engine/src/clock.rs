@@ -214,7 +214,7 @@ mod tests {
             ".wait_timeout_while(",
             "park_timeout(",
         ];
-        const KNOWN: [(&str, &str); 19] = [
+        const KNOWN: [(&str, &str); 20] = [
             ("tenure-engine/src/clock.rs", "`nap` itself"),
             (
                 "tenure-engine/src/conformance/terms.rs",
@@ -246,12 +246,13 @@ mod tests {
                 "tenure/src/guard/line.rs",
                 "a bounded wait of the caller (decision 0040)",
             ),
+            ("tenure/src/guard/pool.rs", "a thread without work"),
             (
                 "tenure-engine/src/keep/releases.rs",
                 "bounds for answers, and pauses between tries",
             ),
             (
-                "tenure/src/guard/turns.rs",
+                "tenure/src/guard/due.rs",
                 "bounded waits of callers (decision 0040)",
             ),
             (

@@ -59,14 +59,14 @@
 mod scene;
 mod terms;
 
-use crate::clock::instant;
+use crate::clock::{instant, nap};
 use crate::engine::{self, Silent, Wait};
-use crate::store::contract::Which;
+use crate::store::contract::{Ring, Which};
 use crate::store::verbs::{Adopted, Adopter};
 use crate::store::{Handle, Reading, RenewedOwned, Store, Verbs, Wake};
 use scene::{Countdown, Scene, later, locked, owned_by, tickets};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 use tenure_core::{
@@ -87,6 +87,9 @@ use terms::{
 
 /// How long a wait lasts that is meant to expire.
 const SHORT_WAIT: Duration = Duration::from_millis(60);
+
+/// How often a promise looks at what another thread does.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// A ttl that no promise outlasts unless it moves the clock itself.
 const TTL_MS: u64 = 600_000;
@@ -152,6 +155,7 @@ pub fn promises<H: Harness>() -> Vec<(&'static str, Promise<H>)> {
         tokens_rise_over_cleaning_and_a_clock_that_went_back,
         grants_follow_the_order_of_the_queue,
         a_waiter_sleeps_until_the_release,
+        a_parked_waiter_is_rung_by_the_release,
         a_bounded_sleep_expires_and_giving_up_keeps_the_order,
         a_watcher_without_a_claim_is_woken_by_the_end_of_the_hold,
         a_claim_that_can_be_seen_is_alive,
@@ -429,6 +433,32 @@ fn a_waiter_sleeps_until_the_release<H: Harness>(scene: &Scene<'_, H>) -> Result
         };
         released.and(scene.joined(waiter.join()))
     })
+}
+
+/// A waiter that sleeps without a thread is called by the release. A store may know no such sleep.
+fn a_parked_waiter_is_rung_by_the_release<H: Harness>(scene: &Scene<'_, H>) -> Result<(), Broken> {
+    let (one, two) = (scene.store(), scene.store());
+    let holder = scene.granted(&one, "holder")?;
+    let waiting = scene.queued(&two, "waiter")?;
+    let has_rung = Arc::new(AtomicBool::new(false));
+    let ring: Ring = {
+        let has_rung = Arc::clone(&has_rung);
+        Arc::new(move || has_rung.store(true, Ordering::SeqCst))
+    };
+    let parked = two.park_behind(&*waiting.handle, &waiting.behind, &scene.now(), &ring);
+    let parked = scene.done("sleeping without a thread", parked)?;
+    scene.release(&one, &holder)?;
+    if parked.is_some() {
+        let patience = scene.harness.patience();
+        let end = instant() + patience;
+        while !has_rung.load(Ordering::SeqCst) {
+            scene.holds(instant() < end, || {
+                format!("a waiter without a thread was not called within {patience:?}")
+            })?;
+            nap(LOOK);
+        }
+    }
+    scene.takes_its_turn(&two, waiting)
 }
 
 /// A sleep with an end ends there and not before. A waiter that gives up then does not disturb the order of

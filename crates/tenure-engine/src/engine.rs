@@ -1,9 +1,18 @@
 //! Drives one acquisition against a store, and nothing more: the core says what to do next, the store does
 //! it, and the caller learns how it ended.
 
+use crate::cancel::{self, Cancel as CallersCancel};
 use crate::clock::Clock;
+use crate::offload::at_once;
 use crate::profile::ends_without_release;
-use crate::store::{Handle, Reading, Store, StoreError, Verbs, Wake};
+use crate::store::contract::{About, Ask, Depth, Outcome as StoreOutcome, Ring, Step};
+use crate::store::{Content, Handle, Reading, Store, StoreError, Verbs, Wake};
+use std::any::Any;
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 use tenure_core::{
     Attempt, Cancel, Claim, Effect, Entering, Entry, Event, Input, Kind, LOOK_AGAIN_MS,
@@ -256,10 +265,44 @@ pub fn acquire(
     limits: impl Into<Limits>,
     observer: &mut dyn Observer,
 ) -> Result<Acquired, AcquireError> {
-    let Limits { wait, keep } = limits.into();
+    // Without a lot it sleeps on this thread.
+    let limits = limits.into();
+    at_once(acquire_in(
+        None, store, clock, name, request, limits, observer,
+    ))
+}
+
+/// Where waits sleep that have no thread of their own.
+pub trait Lot: Sync {
+    /// Has a waker woken at that instant, for as long as the answer is kept.
+    ///
+    /// # Errors
+    /// - The system's answer, if it gives no thread for that.
+    fn wakes_at(&self, at: Instant, waker: &Waker) -> io::Result<Box<dyn Any + Send>>;
+
+    /// Says that the present thread sleeps, for as long as the answer is kept: the store knows no other sleep.
+    fn sleeps(&self) -> Box<dyn Any>;
+}
+
+/// [`acquire`] for a caller without a thread: it sleeps in the lot. The store's changes block the thread that polls it, as
+/// long as they take. The [`Cancel`](crate::cancel::Cancel) that the thread listens to has to be the same at each poll.
+///
+/// # Errors
+/// - As [`acquire`].
+pub async fn acquire_in<C: Clock + ?Sized, O: Observer + ?Sized>(
+    lot: Option<&dyn Lot>,
+    store: &dyn Store,
+    clock: &C,
+    name: &LockName,
+    request: Request,
+    limits: Limits,
+    observer: &mut O,
+) -> Result<Acquired, AcquireError> {
+    let Limits { wait, keep } = limits;
     let began = clock.instant();
     let deadline = wait.deadline(began);
     let mut run = Run {
+        lot,
         store,
         clock,
         name,
@@ -286,7 +329,7 @@ pub fn acquire(
         },
         ..request
     };
-    let outcome = match run.drive(request) {
+    let outcome = match run.drive(request).await {
         Err(error) if is_kept_away(&error) && run.is_over() => {
             // By dying, the claim of this caller is out of its own way, and the next caller sweeps it.
             run.handle = None;
@@ -312,9 +355,10 @@ pub fn acquire(
     run.answer(outcome, waited, counted)
 }
 
-struct Run<'a> {
+struct Run<'a, C: ?Sized, O: ?Sized> {
+    lot: Option<&'a dyn Lot>,
     store: &'a dyn Store,
-    clock: &'a dyn Clock,
+    clock: &'a C,
     name: &'a LockName,
     mode: Mode,
     deadline: Option<Instant>,
@@ -324,7 +368,7 @@ struct Run<'a> {
     gave_way: bool,
     /// How long the clock of the wait has stood still.
     paused: Duration,
-    observer: &'a mut dyn Observer,
+    observer: &'a mut O,
     waits: bool,
     watched: Watched,
     displaced: Vec<RequestId>,
@@ -336,8 +380,8 @@ struct Run<'a> {
     events: Vec<Event>,
 }
 
-impl Run<'_> {
-    fn drive(&mut self, mut request: Request) -> Result<Outcome, StoreError> {
+impl<C: Clock + ?Sized, O: Observer + ?Sized> Run<'_, C, O> {
+    async fn drive(&mut self, mut request: Request) -> Result<Outcome, StoreError> {
         let (mut attempt, mut effect) = Attempt::start();
         if self.keep.is_some() {
             attempt = attempt.keeping_place();
@@ -384,7 +428,7 @@ impl Run<'_> {
                             let planned = look;
                             let look = began.checked_add(look);
                             let until = [next, look, end].into_iter().flatten().min();
-                            let wake = self.store.sleep(&**handle, &behind, &now, until)?;
+                            let wake = self.sleep(&**handle, &behind, &now, until).await?;
                             let slept = self.clock.instant().saturating_duration_since(began);
                             if watches {
                                 self.watched.ms += whole_ms(slept.min(planned));
@@ -432,6 +476,56 @@ impl Run<'_> {
                 matches!(input, Input::Tried(tenure_core::TryGrant::Behind(_))) && self.is_over();
             effect = attempt.on(if over { Input::Expired } else { input });
         }
+    }
+
+    /// Sleeps on this thread, or in the lot. An alarm goes by the clock of the wait, which stands still while the machine
+    /// sleeps: a look at a lease comes late by a nap then, 10 s at most. A bell ends the sleep in any case.
+    async fn sleep(
+        &self,
+        handle: &dyn Handle,
+        behind: &Predecessor,
+        now: &Now,
+        until: Option<Instant>,
+    ) -> Result<Wake, StoreError> {
+        let Some(lot) = self.lot else {
+            return self.store.sleep(handle, behind, now, until);
+        };
+        let waker = poll_fn(|context| Poll::Ready(context.waker().clone())).await;
+        let has_rung = Arc::new(AtomicBool::new(false));
+        let ring: Ring = {
+            let (has_rung, waker) = (Arc::clone(&has_rung), waker.clone());
+            Arc::new(move || {
+                has_rung.store(true, Ordering::SeqCst);
+                waker.wake_by_ref();
+            })
+        };
+        let cancel = cancel::heard();
+        let is_cancelled = || cancel.as_ref().is_some_and(CallersCancel::is_cancelled);
+        let _hears = cancel.as_ref().map(|cancel| {
+            let waker = waker.clone();
+            cancel.ring(move || waker.wake_by_ref())
+        });
+        let parked = self.store.park_behind(handle, behind, now, &ring)?;
+        let end = parked.as_ref().and_then(|parked| parked.until);
+        let end = until.into_iter().chain(end).min();
+        let alarm = end.map(|end| lot.wakes_at(end, &waker)).transpose();
+        let (Some(_parked), Ok(_alarm)) = (parked, alarm) else {
+            let _sleeps = lot.sleeps();
+            return self.store.sleep(handle, behind, now, until);
+        };
+        poll_fn(|_| {
+            let is_over = end.is_some_and(|end| end <= self.clock.instant());
+            if is_cancelled() {
+                Poll::Ready(Ok(Wake::Interrupted))
+            } else if has_rung.load(Ordering::SeqCst) {
+                Poll::Ready(Ok(Wake::Ready))
+            } else if is_over {
+                Poll::Ready(Ok(Wake::Expired))
+            } else {
+                Poll::Pending
+            }
+        })
+        .await
     }
 
     /// Enters the list; `None` if the caller interrupted before.
@@ -600,7 +694,7 @@ impl Run<'_> {
     ) -> Result<Acquired, AcquireError> {
         let policy = self.store.rules().policy;
         let (kept, keep) = (self.kept, self.keep);
-        let refused = |refusal: Refusal, entry: Entry, clock: &dyn Clock| {
+        let refused = |refusal: Refusal, entry: Entry, now: &Now| {
             // A holder without a supervisor was asked, and its work goes on.
             let goes_on = |id: &RequestId| {
                 entry.granted().any(|claim| {
@@ -610,7 +704,7 @@ impl Run<'_> {
             };
             let asked = self.displaced.iter();
             let displaced = asked.filter(|id| !goes_on(id)).cloned().collect();
-            let mut retry_after_ms = comes_back_ms(&refusal, &entry, &policy, &clock.now());
+            let mut retry_after_ms = comes_back_ms(&refusal, &entry, &policy, now);
             if let (Some(_), Some(keep)) = (kept, keep) {
                 // A caller that comes back when told to must find its place.
                 let grace_ms = u64::try_from(keep.grace.as_millis()).unwrap_or(u64::MAX);
@@ -642,14 +736,14 @@ impl Run<'_> {
                     None => Err(AcquireError::Interrupted),
                 }
             }
-            Outcome::Refused(refusal) => Err(refused(refusal, self.entry, self.clock)),
+            Outcome::Refused(refusal) => Err(refused(refusal, self.entry, &self.clock.now())),
             Outcome::TimedOut => {
                 // The blocker is looked at once more, without a claim of this caller's.
                 let (refusal, entry) = still_held(self.store, self.clock, self.name, self.mode)?;
                 match self.kept_away {
                     // Nobody is seen to hold it, so that process alone is what this caller waited for.
                     Some(error) if refusal.blocker.is_none() => Err(error.into()),
-                    _ => Err(refused(refusal, entry, self.clock)),
+                    _ => Err(refused(refusal, entry, &self.clock.now())),
                 }
             }
             Outcome::Interrupted if self.gave_way => Err(AcquireError::Deadlock),
@@ -666,14 +760,18 @@ fn is_kept_away(error: &StoreError) -> bool {
 }
 
 /// What blocks a caller whose time is up: the lock, looked at once more without a claim of this caller's.
-fn still_held(
+fn still_held<C: Clock + ?Sized>(
     store: &dyn Store,
-    clock: &dyn Clock,
+    clock: &C,
     name: &LockName,
     mode: Mode,
 ) -> Result<(Refusal, Entry), StoreError> {
     let policy = store.rules().policy;
-    let reading = store.read(name, None)?;
+    let reading = if store.rules().network {
+        read_soon(store, name, &clock.now())?
+    } else {
+        store.read(name, None)?
+    };
     let now = clock.now();
     let refusal = refusal_of(&reading, &policy, mode, Reason::Held, &now);
     let entry = reading.entry().cloned().unwrap_or_default();
@@ -694,6 +792,38 @@ pub(crate) fn refusal_of(
     refusal.standstill = standstill.map(|(still, _)| still);
     refusal.ahead = reading.ahead_of(policy, mode, now).cloned().map(Box::new);
     refusal
+}
+
+/// Reads a lock, for a caller whose time is up: servers that are silent are waited for no longer than by its last try. A
+/// change that keeps the list has that bound, and a reading has none.
+fn read_soon(store: &dyn Store, name: &LockName, now: &Now) -> Result<Reading, StoreError> {
+    let mut content = Content::Whole {
+        entry: Entry::default(),
+        evidence: Vec::new(),
+    };
+    let ask = Ask::new(name, About::All, now).within(Some(LEAST_TRY));
+    let outcome = store.transact(&ask, &mut |draft| {
+        content = match &draft.corrupt {
+            Some(corrupt) => Content::Unreadable {
+                why: corrupt.why.clone(),
+                silence: corrupt.silence,
+            },
+            None => Content::Whole {
+                evidence: (draft.entry.claims.iter())
+                    .map(|claim| (draft.evidence)(claim, Depth::Thorough))
+                    .collect(),
+                entry: draft.entry.clone(),
+            },
+        };
+        Step::Keep
+    })?;
+    Ok(Reading {
+        place: store.location(name).shown,
+        content,
+        stopped: Vec::new(),
+        stored: matches!(outcome, StoreOutcome::Done(_)),
+        record: Vec::new(),
+    })
 }
 
 /// When a caller that was refused should come back.

@@ -4,7 +4,7 @@
 //! for it releases that guard.
 
 use crate::cancel::Cancel;
-use crate::sync::{Arc, Mutex, locked, thread};
+use crate::sync::{Arc, Mutex, Weak, locked, thread};
 use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -52,7 +52,7 @@ pub async fn on_thread<T: Send + 'static>(
     pending.await
 }
 
-/// The same for work that can be cancelled: by dropping the future, or by cancelling `given`.
+/// Does work on a thread that can be cancelled: by dropping the future, or by cancelling `given`.
 ///
 /// # Errors
 /// - As [`on_thread`].
@@ -81,6 +81,16 @@ pub async fn cancellable<T: Send + 'static>(
         work(&own)
     });
     done.await
+}
+
+/// The result of a future that only blocks, and never waits.
+pub fn at_once<T>(work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    loop {
+        if let Poll::Ready(done) = work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return done;
+        }
+    }
 }
 
 /// Where the work stands.
@@ -128,6 +138,11 @@ impl<T> Promise<T> {
         self.settle(State::Panicked(panic));
     }
 
+    /// The value, as the thread's side sees it once the promise is kept.
+    pub fn kept(&self) -> Kept<T> {
+        Kept(Arc::downgrade(&self.0))
+    }
+
     fn settle(&self, state: State<T>) {
         let mut current = locked(&self.0);
         let unwanted = match &mut *current {
@@ -153,6 +168,28 @@ impl<T> Promise<T> {
 impl<T> Drop for Promise<T> {
     fn drop(&mut self) {
         self.settle(State::Broken);
+    }
+}
+
+/// A value that waits for its caller.
+pub struct Kept<T>(Weak<Mutex<State<T>>>);
+
+impl<T> Kept<T> {
+    /// Takes the value back if nobody has fetched it, with a promise of another one. The caller takes it under the same
+    /// mutex, so one of both gets it. `None` if there is nothing to take back (yet), or the caller has gone.
+    pub fn take_back(&self) -> Option<(T, Promise<T>)> {
+        let shared = self.0.upgrade()?;
+        let mut current = locked(&shared);
+        match std::mem::replace(&mut *current, State::Working(None)) {
+            State::Done(value) => {
+                drop(current);
+                Some((value, Promise(shared)))
+            }
+            other => {
+                *current = other;
+                None
+            }
+        }
     }
 }
 

@@ -23,17 +23,25 @@
 //! [`Guard::release_async`].
 //!
 //! # Many callers of one process
-//! The callers of one manager (and of its clones) that take turns for one lock ([`Again::Wait`]) stand in a line
+//! The callers of one manager (and of its clones) that wait for one lock stand in a line
 //! of their own, threads and tasks in the order in which they asked. Only the caller at its head stands in the
 //! queue of the lock.
 //! So `tenure check` shows one waiter for all of them, and the process takes its turn among the processes once
-//! per hold.
+//! per hold. Those that take turns ([`Again::Wait`]) have one line. The others have one for each mode, and are refused as
+//! soon as their process holds the lock.
 //!
 //! - A task in the line has no thread and no open file, and takes less than a KiB. A thread brings its own.
+//! - At the head, a task waits in the store without a thread, and in a folder with two open files. At most 16 threads of the
+//!   manager make the changes, and at most 65 of the process sleep in the kernel for all of them. Two kinds of waits have a thread
+//!   each: those in a folder for one of several holders (slots, and writers behind readers), and those in a store of your own.
+//! - **A grant that its task does not take within 2 s is given back.** Its future was polled once and then left, or its executor
+//!   was blocked. The task never saw that grant. When it is polled next it stands in line anew, and its time counts from the call. So
+//!   a future that nobody polls keeps others waiting for 2 s, once.
 //! - A caller that gives up leaves the line at once. If it was the head, its claim leaves the queue, or what it
 //!   was granted is given back, and the next caller enters the queue at its end.
 //! - The wait counts from the call, the place in the line included.
-//! - Any other caller, and a try ([`Wait::No`]), asks the queue itself, on a thread of its own.
+//! - A try ([`Wait::No`]), and a caller that waits while its manager holds the lock, asks the queue itself. A hold of the manager
+//!   beside which it cannot stand refuses it without a look at the store.
 //! - Several managers for one folder have a line each, as several processes have. Share one.
 //!
 //! # What a guard notices
@@ -90,6 +98,7 @@
 
 mod adopt;
 mod children;
+mod due;
 mod error;
 mod failure;
 mod hold;
@@ -97,6 +106,7 @@ mod image;
 mod line;
 mod log;
 mod look;
+mod pool;
 mod status;
 mod term;
 mod turns;
@@ -138,7 +148,7 @@ pub use watch::Watch;
 use crate::cancel;
 use crate::clock::{Clock, SystemClock, instant, since};
 use crate::config::{self, Config};
-use crate::engine::{self, Observer};
+use crate::engine::{self, Lot, Observer};
 use crate::herald::Herald;
 use crate::inherited::{self, Saw};
 use crate::keep::releases::{self, Releases};
@@ -155,8 +165,10 @@ use crate::store::{Content, Handle, Store, StoreError};
 use crate::sync::locked;
 use crate::trust::Named;
 use children::Told;
+use due::Deadlines;
 use hold::Hold;
 use image::Image;
+use pool::Pool;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -168,7 +180,7 @@ use tenure_core::{
     Claim, Entry, Force, HeldUnforced, Kind, Liveness, LivenessLock, Patience, Policy, Reason,
     Request, RequestId, Terms,
 };
-use turns::{Asked, Call, Deadlines, Lines};
+use turns::{Asked, Call, Due, Lines, in_order, told};
 
 /// How often a wait checks whether it was cancelled, in a store that knows nothing of [`Cancel`].
 const CANCEL_LOOK: Duration = Duration::from_millis(10);
@@ -432,7 +444,9 @@ struct Shared {
     releases: Releases,
     /// The lines in which callers stand before they enter the store.
     lines: Arc<Lines>,
-    deadlines: Deadlines,
+    /// The threads of those that brought none.
+    pool: Pool,
+    deadlines: Deadlines<Due>,
     /// Two threads for wakers and for the log, on behalf of threads that have heartbeats to send.
     wakes: Herald,
     logs: Herald,
@@ -656,6 +670,7 @@ impl LockManager {
             held: Mutex::default(),
             releases: Releases::default(),
             lines: Arc::default(),
+            pool: Pool::default(),
             deadlines: Deadlines::default(),
             wakes: Herald::new("tenure-wakes"),
             logs: Herald::new("tenure-logs"),
@@ -744,46 +759,22 @@ impl LockManager {
         self.take_all(all_named(names)?, options)
     }
 
-    fn take_all(
-        &self,
-        mut names: Vec<LockName>,
-        options: &Options,
-    ) -> Result<Guards, AcquireError> {
-        names.sort();
-        names.dedup();
-        let wait = self.patience(options);
-        let began = self.shared.clock.instant();
+    fn take_all(&self, names: Vec<LockName>, options: &Options) -> Result<Guards, AcquireError> {
+        let (wait, began) = (self.patience(options), self.shared.clock.instant());
         let mut guards = Guards::default();
-        for name in names {
-            let rest = if guards.is_empty() {
-                wait
-            } else {
-                let now = self.shared.clock.instant();
-                wait.after(now.saturating_duration_since(began))
-            };
-            guards.push(self.take(name, options, rest).map_err(|error| {
-                match (error, wait) {
-                    // The error shows the wait for all locks, not the rest of it that was left for this
-                    // one.
-                    (AcquireError::Held(refused), Wait::For(all)) => {
-                        AcquireError::Held(Box::new(Refused {
-                            waited: Some(all),
-                            ..*refused
-                        }))
-                    }
-                    (error, _) => error,
-                }
-            })?);
+        for name in in_order(names) {
+            let rest = self.shared.rest(wait, began);
+            let taken = self.take(name, options, rest);
+            guards.push(taken.map_err(|error| told(wait, error))?);
         }
         Ok(guards)
     }
 
     /// [`LockManager::acquire_with`] for async code, on any executor.
     ///
-    /// The future owns what it needs, so it can be spawned. Nothing happens before it is polled. A thread enters the store for it, so the executor is never
-    /// blocked. Futures that take turns for one lock share that thread ([in their
-    /// line](self#many-callers-of-one-process)). A future that is dropped early leaves the line and the queue,
-    /// and releases what it would have acquired.
+    /// The future owns what it needs, so it can be spawned. Nothing happens before it is polled. Threads of the manager enter the store for it, so the executor is never
+    /// blocked ([how many](self#many-callers-of-one-process)). A future that is dropped early leaves the line and the queue,
+    /// and releases what it would have acquired. One that is polled and then left gives a grant back after 2 s.
     ///
     /// **Tasks of one program are one process**: while one has the lock, another is refused at once, and does
     /// not wait. Tasks that are to take turns ask with [`Again::Wait`], and a layer under the lock with
@@ -823,8 +814,7 @@ impl LockManager {
         Box::new(asked).take()
     }
 
-    /// [`LockManager::acquire_all`] for async code; see [`LockManager::acquire_async`]. A thread waits in its
-    /// place.
+    /// [`LockManager::acquire_all`] for async code; see [`LockManager::acquire_async`].
     ///
     /// # Errors
     /// - As [`LockManager::acquire_all`].
@@ -833,21 +823,8 @@ impl LockManager {
         names: impl IntoIterator<Item: AsRef<str>>,
         options: &Options,
     ) -> Pin<Box<dyn Future<Output = Result<Guards, AcquireError>> + Send>> {
-        let (locks, options, names) = (self.clone(), options.for_async(), all_named(names));
-        Box::pin(async move {
-            let names = names?;
-            let Some(first) = names.first().cloned() else {
-                return Ok(Guards::default());
-            };
-            let done = locks.offloaded(&options, move |locks, options| {
-                locks.take_all(names, options)
-            });
-            let thread = |source| AcquireError::Thread {
-                name: first,
-                source,
-            };
-            done.await.map_err(thread)?
-        })
+        let (locks, options, names) = (self.clone(), options.clone(), all_named(names));
+        Box::pin(async move { locks.take_all_async(names?, &options).await })
     }
 
     /// Gives back every hold of this manager and its clones, whoever has its guards: for the way out of a program, before
@@ -892,20 +869,6 @@ impl LockManager {
         }
     }
 
-    /// Waits on a thread, for as long as the future lives.
-    async fn offloaded<T: Send + 'static>(
-        &self,
-        options: &Options,
-        work: impl FnOnce(&Self, &Options) -> T + Send + 'static,
-    ) -> std::io::Result<T> {
-        let (locks, options) = (self.clone(), options.clone());
-        let given = options.cancel.clone();
-        offload::cancellable("tenure-acquire", given, move |cancel| {
-            work(&locks, &options.cancel(cancel))
-        })
-        .await
-    }
-
     fn patience(&self, options: &Options) -> Wait {
         options
             .wait
@@ -915,9 +878,21 @@ impl LockManager {
             })
     }
 
-    /// Enters the store, and waits there: for a caller whose turn it is.
+    /// Enters the store, and waits there on this thread: for a caller whose turn it is.
     fn enter(
         &self,
+        name: &LockName,
+        options: &Options,
+        call: &Call,
+    ) -> Result<Guard, AcquireError> {
+        let enters = self.enter_in(None, name, options, call);
+        cancel::listening(options.cancel.as_ref(), || offload::at_once(enters))
+    }
+
+    /// [`LockManager::enter`] for a caller that waits in a lot. The thread that polls it listens to the caller's [`Cancel`].
+    async fn enter_in(
+        &self,
+        lot: Option<&dyn Lot>,
         name: &LockName,
         options: &Options,
         call: &Call,
@@ -931,6 +906,13 @@ impl LockManager {
             && let Some(guard) = shared.again(&name, mode)
         {
             return Ok(guard.for_async(options.is_async));
+        }
+        // Without a look at the store: many that are refused would keep others from the list.
+        if options.again != Again::Wait
+            && let Some(own) = shared.held_against(&name, mode)
+        {
+            let token = Some(own);
+            return Err(AcquireError::HeldByThisProcess { name, token });
         }
         let request = match shared.request(options, mode) {
             Ok(request) => request,
@@ -951,12 +933,11 @@ impl LockManager {
             ticket: None,
             gave_way: None,
         };
-        let (cancel, stood) = (options.cancel.as_ref(), call.stood(shared) + settled);
-        let acquired = cancel::listening(cancel, || {
-            let (store, clock) = (&*shared.store, &*shared.clock);
-            let wait = call.rest(stood);
-            engine::acquire(store, clock, &name, request, wait, &mut attendance)
-        });
+        let stood = call.stood(shared) + settled;
+        let (store, clock) = (&*shared.store, &*shared.clock);
+        let limits = call.rest(stood).into();
+        let acquired =
+            engine::acquire_in(lot, store, clock, &name, request, limits, &mut attendance).await;
         let (gave_way, ticket) = (attendance.gave_way.take(), attendance.ticket);
         let acquired = match acquired {
             Ok(acquired) => acquired,
@@ -1158,12 +1139,30 @@ impl Shared {
         }
     }
 
-    /// One more guard of this manager's hold, if that covers `mode`.
-    fn again(&self, name: &LockName, mode: Mode) -> Option<Guard> {
+    /// The holds of a lock that this manager has.
+    fn own(&self, name: &LockName) -> Vec<Arc<Hold>> {
         let held = locked(&self.held);
         let own = held.range((name.clone(), 0)..=(name.clone(), u64::MAX));
-        let own: Vec<_> = own.filter_map(|(_, hold)| hold.upgrade()).collect();
-        drop(held);
+        own.filter_map(|(_, hold)| hold.upgrade()).collect()
+    }
+
+    /// Whether this manager has a hold of a lock, and no release of it has begun.
+    fn holds(&self, name: &LockName) -> bool {
+        self.own(name).iter().any(|hold| hold.is_held())
+    }
+
+    /// The token of a hold of this manager beside which none of `mode` can stand, whoever else holds. Its guard shows that
+    /// it is held.
+    fn held_against(&self, name: &LockName, mode: Mode) -> Option<u64> {
+        let own = self.own(name);
+        let mut blocks = own.iter().filter(|hold| !mode.holds_beside(hold.mode));
+        let held = blocks.find(|hold| hold.is_held())?;
+        Some(held.token())
+    }
+
+    /// One more guard of this manager's hold, if that covers `mode`.
+    fn again(&self, name: &LockName, mode: Mode) -> Option<Guard> {
+        let own = self.own(name);
         let covers = |hold: &&Arc<Hold>| hold.mode == Mode::Exclusive || hold.mode == mode;
         own.iter().filter(covers).find_map(Guard::again)
     }

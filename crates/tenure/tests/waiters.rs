@@ -71,7 +71,11 @@ impl Place {
 
     /// Another process that holds the lock until its stdin is closed.
     fn held_elsewhere(&self) -> Child {
-        let mut child = self.child("hold");
+        self.held_by("hold")
+    }
+
+    fn held_by(&self, role: &str) -> Child {
+        let mut child = self.child(role);
         let mut lines = BufReader::new(child.stdout.as_mut().expect("its output")).lines();
         let held = lines.find(|line| line.as_ref().is_ok_and(|line| line.ends_with("held")));
         assert!(held.is_some(), "it says when it holds");
@@ -97,8 +101,12 @@ fn what_a_child_does() {
     let folder = PathBuf::from(std::env::var_os(FOLDER).expect("a folder"));
     let locks = LockManager::new(&folder).expect("a folder with a name");
     match role.as_str() {
-        "hold" => {
-            let guard = locks.acquire("a").expect("a free lock");
+        "hold" | "hold a slot" => {
+            let options = match role.as_str() {
+                "hold" => Options::new(),
+                _ => Options::new().slots(2),
+            };
+            let guard = locks.acquire_with("a", &options).expect("a free lock");
             println!("\nheld");
             std::io::stdout().flush().expect("a parent");
             let mut rest = String::new();
@@ -584,6 +592,28 @@ fn a_thread_that_would_wait_for_itself_is_refused_whatever_line_is_there() {
     });
 }
 
+/// The same in the line of those that are refused. Its head waits for another process beside a hold of ours, which refuses a
+/// caller of another mode.
+#[test]
+fn a_caller_under_a_hold_stands_behind_no_other_mode() {
+    let _alone = alone();
+    let place = Place::new();
+    let (first, second) = (place.locks(), place.locks());
+    let slot = Options::new().slots(2).wait(Wait::Forever);
+    let held = first.acquire_with("a", &slot).expect("a free slot");
+    let other = place.held_by("hold a slot");
+    thread::scope(|scope| {
+        let patient = scope.spawn(|| drop(second.acquire_with("a", &slot).expect("a slot")));
+        eventually(|| place.claims("a") == 3);
+        let asks = second.acquire_with("a", &Options::new().wait(Wait::Forever));
+        let own = matches!(&asks, Err(AcquireError::HeldByThisProcess { .. }));
+        assert!(own, "{asks:?}");
+        ends(other);
+        patient.join().expect("no panic");
+    });
+    drop(held);
+}
+
 #[test]
 fn a_layer_that_asks_again_is_answered_although_others_wait_in_line() {
     let _alone = alone();
@@ -671,6 +701,70 @@ fn a_panic_of_a_holder_or_of_its_callback_passes_the_turn_on() {
         drop(next.await.expect("a turn"));
     });
     eventually(|| place.claims("a") == 0);
+}
+
+/// How long a grant may stay untaken, and how long it takes at most until another caller has it.
+const TAKEN: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(4));
+
+/// A future that was polled once, and whose task does nothing more with it. Whoever waits behind it gets the lock, and so
+/// does that task when it goes on.
+#[test]
+fn a_grant_that_nobody_takes_is_given_back_table() {
+    let _alone = alone();
+    let forever = || Options::new().wait(Wait::Forever);
+    let short = || Options::new().wait(Wait::For(Duration::from_millis(2_500)));
+    for (what, options, several) in [
+        ("refused to siblings", forever(), false),
+        ("in turns", turns(), false),
+        ("bounded", short(), false),
+        ("several", forever(), true),
+    ] {
+        let place = Place::new();
+        let locks = place.locks();
+        let others = place.locks();
+        let held = others.acquire("a").expect("free");
+        let runtime = runtime();
+        let asks = async {
+            if several {
+                let all = locks.acquire_all_async(["a", "b"], &options).await;
+                all.map(|all| all[0].token())
+            } else {
+                let one = locks.acquire_async("a", &options).await;
+                one.map(|one| one.token())
+            }
+        };
+        // The holder is of another process, as the other manager's guard is not.
+        drop(held);
+        let held = place.held_elsewhere();
+        let mut asks = Box::pin(asks);
+        runtime.block_on(async {
+            let first = poll_fn(|context| Poll::Ready(asks.as_mut().poll(context))).await;
+            assert!(first.is_pending(), "{what}: it is held");
+        });
+        eventually(|| place.claims("a") == 2);
+        let third = {
+            let others = others.clone();
+            thread::spawn(move || {
+                others
+                    .acquire_with("a", &turns())
+                    .map(|guard| guard.token())
+            })
+        };
+        eventually(|| place.claims("a") == 3);
+        let began = instant();
+        ends(held);
+        let got = third.join().expect("no panic");
+        let took = since(began);
+        assert!(got.is_ok(), "{what}: {got:?}");
+        assert!(took >= TAKEN.0 && took < TAKEN.1, "{what}: {took:?}");
+        assert_eq!(place.claims("a"), 0, "{what}: nobody holds it");
+        let late = runtime.block_on(asks).expect("it is free");
+        assert!(
+            late > got.expect("a token"),
+            "{what}: it stood in line anew"
+        );
+        assert_eq!(place.claims("a"), 0, "{what}");
+    }
 }
 
 /// Each manager has a line of its own; they meet in the list.

@@ -28,6 +28,7 @@ use super::{Reading, StoreError, Wake};
 use std::any::Any;
 use std::fmt::Debug;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tenure_core::{
     AgeLimit, AgentKey, Claim, Entering, Entry, Event, Evidence, Kind, Left, LockName, Mode, Now,
@@ -546,6 +547,25 @@ pub trait Agents {
 /// written, and the lock is free.
 pub(crate) const REMOVING: &str = "removing an unused lock";
 
+/// What ends a sleep without a thread. It may be called on any thread, more than once, and does not block.
+pub type Ring = Arc<dyn Fn() + Send + Sync>;
+
+/// A sleep without a thread, for as long as this is kept.
+pub struct Parked {
+    /// When it ends at the latest, whatever happens.
+    pub until: Option<Instant>,
+    /// What listens.
+    pub listens: Box<dyn Any + Send + Sync>,
+}
+
+impl Debug for Parked {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Parked")
+            .field("until", &self.until)
+            .finish_non_exhaustive()
+    }
+}
+
 /// A place that keeps claims. The module's documentation is the contract.
 pub trait Store: Send + Sync {
     /// The rules by which claims are judged here.
@@ -586,6 +606,15 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// - [`StoreError`] if the store cannot tell when one of these happens.
     fn wait(&self, waiting: &Waiting<'_>, until: Option<Instant>) -> Result<Wake, StoreError>;
+
+    /// The sleep of [`Store::wait`] without a thread that sleeps: has `ring` called once it would end, perhaps before this
+    /// returns. `None` where the store knows no other sleep than that of a thread.
+    ///
+    /// # Errors
+    /// - As [`Store::wait`].
+    fn park(&self, _waiting: &Waiting<'_>, _ring: &Ring) -> Result<Option<Parked>, StoreError> {
+        Ok(None)
+    }
 
     /// Shows every name, in no order, one at a time.
     ///

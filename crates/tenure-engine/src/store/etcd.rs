@@ -51,7 +51,8 @@ mod watch;
 pub use address::{Address, AddressError, Credentials, CredentialsError};
 
 use super::contract::{
-    self, Ask, Draft, Handle, Location, Notices, Outcome, Rules, Step, Store, Waiting, Which,
+    self, Ask, Draft, Handle, Location, Notices, Outcome, Parked, Ring, Rules, Step, Store,
+    Waiting, Which,
 };
 use super::file::Sleeper;
 use super::{Content, Reading, StoreError, Wake};
@@ -65,6 +66,7 @@ use read::{Scope, read_range};
 use session::Sessions;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 use tenure_core::{Claim, Host, LockName, Now, Policy, Predecessor, Silence};
 use transact::Transaction;
@@ -229,6 +231,17 @@ impl EtcdStore {
         waiting: &Waiting<'_>,
         until: Option<Instant>,
     ) -> Result<Wake, StoreError> {
+        let Some(watched) = self.watched(handle, waiting) else {
+            return Ok(Wake::Ready);
+        };
+        let nap = self.nap_behind(waiting.behind, waiting.now);
+        let (wake, woken) = self.sleep_on(watched, nap, until)?;
+        handle.woken.store(woken, Ordering::SeqCst);
+        Ok(wake)
+    }
+
+    /// What a waiter watches: its own claim, and those before it. `None` if it has to look at once.
+    fn watched(&self, handle: &EtcdHandle, waiting: &Waiting<'_>) -> Option<Vec<watch::Watched>> {
         let behind: Vec<(u64, bool)> = match waiting.behind {
             Predecessor::LivenessLock { ticket } => vec![(*ticket, true)],
             Predecessor::Turn { ticket } => vec![(*ticket, false)],
@@ -238,7 +251,7 @@ impl EtcdStore {
                 tickets.collect()
             }
             // This store leaves a waiter that does not act to its lease.
-            Predecessor::Still { .. } => return Ok(Wake::Ready),
+            Predecessor::Still { .. } => return None,
         };
         let own = self.shared.keys.claim(&handle.name, &handle.id);
         let mut watched = Vec::new();
@@ -247,9 +260,7 @@ impl EtcdStore {
             watched.push(watch::Watched::changes(own, seen.own + 1));
             let from = seen.revision + 1;
             for (ticket, only_end) in behind {
-                let Some((claim, lease_key)) = seen.keys.get(&ticket).cloned() else {
-                    return Ok(Wake::Ready);
-                };
+                let (claim, lease_key) = seen.keys.get(&ticket).cloned()?;
                 watched.push(if only_end {
                     watch::Watched::end(claim, from)
                 } else {
@@ -258,10 +269,7 @@ impl EtcdStore {
                 watched.push(watch::Watched::end(lease_key, from));
             }
         }
-        let nap = self.nap_behind(waiting.behind, waiting.now);
-        let (wake, woken) = self.sleep_on(watched, nap, until)?;
-        handle.seen().woken = woken;
-        Ok(wake)
+        Some(watched)
     }
 
     /// Sleeps until something has happened to any claim of a lock.
@@ -406,6 +414,30 @@ impl Store for EtcdStore {
             Some(handle) => self.wait_in_line(handle, waiting, until),
             None => self.wait_outside(waiting, until),
         }
+    }
+
+    fn park(&self, waiting: &Waiting<'_>, ring: &Ring) -> Result<Option<Parked>, StoreError> {
+        let Some(handle) = self.own(waiting.name, waiting.by)? else {
+            return Ok(None);
+        };
+        let Some(watched) = self.watched(handle, waiting) else {
+            ring();
+            return Ok(Some(Parked {
+                until: None,
+                listens: Box::new(()),
+            }));
+        };
+        let (woken, ring) = (Arc::clone(&handle.woken), Arc::clone(ring));
+        woken.store(false, Ordering::SeqCst);
+        let rings = move || {
+            woken.store(true, Ordering::SeqCst);
+            ring();
+        };
+        let listens = watch::Task::new(&self.shared.connection, watched, rings);
+        Ok(Some(Parked {
+            until: instant().checked_add(self.nap_behind(waiting.behind, waiting.now)),
+            listens: Box::new(listens),
+        }))
     }
 
     fn names(&self, which: Which, each: &mut dyn FnMut(LockName)) -> Result<(), StoreError> {

@@ -61,8 +61,8 @@ pub use own::Own;
 pub use sleeper::{ByteLock, Sleeper, ThreadSleeper, poll_readable};
 
 use super::contract::{
-    Agents, Ask, Draft, Handle, Location, Notices, Outcome, Rules, Step, Store, Waiting, Which,
-    Within,
+    Agents, Ask, Draft, Handle, Location, Notices, Outcome, Parked, Ring, Rules, Step, Store,
+    Waiting, Which, Within,
 };
 use super::{Reading, StoreError, Wake};
 use crate::clock::{Clock, SystemClock};
@@ -585,6 +585,13 @@ impl Store for FileStore {
             None => None,
         };
         self.wait_behind(waiting, handle, until)
+    }
+
+    fn park(&self, waiting: &Waiting<'_>, ring: &Ring) -> Result<Option<Parked>, StoreError> {
+        match waiting.by {
+            Some(handle) => self.park_behind(waiting, self.own_handle(handle)?, ring),
+            None => Ok(None),
+        }
     }
 
     fn names(&self, which: Which, each: &mut dyn FnMut(LockName)) -> Result<(), StoreError> {

@@ -8,8 +8,8 @@
 //! store).
 
 use super::contract::{
-    About, Ask, Committed, Corrupt, Depth, Draft, Handle, NewClaim, Outcome, REMOVING, Rules, Run,
-    Step, Store, Waiting, Write,
+    About, Ask, Committed, Corrupt, Depth, Draft, Handle, NewClaim, Outcome, Parked, REMOVING,
+    Ring, Rules, Run, Step, Store, Waiting, Write,
 };
 use super::{Cleaned, Content, ForcedRelease, Reading, RenewedOwned, StoreError, Wake};
 use std::borrow::{Borrow, Cow};
@@ -240,6 +240,27 @@ pub trait Verbs: Store {
             now,
         };
         self.wait(&waiting, until)
+    }
+
+    /// The same without a thread that sleeps: [`Store::park`].
+    ///
+    /// # Errors
+    /// - As [`Store::park`].
+    fn park_behind(
+        &self,
+        handle: &dyn Handle,
+        behind: &Predecessor,
+        now: &Now,
+        ring: &Ring,
+    ) -> Result<Option<Parked>, StoreError> {
+        let waiting = Waiting {
+            name: handle.name(),
+            by: Some(handle),
+            behind,
+            since: None,
+            now,
+        };
+        self.park(&waiting, ring)
     }
 
     /// Names the command that a granted claim was taken for. False if the claim is gone.

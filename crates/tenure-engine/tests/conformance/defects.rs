@@ -12,8 +12,8 @@ use tenure_core::{
 use tenure_engine::clock::instant;
 use tenure_engine::conformance::{self, Harness};
 use tenure_engine::store::contract::{
-    About, Ask, Committed, Depth, Draft, Location, Outcome, Rules, Run, Step, Waiting, Which,
-    Write, own,
+    About, Ask, Committed, Depth, Draft, Location, Outcome, Parked, Ring, Rules, Run, Step,
+    Waiting, Which, Write, own,
 };
 use tenure_engine::store::memory::MemoryStore;
 use tenure_engine::store::{Content, Handle, Reading, Store, StoreError, Wake};
@@ -51,6 +51,7 @@ enum Defect {
     // How it keeps claims alive, and whom it wakes.
     DroppingIsNotDying,
     NewClaimsLookDead,
+    NobodyIsRung,
     NobodyIsWoken,
     SlotsWakeEverybody,
     ThoseAskedToStopSleepOn,
@@ -59,7 +60,7 @@ enum Defect {
 }
 
 /// Each defect, and a promise that such a store breaks.
-const DEFECTS: [(Defect, &str); 31] = [
+const DEFECTS: [(Defect, &str); 32] = [
     (
         Defect::LosesGraces,
         "a_kept_place_lapses_with_its_grace_and_its_owner",
@@ -148,6 +149,10 @@ const DEFECTS: [(Defect, &str); 31] = [
     (
         Defect::NewClaimsLookDead,
         "a_claim_that_can_be_seen_is_alive",
+    ),
+    (
+        Defect::NobodyIsRung,
+        "a_parked_waiter_is_rung_by_the_release",
     ),
     (Defect::NobodyIsWoken, "a_waiter_sleeps_until_the_release"),
     (
@@ -447,6 +452,16 @@ impl Store for Defective {
             }
         }
         Ok(wake)
+    }
+
+    fn park(&self, waiting: &Waiting<'_>, ring: &Ring) -> Result<Option<Parked>, StoreError> {
+        if self.has(Defect::NobodyIsRung) {
+            return Ok(Some(Parked {
+                until: None,
+                listens: Box::new(()),
+            }));
+        }
+        self.inner().park(waiting, ring)
     }
 
     fn names(&self, which: Which, each: &mut dyn FnMut(LockName)) -> Result<(), StoreError> {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tenure_core::{Claim, Evidence, Host, Liveness, LivenessLock, LockName, Process};
 use tenure_engine::conformance::Harness;
 use tenure_engine::store::contract::{
-    Ask, Depth, Draft, Location, Notices, Outcome, Rules, Run, Step, Waiting, Which,
+    Ask, Depth, Draft, Location, Notices, Outcome, Parked, Ring, Rules, Run, Step, Waiting, Which,
 };
 use tenure_engine::store::{Handle, Reading, Store, StoreError, Wake};
 
@@ -61,6 +61,10 @@ impl<S: Store> Store for Overtaken<S> {
 
     fn wait(&self, waiting: &Waiting<'_>, until: Option<Instant>) -> Result<Wake, StoreError> {
         self.0.wait(waiting, until)
+    }
+
+    fn park(&self, waiting: &Waiting<'_>, ring: &Ring) -> Result<Option<Parked>, StoreError> {
+        self.0.park(waiting, ring)
     }
 
     fn names(&self, which: Which, each: &mut dyn FnMut(LockName)) -> Result<(), StoreError> {

@@ -13,6 +13,7 @@
     clippy::print_stderr,
     reason = "a program for the command line answers there"
 )]
+#![allow(unsafe_code, reason = "a fork is no safe call")]
 
 use nix::unistd::{ForkResult, fork, setsid};
 use std::error::Error;

@@ -581,6 +581,11 @@ impl Hold {
         self.pid == std::process::id()
     }
 
+    /// Whether its guards show that it is held, and no release has begun.
+    pub(super) fn is_held(&self) -> bool {
+        !self.term.is_leaving() && self.state() != GuardState::Lost
+    }
+
     fn state(&self) -> GuardState {
         if !self.is_here() {
             return GuardState::Lost;

@@ -36,6 +36,14 @@ struct State<N, E> {
     next: u64,
 }
 
+impl<N, E> State<N, E> {
+    fn number(&mut self) -> u64 {
+        let number = self.next;
+        self.next += 1;
+        number
+    }
+}
+
 impl<N: Clone + Ord, E> State<N, E> {
     /// The number of a new place, and its line. `None` if the turn was free; it is taken now.
     fn place(&mut self, name: &N) -> Option<(u64, &mut Line<E>)> {
@@ -43,8 +51,7 @@ impl<N: Clone + Ord, E> State<N, E> {
             self.lines.insert(name.clone(), Line::new());
             return None;
         }
-        let number = self.next;
-        self.next += 1;
+        let number = self.number();
         let line = self.lines.get_mut(name)?;
         Some((number, line))
     }
@@ -151,10 +158,16 @@ impl<N: Clone + Ord, E: Errand<N>> Lines<N, E> {
         state.lines.get_mut(name)?.remove(&number)
     }
 
-    /// How many stand in a line behind the caller that has the turn.
-    pub(super) fn len(&self, name: &N) -> usize {
+    /// A number that no place has.
+    pub(super) fn number(&self) -> u64 {
+        locked(&self.state).number()
+    }
+
+    /// How many stand in these lines, without the callers that have their turns.
+    pub(super) fn count(&self, is_meant: impl Fn(&N) -> bool) -> usize {
         let state = locked(&self.state);
-        state.lines.get(name).map_or(0, BTreeMap::len)
+        let meant = state.lines.iter().filter(|(name, _)| is_meant(name));
+        meant.map(|(_, line)| line.len()).sum()
     }
 
     /// Whether a place is still in its line.

@@ -7,6 +7,7 @@ use super::status::{LockHolder, LockStatus};
 use super::{Again, CANCEL_LOOK, Cancel, LockManager, Options, named};
 use crate::cancel;
 use crate::clock::instant;
+use crate::offload;
 use crate::profile::why;
 use crate::store::contract::Which;
 use crate::store::{StoreError, Verbs};
@@ -144,7 +145,10 @@ impl LockManager {
         let (locks, name, options) = (self.clone(), name.to_owned(), options.clone());
         async move {
             let failed = named(&name)?;
-            let done = locks.offloaded(&options, move |locks, options| locks.wait(&name, options));
+            let given = options.cancel.clone();
+            let done = offload::cancellable("tenure-wait", given, move |cancel| {
+                locks.wait(&name, &options.cancel(cancel))
+            });
             let thread = |source| AcquireError::Thread {
                 name: failed,
                 source,

@@ -1,45 +1,76 @@
 //! How a manager uses its lines: a caller that wants a lock takes its turn, and enters the store with it.
 //!
-//! Only callers that take turns with others of their process ([`Again::Wait`]) stand in a line. Any other caller
-//! is refused if its process holds the lock, now or when it has waited for another process. So it stands in the
-//! list itself, where each look decides that anew, and enters the store on a thread of its own.
+//! Each caller that waits stands in a line ([`For`]). Those that take turns with others of their process
+//! ([`Again::Wait`]) have one. The others are refused once their process holds the lock, whatever manager has it, and have
+//! one for each mode: all of such a line are refused for the same hold. So none stands behind a caller that waits for a hold
+//! under which it was called itself. A caller whose manager holds the lock already enters the store at once, and so does one
+//! that does not wait.
 //!
-//! A blocking caller waits on its own thread. An async caller leaves an [`Errand`]; one thread runs those of
-//! a line, one after the other, while there are any. One more thread of the manager ends the waits of errands
-//! whose time is up ([`Deadlines`]). The answers to these, and notices to callers that they wait, have a line of
-//! their own, so that one thread gives them.
+//! A blocking caller waits on its own thread. An async caller leaves an [`Errand`], which a thread of the manager runs
+//! ([`pool`]), and which waits in the store without one. One more thread of the manager sees to what is due (`due`): errands
+//! whose time is up, and grants that no task has taken. The answers to the former, and notices to callers that they wait, have
+//! a line of their own, so that one thread gives them; over servers, which may be silent, the answers have none.
+//!
+//! # Grants that nobody takes
+//! A future that nobody polls, or whose executor is blocked, is granted the lock all the same. After [`TAKEN_MAX`] the
+//! grant is given back, and the caller stands in line anew when it is polled next. Its task never saw the grant, so no work
+//! was done under it: task and `due` take it under one mutex, and one of them gets it (`offload::Kept`).
 //!
 //! What happens in the store is the [`engine`]'s business, and how a line works that of `line`.
 
+use super::due::{Deadline, Duty};
 use super::line::{self, Joined, Standing};
-use super::{AcquireError, Again, Guard, LockManager, OnWait, Options, Refused, Shared, Wait};
+use super::pool;
+use super::{
+    AcquireError, Again, Guard, Guards, LockManager, OnWait, Options, Refused, Shared, Wait,
+};
 use crate::cancel::{self, Cancel};
-use crate::engine::{self, Waiting};
+use crate::engine::{self, Lot, Waiting};
 use crate::offload::{self, Logs, Promise};
-use crate::sync::{locked, thread};
+use crate::sync::locked;
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::io;
+use std::num::NonZeroU32;
 use std::ops::ControlFlow;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
-use std::task::{Context, Poll, ready};
+use std::sync::{Arc, Mutex, Weak};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::{Duration, Instant};
 use tenure_core::{LockName, Mode};
+
+/// How long a task may leave a grant untaken. An executor that is blocked for longer loses its turn, and nothing else.
+const TAKEN_MAX: Duration = Duration::from_secs(2);
 
 /// What callers stand in a line for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum For {
-    /// A place in the store's queue.
-    Waiting,
+    /// A place in the store's queue, also behind holds of their process.
+    Turns,
+    /// The same, unless their process holds the lock: an exclusive hold.
+    Exclusive,
+    /// A shared one.
+    Shared,
+    /// One of so many slots.
+    Slots(NonZeroU32),
     /// An answer of the store, at once.
     Asking,
 }
 
+impl From<Mode> for For {
+    fn from(mode: Mode) -> Self {
+        match mode {
+            Mode::Exclusive => Self::Exclusive,
+            Mode::Shared => Self::Shared,
+            Mode::Slots(slots) => Self::Slots(slots),
+        }
+    }
+}
+
 /// Which line, shared by all that remember a place in it.
-type Key = Arc<(LockName, For)>;
+pub(super) type Key = Arc<(LockName, For)>;
 
 fn key(name: &LockName, line: For) -> Key {
     Arc::new((name.clone(), line))
@@ -89,16 +120,28 @@ impl Call {
 
     /// The error of a wait that is over, as the caller counts its time.
     pub(super) fn told(&self, error: AcquireError) -> AcquireError {
-        match (error, self.wait) {
-            (AcquireError::Held(refused), Wait::For(all)) if refused.waited.is_some() => {
-                AcquireError::Held(Box::new(Refused {
-                    waited: Some(all),
-                    ..*refused
-                }))
-            }
-            (error, _) => error,
-        }
+        told(self.wait, error)
     }
+}
+
+/// The error of a wait that is over: it shows the whole time, and not the rest of it.
+pub(super) fn told(wait: Wait, error: AcquireError) -> AcquireError {
+    match (error, wait) {
+        (AcquireError::Held(refused), Wait::For(all)) if refused.waited.is_some() => {
+            AcquireError::Held(Box::new(Refused {
+                waited: Some(all),
+                ..*refused
+            }))
+        }
+        (error, _) => error,
+    }
+}
+
+/// The order in which every caller takes several locks, each once.
+pub(super) fn in_order(mut names: Vec<LockName>) -> Vec<LockName> {
+    names.sort();
+    names.dedup();
+    names
 }
 
 impl LockManager {
@@ -112,17 +155,18 @@ impl LockManager {
         let shared = &self.shared;
         let mode = shared.may_ask(&name, options)?;
         let mut call = Call::new(shared, mode, wait);
-        if !takes_turns(options, wait) {
+        let Some(line) = shared.line(&name, options, &call) else {
             return self.enter(&name, options, &call);
-        }
+        };
+        let key = key(&name, line);
         let mut options = std::borrow::Cow::Borrowed(options);
-        let turn = match shared.lines.join(&key(&name, For::Waiting)) {
+        let turn = match shared.lines.join(&key) {
             Joined::Head(turn) => turn,
             Joined::Behind(standing) => {
                 call.stood = true;
                 if let Some(once) = options.on_wait.once() {
                     options.to_mut().on_wait = once;
-                    shared.tell(&name, &options, standing.number);
+                    shared.tell(&key, &options, standing.number);
                 }
                 match self.stand(standing, options.cancel.as_ref(), call.deadline()) {
                     Some(turn) => turn,
@@ -162,51 +206,68 @@ impl LockManager {
         })
     }
 
-    /// Enters the store on a thread of its own, for as long as the future lives.
-    async fn enter_async(
-        self,
-        name: LockName,
-        options: Options,
-        call: Call,
-    ) -> Result<Guard, AcquireError> {
-        let failed = name.clone();
-        let done = self.offloaded(&options, move |locks, options| {
-            locks.enter(&name, options, &call)
-        });
-        done.await.map_err(|source| AcquireError::Thread {
-            name: failed,
-            source,
-        })?
+    /// Acquires several locks without a thread of the caller's, one after the other.
+    pub(super) async fn take_all_async(
+        &self,
+        names: Vec<LockName>,
+        options: &Options,
+    ) -> Result<Guards, AcquireError> {
+        let (wait, began) = (self.patience(options), self.shared.clock.instant());
+        let mut guards = Guards::default();
+        for name in in_order(names) {
+            let taken = async {
+                let mode = self.shared.may_ask(&name, options)?;
+                let call = Call::new(&self.shared, mode, self.shared.rest(wait, began));
+                self.send(name, options.for_async(), call).await
+            };
+            match taken.await {
+                Ok(guard) => guards.push(guard),
+                Err(error) => {
+                    // What fails is tried again by itself, and the log says so.
+                    drop(guards.release_async().await);
+                    return Err(told(wait, error));
+                }
+            }
+        }
+        Ok(guards)
     }
 
-    /// Leaves an errand in the line that it is for.
-    fn send(&self, name: &LockName, options: &Options, call: Call) -> Sent {
+    /// Leaves an errand in the line that it is for; or has it begun at once, if it is for none.
+    fn send(&self, name: LockName, mut options: Options, call: Call) -> Sent {
         let shared = &self.shared;
         let (promise, pending) = offload::promise();
         let own = Cancel::new();
         let given = options.cancel.clone();
-        let mut options = options.clone().cancel(&own);
         if let Some(once) = options.on_wait.once() {
             options.on_wait = once;
         }
-        let key = key(name, For::Waiting);
         let panicked = Panicked::of(&options);
+        let line = shared.line(&name, &options, &call);
+        let key = Arc::new((name, line.unwrap_or(For::Asking)));
         let word = options.on_wait.is_some().then(|| options.clone());
         let errand = Errand {
             locks: self.clone(),
-            key: Arc::clone(&key),
-            call,
-            what: What::Wait,
-            options,
+            wish: Wish {
+                key: Arc::clone(&key),
+                what: What::Lock,
+                options,
+                call,
+            },
+            own: own.clone(),
             logs: Logs::here(),
             promise: Some(promise),
             panicked: panicked.clone(),
         };
-        let number = shared.lines.leave(&key, errand);
+        let number = if line.is_some() {
+            shared.lines.leave(&key, errand)
+        } else {
+            Begun { turn: None, errand }.start();
+            None
+        };
         let lines = Arc::downgrade(&shared.lines);
         let mut sent = Sent {
             pending,
-            shared: Arc::clone(shared),
+            locks: self.clone(),
             _bell: given.map(|given| ends_with(&given, &own, lines, key.clone(), number)),
             key,
             number,
@@ -217,8 +278,9 @@ impl LockManager {
             return sent;
         };
         if let Some(deadline) = call.deadline() {
-            match shared.deadlines.add(shared, (deadline, number), &sent.key) {
-                Ok(()) => sent.deadline = Some(deadline),
+            let due = Due::Place(Arc::clone(&sent.key));
+            match shared.deadlines.add(shared, (deadline, number), due) {
+                Ok(deadline) => sent.deadline = Some(deadline),
                 Err(source) => {
                     let errand = shared.lines.take_back(&sent.key, number);
                     if let Some(errand) = errand {
@@ -228,7 +290,13 @@ impl LockManager {
             }
         }
         if let Some(options) = word {
-            self.send_word(name, options, call, (number, panicked));
+            let own = sent.own.clone();
+            self.send_word(
+                Arc::clone(&sent.key),
+                options,
+                call,
+                (number, own, panicked),
+            );
         }
         sent
     }
@@ -236,18 +304,21 @@ impl LockManager {
     /// Has the caller told that it waits in a line.
     fn send_word(
         &self,
-        name: &LockName,
+        line: Key,
         options: Options,
         call: Call,
-        (number, panicked): (u64, Panicked),
+        (number, own, panicked): (u64, Cancel, Panicked),
     ) {
-        let key = key(name, For::Asking);
+        let key = key(&line.0, For::Asking);
         let errand = Errand {
             locks: self.clone(),
-            key: Arc::clone(&key),
-            call,
-            what: What::Tell { number },
-            options,
+            wish: Wish {
+                key: Arc::clone(&key),
+                what: What::Tell { line, number },
+                options,
+                call,
+            },
+            own,
             logs: Logs::here(),
             promise: None,
             panicked,
@@ -255,15 +326,11 @@ impl LockManager {
         self.shared.lines.leave(&key, errand);
     }
 
-    /// How many callers of this manager stand in line behind the one that is in the store.
+    /// How many callers of this manager stand in line behind the ones that are in the store.
     pub(crate) fn in_line(&self, name: &LockName) -> usize {
-        self.shared.lines.len(&key(name, For::Waiting))
+        let waits = |key: &Key| key.0 == *name && key.1 != For::Asking;
+        self.shared.lines.count(waits)
     }
-}
-
-/// Whether a call stands in the line of its process.
-fn takes_turns(options: &Options, wait: Wait) -> bool {
-    options.again == Again::Wait && wait != Wait::No
 }
 
 impl OnWait {
@@ -284,26 +351,42 @@ impl OnWait {
 }
 
 impl Shared {
+    /// What is left of a wait that began then.
+    pub(super) fn rest(&self, wait: Wait, began: Instant) -> Wait {
+        wait.after(self.clock.instant().saturating_duration_since(began))
+    }
+
+    /// In which line a call stands; `None` for one that enters the store at once.
+    fn line(&self, name: &LockName, options: &Options, call: &Call) -> Option<For> {
+        match options.again {
+            _ if call.wait == Wait::No => None,
+            Again::Wait => Some(For::Turns),
+            // Mostly it is refused, or joins that hold.
+            Again::Refuse | Again::Reenter => (!self.holds(name)).then(|| call.mode.into()),
+        }
+    }
+
     /// How long a sleep lasts at most, so that it ends when the clock of this manager says.
     fn nap(&self, rest: Duration) -> Duration {
         self.watching.nap().map_or(rest, |nap| rest.min(nap))
     }
 
     /// Tells a caller that it waits in a line, and for whom.
-    fn tell(&self, name: &LockName, options: &Options, number: u64) {
+    fn tell(&self, line: &Key, options: &Options, number: u64) {
         let OnWait(Some(tell)) = &options.on_wait else {
             return;
         };
         // A caller that has left, or has entered the store, hears of this from there or not at all.
-        if !self.lines.has(&key(name, For::Waiting), number) {
+        if !self.lines.has(line, number) {
             return;
         }
+        let name = &line.0;
         // A list that cannot be read now is looked at again in the store.
         let Ok(reading) = self.store.read(name, None) else {
             return;
         };
         if let Some(entry) = reading.entry() {
-            let before = self.lines.before(&key(name, For::Waiting), number);
+            let before = self.lines.before(line, number);
             let now = self.clock.now();
             tell(name, &Waiting::in_line(entry, before, &now));
         }
@@ -318,25 +401,40 @@ impl Shared {
 }
 
 /// What an errand is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum What {
     /// The lock.
-    Wait,
-    /// The answer to a wait whose time is up.
+    Lock,
+    /// The answer to a wait for the lock whose time is up.
     TimedOut,
     /// To tell the caller of that place that it waits.
-    Tell { number: u64 },
+    Tell { line: Key, number: u64 },
+}
+
+/// What an async caller asks for, so that it can be asked for once more.
+struct Wish {
+    /// The lock, and its line.
+    key: Key,
+    what: What,
+    options: Options,
+    call: Call,
+}
+
+/// What an async caller gets.
+enum Answer {
+    /// The answer, and when a grant is given back.
+    Given(Result<Guard, AcquireError>, Option<Deadline>),
+    /// The lock was granted and given back, because nobody took it. The caller asks anew.
+    Late(Box<Wish>),
 }
 
 /// What an async caller wants, and where it gets its answer.
 pub(super) struct Errand {
     locks: LockManager,
-    key: Key,
-    options: Options,
-    call: Call,
-    what: What,
+    wish: Wish,
+    /// Ends it.
+    own: Cancel,
     logs: Logs,
-    promise: Option<Promise<Result<Guard, AcquireError>>>,
+    promise: Option<Promise<Answer>>,
     panicked: Panicked,
 }
 
@@ -358,137 +456,269 @@ impl Panicked {
         }
     }
 
-    fn goes_on(&self) {
-        let panic = self.0.as_ref().and_then(|kept| locked(kept).take());
-        if let Some(panic) = panic {
-            resume_unwind(panic);
-        }
+    fn take(&self) -> Option<Panic> {
+        self.0.as_ref().and_then(|kept| locked(kept).take())
     }
 }
 
 impl Errand {
-    fn run(self) {
+    async fn run(self) {
         let Self {
             locks,
-            key,
-            options,
-            call,
-            what,
+            wish,
+            own,
             logs,
             promise,
             panicked,
         } = self;
-        let (name, shared) = (&key.0, &locks.shared);
-        logs.within(|| match (what, promise) {
-            (What::Wait, Some(promise)) => promise.work(|| {
-                let answer = locks.enter(name, &options, &call);
-                panicked.goes_on();
-                answer
-            }),
-            (What::TimedOut, Some(promise)) => promise.work(|| {
-                panicked.goes_on();
-                Err(shared.timed_out(name, &options, &call))
-            }),
-            (What::Tell { number }, _) => {
-                let tell = AssertUnwindSafe(|| shared.tell(name, &options, number));
-                // The panic is the caller's that waits, in line or in the store by now.
-                if let Err(panic) = catch_unwind(tell) {
-                    panicked.keep(panic);
-                    let key = self::key(name, For::Waiting);
-                    match shared.lines.take_back(&key, number) {
-                        Some(Self {
-                            promise: Some(promise),
-                            ..
-                        }) => promise.work(|| {
-                            panicked.goes_on();
-                            Err(AcquireError::Cancelled { name: name.clone() })
-                        }),
-                        _ => options.cancel.iter().for_each(Cancel::cancel),
+        let (shared, call, name) = (&locks.shared, &wish.call, &wish.key.0);
+        let options = wish.options.clone().cancel(&own);
+        let answer = {
+            let runs = async {
+                match &wish.what {
+                    What::Lock => {
+                        let lot = Parking(shared);
+                        Some(locks.enter_in(Some(&lot), name, &options, call).await)
+                    }
+                    What::TimedOut => Some(Err(shared.timed_out(name, &options, call))),
+                    What::Tell { line, number } => {
+                        shared.tell(line, &options, *number);
+                        None
                     }
                 }
+            };
+            let mut runs = std::pin::pin!(runs);
+            let listens = |context: &mut Context<'_>| {
+                cancel::listening(Some(&own), || runs.as_mut().poll(context))
+            };
+            let mut listens = listens;
+            poll_fn(|context| {
+                let polled = AssertUnwindSafe(|| logs.within(|| listens(context)));
+                // Nothing of the work is seen after a panic but by the caller, in whom the panic goes on.
+                match catch_unwind(polled) {
+                    Ok(polled) => polled.map(Ok),
+                    Err(panic) => Poll::Ready(Err(panic)),
+                }
+            })
+            .await
+        };
+        let panic = match (answer, &wish.what) {
+            (Err(panic), What::Tell { line, number }) => {
+                // The panic is the caller's that waits, in line or in the store by now.
+                let waits = shared.lines.take_back(line, *number);
+                match waits.and_then(|errand| errand.promise) {
+                    Some(promise) => promise.panic(panic),
+                    None => {
+                        panicked.keep(panic);
+                        own.cancel();
+                    }
+                }
+                return;
             }
-            // A caller gets its answer by a promise.
-            (What::Wait | What::TimedOut, None) => {}
-        });
+            (Err(panic), What::Lock | What::TimedOut) => Err(panic),
+            (Ok(answer), _) => match panicked.take() {
+                Some(panic) => Err(panic),
+                None => Ok(answer),
+            },
+        };
+        let Some(promise) = promise else {
+            return;
+        };
+        let answer = match panic {
+            Err(panic) => return promise.panic(panic),
+            Ok(Some(answer)) => answer,
+            Ok(None) => return,
+        };
+        let due = match &answer {
+            Ok(_) => shared.give_back_untaken(promise.kept(), wish),
+            Err(_) => None,
+        };
+        promise.keep(Answer::Given(answer, due));
     }
 
-    fn answer(self, answer: impl FnOnce(LockName) -> Result<Guard, AcquireError>) {
+    fn answer(self, answer: impl FnOnce(LockName) -> AcquireError) {
         if let Some(promise) = self.promise {
-            promise.keep(answer(self.key.0.clone()));
+            let error = answer(self.wish.key.0.clone());
+            promise.keep(Answer::Given(Err(error), None));
         }
     }
 
-    fn name(&self) -> &LockName {
-        &self.key.0
-    }
-
     fn fail(self, source: io::Error) {
-        self.answer(|name| Err(AcquireError::Thread { name, source }));
+        self.answer(|name| AcquireError::Thread { name, source });
     }
 
     /// Its time is up while it waits for its turn.
     fn expire(mut self) {
-        match self.what {
-            What::Wait => {
-                self.what = What::TimedOut;
-                let lines = Arc::clone(&self.locks.shared.lines);
-                let key = key(self.name(), For::Asking);
+        if let What::Lock = self.wish.what {
+            let lines = Arc::clone(&self.locks.shared.lines);
+            self.wish.what = What::TimedOut;
+            self.wish.key = key(&self.wish.key.0, For::Asking);
+            if self.locks.shared.store.rules().network {
+                // Servers may be silent: not one after the other.
+                let turn = None;
+                Begun { turn, errand: self }.start();
+            } else {
+                let key = Arc::clone(&self.wish.key);
                 lines.leave(&key, self);
             }
-            What::TimedOut | What::Tell { .. } => {}
         }
+    }
+}
+
+/// A grant that its task has not taken yet.
+pub(super) struct Untaken {
+    kept: offload::Kept<Answer>,
+    wish: Wish,
+}
+
+impl Untaken {
+    /// Gives it back if it is there and nobody has taken it.
+    fn give_back(self) {
+        if let Some((grant, again)) = self.kept.take_back() {
+            // The caller stands in line behind the end of this hold, not before.
+            drop(grant);
+            again.keep(Answer::Late(Box::new(self.wish)));
+        }
+    }
+}
+
+/// What is due at some instant.
+pub(super) enum Due {
+    /// The wait of the errand in that place is over.
+    Place(Key),
+    /// A grant is given back that nobody has taken.
+    Grant(Box<Untaken>),
+    /// A wait ends that has no thread.
+    Wake(Box<Waker>),
+}
+
+impl Duty for Due {
+    fn see_to(self, number: u64, shared: &Shared) {
+        match self {
+            Self::Place(key) => {
+                if let Some(errand) = shared.lines.take_back(&key, number) {
+                    errand.expire();
+                }
+            }
+            Self::Grant(untaken) => untaken.give_back(),
+            Self::Wake(waker) => waker.wake(),
+        }
+    }
+}
+
+impl Shared {
+    /// Sees to it that a grant is given back which its task does not take.
+    fn give_back_untaken(
+        self: &Arc<Self>,
+        kept: offload::Kept<Answer>,
+        mut wish: Wish,
+    ) -> Option<Deadline> {
+        // The whole time counts, from the call on.
+        wish.call.stood = true;
+        let end = self.clock.instant().checked_add(TAKEN_MAX)?;
+        let due = Due::Grant(Box::new(Untaken { kept, wish }));
+        // Without a thread nobody gives it back but its task.
+        self.deadlines
+            .add(self, (end, self.lines.number()), due)
+            .ok()
     }
 }
 
 impl line::Errand<Key> for Errand {
     fn start(self, turn: Turn) {
-        let mut next = Some((turn, self));
-        while let Some(work) = next {
-            next = match on_thread(work, run_all) {
-                Ok(()) => None,
-                Err((source, (turn, errand))) => {
-                    errand.fail(source);
-                    turn.next()
+        let turn = Some(turn);
+        Begun { turn, errand: self }.start();
+    }
+
+    fn stands(&mut self) {
+        self.wish.call.stood = true;
+    }
+}
+
+/// An errand that is begun.
+struct Begun {
+    turn: Option<Turn>,
+    errand: Errand,
+}
+
+impl Begun {
+    fn start(self) {
+        let mut next = Some(self);
+        while let Some(begun) = next {
+            next = match begun.errand.locks.shared.pool.reserve() {
+                Ok(room) => {
+                    room.spawn(begun.run());
+                    None
+                }
+                Err(source) => {
+                    begun.errand.fail(source);
+                    Self::after(begun.turn)
                 }
             };
         }
     }
 
-    fn stands(&mut self) {
-        self.call.stood = true;
-    }
-}
-
-/// Runs an errand, and those behind it, for as long as the turn comes to errands.
-fn run_all(work: (Turn, Errand)) {
-    let mut next = Some(work);
-    while let Some((turn, errand)) = next {
-        errand.run();
-        next = turn.next();
-    }
-}
-
-/// Does work on a thread of its own. What it is given comes back if the system gives no thread.
-fn on_thread<T: Send + 'static>(
-    given: T,
-    work: impl FnOnce(T) + Send + 'static,
-) -> Result<(), (io::Error, T)> {
-    let given = Arc::new(Mutex::new(Some(given)));
-    let started = {
-        let given = Arc::clone(&given);
-        let builder = thread::Builder::new().name("tenure-acquire".to_owned());
-        builder.spawn(move || {
-            let given = locked(&given).take();
-            if let Some(given) = given {
-                work(given);
+    /// Runs it, and those that come next in its line.
+    async fn run(self) {
+        let mut next = Some(self);
+        while let Some(Self { turn, errand }) = next {
+            errand.run().await;
+            next = Self::after(turn);
+            if next.is_some() {
+                others_first().await;
             }
-        })
-    };
-    let Err(source) = started else {
-        return Ok(());
-    };
-    let given = locked(&given).take();
-    given.map_or(Ok(()), |given| Err((source, given)))
+        }
+    }
+
+    /// The errand that has the turn next.
+    fn after(turn: Option<Turn>) -> Option<Self> {
+        let (turn, errand) = turn?.next()?;
+        let turn = Some(turn);
+        Some(Self { turn, errand })
+    }
+}
+
+/// Lets the other tasks of the pool run before this one goes on.
+async fn others_first() {
+    let mut has_waited = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut has_waited, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Where the waits of errands sleep.
+struct Parking<'a>(&'a Arc<Shared>);
+
+impl Lot for Parking<'_> {
+    fn wakes_at(&self, at: Instant, waker: &Waker) -> io::Result<Box<dyn Any + Send>> {
+        let Self(shared) = self;
+        let due = Due::Wake(Box::new(waker.clone()));
+        let deadline = (at, shared.lines.number());
+        let alarm = shared.deadlines.add(shared, deadline, due)?;
+        let shared = Arc::clone(shared);
+        Ok(Box::new(Alarm { shared, alarm }))
+    }
+
+    fn sleeps(&self) -> Box<dyn Any> {
+        Box::new(pool::asleep())
+    }
+}
+
+/// Dropping it forgets an alarm.
+struct Alarm {
+    shared: Arc<Shared>,
+    alarm: Deadline,
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        self.shared.deadlines.forget(self.alarm);
+    }
 }
 
 /// What an async caller asks for. It is let go of before the wait: ten thousand may wait.
@@ -508,7 +738,7 @@ impl Asked {
         clippy::boxed_local,
         reason = "out of the box, the future would have room for it as long as it waits"
     )]
-    fn begin(self: Box<Self>) -> Result<Taking, AcquireError> {
+    fn begin(self: Box<Self>) -> Result<Sent, AcquireError> {
         let Self {
             locks,
             name,
@@ -517,43 +747,20 @@ impl Asked {
         let (name, wait) = (super::named(&name)?, locks.patience(&options));
         let mode = locks.shared.may_ask(&name, &options)?;
         let call = Call::new(&locks.shared, mode, wait);
-        Ok(if takes_turns(&options, wait) {
-            Taking::Turn(locks.send(&name, &options, call))
-        } else {
-            Taking::Alone(Box::pin(locks.enter_async(name, options, call)))
-        })
-    }
-}
-
-/// How an async caller waits.
-enum Taking {
-    /// In the line of its process.
-    Turn(Sent),
-    /// In the store, by a thread of its own.
-    Alone(Pin<Box<dyn Future<Output = Result<Guard, AcquireError>> + Send>>),
-}
-
-impl Future for Taking {
-    type Output = Result<Guard, AcquireError>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.get_mut() {
-            Self::Turn(sent) => Pin::new(sent).poll(context),
-            Self::Alone(alone) => alone.as_mut().poll(context),
-        }
+        Ok(locks.send(name, options, call))
     }
 }
 
 /// An errand, as its caller sees it. Dropping it takes the errand back, or ends it if it was begun.
 struct Sent {
-    pending: offload::Pending<Result<Guard, AcquireError>>,
-    shared: Arc<Shared>,
+    pending: offload::Pending<Answer>,
+    locks: LockManager,
     key: Key,
     /// The number of the place; `None` if the errand was begun at once.
     number: Option<u64>,
     /// Ends the errand.
     own: Cancel,
-    deadline: Option<Instant>,
+    deadline: Option<Deadline>,
     _bell: Option<cancel::Bell>,
 }
 
@@ -570,7 +777,7 @@ fn ends_with(
         own.cancel();
         let waits = number.and_then(|number| lines.upgrade()?.take_back(&key, number));
         if let Some(errand) = waits {
-            errand.answer(|name| Err(AcquireError::Cancelled { name }));
+            errand.answer(|name| AcquireError::Cancelled { name });
         }
     };
     let end = Arc::new(end);
@@ -589,120 +796,44 @@ impl Future for Sent {
     type Output = Result<Guard, AcquireError>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let answer = ready!(Pin::new(&mut self.pending).poll(context));
-        Poll::Ready(answer.unwrap_or_else(|source| {
-            let name = self.key.0.clone();
-            Err(AcquireError::Thread { name, source })
-        }))
+        loop {
+            let answer = match ready!(Pin::new(&mut self.pending).poll(context)) {
+                Ok(answer) => answer,
+                Err(source) => {
+                    let name = self.key.0.clone();
+                    return Poll::Ready(Err(AcquireError::Thread { name, source }));
+                }
+            };
+            match answer {
+                Answer::Given(given, due) => {
+                    if let Some(due) = due {
+                        self.locks.shared.deadlines.forget(due);
+                    }
+                    return Poll::Ready(given);
+                }
+                Answer::Late(late) => {
+                    let Wish {
+                        key, options, call, ..
+                    } = *late;
+                    *self = self.locks.send(key.0.clone(), options, call);
+                }
+            }
+        }
     }
 }
 
 impl Drop for Sent {
     fn drop(&mut self) {
         // In a copy made by a fork, another thread may have had any of this for ever.
-        if !self.shared.is_here() {
+        if !self.locks.shared.is_here() {
             return;
         }
         self.own.cancel();
         if let Some(number) = self.number {
             if let Some(deadline) = self.deadline {
-                self.shared.deadlines.forget((deadline, number));
+                self.locks.shared.deadlines.forget(deadline);
             }
-            drop(self.shared.lines.take_back(&self.key, number));
-        }
-    }
-}
-
-/// When waits end of callers that have no thread to see to it.
-#[derive(Default)]
-pub(super) struct Deadlines(Arc<Schedule>);
-
-#[derive(Default)]
-struct Schedule {
-    due: Mutex<Due>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Due {
-    places: BTreeMap<Deadline, Key>,
-    /// Whether there is a thread that sees to them.
-    runs: bool,
-    /// The manager is gone.
-    has_ended: bool,
-}
-
-/// The instant, and the number of the place.
-type Deadline = (Instant, u64);
-
-impl Deadlines {
-    fn add(&self, shared: &Arc<Shared>, deadline: Deadline, key: &Key) -> io::Result<()> {
-        let mut due = locked(&self.0.due);
-        if !due.runs {
-            let (schedule, shared) = (Arc::clone(&self.0), Arc::downgrade(shared));
-            let builder = thread::Builder::new().name("tenure-line".to_owned());
-            builder.spawn(move || schedule.keep(&shared))?;
-            due.runs = true;
-        }
-        due.places.insert(deadline, Arc::clone(key));
-        if due
-            .places
-            .first_key_value()
-            .is_some_and(|(first, _)| *first == deadline)
-        {
-            self.0.changed.notify_all();
-        }
-        Ok(())
-    }
-
-    fn forget(&self, deadline: Deadline) {
-        locked(&self.0.due).places.remove(&deadline);
-    }
-}
-
-impl Drop for Deadlines {
-    fn drop(&mut self) {
-        locked(&self.0.due).has_ended = true;
-        self.0.changed.notify_all();
-    }
-}
-
-impl Schedule {
-    /// Ends what is due, for as long as there is anything.
-    fn keep(&self, shared: &Weak<Shared>) {
-        loop {
-            let Some((now, nap)) = shared
-                .upgrade()
-                .map(|shared| (shared.clock.instant(), shared.watching.nap()))
-            else {
-                return;
-            };
-            let mut due = locked(&self.due);
-            if due.has_ended {
-                return;
-            }
-            let later = due.places.split_off(&(now, u64::MAX));
-            let over = std::mem::replace(&mut due.places, later);
-            if !over.is_empty() {
-                drop(due);
-                let Some(lines) = shared.upgrade().map(|shared| Arc::clone(&shared.lines)) else {
-                    return;
-                };
-                for ((_, number), key) in over {
-                    if let Some(errand) = lines.take_back(&key, number) {
-                        errand.expire();
-                    }
-                }
-                continue;
-            }
-            let Some((first, _)) = due.places.first_key_value() else {
-                due.runs = false;
-                return;
-            };
-            let rest = first.0.saturating_duration_since(now);
-            let rest = nap.map_or(rest, |nap| rest.min(nap));
-            let woken = self.changed.wait_timeout(due, rest);
-            drop(woken.unwrap_or_else(PoisonError::into_inner));
+            drop(self.locks.shared.lines.take_back(&self.key, number));
         }
     }
 }

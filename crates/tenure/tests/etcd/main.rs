@@ -25,6 +25,7 @@ mod restart;
 mod server;
 mod store;
 mod told;
+mod waits;
 
 use overtaken::AlwaysOvertaken;
 use server::Server;

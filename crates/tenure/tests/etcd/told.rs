@@ -309,6 +309,50 @@ fn a_bounded_wait_ends_beside_servers_that_are_silent() {
     theirs.release().expect("etcd answers");
 }
 
+/// The same for many callers of one program, threads and tasks, in one line.
+#[test]
+fn bounded_waits_in_line_end_beside_silent_servers() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let locks = LockManager::with_store(caller(&proxy.address("line")));
+    let others = LockManager::with_store(caller(&server.address("line")));
+    let theirs = others.acquire("b").expect("a free lock");
+    drop(locks.acquire("a").expect("a free lock"));
+    let wait = Duration::from_secs(1);
+    // The other manager is of the same process.
+    let options = patiently(wait);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .build()
+        .expect("a runtime");
+    let began = instant();
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..4)
+            .map(|_| scope.spawn(|| locks.acquire_with("b", &options)))
+            .collect();
+        let tasks: Vec<_> = (0..12)
+            .map(|_| {
+                let (locks, options) = (locks.clone(), options.clone());
+                runtime.spawn(async move { locks.acquire_async("b", &options).await })
+            })
+            .collect();
+        std::thread::sleep(wait / 3);
+        proxy.weather(Weather::Parted);
+        for thread in threads {
+            let answer = thread.join().expect("no panic");
+            assert!(answer.is_err(), "{answer:?}");
+        }
+        for task in tasks {
+            let answer = runtime.block_on(task).expect("no panic");
+            assert!(answer.is_err(), "{answer:?}");
+        }
+    });
+    let took = since(began);
+    assert!(took < 2 * wait + wait / 2, "{took:?}");
+    proxy.weather(Weather::Fair);
+    theirs.release().expect("etcd answers");
+}
+
 /// Servers that were silent once are asked in time again, however long ago that was.
 #[test]
 fn an_outage_that_is_over_hurts_no_later_release() {

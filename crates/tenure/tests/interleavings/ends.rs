@@ -3,8 +3,9 @@
 use super::cancel::Cancel;
 use super::files::{Begun, Ends};
 use super::{explore, finds};
-use shuttle::sync::Arc;
 use shuttle::sync::atomic::{AtomicBool, Ordering};
+use shuttle::sync::mpsc::channel;
+use shuttle::sync::{Arc, Mutex};
 use shuttle::thread;
 use std::ops::ControlFlow;
 
@@ -63,6 +64,32 @@ fn an_end_before_the_release_is_found() {
             held.begun.end();
             held.byte.store(false, Ordering::SeqCst);
         });
+    });
+}
+
+/// A waiter without a thread is called once the claim has ended, and not before.
+#[test]
+fn no_waiter_without_a_thread_misses_an_end() {
+    explore(|| {
+        let ends = Arc::new(Ends::new());
+        let held = held(&ends);
+        let byte = Arc::clone(&held.byte);
+        let (rings, rung) = channel();
+        let waits = thread::spawn(move || {
+            // It may come after the end; then it asks the kernel.
+            let awaited = ends.of(&KEY)?;
+            let rings = Mutex::new(rings);
+            let listens = awaited.rings(move || {
+                assert!(!byte.load(Ordering::SeqCst), "called before the release");
+                let _ = rings.lock().expect("a sender").send(());
+            });
+            rung.recv().expect("it is called");
+            drop(listens);
+            Some(())
+        });
+        held.byte.store(false, Ordering::SeqCst);
+        held.begun.end();
+        waits.join().expect("no panic");
     });
 }
 

@@ -103,7 +103,7 @@ fn is_free(lines: &Arc<Lines<&'static str, Errand>>) {
         // The thread that ran the last errand may still have it.
         Joined::Behind(standing) => drop(standing.wait(forever)),
     }
-    assert_eq!(lines.len(&NAME), 0);
+    assert_eq!(lines.count(|name| *name == NAME), 0);
 }
 
 /// Threads and errands in one line, in the order in which they came.
@@ -227,7 +227,7 @@ fn a_thread_that_gives_up_behind_a_turn() {
     wanted.store(false, Ordering::SeqCst);
     bell();
     gives_up.join().expect("no panic");
-    assert_eq!(lines.len(&NAME), 0, "it has left at once");
+    assert_eq!(lines.count(|name| *name == NAME), 0, "it has left at once");
     drop(turn);
     is_free(&lines);
 }

@@ -1,11 +1,12 @@
 //! A wait on a thread of its own, its future, and a caller that ends it early.
 
-use super::cancel::Cancel;
+use super::cancel::{self, Cancel};
 use super::{explore, finds, offload};
 use shuttle::future::block_on;
 use shuttle::sync::mpsc::channel;
 use shuttle::sync::{Arc, Condvar, Mutex};
 use shuttle::thread;
+use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 /// A lock that can be waited for.
@@ -59,8 +60,50 @@ impl Lock {
     }
 }
 
-fn polled_once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+fn polled_once<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// A wait that its future ends when it is dropped, and `given` when it is cancelled, as `guard/turns` makes one.
+struct Sent<T> {
+    pending: offload::Pending<T>,
+    own: Cancel,
+    _bell: Option<cancel::Bell>,
+}
+
+impl<T: Send + 'static> Sent<T> {
+    fn new(given: Option<&Cancel>, work: impl FnOnce(&Cancel) -> T + Send + 'static) -> Self {
+        let (promise, pending) = offload::promise();
+        let own = Cancel::new();
+        let bell = given.map(|given| {
+            let own = own.clone();
+            given.ring(move || own.cancel())
+        });
+        if given.is_some_and(Cancel::is_cancelled) {
+            own.cancel();
+        }
+        let listens = own.clone();
+        thread::spawn(move || promise.keep(work(&listens)));
+        Self {
+            pending,
+            own,
+            _bell: bell,
+        }
+    }
+}
+
+impl<T> Future for Sent<T> {
+    type Output = std::io::Result<T>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.pending).poll(context)
+    }
+}
+
+impl<T> Drop for Sent<T> {
+    fn drop(&mut self) {
+        self.own.cancel();
+    }
 }
 
 /// A future that is dropped while its turn comes.
@@ -70,7 +113,7 @@ fn a_dropped_wait(given: Option<&Cancel>) {
         let lock = Arc::clone(&lock);
         move |cancel: &Cancel| lock.acquire(cancel)
     };
-    let mut waiting = Box::pin(offload::cancellable("test", given.cloned(), acquires));
+    let mut waiting = Box::pin(Sent::new(given, acquires));
     let early = polled_once(waiting.as_mut());
     assert!(early.is_pending(), "it is held");
     let releases = thread::spawn(move || drop(first));
@@ -93,7 +136,7 @@ fn a_dropped_wait_behind_a_hold() {
             tells.send(nothing).expect("a receiver is there");
         }
     };
-    let mut waiting = Box::pin(offload::cancellable("test", None, acquires));
+    let mut waiting = Box::pin(Sent::new(None, acquires));
     let _ = polled_once(waiting.as_mut());
     drop(waiting);
     assert_eq!(ended.recv(), Ok(true), "the wait ends, with nothing");
@@ -130,7 +173,7 @@ fn a_cancelled_wait() {
         let lock = Arc::clone(&lock);
         move |cancel: &Cancel| lock.acquire(cancel)
     };
-    let waiting = offload::cancellable("test", Some(given.clone()), acquires);
+    let waiting = Sent::new(Some(&given), acquires);
     let cancels = thread::spawn(move || given.cancel());
     let answer = block_on(waiting).expect("an answer");
     assert!(answer.is_none(), "it was never free");
@@ -180,6 +223,61 @@ fn a_sleeper(wrongly: bool) {
 fn who_sleeps_while_it_is_cancelled_is_woken() {
     explore(|| a_sleeper(false));
     finds("deadlock", || a_sleeper(true));
+}
+
+/// A grant that is taken back in the moment in which its task takes it.
+fn a_late_grant(wrongly: bool) {
+    let (lock, grant) = Lock::taken();
+    let (promise, pending) = offload::promise();
+    let kept = promise.kept();
+    promise.keep(Some(grant));
+    let takes_back = thread::spawn(move || {
+        let Some((grant, again)) = kept.take_back() else {
+            return false;
+        };
+        if wrongly {
+            // The caller goes on before its hold has ended.
+            again.keep(None);
+            drop(grant);
+        } else {
+            drop(grant);
+            again.keep(None);
+        }
+        true
+    });
+    let taken = block_on(pending).expect("an answer");
+    let is_held = *lock.held.lock().expect("a lock");
+    // One of both has it, and the caller is told nothing before the lock is free again.
+    assert_eq!(taken.is_some(), is_held, "one holder");
+    drop(taken);
+    let is_late = takes_back.join().expect("no panic");
+    assert!(is_late || !*lock.held.lock().expect("a lock"), "no more");
+    lock.until_free();
+}
+
+/// A future that is dropped in that moment.
+fn a_late_grant_of_a_dropped_future() {
+    let (lock, grant) = Lock::taken();
+    let (promise, pending) = offload::promise();
+    let kept = promise.kept();
+    let keeps = thread::spawn(move || promise.keep(Some(grant)));
+    let takes_back = thread::spawn(move || {
+        if let Some((grant, again)) = kept.take_back() {
+            drop(grant);
+            again.keep(None);
+        }
+    });
+    drop(pending);
+    keeps.join().expect("no panic");
+    takes_back.join().expect("no panic");
+    lock.until_free();
+}
+
+#[test]
+fn a_grant_is_taken_by_its_task_or_taken_back() {
+    explore(|| a_late_grant(false));
+    finds("one holder", || a_late_grant(true));
+    explore(a_late_grant_of_a_dropped_future);
 }
 
 fn a_result() {

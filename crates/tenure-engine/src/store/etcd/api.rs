@@ -366,14 +366,17 @@ impl Client {
         }
     }
 
-    /// Watches keys; more may follow.
+    /// Watches keys.
     pub(super) async fn watch(
         &self,
         keys: impl IntoIterator<Item = WatchCreateRequest>,
     ) -> Result<WatchStream, Status> {
         let keys: Vec<WatchRequest> = keys.into_iter().map(Into::into).collect();
         let (sender, answers) = self.converse("/etcdserverpb.Watch/Watch", &keys).await?;
-        Ok(WatchStream { sender, answers })
+        Ok(WatchStream {
+            _sender: sender,
+            answers,
+        })
     }
 }
 
@@ -382,16 +385,12 @@ const LATER_MAX: usize = 16;
 
 /// One conversation about any number of keys.
 pub(super) struct WatchStream {
-    sender: mpsc::Sender<WatchRequest>,
+    /// Without it the conversation ends.
+    _sender: mpsc::Sender<WatchRequest>,
     answers: Streaming<WatchResponse>,
 }
 
 impl WatchStream {
-    /// Watches one key more. False if the conversation has ended.
-    pub(super) async fn watch(&mut self, key: WatchCreateRequest) -> bool {
-        self.sender.send(key.into()).await.is_ok()
-    }
-
     /// The next answer; `None` at the end.
     pub(super) async fn message(&mut self) -> Result<Option<WatchResponse>, Status> {
         self.answers.message().await

@@ -24,6 +24,7 @@ use super::transact::{Answer, Did, Transaction, committed};
 use super::value::Written;
 use crate::store::StoreError;
 use crate::store::contract::{About, Outcome, Run};
+use std::sync::atomic::Ordering;
 use tenure_core::{Claim, Entry, History, Kind, Mode, RestsOn};
 
 /// How many keys are read together with an attempt. A longer list is read by itself, so that the answer
@@ -199,8 +200,11 @@ impl Transaction<'_> {
     /// lives by the lease that this process keeps alive.
     fn as_it_waits(&mut self, handle: &EtcdHandle) -> Result<Did, StoreError> {
         let (is_woken, waiting) = {
-            let mut seen = handle.seen();
-            (std::mem::take(&mut seen.woken), seen.waiting.clone())
+            let seen = handle.seen();
+            (
+                handle.woken.swap(false, Ordering::SeqCst),
+                seen.waiting.clone(),
+            )
         };
         let session = self.store.shared.sessions.present(handle.ttl_ms);
         let (true, Some((claim, modified)), Some(session)) = (

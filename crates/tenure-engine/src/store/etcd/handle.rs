@@ -37,6 +37,8 @@ pub(super) struct EtcdHandle {
     pub(super) was_reserved: bool,
     /// The revision up to which the answer to a renewal has told the holder everything about its claim.
     pub(super) told: Arc<AtomicI64>,
+    /// An event ended a sleep, and no look has followed yet.
+    pub(super) woken: Arc<AtomicBool>,
     state: Mutex<Seen>,
     /// The drop must not end its lease key: that has ended, or belongs to a hold that goes on.
     settled: AtomicBool,
@@ -61,8 +63,6 @@ pub(super) struct Seen {
     pub(super) waiting: Option<(Claim, i64)>,
     /// The hold as its last renewal wrote it, and when.
     pub(super) renewed: Option<(Claim, i64)>,
-    /// An event ended a sleep, and no look has followed yet.
-    pub(super) woken: bool,
     /// The tasks that watch its keys for a holder.
     pub(super) watches: Vec<AbortHandle>,
 }
@@ -108,6 +108,7 @@ impl EtcdHandle {
             kind: claim.kind,
             was_reserved,
             told: Arc::default(),
+            woken: Arc::default(),
             state: Mutex::default(),
             settled: AtomicBool::new(false),
             doubtful: AtomicBool::new(false),

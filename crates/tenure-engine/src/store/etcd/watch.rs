@@ -1,13 +1,16 @@
 //! Sleeping until something happens to a key: watches, and a pipe that reports it.
 //!
-//! A watch begins at the revision after its caller's last look, so it misses nothing in between. After
+//! A watch counts from the revision after its caller's last look, so it misses nothing in between. After
 //! each broken stream it begins there again. A revision that was compacted away meanwhile counts as a
 //! notice: the caller looks again.
 
-use super::api::{FilterType, KeyValue, WatchCreateRequest};
-use super::connection::{Connection, Endpoints, Pause, revision_of};
+use super::api::{
+    FilterType, KeyValue, RangeRequest, RequestOp, Response, TxnRequest, WatchCreateRequest,
+};
+use super::connection::{Connection, Endpoints, Fault, Pause, revision_of};
 use crate::store::StoreError;
 use rustix::pipe::PipeFlags;
+use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -68,46 +71,80 @@ impl Watched {
         }
     }
 
-    /// Its watch, from this revision on; 0 for from now on.
-    fn watch(&self, start_revision: i64) -> WatchCreateRequest {
+    /// Its watch, from now on.
+    fn watch(&self) -> WatchCreateRequest {
         let puts = self.only_end.then_some(FilterType::Noput.into());
         WatchCreateRequest {
             key: self.key.clone().into(),
             range_end: self.end.clone().unwrap_or_default().into(),
-            start_revision,
+            start_revision: 0,
             filters: puts.into_iter().collect(),
         }
+    }
+
+    /// Reads which keys there are at a revision; 0 for now.
+    fn range(&self, revision: i64) -> RangeRequest {
+        RangeRequest {
+            revision,
+            keys_only: true,
+            ..RangeRequest::of(self.key.clone()).with_range(self.end.clone().unwrap_or_default())
+        }
+    }
+
+    /// Whether what is there `now` differs from what was there at the caller's look by a change that is a notice.
+    fn has_changed(&self, now: &[KeyValue], then: &[KeyValue]) -> bool {
+        let stands: BTreeSet<_> = (now.iter())
+            .map(|key| (&key.key, key.create_revision))
+            .collect();
+        let mut before = then.iter().map(|key| (&key.key, key.create_revision));
+        let is_news = |key: &KeyValue| self.from <= key.mod_revision && !self.knows(key);
+        before.any(|key| !stands.contains(&key)) || (!self.only_end && now.iter().any(is_news))
     }
 }
 
 /// Notices of some keys, as long as this is kept.
 pub(super) struct Notices {
     reads: OwnedFd,
-    task: Option<AbortHandle>,
+    _task: Task,
+}
+
+/// Watches keys until their first notice, as long as this is kept.
+pub(super) struct Task(Option<AbortHandle>);
+
+impl Task {
+    pub(super) fn new(
+        connection: &Connection,
+        keys: Vec<Watched>,
+        rings: impl FnOnce() + Send + 'static,
+    ) -> Self {
+        let endpoints = Arc::clone(connection.endpoints());
+        Self(connection.spawn(async move {
+            let _ = first(&endpoints, &keys).await;
+            rings();
+        }))
+    }
+}
+
+impl Drop for Task {
+    fn drop(&mut self) {
+        if let Some(task) = &self.0 {
+            task.abort();
+        }
+    }
 }
 
 impl Notices {
     /// Watches the keys.
     pub(super) fn of(connection: &Connection, keys: Vec<Watched>) -> Result<Self, StoreError> {
         let (reads, writes) = pipe(connection)?;
-        let endpoints = Arc::clone(connection.endpoints());
-        let task = connection.spawn(async move {
-            let _ = first(&endpoints, &keys).await;
-            ring(&writes);
-        });
-        Ok(Self { reads, task })
+        Ok(Self {
+            reads,
+            _task: Task::new(connection, keys, move || ring(&writes)),
+        })
     }
 
     pub(super) fn descriptor(&self) -> &OwnedFd {
         &self.reads
-    }
-}
-
-impl Drop for Notices {
-    fn drop(&mut self) {
-        if let Some(task) = &self.task {
-            task.abort();
-        }
     }
 }
 
@@ -155,17 +192,19 @@ fn ring(writes: &OwnedFd) {
 }
 
 /// Waits for the first notice. Answers with the revision from which to watch on.
+///
+/// A watch that begins in the past gets its first notice from a loop of etcd that runs every 100 ms. So the keys are
+/// watched from now on, and once they are, one look says whether anything has happened to them since the caller's own.
+/// Nothing is missed: the look is later than the begin of each watch.
 async fn first(endpoints: &Endpoints, keys: &[Watched]) -> i64 {
     let mut pause = Pause::default();
     loop {
-        let opened = endpoints.once(|client| async move {
-            client
-                .watch(keys.iter().map(|key| key.watch(key.from)))
-                .await
-        });
+        let opened = endpoints
+            .once(|client| async move { client.watch(keys.iter().map(Watched::watch)).await });
         if let Ok(mut stream) = opened.await {
-            let mut is_doubled = false;
+            let mut created = 0;
             while let Ok(Some(answer)) = stream.message().await {
+                let revision = revision_of(answer.header);
                 if answer.canceled {
                     if answer.compact_revision == 0 {
                         // The watch was refused, and the next one may be too. The caller then looks for
@@ -174,26 +213,120 @@ async fn first(endpoints: &Endpoints, keys: &[Watched]) -> i64 {
                     }
                     return answer.compact_revision;
                 }
-                // A watch that begins in the past gets its first notice from a loop of etcd that runs
-                // every 100 ms. A second watch, which begins now, reports the next event at once.
-                let revision = revision_of(answer.header);
-                let is_past = keys.iter().any(|key| key.from <= revision);
-                if answer.created && is_past && !is_doubled {
-                    is_doubled = true;
-                    for key in keys {
-                        if !stream.watch(key.watch(0)).await {
-                            break;
-                        }
-                    }
-                }
                 let last = answer.events.iter().filter_map(|event| event.kv.as_ref());
                 let last = last.filter(|change| !keys.iter().any(|key| key.knows(change)));
                 if let Some(last) = last.map(|change| change.mod_revision).max() {
                     return last + 1;
                 }
+                created += usize::from(answer.created);
+                if answer.created && created == keys.len() {
+                    match meanwhile(endpoints, keys, revision).await {
+                        Ok(None) => {}
+                        Ok(Some(seen)) => return seen + 1,
+                        Err(Fault::Unsure(_)) => break,
+                        // The revision of the caller's look is compacted away by now.
+                        Err(Fault::Refused(why)) if why.contains("compacted") => {
+                            return revision + 1;
+                        }
+                        Err(Fault::Refused(_) | Fault::Denied(_) | Fault::LeaseGone) => {
+                            tokio::time::sleep(REFUSED).await;
+                            return revision + 1;
+                        }
+                    }
+                }
                 pause = Pause::default();
             }
         }
         tokio::time::sleep(pause.next()).await;
+    }
+}
+
+/// How many keys one request looks at: twice as many reads, of the 128 that etcd takes at once.
+const LOOKED_AT_ONCE: usize = 32;
+
+/// Whether anything happened to the keys between the caller's look and now, `revision` or later: the revision up to which
+/// that is known.
+async fn meanwhile(
+    endpoints: &Endpoints,
+    keys: &[Watched],
+    revision: i64,
+) -> Result<Option<i64>, Fault> {
+    let keys: Vec<_> = keys.iter().filter(|key| key.from <= revision).collect();
+    for some in keys.chunks(LOOKED_AT_ONCE) {
+        let steps = some
+            .iter()
+            .flat_map(|key| [key.range(0), key.range(key.from - 1)]);
+        let steps: Vec<RequestOp> = steps.map(RequestOp::get).collect();
+        let looked = endpoints.once(|client| {
+            let txn = TxnRequest::default().and_then(steps.clone());
+            async move { client.txn(txn).await }
+        });
+        let answer = looked.await?;
+        let mut ranges = answer.responses.iter().map(|step| match &step.response {
+            Some(Response::ResponseRange(range)) => range.kvs.as_slice(),
+            _ => &[],
+        });
+        let has_changed = some.iter().any(|key| {
+            let (now, then) = (ranges.next(), ranges.next());
+            key.has_changed(now.unwrap_or_default(), then.unwrap_or_default())
+        });
+        if has_changed {
+            return Ok(Some(revision_of(answer.header)));
+        }
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(name: &str, created: i64, modified: i64) -> KeyValue {
+        KeyValue {
+            key: name.into(),
+            create_revision: created,
+            mod_revision: modified,
+            ..KeyValue::default()
+        }
+    }
+
+    /// What happened between a caller's look, at revision 9, and its watch.
+    #[test]
+    fn what_happened_before_the_watch_is_seen_table() {
+        let before = [key("a", 3, 5)];
+        let known = Arc::new(AtomicI64::new(12));
+        for (what, now, changed, ended) in [
+            ("nothing", vec![key("a", 3, 5)], false, false),
+            ("it was written", vec![key("a", 3, 11)], true, false),
+            ("it is gone", vec![], true, true),
+            (
+                "another came in its place",
+                vec![key("a", 11, 11)],
+                true,
+                true,
+            ),
+            (
+                "one more came",
+                vec![key("a", 3, 5), key("b", 11, 11)],
+                true,
+                false,
+            ),
+        ] {
+            let changes = Watched::changes("a".to_owned(), 10);
+            let own = changes.clone().known_up_to(Arc::clone(&known));
+            let end = Watched::end("a".to_owned(), 10);
+            assert_eq!(changes.has_changed(&now, &before), changed, "{what}");
+            assert_eq!(end.has_changed(&now, &before), ended, "{what}");
+            let is_foreign = ended || now.len() > 1;
+            assert_eq!(
+                own.has_changed(&now, &before),
+                is_foreign,
+                "{what}, by its owner"
+            );
+        }
+        assert!(
+            !Watched::end("a".to_owned(), 10).has_changed(&[], &[]),
+            "it was gone before"
+        );
     }
 }

@@ -31,9 +31,18 @@ pub(crate) struct Ends<K> {
 }
 
 struct End {
-    has_come: Mutex<bool>,
+    state: Mutex<State>,
     changed: Condvar,
 }
+
+#[derive(Default)]
+struct State {
+    has_come: bool,
+    /// What else is called then, beside the threads that sleep.
+    rings: Vec<Weak<Ring>>,
+}
+
+type Ring = dyn Fn() + Send + Sync;
 
 impl<K: Ord + Clone> Ends<K> {
     pub(crate) fn new() -> Self {
@@ -50,7 +59,7 @@ impl<K: Ord + Clone> Ends<K> {
     /// Notes a claim that begins.
     pub(crate) fn begin(ends: &Arc<Self>, key: K) -> Begun<K> {
         let end = Arc::new(End {
-            has_come: Mutex::new(false),
+            state: Mutex::default(),
             changed: Condvar::new(),
         });
         locked(&ends.live).insert(key.clone(), Arc::downgrade(&end));
@@ -108,7 +117,14 @@ impl<K: Ord + Clone> Begun<K> {
                 live.remove(&self.key);
             }
         }
-        *locked(&self.end.has_come) = true;
+        let rings = {
+            let mut state = locked(&self.end.state);
+            state.has_come = true;
+            std::mem::take(&mut state.rings)
+        };
+        for ring in rings.iter().filter_map(Weak::upgrade) {
+            ring();
+        }
         // A thread that waits for it has it as well. Without any, the end makes no system call.
         if Arc::strong_count(&self.end) > 1 {
             self.end.changed.notify_all();
@@ -137,30 +153,47 @@ impl Awaited {
         move || {
             if let Some(end) = end.upgrade() {
                 // With the mutex: a thread that has just asked is asleep by then.
-                drop(locked(&end.has_come));
+                drop(locked(&end.state));
                 end.changed.notify_all();
             }
         }
     }
 
+    /// Has `ring` called when the end comes, for as long as the answer is kept; at once if it has come.
+    pub(crate) fn rings(&self, ring: impl Fn() + Send + Sync + 'static) -> Arc<Ring> {
+        let ring: Arc<Ring> = Arc::new(ring);
+        let mut state = locked(&self.end.state);
+        if state.has_come {
+            drop(state);
+            ring();
+        } else {
+            // Those that are gone are looked for only where the list would grow.
+            if state.rings.len() == state.rings.capacity() {
+                state.rings.retain(|ring| ring.strong_count() > 0);
+            }
+            state.rings.push(Arc::downgrade(&ring));
+        }
+        ring
+    }
+
     /// Sleeps until the end has come: true. Before each sleep `nap` says how long that lasts at most, or
     /// that the wait is over: false then.
     pub(crate) fn wait(&self, mut nap: impl FnMut() -> ControlFlow<(), Option<Duration>>) -> bool {
-        let mut has_come = locked(&self.end.has_come);
-        while !*has_come {
+        let mut state = locked(&self.end.state);
+        while !state.has_come {
             let changed = &self.end.changed;
-            has_come = match nap() {
+            state = match nap() {
                 ControlFlow::Break(()) => break,
                 ControlFlow::Continue(None) => {
-                    let woken = changed.wait(has_come);
+                    let woken = changed.wait(state);
                     woken.unwrap_or_else(PoisonError::into_inner)
                 }
                 ControlFlow::Continue(Some(rest)) => {
-                    let woken = changed.wait_timeout(has_come, rest);
+                    let woken = changed.wait_timeout(state, rest);
                     woken.unwrap_or_else(PoisonError::into_inner).0
                 }
             };
         }
-        *has_come
+        state.has_come
     }
 }

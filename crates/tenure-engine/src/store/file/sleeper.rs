@@ -6,9 +6,11 @@
 use super::bytes::{self, Byte, Mode};
 use crate::cancel::{self, Cancel};
 use crate::clock::{instant, nap, rest_until, since};
-use crate::os::{self, Bell, BorrowedDescriptor, Errno, Ringer};
+use crate::os::{self, Bell, BorrowedDescriptor, Errno};
 use crate::store::Wake;
+use crate::store::contract::Ring;
 use crate::sync::locked;
+use std::any::Any;
 use std::collections::HashMap;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError, Weak};
@@ -87,6 +89,20 @@ pub trait Sleeper: Send + Sync {
         until: Option<Instant>,
         wake_up: Option<BorrowedDescriptor<'_>>,
     ) -> io::Result<Wake>;
+
+    /// Has `ring` called once a byte can be taken, for as long as the answer is kept. `None` for a sleeper that knows no
+    /// sleep but that of the caller's thread.
+    ///
+    /// # Errors
+    /// - Whatever the system answers.
+    fn park(
+        &self,
+        _file: BorrowedDescriptor<'_>,
+        _lock: ByteLock,
+        _ring: &Ring,
+    ) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
+        Ok(None)
+    }
 
     /// Sleeps until one of the descriptors is readable, at most for `nap`; the end of the nap counts as
     /// ready.
@@ -179,6 +195,22 @@ impl Sleeper for ThreadSleeper {
         Helpers::here().pass(file, lock, until, wake_up)
     }
 
+    fn park(
+        &self,
+        file: BorrowedDescriptor<'_>,
+        lock: ByteLock,
+        ring: &Ring,
+    ) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
+        let told = Told::new(Some(Arc::clone(ring)));
+        if lock.try_take(file)? {
+            lock.give_back(file)?;
+            ring();
+        } else {
+            Helpers::here().tell(file, lock, &told)?;
+        }
+        Ok(Some(Box::new(told)))
+    }
+
     fn poll(
         &self,
         fds: &[BorrowedDescriptor<'_>],
@@ -226,6 +258,11 @@ struct Asleep {
     /// The waits that each of them tells.
     told: HashMap<Sought, Vec<Weak<Told>>>,
     work: Vec<Work>,
+    /// The bytes for which there was no helper. One thread looks at them in turns.
+    polled: Vec<Work>,
+    /// Whether there is that thread.
+    polls: bool,
+    helpers: usize,
     /// How many helpers have nothing to do, without those for which there is work.
     idle: usize,
 }
@@ -241,23 +278,38 @@ struct Told {
     /// The byte was released, or the number of the error with which the sleep ended.
     ended: Mutex<Option<Result<(), i32>>>,
     changed: Condvar,
-    /// For a wait that also looks at a descriptor. The others open no pipe.
-    rings: Option<Ringer>,
+    /// For a wait that also looks at a descriptor, or has no thread.
+    rings: Option<Ring>,
 }
 
 impl Told {
+    fn new(rings: Option<Ring>) -> Arc<Self> {
+        Arc::new(Self {
+            ended: Mutex::new(None),
+            changed: Condvar::new(),
+            rings,
+        })
+    }
+
     /// Wakes the wait. It looks at what woke it under the mutex, so it cannot fall asleep past this.
     fn wake(&self) {
         drop(locked(&self.ended));
         self.changed.notify_all();
         if let Some(rings) = &self.rings {
-            rings.ring();
+            rings();
         }
     }
 }
 
 /// Enough for a thread that makes a few system calls and rings.
 const STACK_BYTES: usize = 65_536;
+
+/// How many helpers there are at most. Bytes beyond that are looked at in turns.
+const HELPERS_MAX: usize = 64;
+
+/// The pause between two such rounds, at least and at most. Between these it is so many times as long as a round takes.
+const POLL: [Duration; 2] = [Duration::from_millis(10), Duration::from_millis(250)];
+const POLL_SHARE: u32 = 10;
 
 /// How long a helper without work waits for some.
 const IDLE_MAX: Duration = Duration::from_secs(1);
@@ -288,11 +340,7 @@ impl Helpers {
             Some(_) => Some(os::bell()?).unzip(),
             None => (None, None),
         };
-        let told = Arc::new(Told {
-            ended: Mutex::new(None),
-            changed: Condvar::new(),
-            rings,
-        });
+        let told = Told::new(rings.map(|rings| -> Ring { Arc::new(move || rings.ring()) }));
         let cancel = cancel::heard();
         let _bell = cancel.as_ref().map(|cancel| {
             let told = Arc::clone(&told);
@@ -352,15 +400,69 @@ impl Helpers {
             asleep.idle -= 1;
             asleep.work.push(work);
             self.has_work.notify_one();
+        } else if asleep.helpers < HELPERS_MAX {
+            self.start(move |helpers| helpers.help(work))?;
+            asleep.helpers += 1;
         } else {
-            let helpers = Arc::clone(self);
-            std::thread::Builder::new()
-                .name("tenure-wait".to_owned())
-                .stack_size(STACK_BYTES)
-                .spawn(move || helpers.help(work))?;
+            if !asleep.polls {
+                self.start(Self::poll)?;
+                asleep.polls = true;
+            }
+            asleep.polled.push(work);
         }
         asleep.told.insert(of, vec![Arc::downgrade(told)]);
         Ok(())
+    }
+
+    fn start(self: &Arc<Self>, work: impl FnOnce(&Self) + Send + 'static) -> io::Result<()> {
+        let helpers = Arc::clone(self);
+        let thread = std::thread::Builder::new().name("tenure-wait".to_owned());
+        let thread = thread.stack_size(STACK_BYTES);
+        thread.spawn(move || work(&helpers)).map(drop)
+    }
+
+    /// What the thread does that looks at the bytes without a helper. It takes a small share of a processor, however many
+    /// they are.
+    fn poll(&self) {
+        loop {
+            let looked = instant();
+            let bytes = std::mem::take(&mut locked(&self.state).polled);
+            for Work { of, file } in bytes {
+                let free = of.lock.try_take(os::borrow(&file));
+                let free = free.and_then(|free| {
+                    if free {
+                        of.lock.give_back(os::borrow(&file))?;
+                    }
+                    Ok(free)
+                });
+                let mut asleep = locked(&self.state);
+                let is_wanted = (asleep.told.get(&of))
+                    .is_some_and(|told| told.iter().any(|told| told.strong_count() > 0));
+                if matches!(free, Ok(false)) && is_wanted {
+                    asleep.polled.push(Work { of, file });
+                    continue;
+                }
+                let told = asleep.told.remove(&of);
+                drop(asleep);
+                Self::tell_all(&told.unwrap_or_default(), free.map(drop));
+            }
+            let mut asleep = locked(&self.state);
+            if asleep.polled.is_empty() {
+                asleep.polls = false;
+                return;
+            }
+            drop(asleep);
+            nap((since(looked) * POLL_SHARE).clamp(POLL[0], POLL[1]));
+        }
+    }
+
+    /// Tells the waits for a byte that it was released, or how the sleep ended.
+    fn tell_all(told: &[Weak<Told>], ended: io::Result<()>) {
+        let ended = ended.map_err(|error| error.raw_os_error().unwrap_or_default());
+        for told in told.iter().filter_map(Weak::upgrade) {
+            *locked(&told.ended) = Some(ended);
+            told.wake();
+        }
     }
 
     /// What a helper does.
@@ -369,16 +471,12 @@ impl Helpers {
         while let Some(Work { of, file }) = next {
             let ended = of.lock.sleep(os::borrow(&file));
             drop(file);
-            let ended = ended.map_err(|error| error.raw_os_error().unwrap_or_default());
             let mut asleep = locked(&self.state);
             // A wait that comes now has another sleep. Before the waits are told: what they do next may be work again.
             let told = asleep.told.remove(&of);
             asleep.idle += 1;
             drop(asleep);
-            for told in told.iter().flatten().filter_map(Weak::upgrade) {
-                *locked(&told.ended) = Some(ended);
-                told.wake();
-            }
+            Self::tell_all(&told.unwrap_or_default(), ended);
             next = self.more();
         }
     }
@@ -386,14 +484,16 @@ impl Helpers {
     /// The next work of a helper that is idle. `None` if none came within [`IDLE_MAX`].
     fn more(&self) -> Option<Work> {
         let asleep = locked(&self.state);
-        let is_idle = |asleep: &mut Asleep| asleep.work.is_empty();
+        let is_idle = |asleep: &mut Asleep| asleep.work.is_empty() && asleep.polled.is_empty();
         let waited = (self.has_work).wait_timeout_while(asleep, IDLE_MAX, is_idle);
         let (mut asleep, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        let work = asleep.work.pop();
-        if work.is_none() {
-            asleep.idle -= 1;
+        if let Some(work) = asleep.work.pop() {
+            return Some(work);
         }
-        work
+        asleep.idle -= 1;
+        let polled = asleep.polled.pop();
+        asleep.helpers -= usize::from(polled.is_none());
+        polled
     }
 }
 
@@ -665,6 +765,45 @@ mod tests {
                 assert_eq!(wait.join().expect("no panic"), Wake::Ready);
             }
         });
+        assert!(locked(&helpers.state).told.is_empty(), "nobody is left");
+    }
+
+    /// More bytes than helpers, for waits with and without a thread. Those that are given up are not looked at any longer.
+    #[test]
+    fn many_bytes_have_a_bounded_number_of_threads() {
+        let helpers = Arc::new(Helpers::default());
+        let files: Vec<_> = (0..HELPERS_MAX + 40).map(|_| taken()).collect();
+        let (tells, told) = std::sync::mpsc::channel();
+        let mut waits: Vec<_> = (files.iter().enumerate())
+            .map(|(number, (ours, _))| {
+                let tells = tells.clone();
+                let rings = move || {
+                    let _ = tells.send(number);
+                };
+                let wait = Told::new(Some(Arc::new(rings)));
+                helpers.tell(borrow(ours), SHARED, &wait).expect("a wait");
+                wait
+            })
+            .collect();
+        let counted = |asleep: &Asleep| (asleep.helpers, asleep.polls);
+        assert_eq!(counted(&locked(&helpers.state)), (HELPERS_MAX, true));
+        assert!(told.recv_timeout(SOON).is_err(), "all of them wait");
+        // The last ten are given up; the others are told, whoever looks at their bytes.
+        let given_up = waits.split_off(files.len() - 10);
+        drop(given_up);
+        for (_, owner) in &files {
+            EXCLUSIVE.give_back(borrow(owner)).expect("it is let go");
+        }
+        let mut seen: Vec<_> = (waits.iter())
+            .map(|_| told.recv_timeout(LATE).expect("it is told"))
+            .collect();
+        seen.sort_unstable();
+        assert_eq!(seen, (0..waits.len()).collect::<Vec<_>>());
+        let end = instant() + LATE;
+        while counted(&locked(&helpers.state)) != (0, false) {
+            assert!(instant() < end, "they end");
+            nap(SOON);
+        }
         assert!(locked(&helpers.state).told.is_empty(), "nobody is left");
     }
 

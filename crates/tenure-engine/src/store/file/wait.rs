@@ -17,11 +17,11 @@ use crate::clock::{instant, rest_until};
 use crate::os::{self, Watch, WatchFor};
 use crate::process;
 use crate::profile::document::{FUTURE, UNDATED};
-use crate::store::contract::{About, Ask, Depth, Notices, Step, Store, Waiting};
+use crate::store::contract::{About, Ask, Depth, Notices, Parked, Ring, Step, Store, Waiting};
 use crate::store::{StoreError, Wake};
 use std::ops::ControlFlow;
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 use tenure_core::{Claim, LivenessLock, Now, Predecessor, Standing, judge};
 
@@ -106,6 +106,58 @@ impl FileStore {
             }
         });
         Some(if has_ended { Wake::Ready } else { gave_up })
+    }
+
+    /// The sleep of [`wait_behind`](Self::wait_behind) without a thread of its own: behind a byte, for a claim that nobody
+    /// asks to stop while it waits. `None` where only a thread can sleep.
+    pub(super) fn park_behind(
+        &self,
+        waiting: &Waiting<'_>,
+        handle: &FileHandle,
+        ring: &Ring,
+    ) -> Result<Option<Parked>, StoreError> {
+        if !matches!(handle.wake_up, WakeUp::Never) {
+            return Ok(None);
+        }
+        let byte = match waiting.behind {
+            Predecessor::Still { behind, still } => {
+                let over = instant().checked_add(Duration::from_millis(still.rest_ms));
+                let waiting = Waiting { behind, ..*waiting };
+                let parked = self.park_behind(&waiting, handle, ring)?;
+                return Ok(parked.map(|parked| Parked {
+                    until: parked.until.into_iter().chain(over).min(),
+                    ..parked
+                }));
+            }
+            Predecessor::LivenessLock { ticket } => {
+                let key = (handle.opened.inode(), *ticket);
+                if let Some(own) = self.ends.as_ref().and_then(|ends| ends.of(&key)) {
+                    let ring = Arc::clone(ring);
+                    let listens = Box::new(own.rings(move || ring()));
+                    return Ok(Some(Parked {
+                        until: None,
+                        listens,
+                    }));
+                }
+                Byte::of_ticket(*ticket)
+            }
+            Predecessor::Turn { ticket } => Byte::of_turn(*ticket),
+            Predecessor::Record(_) | Predecessor::AnyOf(_) => return Ok(None),
+        };
+        let lock = ByteLock {
+            byte,
+            mode: Mode::Shared,
+        };
+        let listens = self.sleeper.park(fd(&handle.opened), lock, ring);
+        let listens = listens.map_err(|error| self.cannot_wait(error))?;
+        Ok(listens.map(|listens| Parked {
+            until: None,
+            listens,
+        }))
+    }
+
+    fn cannot_wait(&self, error: std::io::Error) -> StoreError {
+        io_fault(&self.path, "waiting for the claim before", error)
     }
 
     /// Sleeps on a byte for a caller without a claim.
@@ -247,7 +299,7 @@ impl FileStore {
         };
         self.sleeper
             .pass(fd(opened), lock, until, wake_up)
-            .map_err(|error| io_fault(&self.path, "waiting for the claim before", error))
+            .map_err(|error| self.cannot_wait(error))
     }
 
     /// Sleeps until a process of one of these claims ends, its lease runs out, or the file changes. It
