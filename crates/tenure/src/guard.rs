@@ -32,7 +32,7 @@
 //!
 //! - A task in the line has no thread and no open file, and takes less than a KiB. A thread brings its own.
 //! - At the head, a task waits in the store without a thread, and in a folder with two open files. At most 16 threads of the
-//!   manager make the changes, and at most 65 of the process sleep in the kernel for all of them. Two kinds of waits have a thread
+//!   manager make the changes (64 over servers), and at most 65 of the process sleep in the kernel for all of them. Two kinds of waits have a thread
 //!   each: those in a folder for one of several holders (slots, and writers behind readers), and those in a store of your own.
 //! - **A grant that its task does not take within 2 s is given back.** Its future was polled once and then left, or its executor
 //!   was blocked. The task never saw that grant. When it is polled next it stands in line anew, and its time counts from the call. So
@@ -654,6 +654,7 @@ impl LockManager {
     fn made(made: Made) -> Self {
         let shared = Arc::new(Shared {
             policy: made.store.rules().policy,
+            pool: Pool::new(made.store.rules().network),
             store: made.store,
             folder: made.folder,
             clock: made.clock,
@@ -670,7 +671,6 @@ impl LockManager {
             held: Mutex::default(),
             releases: Releases::default(),
             lines: Arc::default(),
-            pool: Pool::default(),
             deadlines: Deadlines::default(),
             wakes: Herald::new("tenure-wakes"),
             logs: Herald::new("tenure-logs"),

@@ -1,7 +1,7 @@
 //! The threads that enter the store for callers who brought none.
 //!
 //! What they do is a task: a future that blocks its thread while the store makes a change, and waits without one. At most
-//! [`AT_WORK_MAX`] threads are at work, and what comes meanwhile queues. A thread that sleeps because its store knows no
+//! [`AT_WORK_MAX`] threads are at work (more over servers), and what comes meanwhile queues. A thread that sleeps because its store knows no
 //! other way is not at work ([`asleep`]): what queues behind it may be what it waits for. So no free lock waits for one
 //! that is held.
 //!
@@ -21,18 +21,19 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
 
-/// How many threads are at work at once. More only wait for each other: for the list's guard, or the connection.
+/// How many threads are at work at once. In a folder more only wait for each other. Servers that are silent keep a thread
+/// for half a second and more, so bounded waits would queue behind each other there.
 const AT_WORK_MAX: usize = 16;
+const AT_WORK_MAX_OVER_SERVERS: usize = 64;
 
 /// How long a thread without work waits for some.
 const IDLE_MAX: Duration = Duration::from_secs(1);
 
 /// The threads of a manager.
-#[derive(Default)]
 pub(super) struct Pool(Arc<Inner>);
 
-#[derive(Default)]
 struct Inner {
+    at_work_max: usize,
     state: Mutex<State>,
     /// There is work, or the manager has ended.
     changed: Condvar,
@@ -52,6 +53,20 @@ struct State {
 }
 
 impl Pool {
+    /// The threads for a store, perhaps on servers.
+    pub(super) fn new(over_servers: bool) -> Self {
+        Self(Arc::new(Inner {
+            at_work_max: if over_servers {
+                AT_WORK_MAX_OVER_SERVERS
+            } else {
+                AT_WORK_MAX
+            },
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            is_closed: AtomicBool::new(false),
+        }))
+    }
+
     /// Sees to it that there is a thread for one more task.
     ///
     /// # Errors
@@ -172,7 +187,7 @@ impl Inner {
     fn call(self: &Arc<Self>, state: &mut State) {
         if state.queue.len() <= state.idle {
             self.changed.notify_one();
-        } else if !state.queue.is_empty() && state.threads - state.asleep < AT_WORK_MAX {
+        } else if !state.queue.is_empty() && state.threads - state.asleep < self.at_work_max {
             // Without one more, it waits for one that is there.
             drop(self.begin(state));
         }

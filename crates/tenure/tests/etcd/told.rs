@@ -349,6 +349,21 @@ fn bounded_waits_in_line_end_beside_silent_servers() {
     });
     let took = since(began);
     assert!(took < 2 * wait + wait / 2, "{took:?}");
+    // Each for a lock of its own, while the servers are still silent.
+    let began = instant();
+    let tasks: Vec<_> = (0..48)
+        .map(|number| {
+            let (locks, options) = (locks.clone(), options.clone());
+            let name = format!("free-{number}");
+            runtime.spawn(async move { locks.acquire_async(&name, &options).await })
+        })
+        .collect();
+    for task in tasks {
+        let answer = runtime.block_on(task).expect("no panic");
+        assert!(answer.is_err(), "{answer:?}");
+    }
+    let took = since(began);
+    assert!(took < 2 * wait + wait / 2, "{took:?}");
     proxy.weather(Weather::Fair);
     theirs.release().expect("etcd answers");
 }

@@ -102,7 +102,7 @@ fn tasks_with_short_timeouts_get_their_grants_table() {
         let enough = least * usize::try_from(length.as_secs()).expect("seconds");
         assert!(granted >= enough, "{row}: {granted} grants");
         assert!(
-            most <= before + 40,
+            most <= before + 80,
             "{row}: {most} threads, {before} before"
         );
         assert!(drained < Duration::from_secs(1), "{row}: {drained:?}");
@@ -205,7 +205,7 @@ fn many_free_locks_at_once_are_taken_by_some_threads() {
         guards.len(),
         since(began)
     );
-    assert!(most <= before + 40, "{most} threads, {before} before");
+    assert!(most <= before + 80, "{most} threads, {before} before");
 }
 
 /// Waits for many locks that others hold: `TENURE_ETCD=long` takes 3,000 of them. None has a thread or an open file.
@@ -256,5 +256,5 @@ fn waits_for_many_locks_take_no_thread_each() {
         })
     });
     assert_eq!(granted, count, "each of them had its turn");
-    assert!(most <= before + 40, "{most} threads, {before} before");
+    assert!(most <= before + 100, "{most} threads, {before} before");
 }
