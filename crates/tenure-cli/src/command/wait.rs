@@ -7,11 +7,12 @@ use crate::render::Reporter;
 use crate::render::lock::{LockView, failure_of};
 use crate::render::waiting::{Progress, Sight};
 use crate::request;
+use crate::signals::stop_asked;
 use serde_json::{Value, json};
 use std::time::Duration;
-use tenure_engine::clock::{Clock, instant, since};
-use tenure_engine::engine::Wait;
-use tenure_engine::store::{Verbs, Wake};
+use tenure_engine::clock::{self, Clock, instant, since};
+use tenure_engine::engine::{Observer, Wait};
+use tenure_engine::store::{StoreError, Verbs, Wake};
 use tenure_engine::tenure_core::{Entry, LockName, Mode, Reason, Standing};
 
 /// How long one sleep lasts at most; a file deleted by hand is noticed by then.
@@ -19,6 +20,9 @@ const NAP: Duration = Duration::from_secs(10);
 
 /// How long one sleep lasts where a waiter does not take its turn, and others may pass it any moment.
 const STILL_NAP: Duration = Duration::from_secs(1);
+
+/// How long after an error of servers they are asked again.
+const REACHED_AGAIN: Duration = Duration::from_millis(200);
 
 /// How long one sleep lasts where the holders of the lock may leave room.
 const ROOM_NAP: Duration = Duration::from_millis(200);
@@ -61,7 +65,19 @@ pub(super) fn until_free(
     let mut has_waited = false;
     near::point_out_others(session, reporter, name);
     loop {
-        let reading = session.store.read(name)?;
+        let reading = match session.store.read(name) {
+            // Servers that were there come back. The wait goes on as long as the caller said.
+            Err(error @ StoreError::Unreachable { .. })
+                if has_waited && deadline.is_none_or(|deadline| instant() < deadline) =>
+            {
+                clock::nap(REACHED_AGAIN);
+                if !progress.hindered(&error) || stop_asked().is_some() {
+                    return Err(cancelled("wait"));
+                }
+                continue;
+            }
+            reading => reading?,
+        };
         let now = session.clock.now();
         let (standing, front) = reading.standing(&policy, &now);
         let view = LockView::of(name, &reading, &policy, &now, |_| false);
