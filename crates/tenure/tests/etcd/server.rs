@@ -189,6 +189,32 @@ impl Server {
         assert!(self.is_up(), "etcd does not start again");
     }
 
+    /// A snapshot of what it has.
+    pub(crate) fn snapshot(&self) -> PathBuf {
+        let file = self.folder.path().join("snapshot");
+        self.etcdctl(&["snapshot", "save", &file.display().to_string()]);
+        file
+    }
+
+    /// Kills it, and starts it with what a snapshot has. It keeps its port.
+    pub(crate) fn restore(&mut self, snapshot: &std::path::Path) {
+        self.kill();
+        let data = self.folder.path().join("data");
+        std::fs::remove_dir_all(&data).expect("its data");
+        let peer = format!("http://127.0.0.1:{}", self.peer);
+        let output = Command::new("etcdctl")
+            .env("ETCDCTL_API", "3")
+            .args(["snapshot", "restore"])
+            .arg(snapshot)
+            .args(["--name", "one", "--initial-advertise-peer-urls", &peer])
+            .args(["--initial-cluster", &format!("one={peer}"), "--data-dir"])
+            .arg(&data)
+            .output()
+            .expect("etcdctl, which scripts/install-tools gets");
+        assert!(output.status.success(), "{output:?}");
+        self.again();
+    }
+
     fn is_up(&mut self) -> bool {
         let end = instant() + Duration::from_secs(20);
         while instant() < end {
@@ -258,6 +284,15 @@ impl Server {
                 Some((name.to_owned(), value.parse().ok()?))
             })
             .collect()
+    }
+
+    /// Its folder, in which a client may keep what it remembers.
+    #[allow(
+        dead_code,
+        reason = "the tests of the program have folders of their own"
+    )]
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        self.folder.path()
     }
 
     pub(crate) fn port(&self) -> u16 {

@@ -2,15 +2,19 @@
 //!
 //! A watch begins at the revision after its caller's last look, so it misses nothing in between. After
 //! each broken stream it begins there again. A revision that was compacted away meanwhile counts as a
-//! notice: the caller looks again.
+//! notice: the caller looks again. So is a new epoch (`cluster`), and for a holder a stream that broke and began anew:
+//! the servers may have been restored meanwhile, and tell nothing of what they no longer know. A waiter looks every few
+//! seconds in any case.
 
 use super::api::{FilterType, KeyValue, WatchCreateRequest};
 use super::connection::{Connection, Endpoints, Pause, revision_of};
 use crate::store::StoreError;
 use rustix::pipe::PipeFlags;
+use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::task::AbortHandle;
 
@@ -92,7 +96,7 @@ impl Notices {
         let (reads, writes) = pipe(connection)?;
         let endpoints = Arc::clone(connection.endpoints());
         let task = connection.spawn(async move {
-            let _ = first(&endpoints, &keys).await;
+            let _ = first(&endpoints, &mut endpoints.cluster().epochs(), &keys, false).await;
             ring(&writes);
         });
         Ok(Self { reads, task })
@@ -124,8 +128,9 @@ pub(super) fn lasting(
         .map_err(|error| failed(connection, error))?;
     let endpoints = Arc::clone(connection.endpoints());
     let task = connection.spawn(async move {
+        let mut epochs = endpoints.cluster().epochs();
         loop {
-            let from = first(&endpoints, &keys).await;
+            let from = first(&endpoints, &mut epochs, &keys, true).await;
             for key in &mut keys {
                 key.from = key.from.max(from);
             }
@@ -154,9 +159,30 @@ fn ring(writes: &OwnedFd) {
     let _ = rustix::io::write(writes, &[1]);
 }
 
-/// Waits for the first notice. Answers with the revision from which to watch on.
-async fn first(endpoints: &Endpoints, keys: &[Watched]) -> i64 {
+/// Waits for the first notice, or a new epoch. Answers with the revision from which to watch on.
+async fn first(
+    endpoints: &Arc<Endpoints>,
+    epochs: &mut tokio::sync::watch::Receiver<u64>,
+    keys: &[Watched],
+    holds: bool,
+) -> i64 {
+    let mut notice = std::pin::pin!(notice(endpoints, keys, holds));
+    let mut changed = std::pin::pin!(epochs.changed());
+    std::future::poll_fn(|context| {
+        let noticed = notice.as_mut().poll(context);
+        let begins = changed.as_mut().poll(context);
+        match noticed {
+            Poll::Pending if begins.is_ready() => Poll::Ready(0),
+            noticed => noticed,
+        }
+    })
+    .await
+}
+
+/// Waits for the first notice.
+async fn notice(endpoints: &Arc<Endpoints>, keys: &[Watched], holds: bool) -> i64 {
     let mut pause = Pause::default();
+    let mut has_broken = false;
     loop {
         let opened = endpoints.once(|client| async move {
             client
@@ -177,6 +203,9 @@ async fn first(endpoints: &Endpoints, keys: &[Watched]) -> i64 {
                 // A watch that begins in the past gets its first notice from a loop of etcd that runs
                 // every 100 ms. A second watch, which begins now, reports the next event at once.
                 let revision = revision_of(answer.header);
+                if answer.created && has_broken && holds {
+                    return 0;
+                }
                 let is_past = keys.iter().any(|key| key.from <= revision);
                 if answer.created && is_past && !is_doubled {
                     is_doubled = true;
@@ -193,6 +222,7 @@ async fn first(endpoints: &Endpoints, keys: &[Watched]) -> i64 {
                 }
                 pause = Pause::default();
             }
+            has_broken = true;
         }
         tokio::time::sleep(pause.next()).await;
     }
