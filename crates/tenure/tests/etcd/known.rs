@@ -317,3 +317,32 @@ fn the_heartbeat_of_a_detached_hold_goes_on_without_room() {
         );
     }
 }
+
+#[test]
+fn a_change_of_users_ends_nobody_with_signed_tokens() {
+    let keys = tempfile::tempdir().expect("a folder");
+    let server = Server::with_signed_tokens(keys.path());
+    for words in [
+        ["user", "add", "root:secret"].as_slice(),
+        &["user", "grant-role", "root", "root"],
+        &["auth", "enable"],
+    ] {
+        server.etcdctl(words);
+    }
+    let credentials = Credentials {
+        user: Some(("root".to_owned(), "secret".to_owned())),
+        ..Credentials::default()
+    };
+    let [one, two] = [(); 2].map(|()| caller_as(&server.address("jwt"), &credentials));
+    let name = name("x");
+    let (holder, _) = take(&one, &name, "one", LONG);
+    let (waiter, behind) = line_up(&two, &name, "two", LONG);
+    for user in ["ann:1", "bob:2"] {
+        server.etcdctl(&["--user", "root:secret", "user", "add", user]);
+        let renewed = one.renew(&*holder, &now()).expect("an answer");
+        assert!(matches!(renewed, Renewal::Renewed { .. }), "{renewed:?}");
+    }
+    let left = one.release(&*holder, &now()).expect("an answer");
+    assert!(matches!(left, Left::Released { .. }), "{left:?}");
+    wait(&two, &waiter, behind, LONG);
+}
