@@ -246,3 +246,55 @@ pub fn forget_cluster(folder: &Path, address: &Address) -> std::io::Result<()> {
         // A file without a number says nothing.
         .try_for_each(|server| std::fs::write(memory.file(&server), ""))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(cluster_id: u64, revision: i64) -> ResponseHeader {
+        ResponseHeader {
+            cluster_id,
+            revision,
+        }
+    }
+
+    #[test]
+    fn a_member_that_lags_is_no_set_back_and_an_agreed_answer_is() {
+        let address = Address::parse("etcd://one,two").expect("an address");
+        let cluster = Cluster::new(address);
+        let before = cluster.known();
+        // Which server answers what, whether the cluster agreed on it, what is said, and how many epochs began.
+        for (server, revision, agreed, said, epochs) in [
+            (0, 10, true, Some(false), 0),
+            (1, 5, false, Some(true), 0),
+            (0, 10, false, Some(false), 0),
+            (1, 11, true, Some(false), 0),
+            (0, 4, true, None, 1),
+            (0, 4, true, Some(false), 1),
+            (1, 3, false, Some(true), 1),
+        ] {
+            let since = cluster.known();
+            let looked = cluster.look(server, head(7, revision), since, agreed);
+            assert_eq!(looked.ok(), said, "{revision} of {server}");
+            assert_eq!(cluster.epoch(), epochs, "{revision} of {server}");
+        }
+        // A request that was sent before the set-back says nothing of the servers as they are.
+        assert!(cluster.look(0, head(7, 20), before, true).is_err());
+        assert_eq!((cluster.epoch(), cluster.known().revision), (1, 4));
+    }
+
+    #[test]
+    fn each_turn_to_another_cluster_begins_one_epoch() {
+        let cluster = Cluster::new(Address::parse("etcd://one,two").expect("an address"));
+        for (server, id, counts, epochs) in [
+            (0, 7, true, 0),
+            (1, 8, false, 1),
+            (1, 8, false, 1),
+            (0, 7, true, 1),
+            (1, 8, false, 2),
+        ] {
+            let looked = cluster.look(server, head(id, 1), cluster.known(), true);
+            assert_eq!((looked.is_ok(), cluster.epoch()), (counts, epochs), "{id}");
+        }
+    }
+}
