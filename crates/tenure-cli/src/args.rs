@@ -867,6 +867,9 @@ Consent holds for all clones and work trees, and stands as allow = [...] in your
 (/etc/tenure.toml) may say it for all users. A store is allowed by scheme, servers, ports and whole parts of its \
 path; variables and commands by a hash, so a change asks anew.
 
+A machine remembers to which cluster each server of locks belongs, and refuses another one. After a restore, \
+URL#CLUSTER accepts the new cluster; the refusal prints that line.
+
 Examples:
   tenure allow                        what is asked for here, and allowed
   tenure allow ./tenure.toml          all that this file asks for now
@@ -874,7 +877,7 @@ Examples:
   tenure allow --revoke ./tenure.toml"
 )]
 pub(crate) struct AllowArgs {
-    /// The URL of a store, a tenure.toml, or a hash that `tenure allow` shows
+    /// The URL of a store, a tenure.toml, a hash that `tenure allow` shows, or URL#CLUSTER
     #[arg(value_name = "WHAT")]
     pub(crate) what: Vec<String>,
     /// Take the consent back

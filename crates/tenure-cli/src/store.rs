@@ -43,6 +43,10 @@ pub(crate) struct Locks {
     publishes: bool,
 }
 
+/// The servers of the locks, each with the id of its cluster or why that is not known.
+#[cfg(unix)]
+pub(crate) type Clusters = Vec<(String, Result<u64, StoreError>)>;
+
 /// In which store they are kept.
 enum Kept {
     Files(Box<FileStore>),
@@ -81,6 +85,20 @@ impl Locks {
             files @ Kept::Files(_) => files,
         };
         Self { store, ..self }
+    }
+
+    /// Which cluster each server of the locks belongs to, or why that is not known; empty for files.
+    #[cfg(unix)]
+    #[cfg_attr(
+        not(feature = "etcd"),
+        allow(clippy::unnecessary_wraps, reason = "only servers can fail")
+    )]
+    pub(crate) fn clusters(&self) -> Result<Clusters, StoreError> {
+        match &self.store {
+            Kept::Files(_) => Ok(Vec::new()),
+            #[cfg(feature = "etcd")]
+            Kept::Servers(store) => store.clusters(),
+        }
     }
 
     /// What the folder of the locks is like; `None` for locks on servers.
@@ -200,7 +218,8 @@ mod servers {
                 return Err(secrets_are_kept(file));
             }
             let policy = profile.policy();
-            let store = EtcdStore::with_policy(policy, address, &credentials, here, sleeper)?;
+            let store = EtcdStore::with_policy(policy, address, &credentials, here, sleeper)?
+                .remembering(tenure_engine::config::servers_folder());
             Ok(Self {
                 publishes: false,
                 profile: profile.into(),

@@ -19,7 +19,8 @@ pub enum LivenessLock {
     /// No process on this kernel keeps it.
     Released,
     /// It is a lease on servers that ran out. Its claimant has been silent for longer than its ttl; it may
-    /// be dead, stopped or cut off.
+    /// be dead, stopped or cut off. Over a network no process proves anything: clones of one machine share all by
+    /// which a process is known. So the lease alone decides.
     Lapsed,
     /// The store has no liveness locks, or the claim never had one.
     None,
@@ -126,22 +127,16 @@ pub fn judge(policy: &Policy, claim: &Claim, evidence: &Evidence, now: &Now) -> 
         if evidence.liveness_lock == LivenessLock::Held {
             return Standing::Held(life);
         }
-        // A lease that ran out proves silence and no more. Only a process that is seen to be dead proves a
-        // death.
-        let lapsed = evidence.liveness_lock == LivenessLock::Lapsed
-            && !matches!(evidence.process, Liveness::Dead(_));
-        let over = if lapsed {
-            StaleReason::Silent
-        } else {
-            StaleReason::LivenessLockReleased
-        };
+        if evidence.liveness_lock == LivenessLock::Lapsed {
+            return Standing::Stale(StaleReason::Silent);
+        }
+        let over = StaleReason::LivenessLockReleased;
         if waits {
             return Standing::Stale(over);
         }
         // A released lock proves that the supervisor is gone, for a supervisor never lets go before its
         // claim leaves the list. Only a command that closed the inherited descriptor may still be at work.
         return match evidence.command {
-            Liveness::Alive if lapsed => Standing::Held(life),
             Liveness::Alive => Standing::Held(Life::Orphaned),
             Liveness::Dead(_) | Liveness::NotRecorded => Standing::Stale(over),
             Liveness::Unknown if claim.lease.is_silent(boot, now) => {
@@ -182,9 +177,15 @@ pub fn judge(policy: &Policy, claim: &Claim, evidence: &Evidence, now: &Now) -> 
 
     // A profile that asks for the process of a run takes its liveness lock for a sign of life as well. That
     // lock is held while a command runs whose supervisor died before it could name the command.
-    if evidence.liveness_lock == LivenessLock::Held && policy.unknown_life != UnknownLife::NotAsked
-    {
-        return Standing::Held(life);
+    if policy.unknown_life != UnknownLife::NotAsked {
+        match evidence.liveness_lock {
+            LivenessLock::Held => return Standing::Held(life),
+            // Where silence is no death, the process has to be seen dead as well.
+            LivenessLock::Lapsed if policy.unknown_life != UnknownLife::Alive => {
+                return Standing::Stale(StaleReason::Silent);
+            }
+            LivenessLock::Lapsed | LivenessLock::Released | LivenessLock::None => {}
+        }
     }
 
     // Either of the two processes keeps the claim alive; only if neither does may it be stale.
@@ -212,6 +213,7 @@ pub fn judge(policy: &Policy, claim: &Claim, evidence: &Evidence, now: &Now) -> 
 /// goes on all the same.
 pub fn is_orphan(claim: &Claim, evidence: &Evidence) -> bool {
     claim.kind == Kind::Kernel
+        && claim.token.is_some()
         && matches!(evidence.process, Liveness::Dead(_))
         && (evidence.liveness_lock == LivenessLock::Held || evidence.command == Liveness::Alive)
 }

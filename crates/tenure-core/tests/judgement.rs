@@ -98,31 +98,41 @@ fn a_run_whose_supervisor_is_dead_is_an_orphan_while_anything_of_it_lives() {
     assert_eq!(judged(evidence(released, alive, DEAD)), gone);
 }
 
-/// A lease on servers that ran out is silence. The supervisor may be stopped or cut off, and work on.
+/// Over a network no process proves anything: clones of one machine share all by which it is known.
 #[test]
-fn a_lease_that_ran_out_is_no_death_and_makes_no_orphan() {
-    let run = hold(Kind::Kernel);
-    let judged = |found| judge(&Policy::NATIVE, &run, &found, &at(0));
-    let (alive, none) = (Liveness::Alive, Liveness::NotRecorded);
-    let lapsed = LivenessLock::Lapsed;
-    for process in [alive, Liveness::Unknown] {
-        assert_eq!(
-            judged(evidence(lapsed, process, none)),
-            Standing::Stale(StaleReason::Silent)
-        );
-        assert_eq!(
-            judged(evidence(lapsed, process, alive)),
-            Standing::Held(Life::Supervised)
-        );
+fn a_lease_alone_decides_whatever_is_seen_of_processes() {
+    let seen = [
+        Liveness::Alive,
+        DEAD,
+        Liveness::Unknown,
+        Liveness::NotRecorded,
+    ];
+    for kind in [Kind::Kernel, Kind::Detached] {
+        let claim = hold(kind);
+        for (process, command) in seen.iter().flat_map(|one| seen.map(|other| (*one, other))) {
+            let judged = |lock| {
+                judge(
+                    &Policy::NATIVE,
+                    &claim,
+                    &evidence(lock, process, command),
+                    &at(0),
+                )
+            };
+            let lapsed = judged(LivenessLock::Lapsed);
+            assert_eq!(lapsed, Standing::Stale(StaleReason::Silent));
+            assert!(matches!(judged(LivenessLock::Held), Standing::Held(_)));
+        }
     }
-    assert_eq!(
-        judged(evidence(lapsed, DEAD, none)),
-        Standing::Stale(StaleReason::LivenessLockReleased)
-    );
-    assert_eq!(
-        judged(evidence(lapsed, DEAD, alive)),
-        Standing::Held(Life::Orphaned)
-    );
+}
+
+/// A waiter that was killed while its lease runs has no work that goes on.
+#[test]
+fn a_waiting_claim_is_no_orphan() {
+    let mut waiter = hold(Kind::Kernel);
+    waiter.token = None;
+    let found = evidence(LivenessLock::Held, DEAD, Liveness::NotRecorded);
+    let judged = judge(&Policy::NATIVE, &waiter, &found, &at(0));
+    assert_eq!(judged, Standing::Held(Life::Supervised));
 }
 
 /// Where no liveness lock is asked for, a living command makes an orphan all the same.

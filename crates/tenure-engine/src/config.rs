@@ -838,13 +838,23 @@ fn locks_below(state: &Path) -> PathBuf {
 /// - [`ConfigError::NoPlace`] if neither `XDG_STATE_HOME` nor `HOME` (on Windows: `LOCALAPPDATA`) is set
 ///   to an absolute path.
 pub fn default_folder() -> Result<PathBuf, ConfigError> {
-    let state = if cfg!(windows) {
+    let state = state_folder().ok_or(ConfigError::NoPlace)?;
+    Ok(locks_below(&state))
+}
+
+/// Where this user's programs keep their state.
+fn state_folder() -> Option<PathBuf> {
+    if cfg!(windows) {
         absolute("LOCALAPPDATA")
     } else {
         of_user("XDG_STATE_HOME", STATE_OF_HOME)
-    };
-    let state = state.ok_or(ConfigError::NoPlace)?;
-    Ok(locks_below(&state))
+    }
+}
+
+/// The folder in which this user's programs remember to which cluster each server of locks belongs. `None` if the user
+/// has no home folder: then nothing is remembered.
+pub fn servers_folder() -> Option<PathBuf> {
+    Some(state_folder()?.join("tenure").join("servers"))
 }
 
 #[cfg(test)]

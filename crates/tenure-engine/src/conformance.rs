@@ -300,16 +300,15 @@ fn asking_at_once_refuses_and_writes_nothing<H: Harness>(
 
 /// Over grants, releases, deaths and waits the fencing token only rises, and so do tickets.
 fn tokens_only_rise<H: Harness>(scene: &Scene<'_, H>) -> Result<(), Broken> {
-    // Where both are drawn from one counter they differ; a store whose numbers are those of its
-    // writes gives the same one to a claim that is granted as it comes.
+    // Some stores draw both from one counter, and others do not.
     let (mut last_ticket, mut last_token) = (0, 0);
     let mut rises = |what: &str, ticket: Option<u64>, token: Option<u64>| {
         let seen = format!(
             "{what} got ticket {ticket:?} and token {token:?} after {last_ticket} and {last_token}"
         );
-        let ticket_rose = ticket.is_none_or(|ticket| ticket > last_ticket.max(last_token));
+        let ticket_rose = ticket.is_none_or(|ticket| ticket > last_ticket);
         last_ticket = ticket.unwrap_or(last_ticket);
-        let token_rose = token.is_none_or(|token| token > last_token && token >= last_ticket);
+        let token_rose = token.is_none_or(|token| token > last_token);
         last_token = token.unwrap_or(last_token);
         scene.holds(ticket_rose && token_rose, || seen)
     };
@@ -331,6 +330,10 @@ fn tokens_only_rise<H: Harness>(scene: &Scene<'_, H>) -> Result<(), Broken> {
         let third = scene.granted_request(&one, scene.detached("third", Some(owner))?)?;
         rises("a detached grant", Some(third.ticket), Some(third.token))?;
         scene.harness.end_process(owner);
+        if one.rules().leased {
+            // The death of its owner frees it only with the end of its lease.
+            scene.release(&one, &third)?;
+        }
     }
     let after = scene.granted(&scene.store(), "after")?;
     rises(
@@ -667,6 +670,13 @@ fn a_hold_outlives_its_supervisor_while_its_command_runs<H: Harness>(
     let ticket = first.ticket;
     scene.harness.end_process(supervisor);
     drop(first);
+    if two.rules().leased {
+        // The lease alone decides: a process proves nothing over a network.
+        let next = scene.granted(&two, "next")?;
+        scene.harness.end_process(command);
+        scene.same("from whom", &next.stolen(), &Some(ticket))?;
+        return scene.release(&two, &next);
+    }
     let second = scene.queued(&two, "next")?;
     scene.stands_behind_record(&second, ticket)?;
     let (standing, _) = scene.standing(&two, &scene.now())?;
@@ -732,8 +742,14 @@ fn a_hold_is_adopted_once_and_only_from_the_dead<H: Harness>(
         format!("a hold was adopted from a keeper that lives: {kept:?}")
     })?;
     drop(first);
-    let waiting = scene.queued(&three, "next")?;
-    scene.stands_behind_record(&waiting, ticket)?;
+    // Where a lease alone decides, the hold is free for whoever comes first.
+    let early = if three.rules().leased {
+        None
+    } else {
+        let waiting = scene.queued(&three, "next")?;
+        scene.stands_behind_record(&waiting, ticket)?;
+        Some(waiting)
+    };
     let foreign = adopt(&two, &|_| Ownership::Missing)?;
     scene.holds(matches!(foreign, Adopted::Absent), || {
         format!("a hold of another owner was adopted: {foreign:?}")
@@ -758,7 +774,10 @@ fn a_hold_is_adopted_once_and_only_from_the_dead<H: Harness>(
     scene.holds(is_renewed, || {
         format!("an adopted hold was not renewed: {renewed:?}")
     })?;
-    let waiting = scene.tries(&three, waiting)?;
+    let waiting = match early {
+        Some(waiting) => scene.tries(&three, waiting)?,
+        None => scene.queued(&three, "next")?,
+    };
     let left = scene.done("releasing", two.release(&*handle, &scene.now()))?;
     scene.holds(matches!(left, Left::Released { .. }), || {
         format!("an adopted hold was not released: {left:?}")
@@ -954,6 +973,12 @@ fn a_detached_hold_lives_with_its_owner<H: Harness>(scene: &Scene<'_, H>) -> Res
         &Standing::Held(Life::Detached),
     )?;
     let waiting = scene.queued(&two, "next")?;
+    if two.rules().leased {
+        // The lease alone decides, whatever becomes of the owner.
+        scene.harness.end_process(owner);
+        scene.tries(&two, waiting)?;
+        return Ok(());
+    }
     scene.stands_behind_record(&waiting, ticket)?;
     thread::scope(|threads| {
         let (asleep, ready) = mpsc::channel();
@@ -975,6 +1000,10 @@ fn a_detached_hold_lives_with_its_owner<H: Harness>(scene: &Scene<'_, H>) -> Res
 fn a_detached_hold_of_a_stranger_lives_until_its_ttl<H: Harness>(
     scene: &Scene<'_, H>,
 ) -> Result<(), Broken> {
+    if scene.store().rules().leased {
+        // Its servers decide by their clock, which no caller hands in.
+        return Ok(());
+    }
     let (host, process) = scene.harness.stranger();
     for owner in [Some((host, process)), None] {
         let store = scene.store();
@@ -1028,6 +1057,10 @@ fn a_detached_waiter_dies_with_its_handle<H: Harness>(scene: &Scene<'_, H>) -> R
     let ticket = held.ticket;
     drop(held);
     let next = scene.queued(&store, "next")?;
+    if store.rules().leased {
+        scene.harness.end_process(owner);
+        return scene.stands_behind(&next, ticket);
+    }
     scene.stands_behind_record(&next, ticket)?;
     scene.harness.end_process(owner);
     scene.takes_its_turn(&store, next)

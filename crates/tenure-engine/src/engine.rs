@@ -2,7 +2,7 @@
 //! it, and the caller learns how it ended.
 
 use crate::cancel::{self, Cancel as CallersCancel};
-use crate::clock::Clock;
+use crate::clock::{Clock, nap};
 use crate::offload::at_once;
 use crate::profile::ends_without_release;
 use crate::store::contract::{About, Ask, Depth, Outcome as StoreOutcome, Ring, Step};
@@ -37,6 +37,9 @@ const SECOND_LOOK: Duration = Duration::from_secs(1);
 /// or servers are silent, does a wait last longer than its caller said, and by no more than this for each change: the last
 /// try, and the claim that leaves the line.
 const LEAST_TRY: Duration = Duration::from_millis(500);
+
+/// How long after an error of servers a waiter asks them again at the earliest.
+const REACHED_AGAIN: Duration = Duration::from_millis(200);
 
 /// The same while the clock of a wait stands still, so that a holder that has died meanwhile does not stop
 /// the clock for long.
@@ -314,6 +317,7 @@ pub async fn acquire_in<C: Clock + ?Sized, O: Observer + ?Sized>(
         paused: Duration::ZERO,
         observer,
         waits: wait != Wait::No,
+        in_line: false,
         watched: Watched::default(),
         displaced: Vec::new(),
         kept_away: None,
@@ -370,6 +374,8 @@ struct Run<'a, C: ?Sized, O: ?Sized> {
     paused: Duration,
     observer: &'a mut O,
     waits: bool,
+    /// It has stood in line: what keeps it from the list from now on passes.
+    in_line: bool,
     watched: Watched,
     displaced: Vec<RequestId>,
     /// Why the last change failed when the wait was over.
@@ -542,7 +548,7 @@ impl<C: Clock + ?Sized, O: Observer + ?Sized> Run<'_, C, O> {
             let within = self.rest();
             let entered = match (self.store).enter_within(self.name, &*request, &now, within) {
                 Err(error) if self.outlasts(&error) => {
-                    if !self.observer.hindered(&error) {
+                    if !self.is_hindered(&error) {
                         return Ok(None);
                     }
                     continue;
@@ -558,6 +564,7 @@ impl<C: Clock + ?Sized, O: Observer + ?Sized> Run<'_, C, O> {
             self.events.extend(entered.events);
             if let Entering::Queued { ticket: own, .. } = &entered.entering {
                 *ticket = *own;
+                self.in_line = true;
             }
             if !self.looks_twice(&entered.entering)? {
                 return Ok(Some(entered.entering));
@@ -565,10 +572,20 @@ impl<C: Clock + ?Sized, O: Observer + ?Sized> Run<'_, C, O> {
         }
     }
 
-    /// Whether a wait goes on after an error: another process keeps the guard, or others change the list all the time. A
-    /// caller that waits waits for them as long as it said.
+    /// Whether a wait goes on after an error: another process keeps the guard, others change the list all the time, or the
+    /// servers of a claim that stands in line are out of reach. A caller that waits waits for them as long as it said.
     fn outlasts(&self, error: &StoreError) -> bool {
-        is_kept_away(error) && self.waits && !self.is_over()
+        let passes = is_kept_away(error) || (is_out_of_reach(error) && self.in_line);
+        passes && self.waits && !self.is_over()
+    }
+
+    /// Tells the observer what keeps the wait, and gives it a moment. Answers whether the caller waits on.
+    fn is_hindered(&mut self, error: &StoreError) -> bool {
+        if is_out_of_reach(error) {
+            // Servers that refuse answer at once.
+            nap(REACHED_AGAIN);
+        }
+        self.observer.hindered(error)
     }
 
     /// How long the next change may take; `None` for as long as the store takes by itself.
@@ -643,7 +660,7 @@ impl<C: Clock + ?Sized, O: Observer + ?Sized> Run<'_, C, O> {
         let (now, within) = (self.clock.now(), self.rest());
         let tried = match (self.store).try_grant_having(&**handle, watched, &now, within) {
             Err(error) if self.outlasts(&error) => {
-                return Ok(if self.observer.hindered(&error) {
+                return Ok(if self.is_hindered(&error) {
                     Input::Woken
                 } else {
                     Input::Interrupted
@@ -757,6 +774,11 @@ impl<C: Clock + ?Sized, O: Observer + ?Sized> Run<'_, C, O> {
 /// Whether a change failed because others keep every caller from the list.
 fn is_kept_away(error: &StoreError) -> bool {
     matches!(error, StoreError::Stuck { .. } | StoreError::Crowded { .. })
+}
+
+/// Whether servers are out of reach.
+fn is_out_of_reach(error: &StoreError) -> bool {
+    matches!(error, StoreError::Unreachable { .. })
 }
 
 /// What blocks a caller whose time is up: the lock, looked at once more without a claim of this caller's.

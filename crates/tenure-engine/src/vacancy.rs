@@ -3,7 +3,7 @@
 //! Whoever comes first takes the lock then. What a caller is shown meanwhile, and what else ends its wait, is the
 //! caller's affair ([`Onlooker`]).
 
-use crate::clock::Clock;
+use crate::clock::{Clock, nap};
 use crate::engine::{Wait, refusal_of};
 use crate::envelope::LockView;
 use crate::store::{Reading, Store, StoreError, Verbs, Wake};
@@ -18,6 +18,9 @@ const STILL_NAP: Duration = Duration::from_secs(1);
 
 /// How long one sleep lasts where the holders of the lock may leave room.
 const ROOM_NAP: Duration = Duration::from_millis(200);
+
+/// How long after an error of servers they are asked again.
+const REACHED_AGAIN: Duration = Duration::from_millis(200);
 
 /// A look at the lock.
 #[derive(Debug)]
@@ -52,6 +55,12 @@ pub trait Onlooker {
     /// # Errors
     /// - What ends the wait.
     fn sleeps(&mut self, look: &Look<'_>) -> Result<Option<Instant>, Self::Error>;
+
+    /// Hears that the servers are out of reach for now.
+    ///
+    /// # Errors
+    /// - What ends the wait.
+    fn hindered(&mut self, error: &StoreError) -> Result<(), Self::Error>;
 }
 
 /// How a wait for room ended.
@@ -103,7 +112,16 @@ pub fn until_room<O: Onlooker>(
     };
     let (mut before, mut has_waited) = (None, false);
     loop {
-        let reading = store.read(name, None)?;
+        let is_over = || deadline.is_some_and(|deadline| clock.instant() >= deadline);
+        let reading = match store.read(name, None) {
+            // Servers that were there come back. The wait goes on as long as the caller said.
+            Err(error @ StoreError::Unreachable { .. }) if has_waited && !is_over() => {
+                nap(REACHED_AGAIN);
+                onlooker.hindered(&error)?;
+                continue;
+            }
+            reading => reading?,
+        };
         let now = clock.now();
         let (standing, front) = reading.standing(&policy, &now);
         let view = LockView::of(name, &reading, &policy, &now, |_| false);
@@ -133,7 +151,6 @@ pub fn until_room<O: Onlooker>(
             Standing::Stale(_) => Some(Reason::StaleNeedsForce),
             Standing::Free | Standing::Held(_) | Standing::Unknown => None,
         };
-        let is_over = || deadline.is_some_and(|deadline| clock.instant() >= deadline);
         if let Some(reason) = in_the_way.or_else(|| is_over().then_some(Reason::Held)) {
             let found = Found::Refused {
                 refusal: Box::new(refusal_of(&reading, &policy, mode, reason, &now)),
@@ -148,7 +165,7 @@ pub fn until_room<O: Onlooker>(
         }
         has_waited = true;
         let again = onlooker.sleeps(&look)?;
-        let nap = match &view.standstill {
+        let rest = match &view.standstill {
             // The stopped waiters stand aside then.
             Some(still) if still.stands_aside_in_ms > 0 => {
                 NAP.min(Duration::from_millis(still.stands_aside_in_ms))
@@ -158,7 +175,7 @@ pub fn until_room<O: Onlooker>(
             None if view.room.is_some() => ROOM_NAP,
             None => NAP,
         };
-        let until = [deadline, again, clock.instant().checked_add(nap)];
+        let until = [deadline, again, clock.instant().checked_add(rest)];
         let until = until.into_iter().flatten().min();
         if store.watch(name, &reading, &now, until)? == Wake::Interrupted {
             let found = Found::Interrupted;

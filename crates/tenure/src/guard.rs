@@ -587,7 +587,8 @@ impl LockManager {
         let here = identity.host.clone();
         let sleeper = Box::new(ThreadSleeper);
         let store = crate::store::etcd::EtcdStore::new(address, credentials, here, sleeper)
-            .map_err(|source| OpenError::Servers { source })?;
+            .map_err(|source| OpenError::Servers { source })?
+            .remembering(config::servers_folder());
         let clock = SystemClock::new(identity.host.boot_id.as_deref());
         Ok(Self::made(Made {
             store: Arc::new(store),

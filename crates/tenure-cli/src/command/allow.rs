@@ -26,10 +26,49 @@ const KEY: &str = "allow";
 #[cold]
 #[inline(never)]
 pub(super) fn allow(call: Allow, _: &mut Reporter) -> Result<(String, Value), Failure> {
-    match &call.what {
-        None => Ok(shown(&call)),
-        Some(what) => changed(&call, what),
+    let Some(what) = &call.what else {
+        return Ok(shown(&call));
+    };
+    let clusters = clusters(&call)?;
+    if what.is_empty() && !clusters.is_empty() {
+        let lines: Vec<_> = clusters.iter().map(|(line, _)| line.as_str()).collect();
+        let new: Vec<_> = clusters.iter().map(|(_, text)| text).collect();
+        let data = json!({ "asked": [], "allowed": [], "changed": new });
+        return Ok((lines.join("\n"), data));
     }
+    changed(&call, what)
+}
+
+/// Makes this machine remember to which cluster servers belong, or forget it. Returns what is said of each.
+#[cfg(feature = "etcd")]
+fn clusters(call: &Allow) -> Result<Vec<(String, String)>, Failure> {
+    use tenure_engine::store::etcd::{accept_cluster, forget_cluster};
+    let folder = tenure_engine::config::servers_folder();
+    let Some(folder) = folder.filter(|_| !call.clusters.is_empty()) else {
+        return Ok(Vec::new());
+    };
+    let each = call.clusters.iter().map(|cluster| {
+        let address = &cluster.address;
+        let (done, line) = if call.revokes {
+            let line = format!("the cluster of {address} is forgotten");
+            (forget_cluster(&folder, address), line)
+        } else {
+            let line = format!("the servers of {address} are of cluster {:x}", cluster.id);
+            (accept_cluster(&folder, address, cluster.id), line)
+        };
+        done.map_err(|error| failed(&folder, "written", &error))?;
+        Ok((line, clean(&cluster.text).into_owned()))
+    });
+    each.collect()
+}
+
+#[cfg(not(feature = "etcd"))]
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "a build with stores on servers fails here"
+)]
+fn clusters(_: &Allow) -> Result<Vec<(String, String)>, Failure> {
+    Ok(Vec::new())
 }
 
 /// What is asked for here, and all that is allowed.

@@ -17,6 +17,9 @@ use tenure_engine::clock::Clock;
 use tenure_engine::fence::{Admission, Guard};
 use tenure_engine::store::Content;
 
+/// No etcd has so many revisions. Tokens follow the clock, in microseconds, and are higher.
+const BARE_REVISION_MAX: u64 = 1 << 44;
+
 /// Text for people, and facts for programs.
 type Said = (String, Value);
 
@@ -111,9 +114,13 @@ fn pass_guard(
         Admission::Recorded { before } => (before, true),
         Admission::Known => (Some(token), false),
         Admission::Refused { mark } => {
-            let message = format!(
-                "fencing token {token} is too old: {shown} has seen {mark}, so a newer holder works on this"
-            );
+            let why = if token < BARE_REVISION_MAX && mark >= BARE_REVISION_MAX {
+                "the token is a bare revision of etcd, as earlier versions of tenure gave it: use one version"
+            } else {
+                "so a newer holder works on this"
+            };
+            let message =
+                format!("fencing token {token} is too old: {shown} has seen {mark}, {why}");
             let context = json!({ "guard": shown, "token": token, "mark": mark });
             return Err(Failure::new(Exit::LockLost, "FENCED", message).with_context(context));
         }

@@ -7,9 +7,11 @@ use crate::render::Reporter;
 use crate::render::lock::failure_of;
 use crate::render::waiting::{Progress, Sight};
 use crate::request;
+use crate::signals::stop_asked;
 use serde_json::{Value, json};
 use std::time::Instant;
-use tenure_engine::engine::Wait;
+use tenure_engine::engine::{Observer, Wait};
+use tenure_engine::store::StoreError;
 use tenure_engine::tenure_core::{Entry, LockName, Mode, Reason};
 use tenure_engine::vacancy::{Found, Look, Onlooker, Vacancy, until_room};
 
@@ -126,5 +128,12 @@ impl Onlooker for Showing<'_> {
             let entry = look.reading.entry().unwrap_or(&empty);
             Sight::from_outside(look.view, entry, look.front, look.now, here)
         }))
+    }
+
+    fn hindered(&mut self, error: &StoreError) -> Result<(), Failure> {
+        if !self.progress.hindered(error) || stop_asked().is_some() {
+            return Err(cancelled("wait"));
+        }
+        Ok(())
     }
 }

@@ -1,4 +1,5 @@
-//! What a call of `allow` is about: what the files of clones ask for, and what consent to it is written down.
+//! What a call of `allow` is about: what the files of clones ask for, and what consent to it is written down; and which
+//! cluster servers belong to.
 
 use super::Surroundings;
 use crate::args::AllowArgs;
@@ -29,6 +30,12 @@ pub(crate) struct Allow {
     /// What is allowed, or no longer. Without it, the call shows what there is.
     pub(crate) what: Option<Vec<Consent>>,
     pub(crate) revokes: bool,
+    /// The clusters to which servers belong from now on.
+    #[cfg_attr(
+        not(feature = "etcd"),
+        expect(dead_code, reason = "without stores on servers there is none")
+    )]
+    pub(crate) clusters: Vec<Cluster>,
     /// What the files of this folder's clone ask for.
     pub(crate) asked: Vec<Consent>,
     pub(crate) config: Option<Arc<Config>>,
@@ -44,7 +51,12 @@ impl Allow {
             ));
         };
         let mut what = Vec::new();
+        let mut clusters = Vec::new();
         for word in &typed.what {
+            if let Some((url, id)) = word.split_once('#').filter(|(url, _)| url.contains("://")) {
+                clusters.push(cluster(word, url, id)?);
+                continue;
+            }
             what.append(&mut meant(word, around)?);
         }
         let config = around.config()?;
@@ -52,6 +64,7 @@ impl Allow {
         Ok(Self {
             what: (!typed.what.is_empty()).then_some(what),
             revokes: typed.revoke,
+            clusters,
             asked: asked.flat_map(asked_by).collect(),
             config,
             file,
@@ -69,6 +82,44 @@ impl Allow {
         }
         config.allows_hash(&consent.text)
     }
+}
+
+/// Servers, and the cluster to which they belong.
+#[derive(Debug)]
+#[cfg_attr(
+    not(feature = "etcd"),
+    expect(dead_code, reason = "without stores on servers there is none")
+)]
+pub(crate) struct Cluster {
+    /// As it was typed.
+    pub(crate) text: String,
+    #[cfg(feature = "etcd")]
+    pub(crate) address: tenure_engine::store::etcd::Address,
+    pub(crate) id: u64,
+}
+
+#[cfg(feature = "etcd")]
+fn cluster(word: &str, url: &str, id: &str) -> Result<Cluster, Failure> {
+    use tenure_engine::store::etcd::Address;
+    let address =
+        Address::parse(url).map_err(|error| Failure::bad_arguments(format!("{url}: {error}")))?;
+    let id = u64::from_str_radix(id, 16).map_err(|_| {
+        let said = format!("{word}: a cluster's id is up to 16 hex digits, as a refusal shows it");
+        Failure::bad_arguments(said)
+    })?;
+    Ok(Cluster {
+        text: word.to_owned(),
+        address,
+        id,
+    })
+}
+
+#[cfg(not(feature = "etcd"))]
+fn cluster(_: &str, url: &str, _: &str) -> Result<Cluster, Failure> {
+    of_store(url).map(|_| Cluster {
+        text: String::new(),
+        id: 0,
+    })
 }
 
 /// What a word of the call means.

@@ -61,7 +61,8 @@ fn has(store: &impl Store, name: &LockName, token: u64, now: &Now) -> Option<boo
     };
     Some(claims().is_some_and(|claim| {
         let standing = reading.standing_of(&store.rules().policy, claim, now);
-        matches!(standing, Standing::Held(_))
+        // The command of a run that has lost its lease stays where its locks are.
+        matches!(standing, Standing::Held(_)) || reading.is_seen_alive(claim)
     }))
 }
 

@@ -1,7 +1,7 @@
 //! The etcd store: one list of claims for many machines.
 //!
 //! One key per claim. Its creation revision is the ticket, so the order of the queue is the order in
-//! which etcd wrote the claims. The revision of the write that grants is the fencing token. Beside the
+//! which etcd wrote the claims. The revision of the write that grants, above a `floor`, is the fencing token. Beside the
 //! claim stands its *lease key*, an empty key attached to a lease that the claimant's process keeps
 //! alive. It does what a kernel lock on a byte does for the file store. A waiter watches its own claim,
 //! and the claims and lease keys that it waits behind, and no others.
@@ -22,6 +22,9 @@
 //! that dies leaves its claims as they are. Their lease keys end with its lease, and the next caller
 //! that asks sweeps the claims.
 //!
+//! # The same servers
+//! An address may lead to other servers than before, or to a list that was set back. Each answer is looked at (`cluster`).
+//!
 //! # What a lease proves
 //! A lease key that exists proves that its process was alive within its ttl, by etcd's clock. Once it
 //! has run out, other callers may pass. The holder has to know **before** that; [`Rules::lapse`] says
@@ -33,9 +36,12 @@
 mod address;
 mod api;
 mod attempt;
+mod cluster;
 mod connect;
 mod connection;
 mod expect;
+mod floor;
+mod floors;
 mod handle;
 mod ids;
 mod keys;
@@ -48,7 +54,8 @@ mod transact;
 mod value;
 mod watch;
 
-pub use address::{Address, AddressError, Credentials, CredentialsError};
+pub use address::{Address, AddressError, CredentialFiles, Credentials, CredentialsError};
+pub use cluster::{accept_cluster, forget_cluster};
 
 use super::contract::{
     self, Ask, Draft, Handle, Location, Notices, Outcome, Parked, Ring, Rules, Step, Store,
@@ -59,12 +66,14 @@ use super::{Content, Reading, StoreError, Wake};
 use crate::clock::{SystemClock, instant};
 use api::RangeRequest;
 use connection::{Connection, Fault};
+use floors::Floors;
 use handle::EtcdHandle;
 use ids::Ids;
 use keys::{Keys, end_of};
 use read::{Scope, read_range};
 use session::Sessions;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -81,15 +90,15 @@ const RENEWAL_MIN: Duration = Duration::from_millis(200);
 /// How long a call tries if etcd has been out of reach for a whole patience already.
 const PATIENCE_LEFT: Duration = Duration::from_secs(1);
 
-/// How often to look at a claim whose process on this machine may end without etcd knowing.
-const PROCESS_NAP: Duration = Duration::from_millis(500);
-
 /// How long a sleep behind a record lasts at least, and at most.
 const RECORD_NAP_MIN: Duration = Duration::from_millis(10);
 const RECORD_NAP_MAX: Duration = Duration::from_secs(10);
 
 /// How often a call that was overtaken begins anew without a pause.
 const OVERTAKEN_AT_ONCE: u32 = 3;
+
+/// The servers of a list, each with the id of its cluster or why that is not known.
+pub type Clusters = Vec<(String, Result<u64, StoreError>)>;
 
 /// Locks kept in etcd. A clone is the same caller.
 #[derive(Clone)]
@@ -100,6 +109,7 @@ pub struct EtcdStore {
 struct Shared {
     connection: Connection,
     sessions: Sessions,
+    floors: Floors,
     keys: Keys,
     rules: Rules,
     here: Host,
@@ -152,6 +162,7 @@ impl EtcdStore {
             shared: Arc::new(Shared {
                 connection: Connection::new(address, credentials)?,
                 sessions: Sessions::default(),
+                floors: Floors::default(),
                 keys: Keys::new(address.prefix().to_owned()),
                 rules: Rules {
                     leased: true,
@@ -175,6 +186,31 @@ impl EtcdStore {
             shared.patience = patience;
         }
         self
+    }
+
+    /// The same store, for which this folder remembers the cluster of each server (`config::servers_folder`). Servers of
+    /// another cluster are then refused until [`accept_cluster`] is called.
+    #[must_use]
+    pub fn remembering(mut self, folder: Option<PathBuf>) -> Self {
+        if let (Some(shared), Some(folder)) = (Arc::get_mut(&mut self.shared), folder) {
+            shared.connection.remember(folder);
+        }
+        self
+    }
+
+    /// Asks each server of the list which cluster it belongs to: the server, and its answer or what is wrong.
+    ///
+    /// # Errors
+    /// - [`StoreError::Unreachable`] in a forked child.
+    pub fn clusters(&self) -> Result<Clusters, StoreError> {
+        let connection = &self.shared.connection;
+        let endpoints = Arc::clone(connection.endpoints());
+        let doing = "asking each server";
+        let answers = connection.block(doing, async move { Ok(endpoints.each().await) })?;
+        let servers = connection.endpoints().cluster().servers();
+        let answers = answers.into_iter();
+        let answers = answers.map(|answer| answer.map_err(|fault| connection.fault(doing, &fault)));
+        Ok(servers.into_iter().zip(answers).collect())
     }
 
     /// A descriptor that becomes readable each time that another caller has changed the claim of a
@@ -312,23 +348,16 @@ impl EtcdStore {
         naps.min().unwrap_or(RECORD_NAP_MAX)
     }
 
-    /// How long a record can be relied on without a look at its process and its age.
+    /// How long a record can be relied on without a look at its age.
     fn nap(&self, claim: &Claim, now: &Now) -> Duration {
         let boot = claim.holder.host.boot_id.as_deref();
-        let is_here = boot.is_some() && boot == self.shared.here.boot_id.as_deref();
         let rest_ms = claim.lease.remaining_ms(boot, now);
         let limited_ms = claim.limited_ms(&self.shared.rules.policy, now);
         let rest_ms = rest_ms.min(limited_ms.unwrap_or(u64::MAX));
-        let has_process = claim.holder.process.is_some() || claim.holder.command.is_some();
-        let longest = if is_here && has_process {
-            PROCESS_NAP
-        } else {
-            RECORD_NAP_MAX
-        };
         // A claim that is past its ttl and still counts lives by something else.
         match rest_ms {
-            0 => longest.min(Duration::from_secs(1)),
-            rest_ms => Duration::from_millis(rest_ms + 1).clamp(RECORD_NAP_MIN, longest),
+            0 => Duration::from_secs(1),
+            rest_ms => Duration::from_millis(rest_ms + 1).clamp(RECORD_NAP_MIN, RECORD_NAP_MAX),
         }
     }
 
@@ -370,7 +399,10 @@ impl Store for EtcdStore {
         let handle = self.own(name, of)?;
         let scope = handle.map_or(Scope::All, EtcdHandle::own);
         let list = self.load(name, &scope, self.end())?;
-        let stored = list.exists();
+        // A hold of an earlier epoch is lost, even if servers that were set back still have it.
+        let is_lost =
+            |handle: &EtcdHandle| handle.is_of_earlier_epoch() && handle.seen().granted.is_some();
+        let stored = list.exists() && !handle.is_some_and(is_lost);
         let content = if let Some(unreadable) = list.unreadable.first() {
             Content::Unreadable {
                 why: unreadable.why.clone(),

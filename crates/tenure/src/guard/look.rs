@@ -317,4 +317,16 @@ impl Onlooker for Waiting<'_> {
         let looks = self.options.cancel.is_some() && !self.locks.shared.hears_cancel;
         Ok(looks.then(|| instant() + CANCEL_LOOK))
     }
+
+    fn hindered(&mut self, _: &StoreError) -> Result<(), Ended> {
+        if self
+            .options
+            .cancel
+            .as_ref()
+            .is_some_and(Cancel::is_cancelled)
+        {
+            return Err(self.ends(|name| AcquireError::Cancelled { name }));
+        }
+        Ok(())
+    }
 }

@@ -151,7 +151,7 @@ async fn add(host: &str, token: u64, element: &str) -> Result<bool, Box<dyn std:
     // Of a fixed length, so that etcd's order of bytes is the order of the numbers.
     let (own, next) = (format!("{token:020}"), format!("{:020}", token + 1));
     let channel = Endpoint::from_shared(host.to_owned())?;
-    let client = Client::new(channel.connect().await?, None).await?;
+    let client = Client::new(channel.connect().await?, None, None).await?;
     let not_older = Compare::value("/work/fence", CompareResult::Less, next);
     let raise = TxnRequest::default().when([not_older]).and_then([
         RequestOp::put("/work/fence", own.clone()),
@@ -366,6 +366,10 @@ impl Cluster {
         } else {
             machine.command(own)
         };
+        command.env(
+            "XDG_STATE_HOME",
+            self.folder.path().join(format!("state-{host}")),
+        );
         #[cfg(feature = "testing-clock")]
         command.env(tenure_engine::clock::stepped::STEPS, self.clock(host));
         let task = format!("{host}|{}|{}", self.url(host), self.folder.path().display());

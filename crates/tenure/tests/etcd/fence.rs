@@ -29,6 +29,7 @@ fn spawn(server: &Server, words: &[&str]) -> Child {
     Command::new(program())
         .arg(server.address("fence").to_string())
         .args(words)
+        .env("XDG_STATE_HOME", server.folder())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

@@ -16,6 +16,8 @@ pub(crate) struct Server {
     port: u16,
     peer: u16,
     tls: Vec<String>,
+    /// How it makes the tokens of users.
+    tokens: String,
     /// How much longer each of its syncs takes than the disk's own.
     delay: Duration,
 }
@@ -122,15 +124,37 @@ impl Server {
 
     /// The same on a disk that takes this much longer for a durable write.
     pub(crate) fn on_slower_disk(delay: Duration) -> Self {
-        Self::made(None, || tempfile::tempdir().expect("a folder"), delay)
+        let on_disk = || tempfile::tempdir().expect("a folder");
+        Self::made(None, on_disk, delay, "simple")
     }
 
     /// The same, which accepts only clients that the authority vouches for.
     pub(crate) fn with(tls: Option<&Tls>) -> Self {
-        Self::made(tls, folder, Duration::ZERO)
+        Self::made(tls, folder, Duration::ZERO, "simple")
     }
 
-    fn made(tls: Option<&Tls>, folder: impl Fn() -> tempfile::TempDir, delay: Duration) -> Self {
+    /// The same, whose users get tokens that it signs.
+    #[allow(dead_code, reason = "the library's tests use it")]
+    pub(crate) fn with_signed_tokens(keys: &std::path::Path) -> Self {
+        let [private, public] = ["jwt.key", "jwt.pub"].map(|file| keys.join(file));
+        let openssl = |words: &[&str]| {
+            let output = Command::new("openssl").args(words).output();
+            let output = output.expect("openssl, which scripts/install-tools gets");
+            assert!(output.status.success(), "openssl: {output:?}");
+        };
+        let [private, public] = [private, public].map(|file| file.display().to_string());
+        openssl(&["genrsa", "-out", &private, "2048"]);
+        openssl(&["rsa", "-in", &private, "-pubout", "-out", &public]);
+        let tokens = format!("jwt,pub-key={public},priv-key={private},sign-method=RS256,ttl=10m");
+        Self::made(None, folder, Duration::ZERO, &tokens)
+    }
+
+    fn made(
+        tls: Option<&Tls>,
+        folder: impl Fn() -> tempfile::TempDir,
+        delay: Duration,
+        tokens: &str,
+    ) -> Self {
         let tls = tls.map_or_else(Vec::new, |tls| {
             vec![
                 tls.path("ca.crt"),
@@ -142,7 +166,7 @@ impl Server {
         for _ in 0..5 {
             let folder = folder();
             let (port, peer) = (free_port(), free_port());
-            let child = spawn(&folder, port, peer, &tls, delay);
+            let child = spawn(&folder, port, peer, &tls, delay, tokens);
             let tls = tls.clone();
             let mut server = Self {
                 child,
@@ -150,6 +174,7 @@ impl Server {
                 port,
                 peer,
                 tls,
+                tokens: tokens.to_owned(),
                 delay,
             };
             if server.is_up() {
@@ -185,8 +210,35 @@ impl Server {
 
     /// Starts it again with what it has on disk.
     pub(crate) fn again(&mut self) {
-        self.child = spawn(&self.folder, self.port, self.peer, &self.tls, self.delay);
+        let (folder, tls) = (&self.folder, &self.tls);
+        self.child = spawn(folder, self.port, self.peer, tls, self.delay, &self.tokens);
         assert!(self.is_up(), "etcd does not start again");
+    }
+
+    /// A snapshot of what it has.
+    pub(crate) fn snapshot(&self) -> PathBuf {
+        let file = self.folder.path().join("snapshot");
+        self.etcdctl(&["snapshot", "save", &file.display().to_string()]);
+        file
+    }
+
+    /// Kills it, and starts it with what a snapshot has. It keeps its port.
+    pub(crate) fn restore(&mut self, snapshot: &std::path::Path) {
+        self.kill();
+        let data = self.folder.path().join("data");
+        std::fs::remove_dir_all(&data).expect("its data");
+        let peer = format!("http://127.0.0.1:{}", self.peer);
+        let output = Command::new("etcdctl")
+            .env("ETCDCTL_API", "3")
+            .args(["snapshot", "restore"])
+            .arg(snapshot)
+            .args(["--name", "one", "--initial-advertise-peer-urls", &peer])
+            .args(["--initial-cluster", &format!("one={peer}"), "--data-dir"])
+            .arg(&data)
+            .output()
+            .expect("etcdctl, which scripts/install-tools gets");
+        assert!(output.status.success(), "{output:?}");
+        self.again();
     }
 
     fn is_up(&mut self) -> bool {
@@ -260,6 +312,15 @@ impl Server {
             .collect()
     }
 
+    /// Its folder, in which a client may keep what it remembers.
+    #[allow(
+        dead_code,
+        reason = "the tests of the program have folders of their own"
+    )]
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
@@ -292,6 +353,7 @@ fn spawn(
     peer: u16,
     tls: &[String],
     delay: Duration,
+    tokens: &str,
 ) -> Child {
     let scheme = if tls.is_empty() { "http" } else { "https" };
     let client = format!("{scheme}://127.0.0.1:{port}");
@@ -314,7 +376,14 @@ fn spawn(
             .args(["--cert-file", certificate, "--key-file", key]);
     }
     command
-        .args(["--name", "one", "--log-level", "error"])
+        .args([
+            "--name",
+            "one",
+            "--log-level",
+            "error",
+            "--auth-token",
+            tokens,
+        ])
         .arg("--data-dir")
         .arg(folder.path().join("data"))
         .args(["--listen-client-urls", &client])

@@ -3,7 +3,10 @@
 
 use super::super::Session;
 use crate::render::doctor::{Finding, Report, Status};
+use crate::store::Clusters;
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
 use tenure_engine::clock;
 use tenure_engine::printed::quoted_for_unix;
 use tenure_engine::profile::ends_without_release;
@@ -80,16 +83,15 @@ pub(super) fn look(session: &Session, flags: &str, report: &mut Report) {
         Ok(names) => names,
         Err(error) => {
             // That the folder cannot be used was said before.
-            if is_remote {
+            let clusters = session.store.clusters().unwrap_or_default();
+            if is_remote && !says_several(&clusters, report) {
                 unreachable(&error, report);
             }
             return;
         }
     };
     if is_remote {
-        let took = clock::since(began).as_millis();
-        let said = format!("they answered within {} ms", took.max(1));
-        report.ok(Finding::Servers, &said);
+        servers(session, clock::since(began), report);
     }
     let is_each_users = report.is_for_each_user();
     let seen = seen_in(session, names, is_each_users);
@@ -98,8 +100,63 @@ pub(super) fn look(session: &Session, flags: &str, report: &mut Report) {
     clocks(&seen, report);
 }
 
+/// Says what each server of the list says.
+fn servers(session: &Session, took: Duration, report: &mut Report) {
+    let clusters = session.store.clusters().unwrap_or_default();
+    if says_several(&clusters, report) {
+        return;
+    }
+    let took = took.as_millis().max(1);
+    let mut ids = clusters.iter().filter_map(|(_, id)| id.as_ref().ok());
+    let id = ids
+        .next()
+        .map_or_else(String::new, |id| format!(", of cluster {id:x}"));
+    let silent = clusters.iter().filter(|(_, answer)| answer.is_err());
+    let silent = silent.map(|(server, _)| server.as_str());
+    let silent: Vec<_> = silent.collect();
+    let Some(first) = silent.first() else {
+        let said = format!("they answered within {took} ms{id}");
+        report.ok(Finding::Servers, &said);
+        return;
+    };
+    let all = clusters.len();
+    let (answered, silent) = (all - silent.len(), silent.join(", "));
+    let said = format!("{answered} of {all} answered within {took} ms{id}; not {silent}");
+    let fix = format!("see that etcd runs on {first}");
+    report.add(Finding::Servers, Status::Note, &said, Some(fix));
+}
+
+/// Whether the servers of a list are of several clusters; then it is said.
+fn says_several(clusters: &Clusters, report: &mut Report) -> bool {
+    let ids = clusters.iter().filter_map(|(_, id)| id.as_ref().ok());
+    let ids: BTreeSet<u64> = ids.copied().collect();
+    if ids.len() < 2 {
+        return false;
+    }
+    let each = clusters.iter().filter_map(|(server, id)| {
+        let id = id.as_ref().ok()?;
+        Some(format!("{server} is of cluster {id:x}"))
+    });
+    let each: Vec<_> = each.collect();
+    let said = format!("the list names several clusters: {}", each.join(", "));
+    let fix = "name the servers of one cluster; a holder in another one is not seen";
+    report.add(Finding::Servers, Status::Wrong, &said, Some(fix.to_owned()));
+    true
+}
+
 fn unreachable(error: &StoreError, report: &mut Report) {
-    report.add(Finding::Servers, Status::Wrong, &error.to_string(), Some("see that etcd runs and can be reached from here, and that the URL and the password are right".to_owned()));
+    let fix = match error {
+        StoreError::Unsafe { .. } => "see which cluster that is, before you accept it",
+        _ => {
+            "see that etcd runs and can be reached from here, and that the URL and the password are right"
+        }
+    };
+    report.add(
+        Finding::Servers,
+        Status::Wrong,
+        &error.to_string(),
+        Some(fix.to_owned()),
+    );
 }
 
 fn seen_in(session: &Session, names: Vec<LockName>, is_each_users: bool) -> Seen {

@@ -20,6 +20,11 @@ const PREFIX: &str = "/tenure";
 /// The longest prefix, in bytes.
 const PREFIX_BYTES_MAX: usize = 512;
 
+/// The variables that name files.
+const AUTHORITY: &str = "TENURE_ETCD_CACERT";
+const CERTIFICATE: &str = "TENURE_ETCD_CERT";
+const KEY: &str = "TENURE_ETCD_KEY";
+
 /// The servers of an etcd, and the prefix of the locks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
@@ -130,6 +135,11 @@ impl Address {
         self.tls == named.tls && self.endpoints.iter().all(is_named) && (!names_path || is_below())
     }
 
+    /// The servers, as `HOST:PORT`.
+    pub fn servers(&self) -> Vec<String> {
+        self.endpoints.clone()
+    }
+
     pub(super) fn urls(&self) -> Vec<String> {
         let scheme = if self.tls { "https" } else { "http" };
         let endpoints = self.endpoints.iter();
@@ -184,6 +194,17 @@ pub struct Credentials {
     pub authority: Option<Vec<u8>>,
     /// The client's own certificate and its key, as PEM, where the servers want one.
     pub certificate: Option<(Vec<u8>, Vec<u8>)>,
+    /// The files that these were read from. They are read again for each connection.
+    pub files: CredentialFiles,
+}
+
+/// The files of [`Credentials`]; `None` for what is in no file.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CredentialFiles {
+    /// That of the authority.
+    pub authority: Option<PathBuf>,
+    /// Those of the client's certificate and of its key.
+    pub certificate: Option<(PathBuf, PathBuf)>,
 }
 
 impl fmt::Debug for Credentials {
@@ -192,6 +213,7 @@ impl fmt::Debug for Credentials {
             .field("user", &self.user.as_ref().map(|(name, _)| name))
             .field("authority", &self.authority.is_some())
             .field("certificate", &self.certificate.is_some())
+            .field("files", &self.files)
             .finish()
     }
 }
@@ -224,17 +246,7 @@ impl Credentials {
     /// - [`CredentialsError::Half`] if one half of a pair is given without the other.
     pub fn from_environment() -> Result<Self, CredentialsError> {
         let told = |name| std::env::var_os(name).filter(|value| !value.is_empty());
-        let read = |variable: &'static str| {
-            let path = told(variable).map(PathBuf::from);
-            path.map(|path| {
-                std::fs::read(&path).map_err(|source| CredentialsError::File {
-                    variable,
-                    path,
-                    source,
-                })
-            })
-            .transpose()
-        };
+        let file = |variable| told(variable).map(PathBuf::from);
         let user = match told("TENURE_ETCD_USER") {
             None => None,
             Some(user) => Some(
@@ -247,7 +259,7 @@ impl Credentials {
                     ))?,
             ),
         };
-        let certificate = match (read("TENURE_ETCD_CERT")?, read("TENURE_ETCD_KEY")?) {
+        let certificate = match (file(CERTIFICATE), file(KEY)) {
             (Some(certificate), Some(key)) => Some((certificate, key)),
             (None, None) => None,
             _ => {
@@ -256,11 +268,38 @@ impl Credentials {
                 ));
             }
         };
-        Ok(Self {
-            user,
-            authority: read("TENURE_ETCD_CACERT")?,
+        let files = CredentialFiles {
+            authority: file(AUTHORITY),
             certificate,
-        })
+        };
+        Self {
+            user,
+            files,
+            ..Self::default()
+        }
+        .again()
+    }
+
+    /// The same with what its files contain now.
+    ///
+    /// # Errors
+    /// - [`CredentialsError::File`] if a file cannot be read.
+    pub(super) fn again(&self) -> Result<Self, CredentialsError> {
+        let read = |variable, path: &PathBuf| {
+            std::fs::read(path).map_err(|source| CredentialsError::File {
+                variable,
+                path: path.clone(),
+                source,
+            })
+        };
+        let mut new = self.clone();
+        if let Some(path) = &self.files.authority {
+            new.authority = Some(read(AUTHORITY, path)?);
+        }
+        if let Some((certificate, key)) = &self.files.certificate {
+            new.certificate = Some((read(CERTIFICATE, certificate)?, read(KEY, key)?));
+        }
+        Ok(new)
     }
 }
 

@@ -2,8 +2,8 @@
 //!
 //! `scripts/etcd-messages` generates the messages, and CI compares them.
 //!
-//! A request is sent once. Only if the server refuses it because the token of its user has run out, it
-//! is sent again with a new token. The caller has to find out whether a lost request was carried out.
+//! A request is sent once. Only if the server refuses it because it wants a new token of the user, it is
+//! sent again with one. The caller has to find out whether a lost request was carried out.
 //!
 //! The tests compile this file once more, as a client of their own.
 
@@ -181,6 +181,60 @@ impl From<WatchCreateRequest> for WatchRequest {
     }
 }
 
+/// What a client's process knows of the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Known {
+    /// The number of times that it turned out to be another one, or set back.
+    pub(super) epoch: u64,
+    /// The highest revision that it has shown.
+    pub(super) revision: i64,
+}
+
+/// Looks at the head of each answer of a server before the answer is used.
+pub(super) trait Heads: Send + Sync {
+    /// What is known before a request is sent.
+    fn known(&self) -> Known;
+
+    /// Refuses an answer that does not count. True: the answer is older than what is known, and `probe` has to decide
+    /// what that means. `agreed`: the cluster has agreed on the revision after the request.
+    fn look(&self, head: ResponseHeader, since: Known, agreed: bool) -> Result<bool, Status>;
+
+    /// A read that every user of the locks may make.
+    fn probe(&self) -> RangeRequest;
+}
+
+/// An answer of a server.
+trait Answer: Message + Default + 'static {
+    /// Whether the cluster has agreed on its revision after the request, so that it is no lower than any revision shown
+    /// before. Else it is the one member's own, which may lag.
+    const AGREED: bool;
+
+    fn head(&self) -> Option<ResponseHeader>;
+}
+
+macro_rules! answers {
+    ($($answer:ty: $agreed:literal),+) => {
+        $(impl Answer for $answer {
+            const AGREED: bool = $agreed;
+
+            fn head(&self) -> Option<ResponseHeader> {
+                self.header
+            }
+        })+
+    };
+}
+
+answers!(
+    RangeResponse: true,
+    TxnResponse: true,
+    messages::PutResponse: true,
+    LeaseGrantResponse: true,
+    LeaseRevokeResponse: true,
+    LeaseKeepAliveResponse: false,
+    WatchResponse: false,
+    AuthenticateResponse: false
+);
+
 /// The user of a client.
 struct User {
     name: String,
@@ -194,13 +248,15 @@ struct User {
 pub(super) struct Client {
     channel: Channel,
     user: Option<Arc<User>>,
+    heads: Option<Arc<dyn Heads>>,
 }
 
 impl Client {
-    /// A client for this user and password. It shows them to the server first.
+    /// A client for this user and password. It shows them to the server first. `heads` looks at each answer.
     pub(super) async fn new(
         channel: Channel,
         user: Option<(String, String)>,
+        heads: Option<Arc<dyn Heads>>,
     ) -> Result<Self, Status> {
         let user = user.map(|(name, password)| {
             Arc::new(User {
@@ -209,7 +265,11 @@ impl Client {
                 token: Mutex::default(),
             })
         });
-        let client = Self { channel, user };
+        let client = Self {
+            channel,
+            user,
+            heads,
+        };
         client.known_unless(None).await?;
         Ok(client)
     }
@@ -245,20 +305,51 @@ impl Client {
     ) -> Result<A, Status>
     where
         Q: Message + 'static,
-        A: Message + Default + 'static,
+        A: Answer,
     {
+        let since = self.known();
         let mut grpc = self.grpc().await?;
         let path = PathAndQuery::from_static(path);
         let asked = request(message, token);
         let answer = grpc.unary(asked, path, ProstCodec::<Q, A>::default());
-        Ok(answer.await?.into_inner())
+        let answer = answer.await?.into_inner();
+        // What a member says by itself decides nothing here: it gives out a token, and the request follows.
+        let _: bool = self.look(&answer, since)?;
+        Ok(answer)
+    }
+
+    fn known(&self) -> Option<Known> {
+        self.heads.as_ref().map(|heads| heads.known())
+    }
+
+    /// Looks at the head of an answer. True: the answer is older than what is known.
+    fn look<A: Answer>(&self, answer: &A, since: Option<Known>) -> Result<bool, Status> {
+        match (&self.heads, since, answer.head()) {
+            (Some(heads), Some(since), Some(head)) => heads.look(head, since, A::AGREED),
+            _ => Ok(false),
+        }
+    }
+
+    /// The same for an answer that the member has not agreed on with the others: if it is older than what is known, a
+    /// read decides whether the member lags or the cluster was set back.
+    async fn look_closely<A: Answer>(
+        &self,
+        answer: &A,
+        since: Option<Known>,
+    ) -> Result<(), Status> {
+        if self.look(answer, since)?
+            && let Some(heads) = &self.heads
+        {
+            self.get(heads.probe()).await?;
+        }
+        Ok(())
     }
 
     /// The same with the user's token.
     async fn ask<Q, A>(&self, path: &'static str, message: Q) -> Result<A, Status>
     where
         Q: Message + Clone + 'static,
-        A: Message + Default + 'static,
+        A: Answer,
     {
         if self.user.is_none() {
             return self.send(path, message, None).await;
@@ -355,13 +446,17 @@ impl Client {
     pub(super) async fn renew_lease(&self, id: i64) -> Result<bool, Status> {
         let path = "/etcdserverpb.Lease/LeaseKeepAlive";
         let asked = [LeaseKeepAliveRequest { id }];
+        let since = self.known();
         // The sender is kept: a proxy might take the end of the requests for the end of the
         // conversation.
         let (_sender, mut answers): (_, Streaming<LeaseKeepAliveResponse>) =
             self.converse(path, &asked).await?;
         match answers.message().await? {
             // A lease that is gone has no time left.
-            Some(answer) => Ok(answer.ttl > 0),
+            Some(answer) => {
+                self.look_closely(&answer, since).await?;
+                Ok(answer.ttl > 0)
+            }
             None => Err(Status::unavailable("the renewal got no answer")),
         }
     }
@@ -372,8 +467,11 @@ impl Client {
         keys: impl IntoIterator<Item = WatchCreateRequest>,
     ) -> Result<WatchStream, Status> {
         let keys: Vec<WatchRequest> = keys.into_iter().map(Into::into).collect();
+        let since = self.known();
         let (sender, answers) = self.converse("/etcdserverpb.Watch/Watch", &keys).await?;
         Ok(WatchStream {
+            client: self.clone(),
+            since,
             _sender: sender,
             answers,
         })
@@ -385,6 +483,9 @@ const LATER_MAX: usize = 16;
 
 /// One conversation about any number of keys.
 pub(super) struct WatchStream {
+    client: Client,
+    /// What was known when it began.
+    since: Option<Known>,
     /// Without it the conversation ends.
     _sender: mpsc::Sender<WatchRequest>,
     answers: Streaming<WatchResponse>,
@@ -393,7 +494,12 @@ pub(super) struct WatchStream {
 impl WatchStream {
     /// The next answer; `None` at the end.
     pub(super) async fn message(&mut self) -> Result<Option<WatchResponse>, Status> {
-        self.answers.message().await
+        let answer = self.answers.message().await?;
+        if let Some(answer) = &answer {
+            // A watch of a revision that the servers no longer have would hear nothing.
+            self.client.look_closely(answer, self.since).await?;
+        }
+        Ok(answer)
     }
 }
 
@@ -408,8 +514,55 @@ fn request<T>(message: T, token: Option<AsciiMetadataValue>) -> Request<T> {
     request
 }
 
-/// Whether the server no longer knows the token.
+/// Whether the server wants a new token: it no longer knows this one, or users were changed since. Versions of etcd
+/// answer so under several codes.
 fn is_unknown(status: &Status) -> bool {
-    let is_told = status.message() == "etcdserver: invalid auth token";
-    status.code() == Code::Unauthenticated || (status.code() == Code::Unknown && is_told)
+    let says = |words: &str| status.message().contains(words);
+    status.code() == Code::Unauthenticated
+        || says("invalid auth token")
+        || says("revision of auth store is old")
+}
+
+#[cfg(test)]
+mod answers {
+    use super::{Code, Status, is_unknown};
+
+    /// As etcd 3.4 to 3.6 answer, with simple tokens and with those of JWT.
+    #[test]
+    fn a_new_token_is_wanted_whatever_code_says_so() {
+        for (code, said, wants) in [
+            (
+                Code::Unauthenticated,
+                "etcdserver: invalid auth token",
+                true,
+            ),
+            (Code::Unknown, "etcdserver: invalid auth token", true),
+            (
+                Code::InvalidArgument,
+                "etcdserver: revision of auth store is old",
+                true,
+            ),
+            (
+                Code::Unknown,
+                "etcdserver: revision of auth store is old",
+                true,
+            ),
+            (
+                Code::InvalidArgument,
+                "etcdserver: user name is empty",
+                false,
+            ),
+            (
+                Code::PermissionDenied,
+                "etcdserver: permission denied",
+                false,
+            ),
+        ] {
+            assert_eq!(
+                is_unknown(&Status::new(code, said)),
+                wants,
+                "{code}: {said}"
+            );
+        }
+    }
 }

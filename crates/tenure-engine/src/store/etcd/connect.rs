@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
+use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, crypto};
 use tonic::transport::{self, Channel, Endpoint};
 use tower::{BoxError, ServiceExt, service_fn};
 
@@ -39,7 +39,9 @@ const RESET_MAX: usize = 1_024;
 pub(super) struct Connections {
     /// Finds the addresses of a name, and tries them in parallel if the first is silent.
     sockets: HttpConnector,
-    tls: Option<TlsConnector>,
+    /// What an encrypted connection shows and trusts. The files are read for each connection, as etcd itself does it:
+    /// a certificate that was renewed, or an authority that changes, ends nobody's work.
+    tls: Option<Arc<Credentials>>,
 }
 
 impl Connections {
@@ -49,8 +51,36 @@ impl Connections {
         sockets.enforce_http(false);
         sockets.set_nodelay(true);
         sockets.set_connect_timeout(Some(CONNECT_MAX));
-        let tls = is_encrypted.then(|| encryption(credentials)).transpose()?;
+        if is_encrypted {
+            encryption(credentials)?;
+        }
+        let tls = is_encrypted.then(|| Arc::new(credentials.clone()));
         Ok(Self { sockets, tls })
+    }
+
+    /// Whether a server that was asked in the clear speaks TLS.
+    pub(super) async fn speaks_tls(&self, url: &str) -> bool {
+        let Ok(server) = url.parse::<Uri>() else {
+            return false;
+        };
+        let config =
+            ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
+                .with_safe_default_protocol_versions();
+        let (Ok(config), Ok(name)) = (config, ServerName::try_from("localhost")) else {
+            return false;
+        };
+        let config = config.with_root_certificates(RootCertStore::empty());
+        let tls = TlsConnector::from(Arc::new(config.with_no_client_auth()));
+        let Ok(socket) = self.sockets.clone().oneshot(server).await else {
+            return false;
+        };
+        // No authority is trusted. So a server that speaks TLS is refused for its certificate.
+        let asked = tls.connect(name, socket.into_inner()).await;
+        let error = asked.err().map(std::io::Error::into_inner);
+        let error = error
+            .flatten()
+            .and_then(|error| error.downcast::<rustls::Error>().ok());
+        error.is_some_and(|error| matches!(*error, rustls::Error::InvalidCertificate(_)))
     }
 
     /// Connects to a server: `http://` or `https://`, a host, a port.
@@ -65,10 +95,12 @@ impl Connections {
         let (sockets, tls) = (self.sockets.clone(), self.tls.clone());
         let channel = match tls {
             None => endpoint.connect_with_connector(sockets).await,
-            Some(tls) => {
+            Some(credentials) => {
                 let connector = service_fn(move |server: Uri| {
-                    let (sockets, tls) = (sockets.clone(), tls.clone());
+                    let (sockets, credentials) = (sockets.clone(), Arc::clone(&credentials));
                     async move {
+                        let tls = credentials.again().map_err(|error| error.to_string());
+                        let tls = tls.and_then(|credentials| encryption(&credentials))?;
                         let host = server.host().unwrap_or_default();
                         let host = host.strip_prefix('[').unwrap_or(host);
                         let host = host.strip_suffix(']').unwrap_or(host).to_owned();
@@ -198,7 +230,7 @@ mod tests {
             endpoint.connect_with_connector(connector),
             h2::server::handshake(there)
         );
-        let client = Client::new(channel.expect("a connection"), None).await;
+        let client = Client::new(channel.expect("a connection"), None, None).await;
         let client = client.expect("it asks for nothing");
         (client, server.expect("a connection"))
     }

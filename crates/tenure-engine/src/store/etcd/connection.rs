@@ -12,13 +12,18 @@
 //! does nothing.
 
 use super::address::{Address, Credentials};
-use super::api::{Client, KeyValue, Response, ResponseHeader, TxnRequest, TxnResponse};
+use super::api::{
+    Client, Heads, KeyValue, Known, RangeRequest, Response, ResponseHeader, TxnResponse,
+};
+use super::cluster::{Cluster, Stranger};
 use super::connect::Connections;
+use super::keys::Keys;
 use super::runtime::BackgroundRuntime;
 use crate::clock::instant;
 use crate::printed::whole;
 use crate::store::StoreError;
 use std::future::Future;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_core::pause_ms;
@@ -38,6 +43,9 @@ const PAUSE_MS: u64 = 20;
 /// How long one member of a cluster may be silent before the next one is asked as well.
 const SILENT: Duration = Duration::from_millis(100);
 
+/// How long the others are waited for after the first one of a list has answered: each has to belong to its cluster.
+const OTHERS: Duration = Duration::from_millis(50);
+
 /// How a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fault {
@@ -49,6 +57,8 @@ pub(super) enum Fault {
     Denied(String),
     /// It was not carried out, because the lease that it names has run out.
     LeaseGone,
+    /// A server of another cluster has answered. The locks are not there.
+    Stranger(String),
 }
 
 /// The endpoints and the clients for them.
@@ -56,7 +66,31 @@ pub(super) struct Endpoints {
     urls: Vec<String>,
     connections: Connections,
     user: Option<(String, String)>,
+    cluster: Arc<Cluster>,
+    /// The key that a read which only asks for an answer reads.
+    probe: String,
     state: Mutex<Current>,
+}
+
+/// One server of the list: whose answers its client shows to the cluster.
+struct Seat {
+    cluster: Arc<Cluster>,
+    server: usize,
+    probe: String,
+}
+
+impl Heads for Seat {
+    fn known(&self) -> Known {
+        self.cluster.known()
+    }
+
+    fn look(&self, head: ResponseHeader, since: Known, agreed: bool) -> Result<bool, Status> {
+        self.cluster.look(self.server, head, since, agreed)
+    }
+
+    fn probe(&self) -> RangeRequest {
+        RangeRequest::of(self.probe.clone())
+    }
 }
 
 /// The endpoint that is asked now.
@@ -71,6 +105,8 @@ struct Current {
     connecting: Arc<tokio::sync::Mutex<()>>,
     /// Since when no request has been answered; `None` if the last one was.
     failing: Option<Instant>,
+    /// Each server of the list was asked which cluster it belongs to.
+    asked_all: bool,
 }
 
 /// The connection, as its callers see it.
@@ -84,6 +120,9 @@ pub(super) struct Connection {
 pub(super) fn classify(status: &Status) -> Fault {
     let said = status.message().to_owned();
     if let Some(why) = std::error::Error::source(status) {
+        if let Some(Stranger(why)) = why.downcast_ref() {
+            return Fault::Stranger(why.clone());
+        }
         // These are the connection's words, not the server's: the server may have received the request
         // all the same.
         return Fault::Unsure(whole(why));
@@ -140,7 +179,7 @@ impl Endpoints {
     }
 
     /// The client for the endpoint that is asked now.
-    async fn client(&self) -> Result<Client, Fault> {
+    async fn client(self: &Arc<Self>) -> Result<Client, Fault> {
         loop {
             let (index, turn, connecting) = {
                 let current = self.lock();
@@ -171,55 +210,131 @@ impl Endpoints {
         }
     }
 
+    /// A client for a server of the list.
+    async fn connect(&self, server: usize) -> Result<Client, Fault> {
+        let url = self.urls.get(server).map_or("", String::as_str);
+        let seat = Seat {
+            cluster: Arc::clone(&self.cluster),
+            server,
+            probe: self.probe.clone(),
+        };
+        let channel = self.connections.connect(url).await.map_err(Fault::Unsure)?;
+        let client = Client::new(channel, self.user.clone(), Some(Arc::new(seat))).await;
+        client.map_err(|error| classify(&error))
+    }
+
     /// A client for the first endpoint that answers, from `index` on. While one is silent, the next one is asked beside it
     /// after [`SILENT`]: a member that is stopped takes connections and says nothing. A single endpoint is only connected
     /// to, and whatever is asked of it first finds out the rest.
-    async fn first_that_answers(&self, index: usize) -> Result<(usize, Client), Fault> {
-        let connect = |index: usize| {
-            let (connections, user) = (self.connections.clone(), self.user.clone());
-            let url = self.urls.get(index).cloned().unwrap_or_default();
-            async move {
-                let channel = connections.connect(&url).await.map_err(Fault::Unsure)?;
-                let client = Client::new(channel, user).await;
-                client.map_err(|error| classify(&error))
-            }
-        };
+    ///
+    /// The first time all of them are asked at once, because each has to belong to the same cluster. Those that do not
+    /// answer within [`OTHERS`] after the first are heard later.
+    async fn first_that_answers(self: &Arc<Self>, index: usize) -> Result<(usize, Client), Fault> {
         let count = self.urls.len();
         if count < 2 {
-            return Ok((index, connect(index).await?));
+            return Ok((index, self.connect(index).await?));
         }
+        let asks_all = !self.lock().asked_all;
         let mut tries = JoinSet::new();
         let mut asked = 0;
         let mut failed = None;
+        let mut found = None;
         loop {
-            if asked < count {
-                let index = (index + asked) % count;
-                let connecting = connect(index);
-                tries.spawn(async move {
-                    let client = connecting.await?;
-                    // Reads nothing and writes nothing, and needs a leader.
-                    let answer = client.txn(TxnRequest::default()).await;
-                    match answer.map_err(|error| classify(&error)) {
-                        // What one member refuses, each of them would.
-                        Ok(_) | Err(Fault::Refused(_) | Fault::LeaseGone) => Ok((index, client)),
-                        Err(fault) => Err(fault),
-                    }
-                });
-                asked += 1;
+            let more = if asks_all {
+                count
+            } else {
+                count.min(asked + 1)
+            };
+            for nth in asked..more {
+                tries.spawn(Arc::clone(self).tried((index + nth) % count));
             }
-            let patience = if asked < count { SILENT } else { REQUEST_MAX };
+            asked = more;
+            let patience = match &found {
+                Some((_, since)) => {
+                    OTHERS.saturating_sub(instant().saturating_duration_since(*since))
+                }
+                None if asked < count => SILENT,
+                None => REQUEST_MAX,
+            };
+            let mut is_over = false;
             match tokio::time::timeout(patience, tries.join_next()).await {
-                Ok(Some(Ok(Ok(found)))) => return Ok(found),
-                Ok(Some(Ok(Err(denied @ Fault::Denied(_))))) => return Err(denied),
+                Ok(Some(Ok(Ok(first)))) if found.is_none() => found = Some((first, instant())),
+                Ok(Some(Ok(Err(fault @ (Fault::Denied(_) | Fault::Stranger(_)))))) => {
+                    return Err(fault);
+                }
                 Ok(Some(Ok(Err(fault)))) => drop(failed.get_or_insert(fault)),
-                Ok(Some(Err(_))) => {}
-                Ok(None) | Err(_) if asked < count => {}
-                Ok(None) | Err(_) => {
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => is_over = found.is_some() || asked == count,
+            }
+            match &found {
+                Some((first, _)) if is_over || !asks_all => {
+                    self.lock().asked_all = true;
+                    let first = first.clone();
+                    if asks_all {
+                        tokio::spawn(Arc::clone(self).hear(tries));
+                    }
+                    return Ok(first);
+                }
+                None if is_over => {
                     let silent = || Fault::Unsure("no member answers".to_owned());
                     return Err(failed.unwrap_or_else(silent));
                 }
+                _ => {}
             }
         }
+    }
+
+    /// Hears what the others say later. It is looked at as every answer is.
+    async fn hear(self: Arc<Self>, mut others: JoinSet<Result<(usize, Client), Fault>>) {
+        while let Some(answer) = others.join_next().await {
+            if let Ok(Err(Fault::Stranger(_))) = answer {
+                let turn = self.lock().turns;
+                self.meet_stranger(turn);
+            }
+        }
+    }
+
+    /// The next request asks all of them again, so that a list of two clusters is refused as long as it is one.
+    fn meet_stranger(&self, turn: u64) {
+        self.turn_away(turn);
+        self.lock().asked_all = false;
+    }
+
+    /// A client for a server that answers.
+    async fn tried(self: Arc<Self>, server: usize) -> Result<(usize, Client), Fault> {
+        let client = self.connect(server).await?;
+        // The answer needs a leader, and what the cluster has agreed on.
+        let answer = client.get(RangeRequest::of(self.probe.clone())).await;
+        match answer.map_err(|error| classify(&error)) {
+            // What one member refuses, each of them would.
+            Ok(_) | Err(Fault::Refused(_) | Fault::LeaseGone) => Ok((server, client)),
+            Err(Fault::Denied(why)) if why.contains("permission denied") => Ok((server, client)),
+            Err(fault) => Err(fault),
+        }
+    }
+
+    /// Asks each server of the list which cluster it belongs to.
+    pub(super) async fn each(&self) -> Vec<Result<u64, Fault>> {
+        let mut answers = Vec::new();
+        for url in &self.urls {
+            let asked = async {
+                let channel = self.connections.connect(url).await.map_err(Fault::Unsure)?;
+                let client = Client::new(channel, self.user.clone(), None).await;
+                let client = client.map_err(|error| classify(&error))?;
+                let probe = RangeRequest::of(self.probe.clone());
+                client.get(probe).await.map_err(|error| classify(&error))
+            };
+            let silent = |_| Err(Fault::Unsure("it does not answer".to_owned()));
+            let answer = tokio::time::timeout(REQUEST_MAX, asked).await;
+            let answer = answer.unwrap_or_else(silent);
+            answers.push(answer.map(|answer| answer.header.map_or(0, |head| head.cluster_id)));
+        }
+        answers
+    }
+
+    /// What this process knows of the cluster.
+    pub(super) fn cluster(&self) -> &Arc<Cluster> {
+        &self.cluster
     }
 
     /// For how long no request has been answered.
@@ -241,7 +356,7 @@ impl Endpoints {
     }
 
     /// One request to one endpoint.
-    pub(super) async fn once<T, F, A>(&self, ask: F) -> Result<T, Fault>
+    pub(super) async fn once<T, F, A>(self: &Arc<Self>, ask: F) -> Result<T, Fault>
     where
         F: FnOnce(Client) -> A,
         A: Future<Output = Result<T, Status>>,
@@ -250,7 +365,11 @@ impl Endpoints {
     }
 
     /// The same for less time than a request may take.
-    pub(super) async fn once_within<T, F, A>(&self, limit: Duration, ask: F) -> Result<T, Fault>
+    pub(super) async fn once_within<T, F, A>(
+        self: &Arc<Self>,
+        limit: Duration,
+        ask: F,
+    ) -> Result<T, Fault>
     where
         F: FnOnce(Client) -> A,
         A: Future<Output = Result<T, Status>>,
@@ -274,17 +393,39 @@ impl Endpoints {
             // A client keeps its token; a new client gets another one.
             self.turn_away(turn);
         }
+        if let Err(Fault::Stranger(_)) = &answer {
+            self.meet_stranger(turn);
+        }
         if let Err(Fault::Unsure(_)) = &answer {
             self.turn_away(turn);
             self.lock().failing.get_or_insert_with(instant);
         } else {
             self.lock().failing = None;
         }
-        answer
+        match answer {
+            Err(Fault::Unsure(why)) if !self.cluster.is_known() => {
+                Err(self.in_the_clear(why).await)
+            }
+            answer => answer,
+        }
+    }
+
+    /// What it means that no server has ever answered: perhaps it was asked in the clear, and speaks TLS.
+    async fn in_the_clear(&self, why: String) -> Fault {
+        let index = self.lock().index;
+        let url = self.urls.get(index).map_or("", String::as_str);
+        let Some(server) = url.strip_prefix("http://") else {
+            return Fault::Unsure(why);
+        };
+        let speaks = tokio::time::timeout(SILENT, self.connections.speaks_tls(url)).await;
+        if speaks == Ok(true) {
+            return Fault::Refused(format!("{server} speaks TLS: write etcds:// for etcd://"));
+        }
+        Fault::Unsure(why)
     }
 
     /// The same again and again until `end`, for a request that may be carried out any number of times.
-    pub(super) async fn until<T, F, A>(&self, end: Instant, ask: F) -> Result<T, Fault>
+    pub(super) async fn until<T, F, A>(self: &Arc<Self>, end: Instant, ask: F) -> Result<T, Fault>
     where
         F: Fn(Client) -> A,
         A: Future<Output = Result<T, Status>>,
@@ -349,6 +490,8 @@ impl Connection {
             urls: address.urls(),
             connections,
             user: credentials.user.clone(),
+            cluster: Arc::new(Cluster::new(address.clone())),
+            probe: Keys::new(address.prefix().to_owned()).floor(),
             state: Mutex::default(),
         });
         Ok(Self {
@@ -356,6 +499,14 @@ impl Connection {
             endpoints,
             place,
         })
+    }
+
+    /// Remembers the cluster of each server in a folder.
+    pub(super) fn remember(&mut self, folder: PathBuf) {
+        let endpoints = Arc::get_mut(&mut self.endpoints);
+        if let Some(cluster) = endpoints.and_then(|all| Arc::get_mut(&mut all.cluster)) {
+            cluster.remember(folder);
+        }
     }
 
     /// The name of the connection in messages.
@@ -406,6 +557,10 @@ impl Connection {
         let why = match fault {
             Fault::Unsure(why) | Fault::Refused(why) => printable(why),
             Fault::LeaseGone => "the lease has run out".to_owned(),
+            Fault::Stranger(why) => {
+                let why = printable(why);
+                return StoreError::Unsafe { place, why };
+            }
             Fault::Denied(why) => {
                 let why = printable(why);
                 return StoreError::Denied { place, doing, why };
@@ -418,7 +573,7 @@ impl Connection {
 /// A server's words, for a terminal.
 fn printable(said: &str) -> String {
     let clean = |c: char| if c.is_control() { ' ' } else { c };
-    said.chars().map(clean).take(400).collect()
+    said.chars().map(clean).take(1_000).collect()
 }
 
 #[cfg(test)]
@@ -426,6 +581,7 @@ mod tests {
     #![allow(clippy::expect_used, reason = "a test says what it expects by failing")]
 
     use super::*;
+    use crate::store::etcd::api::TxnRequest;
     use prost::bytes::Bytes;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use tokio::net::TcpListener;
@@ -471,6 +627,10 @@ mod tests {
             urls,
             connections: connections.expect("no certificates"),
             user: None,
+            cluster: Arc::new(Cluster::new(
+                Address::parse("etcd://one,two,three").expect("an address"),
+            )),
+            probe: "/probe".to_owned(),
             state: Mutex::default(),
         })
     }

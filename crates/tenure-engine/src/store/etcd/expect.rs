@@ -16,9 +16,10 @@
 
 use super::api::{Compare, CompareResult, RangeRequest, RequestOp, TxnRequest, TxnResponse};
 use super::connection::{is_full, read_by, revision_of};
+use super::floor::Floor;
 use super::handle::EtcdHandle;
 use super::keys::end_of;
-use super::list::{Attachment, Change, List, Row, Writing};
+use super::list::{Attachment, Change, List, Row, Writing, number};
 use super::read::Scope;
 use super::transact::{Answer, Did, Transaction, committed};
 use super::value::Written;
@@ -57,11 +58,14 @@ impl Transaction<'_> {
         }
         let attachment = self.attach(&nobody, &tried.entry, made)?;
         self.count_from_the_last_sign(&nobody, &mut tried);
-        let txn = self.on_no_claim_txn(&tried.entry, &attachment, unseen)?;
-        match self.store.ask(self.end, txn)? {
+        let floor = self.count_from_floor()?;
+        let txn = self.on_no_claim_txn(&tried.entry, &attachment, &floor, unseen)?;
+        let answer = self.store.ask(self.end, txn)?;
+        self.heard_of_floor(&answer);
+        match answer {
             Answer::Overtaken(answer) if unseen => {
                 let list = self.listed(&answer);
-                self.at_the_end(list)
+                self.at_the_end(list, number(revision_of(answer.header)))
             }
             Answer::Overtaken(answer) => Ok(Did::Overtaken(self.listed(&answer))),
             answer => {
@@ -83,7 +87,10 @@ impl Transaction<'_> {
     /// none of them. So the change is shown only the claims before it. What blocks the claim among those
     /// blocks it in any case. If none does, a later claim may hold that overrode a hold. Then the run would
     /// grant, so it does not count, and the claim looks at the whole list.
-    fn at_the_end(&mut self, list: Option<List>) -> Result<Did, StoreError> {
+    ///
+    /// `ticket` is that of the claim, if it was put there. A claim of the same name that is older was brought back by
+    /// servers that were restored (`Transaction::remove_what_is_not_held`).
+    fn at_the_end(&mut self, list: Option<List>, ticket: u64) -> Result<Did, StoreError> {
         let Some(attempt) = self.attempt.clone() else {
             return Ok(Did::Again(None));
         };
@@ -98,10 +105,11 @@ impl Transaction<'_> {
         let row = list
             .rows
             .iter()
-            .find(|row| row.written.lease_key == attempt.id);
+            .find(|row| row.written.lease_key == attempt.id && row.written.claim.ticket == ticket);
         let Some(row) = row else {
-            // Another process has removed it again.
+            // Another process has removed it again, or it was never put.
             self.begin_anew();
+            store.shared.ids.forget(&attempt.id);
             return Ok(Did::Overtaken(None));
         };
         let handle = self.found(&list, row);
@@ -113,7 +121,6 @@ impl Transaction<'_> {
             self.begin_anew();
             return Ok(Did::Overtaken(None));
         }
-        let ticket = row.written.claim.ticket;
         let mut before = list.clone();
         before.rows.retain(|row| row.written.claim.ticket < ticket);
         before.entry.claims.retain(|claim| claim.ticket < ticket);
@@ -137,6 +144,7 @@ impl Transaction<'_> {
         &self,
         entry: &Entry,
         attachment: &Attachment,
+        floor: &Floor,
         queues: bool,
     ) -> Result<TxnRequest, StoreError> {
         let (store, name) = (self.store, self.ask.name);
@@ -144,6 +152,7 @@ impl Transaction<'_> {
         let nobody = List::default();
         let writing = Writing {
             attachments: std::slice::from_ref(attachment),
+            floor: Some(floor),
             ..Writing::PLAIN
         };
         let change = |entry: &Entry| -> Result<Change, StoreError> {
@@ -158,6 +167,7 @@ impl Transaction<'_> {
         let first = [
             alone.with_range(end_of(&claims)),
             Compare::create_revision(lease_key, CompareResult::Equal, 0),
+            floor.stands(),
         ];
         holds.push(RequestOp::get(RangeRequest::of(keys.header(name))));
         let mut other = Vec::new();
@@ -176,6 +186,7 @@ impl Transaction<'_> {
             ..RangeRequest::of(lock.clone()).with_range(end_of(&lock))
         };
         other.push(RequestOp::get(page));
+        other.push(floor.again());
         Ok(TxnRequest::default()
             .when(first)
             .and_then(holds)
@@ -191,7 +202,7 @@ impl Transaction<'_> {
         let shared = &self.store.shared;
         let revision = revision_of(answer.header);
         let mut list = List::of(&shared.keys, self.ask.name, revision, &found);
-        list.trust_leases(&shared.here, self.ask.now);
+        list.trust_leases(self.ask.now);
         Some(list)
     }
 
@@ -232,7 +243,12 @@ impl Transaction<'_> {
             return Ok(Did::Again(None));
         }
         let (store, keys) = (self.store, &self.store.shared.keys);
-        let change = list.change(keys, &handle.name, &tried.entry, &Writing::PLAIN);
+        let floor = self.count_from_floor()?;
+        let writing = Writing {
+            floor: Some(&floor),
+            ..Writing::PLAIN
+        };
+        let change = list.change(keys, &handle.name, &tried.entry, &writing);
         let Some(mut change) = store.told(change)? else {
             return Ok(Did::Again(None));
         };
@@ -249,6 +265,7 @@ impl Transaction<'_> {
             Compare::lease(lease_key, CompareResult::Equal, session.lease),
             first.with_range(end_of(&claims)),
             List::none_ahead(keys, &handle.name),
+            floor.stands(),
         ];
         change
             .operations

@@ -10,7 +10,7 @@ use super::{EtcdStore, Shared};
 use crate::clock::{Clock, instant};
 use crate::store::contract::Handle;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 use tenure_core::{Claim, History, Kind, LockName};
@@ -39,11 +39,15 @@ pub(super) struct EtcdHandle {
     pub(super) told: Arc<AtomicI64>,
     /// An event ended a sleep, and no look has followed yet.
     pub(super) woken: Arc<AtomicBool>,
+    /// The epoch of the servers in which its claim was made, or has taken its turn (`cluster`).
+    epoch: AtomicU64,
     state: Mutex<Seen>,
     /// The drop must not end its lease key: that has ended, or belongs to a hold that goes on.
     settled: AtomicBool,
     /// A change that attached its lease key may still be carried out.
     doubtful: AtomicBool,
+    /// Its name may be that of another claim by now.
+    is_given_back: AtomicBool,
     /// Whether the drop waits for no answer.
     forsaken: AtomicBool,
 }
@@ -109,9 +113,11 @@ impl EtcdHandle {
             was_reserved,
             told: Arc::default(),
             woken: Arc::default(),
+            epoch: AtomicU64::default(),
             state: Mutex::default(),
             settled: AtomicBool::new(false),
             doubtful: AtomicBool::new(false),
+            is_given_back: AtomicBool::new(false),
             forsaken: AtomicBool::new(false),
         };
         handle.remember(before);
@@ -131,6 +137,17 @@ impl EtcdHandle {
     pub(super) fn saw(&self, revision: i64) {
         let mut seen = self.seen();
         seen.own = seen.own.max(revision);
+    }
+
+    /// Notes the epoch in which its claim counts.
+    pub(super) fn enter_epoch(&self, epoch: u64) {
+        self.epoch.store(epoch, Ordering::SeqCst);
+    }
+
+    /// Whether the servers have turned out to be others, or to be set back, since its claim was granted.
+    pub(super) fn is_of_earlier_epoch(&self) -> bool {
+        let cluster = self.shared.connection.endpoints().cluster();
+        self.epoch.load(Ordering::SeqCst) != cluster.epoch()
     }
 
     /// Notes a list that was read.
@@ -197,7 +214,11 @@ impl EtcdHandle {
     /// Gives its id back for the next claim. The removal of its keys was answered, and so was everything
     /// that may have written them without a condition on their content.
     pub(super) fn give_back_id(&self) {
-        if self.id == self.lease_key && !self.doubtful.load(Ordering::SeqCst) {
+        let is_doubtful = self.doubtful.load(Ordering::SeqCst);
+        if self.id == self.lease_key
+            && !is_doubtful
+            && !self.is_given_back.swap(true, Ordering::SeqCst)
+        {
             self.shared.ids.give_back(&self.id);
         }
     }
@@ -223,6 +244,10 @@ impl std::fmt::Debug for EtcdHandle {
 impl Drop for EtcdHandle {
     fn drop(&mut self) {
         if self.shared.connection.is_ours() {
+            // Unless it came back and was given out again, nothing of this process has its name now.
+            if !self.is_given_back.load(Ordering::SeqCst) {
+                self.shared.ids.forget(&self.lease_key);
+            }
             let watches = std::mem::take(&mut self.seen().watches);
             watches.iter().for_each(AbortHandle::abort);
         }

@@ -10,6 +10,7 @@
 //! way under the name. They are conditional on the revision at which its claim was written, and no later
 //! claim has that revision.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -20,39 +21,60 @@ const KEPT_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Ids {
     made: AtomicU64,
+    names: Mutex<Names>,
+}
+
+#[derive(Debug, Default)]
+struct Names {
     /// The name that came back last is used first, so that few names are used at all.
-    free: Mutex<Vec<String>>,
+    free: Vec<String>,
+    /// The names of attempts and claims of this process.
+    used: HashSet<String>,
 }
 
 impl Ids {
-    fn free(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    fn names(&self) -> std::sync::MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether an attempt or a claim of this process has a name.
+    pub(super) fn is_used(&self, id: &str) -> bool {
+        self.names().used.contains(id)
+    }
+
+    /// Notes that nothing of this process has a name any more. It is not used again.
+    pub(super) fn forget(&self, id: &str) {
+        self.names().used.remove(id);
     }
 
     /// A name that no attempt ever had.
     pub(super) fn fresh(&self, lease: i64) -> String {
         let number = self.made.fetch_add(1, Ordering::Relaxed) + 1;
-        format!("{lease:x}-{number:x}")
+        let id = format!("{lease:x}-{number:x}");
+        self.names().used.insert(id.clone());
+        id
     }
 
     /// A name of this lease that no attempt has now.
     pub(super) fn take(&self, lease: i64) -> String {
         let mine = format!("{lease:x}-");
-        let mut free = self.free();
-        let last = free.iter().rposition(|id| id.starts_with(&mine));
-        let again = last.map(|index| free.remove(index));
-        drop(free);
+        let mut names = self.names();
+        let last = names.free.iter().rposition(|id| id.starts_with(&mine));
+        let again = last.map(|index| names.free.remove(index));
+        names.used.extend(again.clone());
+        drop(names);
         again.unwrap_or_else(|| self.fresh(lease))
     }
 
     /// Takes a name back. No request that could make a claim under it may still be on its way.
     pub(super) fn give_back(&self, id: &str) {
-        let mut free = self.free();
-        if free.len() == KEPT_MAX {
+        let mut names = self.names();
+        names.used.remove(id);
+        if names.free.len() == KEPT_MAX {
             // The names of a lease that has run out would otherwise stay for ever.
-            free.remove(0);
+            names.free.remove(0);
         }
-        free.push(id.to_owned());
+        names.free.push(id.to_owned());
     }
 }
 

@@ -1,6 +1,7 @@
 //! The names of the keys of a lock, all of them below the prefix of the store.
 //!
 //! ```text
+//! PREFIX/locks/floor               what is added to each revision to make a token (`floor`)
 //! PREFIX/locks/NAME/header         past holds
 //! PREFIX/locks/NAME/ahead          there while a claim holds that went before waiting ones
 //! PREFIX/locks/NAME/claims/ID      one claim; its creation revision is the ticket
@@ -35,6 +36,11 @@ impl Keys {
     /// What the keys of all locks begin with.
     pub(super) fn locks(&self) -> String {
         [self.prefix.as_str(), LOCKS].concat()
+    }
+
+    /// The key of the floor of tokens. Its name is no lock's, whose keys have one part more.
+    pub(super) fn floor(&self) -> String {
+        [self.prefix.as_str(), LOCKS, "floor"].concat()
     }
 
     /// A key of one lock. Each request has some of them, so they are joined and not formatted.
@@ -107,6 +113,7 @@ mod tests {
         let name = LockName::new("deploy").expect("a name");
         for (key, expected) in [
             (keys.locks(), "/a/b/locks/"),
+            (keys.floor(), "/a/b/locks/floor"),
             (keys.lock(&name), "/a/b/locks/deploy/"),
             (keys.header(&name), "/a/b/locks/deploy/header"),
             (keys.ahead(&name), "/a/b/locks/deploy/ahead"),
@@ -142,5 +149,6 @@ mod tests {
             }
         }
         assert_eq!(keys.name_of(b"/b/locks/x/header"), None);
+        assert_eq!(keys.name_of(keys.floor().as_bytes()), None);
     }
 }

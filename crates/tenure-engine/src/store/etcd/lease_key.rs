@@ -11,7 +11,7 @@ use crate::store::StoreError;
 use crate::store::contract::{About, NewClaim};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tenure_core::{Entry, Kind};
+use tenure_core::{Claim, Entry, Kind};
 
 impl Transaction<'_> {
     /// Renews the lease before the claim: a claim that is written while its lease runs out is no sign of
@@ -34,8 +34,36 @@ impl Transaction<'_> {
             // change finds that.
             return Ok(());
         }
+        self.beat(&session, end)
+    }
+
+    /// Renews a lease that is older than half its ttl before a claim is granted under it. The hold counts from the last
+    /// renewal: a command that begins with a used-up lease would be ended at once.
+    pub(super) fn freshen(&self) -> Result<(), StoreError> {
+        let (About::Turn(_), Some(handle)) = (self.ask.about, self.handle) else {
+            return Ok(());
+        };
+        let shared = &self.store.shared;
+        match shared.sessions.present(handle.ttl_ms) {
+            Some(session) => self.beat_if_old(&session, handle.ttl_ms),
+            None => Ok(()),
+        }
+    }
+
+    fn beat_if_old(&self, session: &Arc<Session>, ttl_ms: u64) -> Result<(), StoreError> {
+        let now = self.store.shared.clock.now();
+        let age_ms = now.boot_ms.saturating_sub(session.last_sign(&now).boot_ms);
+        if age_ms <= ttl_ms / 2 {
+            return Ok(());
+        }
+        self.beat(session, self.end)
+    }
+
+    /// Renews a lease, or finds that it has run out.
+    fn beat(&self, session: &Arc<Session>, end: Instant) -> Result<(), StoreError> {
+        let shared = &self.store.shared;
         let endpoints = Arc::clone(shared.connection.endpoints());
-        let began_ms = began.boot_ms;
+        let (session, began_ms) = (Arc::clone(session), shared.clock.now().boot_ms);
         shared.connection.block("renewing the lease", async move {
             match session::renew(&endpoints, session.lease, end).await {
                 Ok(()) => {
@@ -71,9 +99,12 @@ impl Transaction<'_> {
         let ttl_ms = after
             .claim(made.ticket)
             .map_or(0, |claim| claim.lease.ttl_ms);
-        let attempt = match self.attempt.take() {
-            Some(attempt) => attempt,
-            None => self.store.attempt(ttl_ms, self.end)?,
+        let attempt = if let Some(attempt) = self.attempt.take() {
+            attempt
+        } else {
+            let attempt = self.store.attempt(ttl_ms, self.end)?;
+            self.beat_if_old(&attempt.session, ttl_ms)?;
+            attempt
         };
         let attachment = Attachment {
             ticket: made.ticket,
@@ -144,6 +175,42 @@ impl Transaction<'_> {
         Ok(())
     }
 
+    /// Renews the leases of detached holds as they are, for a change that renews them and does nothing else. False for
+    /// any other change, and if one of them has run out. The record does not show the renewal; the lease is what counts.
+    pub(super) fn beats(&self, before: &List, after: &Entry) -> Result<bool, StoreError> {
+        let same = |claim: &Claim| {
+            let seen = before.entry.claim(claim.ticket);
+            seen.is_some_and(|seen| {
+                let mut claim = claim.clone();
+                claim.lease = seen.lease;
+                claim == *seen
+            })
+        };
+        let claims = &after.claims;
+        if claims.len() != before.entry.claims.len() || !claims.iter().all(same) {
+            return Ok(false);
+        }
+        let renewed = claims.iter().filter(|claim| {
+            let seen = before.entry.claim(claim.ticket);
+            seen.is_some_and(|seen| seen.lease != claim.lease)
+        });
+        let leases: Vec<i64> = renewed
+            .filter_map(|claim| before.row(claim.ticket))
+            .map(|row| row.lease)
+            .collect();
+        let connection = &self.store.shared.connection;
+        let (endpoints, end) = (Arc::clone(connection.endpoints()), self.end);
+        connection.block("renewing the lease", async move {
+            for lease in leases {
+                match session::renew(&endpoints, lease, end).await {
+                    Err(Fault::LeaseGone) => return Ok(false),
+                    renewed => renewed?,
+                }
+            }
+            Ok(true)
+        })
+    }
+
     /// A lease that only its owner's heartbeats keep alive.
     fn pulse(&mut self, ttl_ms: u64) -> Result<i64, StoreError> {
         if let Some((_, lease)) = self.pulse.filter(|(ttl, _)| *ttl == ttl_ms) {
@@ -174,8 +241,13 @@ impl Transaction<'_> {
         };
         let own = made.or(granted);
         let own = own.and_then(|ticket| tried.entry.claim_mut(ticket));
+        let attached = self
+            .attempt
+            .as_ref()
+            .map(|attempt| Arc::clone(&attempt.session));
         if let Some(claim) = own.filter(|claim| claim.kind == Kind::Kernel)
-            && let Some(session) = self.store.shared.sessions.present(claim.lease.ttl_ms)
+            && let Some(session) =
+                attached.or_else(|| self.store.shared.sessions.present(claim.lease.ttl_ms))
         {
             claim.lease.renewed = session.last_sign(self.ask.now);
         }
@@ -191,7 +263,15 @@ impl EtcdStore {
         self.shared.connection.block("taking a lease", async move {
             let endpoints = Arc::clone(shared.connection.endpoints());
             let sessions = &shared.sessions;
-            sessions.get(&endpoints, &shared.clock, ttl_ms, end).await
+            // A grant is to follow, which needs the floor.
+            let floor = {
+                let (shared, endpoints) = (Arc::clone(&shared), Arc::clone(&endpoints));
+                let key = shared.keys.floor();
+                tokio::spawn(async move { shared.floors.read(&endpoints, &key, end).await })
+            };
+            let session = sessions.get(&endpoints, &shared.clock, ttl_ms, end).await;
+            let _ = floor.await;
+            session
         })
     }
 }

@@ -13,12 +13,13 @@
 //! that write breaks the condition.
 
 use super::api::{Compare, CompareResult, KeyValue, RequestOp, TxnRequest};
+use super::floor::Floor;
 use super::keys::{Keys, end_of};
 use super::value::{self, Written};
 use crate::process::liveness;
 use crate::store::codec::CodecError;
 use std::collections::{BTreeMap, BTreeSet};
-use tenure_core::{Claim, Entry, Evidence, Host, Kind, Liveness, LivenessLock, LockName, Now};
+use tenure_core::{Claim, Entry, Evidence, Host, Liveness, LivenessLock, LockName, Now, Stamp};
 
 /// How many conditions, and how many writes, a change may have. etcd accepts a few more in one
 /// transaction unless it is configured otherwise (`--max-txn-ops`); those are left for additions to a
@@ -30,6 +31,9 @@ pub(super) const SWEPT_AT_ONCE: usize = 40;
 
 /// How far the instant at which a list is judged may lie from the one at which it was read.
 const JUDGED_WITHIN_MS: u64 = 60_000;
+
+/// How far the clocks of two machines may be apart before that is noticed.
+const CLOCKS_MS: u64 = 10_000;
 
 /// A claim with what is known of its keys.
 #[derive(Debug, Clone)]
@@ -115,16 +119,24 @@ pub(super) struct Writing<'a> {
     pub(super) discards: &'a [Unreadable],
     /// The header is removed too.
     pub(super) removes: bool,
+    /// With which floor a grant counts; `None` for a change that grants nothing.
+    pub(super) floor: Option<&'a Floor>,
 }
 
-impl Writing<'static> {
+impl Writing<'_> {
     /// Rests on nothing but the claims that are written.
-    pub(super) const PLAIN: Self = Self {
+    pub(super) const PLAIN: Writing<'static> = Writing {
         guard: Guard::None,
         attachments: &[],
         discards: &[],
         removes: false,
+        floor: None,
     };
+
+    /// The floor that a claim which is granted is written with.
+    fn granted(&self, grants: bool) -> Option<u64> {
+        grants.then(|| self.floor.map_or(0, |floor| floor.value))
+    }
 }
 
 /// A change in the form that etcd takes.
@@ -133,6 +145,8 @@ pub(super) struct Change {
     pub(super) compares: Vec<Compare>,
     pub(super) operations: Vec<RequestOp>,
     pub(super) header: Option<Header>,
+    /// What it reads if a condition is not met.
+    pub(super) otherwise: Vec<RequestOp>,
     /// It puts something besides the header.
     puts: bool,
 }
@@ -212,16 +226,20 @@ impl List {
             .find(|row| row.written.claim.ticket == ticket)
     }
 
-    /// Prefers etcd's clock to the wall clocks of two machines, for a claim from another boot. While its
-    /// lease runs, the claim is not silent for longer than its ttl; once the lease has run out, the
-    /// claim is.
-    pub(super) fn trust_leases(&mut self, here: &Host, now: &Now) {
+    /// Prefers etcd's clock to the clocks of machines. While its lease runs, a claim is not silent for longer than its
+    /// ttl; once the lease has run out, the claim is. If the last sign of a live claim of another machine is older than
+    /// that, or yet to come, the clock of that machine is off: its times are moved so that the sign is from now. So the
+    /// ages that are shown count by its clock alone.
+    pub(super) fn trust_leases(&mut self, now: &Now) {
         for (row, claim) in self.rows.iter().zip(&mut self.entry.claims) {
             let boot = claim.holder.host.boot_id.as_deref();
-            let is_here = boot.is_some() && boot == here.boot_id.as_deref();
-            if is_here || claim.token.is_none() {
+            if claim.token.is_none() {
                 continue;
             }
+            if row.alive() && !now.is_on(boot) {
+                by_one_clock(claim, now.wall_us / 1_000);
+            }
+            let boot = claim.holder.host.boot_id.as_deref();
             let silent = claim.lease.is_silent(boot, now);
             let (now_ms, ttl_ms) = (now.wall_us / 1_000, claim.lease.ttl_ms);
             // The caller that judges the list has looked at the clock some time before or after this.
@@ -236,31 +254,24 @@ impl List {
 
     /// Finds out about a claim.
     ///
-    /// A lease key that exists is a held liveness lock. Once it has run out, the machine of the claim
-    /// has not been able to renew it for a whole ttl. A command there that cannot be asked from here is
-    /// then not waited for: that is the meaning of a lease. A command that can be asked, and lives, is
-    /// waited for.
+    /// A lease key that exists is a held liveness lock, of a detached hold too. It alone decides. What this machine
+    /// sees of the processes is only shown: clones of one memory snapshot have the same machine, boot, name and PIDs.
     pub(super) fn evidence(&self, here: &Host, claim: &Claim) -> Evidence {
         let alive = self.row(claim.ticket).is_some_and(Row::alive);
-        let has_liveness_lock = claim.kind == Kind::Kernel || claim.token.is_none();
-        let liveness_lock = match (has_liveness_lock, alive) {
-            (false, _) => LivenessLock::None,
-            (true, true) => LivenessLock::Held,
-            (true, false) => LivenessLock::Lapsed,
+        let liveness_lock = if alive {
+            LivenessLock::Held
+        } else {
+            LivenessLock::Lapsed
         };
         let ask = |process: Option<&tenure_core::Process>| {
             process.map_or(Liveness::NotRecorded, |process| {
                 liveness(process, &claim.holder.host, here, false)
             })
         };
-        let command = match ask(claim.holder.command.as_ref()) {
-            Liveness::Unknown if liveness_lock == LivenessLock::Lapsed => Liveness::NotRecorded,
-            known => known,
-        };
         Evidence {
             liveness_lock,
             process: ask(claim.holder.process.as_ref()),
-            command,
+            command: ask(claim.holder.command.as_ref()),
         }
     }
 
@@ -308,15 +319,7 @@ impl List {
         let mut compared = BTreeSet::new();
         let attachments = writing.attachments;
         for row in &self.rows {
-            self.change_row(
-                &mut change,
-                &mut compared,
-                keys,
-                name,
-                after,
-                row,
-                attachments,
-            )?;
+            self.change_row(&mut change, &mut compared, keys, name, after, row, writing)?;
         }
         for attachment in attachments {
             if let Some(id) = &attachment.id
@@ -333,7 +336,7 @@ impl List {
                     lease_key: attachment.lease_key.clone(),
                     was_reserved: false,
                 };
-                let value = value::encode(written, claim.token.is_some())?;
+                let value = value::encode(written, writing.granted(claim.token.is_some()))?;
                 change.put(key, value, 0);
             }
             let key = keys.lease_key(name, &attachment.lease_key);
@@ -365,6 +368,15 @@ impl List {
         }
         if change.operations.is_empty() && change.header.is_none() {
             return Ok(None);
+        }
+        let is_new = |claim: &Claim| {
+            let seen = self.entry.claim(claim.ticket);
+            seen.is_none_or(|seen| seen.token.is_none())
+        };
+        if let Some(floor) = writing.floor.filter(|_| after.granted().any(is_new)) {
+            change.compares.push(floor.stands());
+            change.operations.extend(floor.raise());
+            change.otherwise.push(floor.again());
         }
         self.note_ahead(&mut change, keys, name, after, writing);
         match writing.guard {
@@ -436,11 +448,11 @@ impl List {
         name: &LockName,
         after: &Entry,
         row: &Row,
-        attachments: &[Attachment],
+        writing: &Writing<'_>,
     ) -> Result<(), CodecError> {
         let ticket = row.written.claim.ticket;
         let before = self.entry.claim(ticket);
-        let attachment = attachments
+        let attachment = (writing.attachments)
             .iter()
             .find(|attachment| attachment.ticket == ticket);
         let key = keys.claim(name, &row.id);
@@ -463,7 +475,13 @@ impl List {
             ),
             was_reserved: row.written.was_reserved || claim.reservation.is_some(),
         };
-        // A last sign of life that only the reading has computed is not written.
+        // Times that only the reading has computed are not written.
+        if before.is_some_and(|before| before.since == claim.since) {
+            written.claim.since = row.written.claim.since;
+        }
+        if before.is_some_and(|before| before.entered == claim.entered) {
+            written.claim.entered = row.written.claim.entered;
+        }
         if before.is_some_and(|before| before.lease.renewed == claim.lease.renewed) {
             written.claim.lease.renewed = row.written.claim.lease.renewed;
         }
@@ -479,7 +497,7 @@ impl List {
         if written.lease_key != row.written.lease_key || claim.reservation.is_some() {
             change.operations.push(RequestOp::delete(old_lease_key));
         }
-        let value = value::encode(written, grants)?;
+        let value = value::encode(written, writing.granted(grants))?;
         change.put(key, value, 0);
         Ok(())
     }
@@ -533,7 +551,26 @@ impl Change {
         TxnRequest::default()
             .when(self.compares)
             .and_then(self.operations)
+            .or_else(self.otherwise)
     }
+}
+
+/// Moves the times of a live claim if the clock of its machine is off: its last sign of life cannot be older than its ttl,
+/// nor yet to come.
+fn by_one_clock(claim: &mut Claim, now_ms: u64) {
+    let renewed_ms = claim.lease.renewed.wall_ms;
+    let latest_ms = now_ms.saturating_add(CLOCKS_MS);
+    let earliest_ms = now_ms.saturating_sub(claim.lease.ttl_ms.saturating_add(CLOCKS_MS));
+    if (earliest_ms..=latest_ms).contains(&renewed_ms) {
+        return;
+    }
+    let moved = |at: Stamp| Stamp {
+        wall_ms: now_ms.saturating_sub(renewed_ms.saturating_sub(at.wall_ms)),
+        ..at
+    };
+    claim.since = claim.since.map(moved);
+    claim.entered = moved(claim.entered);
+    claim.lease.renewed = moved(claim.lease.renewed);
 }
 
 /// A revision as a ticket or token. Revisions are positive, and stay below 2^53 for longer than an etcd

@@ -59,13 +59,13 @@ impl EtcdStore {
             }
         };
         let mut list = self.shared.connection.block("reading the lock", read)?;
-        list.trust_leases(&self.shared.here, &self.shared.clock.now());
+        list.trust_leases(&self.shared.clock.now());
         Ok(list)
     }
 }
 
 pub(super) async fn read_all(
-    endpoints: &Endpoints,
+    endpoints: &Arc<Endpoints>,
     keys: &Keys,
     name: &LockName,
     end: Instant,
@@ -77,7 +77,7 @@ pub(super) async fn read_all(
 
 /// Reads a range page by page, all pages at one revision.
 pub(super) async fn read_range(
-    endpoints: &Endpoints,
+    endpoints: &Arc<Endpoints>,
     prefix: &str,
     options: RangeRequest,
     end: Instant,
@@ -122,7 +122,7 @@ pub(super) async fn read_range(
 
 /// Reads some keys at once.
 pub(super) async fn read_keys(
-    endpoints: &Endpoints,
+    endpoints: &Arc<Endpoints>,
     keys: &[String],
     end: Instant,
 ) -> Result<(i64, Vec<KeyValue>), Fault> {
@@ -147,7 +147,7 @@ const LEASE_KEYS_MAX: usize = 16;
 /// The lease keys are read a moment later. If one is attached again in between, its claim is written
 /// too, so a change that takes it for dead is overtaken. If one has run out in between, it has run out.
 pub(super) async fn read_upto(
-    endpoints: &Endpoints,
+    endpoints: &Arc<Endpoints>,
     keys: &Keys,
     name: &LockName,
     ticket: u64,

@@ -8,6 +8,7 @@
 //!
 //! A detached hold has a lease of its own, which only its owner's heartbeat renews.
 
+use super::cluster::Cluster;
 use super::connection::{Connection, Endpoints, Fault, Pause};
 use crate::clock::{Clock, SystemClock, instant};
 use crate::store::contract::LEASE_MIN_MS;
@@ -27,19 +28,29 @@ const TTL_MAX_SECONDS: u64 = 10 * 365 * 24 * 3_600;
 const BEAT_ANSWER_MAX: Duration = Duration::from_secs(2);
 
 /// A lease that this process keeps alive.
-#[derive(Debug)]
 pub(super) struct Session {
     pub(super) lease: i64,
+    /// The epoch of the servers in which they gave the lease.
+    epoch: u64,
+    cluster: Arc<Cluster>,
     over: AtomicBool,
     /// When the last successful renewal began, by this machine's boot clock. From then on the lease runs
     /// for its ttl at least.
     renewed_ms: AtomicU64,
 }
 
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session")
+            .field("lease", &self.lease)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Session {
-    /// Whether etcd has told us that the lease has run out.
+    /// Whether etcd has told us that the lease has run out, or is another etcd by now.
     pub(super) fn is_over(&self) -> bool {
-        self.over.load(Ordering::SeqCst)
+        self.over.load(Ordering::SeqCst) || self.cluster.epoch() != self.epoch
     }
 
     /// The last certain sign of life, for a claim of this machine: no later than `now`.
@@ -108,9 +119,13 @@ impl Sessions {
         }
         let ttl = seconds(ttl_ms);
         let began = clock.now().boot_ms;
+        let cluster = Arc::clone(endpoints.cluster());
+        let epoch = cluster.epoch();
         let lease = grant(endpoints, ttl_ms, end).await?;
         let session = Arc::new(Session {
             lease,
+            epoch,
+            cluster,
             over: AtomicBool::new(false),
             renewed_ms: AtomicU64::new(began),
         });
@@ -143,6 +158,13 @@ impl Sessions {
         }
     }
 
+    /// Whether a lease is one that this process keeps alive.
+    pub(super) fn keeps(&self, lease: i64) -> bool {
+        let sessions = self.lock();
+        let mut kept = sessions.values().filter(|session| !session.is_over());
+        kept.any(|session| session.lease == lease)
+    }
+
     /// Gives all leases back, so that etcd need not wait for their end.
     pub(super) fn give_back(&self, connection: &Connection) {
         if !connection.is_ours() {
@@ -171,7 +193,11 @@ impl Sessions {
 }
 
 /// Takes a new lease. If the answer is lost, the lease runs out unused.
-pub(super) async fn grant(endpoints: &Endpoints, ttl_ms: u64, end: Instant) -> Result<i64, Fault> {
+pub(super) async fn grant(
+    endpoints: &Arc<Endpoints>,
+    ttl_ms: u64,
+    end: Instant,
+) -> Result<i64, Fault> {
     let ttl = i64::try_from(seconds(ttl_ms)).unwrap_or(i64::MAX);
     endpoints
         .until(end, |client| async move { client.grant_lease(ttl).await })
@@ -179,7 +205,11 @@ pub(super) async fn grant(endpoints: &Endpoints, ttl_ms: u64, end: Instant) -> R
 }
 
 /// Renews a lease, and repeats that until etcd answers. `LeaseGone` if there is no such lease.
-pub(super) async fn renew(endpoints: &Endpoints, lease: i64, end: Instant) -> Result<(), Fault> {
+pub(super) async fn renew(
+    endpoints: &Arc<Endpoints>,
+    lease: i64,
+    end: Instant,
+) -> Result<(), Fault> {
     let answer = endpoints
         .until(end, |client| async move { client.renew_lease(lease).await })
         .await?;
@@ -205,7 +235,7 @@ async fn keep(
     let mut next = every;
     loop {
         tokio::time::sleep(next).await;
-        let Some(session) = session.upgrade() else {
+        let Some(session) = session.upgrade().filter(|session| !session.is_over()) else {
             return;
         };
         let (began, began_ms) = (instant(), clock.now().boot_ms);

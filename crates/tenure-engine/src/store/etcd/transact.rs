@@ -18,7 +18,8 @@
 
 use super::api::{TxnRequest, TxnResponse};
 use super::attempt::Attempt;
-use super::connection::{Fault, Pause, is_full, revision_of};
+use super::connection::{Fault, Pause, is_full, read_by, revision_of};
+use super::floor::Floor;
 use super::handle::EtcdHandle;
 use super::list::{Attachment, Change, Guard, List, Row, SWEPT_AT_ONCE, Writing, number};
 use super::read::Scope;
@@ -28,6 +29,7 @@ use crate::store::StoreError;
 use crate::store::contract::{
     About, Ask, Committed, Corrupt, Depth, Draft, Handle, NewClaim, Outcome, Run, Step, Write,
 };
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -39,6 +41,8 @@ pub(super) struct Transaction<'a> {
     pub(super) ask: &'a Ask<'a>,
     pub(super) handle: Option<&'a EtcdHandle>,
     change: &'a mut dyn FnMut(&mut Draft<'_>) -> Step,
+    /// The epoch in which the call began.
+    epoch: u64,
     /// When the call gives up.
     pub(super) end: Instant,
     /// How much of the lock is read.
@@ -49,6 +53,8 @@ pub(super) struct Transaction<'a> {
     pub(super) attempt: Option<Attempt>,
     /// The lease of a detached hold, kept from one try to the next, and its ttl.
     pub(super) pulse: Option<(u64, i64)>,
+    /// The floor that its last grant counts with.
+    pub(super) floor: Option<Floor>,
     /// The runs that may have been carried out, or may yet be.
     unsure: Vec<(Footprint, Tried)>,
     /// The claims that an earlier part has removed, or may have removed.
@@ -202,11 +208,13 @@ impl<'a> Transaction<'a> {
             ask,
             handle,
             change,
+            epoch: store.shared.connection.endpoints().cluster().epoch(),
             end,
             scope,
             runs: 0,
             attempt: None,
             pulse: None,
+            floor: None,
             unsure: Vec::new(),
             swept: Vec::new(),
         }
@@ -214,10 +222,19 @@ impl<'a> Transaction<'a> {
 
     /// Tries until it is known what became of the change.
     pub(super) fn commit(mut self) -> Result<Outcome, StoreError> {
-        if let (About::Renewal(_), Some(handle)) = (self.ask.about, self.handle) {
-            self.renew_lease(handle)?;
+        self.freshen()?;
+        let mut known = match (self.ask.about, self.handle) {
+            (About::Renewal(_), Some(handle)) => {
+                let renewed = self.renew_lease(handle);
+                renewed.and_then(|()| self.until_known())
+            }
+            _ => self.until_known(),
+        };
+        if let (About::Renewal(_), Some(handle), Err(_)) = (self.ask.about, self.handle, &known)
+            && handle.is_of_earlier_epoch()
+        {
+            known = Ok(Outcome::Absent);
         }
-        let known = self.until_known();
         if let (About::Turn(_) | About::Renewal(_), Some(handle), Err(_)) =
             (self.ask.about, self.handle, &known)
         {
@@ -232,6 +249,13 @@ impl<'a> Transaction<'a> {
         let mut overtaken = 0;
         let mut pause = Pause::default();
         loop {
+            if let (About::Renewal(_), Some(handle)) = (self.ask.about, self.handle)
+                && handle.is_of_earlier_epoch()
+            {
+                // The servers may have granted it again, and know nothing of this hold.
+                handle.note_claim(None, &List::default());
+                return Ok(Outcome::Absent);
+            }
             let did = if std::mem::take(&mut expects) {
                 self.expected()?
             } else {
@@ -275,7 +299,11 @@ impl<'a> Transaction<'a> {
 
     /// Gives the next attempt a name that no attempt ever had.
     pub(super) fn begin_anew(&mut self) {
-        self.attempt = self.attempt.take().map(|attempt| self.store.anew(&attempt));
+        let counts = self
+            .attempt
+            .take()
+            .filter(|attempt| !attempt.session.is_over());
+        self.attempt = counts.map(|attempt| self.store.anew(&attempt));
     }
 
     /// Runs the change on a list. `attached` is the ticket of a claim whose lease key the same
@@ -339,8 +367,34 @@ impl<'a> Transaction<'a> {
         })
     }
 
+    /// Removes claims that live by a lease of this process, and that nothing here holds: servers that were restored may
+    /// have kept them. They would count for as long as this process lives. Each removal rests on its claim.
+    fn remove_what_is_not_held(&self, list: &List) -> Result<bool, StoreError> {
+        let (shared, name) = (&self.store.shared, self.ask.name);
+        let rows = list.rows.iter().filter(|row| {
+            shared.sessions.keeps(row.lease) && !shared.ids.is_used(&row.written.lease_key)
+        });
+        let tickets: BTreeSet<u64> = rows.map(|row| row.written.claim.ticket).collect();
+        if tickets.is_empty() {
+            return Ok(false);
+        }
+        let mut after = list.entry.clone();
+        after
+            .claims
+            .retain(|claim| !tickets.contains(&claim.ticket));
+        let part = list.part_of(&after);
+        let change = list.change(&shared.keys, name, &part, &Writing::PLAIN);
+        if let Some(change) = self.store.told(change)? {
+            self.store.ask(self.end, change.into_txn())?;
+        }
+        Ok(true)
+    }
+
     /// One try on a list that was read.
     fn looked(&mut self, list: &List) -> Result<Did, StoreError> {
+        if self.remove_what_is_not_held(list)? {
+            return Ok(Did::Overtaken(None));
+        }
         if list.ahead_modified != 0 && matches!(self.scope, Scope::Upto(_)) {
             // A claim that holds stands behind this one.
             self.scope = Scope::All;
@@ -387,8 +441,16 @@ impl<'a> Transaction<'a> {
             attachments.push(self.attach(list, &tried.entry, made)?);
         }
         self.count_from_the_last_sign(list, &mut tried);
-        self.attach_pulses(list, &tried.entry, &mut attachments)?;
-        self.write(list, tried, write, &attachments)
+        match self.attach_pulses(list, &tried.entry, &mut attachments) {
+            // An etcd without room gives no lease and takes no write, and renews the leases that it has.
+            Err(error) if is_full(&error) && self.beats(list, &tried.entry)? => {
+                Ok(Did::Known(Outcome::Done(self.done(list, tried, None))))
+            }
+            attached => {
+                attached?;
+                self.write(list, tried, write, &attachments)
+            }
+        }
     }
 
     /// Writes what a run has made of a list.
@@ -400,7 +462,14 @@ impl<'a> Transaction<'a> {
         attachments: &[Attachment],
     ) -> Result<Did, StoreError> {
         let (store, name) = (self.store, self.ask.name);
+        self.floor = None;
+        let floor = if grants(list, &tried.entry) {
+            Some(self.count_from_floor()?)
+        } else {
+            None
+        };
         let writing = Writing {
+            floor: floor.as_ref(),
             guard: self.guard(list, &tried.entry, write.rests_on),
             attachments,
             discards: if write.discards {
@@ -433,6 +502,7 @@ impl<'a> Transaction<'a> {
         tried: Tried,
         attachments: &[Attachment],
     ) -> Result<Did, StoreError> {
+        self.heard_of_floor(&answer);
         Ok(match answer {
             Answer::Done(answer) => {
                 let revision = revision_of(answer.header);
@@ -450,18 +520,35 @@ impl<'a> Transaction<'a> {
         })
     }
 
+    /// The floor for a grant of this call.
+    pub(super) fn count_from_floor(&mut self) -> Result<Floor, StoreError> {
+        let floor = self.store.floor(self.ask.now, self.end)?;
+        Ok(self.floor.insert(floor).clone())
+    }
+
+    /// Notes what the answer to a grant says of the floor.
+    pub(super) fn heard_of_floor(&self, answer: &Answer) {
+        let Some(floor) = &self.floor else {
+            return;
+        };
+        match answer {
+            Answer::Done(answer) => {
+                self.store
+                    .note_floor(floor, Some(Ok(revision_of(answer.header))));
+            }
+            Answer::Overtaken(answer) => {
+                let (found, _) = read_by(answer);
+                self.store.note_floor(floor, Some(Err(&found)));
+            }
+            Answer::Unsure(_) | Answer::LeaseGone => self.store.note_floor(floor, None),
+        }
+    }
+
     /// What a change rests on, beyond the claims that it writes. A removal needs no more (`list`).
     fn guard(&self, list: &List, after: &Entry, rests_on: RestsOn) -> Guard {
-        let grants = || {
-            let mut granted = after.granted();
-            granted.any(|claim| {
-                let seen = list.entry.claim(claim.ticket);
-                seen.is_none_or(|seen| seen.token.is_none())
-            })
-        };
         match (rests_on, &self.scope) {
             (RestsOn::Nothing, _) => Guard::None,
-            (RestsOn::Before, _) if !grants() => Guard::None,
+            (RestsOn::Before, _) if !grants(list, after) => Guard::None,
             (RestsOn::Before, Scope::Upto(ticket)) => Guard::Upto(*ticket),
             (RestsOn::Before | RestsOn::All, _) => Guard::All,
         }
@@ -595,8 +682,10 @@ impl<'a> Transaction<'a> {
             ..
         } = tried;
         if let Some(revision) = revision {
-            settle(before, &mut entry, revision);
-            settle_events(&mut events, Some(number(revision)));
+            let floor = self.floor.as_ref();
+            let token = floor.map_or_else(|| number(revision), |floor| floor.token(revision));
+            settle(before, &mut entry, revision, token);
+            settle_events(&mut events, Some(token));
         }
         self.noted(before, &entry, revision);
         let mut handle = None;
@@ -609,7 +698,10 @@ impl<'a> Transaction<'a> {
             handle = entry.claim(ticket).map(|claim| {
                 let (shared, name) = (&self.store.shared, self.ask.name);
                 let keys = (id, attempt.id);
-                EtcdHandle::new(shared, name, claim, keys, row.is_some(), (before, revision))
+                let handle =
+                    EtcdHandle::new(shared, name, claim, keys, row.is_some(), (before, revision));
+                handle.enter_epoch(self.epoch);
+                handle
             });
         }
         committed(Run::Nth(run), entry, events, handle)
@@ -621,14 +713,16 @@ impl<'a> Transaction<'a> {
         let (shared, name) = (&self.store.shared, self.ask.name);
         let was_reserved = row.written.was_reserved;
         let claim = &row.written.claim;
-        EtcdHandle::new(
+        let handle = EtcdHandle::new(
             shared,
             name,
             claim,
             keys,
             was_reserved,
             (list, list.revision),
-        )
+        );
+        handle.enter_epoch(self.epoch);
+        handle
     }
 
     /// Notes in the handle what this change has seen.
@@ -639,6 +733,8 @@ impl<'a> Transaction<'a> {
         if let About::Turn(_) = self.ask.about {
             handle.remember(before);
             handle.saw(before.revision);
+            // A place in a line that the servers still have is the same place.
+            handle.enter_epoch(self.epoch);
         }
         let claim = after.claim(handle.ticket);
         if let Some(revision) = revision {
@@ -694,7 +790,9 @@ impl EtcdStore {
                     Ok(answer) => Ok(Answer::Overtaken(answer)),
                     Err(Fault::Unsure(why)) => Ok(Answer::Unsure(why)),
                     Err(Fault::LeaseGone) => Ok(Answer::LeaseGone),
-                    Err(refused @ (Fault::Refused(_) | Fault::Denied(_))) => Err(refused),
+                    Err(refused @ (Fault::Refused(_) | Fault::Denied(_) | Fault::Stranger(_))) => {
+                        Err(refused)
+                    }
                 }
             })
     }
@@ -718,9 +816,18 @@ pub(super) fn committed(
     }
 }
 
+/// Whether a change grants a claim.
+fn grants(list: &List, after: &Entry) -> bool {
+    let mut granted = after.granted();
+    granted.any(|claim| {
+        let seen = list.entry.claim(claim.ticket);
+        seen.is_none_or(|seen| seen.token.is_none())
+    })
+}
+
 /// Puts the numbers that etcd assigned at `revision` into a list, in place of those that the core drew
 /// provisionally.
-fn settle(before: &List, after: &mut Entry, revision: i64) {
+fn settle(before: &List, after: &mut Entry, revision: i64, token: u64) {
     after.last = number(revision);
     for claim in &mut after.claims {
         let seen = before.entry.claim(claim.ticket);
@@ -728,7 +835,7 @@ fn settle(before: &List, after: &mut Entry, revision: i64) {
             claim.ticket = number(revision);
         }
         if claim.token.is_some() && seen.is_none_or(|seen| seen.token.is_none()) {
-            claim.token = Some(number(revision));
+            claim.token = Some(token);
         }
     }
 }

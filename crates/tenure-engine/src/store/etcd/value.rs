@@ -19,6 +19,9 @@ struct Frame {
     /// The token is the revision of this write.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     granted_here: bool,
+    /// What is added to that revision (`floor`).
+    #[serde(default, skip_serializing_if = "is_zero")]
+    floor: u64,
     /// The place was reserved once, and other claims may have been granted meanwhile.
     #[serde(
         rename = "was_away",
@@ -26,6 +29,14 @@ struct Frame {
         skip_serializing_if = "std::ops::Not::not"
     )]
     was_reserved: bool,
+}
+
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde hands it a reference"
+)]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// What every version writes: its number.
@@ -65,22 +76,23 @@ pub(super) struct Written {
 /// The version of the format.
 const VERSION: u32 = 1;
 
-/// Writes a claim. With `granted_here`, its token is the revision of this write.
+/// Writes a claim. If it is granted here, its token is the revision of this write above that floor.
 pub(super) fn encode(
     mut written: Written,
-    granted_here: bool,
+    granted_here: Option<u64>,
 ) -> Result<Vec<u8>, codec::CodecError> {
     let mut value = serde_json::to_vec(&Frame {
         tenure: VERSION,
         lease_key: std::mem::take(&mut written.lease_key),
-        granted_here,
+        granted_here: granted_here.is_some(),
+        floor: granted_here.unwrap_or(0),
         was_reserved: written.was_reserved,
     })
     .map_err(|error| codec::CodecError::unwritten(&error))?;
     value.push(b'\n');
     // The revision of the key is the ticket.
     written.claim.ticket = 0;
-    if granted_here {
+    if granted_here.is_some() {
         written.claim.token = None;
     }
     let hosts = [&*written.claim.holder.host];
@@ -107,7 +119,7 @@ pub(super) fn decode(value: &[u8], created: u64, modified: u64) -> Result<Writte
     let mut claim = codec::read_claim(line()?, &hosts)?;
     claim.ticket = created;
     if frame.granted_here {
-        claim.token = Some(modified);
+        claim.token = Some(frame.floor.saturating_add(modified));
     }
     Ok(Written {
         claim,

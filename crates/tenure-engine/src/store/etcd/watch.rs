@@ -2,7 +2,9 @@
 //!
 //! A watch counts from the revision after its caller's last look, so it misses nothing in between. After
 //! each broken stream it begins there again. A revision that was compacted away meanwhile counts as a
-//! notice: the caller looks again.
+//! notice: the caller looks again. So is a new epoch (`cluster`), and for a holder a stream that broke and began anew:
+//! the servers may have been restored meanwhile, and tell nothing of what they no longer know. A waiter looks every few
+//! seconds in any case.
 
 use super::api::{
     FilterType, KeyValue, RangeRequest, RequestOp, Response, TxnRequest, WatchCreateRequest,
@@ -11,9 +13,11 @@ use super::connection::{Connection, Endpoints, Fault, Pause, revision_of};
 use crate::store::StoreError;
 use rustix::pipe::PipeFlags;
 use std::collections::BTreeSet;
+use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::task::AbortHandle;
 
@@ -119,7 +123,7 @@ impl Task {
     ) -> Self {
         let endpoints = Arc::clone(connection.endpoints());
         Self(connection.spawn(async move {
-            let _ = first(&endpoints, &keys).await;
+            let _ = first(&endpoints, &mut endpoints.cluster().epochs(), &keys, false).await;
             rings();
         }))
     }
@@ -161,8 +165,9 @@ pub(super) fn lasting(
         .map_err(|error| failed(connection, error))?;
     let endpoints = Arc::clone(connection.endpoints());
     let task = connection.spawn(async move {
+        let mut epochs = endpoints.cluster().epochs();
         loop {
-            let from = first(&endpoints, &keys).await;
+            let from = first(&endpoints, &mut epochs, &keys, true).await;
             for key in &mut keys {
                 key.from = key.from.max(from);
             }
@@ -191,13 +196,34 @@ fn ring(writes: &OwnedFd) {
     let _ = rustix::io::write(writes, &[1]);
 }
 
+/// Waits for the first notice, or a new epoch. Answers with the revision from which to watch on.
+async fn first(
+    endpoints: &Arc<Endpoints>,
+    epochs: &mut tokio::sync::watch::Receiver<u64>,
+    keys: &[Watched],
+    holds: bool,
+) -> i64 {
+    let mut notice = std::pin::pin!(notice(endpoints, keys, holds));
+    let mut changed = std::pin::pin!(epochs.changed());
+    std::future::poll_fn(|context| {
+        let noticed = notice.as_mut().poll(context);
+        let begins = changed.as_mut().poll(context);
+        match noticed {
+            Poll::Pending if begins.is_ready() => Poll::Ready(0),
+            noticed => noticed,
+        }
+    })
+    .await
+}
+
 /// Waits for the first notice. Answers with the revision from which to watch on.
 ///
 /// A watch that begins in the past gets its first notice from a loop of etcd that runs every 100 ms. So the keys are
 /// watched from now on, and once they are, one look says whether anything has happened to them since the caller's own.
 /// Nothing is missed: the look is later than the begin of each watch.
-async fn first(endpoints: &Endpoints, keys: &[Watched]) -> i64 {
+async fn notice(endpoints: &Arc<Endpoints>, keys: &[Watched], holds: bool) -> i64 {
     let mut pause = Pause::default();
+    let mut has_broken = false;
     loop {
         let opened = endpoints
             .once(|client| async move { client.watch(keys.iter().map(Watched::watch)).await });
@@ -219,6 +245,9 @@ async fn first(endpoints: &Endpoints, keys: &[Watched]) -> i64 {
                     return last + 1;
                 }
                 created += usize::from(answer.created);
+                if answer.created && has_broken && holds {
+                    return 0;
+                }
                 if answer.created && created == keys.len() {
                     match meanwhile(endpoints, keys, revision).await {
                         Ok(None) => {}
@@ -228,7 +257,12 @@ async fn first(endpoints: &Endpoints, keys: &[Watched]) -> i64 {
                         Err(Fault::Refused(why)) if why.contains("compacted") => {
                             return revision + 1;
                         }
-                        Err(Fault::Refused(_) | Fault::Denied(_) | Fault::LeaseGone) => {
+                        Err(
+                            Fault::Refused(_)
+                            | Fault::Denied(_)
+                            | Fault::LeaseGone
+                            | Fault::Stranger(_),
+                        ) => {
                             tokio::time::sleep(REFUSED).await;
                             return revision + 1;
                         }
@@ -236,6 +270,7 @@ async fn first(endpoints: &Endpoints, keys: &[Watched]) -> i64 {
                 }
                 pause = Pause::default();
             }
+            has_broken = true;
         }
         tokio::time::sleep(pause.next()).await;
     }
@@ -247,7 +282,7 @@ const LOOKED_AT_ONCE: usize = 32;
 /// Whether anything happened to the keys between the caller's look and now, `revision` or later: the revision up to which
 /// that is known.
 async fn meanwhile(
-    endpoints: &Endpoints,
+    endpoints: &Arc<Endpoints>,
     keys: &[Watched],
     revision: i64,
 ) -> Result<Option<i64>, Fault> {

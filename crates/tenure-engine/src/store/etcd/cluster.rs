@@ -1,0 +1,300 @@
+//! The cluster behind an address: what the head of every answer says of it, and what follows from that.
+//!
+//! Servers may be restored, split, replaced or listed by mistake, and their address stays the same. Each answer
+//! carries the id of its cluster and the revision of its store. They are looked at here, before the answer is used:
+//!
+//! | an answer says | what follows |
+//! |---|---|
+//! | the known cluster, no lower revision | it counts |
+//! | another cluster | it is refused, and so is each later one, until the user accepts that cluster (`tenure allow`) |
+//! | a lower revision, agreed on by the cluster | the servers were set back; the request begins anew |
+//! | a lower revision of one member | that member may lag: a read that the cluster agrees on decides |
+//!
+//! A second cluster and a set-back begin a new **epoch**. What was granted in an earlier epoch is lost: the servers may
+//! know nothing of it, and may have granted it again. So holders are notified, their renewals find a loss, and
+//! sessions begin anew.
+//!
+//! Each machine remembers the cluster of each server ([`Memory`]), because a second cluster in a list shows only while
+//! both answer.
+//!
+//! # Crash safety
+//! What is remembered of a server is one file, which is replaced whole. A process first writes what it has seen, and
+//! then reads what is known of the other servers. So of two that met different clusters, one finds out.
+
+use super::address::Address;
+use super::api::{Known, ResponseHeader};
+use crate::printed::quoted_for_unix;
+use crate::private;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::sync::watch;
+use tonic::Status;
+
+/// What this process knows of the cluster.
+pub(super) struct Cluster {
+    state: Mutex<State>,
+    epochs: watch::Sender<u64>,
+    address: Address,
+    memory: Option<Memory>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The cluster whose answers count.
+    id: Option<u64>,
+    /// The highest revision that it has shown.
+    revision: i64,
+    /// Another cluster that has answered since.
+    stranger: Option<u64>,
+    /// The servers that have answered, by their place in the list.
+    known: BTreeSet<usize>,
+}
+
+/// An answer of another cluster than the known one.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Stranger(pub(super) String);
+
+impl Cluster {
+    pub(super) fn new(address: Address) -> Self {
+        Self {
+            state: Mutex::default(),
+            epochs: watch::Sender::new(0),
+            address,
+            memory: None,
+        }
+    }
+
+    /// Remembers the cluster of each server in a folder.
+    pub(super) fn remember(&mut self, folder: PathBuf) {
+        self.memory = Some(Memory(folder));
+    }
+
+    /// The servers of the list.
+    pub(super) fn servers(&self) -> Vec<String> {
+        self.address.servers()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of the present epoch.
+    pub(super) fn epoch(&self) -> u64 {
+        *self.epochs.borrow()
+    }
+
+    /// The epochs from now on.
+    pub(super) fn epochs(&self) -> watch::Receiver<u64> {
+        self.epochs.subscribe()
+    }
+
+    /// Whether a server has answered.
+    pub(super) fn is_known(&self) -> bool {
+        self.lock().id.is_some()
+    }
+
+    fn remembered(&self, server: &str) -> Option<u64> {
+        self.memory.as_ref()?.of(server)
+    }
+
+    /// What is known before a request is sent.
+    pub(super) fn known(&self) -> Known {
+        // The epoch first: a revision of a later one is then ignored together with the answer.
+        let epoch = self.epoch();
+        let revision = self.lock().revision;
+        Known { epoch, revision }
+    }
+
+    /// Looks at the head of an answer of a server. `since` is what was known when its request began. `agreed`: the
+    /// cluster has agreed on its revision after that. Answers whether the member lags, or the cluster was set back; a
+    /// read that the cluster agrees on has to decide.
+    pub(super) fn look(
+        &self,
+        server: usize,
+        head: ResponseHeader,
+        since: Known,
+        agreed: bool,
+    ) -> Result<bool, Status> {
+        if head.cluster_id == 0 {
+            // No etcd leaves it out; its answer proves nothing.
+            return Ok(false);
+        }
+        let mut state = self.lock();
+        if state.id != Some(head.cluster_id) || !state.known.contains(&server) {
+            self.meet(&mut state, server, head.cluster_id)?;
+        }
+        state.stranger = None;
+        if self.epoch() != since.epoch {
+            return Err(set_back());
+        }
+        if agreed && head.revision < since.revision {
+            state.revision = head.revision;
+            self.begin_epoch();
+            return Err(set_back());
+        }
+        let is_behind = head.revision < state.revision;
+        state.revision = state.revision.max(head.revision);
+        Ok(is_behind)
+    }
+
+    /// The first answer of a server, or one of another cluster than the known one.
+    fn meet(&self, state: &mut State, server: usize, id: u64) -> Result<(), Status> {
+        let servers = self.address.servers();
+        let name = servers.get(server).map_or("", String::as_str);
+        let is_first = state.id.is_none_or(|known| known == id);
+        if let Some(memory) = self.memory.as_ref().filter(|_| is_first)
+            && memory.of(name).is_none()
+        {
+            memory.note(name, id);
+        }
+        let remembered = || servers.iter().map(|server| self.remembered(server));
+        let other = match state.id.filter(|known| *known != id) {
+            // Only the user's word makes this process believe another cluster than the one that it has met.
+            Some(known) => {
+                let is_accepted = remembered().all(|other| other == Some(id));
+                (!is_accepted).then_some(known)
+            }
+            None => remembered().flatten().find(|other| *other != id),
+        };
+        if let Some(other) = other {
+            if state.id.is_some() && state.stranger != Some(id) {
+                state.stranger = Some(id);
+                self.begin_epoch();
+            }
+            let stranger = Box::new(Stranger(self.refusal(name, id, other)));
+            return Err(Status::from_error(stranger));
+        }
+        if state.id.is_some_and(|known| known != id) {
+            *state = State::default();
+            self.begin_epoch();
+        }
+        state.id = Some(id);
+        state.known.insert(server);
+        Ok(())
+    }
+
+    fn begin_epoch(&self) {
+        self.epochs.send_modify(|epoch| *epoch += 1);
+    }
+
+    fn refusal(&self, server: &str, id: u64, other: u64) -> String {
+        let line = format!("{}#{id:x}", self.address);
+        format!(
+            "{server} is of etcd cluster {id:x}, and the locks are in cluster {other:x}. A list names the servers of one \
+             cluster. If the cluster was restored or replaced, and no holder from before is left, accept the new one: \
+             tenure allow {}",
+            quoted_for_unix(&line)
+        )
+    }
+}
+
+fn set_back() -> Status {
+    Status::unavailable("the servers were set back to an earlier state")
+}
+
+/// The folder in which this machine remembers the cluster of each server.
+pub(super) struct Memory(PathBuf);
+
+impl Memory {
+    /// The cluster of a server. What cannot be read is not known.
+    fn of(&self, server: &str) -> Option<u64> {
+        let text = std::fs::read_to_string(self.file(server)).ok()?;
+        u64::from_str_radix(text.trim(), 16).ok()
+    }
+
+    /// Remembers it. A folder that cannot be written to remembers nothing, and keeps nobody from the locks.
+    fn note(&self, server: &str, id: u64) {
+        let _ = self.write(server, id);
+    }
+
+    fn write(&self, server: &str, id: u64) -> std::io::Result<()> {
+        private::make_folder(&self.0).map_err(|(_, errno)| std::io::Error::from(errno))?;
+        let file = self.file(server);
+        let new = self.0.join(format!(".{server}.{}", std::process::id()));
+        std::fs::write(&new, format!("{id:x}\n"))?;
+        std::fs::rename(&new, &file)
+    }
+
+    fn file(&self, server: &str) -> PathBuf {
+        self.0.join(server.to_ascii_lowercase())
+    }
+}
+
+/// Makes this machine remember that the servers of an address are of this cluster, whatever it remembered before.
+///
+/// # Errors
+/// - The folder cannot be written to.
+pub fn accept_cluster(folder: &Path, address: &Address, id: u64) -> std::io::Result<()> {
+    let memory = Memory(folder.to_owned());
+    let servers = address.servers();
+    servers
+        .iter()
+        .try_for_each(|server| memory.write(server, id))
+}
+
+/// Makes this machine forget the cluster of the servers of an address.
+///
+/// # Errors
+/// - The folder cannot be written to.
+pub fn forget_cluster(folder: &Path, address: &Address) -> std::io::Result<()> {
+    let memory = Memory(folder.to_owned());
+    let known = address.servers().into_iter();
+    known
+        .filter(|server| memory.of(server).is_some())
+        // A file without a number says nothing.
+        .try_for_each(|server| std::fs::write(memory.file(&server), ""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(cluster_id: u64, revision: i64) -> ResponseHeader {
+        ResponseHeader {
+            cluster_id,
+            revision,
+        }
+    }
+
+    #[test]
+    fn a_member_that_lags_is_no_set_back_and_an_agreed_answer_is() {
+        let address = Address::parse("etcd://one,two").expect("an address");
+        let cluster = Cluster::new(address);
+        let before = cluster.known();
+        // Which server answers what, whether the cluster agreed on it, what is said, and how many epochs began.
+        for (server, revision, agreed, said, epochs) in [
+            (0, 10, true, Some(false), 0),
+            (1, 5, false, Some(true), 0),
+            (0, 10, false, Some(false), 0),
+            (1, 11, true, Some(false), 0),
+            (0, 4, true, None, 1),
+            (0, 4, true, Some(false), 1),
+            (1, 3, false, Some(true), 1),
+        ] {
+            let since = cluster.known();
+            let looked = cluster.look(server, head(7, revision), since, agreed);
+            assert_eq!(looked.ok(), said, "{revision} of {server}");
+            assert_eq!(cluster.epoch(), epochs, "{revision} of {server}");
+        }
+        // A request that was sent before the set-back says nothing of the servers as they are.
+        assert!(cluster.look(0, head(7, 20), before, true).is_err());
+        assert_eq!((cluster.epoch(), cluster.known().revision), (1, 4));
+    }
+
+    #[test]
+    fn each_turn_to_another_cluster_begins_one_epoch() {
+        let cluster = Cluster::new(Address::parse("etcd://one,two").expect("an address"));
+        for (server, id, counts, epochs) in [
+            (0, 7, true, 0),
+            (1, 8, false, 1),
+            (1, 8, false, 1),
+            (0, 7, true, 1),
+            (1, 8, false, 2),
+        ] {
+            let looked = cluster.look(server, head(id, 1), cluster.known(), true);
+            assert_eq!((looked.is_ok(), cluster.epoch()), (counts, epochs), "{id}");
+        }
+    }
+}
