@@ -81,9 +81,22 @@ impl SysExit {
     }
 }
 
+/// Where this process says that it ends in order, with all its work done.
+#[cfg(target_os = "linux")]
+static LAST_WORD: std::sync::OnceLock<std::os::fd::OwnedFd> = std::sync::OnceLock::new();
+
+#[cfg(target_os = "linux")]
+pub(crate) fn speak_last_word_to(descriptor: std::os::fd::OwnedFd) {
+    let _ = LAST_WORD.set(descriptor);
+}
+
 /// Ends the process, once all messages are written or their time is over.
 pub(crate) fn leave(ending: impl Into<Ending>) -> ! {
     let _ = speech::finish();
+    #[cfg(target_os = "linux")]
+    if let Some(descriptor) = LAST_WORD.get() {
+        let _ = rustix::io::write(descriptor, &[1]);
+    }
     leave_at_once(ending)
 }
 

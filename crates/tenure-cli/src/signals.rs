@@ -442,7 +442,7 @@ impl Signals {
         // A stop that came after the last look for one and before this line. The command has to get it;
         // in a group that we share it has got it already.
         if own_group && PAUSE.swap(false, Ordering::SeqCst) {
-            let stop = [u8::try_from(libc::SIGTSTP).unwrap_or(0), 0];
+            let stop = [u8::try_from(libc::SIGTSTP).unwrap_or(0), 0, 0, 0, 0, 0];
             // SAFETY: the bytes live until the call returns; a full pipe only returns an error.
             unsafe {
                 libc::write(
@@ -543,6 +543,10 @@ pub(crate) enum Forked {
 /// Makes a copy of this process. Called while it has one thread, and before signals are collected: the copy would share
 /// their pipe.
 pub(crate) fn fork() -> io::Result<Forked> {
+    // Where it is ignored, the kernel would collect the copy, and its exit code with it.
+    if is_ignored(libc::SIGCHLD) {
+        set_default(libc::SIGCHLD);
+    }
     // SAFETY: with one thread the copy is as whole as this process is.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),

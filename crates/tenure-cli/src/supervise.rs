@@ -29,6 +29,8 @@ mod around;
 mod cgroup;
 #[cfg(unix)]
 mod descendants;
+#[cfg(target_os = "linux")]
+pub(crate) use descendants::end_all_children;
 #[cfg_attr(windows, path = "supervise/job.rs")]
 mod driver;
 pub(crate) mod locks;

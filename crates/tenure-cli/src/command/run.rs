@@ -75,6 +75,9 @@ pub(crate) fn run(run: Run, mut reporter: Reporter) -> Ending {
             Some(main) => hold_and_run(run, main, followed, &mut reporter),
             None => run_unlocked(run, followed, &mut reporter),
         });
+    if let Some(why) = follow::reason() {
+        reporter.warn(why);
+    }
     match ran {
         Ok(ending) => ending,
         // People who let a run be skipped need no word of it; programs that ask for a document get one.
@@ -877,7 +880,11 @@ fn prepare_with_its_number(said: &Program, program: &Path, child_env: &ChildEnv)
         .iter()
         .map(|name| format!("{name}=$$"))
         .collect();
-    let line = format!("{}; export {names}; exec \"$@\"", numbers.join(" "));
+    // A newer systemd names the same process a second time, in another way.
+    let line = format!(
+        "{}; export {names}; unset LISTEN_PIDFDID; exec \"$@\"",
+        numbers.join(" ")
+    );
     let mut command = Command::new("/bin/sh");
     command.args(["-c", &line, "sh"]).arg(program);
     command.args(said.words.iter().skip(1));

@@ -27,8 +27,10 @@
 use super::cgroup::Cgroup;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, kill_process, test_kill_process_group, waitid,
+    Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, test_kill_process_group, waitid,
 };
+use std::time::Duration;
+use tenure_engine::clock::{instant, nap, since};
 use tenure_engine::process::{children, group_is_alive, group_of, start_time};
 
 /// No process has a higher number (the kernel's `PID_MAX_LIMIT`).
@@ -100,6 +102,45 @@ fn become_subreaper() -> bool {
 #[cfg(not(target_os = "linux"))]
 fn become_subreaper() -> bool {
     false
+}
+
+/// How long after SIGKILL the processes are waited for that belong to another user, or that the kernel keeps.
+const AFTER_KILL: Duration = Duration::from_secs(2);
+
+/// How often they are looked at.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Ends all children of this process, which is their subreaper: asks them by SIGTERM, and kills them after the grace, or as
+/// soon as it `hurries`. Returns those that no signal ends.
+pub(crate) fn end_all_children(grace: Duration, mut hurries: impl FnMut() -> bool) -> Vec<Pid> {
+    let mut descendants = Descendants {
+        reach: Reach::Adoption,
+        asking: None,
+        asked_group: false,
+        asked: Vec::new(),
+        hidden: false,
+        found: Vec::new(),
+        next_number: 1,
+    };
+    let began = instant();
+    let mut killed = None;
+    descendants.ask(Signal::TERM, false);
+    loop {
+        if killed.is_none() && (since(began) >= grace || hurries()) {
+            killed = Some(instant());
+            descendants.ask(Signal::KILL, false);
+        }
+        // No process is mistaken for the command: this one has our own number.
+        let is_seen = descendants.look(getpid(), None);
+        // What is not seen the kernel knows.
+        if !is_seen && !descendants.is_left(None) {
+            return Vec::new();
+        }
+        if killed.is_some_and(|killed| since(killed) >= AFTER_KILL) {
+            return descendants.left(getpid());
+        }
+        nap(LOOK);
+    }
 }
 
 impl Descendants {

@@ -140,6 +140,70 @@ fn run_that_follows_another_process_ends_with_it_waiting_or_at_work() {
     let _ = followed.wait();
 }
 
+/// The holder goes on: the waiters leave by themselves, and not because their turn has come.
+#[test]
+fn waiter_leaves_the_line_behind_a_holder_that_goes_on_table() {
+    let scene = Scene::new();
+    let holder = scene.hold("x", ["-q"]);
+    let mut followed = Command::new("sleep").arg("600").spawn().expect("a process");
+    let number = followed.id().to_string();
+    let wait = |flags: &[&str]| {
+        let words = [&["run", "x", "--wait", "10m"], flags, &["--", "true"]].concat();
+        Started::piped(&mut scene.tenure(words))
+    };
+    let waiter = wait(&["--die-with", &number]);
+    scene.until_queued("x", 1);
+    followed.kill().expect("ours");
+    let said = waiter.finish().expect(143, "as if it was asked to end");
+    assert!(said.stderr().contains("has ended"), "{}", said.said());
+    scene.until_queued("x", 0);
+    let relay = wait(&["--die-with-parent"]);
+    scene.until_queued("x", 1);
+    relay.signal(Signal::KILL);
+    scene.until_queued("x", 0);
+    let _ = relay.finish();
+    let _ = holder.open().expect(0, "the holder was not disturbed");
+    let _ = followed.wait();
+}
+
+/// An orderly end leaves behind what a run without the flag leaves behind; an end without order leaves nothing.
+#[test]
+fn what_the_command_leaves_behind_goes_on_after_an_orderly_end_alone() {
+    for (line, is_ended) in [
+        ("kill -USR1 $$", false),
+        ("exit 3", false),
+        ("trap '' INT TERM; while :; do sleep 0.05; done", true),
+    ] {
+        let scene = Scene::new();
+        let pid = scene.path("daemon");
+        let pid = pid.to_str().unwrap();
+        let line = format!(
+            "setsid sh -c 'echo $$ >{pid}.new; mv {pid}.new {pid}; exec sleep 600' & \
+             while ! [ -e {pid} ]; do sleep 0.01; done; {line}"
+        );
+        let words = ["run", "x", "--die-with-parent", "--", "sh", "-c", &line];
+        let mut run = Started::new(&mut scene.tenure(words));
+        let daemon = read_number(pid.as_ref());
+        if is_ended {
+            // The second one ends tenure at once; the relay ends the work.
+            for _ in 0..2 {
+                run.signal(Signal::INT);
+                std::thread::sleep(Duration::from_millis(1_200));
+            }
+        }
+        run.end();
+        if is_ended {
+            eventually("nothing is left", || {
+                !is_alive(daemon) || state(daemon) == Some('Z')
+            });
+        } else {
+            assert!(is_alive(daemon), "{line}");
+            send(daemon, Signal::KILL);
+        }
+        scene.until_free("x");
+    }
+}
+
 /// The kernel's own death signal follows the thread that has started a process.
 #[test]
 fn end_of_the_thread_that_started_a_run_means_nothing() {

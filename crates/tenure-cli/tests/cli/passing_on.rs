@@ -101,6 +101,8 @@ fn a_command_that_cannot_be_run_is_answered_with_126() {
 fn a_script_without_an_interpreter_is_run_by_the_shell_table() {
     let scene = Scene::new();
     scene.script("script", "echo \"$0 $# $2\"; exit 9\n");
+    let file = scene.path("file");
+    let file = file.to_str().unwrap();
     let path = scene.path("script");
     let path = path.to_str().unwrap();
     for before in [
@@ -109,7 +111,7 @@ fn a_script_without_an_interpreter_is_run_by_the_shell_table() {
         &["run", "x", "--exec", "--"],
         &["run", "x", "--wait-all", "--"],
         &["run", "--profile", "resume", "x", "--"],
-        &["flock", "lock"],
+        &["flock", file],
     ] {
         let words = [before, &[path, "one", "two words"]].concat();
         let answer = scene.run(words).expect(9, "the script's own code");

@@ -62,7 +62,7 @@ const BEHIND_BEGINNING: &str = "cannot lock ref";
 const LOST: [&str; 2] = ["remote failed to report status", "Internal Server Error"];
 
 /// Texts that make another attempt useless, whatever else git says.
-const FINAL: [&str; 14] = [
+const FINAL: [&str; 25] = [
     "Permission denied",
     "Authentication failed",
     "could not read Username",
@@ -75,6 +75,17 @@ const FINAL: [&str; 14] = [
     "returned error: 404",
     "certificate problem",
     "certificate verification failed",
+    "' not found",
+    "denied to",
+    "read only",
+    "uthentication failures",
+    "insufficient permission",
+    "dubious ownership",
+    "by hook",
+    "not allowed",
+    "remote helper",
+    "certificate subject name",
+    "no such remote",
     "does not match any",
     "not a git repository",
 ];
@@ -163,7 +174,11 @@ pub(super) fn may_pass(answer: &Answer) -> bool {
 pub(super) fn is_unknown(answer: &Answer) -> bool {
     let is_judged = answer.stdout.lines().any(|line| line.contains('\t'));
     let is_known = says_any(answer, &FINAL) || says_any(answer, &TRANSIENT);
-    !is_judged && !is_known && !is_contended(answer) && !says_any(answer, &[REFUSED])
+    !answer.succeeded()
+        && !is_judged
+        && !is_known
+        && !is_contended(answer)
+        && !says_any(answer, &[REFUSED])
 }
 
 fn says_any(answer: &Answer, texts: &[&str]) -> bool {
@@ -453,6 +468,26 @@ mod tests {
                 Refused,
             ),
             ("error: src refspec HEAD does not match any", Refused),
+            ("fatal: repository 'https://h/x/' not found", Refused),
+            (
+                "ERROR: Permission to u/r.git denied to somebody.\nfatal: Could not read from remote repository.",
+                Refused,
+            ),
+            (
+                "Received disconnect: Too many authentication failures",
+                Refused,
+            ),
+            (
+                "error: insufficient permission for adding an object to repository database",
+                Refused,
+            ),
+            (
+                "fatal: detected dubious ownership in repository at '/x'",
+                Refused,
+            ),
+            ("fatal: ref updates aborted by hook", Refused),
+            ("fatal: transport 'ext' not allowed", Refused),
+            ("fatal: unable to find remote helper for 'foo'", Refused),
             // A hook of this clone.
             ("error: failed to push some refs to 'origin'", Refused),
             (

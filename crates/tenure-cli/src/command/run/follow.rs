@@ -7,8 +7,11 @@
 //!
 //! - The guardian follows the relay and the process that was named. When one of them ends, however it ends, the run ends
 //!   as if SIGTERM had come: a wait leaves the line, the work is asked to end, and is killed after its grace.
-//! - The relay passes signals on, and ends as the guardian does. If the guardian is killed, what it has left comes to the
-//!   relay, which ends it in the same way.
+//! - The relay passes signals on, and ends as the guardian does. Right before an orderly end the guardian writes a last word
+//!   into a pipe. Without that word it was killed, or left its work behind at a second Ctrl-C. Then its children come to the
+//!   relay, which ends them: after a kill with the grace, after a Ctrl-C at once.
+//! - A process that had children before (a shell that has become tenure) would get their orphans as well. There one more relay
+//!   stands between, which has none; the first one only passes signals on.
 //!
 //! Both hold a handle (pidfd) of what they follow, so no other process that gets its number is taken for it. The handle is of
 //! the process: the end of the thread that has started it means nothing.
@@ -16,64 +19,83 @@
 //! **What is not guaranteed.** If relay and guardian are killed at the same instant, nobody is left to end the work. What has
 //! inherited the liveness lock then keeps the lock held, as for a run without these flags.
 
-use crate::exit::{Ending, leave_at_once};
+use crate::exit::{Ending, Exit, leave_at_once, speak_last_word_to};
 use crate::failure::Failure;
 use crate::render::say;
 use crate::request::Follow;
 use crate::signals::{self, Forked, Signals};
-use rustix::event::{PollFd, PollFlags, poll};
+use crate::supervise::end_all_children;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, getpid, kill_process, pidfd_open, waitid,
 };
-use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
+use std::sync::OnceLock;
 use std::time::Duration;
-use tenure_engine::clock::{instant, nap, since};
+use tenure_engine::clock::nap;
 use tenure_engine::process::{self, children};
 
-/// How often the relay looks at what a killed guardian has left.
+/// How often something is looked at that no descriptor tells of.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// How long after SIGKILL the relay waits for processes that it may not end, or that the kernel keeps.
-const AFTER_KILL: Duration = Duration::from_secs(2);
+/// What has ended that the run follows.
+static ENDED: OnceLock<String> = OnceLock::new();
+
+/// Why the run ends, in words, if the end of another process is the reason.
+pub(super) fn reason() -> Option<String> {
+    let what = ENDED.get()?;
+    Some(format!("{what}, and this run ends with it"))
+}
 
 /// What a guardian follows.
 pub(super) struct Followed {
-    /// In the order in which they are named in a message.
+    /// Each with the words for its end.
     handles: Vec<(OwnedFd, String)>,
 }
 
 /// Makes the guardian, in which this returns. The relay stays in here, and ends with the guardian.
 pub(super) fn begin(follow: Follow, grace: Duration) -> Result<Followed, Failure> {
-    let (named, what) = match follow {
-        Follow::Parent => (parent()?, "its parent"),
-        Follow::Process(number) => (of_number(number)?, "the process that it follows"),
+    let (named, flag, what) = match follow {
+        Follow::Parent => (parent()?, "--die-with-parent", "its parent"),
+        Follow::Process(number) => (
+            of_number(number)?,
+            "--die-with",
+            "the process that it follows",
+        ),
     };
     let number = named.as_raw_pid();
-    let handle = open(named)?;
+    let handle = open(named, flag)?;
     // Its number may have gone to another process before the handle was there.
-    if follow == Follow::Parent
-        && process::parent() != Some(named.as_raw_nonzero().get().unsigned_abs())
-    {
-        return Err(gone(number));
+    let is_it = process::parent() == u32::try_from(number).ok();
+    if follow == Follow::Parent && !is_it {
+        return Err(gone(number, flag));
     }
-    let own = open(getpid())?;
-    // What this process had started before (a shell that has become tenure) is none of the work.
-    let before: BTreeSet<u32> = children().into_iter().collect();
+    let ours = || "the process that was started has ended".to_owned();
+    let mut handles = vec![
+        (handle, format!("{what} (PID {number}) has ended")),
+        (open(getpid(), flag)?, ours()),
+    ];
+    if !children().is_empty() {
+        match signals::fork().map_err(|error| cannot(&error))? {
+            Forked::Parent(inner) => relay(inner, None, &handles),
+            Forked::Child => handles.push((open(getpid(), flag)?, ours())),
+        }
+    }
+    let (hears, speaks) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+        .map_err(|errno| cannot(&errno.into()))?;
     // Any number but zero switches it on.
     let _ = rustix::process::set_child_subreaper(Some(Pid::INIT));
     match signals::fork().map_err(|error| cannot(&error))? {
-        Forked::Parent(guardian) => relay(guardian, &before, grace),
+        Forked::Parent(guardian) => {
+            drop(speaks);
+            relay(guardian, Some((hears, grace)), &handles)
+        }
         Forked::Child => {
             // Of a process that leads no group this does not fail.
             let _ = rustix::process::setsid();
-            Ok(Followed {
-                handles: vec![
-                    (handle, format!("{what} (PID {number}) has ended")),
-                    (own, "the process that was started has ended".to_owned()),
-                ],
-            })
+            speak_last_word_to(speaks);
+            Ok(Followed { handles })
         }
     }
 }
@@ -107,23 +129,25 @@ fn of_number(number: u32) -> Result<Pid, Failure> {
     }
 }
 
-fn open(pid: Pid) -> Result<OwnedFd, Failure> {
+fn open(pid: Pid, flag: &str) -> Result<OwnedFd, Failure> {
     pidfd_open(pid, PidfdFlags::empty()).map_err(|errno| match errno {
-        rustix::io::Errno::SRCH => gone(pid.as_raw_pid()),
+        rustix::io::Errno::SRCH => gone(pid.as_raw_pid(), flag),
         errno => cannot(&errno.into()),
     })
 }
 
-fn gone(number: i32) -> Failure {
+fn gone(number: i32, flag: &str) -> Failure {
     Failure::bad_arguments(format!(
-        "--die-with: PID {number} is not there, so the run would end at once"
+        "{flag}: PID {number} is not there, so the run would end at once"
     ))
 }
 
 fn cannot(error: &std::io::Error) -> Failure {
-    Failure::bad_arguments(format!(
-        "--die-with: this system does not let a run follow a process ({error})"
-    ))
+    Failure::new(
+        Exit::General,
+        "CANNOT_FOLLOW",
+        format!("the run cannot follow another process: {error}"),
+    )
 }
 
 impl Followed {
@@ -137,10 +161,11 @@ impl Followed {
                 nap(LOOK);
             }
             let ended = polled.iter().position(|fd| !fd.revents().is_empty());
-            signals::arrive(Signal::TERM.as_raw());
             if let Some((_, what)) = ended.and_then(|index| self.handles.get(index)) {
-                say(&format!("{what}; this run ends with it"));
+                let _ = ENDED.set(what.clone());
             }
+            // This thread says nothing itself: what it writes would disturb the timer that wakes the main thread.
+            signals::arrive(Signal::TERM.as_raw());
         };
         let thread = std::thread::Builder::new().name("tenure-follow".to_owned());
         signals::for_a_thread(|| thread.spawn(watch))
@@ -149,16 +174,22 @@ impl Followed {
     }
 }
 
-/// Passes signals on to the guardian until it has ended, and ends in the same way.
-fn relay(guardian: Pid, before: &BTreeSet<u32>, grace: Duration) -> ! {
+/// Passes signals on to a process until that has ended, and ends in the same way. With the other end of its last word, this
+/// process ends what was left behind without that word.
+fn relay(to: Pid, last_word: Option<(OwnedFd, Duration)>, followed: &[(OwnedFd, String)]) -> ! {
     let signals = Signals::collect();
     if let Ok(signals) = signals {
         signals.pass_on(true);
     }
     loop {
-        if let Some(ending) = ended(guardian) {
-            if let Ending::DieBy(_) = ending {
-                end_what_is_left(before, grace);
+        if let Some(ending) = ended(to) {
+            if let Some((hears, grace)) = last_word
+                && !matches!(rustix::io::read(&hears, &mut [0]), Ok(1))
+            {
+                // A process that ended by itself without a word was told to end at once.
+                let is_killed = matches!(ending, Ending::DieBy(_));
+                let grace = if is_killed { grace } else { Duration::ZERO };
+                end_what_is_left(grace, signals.as_ref().ok().copied(), followed);
             }
             leave_at_once(ending);
         }
@@ -175,7 +206,7 @@ fn relay(guardian: Pid, before: &BTreeSet<u32>, grace: Duration) -> ! {
                 libc::SIGTSTP => signals::stop_self(libc::SIGTSTP),
                 number => {
                     if let Some(signal) = Signal::from_named_raw(number) {
-                        let _ = kill_process(guardian, signal);
+                        let _ = kill_process(to, signal);
                     }
                 }
             }
@@ -183,10 +214,10 @@ fn relay(guardian: Pid, before: &BTreeSet<u32>, grace: Duration) -> ! {
     }
 }
 
-/// How the guardian has ended, if it has.
-fn ended(guardian: Pid) -> Option<Ending> {
+/// How a process of ours has ended, if it has.
+fn ended(pid: Pid) -> Option<Ending> {
     let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-    match retry_on_intr(|| waitid(WaitId::Pid(guardian), ended)) {
+    match retry_on_intr(|| waitid(WaitId::Pid(pid), ended)) {
         Ok(None) => None,
         Ok(Some(status)) => Some(match (status.exit_status(), status.terminating_signal()) {
             (Some(code), _) => Ending::Command(code),
@@ -196,51 +227,30 @@ fn ended(guardian: Pid) -> Option<Ending> {
     }
 }
 
-/// Ends what a killed guardian has left: its children have come to this process, and so does each one that loses its
-/// parent meanwhile. No other process has the number of a child that was not collected.
-fn end_what_is_left(before: &BTreeSet<u32>, grace: Duration) {
-    let (began, mut asked) = (instant(), BTreeSet::new());
-    loop {
-        let is_late = since(began) >= grace;
-        let left = left(before);
-        if left.is_empty() {
-            return;
-        }
-        if since(began) >= grace + AFTER_KILL {
-            let numbers: Vec<_> = left
-                .iter()
-                .map(|pid| pid.as_raw_pid().to_string())
-                .collect();
-            say(&format!(
-                "SIGKILL has not ended PID {} (another user's, or in a call of the kernel that cannot be interrupted); \
-                 the lock stays held until it is gone",
-                numbers.join(", ")
-            ));
-            return;
-        }
-        for child in left {
-            if is_late {
-                let _ = kill_process(child, Signal::KILL);
-            } else if asked.insert(child.as_raw_pid()) {
-                let _ = kill_process(child, Signal::TERM);
-                // A stopped process cannot answer.
-                let _ = kill_process(child, Signal::CONT);
-            }
-        }
-        nap(LOOK);
+/// Ends what a guardian has left behind. A signal, or the end of a process that is followed, ends the grace.
+fn end_what_is_left(grace: Duration, signals: Option<Signals>, followed: &[(OwnedFd, String)]) {
+    let hurries = || {
+        let mut polled: Vec<_> = (followed.iter())
+            .map(|(handle, _)| PollFd::new(handle, PollFlags::IN))
+            .collect();
+        let at_once = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let has_ended = poll(&mut polled, Some(&at_once)).is_ok_and(|ready| ready > 0);
+        let arrived = signals.and_then(Signals::next);
+        has_ended || arrived.is_some_and(|arrived| arrived.number != libc::SIGCHLD)
+    };
+    let left = end_all_children(grace, hurries);
+    if !left.is_empty() {
+        let numbers: Vec<_> = left
+            .iter()
+            .map(|pid| pid.as_raw_pid().to_string())
+            .collect();
+        say(&format!(
+            "SIGKILL has not ended PID {} (another user's, or in a call of the kernel that cannot be interrupted); \
+             what has the lock keeps it until it is gone",
+            numbers.join(", ")
+        ));
     }
-}
-
-/// The children that live and came after the start. Those that have ended are collected.
-fn left(before: &BTreeSet<u32>) -> Vec<Pid> {
-    let ended = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
-    let new = children()
-        .into_iter()
-        .filter(|child| !before.contains(child));
-    new.filter_map(|child| i32::try_from(child).ok().and_then(Pid::from_raw))
-        .filter(|child| {
-            let waited = retry_on_intr(|| waitid(WaitId::Pid(*child), ended));
-            matches!(waited, Ok(None))
-        })
-        .collect()
 }

@@ -5,6 +5,11 @@ use crate::request::Follow;
 use std::convert::Infallible;
 use std::time::Duration;
 
+/// Nothing is followed here, and so nothing ends.
+pub(super) fn reason() -> Option<String> {
+    None
+}
+
 /// Nothing is followed here.
 pub(super) struct Followed(Infallible);
 
