@@ -103,6 +103,14 @@ impl News {
         }
     }
 
+    fn failed(failed: Failed) -> Self {
+        Self {
+            lost: failed.runs_out_ms.map(|left_ms| Loss::Silence { left_ms }),
+            failed: Some(failed),
+            ..Self::default()
+        }
+    }
+
     /// Whether its claim is gone, so that nothing is left to be done for it.
     pub fn is_gone(&self) -> bool {
         matches!(self.lost, Some(Loss::Gone(_)))
@@ -274,7 +282,7 @@ impl Life {
             Err(_) if renews => {
                 let failed = self.schedule.failed(now_ms);
                 self.plan();
-                self.has_failed(failed)
+                News::failed(failed)
             }
             Err(_) => News {
                 is_unsure: ask == Ask::Look,
@@ -286,7 +294,7 @@ impl Life {
     /// There is no more time to wait for the answer to a renewal.
     pub fn unanswered(&mut self, now_ms: u64) -> News {
         let failed = self.schedule.unanswered(now_ms);
-        self.has_failed(failed)
+        News::failed(failed)
     }
 
     /// Notes that the lease is over, if it is: this process was stopped, say.
@@ -337,15 +345,6 @@ impl Life {
     pub fn lose(&mut self, what: Option<String>) -> News {
         News {
             lost: (self.schedule.lost()).then_some(Loss::Gone(what)),
-            ..News::default()
-        }
-    }
-
-    fn has_failed(&mut self, failed: Failed) -> News {
-        let lost = failed.runs_out_ms.map(|left_ms| Loss::Silence { left_ms });
-        News {
-            lost,
-            failed: Some(failed),
             ..News::default()
         }
     }

@@ -178,7 +178,7 @@ fn hold_and_run(
     };
     let mut state = RunState::new(holds.iter().map(|hold| hold.life.clone()));
     let mut verdict = supervision.under_locks(&holds, reporter, |driver, reporter| {
-        supervise(task, program, driver, &child_env, &mut state, reporter)
+        supervise(task, &program, driver, &child_env, &mut state, reporter)
     });
     let mut superseded = |by: &Cancel, holds: &mut [Hold<'_>], reporter: &mut Reporter| {
         hooks.superseded(
@@ -466,7 +466,7 @@ fn run_unlocked(
     let terms = terms::of(how, task.grace, signals);
     let driver = driver(how, &clock, signals, terms, reporter);
     let mut state = RunState::new([]);
-    match supervise(&task, program, &driver, &child_env, &mut state, reporter) {
+    match supervise(&task, &program, &driver, &child_env, &mut state, reporter) {
         Ok(verdict) => ended(&verdict, &task),
         Err(error) => Err(not_started(&task.program.words, error)),
     }
@@ -495,13 +495,13 @@ fn driver<'a>(
 /// the while; if the lock was lost, it does not run.
 fn supervise(
     task: &Task,
-    program: PathBuf,
+    program: &Path,
     driver: &Driver<'_>,
     child_env: &ChildEnv,
     state: &mut RunState,
     reporter: &mut Reporter,
 ) -> Result<Verdict, SpawnError> {
-    let verdict = started(&task.program, &program, child_env, |command| {
+    let verdict = started(&task.program, program, child_env, |command| {
         driver.run(command, state)
     })?;
     let rollback = task.supervised().and_then(|how| how.rollback.as_deref());

@@ -80,16 +80,16 @@ fn nothing_of_a_run_outlives_what_it_follows_table() {
             harness.group(Signal::KILL);
         }),
         ("the group, KILL", ":", |harness| {
-            harness.group(Signal::KILL)
+            harness.group(Signal::KILL);
         }),
         ("the relay", "sleep 600", |harness| {
-            send(harness.relay(), Signal::KILL)
+            send(harness.relay(), Signal::KILL);
         }),
         ("the guardian", "sleep 600", |harness| {
-            send(harness.guardian(), Signal::KILL)
+            send(harness.guardian(), Signal::KILL);
         }),
         ("the parent", ":", |harness| {
-            send(harness.shell.pid(), Signal::KILL)
+            send(harness.shell.pid(), Signal::KILL);
         }),
         ("the parent, which ends by itself", ":", |harness| {
             send(harness.shell.pid(), Signal::TERM);

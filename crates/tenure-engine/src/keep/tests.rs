@@ -174,8 +174,12 @@ fn many_holds_are_renewed_together_and_never_late() {
     assert!(moments.iter().all(|at| at % 250 == 0), "{moments:?}");
 }
 
-fn doubtful() -> Result<Own, &'static str> {
-    Ok(Own::Doubtful("the file is gone".to_owned()))
+fn doubtful() -> Own {
+    Own::Doubtful("the file is gone".to_owned())
+}
+
+fn looked(life: &mut Life, seen: Own, at_ms: u64) -> News {
+    life.looked(Ok::<_, &str>(seen), at_ms)
 }
 
 #[test]
@@ -193,23 +197,30 @@ fn a_state_that_may_be_the_middle_of_a_write_is_a_loss_if_it_stays() {
         let mut last = News::default();
         for at_ms in looks {
             assert_eq!(last.lost, None, "{looks:?}");
-            last = life.looked(doubtful(), *at_ms);
+            last = looked(&mut life, doubtful(), *at_ms);
         }
         assert_eq!(last.lost.is_some(), is_loss, "{looks:?}");
         assert_eq!(last.is_unsure, !is_loss, "{looks:?}");
     }
     let mut life = Life::new(PLAIN, 0);
     let stands = || STANDS.map(Own::Stands);
-    assert!(life.looked(doubtful(), 0).is_unsure);
-    assert!(life.looked(doubtful(), 400).is_unsure);
+    assert!(looked(&mut life, doubtful(), 0).is_unsure);
+    assert!(looked(&mut life, doubtful(), 400).is_unsure);
     // What is not known neither ends the doubt nor is a loss.
     assert!(life.looked(Err("no answer"), 500).is_unsure);
     assert_eq!(life.looked(stands(), 600), News::default());
-    assert!(life.looked(doubtful(), 800).is_unsure, "it begins anew");
+    assert!(
+        looked(&mut life, doubtful(), 800).is_unsure,
+        "it begins anew"
+    );
     let lost = life.looked(Ok::<_, &str>(Own::Lost("the file is gone".to_owned())), 900);
     let what = "the file is gone".to_owned();
     assert_eq!(lost.lost, Some(Loss::Gone(Some(what))));
-    assert_eq!(life.looked(doubtful(), 1_000), News::default(), "told once");
+    assert_eq!(
+        looked(&mut life, doubtful(), 1_000),
+        News::default(),
+        "told once"
+    );
 }
 
 #[test]

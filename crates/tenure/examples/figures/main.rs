@@ -5,7 +5,7 @@
 //! figures add FILE TEXT [--wait-ms N]
 //! ```
 //!
-//! Exit codes: 0 done, 1 failed, 2 a wrong call, 75 (EX_TEMPFAIL) if somebody else has the file for too long. A script may
+//! Exit codes: 0 done, 1 failed, 2 a wrong call, 75 (`EX_TEMPFAIL`) if somebody else has the file for too long. A script may
 //! call the tool under `tenure run`; then it is refused at once where it would wait for its own caller.
 
 #![allow(
@@ -38,8 +38,8 @@ fn main() -> ExitCode {
     };
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let done = match words.as_slice() {
-        ["show", file] => locked(file, Options::new().shared().wait(wait), || show(file)),
-        ["add", file, text] => locked(file, Options::new().wait(wait), || add(file, text)),
+        ["show", file] => locked(file, &Options::new().shared().wait(wait), || show(file)),
+        ["add", file, text] => locked(file, &Options::new().wait(wait), || add(file, text)),
         _ => return usage(),
     };
     match done {
@@ -66,11 +66,11 @@ fn usage() -> ExitCode {
 /// Works on a file under the lock in a folder beside it.
 fn locked(
     file: &str,
-    options: Options,
+    options: &Options,
     work: impl FnOnce() -> std::io::Result<String>,
 ) -> Result<String, Failure> {
     let locks = LockManager::new(Path::new(file).with_extension("locks"))?;
-    let guard = locks.acquire_with("figures", &options)?;
+    let guard = locks.acquire_with("figures", options)?;
     let said = work()?;
     guard.release()?;
     Ok(said)

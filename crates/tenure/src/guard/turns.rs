@@ -506,12 +506,11 @@ impl Errand {
             (Err(panic), What::Tell { line, number }) => {
                 // The panic is the caller's that waits, in line or in the store by now.
                 let waits = shared.lines.take_back(line, *number);
-                match waits.and_then(|errand| errand.promise) {
-                    Some(promise) => promise.panic(panic),
-                    None => {
-                        panicked.keep(panic);
-                        own.cancel();
-                    }
+                if let Some(promise) = waits.and_then(|errand| errand.promise) {
+                    promise.panic(panic);
+                } else {
+                    panicked.keep(panic);
+                    own.cancel();
                 }
                 return;
             }

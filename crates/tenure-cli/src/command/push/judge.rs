@@ -402,6 +402,7 @@ mod tests {
         assert_eq!(push(&said, MAIN), Pushed::Refused);
     }
 
+    #[allow(clippy::too_many_lines, reason = "a table")]
     #[test]
     fn prose_decides_where_no_branch_was_spoken_of() {
         use Pushed::{Refused, Unreachable};

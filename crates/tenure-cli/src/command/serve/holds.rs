@@ -58,7 +58,9 @@ impl Kept {
     /// Begins its release, which these requests want to know of.
     pub(super) fn releases(&mut self, asking: Vec<Id>) {
         self.releasing = Some(asking);
-        self.parts.iter().for_each(|kept| kept.leaves());
+        for kept in &self.parts {
+            kept.leaves();
+        }
     }
 }
 
@@ -201,7 +203,9 @@ impl Serve {
             place.map_or(Ok(()), |(_, place)| keep::keep(place, kept))
         });
         if let (Err(error), true) = (&begun, is_adopted) {
-            parts.iter().for_each(|kept| kept.leaves());
+            for kept in &parts {
+                kept.leaves();
+            }
             return Err(no_thread_for(error));
         }
         let kept = Kept {
