@@ -52,6 +52,10 @@ pub mod testing;
 
 pub use tenure_engine::fence;
 
+/// The whole core, for programs that were written before [`model`]. Nothing of it is promised.
+#[doc(hidden)]
+pub use tenure_core;
+
 use tenure_engine::{
     audit, cancel, config, engine, herald, inherited, keep, offload, os, place, process, profile,
     sync, trust,

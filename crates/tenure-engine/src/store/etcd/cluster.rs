@@ -14,8 +14,8 @@
 //! know nothing of it, and may have granted it again. So holders are notified, their renewals find a loss, and
 //! sessions begin anew.
 //!
-//! Each machine remembers the cluster of each server ([`Memory`]), because a second cluster in a list shows only while
-//! both answer.
+//! Each machine remembers the cluster of each server, for each prefix ([`Memory`]): a second cluster in a list shows only
+//! while both answer.
 //!
 //! # Crash safety
 //! What is remembered of a server is one file, which is replaced whole. A process first writes what it has seen, and
@@ -96,7 +96,7 @@ impl Cluster {
     }
 
     fn remembered(&self, server: &str) -> Option<u64> {
-        self.memory.as_ref()?.of(server)
+        self.memory.as_ref()?.of(server, self.address.prefix())
     }
 
     /// What is known before a request is sent.
@@ -145,9 +145,9 @@ impl Cluster {
         let name = servers.get(server).map_or("", String::as_str);
         let is_first = state.id.is_none_or(|known| known == id);
         if let Some(memory) = self.memory.as_ref().filter(|_| is_first)
-            && memory.of(name).is_none()
+            && memory.of(name, self.address.prefix()).is_none()
         {
-            memory.note(name, id);
+            memory.note(name, self.address.prefix(), id);
         }
         let remembered = || servers.iter().map(|server| self.remembered(server));
         let other = match state.id.filter(|known| *known != id) {
@@ -194,31 +194,44 @@ fn set_back() -> Status {
     Status::unavailable("the servers were set back to an earlier state")
 }
 
-/// The folder in which this machine remembers the cluster of each server.
+/// The folder in which this machine remembers the cluster of each server, for each prefix.
 pub(super) struct Memory(PathBuf);
 
 impl Memory {
     /// The cluster of a server. What cannot be read is not known.
-    fn of(&self, server: &str) -> Option<u64> {
-        let text = std::fs::read_to_string(self.file(server)).ok()?;
+    fn of(&self, server: &str, prefix: &str) -> Option<u64> {
+        let text = std::fs::read_to_string(self.file(server, prefix)).ok()?;
         u64::from_str_radix(text.trim(), 16).ok()
     }
 
     /// Remembers it. A folder that cannot be written to remembers nothing, and keeps nobody from the locks.
-    fn note(&self, server: &str, id: u64) {
-        let _ = self.write(server, id);
+    fn note(&self, server: &str, prefix: &str, id: u64) {
+        let _ = self.write(server, prefix, id);
     }
 
-    fn write(&self, server: &str, id: u64) -> std::io::Result<()> {
+    fn write(&self, server: &str, prefix: &str, id: u64) -> std::io::Result<()> {
         private::make_folder(&self.0).map_err(|(_, errno)| std::io::Error::from(errno))?;
-        let file = self.file(server);
-        let new = self.0.join(format!(".{server}.{}", std::process::id()));
+        let file = self.file(server, prefix);
+        let mut new = file.clone().into_os_string();
+        new.push(format!(".new-{}", std::process::id()));
         std::fs::write(&new, format!("{id:x}\n"))?;
         std::fs::rename(&new, &file)
     }
 
-    fn file(&self, server: &str) -> PathBuf {
-        self.0.join(server.to_ascii_lowercase())
+    /// The server and the parts of the prefix; of a long prefix the beginning, and a number for all of it.
+    fn file(&self, server: &str, prefix: &str) -> PathBuf {
+        let server = server.to_ascii_lowercase();
+        let mut parts = prefix.trim_matches('/').replace('/', "+");
+        if parts.len() > PREFIX_SHOWN {
+            let all = parts.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
+                (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+            });
+            let shown = parts.char_indices().map(|(at, _)| at);
+            let shown = shown.take_while(|at| *at <= PREFIX_SHOWN).last();
+            parts.truncate(shown.unwrap_or_default());
+            parts = format!("{parts}-{all:x}");
+        }
+        self.0.join(format!("{server}+{parts}"))
     }
 }
 
@@ -231,7 +244,7 @@ pub fn accept_cluster(folder: &Path, address: &Address, id: u64) -> std::io::Res
     let servers = address.servers();
     servers
         .iter()
-        .try_for_each(|server| memory.write(server, id))
+        .try_for_each(|server| memory.write(server, address.prefix(), id))
 }
 
 /// Makes this machine forget the cluster of the servers of an address.
@@ -242,10 +255,13 @@ pub fn forget_cluster(folder: &Path, address: &Address) -> std::io::Result<()> {
     let memory = Memory(folder.to_owned());
     let known = address.servers().into_iter();
     known
-        .filter(|server| memory.of(server).is_some())
+        .filter(|server| memory.of(server, address.prefix()).is_some())
         // A file without a number says nothing.
-        .try_for_each(|server| std::fs::write(memory.file(&server), ""))
+        .try_for_each(|server| std::fs::write(memory.file(&server, address.prefix()), ""))
 }
+
+/// How much of a prefix the name of such a file shows.
+const PREFIX_SHOWN: usize = 100;
 
 #[cfg(test)]
 mod tests {
