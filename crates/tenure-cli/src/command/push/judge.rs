@@ -135,7 +135,7 @@ const TRANSIENT: [&str; 39] = [
     "was not closed cleanly",
     "transfer closed with",
     "esolving timed out",
-    "onnection timed out",
+    "connection timed out",
     "not responding",
     "expected flush after ref listing",
 ];

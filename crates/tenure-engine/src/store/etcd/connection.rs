@@ -73,13 +73,13 @@ pub(super) struct Endpoints {
 }
 
 /// One server of the list: whose answers its client shows to the cluster.
-struct Seat {
+struct Shown {
     cluster: Arc<Cluster>,
     server: usize,
     probe: String,
 }
 
-impl Heads for Seat {
+impl Heads for Shown {
     fn known(&self) -> Known {
         self.cluster.known()
     }
@@ -213,13 +213,13 @@ impl Endpoints {
     /// A client for a server of the list.
     async fn connect(&self, server: usize) -> Result<Client, Fault> {
         let url = self.urls.get(server).map_or("", String::as_str);
-        let seat = Seat {
+        let shown = Shown {
             cluster: Arc::clone(&self.cluster),
             server,
             probe: self.probe.clone(),
         };
         let channel = self.connections.connect(url).await.map_err(Fault::Unsure)?;
-        let client = Client::new(channel, self.user.clone(), Some(Arc::new(seat))).await;
+        let client = Client::new(channel, self.user.clone(), Some(Arc::new(shown))).await;
         client.map_err(|error| classify(&error))
     }
 
