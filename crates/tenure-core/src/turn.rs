@@ -182,7 +182,7 @@ impl Entry {
         }
     }
 
-    /// The same for a claim that was found to block.
+    /// The waiter before a new claim of this mode, where that waiter was found to block it: see [`Entry::ahead_of`].
     pub(crate) fn ahead<E: FnMut(&Claim) -> Evidence>(
         &self,
         near: &Live,

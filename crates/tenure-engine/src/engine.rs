@@ -374,7 +374,7 @@ struct Run<'a, C: ?Sized, O: ?Sized> {
     paused: Duration,
     observer: &'a mut O,
     waits: bool,
-    /// It has stood in line: what keeps it from the list from now on passes.
+    /// Whether the caller has stood in line: what keeps the caller from the list from now on passes.
     in_line: bool,
     watched: Watched,
     displaced: Vec<RequestId>,

@@ -135,7 +135,7 @@ impl Saw {
         self.files.iter().any(|saw| saw == resolved)
     }
 
-    /// The same with what this call sees by itself: variables, the folder of the call, the configuration of its project.
+    /// Adds what this call sees by itself: variables, the folder of the call, the configuration of its project.
     #[must_use]
     pub fn with<'v>(
         mut self,

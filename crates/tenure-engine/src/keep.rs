@@ -62,7 +62,7 @@ pub enum Step {
 /// Why a holder must stop relying on a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Loss {
-    /// Its claim is gone. What happened, as a clause that names the file, if that is known.
+    /// The claim is gone. What happened, as a clause that names the file, if that is known.
     Gone(Option<String>),
     /// No renewal has succeeded in time. Other callers may have the lock after so many milliseconds.
     Silence {

@@ -870,8 +870,8 @@ fn started<T>(
     Err(SpawnError::Command(without_interpreter(program, error)))
 }
 
-/// The same where variables have to name the command, whose number nobody knows before it is there: a shell sets them, and
-/// becomes the command.
+/// Prepares a command whose number variables have to name, which nobody knows before the command is there: a shell sets
+/// them, and becomes the command.
 #[cfg(unix)]
 fn prepare_with_its_number(said: &Program, program: &Path, child_env: &ChildEnv) -> Command {
     let names = said.of_service.join(" ");

@@ -113,15 +113,7 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Ends all children of this process, which is their subreaper: asks them by SIGTERM, and kills them after the grace, or as
 /// soon as it `hurries`. Returns those that no signal ends.
 pub(crate) fn end_all_children(grace: Duration, mut hurries: impl FnMut() -> bool) -> Vec<Pid> {
-    let mut descendants = Descendants {
-        reach: Reach::Adoption,
-        asking: None,
-        asked_group: false,
-        asked: Vec::new(),
-        hidden: false,
-        found: Vec::new(),
-        next_number: 1,
-    };
+    let mut descendants = Descendants::within(Reach::Adoption);
     let began = instant();
     let mut killed = None;
     descendants.ask(Signal::TERM, false);
@@ -152,19 +144,24 @@ impl Descendants {
     ///   command could not be seen.
     pub(super) fn adopt() -> Result<Self, Errno> {
         let is_childless = is_childless()?;
-        Ok(Self {
-            reach: if is_childless && become_subreaper() {
-                Reach::Adoption
-            } else {
-                Cgroup::make().map_or(Reach::Group, Reach::Cgroup)
-            },
+        Ok(Self::within(if is_childless && become_subreaper() {
+            Reach::Adoption
+        } else {
+            Cgroup::make().map_or(Reach::Group, Reach::Cgroup)
+        }))
+    }
+
+    /// No process has been found or asked yet.
+    fn within(reach: Reach) -> Self {
+        Self {
+            reach,
             asking: None,
             asked_group: false,
             asked: Vec::new(),
             hidden: false,
             found: Vec::new(),
             next_number: 1,
-        })
+        }
     }
 
     /// For the next command. No process has been asked to end for its sake.

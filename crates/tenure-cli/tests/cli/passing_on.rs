@@ -123,7 +123,7 @@ fn a_script_without_an_interpreter_is_run_by_the_shell_table() {
     }
 }
 
-/// It is there. What is not there is named.
+/// The script is there. Its interpreter, which is not there, is named.
 #[test]
 fn a_script_whose_interpreter_is_missing_names_it_table() {
     let scene = Scene::new();

@@ -224,7 +224,7 @@ pub struct HolderView {
     /// Milliseconds until it ends by silence, if that ends it.
     #[serde(skip)]
     pub ends_in_ms: Option<u64>,
-    /// Its process is the one that is told this.
+    /// Whether the holder's process is the one that is told this.
     #[serde(skip)]
     pub is_this_process: bool,
     /// Its place in the list.

@@ -479,6 +479,19 @@ pub struct Waiting<'a> {
     pub now: &'a Now,
 }
 
+impl<'a> Waiting<'a> {
+    /// The wait of a claim.
+    pub(super) fn of(handle: &'a dyn Handle, behind: &'a Predecessor, now: &'a Now) -> Self {
+        Self {
+            name: handle.name(),
+            by: Some(handle),
+            behind,
+            since: None,
+            now,
+        }
+    }
+}
+
 /// Where a holder learns that something happened to its claim.
 #[derive(Debug)]
 pub struct Notices {

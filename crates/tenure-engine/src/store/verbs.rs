@@ -232,17 +232,10 @@ pub trait Verbs: Store {
         now: &Now,
         until: Option<Instant>,
     ) -> Result<Wake, StoreError> {
-        let waiting = Waiting {
-            name: handle.name(),
-            by: Some(handle),
-            behind,
-            since: None,
-            now,
-        };
-        self.wait(&waiting, until)
+        self.wait(&Waiting::of(handle, behind, now), until)
     }
 
-    /// The same without a thread that sleeps: [`Store::park`].
+    /// Parks behind the claim before, without a thread that sleeps: [`Store::park`].
     ///
     /// # Errors
     /// - As [`Store::park`].
@@ -253,14 +246,7 @@ pub trait Verbs: Store {
         now: &Now,
         ring: &Ring,
     ) -> Result<Option<Parked>, StoreError> {
-        let waiting = Waiting {
-            name: handle.name(),
-            by: Some(handle),
-            behind,
-            since: None,
-            now,
-        };
-        self.park(&waiting, ring)
+        self.park(&Waiting::of(handle, behind, now), ring)
     }
 
     /// Names the command that a granted claim was taken for. False if the claim is gone.

@@ -59,7 +59,7 @@ pub(super) struct Term {
     /// Set once there is nothing left to release: whether the hold was still ours then. Locked during
     /// every call to the store.
     ended: Mutex<Option<bool>>,
-    /// Its release has begun: nothing is asked about it any more.
+    /// Set once the release of the hold has begun: nothing is asked about the hold any more.
     is_leaving: AtomicBool,
 }
 

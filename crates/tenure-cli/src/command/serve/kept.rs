@@ -84,7 +84,7 @@ pub(super) struct KeptPart {
     pub(super) lease: LeaseEnd,
     /// The request that asks the program to stop.
     asked_by: OnceLock<String>,
-    /// Its release has begun: nothing is asked about it any more.
+    /// Set once the release of the hold has begun: nothing is asked about the hold any more.
     is_leaving: AtomicBool,
     teller: Teller,
 }
