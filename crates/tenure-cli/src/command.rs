@@ -52,7 +52,6 @@ use crate::audit_writer::{self, AuditWriter, occasion};
 use crate::dialect::{self, Dialect, Done, Line, Refused};
 use crate::exit::{Ending, Exit, signalled};
 use crate::failure::Failure;
-use crate::holds::{self, Hold};
 use crate::render::lock::{LockView, age, failure_of};
 use crate::render::{Output, Reporter, clean, clean_path, report};
 use crate::request::{
@@ -71,6 +70,7 @@ use tenure_engine::audit::Releaser;
 use tenure_engine::clock::{Clock, SystemClock, instant, nap};
 use tenure_engine::engine::{self, AcquireError, Acquired, Limits};
 use tenure_engine::envelope;
+use tenure_engine::inherited::{self, Hold};
 use tenure_engine::process::{Identity, Kin, is_caller, is_descendant_of, liveness};
 use tenure_engine::profile::{self, Native, Profile, Settings, ends_without_release, known_as};
 use tenure_engine::store::file::ThreadSleeper;
@@ -515,9 +515,9 @@ impl Session {
             hold.name == name.as_str() && token.is_none_or(|token| token == hold.token)
         };
         let elsewhere = (!place.is_typed())
-            .then(|| holds::inherited().into_iter().rfind(is_meant))
+            .then(|| inherited::holds().into_iter().rfind(is_meant))
             .flatten()
-            .filter(|hold| !holds::Folder::is_same(&hold.folder, &place.folder));
+            .filter(|hold| !inherited::Folder::is_same(&hold.folder, &place.folder));
         let allow_network = place.allow_network;
         let session = Self::open(place)?;
         let Some(hold) = elsewhere else {
@@ -666,7 +666,7 @@ impl Session {
         if let Some(id) = shown {
             return self.format.shows(claim, id) && self.may_speak_for(claim);
         }
-        if holds::have(inherited, claim) {
+        if inherited::have(inherited, claim) {
             return true;
         }
         self.is_owned(claim, descends)
@@ -717,7 +717,7 @@ impl Session {
     }
 
     pub(crate) fn inherited(&self, name: &LockName) -> Vec<Hold> {
-        holds::of(&self.place.folder, name)
+        inherited::of(&self.place.folder, name)
     }
 
     pub(crate) fn reading(&self, name: &LockName) -> Result<Reading, StoreError> {
@@ -797,7 +797,7 @@ impl Session {
         let mut granted = reading.entry().into_iter().flat_map(Entry::granted);
         let is_outer = |claim: &Claim| {
             self.is_around(claim, &inherited)
-                || looks == Looks::Within && holds::have(&inherited, claim)
+                || looks == Looks::Within && inherited::have(&inherited, claim)
         };
         let outer = granted.find(|claim| is_outer(claim) && self.is_held(&reading, claim, &now));
         Ok(outer.cloned())
@@ -815,9 +815,9 @@ impl Session {
         loop {
             let reading = self.store.read(name)?;
             let is_unclear = |claim: &Claim| {
-                holds::is_unnamed_run(claim)
-                    && holds::have(inherited, claim)
-                    && holds::kin_of(claim, &self.identity.host) == Kin::Unknown
+                inherited::is_unnamed_run(claim)
+                    && inherited::have(inherited, claim)
+                    && inherited::kin_of(claim, &self.identity.host) == Kin::Unknown
             };
             let is_unclear = looks != Looks::Within && {
                 let mut granted = reading.entry().into_iter().flat_map(Entry::granted);
@@ -839,10 +839,10 @@ impl Session {
     /// Whether this call is a part of the work of a claim. Ancestry decides. Where ancestry cannot be seen, the holds
     /// that the caller has inherited do: they outlive the run, and whoever got them is not always inside.
     pub(crate) fn is_around(&self, claim: &Claim, inherited: &[Hold]) -> bool {
-        match holds::kin_of(claim, &self.identity.host) {
+        match inherited::kin_of(claim, &self.identity.host) {
             Kin::Inside => true,
             Kin::Outside => false,
-            Kin::Unknown => holds::have(inherited, claim),
+            Kin::Unknown => inherited::have(inherited, claim),
         }
     }
 

@@ -7,11 +7,9 @@
 mod args;
 mod audit_writer;
 mod command;
-mod deadlock;
 mod dialect;
 mod exit;
 mod failure;
-mod holds;
 mod ids;
 mod output;
 mod render;

@@ -77,6 +77,15 @@ impl Locks {
         }
     }
 
+    /// The store alone.
+    pub(crate) fn into_store(self) -> Box<dyn Store> {
+        match self.store {
+            Kept::Files(store) => store,
+            #[cfg(all(feature = "etcd", unix))]
+            Kept::Servers(store) => store,
+        }
+    }
+
     /// The same locks; servers that do not answer within this time cannot be reached.
     #[cfg(all(feature = "etcd", unix))]
     pub(crate) fn patience(self, limit: Duration) -> Self {

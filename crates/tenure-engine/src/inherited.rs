@@ -8,6 +8,10 @@
 //! A hold is `TOKEN=FOLDER/NAME`. A lock name contains no `/`, so the last one ends the folder. Holds, and the parts of
 //! the place, are separated by `;`. In a value `;`, `%` and bytes that are no UTF-8 are written as `%` and two hex digits.
 
+mod whose;
+
+pub use whose::{Folder, have, is_unnamed_run, kin_of, of};
+
 use crate::process::Identity;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;

@@ -8,6 +8,7 @@ pub mod agent;
 mod agent_view;
 pub mod audit;
 pub mod cancel;
+pub mod circle;
 pub mod cleaning;
 pub mod clock;
 pub mod config;

@@ -98,6 +98,7 @@
 
 mod adopt;
 mod children;
+mod circle;
 mod due;
 mod error;
 mod failure;
@@ -165,10 +166,12 @@ use crate::store::{Content, Handle, Store, StoreError};
 use crate::sync::locked;
 use crate::trust::Named;
 use children::Told;
+use circle::Circle;
 use due::Deadlines;
 use hold::Hold;
 use image::Image;
 use pool::Pool;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -255,6 +258,8 @@ pub struct Options {
     actor: Option<String>,
     cancel: Option<Cancel>,
     again: Again,
+    /// The holds under which the caller works.
+    under: Vec<inherited::Hold>,
     on_wait: OnWait,
     /// The guard is for async code.
     is_async: bool,
@@ -385,6 +390,35 @@ impl Options {
         tell: impl Fn(&LockName, &Waiting<'_>) + Send + Sync + 'static,
     ) -> Self {
         self.on_wait = OnWait(Some(Arc::new(tell)));
+        self
+    }
+
+    /// Says that the caller works under this guard, and keeps it while it waits; several calls name several. Then a wait that
+    /// would never end is found: of callers that wait for each other's locks, the one that came last is answered
+    /// [`AcquireError::Deadlock`] within some two seconds. The others are runs of `tenure run`, programs with this library, and
+    /// other threads and tasks of this one.
+    ///
+    /// No call knows by itself which thread or task needs which guard, so a guard that nobody names ends no wait. The holds of a
+    /// `tenure run` around the program count by themselves, and so do those that [`LockManager::acquire_all`] has already, if
+    /// the caller names a guard.
+    ///
+    /// Guards of [`LockManager::with_store`] are not seen: no other caller could find them.
+    ///
+    /// # Examples
+    /// ```
+    /// use tenure::guard::{AcquireError, Options, Wait};
+    /// # let locks = tenure::testing::locks();
+    /// let source = locks.acquire("accounts")?;
+    /// match locks.acquire_with("ledger", &Options::new().wait(Wait::Forever).under(&source)) {
+    ///     Ok(_ledger) => println!("both"),
+    ///     // Another caller has the ledger and waits for the accounts. It goes on once they are free.
+    ///     Err(AcquireError::Deadlock { .. }) => drop(source),
+    ///     Err(error) => return Err(error),
+    /// }
+    /// # Ok::<(), AcquireError>(())
+    /// ```
+    pub fn under(mut self, guard: &Guard) -> Self {
+        self.under.extend(guard.as_hold());
         self
     }
 
@@ -763,10 +797,13 @@ impl LockManager {
     fn take_all(&self, names: Vec<LockName>, options: &Options) -> Result<Guards, AcquireError> {
         let (wait, began) = (self.patience(options), self.shared.clock.instant());
         let mut guards = Guards::default();
+        let mut options = Cow::Borrowed(options);
         for name in in_order(names) {
             let rest = self.shared.rest(wait, began);
-            let taken = self.take(name, options, rest);
-            guards.push(taken.map_err(|error| told(wait, error))?);
+            let taken = self.take(name, &options, rest);
+            let guard = taken.map_err(|error| told(wait, error))?;
+            circle::goes_on_under(&mut options, &guard);
+            guards.push(guard);
         }
         Ok(guards)
     }
@@ -898,7 +935,7 @@ impl LockManager {
         options: &Options,
         call: &Call,
     ) -> Result<Guard, AcquireError> {
-        let (shared, mode) = (&self.shared, call.mode);
+        let (shared, mode, lock) = (&self.shared, call.mode, name);
         let name = name.clone();
         if options.cancel.as_ref().is_some_and(Cancel::is_cancelled) {
             return Err(AcquireError::Cancelled { name });
@@ -927,11 +964,12 @@ impl LockManager {
         let settled = since(began);
         let mut attendance = Attendance {
             shared,
-            name: &name,
+            name: lock,
             options,
             call,
             told: false,
             ticket: None,
+            circle: None,
             gave_way: None,
         };
         let stood = call.stood(shared) + settled;
@@ -1373,6 +1411,8 @@ struct Attendance<'a> {
     told: bool,
     /// That of the caller's claim, once it has one.
     ticket: Option<u64>,
+    /// Finds a circle of waits; made when the wait begins. `None` inside for a caller that works under no hold.
+    circle: Option<Option<Circle<'a>>>,
     gave_way: Option<AcquireError>,
 }
 
@@ -1383,6 +1423,9 @@ impl Observer for Attendance<'_> {
         let looks = looks.then_some(CANCEL_LOOK);
         // Nothing tells that the process has ended of which this one is a copy.
         let looks = looks.or(self.shared.may_keep_earlier().then_some(KEPT_LOOK));
+        let (shared, name, under) = (self.shared, self.name, &self.options.under);
+        let circle = (self.circle).get_or_insert_with(|| circle::of(shared, name, under));
+        let looks = looks.or(circle.is_some().then_some(circle::LOOK));
         looks.map(|look| instant() + look)
     }
 
@@ -1418,6 +1461,10 @@ impl Observer for Attendance<'_> {
                 name: name(),
                 token,
             });
+        } else if let Some(Some(circle)) = &mut self.circle
+            && circle.gives_way(waiting)
+        {
+            self.gave_way = Some(AcquireError::Deadlock { name: name() });
         }
         if self.gave_way.is_none()
             && !std::mem::replace(&mut self.told, true)

@@ -260,8 +260,9 @@ fn a_storm(count: usize) {
         eventually(|| place.claims("a") == 2);
         assert!(after.0 <= before.0 + 2, "threads: {before:?}, {after:?}");
         assert!(after.1 <= before.1 + 5, "files: {before:?}, {after:?}");
-        // A thread and a table or two are shared by all.
-        assert!(count < 10_000 || each <= 1_024, "{each} bytes each");
+        // Some 1,010 bytes each, with what the allocator rounds up (decision 0049). A page each would be a stack, a file or a
+        // table of one's own.
+        assert!(count < 10_000 || each <= 1_536, "{each} bytes each");
         drop(all);
         eventually(|| place.claims("a") == 1);
         let tasks = take_turns(&locks, &order, count, place.0.path()).await;
@@ -881,4 +882,123 @@ fn waits_that_are_given_up_leave_no_thread_and_no_file_table() {
     }
     assert!(leader.kill().is_ok() && leader.wait().is_ok());
     drop(locks.acquire("a").expect("its lock is free"));
+}
+
+/// How callers wait that have a lock each, and want that of the next one.
+#[derive(Clone, Copy)]
+enum Crosses {
+    Threads,
+    Tasks,
+    /// One of one slot.
+    Slots,
+}
+
+/// So many callers in a ring; each enters its wait after the one before. Answers what each came to, in that order.
+fn in_a_ring(
+    managers: &[LockManager],
+    how: Crosses,
+    asks: &(dyn Fn(&Guard) -> Options + Sync),
+) -> Vec<Result<(), AcquireError>> {
+    let options = match how {
+        Crosses::Slots => Options::new().slots(1),
+        Crosses::Threads | Crosses::Tasks => Options::new(),
+    };
+    let held: Vec<Guard> = (managers.iter().enumerate())
+        .map(|(number, locks)| locks.acquire_with(&format!("l{number}"), &options))
+        .map(|held| held.expect("a free lock"))
+        .collect();
+    thread::scope(|scope| {
+        let callers = held.into_iter().enumerate().map(|(number, own)| {
+            let next = (number + 1) % managers.len();
+            let (locks, name) = (&managers[next], format!("l{next}"));
+            let wants = asks(&own);
+            let caller = scope.spawn(move || {
+                let answer = match how {
+                    Crosses::Threads => locks.acquire_with(&name, &wants).map(drop),
+                    Crosses::Slots => locks.acquire_with(&name, &wants.slots(1)).map(drop),
+                    Crosses::Tasks => runtime()
+                        .block_on(async { locks.acquire_async(&name, &wants).await.map(drop) }),
+                };
+                drop(own);
+                answer
+            });
+            thread::sleep(Duration::from_millis(300));
+            caller
+        });
+        let callers: Vec<_> = callers.collect();
+        callers
+            .into_iter()
+            .map(|caller| caller.join().expect("no panic"))
+            .collect()
+    })
+}
+
+#[test]
+fn of_callers_that_wait_for_each_other_the_last_one_gives_way_table() {
+    let _alone = alone();
+    let under = |own: &Guard| turns().under(own);
+    for (what, callers, folders, how) in [
+        ("two threads", 2, 1, Crosses::Threads),
+        ("two tasks", 2, 1, Crosses::Tasks),
+        ("five threads", 5, 1, Crosses::Threads),
+        ("two folders", 2, 2, Crosses::Threads),
+        ("one slot each", 2, 1, Crosses::Slots),
+    ] {
+        let places = [Place::new(), Place::new()];
+        let managers = (0..callers).map(|number| places[number % folders].locks());
+        let managers: Vec<LockManager> = managers.collect();
+        let began = instant();
+        let mut answers = in_a_ring(&managers, how, &under);
+        let last = answers.pop().expect("an answer");
+        assert!(
+            matches!(last, Err(AcquireError::Deadlock { .. })),
+            "{what}: {last:?}"
+        );
+        assert!(answers.iter().all(Result::is_ok), "{what}: {answers:?}");
+        assert!(since(began) < PATIENCE / 2, "{what}");
+        for place in &places[..folders] {
+            assert_eq!(place.claims("l0") + place.claims("l1"), 0, "{what}");
+        }
+    }
+}
+
+#[test]
+fn several_locks_of_one_call_are_seen_in_a_circle() {
+    let _alone = alone();
+    let place = Place::new();
+    let (locks, own) = (place.locks(), place.locks());
+    let [all, last] = ["a", "z"].map(|name| locks.acquire(name).expect("a free lock"));
+    thread::scope(|scope| {
+        // Has `b`, and waits for `z` under `a` and `b`.
+        let first = scope.spawn(|| own.acquire_all(["b", "z"], &turns().under(&all)).map(drop));
+        eventually(|| place.claims("z") == 2);
+        let answer = locks.acquire_with("b", &turns().under(&last)).map(drop);
+        assert!(
+            matches!(answer, Err(AcquireError::Deadlock { .. })),
+            "{answer:?}"
+        );
+        drop(last);
+        first.join().expect("no panic").expect("both locks");
+    });
+}
+
+#[test]
+fn a_caller_that_names_no_guard_waits_as_long_as_it_says() {
+    let _alone = alone();
+    let short = turns().wait(Wait::For(Duration::from_millis(2_500)));
+    let place = Place::new();
+    let managers = [place.locks(), place.locks()];
+    let answers = in_a_ring(&managers, Crosses::Threads, &|_| short.clone());
+    // The first one's time is up, and the second one gets its lock.
+    assert!(
+        matches!(answers[0], Err(AcquireError::Held(_))),
+        "{answers:?}"
+    );
+    assert!(answers[1].is_ok(), "{answers:?}");
+    // Who waits under a guard for one that waits for nothing is in no circle.
+    let other = managers[1].acquire("l1").expect("a free lock");
+    let own = managers[0].acquire("l0").expect("a free lock");
+    let answer = managers[0].acquire_with("l1", &short.under(&own));
+    assert!(matches!(answer, Err(AcquireError::Held(_))), "{answer:?}");
+    drop(other);
 }

@@ -2,22 +2,26 @@
 //! already, and gives way if the wait would never end.
 
 use super::{Session, lost_before_the_start, superseded};
-use crate::deadlock::{NestedWait, Scene};
 use crate::failure::Failure;
-use crate::holds::{self, Hold};
 use crate::render::waiting::Progress;
 use crate::render::{Listener, Reporter};
+use crate::request::Place;
 use crate::signals::stop_asked;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::{Duration, Instant};
 use tenure_core::{Cancel, Claim, Entry, Host, Kind, LockName, Mode, Process, Request};
+use tenure_engine::circle::{Elsewhere, NestedWait, Scene};
 use tenure_engine::clock::instant;
 use tenure_engine::engine::{Observer, Wait, Waiting};
+use tenure_engine::inherited::{self, Hold};
 use tenure_engine::process::{choose_owner, job_of_caller};
+use tenure_engine::profile::Native;
 use tenure_engine::readings::{self, Readings};
 use tenure_engine::store::contract::Which;
-use tenure_engine::store::{Reading, StoreError};
+use tenure_engine::store::file::ThreadSleeper;
+use tenure_engine::store::{Reading, Store, StoreError};
 
 /// How often a waiter looks at the locks that it has, and for circles of waits.
 const LOOK: Duration = Duration::from_secs(1);
@@ -72,7 +76,7 @@ pub(crate) struct Attendance<'a> {
     progress: Progress<'a>,
     /// A program that is told of the wait, in place of a person.
     listener: Option<Listener>,
-    deadlock: Option<NestedWait<'a>>,
+    deadlock: Option<NestedWait<'a, Noted<'a>>>,
     tend: &'a mut dyn Tend,
     /// There are locks to look after.
     tends: bool,
@@ -179,14 +183,35 @@ impl Itself<'_> {
     }
 }
 
-/// Where the waits of this caller take place.
-fn scene_of(session: &Session) -> Scene<'_> {
-    Scene {
-        place: &session.place,
-        store: &session.store,
+/// Other places than that of the call.
+struct Noted<'a>(&'a Session);
+
+impl Elsewhere for Noted<'_> {
+    fn open(&self, folder: &Path) -> Option<Box<dyn Store>> {
+        let Self(session) = self;
+        let place = Place::noted(folder, session.place.allow_network)?;
+        let here = session.identity.host.clone();
+        let locks = place.open(Box::new(Native), here, Box::new(ThreadSleeper));
+        Some(locks.ok()?.into_store())
+    }
+}
+
+/// The wait of this caller under these holds; `None` for a lock that publishes a record, and without a hold.
+fn nested_wait<'a>(
+    session: &'a Session,
+    name: &'a LockName,
+    holds: Vec<Hold>,
+) -> Option<NestedWait<'a, Noted<'a>>> {
+    if session.store.profile().record().is_some() {
+        return None;
+    }
+    let scene = Scene {
+        folder: &session.place.folder,
+        store: &*session.store,
         host: &session.identity.host,
         clock: &session.clock,
-    }
+    };
+    NestedWait::of(scene, Noted(session), name, holds)
 }
 
 /// The process whose life a hold of this caller would follow.
@@ -268,15 +293,14 @@ impl<'a> Attendance<'a> {
     ) -> Self {
         let own = tend.holds();
         let tends = !own.is_empty();
-        let mut all = holds::inherited();
+        let mut all = inherited::holds();
         all.extend(own);
         let is_native = session.store.profile().record().is_none();
-        let scene = scene_of(session);
         Self {
             name,
             listener: reporter.listener(),
             progress: Progress::new(reporter, name, &session.identity.host, wait),
-            deadlock: NestedWait::of(scene, name, all),
+            deadlock: nested_wait(session, name, all),
             tend,
             tends,
             interruption: None,
@@ -304,10 +328,10 @@ impl<'a> Attendance<'a> {
         if acquired.is_empty() {
             return;
         }
-        let mut all = holds::inherited();
+        let mut all = inherited::holds();
         all.extend(self.tend.holds());
         all.extend(acquired);
-        self.deadlock = NestedWait::of(scene_of(itself.session), self.name, all);
+        self.deadlock = nested_wait(itself.session, self.name, all);
     }
 }
 

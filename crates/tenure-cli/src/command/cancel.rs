@@ -6,7 +6,6 @@ mod orphan;
 use super::{Session, near};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::holds::is_unnamed_run;
 use crate::ids::request_id_or_new;
 use crate::render::Reporter;
 use crate::render::lock::{its_command_hint, orphan_hint, timestamp};
@@ -14,6 +13,7 @@ use crate::request::{Cancel, Whom, millis};
 use serde_json::{Value, json};
 use tenure_core::{CancelKind, Claim, Kind, Life, LockName, RequestId, Standing, StopRequest};
 use tenure_engine::clock::Clock;
+use tenure_engine::inherited::is_unnamed_run;
 use tenure_engine::profile::{ends_without_release, known_as};
 use tenure_engine::store::{Reading, Verbs};
 

@@ -4,13 +4,13 @@ use super::{Session, near};
 use crate::dialect::{Done, Refused};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::holds::Hold;
 use crate::render::Reporter;
 use crate::render::lock::{age, asks_for_the_lock, stale_reason};
 use crate::request::Heartbeat;
 use serde_json::{Value, json};
 use tenure_core::{Claim, Entry, LivenessLock, LockName, Ownership, StaleReason, Standing, judge};
 use tenure_engine::clock::Clock;
+use tenure_engine::inherited::Hold;
 use tenure_engine::profile::known_as;
 use tenure_engine::store::{Content, RenewedOwned, Verbs};
 

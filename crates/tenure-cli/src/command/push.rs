@@ -151,7 +151,7 @@ pub(super) fn push(
 /// if their locks are in different folders. The inherited hold names the folder.
 fn refuse_within_itself(session: &Session, name: &LockName) -> Result<(), Failure> {
     session.refuse_own_hold(name)?;
-    let inherited = crate::holds::inherited();
+    let inherited = tenure_engine::inherited::holds();
     for hold in inherited.iter().filter(|hold| hold.name == name.as_str()) {
         let place = Place::noted(&hold.folder, session.place.allow_network);
         let here = session.identity.host.clone();

@@ -5,7 +5,6 @@ use crate::args::Common;
 use crate::args::value;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::holds;
 use crate::store::{Location, Locks};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use tenure_core::{AgentKey, Host, LockName, Mode, Policy};
 use tenure_engine::audit;
 use tenure_engine::config::{self, Config, ConfigError, Source};
 use tenure_engine::envelope::clean_path;
-use tenure_engine::inherited::{Around, Hold, Saw};
+use tenure_engine::inherited::{self, Around, Hold, Saw};
 use tenure_engine::leased_path::PathLock;
 use tenure_engine::place::{self, At, Why};
 use tenure_engine::process::Identity;
@@ -142,7 +141,7 @@ impl Place {
             Err(failure) if !surroundings::flags(common).says() => failure,
             found => return found,
         };
-        let mut holds = holds::inherited().into_iter();
+        let mut holds = inherited::holds().into_iter();
         let hold = holds.rfind(|hold| name.is_none_or(|name| name == hold.name));
         let noted = hold.and_then(|hold| {
             let native = || Box::new(Native) as Box<dyn Profile>;
@@ -312,7 +311,7 @@ impl Place {
             None => Self::named_for_groups(common, around, purpose, &records)?,
         };
         // The folder of the records says nothing of groups, whatever else names it.
-        let named = named.filter(|named| !holds::Folder::is_same(&named.folder, &records));
+        let named = named.filter(|named| !inherited::Folder::is_same(&named.folder, &records));
         if let Some(named) = named {
             place.location = named.location;
             place.folder = named.folder;

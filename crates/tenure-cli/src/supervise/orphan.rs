@@ -25,7 +25,6 @@
 //! that still has its parent is left to it, as in `descendants`; SIGKILL is for all.
 
 use super::{Action, Event, Supervision, Terms};
-use crate::holds::Folder;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -36,6 +35,7 @@ use std::time::{Duration, Instant};
 use tenure_core::Process;
 use tenure_engine::clock::{self, instant};
 use tenure_engine::inherited;
+use tenure_engine::inherited::Folder;
 use tenure_engine::process::start_time;
 use tenure_engine::store::file::{is_kept_by, poll_readable};
 

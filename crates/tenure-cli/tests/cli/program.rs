@@ -1,10 +1,10 @@
 //! Programs that hold a lock by the library: what is started under a guard is inside of it, and others are told what they
 //! can do about a program that has ended and left its lock to another process.
 
-use super::support::{Scene, answer, eventually, read_number, send};
+use super::support::{Gate, Scene, Started, answer, eventually, read_number, send};
 use rustix::process::Signal;
 use std::process::{Command, Stdio};
-use tenure::guard::{AcquireError, LockManager, Options};
+use tenure::guard::{AcquireError, LockManager, Options, Wait};
 
 /// Does nothing by itself: a test starts it.
 #[test]
@@ -60,6 +60,75 @@ fn what_is_started_under_a_guard_is_inside_of_it() {
     let mut later = scene.tenure(["run", "deploy", "--", "true"]);
     later.env_remove("TENURE_DIR").envs(envs);
     answer(&mut later).expect(0, "a hold that has ended is none");
+}
+
+/// Does nothing by itself: a test starts it.
+#[test]
+#[ignore = "a program that wants one more lock"]
+fn wants_one_more_lock() {
+    let locks = LockManager::open().expect("a place");
+    drop(
+        locks
+            .acquire_with("b", &Options::new().wait(Wait::Forever))
+            .expect("its turn"),
+    );
+}
+
+/// A run and a program: each has a lock and wants that of the other one. Whoever came last gives way.
+#[test]
+fn a_run_and_a_program_find_their_circle_table() {
+    let scene = Scene::new();
+    let locks = LockManager::new(scene.locks()).expect("a folder with a name");
+    let forever = Options::new().wait(Wait::Forever);
+    for is_program_last in [true, false] {
+        let own = locks.acquire("a").expect("a free lock");
+        let gate = Gate::new(&scene, "go");
+        let line = "sh -c \"$GATE\"; exec tenure run a --wait forever -- true";
+        let words = ["run", "b", "--", "sh", "-c", line];
+        let run = Started::new(scene.tenure(words).env("GATE", gate.script("")));
+        gate.entered();
+        std::thread::scope(|scope| {
+            let asks = || {
+                let options = forever.clone().under(&own);
+                locks.acquire_with("b", &options).map(drop)
+            };
+            if is_program_last {
+                gate.open();
+                scene.until_queued("a", 1);
+                let answer = asks();
+                let is_found = matches!(answer, Err(AcquireError::Deadlock { .. }));
+                assert!(is_found, "{answer:?}");
+            } else {
+                let program = scope.spawn(asks);
+                scene.until_queued("b", 1);
+                gate.open();
+                let answer = program.join().expect("no panic");
+                answer.expect("the run has given way");
+            }
+        });
+        drop(own);
+        let code = if is_program_last { 0 } else { 81 };
+        run.finish().expect(code, "the run");
+    }
+}
+
+/// A program inside of a run waits under the hold of that run, and need not say so.
+#[test]
+fn a_program_inside_of_a_run_is_seen_in_its_circle() {
+    let scene = Scene::new();
+    let locks = LockManager::new(scene.locks()).expect("a folder with a name");
+    let other = locks.acquire("b").expect("a free lock");
+    let program = std::env::current_exe().expect("this program");
+    let mut words = vec!["run", "a", "--", program.to_str().expect("a path")];
+    words.extend(["--exact", "program::wants_one_more_lock", "--ignored"]);
+    let run = Started::new(&mut scene.tenure(words));
+    scene.until_queued("b", 1);
+    let options = Options::new().wait(Wait::Forever).under(&other);
+    let answer = locks.acquire_with("a", &options).map(drop);
+    let is_found = matches!(answer, Err(AcquireError::Deadlock { .. }));
+    assert!(is_found, "{answer:?}");
+    drop(other);
+    run.finish().expect(0, "the program has had its turn");
 }
 
 /// Does nothing by itself: a test starts it.

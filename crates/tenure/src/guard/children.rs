@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::inherited::{self, AROUND, Around, HELD, Saw};
 use crate::place::{At, Variables};
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Where other programs find the locks of a manager.
 #[derive(Debug, Clone)]
@@ -27,6 +27,14 @@ impl Told {
             is_machines: false,
             config: None,
             saw: None,
+        }
+    }
+
+    /// The folder, or the URL of the servers.
+    pub(super) fn folder(&self) -> &Path {
+        match &self.at {
+            At::Folder(folder) => folder,
+            At::Url(url) => Path::new(url),
         }
     }
 }
@@ -84,10 +92,7 @@ fn envs(guards: &[Guard]) -> Vec<(&'static str, OsString)> {
     let Some(told) = &shared.told else {
         return set;
     };
-    let folder = match &told.at {
-        At::Folder(folder) => folder.clone(),
-        At::Url(url) => url.into(),
-    };
+    let folder = told.folder().to_owned();
     let mut held = inherited::held().to_owned();
     for guard in guards {
         inherited::extend(&mut held, guard.token(), &folder, guard.name());

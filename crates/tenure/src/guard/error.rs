@@ -103,6 +103,14 @@ pub enum AcquireError {
         /// The fencing token of that hold.
         token: Option<u64>,
     },
+    /// Another caller has the lock and waits, itself or through others, for one that this caller works under
+    /// ([`Options::under`](super::Options::under)), and this caller came last. Its claim has left the queue. The others go on
+    /// once it gives back what it has.
+    #[error("waiting for {name} would never end: its holder waits for a lock that this caller has")]
+    Deadlock {
+        /// The lock.
+        name: LockName,
+    },
     /// The wait was cancelled. The claim has left the queue.
     #[error("waiting for {name} was cancelled")]
     Cancelled {
@@ -162,7 +170,8 @@ impl AcquireError {
             Self::Held(_)
             | Self::HeldByThisProcess { .. }
             | Self::HeldByOuterRun { .. }
-            | Self::HeldFromBefore { .. } => true,
+            | Self::HeldFromBefore { .. }
+            | Self::Deadlock { .. } => true,
             Self::Name { .. }
             | Self::NoSlots { .. }
             | Self::Refused(_)
@@ -242,6 +251,7 @@ impl AcquireError {
             | Self::HeldByThisProcess { .. }
             | Self::HeldByOuterRun { .. }
             | Self::HeldFromBefore { .. }
+            | Self::Deadlock { .. }
             | Self::Cancelled { .. }
             | Self::Superseded { .. }
             | Self::Forked { .. }

@@ -25,6 +25,9 @@ impl From<AcquireError> for Failure {
             AcquireError::HeldByOuterRun { ref name, token } => {
                 already_held(name, Some(token), &error)
             }
+            AcquireError::Deadlock { .. } => {
+                Self::new(Exit::Deadlock, "DEADLOCK", error.to_string())
+            }
             AcquireError::Superseded { ref name, ref by } => Self::superseded(name, Some(by)),
             AcquireError::Cancelled { .. }
             | AcquireError::Forked { .. }

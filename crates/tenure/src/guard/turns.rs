@@ -4,7 +4,7 @@
 //! ([`Again::Wait`]) have one. The others are refused once their process holds the lock, whatever manager has it, and have
 //! one for each mode: all of such a line are refused for the same hold. So none stands behind a caller that waits for a hold
 //! under which it was called itself. A caller whose manager holds the lock already enters the store at once, and so does one
-//! that does not wait.
+//! that does not wait, or that works under a guard.
 //!
 //! A blocking caller waits on its own thread. An async caller leaves an [`Errand`], which a thread of the manager runs
 //! ([`pool`]), and which waits in the store without one. One more thread of the manager sees to what is due (`due`): errands
@@ -18,6 +18,7 @@
 //!
 //! What happens in the store is the [`engine`]'s business, and how a line works that of `line`.
 
+use super::circle;
 use super::due::{Deadline, Duty};
 use super::line::{self, Joined, Standing};
 use super::pool;
@@ -29,6 +30,7 @@ use crate::engine::{self, Lot, Waiting};
 use crate::offload::{self, Logs, Promise};
 use crate::sync::locked;
 use std::any::Any;
+use std::borrow::Cow;
 use std::future::poll_fn;
 use std::io;
 use std::num::NonZeroU32;
@@ -159,7 +161,7 @@ impl LockManager {
             return self.enter(&name, options, &call);
         };
         let key = key(&name, line);
-        let mut options = std::borrow::Cow::Borrowed(options);
+        let mut options = Cow::Borrowed(options);
         let turn = match shared.lines.join(&key) {
             Joined::Head(turn) => turn,
             Joined::Behind(standing) => {
@@ -214,14 +216,18 @@ impl LockManager {
     ) -> Result<Guards, AcquireError> {
         let (wait, began) = (self.patience(options), self.shared.clock.instant());
         let mut guards = Guards::default();
+        let mut options = Cow::Borrowed(options);
         for name in in_order(names) {
             let taken = async {
-                let mode = self.shared.may_ask(&name, options)?;
+                let mode = self.shared.may_ask(&name, &options)?;
                 let call = Call::new(&self.shared, mode, self.shared.rest(wait, began));
                 self.send(name, options.for_async(), call).await
             };
             match taken.await {
-                Ok(guard) => guards.push(guard),
+                Ok(guard) => {
+                    circle::goes_on_under(&mut options, &guard);
+                    guards.push(guard);
+                }
                 Err(error) => {
                     // What fails is tried again by itself, and the log says so.
                     drop(guards.release_async().await);
@@ -360,6 +366,8 @@ impl Shared {
     fn line(&self, name: &LockName, options: &Options, call: &Call) -> Option<For> {
         match options.again {
             _ if call.wait == Wait::No => None,
+            // Others see what it waits for by its claim, so it has one from the beginning on.
+            _ if !options.under.is_empty() => None,
             Again::Wait => Some(For::Turns),
             // Mostly it is refused, or joins that hold.
             Again::Refuse | Again::Reenter => (!self.holds(name)).then(|| call.mode.into()),

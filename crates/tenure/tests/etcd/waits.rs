@@ -6,7 +6,7 @@ use super::{caller, claims, is_long, line_up, name, now, take};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use tenure::guard::{Again, LockManager, Options, Wait};
+use tenure::guard::{AcquireError, Again, LockManager, Options, Wait};
 use tenure::store::etcd::Credentials;
 use tenure::store::{Verbs, Wake};
 use tenure_engine::clock::{instant, since};
@@ -257,4 +257,33 @@ fn waits_for_many_locks_take_no_thread_each() {
     });
     assert_eq!(granted, count, "each of them had its turn");
     assert!(most <= before + 100, "{most} threads, {before} before");
+}
+
+#[test]
+fn of_programs_that_wait_for_each_other_the_last_one_gives_way() {
+    let server = Server::start();
+    let managers = [locks(&server, "circle"), locks(&server, "circle")];
+    let [own, other] = [0, 1].map(|number: usize| {
+        let name = ["a", "b"][number];
+        managers[number].acquire(name).expect("a free lock")
+    });
+    let forever = Options::new().wait(Wait::Forever).again(Again::Wait);
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| managers[0].acquire_with("b", &forever.clone().under(&own)));
+        let waits = || {
+            managers[0]
+                .check("b")
+                .is_ok_and(|lock| lock.waiters.len() == 1)
+        };
+        while !waits() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let last = managers[1].acquire_with("a", &forever.clone().under(&other));
+        assert!(
+            matches!(last, Err(AcquireError::Deadlock { .. })),
+            "{last:?}"
+        );
+        drop(other);
+        drop(first.join().expect("no panic").expect("both locks"));
+    });
 }

@@ -7,13 +7,13 @@ use crate::command::attend::{Interruption, NoLocks, Tend};
 use crate::command::{Session, note_superseded, occasion};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::holds;
 use crate::render::Reporter;
 use crate::signals;
 use crate::supervise::locks::{self, Held};
 use std::time::Duration;
 use tenure_engine::clock::Clock;
 use tenure_engine::engine::{Keep, Limits, Wait};
+use tenure_engine::inherited;
 use tenure_engine::keep::{Ask, Life, Step};
 use tenure_engine::profile::known_as;
 use tenure_engine::store::{Handle, Verbs};
@@ -247,8 +247,8 @@ impl Tend for Taken<'_, '_> {
         self.0.iter_mut().find_map(Hold::tend)
     }
 
-    fn holds(&self) -> Vec<holds::Hold> {
-        let holds = self.0.iter().map(|hold| holds::Hold {
+    fn holds(&self) -> Vec<inherited::Hold> {
+        let holds = self.0.iter().map(|hold| inherited::Hold {
             token: hold.claim.token.unwrap_or_default(),
             folder: hold.session.place.folder.clone(),
             name: hold.name().as_str().to_owned(),

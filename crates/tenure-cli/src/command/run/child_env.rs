@@ -3,12 +3,11 @@
 use super::super::Session;
 use super::acquire_all::Hold;
 use super::plan::Plan;
-use crate::holds;
 use crate::request::{self, At, Task};
 use std::ffi::OsString;
 use std::process::Command;
 use tenure_core::{LockName, RequestId};
-use tenure_engine::inherited::AROUND;
+use tenure_engine::inherited::{self, AROUND};
 use tenure_engine::process::Identity;
 
 /// The number of the slot that the main lock is held by. It goes with the lock's name and token: a command
@@ -48,11 +47,11 @@ impl ChildEnv {
         let (main, outer, group) = (&plan.main, plan.outer.as_ref(), task.group_text.as_deref());
         let mut set: Vec<(&'static str, OsString)> = Vec::with_capacity(7);
         let mut slot = None;
-        let mut held = holds::inherited_value().to_owned();
+        let mut held = inherited::held().to_owned();
         for hold in holds {
             let token = hold.claim.token.unwrap_or_default();
             let folder = &hold.session.place.folder;
-            holds::extend(&mut held, token, folder, hold.name());
+            inherited::extend(&mut held, token, folder, hold.name());
         }
         // A group may have the name of a lock that is taken after it.
         let own = holds.iter().rfind(|hold| hold.name() == main);
@@ -78,7 +77,7 @@ impl ChildEnv {
         if let Some(group) = group {
             set.push(("TENURE_GROUP", group.into()));
         }
-        set.push((holds::VARIABLE, held.into()));
+        set.push((inherited::HELD, held.into()));
         let session = holds.first().map(|hold| hold.session);
         let session = session.or(outer.map(|outer| outer.session));
         set.extend(session.and_then(|session| agent_of(&session.place)));
@@ -111,15 +110,15 @@ impl ChildEnv {
     #[cfg(unix)]
     pub(crate) fn of_push(hold: &Hold<'_>) -> Self {
         let (name, token) = (hold.name(), hold.claim.token.unwrap_or_default());
-        let mut held = holds::inherited_value().to_owned();
-        holds::extend(&mut held, token, &hold.session.place.folder, name);
+        let mut held = inherited::held().to_owned();
+        inherited::extend(&mut held, token, &hold.session.place.folder, name);
         let id = hold.claim.holder.request_id.as_str();
         Self {
             set: vec![
                 ("TENURE_NAME", name.as_str().into()),
                 ("TENURE_TOKEN", token.to_string().into()),
                 ("TENURE_REQUEST_ID", id.into()),
-                (holds::VARIABLE, held.into()),
+                (inherited::HELD, held.into()),
             ],
             removed: vec![SLOT],
             of_project: Vec::new(),

@@ -8,13 +8,13 @@ use super::waits::no_thread_for;
 use super::{Event, Serve, Whose, abandoned, already_held, is_same_place};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::holds;
+
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::LockName;
 use tenure_engine::clock::{Clock, instant};
-use tenure_engine::inherited::AROUND;
+use tenure_engine::inherited::{self, AROUND};
 use tenure_engine::keep::{self, Life, Loss, News};
 
 /// How often a release that failed is tried again.
@@ -229,13 +229,13 @@ impl Serve {
     fn granted(&self, hold: u64) -> Option<Value> {
         let kept = self.holds.get(&hold)?;
         let mut env = serde_json::Map::new();
-        let mut held = holds::inherited_value().to_owned();
+        let mut held = inherited::held().to_owned();
         for part in kept.parts() {
             let (token, folder) = (
                 part.claim.token.unwrap_or_default(),
                 &part.session.place.folder,
             );
-            holds::extend(&mut held, token, folder, part.name());
+            inherited::extend(&mut held, token, folder, part.name());
         }
         // The parts have one place, and any of them proves that the program still holds.
         if let Some(last) = kept.parts().last() {
@@ -244,7 +244,7 @@ impl Serve {
             let around = session.place.handed_down(&session.identity, hold);
             env.insert(AROUND.to_owned(), around.value().into());
         }
-        env.insert(holds::VARIABLE.to_owned(), held.into());
+        env.insert(inherited::HELD.to_owned(), held.into());
         let request_id = kept
             .parts()
             .next()

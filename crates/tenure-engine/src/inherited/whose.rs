@@ -1,29 +1,32 @@
-//! The holds that a call inherits, by the locks that they are of.
+//! Whose an inherited hold is: of which lock, of which claim, and whether the caller works under that claim.
 
+use super::{Hold, holds};
+use crate::process::{Kin, kin_of_run};
+use crate::profile::ends_without_release;
 use std::path::{Path, PathBuf};
 use tenure_core::{Claim, Host, LockName};
-pub(crate) use tenure_engine::inherited::{
-    HELD as VARIABLE, Hold, extend, held as inherited_value, holds as inherited,
-};
-use tenure_engine::process::{Kin, kin_of_run};
-use tenure_engine::profile::ends_without_release;
 
 /// Which folder a path leads to. Links, two bind mounts of one folder and `/proc/self/root` differ in
 /// their text, but not in their device and number. A path that leads nowhere is known by its text, and
 /// so is the URL of servers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Folder {
+pub enum Folder {
+    /// One that is there.
     #[cfg(unix)]
     Found {
+        /// The device of its file system.
         device: u64,
+        /// Its number there.
         number: u64,
     },
+    /// One that is not, or servers.
     Named(PathBuf),
 }
 
 impl Folder {
+    /// The folder to which a path leads now.
     #[cfg(unix)]
-    pub(crate) fn of(path: &Path) -> Self {
+    pub fn of(path: &Path) -> Self {
         use std::os::unix::fs::MetadataExt;
         match path.metadata() {
             Ok(found) => Self::Found {
@@ -34,21 +37,22 @@ impl Folder {
         }
     }
 
+    /// The folder to which a path leads now.
     #[cfg(not(unix))]
-    pub(crate) fn of(path: &Path) -> Self {
+    pub fn of(path: &Path) -> Self {
         Self::Named(path.canonicalize().unwrap_or_else(|_| path.to_owned()))
     }
 
     /// Whether both paths lead to the same folder.
-    pub(crate) fn is_same(one: &Path, other: &Path) -> bool {
+    pub fn is_same(one: &Path, other: &Path) -> bool {
         one == other || Self::of(one) == Self::of(other)
     }
 }
 
 /// The inherited holds of this lock. There may be several, of which the later ones were taken
 /// after the earlier ones were over. A folder is the same under every name that leads to it.
-pub(crate) fn of(folder: &Path, name: &LockName) -> Vec<Hold> {
-    let mut holds = inherited();
+pub fn of(folder: &Path, name: &LockName) -> Vec<Hold> {
+    let mut holds = holds();
     if holds.is_empty() {
         return holds;
     }
@@ -57,13 +61,13 @@ pub(crate) fn of(folder: &Path, name: &LockName) -> Vec<Hold> {
 }
 
 /// Whether one of these holds of a lock is this claim of it.
-pub(crate) fn have(holds: &[Hold], claim: &Claim) -> bool {
+pub fn have(holds: &[Hold], claim: &Claim) -> bool {
     holds.iter().any(|hold| Some(hold.token) == claim.token)
 }
 
 /// Whether this call is a part of the work of a run, which has this claim. Ancestry says nothing of a hold of a program
 /// (a guard, serve): the program works on beside what it starts, and may give the lock back meanwhile.
-pub(crate) fn kin_of(claim: &Claim, here: &Host) -> Kin {
+pub fn kin_of(claim: &Claim, here: &Host) -> Kin {
     let holder = &claim.holder;
     let Some(supervisor) = holder.process.filter(|_| !claim.kind.is_detached()) else {
         return Kin::Unknown;
@@ -81,16 +85,16 @@ pub(crate) fn kin_of(claim: &Claim, here: &Host) -> Kin {
 
 /// Whether a supervised run has this claim, whose command works and is not recorded yet: over servers that takes as long as
 /// they do. Until then, all that its supervisor has started is a part of its work. Only such runs have a grace.
-pub(crate) fn is_unnamed_run(claim: &Claim) -> bool {
+pub fn is_unnamed_run(claim: &Claim) -> bool {
     claim.token.is_some() && claim.grace_ms > 0
 }
 
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
+    use crate::process::{Identity, start_time};
     use std::process::{Command, Stdio};
     use tenure_core::{Holder, Kind, Lease, Process, RequestId, Stamp};
-    use tenure_engine::process::{Identity, start_time};
 
     /// A run is known by its supervisor before its command is recorded. A program's guard is not: it has no command at all.
     #[test]

@@ -1,5 +1,5 @@
-//! Deadlocks across runs: a holder that waits for another lock writes that down in its hold. A waiter that
-//! finds a circle of such waits, and is the youngest in it, gives way.
+//! Circles of waits (deadlocks), between runs and programs: a holder that waits for another lock writes that down in its
+//! hold. A waiter that finds a circle of such waits, and is the youngest in it, gives way.
 //!
 //! Each waiter writes first and looks afterwards, again and again. So of the waiters that close a
 //! circle at least the last one sees all of it, and the others do at their next look. All of them
@@ -9,21 +9,16 @@
 //! A hold has room for one note. Of several waits at once under one hold the first is noted, and the
 //! next one as soon as that is over.
 //!
-//! Only native locks take part: those that a process inherited or takes itself, and for a wait without an end those that
-//! its caller took by `acquire` in the same place (`command::attend`).
+//! Only native locks take part. Which holds a caller waits under, the caller says.
 
-use crate::holds::{Folder, Hold, kin_of};
-use crate::request::Place;
-use crate::store::Locks;
+use crate::clock::Clock;
+use crate::engine::Waiting;
+use crate::inherited::{self, Folder, Hold, kin_of};
+use crate::process::Kin;
+use crate::store::{Reading, Store, Verbs};
+use std::fmt;
 use std::path::Path;
 use tenure_core::{Claim, Host, LockName, Mode, Standing, WaitingFor};
-use tenure_engine::clock::{Clock, SystemClock};
-use tenure_engine::engine::Waiting;
-use tenure_engine::inherited;
-use tenure_engine::process::Kin;
-use tenure_engine::profile::Native;
-use tenure_engine::store::file::ThreadSleeper;
-use tenure_engine::store::{Reading, Verbs};
 
 /// How many locks a circle may have. Real ones have two or three.
 const LENGTH_MAX: usize = 64;
@@ -32,29 +27,52 @@ const LENGTH_MAX: usize = 64;
 /// together.
 type Wait = (u64, Folder, String, u64);
 
+/// Opens the other places that a note or a hold names.
+pub trait Elsewhere {
+    /// The native locks of a folder, or of the servers of a URL; `None` for a place that this caller does not open.
+    fn open(&self, folder: &Path) -> Option<Box<dyn Store>>;
+}
+
 /// Where a wait takes place, and by which clock.
-#[derive(Clone, Copy)]
-pub(crate) struct Scene<'a> {
-    pub(crate) place: &'a Place,
-    pub(crate) store: &'a Locks,
-    pub(crate) host: &'a Host,
-    pub(crate) clock: &'a SystemClock,
+pub struct Scene<'a> {
+    /// The folder of the locks, or the URL of their servers.
+    pub folder: &'a Path,
+    /// The locks there.
+    pub store: &'a dyn Store,
+    /// The host of the caller.
+    pub host: &'a Host,
+    /// The clock of the caller.
+    pub clock: &'a (dyn Clock + Sync),
 }
 
 /// A wait by a caller that holds other locks.
-pub(crate) struct NestedWait<'a> {
+pub struct NestedWait<'a, E: Elsewhere> {
     scene: Scene<'a>,
+    elsewhere: E,
     name: &'a LockName,
     holds: Vec<Hold>,
     noted: Option<u64>,
 }
 
-impl<'a> NestedWait<'a> {
-    /// For a caller with these holds; `None` where there is nothing to note.
-    pub(crate) fn of(scene: Scene<'a>, name: &'a LockName, holds: Vec<Hold>) -> Option<Self> {
-        let is_native = scene.store.profile().record().is_none();
-        (is_native && !holds.is_empty()).then_some(Self {
+impl<E: Elsewhere> fmt::Debug for NestedWait<'_, E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("NestedWait");
+        shown.field("name", &self.name).field("holds", &self.holds);
+        shown.finish_non_exhaustive()
+    }
+}
+
+impl<'a, E: Elsewhere> NestedWait<'a, E> {
+    /// For a caller that waits for a native lock under these holds; `None` for one without.
+    pub fn of(
+        scene: Scene<'a>,
+        elsewhere: E,
+        name: &'a LockName,
+        holds: Vec<Hold>,
+    ) -> Option<Self> {
+        (!holds.is_empty()).then_some(Self {
             scene,
+            elsewhere,
             name,
             holds,
             noted: None,
@@ -62,12 +80,12 @@ impl<'a> NestedWait<'a> {
     }
 
     /// Whether this wait is the youngest of a circle.
-    pub(crate) fn gives_way(&mut self, waiting: &Waiting<'_>) -> bool {
+    pub fn gives_way(&mut self, waiting: &Waiting<'_>) -> bool {
         self.note(waiting.ticket);
         let Some(own) = waiting.entry.claim(waiting.ticket) else {
             return false;
         };
-        let here = &self.scene.place.folder;
+        let here = self.scene.folder;
         let mut path = vec![wait_of(own, here, self.name.as_str())];
         if !self.is_stuck(here, self.name.as_str(), own.mode, &mut path) {
             return false;
@@ -141,7 +159,7 @@ impl<'a> NestedWait<'a> {
 
     fn is_live(&self, reading: &Reading, claim: &Claim) -> bool {
         let now = self.scene.clock.now();
-        let standing = reading.standing_of(self.scene.store.policy(), claim, &now);
+        let standing = reading.standing_of(&self.scene.store.rules().policy, claim, &now);
         matches!(standing, Standing::Held(_))
     }
 
@@ -162,22 +180,15 @@ impl<'a> NestedWait<'a> {
 
     fn read(&self, folder: &Path, name: &str) -> Option<Reading> {
         let name = LockName::new(name).ok()?;
-        self.with_store(folder, |store| store.read(&name).ok())?
+        self.with_store(folder, |store| store.read(&name, None).ok())?
     }
 
-    /// Asks the locks of a place that a note or a hold names. If these are the servers of this call, it
-    /// does not connect to them once more for every look.
-    fn with_store<T>(&self, folder: &Path, ask: impl FnOnce(&Locks) -> T) -> Option<T> {
-        let own = self.scene.store;
-        if own.is_remote() && folder == self.scene.place.folder {
-            return Some(ask(own));
+    /// Asks the locks of a place that a note or a hold names.
+    fn with_store<T>(&self, folder: &Path, ask: impl FnOnce(&dyn Store) -> T) -> Option<T> {
+        if folder == self.scene.folder {
+            return Some(ask(self.scene.store));
         }
-        let here = self.scene.host.clone();
-        let place = Place::noted(folder, self.scene.place.allow_network)?;
-        let store = place
-            .open(Box::new(Native), here, Box::new(ThreadSleeper))
-            .ok()?;
-        Some(ask(&store))
+        Some(ask(&*self.elsewhere.open(folder)?))
     }
 
     /// Writes this wait into every hold, unless another caller's wait stands there. If a hold cannot be
@@ -199,7 +210,7 @@ impl<'a> NestedWait<'a> {
 
     fn own_note(&self, ticket: u64) -> WaitingFor {
         WaitingFor {
-            place: inherited::text_of(&self.scene.place.folder),
+            place: inherited::text_of(self.scene.folder),
             name: self.name.as_str().to_owned(),
             ticket,
         }
@@ -223,7 +234,7 @@ impl<'a> NestedWait<'a> {
     }
 }
 
-impl Drop for NestedWait<'_> {
+impl<E: Elsewhere> Drop for NestedWait<'_, E> {
     fn drop(&mut self) {
         let Some(ticket) = self.noted else { return };
         let own = self.own_note(ticket);
