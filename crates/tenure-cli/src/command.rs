@@ -68,9 +68,10 @@ use std::path::Path;
 use std::time::Duration;
 use tenure_engine::audit::Releaser;
 use tenure_engine::clock::{Clock, SystemClock, instant, nap};
-use tenure_engine::engine::{self, AcquireError, Acquired, Limits};
+use tenure_engine::engine::{self, AcquireError, Acquired, Limits, Lot};
 use tenure_engine::envelope;
 use tenure_engine::inherited::{self, Hold};
+use tenure_engine::offload::at_once;
 use tenure_engine::process::{Identity, Kin, is_caller, is_descendant_of, liveness};
 use tenure_engine::profile::{self, Native, Profile, Settings, ends_without_release, known_as};
 use tenure_engine::store::file::ThreadSleeper;
@@ -861,19 +862,35 @@ impl Session {
         name: &LockName,
         request: &Request,
         limits: Limits,
-        tend: &mut dyn Tend,
+        tend: &mut (dyn Tend + Send + Sync),
+    ) -> Result<Acquired, Failure> {
+        at_once(self.acquire_in(None, reporter, name, request, limits, tend))
+    }
+
+    /// [`Session::acquire`] for a caller that sleeps in a lot.
+    pub(crate) async fn acquire_in(
+        &self,
+        lot: Option<&dyn Lot>,
+        reporter: &mut Reporter,
+        name: &LockName,
+        request: &Request,
+        limits: Limits,
+        tend: &mut (dyn Tend + Send + Sync),
     ) -> Result<Acquired, Failure> {
         self.refuse_older_hold(name)?;
         let is_first_use = ignored::is_first_use(self, name);
         let mut attendance = Attendance::new(reporter, self, name, request, limits.wait, tend);
-        let acquired = engine::acquire(
-            &*self.store,
-            &self.clock,
+        let (store, clock) = (&*self.store, &self.clock);
+        let acquired = engine::acquire_in(
+            lot,
+            store,
+            clock,
             name,
             request.clone(),
             limits,
             &mut attendance,
         );
+        let acquired = acquired.await;
         let (interruption, own) = (attendance.interruption.take(), attendance.own.take());
         drop(attendance);
         match (&acquired, interruption, own) {

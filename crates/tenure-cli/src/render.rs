@@ -94,7 +94,7 @@ pub(crate) enum Unheard {
 }
 
 /// Undoes what the call did, and says how that ended.
-struct Undo(Box<dyn FnOnce(&mut Reporter) -> String>);
+struct Undo(Box<dyn FnOnce(&mut Reporter) -> String + Send>);
 
 impl fmt::Debug for Undo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -155,7 +155,7 @@ impl Reporter {
 
     /// Runs `undo` if the answer of a success does not reach a reader. `undo` answers with the end of a sentence:
     /// what became of it.
-    pub(crate) fn unless_heard(&mut self, undo: impl FnOnce(&mut Self) -> String + 'static) {
+    pub(crate) fn unless_heard(&mut self, undo: impl FnOnce(&mut Self) -> String + Send + 'static) {
         self.unless_heard = Some(Undo(Box::new(undo)));
     }
 

@@ -910,6 +910,35 @@ fn waits_that_are_over_leave_no_thread_and_no_open_file_behind() {
 }
 
 #[test]
+fn waits_for_many_locks_take_no_thread_each() {
+    const LOCKS: usize = 300;
+    let scene = Scene::new();
+    let (mut other, mut client) = (Client::new(&scene), Client::new(&scene));
+    let of = |number: usize, wait: Value| json!({ "locks": [{ "name": format!("l{number}") }], "wait_ms": wait });
+    for number in 0..LOCKS {
+        other.call("acquire", &of(number, json!(0)));
+    }
+    let waits: Vec<_> = (0..LOCKS)
+        .map(|number| client.request("acquire", &of(number, json!("forever"))))
+        .collect();
+    eventually("all to stand in line", || {
+        scene.check(&format!("l{}", LOCKS - 1))["queue"]
+            .as_array()
+            .map(Vec::len)
+            == Some(1)
+    });
+    let tasks = format!("/proc/{}/task", client.process.id());
+    let threads = || std::fs::read_dir(&tasks).expect("serve lives").count();
+    // 64 that sleep and one for the other locks, 16 that enter the store, and what each serve has.
+    eventually("few threads", || threads() <= 64 + 1 + 16 + 8);
+    assert_eq!(other.end(), 0);
+    for wait in waits {
+        assert!(client.answer(wait)["error"].is_null());
+    }
+    assert_eq!(client.end(), 0);
+}
+
+#[test]
 fn several_locks_are_taken_all_or_none() {
     let scene = Scene::new();
     let mut client = Client::new(&scene);

@@ -8,6 +8,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Arc, Mutex, Weak, locked};
 use std::cell::RefCell;
 use std::fmt;
+use std::future::poll_fn;
 
 /// Ends waits for locks, from any thread. Clones are one and the same.
 ///
@@ -96,4 +97,10 @@ pub fn listening<T>(cancel: Option<&Cancel>, work: impl FnOnce() -> T) -> T {
     }
     let _before = Before(HEARD.replace(cancel.cloned()));
     work()
+}
+
+/// [`listening`] for a future: whatever thread polls it.
+pub async fn listened<T>(cancel: &Cancel, work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
+    poll_fn(|context| listening(Some(cancel), || work.as_mut().poll(context))).await
 }

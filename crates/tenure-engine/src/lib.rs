@@ -26,6 +26,7 @@ pub mod inherited;
 pub mod intent;
 pub mod keep;
 pub mod leased_path;
+pub mod line;
 pub mod offload;
 pub mod os;
 pub mod place;

@@ -99,15 +99,12 @@
 mod adopt;
 mod children;
 mod circle;
-mod due;
 mod error;
 mod failure;
 mod hold;
 mod image;
-mod line;
 mod log;
 mod look;
-mod pool;
 mod status;
 mod term;
 mod turns;
@@ -154,6 +151,7 @@ use crate::herald::Herald;
 use crate::inherited::{self, Saw};
 use crate::keep::releases::{self, Releases};
 use crate::keep::{self, Home, Pending, Watching};
+use crate::line::{Deadlines, Pool};
 use crate::offload;
 use crate::os::Ringer;
 use crate::place::{self, At, Why};
@@ -167,10 +165,8 @@ use crate::sync::locked;
 use crate::trust::Named;
 use children::Told;
 use circle::Circle;
-use due::Deadlines;
 use hold::Hold;
 use image::Image;
-use pool::Pool;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
@@ -1411,21 +1407,21 @@ struct Attendance<'a> {
     told: bool,
     /// That of the caller's claim, once it has one.
     ticket: Option<u64>,
-    /// Finds a circle of waits; made when the wait begins. `None` inside for a caller that works under no hold.
-    circle: Option<Option<Circle<'a>>>,
+    /// Finds a circle of waits, for a caller that works under a hold.
+    circle: Option<Circle<'a>>,
     gave_way: Option<AcquireError>,
 }
 
 impl Observer for Attendance<'_> {
     fn waiting(&mut self, waiting: &Waiting<'_>) -> Option<Instant> {
-        self.ticket = Some(waiting.ticket);
+        if self.ticket.replace(waiting.ticket).is_none() {
+            self.circle = circle::of(self.shared, self.name, &self.options.under);
+        }
         let looks = self.options.cancel.is_some() && !self.shared.hears_cancel;
         let looks = looks.then_some(CANCEL_LOOK);
         // Nothing tells that the process has ended of which this one is a copy.
         let looks = looks.or(self.shared.may_keep_earlier().then_some(KEPT_LOOK));
-        let (shared, name, under) = (self.shared, self.name, &self.options.under);
-        let circle = (self.circle).get_or_insert_with(|| circle::of(shared, name, under));
-        let looks = looks.or(circle.is_some().then_some(circle::LOOK));
+        let looks = looks.or(self.circle.as_ref().map(|_| circle::LOOK));
         looks.map(|look| instant() + look)
     }
 
@@ -1461,7 +1457,7 @@ impl Observer for Attendance<'_> {
                 name: name(),
                 token,
             });
-        } else if let Some(Some(circle)) = &mut self.circle
+        } else if let Some(circle) = &mut self.circle
             && circle.gives_way(waiting)
         {
             self.gave_way = Some(AcquireError::Deadlock { name: name() });

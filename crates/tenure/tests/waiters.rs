@@ -1002,3 +1002,56 @@ fn a_caller_that_names_no_guard_waits_as_long_as_it_says() {
     assert!(matches!(answer, Err(AcquireError::Held(_))), "{answer:?}");
     drop(other);
 }
+
+/// Waits behind several holders, or behind a record, sleep without a thread each, and end at once.
+#[test]
+fn waits_for_one_of_several_slots_take_no_thread_each() {
+    const LOCKS: usize = 100;
+    let _alone = alone();
+    let place = Place::new();
+    let (holds, locks) = (place.locks(), place.locks());
+    let slots = Options::new().slots(2);
+    let name = |number: usize| format!("l{number}");
+    let mut held: Vec<[Guard; 2]> = (0..LOCKS)
+        .map(|number| {
+            [0, 1].map(|_| {
+                holds
+                    .acquire_with(&name(number), &slots)
+                    .expect("a free slot")
+            })
+        })
+        .collect();
+    runtime().block_on(async {
+        let forever = slots.clone().wait(Wait::Forever);
+        let before = threads_and_files();
+        let mut all = Vec::new();
+        for number in 0..LOCKS {
+            let mut acquires = Box::pin(locks.acquire_async(&name(number), &forever));
+            let first = poll_fn(|context| Poll::Ready(acquires.as_mut().poll(context))).await;
+            assert!(first.is_pending(), "both slots are held");
+            all.push(acquires);
+        }
+        eventually(|| (0..LOCKS).all(|number| place.claims(&name(number)) == 3));
+        let settled = || threads_and_files().0 <= before.0 + 24;
+        eventually(settled);
+        // Whichever holder ends.
+        for (number, (acquires, both)) in all.drain(..).zip(held.drain(..)).enumerate() {
+            let [first, second] = both;
+            let (ends, goes_on) = if number % 2 == 0 {
+                (first, second)
+            } else {
+                (second, first)
+            };
+            let began = instant();
+            ends.release().expect("a release");
+            drop(acquires.await.expect("its turn"));
+            // A wait that nothing wakes looks again after a second.
+            assert!(
+                since(began) < Duration::from_millis(900),
+                "{:?}",
+                since(began)
+            );
+            drop(goes_on);
+        }
+    });
+}

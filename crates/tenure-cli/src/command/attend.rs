@@ -7,9 +7,9 @@ use crate::render::waiting::Progress;
 use crate::render::{Listener, Reporter};
 use crate::request::Place;
 use crate::signals::stop_asked;
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use tenure_core::{Cancel, Claim, Entry, Host, Kind, LockName, Mode, Process, Request};
 use tenure_engine::circle::{Elsewhere, NestedWait, Scene};
@@ -22,6 +22,7 @@ use tenure_engine::readings::{self, Readings};
 use tenure_engine::store::contract::Which;
 use tenure_engine::store::file::ThreadSleeper;
 use tenure_engine::store::{Reading, Store, StoreError};
+use tenure_engine::sync::locked;
 
 /// How often a waiter looks at the locks that it has, and for circles of waits.
 const LOOK: Duration = Duration::from_secs(1);
@@ -77,7 +78,7 @@ pub(crate) struct Attendance<'a> {
     /// A program that is told of the wait, in place of a person.
     listener: Option<Listener>,
     deadlock: Option<NestedWait<'a, Noted<'a>>>,
-    tend: &'a mut dyn Tend,
+    tend: &'a mut (dyn Tend + Send + Sync),
     /// There are locks to look after.
     tends: bool,
     /// What happened to a lock that the caller has already.
@@ -105,7 +106,7 @@ struct Itself<'a> {
     is_endless: bool,
     inherited: Vec<Hold>,
     /// Of which holds it is known whether the caller is inside of their runs, by their tokens.
-    known: RefCell<BTreeMap<u64, bool>>,
+    known: Mutex<BTreeMap<u64, bool>>,
 }
 
 impl Itself<'_> {
@@ -136,11 +137,11 @@ impl Itself<'_> {
     /// the end of the command and the release a daemon of the run cannot be told from a part of its work.
     fn is_around(&self, claim: &Claim) -> bool {
         let token = claim.token.unwrap_or_default();
-        let known = self.known.borrow().get(&token).copied();
+        let known = locked(&self.known).get(&token).copied();
         known.unwrap_or_else(|| {
             let is_around = self.session.is_around(claim, &self.inherited);
             if claim.holder.command.is_some() {
-                self.known.borrow_mut().insert(token, is_around);
+                locked(&self.known).insert(token, is_around);
             }
             is_around
         })
@@ -289,7 +290,7 @@ impl<'a> Attendance<'a> {
         name: &'a LockName,
         request: &'a Request,
         wait: Wait,
-        tend: &'a mut dyn Tend,
+        tend: &'a mut (dyn Tend + Send + Sync),
     ) -> Self {
         let own = tend.holds();
         let tends = !own.is_empty();
@@ -309,7 +310,7 @@ impl<'a> Attendance<'a> {
                 request,
                 is_endless: wait == Wait::Forever,
                 inherited: session.inherited(name),
-                known: RefCell::default(),
+                known: Mutex::default(),
             }),
             own: None,
             members: request.holder.members().map(str::to_owned).collect(),

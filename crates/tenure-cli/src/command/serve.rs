@@ -5,7 +5,7 @@
 //! comes, frees nothing: the program goes on working under its holds, and a new `serve` adopts them. Holds end when the
 //! program says so, when it closes our stdin, or with its own end.
 //!
-//! One thread reads, writes, keeps time and has all state. What may block is done by others (`work`), which answer
+//! One thread reads, writes, keeps time and has all state. What may block is done by the threads of a pool, which answer
 //! with events. So a parent that does not read, a slow store and a long wait delay nothing else.
 //!
 //! `frames` reads messages, `output` keeps what a parent does not read yet, and `parent` notices its end. `calls` carries
@@ -20,7 +20,6 @@ mod kept;
 mod output;
 mod parent;
 mod waits;
-mod work;
 
 use super::Session;
 use crate::args::ServeArgs;
@@ -39,17 +38,18 @@ use parent::Parent;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 use tenure_engine::clock::instant;
+use tenure_engine::keep::releases::Releases;
 use tenure_engine::keep::{Life, News};
+use tenure_engine::line::Pool;
 use tenure_engine::os::{self, Bell, Ringer};
 use tenure_engine::store::file::ThreadSleeper;
-use waits::{LineKey, Pending, Queue, TELL};
-use work::Crew;
+use waits::{LineKey, Pending, TELL, Waits, no_thread_for};
 
 /// How many other requests are carried out at a time, before no further one is read.
 const CALLS_MAX: usize = 1_000;
@@ -119,8 +119,7 @@ enum Event {
     /// Locks were given back, or could not be.
     GivenBack {
         whose: Whose,
-        results: Vec<Result<bool, Failure>>,
-        left: Vec<Arc<Part>>,
+        result: Result<bool, Failure>,
     },
     /// A hold was taken over, or not.
     Adopted {
@@ -138,10 +137,8 @@ enum Event {
 /// Which locks were given back.
 enum Whose {
     Hold(u64),
-    /// Those of a grant that was not wanted any more. Its request is answered now, and so are those that abandoned it.
-    Unwanted(Id, Vec<Id>),
-    /// Those that could not be given back before.
-    Left,
+    /// Those of a request that is refused. It is answered so now, and so are the requests that abandoned it.
+    Refused(Id, Vec<Id>, Box<Failure>),
 }
 
 /// Where threads answer.
@@ -164,27 +161,24 @@ struct Serve {
     parent: Parent,
     output: Output,
     input: Vec<u8>,
-    crew: Crew,
+    /// The threads for what may block beside waits.
+    calling: Pool,
     teller: Teller,
     events: Receiver<Event>,
     bell: Bell,
     places: BTreeMap<(String, bool), (&'static Session, Arc<PlaceOfHolds>)>,
     folders: Arc<PlaceOfHolds>,
     pending: BTreeMap<Id, Pending>,
-    lines: BTreeMap<LineKey, Queue>,
-    /// When waits in lines are over.
-    deadlines: BTreeSet<(Instant, Id)>,
-    waiters: usize,
+    waits: Arc<Waits>,
+    /// What was last seen of the locks with a line.
+    seen: BTreeMap<LineKey, waits::Seen>,
     /// The other requests without an answer.
     calls: Vec<Id>,
     holds: BTreeMap<u64, Kept>,
     /// The number of the next hold; no other serve of this parent uses it.
     next_hold: u64,
-    /// Locks that could not be given back, and when that is tried again.
-    left: Vec<Arc<Part>>,
-    again: Instant,
-    /// How many threads give locks back.
-    giving: usize,
+    /// What is given back, and is tried again.
+    releases: Releases,
     /// The adoptions without an answer.
     adopting: Vec<Adoption>,
     /// This process ends, and begins nothing more.
@@ -219,7 +213,7 @@ impl Serve {
             parent,
             output: Output::default(),
             input: Vec::new(),
-            crew: Crew::default(),
+            calling: Pool::new(false),
             teller: Teller {
                 events: sender,
                 bell: Arc::new(ringer),
@@ -229,15 +223,12 @@ impl Serve {
             places: BTreeMap::new(),
             folders: Arc::new(PlaceOfHolds::of_folders()),
             pending: BTreeMap::new(),
-            lines: BTreeMap::new(),
-            deadlines: BTreeSet::new(),
-            waiters: 0,
+            waits: Arc::default(),
+            seen: BTreeMap::new(),
             calls: Vec::new(),
             holds: BTreeMap::new(),
             next_hold: first_hold(),
-            left: Vec::new(),
-            again: instant(),
-            giving: 0,
+            releases: Releases::default(),
             adopting: Vec::new(),
             is_ending: false,
             is_over: false,
@@ -344,17 +335,9 @@ impl Serve {
             nap = nap.min(PARENT_LOOK);
         }
         let until = |at: Instant| at.saturating_duration_since(now);
-        if !self.left.is_empty() {
-            nap = nap.min(until(self.again));
-        }
-        if self.crew.is_stuck() {
-            nap = nap.min(holds::AGAIN);
-        }
-        let stale = self.lines.values().filter(|queue| queue.is_stale);
-        let told = stale.filter_map(|queue| queue.told);
-        nap = told.map(|told| until(told + TELL)).fold(nap, Duration::min);
-        let first = self.deadlines.first();
-        first.map_or(nap, |(deadline, _)| nap.min(until(*deadline)))
+        let stale = self.seen.values().filter(|seen| seen.is_stale);
+        let told = stale.filter_map(|seen| seen.told);
+        told.map(|told| until(told + TELL)).fold(nap, Duration::min)
     }
 
     /// Reads what there is. False at the end of stdin.
@@ -477,7 +460,7 @@ impl Serve {
                 if kept.is_lost {
                     return Err(lost(kept));
                 }
-                self.verify(of.hold, id);
+                self.verify(of.hold, id)?;
             }
             Method::Abandon(of) => self.abandon(id, &of),
             Method::Check(check) => {
@@ -489,13 +472,13 @@ impl Serve {
                 let mode = meant.mode.unwrap_or_else(plain);
                 let session = self.session(meant.place, false)?;
                 let own = self.own(session);
-                self.done(id, move || calls::check(session, &name, mode, &own));
+                self.done(id, move || calls::check(session, &name, mode, &own))?;
             }
             Method::List(list) => {
                 let meant = self.usual.list(&list.place(), list.all)?;
                 let (session, all) = (self.session(meant.place, false)?, meant.all);
                 let own = self.own(session);
-                self.done(id, move || calls::list(session, all, &own));
+                self.done(id, move || calls::list(session, all, &own))?;
             }
             Method::Cancel(cancel) => {
                 let meant = self.usual.cancel(
@@ -505,7 +488,7 @@ impl Serve {
                     cancel.request_id.as_deref(),
                     cancel.why.clone(),
                 )?;
-                self.done(id, move || calls::cancel(meant));
+                self.done(id, move || calls::cancel(meant))?;
             }
         }
         Ok(())
@@ -589,14 +572,26 @@ impl Serve {
     }
 
     /// Has a thread do it.
-    fn run(&self, work: impl FnOnce() -> Event + Send + 'static) {
-        let teller = self.teller.clone();
-        self.crew.run(Box::new(move || teller.tell(work())));
+    fn has_done(&self, work: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+        let room = self.calling.reserve();
+        let room = room.map_err(|error| no_thread_for(&error))?;
+        room.spawn(async move { work() });
+        Ok(())
     }
 
-    fn done(&self, id: &Id, work: impl FnOnce() -> Result<Value, Failure> + Send + 'static) {
+    /// Has a thread do it and tell of it.
+    fn run(&self, work: impl FnOnce() -> Event + Send + 'static) -> Result<(), Failure> {
+        let teller = self.teller.clone();
+        self.has_done(move || teller.tell(work()))
+    }
+
+    fn done(
+        &self,
+        id: &Id,
+        work: impl FnOnce() -> Result<Value, Failure> + Send + 'static,
+    ) -> Result<(), Failure> {
         let id = id.clone();
-        self.run(move || Event::Done { id, result: work() });
+        self.run(move || Event::Done { id, result: work() })
     }
 
     /// Takes in what threads have answered.
@@ -624,11 +619,7 @@ impl Serve {
                     self.found((hold, &part), &news, by.as_deref(), is_renewed);
                 }
                 Event::Verified { id, hold, seen } => self.verified(&id, hold, seen),
-                Event::GivenBack {
-                    whose,
-                    results,
-                    left,
-                } => self.given_back(whose, results, left),
+                Event::GivenBack { whose, result } => self.given_back(whose, result),
                 Event::Adopted {
                     id,
                     caller,
@@ -644,7 +635,7 @@ impl Serve {
         self.is_ending = true;
         let ids: Vec<Id> = self.pending.keys().cloned().collect();
         for id in ids {
-            if self.leave_line(&id).is_some() {
+            if self.leave_line(&id) {
                 self.pending.remove(&id);
             } else if let Some(pending) = self.pending.get_mut(&id) {
                 pending.is_abandoned = true;
@@ -667,8 +658,7 @@ impl Serve {
         let deadline = instant() + END_MAX;
         while (!self.pending.is_empty()
             || !self.adopting.is_empty()
-            || self.giving > 0
-            || !self.left.is_empty())
+            || !self.releases.names().is_empty())
             && instant() < deadline
         {
             let fd = self.bell.descriptor();
@@ -679,15 +669,10 @@ impl Serve {
             };
             let _ = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&nap));
             self.hear();
-            self.crew.call();
-            if !self.left.is_empty() && instant() >= self.again {
-                let left = std::mem::take(&mut self.left);
-                self.give(Whose::Left, left);
-            }
         }
         self.output.flush();
-        let stay = self.left.iter().map(|part| part.name().to_string());
-        let stay: Vec<_> = stay.collect();
+        let stay = self.releases.names().into_iter();
+        let stay: Vec<_> = stay.map(|name| name.to_string()).collect();
         if !stay.is_empty() {
             say(&format!(
                 "{} could not be given back, and stays held until PID {} ends",

@@ -6,27 +6,25 @@
 //! under which it was called itself. A caller whose manager holds the lock already enters the store at once, and so does one
 //! that does not wait, or that works under a guard.
 //!
-//! A blocking caller waits on its own thread. An async caller leaves an [`Errand`], which a thread of the manager runs
-//! ([`pool`]), and which waits in the store without one. One more thread of the manager sees to what is due (`due`): errands
+//! A blocking caller waits on its own thread. An async caller leaves an [`Errand`], which a thread of the manager runs, and
+//! which waits in the store without one. One more thread of the manager sees to what is due: errands
 //! whose time is up, and grants that no task has taken. The answers to the former, and notices to callers that they wait, have
 //! a line of their own, so that one thread gives them; over servers, which may be silent, the answers have none.
 //!
 //! # Grants that nobody takes
 //! A future that nobody polls, or whose executor is blocked, is granted the lock all the same. After [`TAKEN_MAX`] the
 //! grant is given back, and the caller stands in line anew when it is polled next. Its task never saw the grant, so no work
-//! was done under it: task and `due` take it under one mutex, and one of them gets it (`offload::Kept`).
+//! was done under it: task and that thread take it under one mutex, and one of them gets it (`offload::Kept`).
 //!
-//! What happens in the store is the [`engine`]'s business, and how a line works that of `line`.
+//! What happens in the store is the [`engine`]'s business, and how lines, threads and deadlines work that of the engine's [`line`].
 
 use super::circle;
-use super::due::{Deadline, Duty};
-use super::line::{self, Joined, Standing};
-use super::pool;
 use super::{
     AcquireError, Again, Guard, Guards, LockManager, OnWait, Options, Refused, Shared, Wait,
 };
 use crate::cancel::{self, Cancel};
-use crate::engine::{self, Lot, Waiting};
+use crate::engine::{self, Waiting};
+use crate::line::{self, Deadline, Deadlines, Duty, Joined, Parking, Pool, Standing, Timed, Work};
 use crate::offload::{self, Logs, Promise};
 use crate::sync::locked;
 use std::any::Any;
@@ -168,7 +166,7 @@ impl LockManager {
                 call.stood = true;
                 if let Some(once) = options.on_wait.once() {
                     options.to_mut().on_wait = once;
-                    shared.tell(&key, &options, standing.number);
+                    shared.tell(&key, &options, standing.number, &Telling::default());
                 }
                 match self.stand(standing, options.cancel.as_ref(), call.deadline()) {
                     Some(turn) => turn,
@@ -204,7 +202,7 @@ impl LockManager {
                 return ControlFlow::Break(());
             }
             let rest = deadline.saturating_duration_since(now);
-            ControlFlow::Continue(Some(self.shared.nap(rest)))
+            ControlFlow::Continue(Some(self.shared.nap_of(rest)))
         })
     }
 
@@ -247,7 +245,7 @@ impl LockManager {
         if let Some(once) = options.on_wait.once() {
             options.on_wait = once;
         }
-        let panicked = Panicked::of(&options);
+        let telling = Telling::of(&options);
         let line = shared.line(&name, &options, &call);
         let key = Arc::new((name, line.unwrap_or(For::Asking)));
         let word = options.on_wait.is_some().then(|| options.clone());
@@ -262,12 +260,12 @@ impl LockManager {
             own: own.clone(),
             logs: Logs::here(),
             promise: Some(promise),
-            panicked: panicked.clone(),
+            telling: telling.clone(),
         };
         let number = if line.is_some() {
             shared.lines.leave(&key, errand)
         } else {
-            Begun { turn: None, errand }.start();
+            line::begin(None, errand);
             None
         };
         let lines = Arc::downgrade(&shared.lines);
@@ -297,12 +295,7 @@ impl LockManager {
         }
         if let Some(options) = word {
             let own = sent.own.clone();
-            self.send_word(
-                Arc::clone(&sent.key),
-                options,
-                call,
-                (number, own, panicked),
-            );
+            self.send_word(Arc::clone(&sent.key), options, call, (number, own, telling));
         }
         sent
     }
@@ -313,7 +306,7 @@ impl LockManager {
         line: Key,
         options: Options,
         call: Call,
-        (number, own, panicked): (u64, Cancel, Panicked),
+        (number, own, telling): (u64, Cancel, Telling),
     ) {
         let key = key(&line.0, For::Asking);
         let errand = Errand {
@@ -327,7 +320,7 @@ impl LockManager {
             own,
             logs: Logs::here(),
             promise: None,
-            panicked,
+            telling,
         };
         self.shared.lines.leave(&key, errand);
     }
@@ -375,12 +368,12 @@ impl Shared {
     }
 
     /// How long a sleep lasts at most, so that it ends when the clock of this manager says.
-    fn nap(&self, rest: Duration) -> Duration {
+    fn nap_of(&self, rest: Duration) -> Duration {
         self.watching.nap().map_or(rest, |nap| rest.min(nap))
     }
 
     /// Tells a caller that it waits in a line, and for whom.
-    fn tell(&self, line: &Key, options: &Options, number: u64) {
+    fn tell(&self, line: &Key, options: &Options, number: u64, telling: &Telling) {
         let OnWait(Some(tell)) = &options.on_wait else {
             return;
         };
@@ -396,7 +389,7 @@ impl Shared {
         if let Some(entry) = reading.entry() {
             let before = self.lines.before(line, number);
             let now = self.clock.now();
-            tell(name, &Waiting::in_line(entry, before, &now));
+            telling.tells(|| tell(name, &Waiting::in_line(entry, before, &now)));
         }
     }
 
@@ -443,41 +436,73 @@ pub(super) struct Errand {
     own: Cancel,
     logs: Logs,
     promise: Option<Promise<Answer>>,
-    panicked: Panicked,
+    telling: Telling,
 }
 
-/// A panic of `on_wait` that is still to go on in its caller.
+/// How a wait is told of beside the wait itself: while it stands in line, another thread calls `on_wait`.
 #[derive(Clone, Default)]
-struct Panicked(Option<Arc<Mutex<Option<Panic>>>>);
+struct Telling(Option<Arc<Mutex<Told>>>);
+
+#[derive(Default)]
+struct Told {
+    /// The wait is over, and nothing is told any more.
+    is_over: bool,
+    /// A panic of `on_wait` that is still to go on in its caller.
+    panic: Option<Panic>,
+}
 
 type Panic = Box<dyn Any + Send>;
 
-impl Panicked {
+impl Telling {
     /// For a caller that has `on_wait`.
     fn of(options: &Options) -> Self {
         Self(options.on_wait.is_some().then(Arc::default))
     }
 
-    fn keep(&self, panic: Panic) {
-        if let Some(kept) = &self.0 {
-            *locked(kept) = Some(panic);
+    /// Tells, unless the wait is over. The end of the wait waits for what is being told, or its panic would come too late.
+    fn tells(&self, tell: impl FnOnce()) {
+        let Some(told) = &self.0 else {
+            return tell();
+        };
+        let mut told = locked(told);
+        if !told.is_over {
+            told.panic = catch_unwind(AssertUnwindSafe(tell)).err();
         }
     }
 
-    fn take(&self) -> Option<Panic> {
-        self.0.as_ref().and_then(|kept| locked(kept).take())
+    fn has_panicked(&self) -> bool {
+        let panics = |told: &Arc<Mutex<Told>>| locked(told).panic.is_some();
+        self.0.as_ref().is_some_and(panics)
+    }
+
+    /// Leaves a panic to the wait.
+    fn keep(&self, panic: Panic) {
+        if let Some(told) = &self.0 {
+            locked(told).panic = Some(panic);
+        }
+    }
+
+    /// Ends the wait.
+    fn ends(&self) -> Option<Panic> {
+        let mut told = locked(self.0.as_ref()?);
+        told.is_over = true;
+        told.panic.take()
     }
 }
 
-impl Errand {
-    async fn run(self) {
+impl Work<Key> for Errand {
+    fn pool(&self) -> &Pool {
+        &self.locks.shared.pool
+    }
+
+    async fn work(self) {
         let Self {
             locks,
             wish,
             own,
             logs,
             promise,
-            panicked,
+            telling,
         } = self;
         let (shared, call, name) = (&locks.shared, &wish.call, &wish.key.0);
         let options = wish.options.clone().cancel(&own);
@@ -490,7 +515,7 @@ impl Errand {
                     }
                     What::TimedOut => Some(Err(shared.timed_out(name, &options, call))),
                     What::Tell { line, number } => {
-                        shared.tell(line, &options, *number);
+                        shared.tell(line, &options, *number, &telling);
                         None
                     }
                 }
@@ -510,20 +535,27 @@ impl Errand {
             })
             .await
         };
-        let panic = match (answer, &wish.what) {
-            (Err(panic), What::Tell { line, number }) => {
+        if let What::Tell { line, number } = &wish.what {
+            if let Err(panic) = answer {
+                telling.keep(panic);
+            }
+            if telling.has_panicked() {
                 // The panic is the caller's that waits, in line or in the store by now.
                 let waits = shared.lines.take_back(line, *number);
-                if let Some(promise) = waits.and_then(|errand| errand.promise) {
-                    promise.panic(panic);
-                } else {
-                    panicked.keep(panic);
-                    own.cancel();
+                match waits.and_then(|errand| errand.promise) {
+                    Some(promise) => {
+                        if let Some(panic) = telling.ends() {
+                            promise.panic(panic);
+                        }
+                    }
+                    None => own.cancel(),
                 }
-                return;
             }
-            (Err(panic), What::Lock | What::TimedOut) => Err(panic),
-            (Ok(answer), _) => match panicked.take() {
+            return;
+        }
+        let panic = match answer {
+            Err(panic) => Err(panic),
+            Ok(answer) => match telling.ends() {
                 Some(panic) => Err(panic),
                 None => Ok(answer),
             },
@@ -543,15 +575,17 @@ impl Errand {
         promise.keep(Answer::Given(answer, due));
     }
 
+    fn fail(self, source: io::Error) {
+        self.answer(|name| AcquireError::Thread { name, source });
+    }
+}
+
+impl Errand {
     fn answer(self, answer: impl FnOnce(LockName) -> AcquireError) {
         if let Some(promise) = self.promise {
             let error = answer(self.wish.key.0.clone());
             promise.keep(Answer::Given(Err(error), None));
         }
-    }
-
-    fn fail(self, source: io::Error) {
-        self.answer(|name| AcquireError::Thread { name, source });
     }
 
     /// Its time is up while it waits for its turn.
@@ -562,8 +596,7 @@ impl Errand {
             self.wish.key = key(&self.wish.key.0, For::Asking);
             if self.locks.shared.store.rules().network {
                 // Servers may be silent: not one after the other.
-                let turn = None;
-                Begun { turn, errand: self }.start();
+                line::begin(None, self);
             } else {
                 let key = Arc::clone(&self.wish.key);
                 lines.leave(&key, self);
@@ -599,7 +632,33 @@ pub(super) enum Due {
     Wake(Box<Waker>),
 }
 
-impl Duty for Due {
+impl From<Waker> for Due {
+    fn from(waker: Waker) -> Self {
+        Self::Wake(Box::new(waker))
+    }
+}
+
+impl Timed for Shared {
+    type Due = Due;
+
+    fn deadlines(&self) -> &Deadlines<Due> {
+        &self.deadlines
+    }
+
+    fn number(&self) -> u64 {
+        self.lines.number()
+    }
+
+    fn now(&self) -> Instant {
+        self.clock.instant()
+    }
+
+    fn nap(&self) -> Option<Duration> {
+        self.watching.nap()
+    }
+}
+
+impl Duty<Shared> for Due {
     fn see_to(self, number: u64, shared: &Shared) {
         match self {
             Self::Place(key) => {
@@ -633,98 +692,11 @@ impl Shared {
 
 impl line::Errand<Key> for Errand {
     fn start(self, turn: Turn) {
-        let turn = Some(turn);
-        Begun { turn, errand: self }.start();
+        line::begin(Some(turn), self);
     }
 
     fn stands(&mut self) {
         self.wish.call.stood = true;
-    }
-}
-
-/// An errand that is begun.
-struct Begun {
-    turn: Option<Turn>,
-    errand: Errand,
-}
-
-impl Begun {
-    fn start(self) {
-        let mut next = Some(self);
-        while let Some(begun) = next {
-            next = match begun.errand.locks.shared.pool.reserve() {
-                Ok(room) => {
-                    room.spawn(begun.run());
-                    None
-                }
-                Err(source) => {
-                    begun.errand.fail(source);
-                    Self::after(begun.turn)
-                }
-            };
-        }
-    }
-
-    /// Runs it, and those that come next in its line.
-    async fn run(self) {
-        let mut next = Some(self);
-        while let Some(Self { turn, errand }) = next {
-            errand.run().await;
-            next = Self::after(turn);
-            if next.is_some() {
-                others_first().await;
-            }
-        }
-    }
-
-    /// The errand that has the turn next.
-    fn after(turn: Option<Turn>) -> Option<Self> {
-        let (turn, errand) = turn?.next()?;
-        let turn = Some(turn);
-        Some(Self { turn, errand })
-    }
-}
-
-/// Lets the other tasks of the pool run before this one goes on.
-async fn others_first() {
-    let mut has_waited = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut has_waited, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
-
-/// Where the waits of errands sleep.
-struct Parking<'a>(&'a Arc<Shared>);
-
-impl Lot for Parking<'_> {
-    fn wakes_at(&self, at: Instant, waker: &Waker) -> io::Result<Box<dyn Any + Send>> {
-        let Self(shared) = self;
-        let due = Due::Wake(Box::new(waker.clone()));
-        let deadline = (at, shared.lines.number());
-        let alarm = shared.deadlines.add(shared, deadline, due)?;
-        let shared = Arc::clone(shared);
-        Ok(Box::new(Alarm { shared, alarm }))
-    }
-
-    fn sleeps(&self) -> Box<dyn Any> {
-        Box::new(pool::asleep())
-    }
-}
-
-/// Dropping it forgets an alarm.
-struct Alarm {
-    shared: Arc<Shared>,
-    alarm: Deadline,
-}
-
-impl Drop for Alarm {
-    fn drop(&mut self) {
-        self.shared.deadlines.forget(self.alarm);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Lines: callers that take turns, and that give up at any moment.
 
-#[path = "../../src/guard/line.rs"]
+#[path = "../../../tenure-engine/src/line/turns.rs"]
 mod line;
 
 use super::{explore, finds};

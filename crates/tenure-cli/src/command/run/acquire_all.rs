@@ -12,9 +12,10 @@ use crate::signals;
 use crate::supervise::locks::{self, Held};
 use std::time::Duration;
 use tenure_engine::clock::Clock;
-use tenure_engine::engine::{Keep, Limits, Wait};
+use tenure_engine::engine::{Keep, Limits, Lot, Wait};
 use tenure_engine::inherited;
 use tenure_engine::keep::{Ask, Life, Step};
+use tenure_engine::offload::at_once;
 use tenure_engine::profile::known_as;
 use tenure_engine::store::{Handle, Verbs};
 use tenure_engine::tenure_core::{Claim, LeaseTerms, LockName, Renewal, Request, RequestId};
@@ -176,6 +177,17 @@ pub(super) fn refuse_start(holds: &mut [Hold<'_>]) -> Result<(), Failure> {
 /// it; the caller gives them back.
 pub(crate) fn acquire_all<'a>(
     targets: Vec<Target<'a>>,
+    wait: Wait,
+    keep: Option<Keep>,
+    reporter: &mut Reporter,
+) -> Result<Vec<Hold<'a>>, (Vec<Hold<'a>>, Failure)> {
+    at_once(acquire_all_in(None, targets, wait, keep, reporter))
+}
+
+/// [`acquire_all`] for a caller that sleeps in a lot.
+pub(crate) async fn acquire_all_in<'a>(
+    lot: Option<&dyn Lot>,
+    targets: Vec<Target<'a>>,
     mut wait: Wait,
     keep: Option<Keep>,
     reporter: &mut Reporter,
@@ -189,12 +201,16 @@ pub(crate) fn acquire_all<'a>(
             request,
         } = target;
         let limits = Limits { wait, keep };
-        let taken = if holds.is_empty() {
-            session.acquire(reporter, &name, &request, limits, &mut NoLocks)
+        let (mut none, mut some);
+        let tend: &mut (dyn Tend + Send + Sync) = if holds.is_empty() {
+            none = NoLocks;
+            &mut none
         } else {
-            session.acquire(reporter, &name, &request, limits, &mut Taken(&mut holds))
+            some = Taken(&mut holds);
+            &mut some
         };
-        let acquired = match taken {
+        let taken = session.acquire_in(lot, reporter, &name, &request, limits, tend);
+        let acquired = match taken.await {
             Ok(acquired) => acquired,
             Err(mut failure) => {
                 let displaced = holds.iter().flat_map(|hold| &hold.displaced);

@@ -15,19 +15,24 @@ use crate::request::Task;
 use crate::request::serve::KnownLock;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tenure_core::{Claim, Entry, LockName, Mode, Now, Ownership, Process, Renewal, RequestId};
 use tenure_engine::audit::{Ending, Releaser};
-use tenure_engine::cancel::{Cancel, listening};
+use tenure_engine::cancel::{Cancel, listened};
 use tenure_engine::clock::{Clock, instant, nap};
-use tenure_engine::engine::Wait;
+use tenure_engine::engine::{Lot, Wait};
 use tenure_engine::envelope::LockView;
+use tenure_engine::keep::releases::{Given, Leaving};
 use tenure_engine::keep::{Life, RENEWAL_MAX};
+use tenure_engine::offload::Logs;
 use tenure_engine::profile::known_as;
 use tenure_engine::readings;
 use tenure_engine::store::contract::Which;
 use tenure_engine::store::verbs::{Adopted, Adopter};
 use tenure_engine::store::{Handle, Reading, StoreError, Verbs};
+use tenure_engine::sync::locked;
 use tenure_engine::tenure_core::Left;
 
 /// One lock of a hold.
@@ -89,8 +94,7 @@ pub(super) struct Asked {
     pub(super) order: Vec<String>,
 }
 
-/// What an `acquire` came to: its locks, or why it has none. Locks that it had taken before it failed are given
-/// back; those that could not be are left.
+/// What an `acquire` came to: its locks, or why it has none, with the locks that it had taken before it failed.
 pub(super) type Taken = Result<Vec<(Part, Life)>, (Failure, Vec<Part>)>;
 
 /// How long a hold that is to be adopted may look as if another process kept it, and how often that is looked at.
@@ -102,8 +106,13 @@ fn reporter() -> Reporter {
     Reporter::new(Output::Json, true, false, "serve".to_owned())
 }
 
-/// Takes all locks or none, as `run` does.
-pub(super) fn take(asked: &Asked, cancel: &Cancel, listener: Listener) -> Taken {
+/// Takes all locks or none, as `run` does. It sleeps in the lot.
+pub(super) async fn take(
+    lot: &dyn Lot,
+    asked: &Asked,
+    cancel: &Cancel,
+    listener: Listener,
+) -> Taken {
     let task = &asked.task;
     let mut reporter = reporter().listened(listener);
     let none = |failure| (failure, Vec::new());
@@ -120,9 +129,9 @@ pub(super) fn take(asked: &Asked, cancel: &Cancel, listener: Listener) -> Taken 
         planning.plan(main)
     };
     let plan = plan().map_err(none)?;
-    let taken = listening(Some(cancel), || {
-        acquire_all::acquire_all(plan.targets, asked.wait, plan.keep, &mut reporter)
-    });
+    let (lot, wait) = (Some(lot), asked.wait);
+    let taken = acquire_all::acquire_all_in(lot, plan.targets, wait, plan.keep, &mut reporter);
+    let taken = listened(cancel, taken).await;
     let parts = |holds: Vec<Hold<'static>>| {
         let holds = holds.into_iter();
         holds.map(|hold| Part::of(hold, asked.group_session, task))
@@ -141,24 +150,94 @@ pub(super) fn take(asked: &Asked, cancel: &Cancel, listener: Listener) -> Taken 
         }
         Err((holds, failure)) => {
             let parts = parts(holds).map(|(part, _)| part);
-            let left = parts.filter(|part| give_back(part).is_err());
-            Err((failure, left.collect()))
+            Err((failure, parts.collect()))
         }
     }
 }
 
+/// Locks that are given back, the last one first. After an error a claim stands in the list without a liveness lock, and
+/// counts for as long as the program lives. So it is tried again until the store has answered for all of them.
+pub(super) struct Leaves {
+    name: LockName,
+    token: u64,
+    /// Those that are still there.
+    left: Mutex<Vec<Arc<Part>>>,
+    were_ours: AtomicBool,
+}
+
+impl Leaves {
+    /// `None` without any lock.
+    pub(super) fn of(parts: Vec<Arc<Part>>) -> Option<Self> {
+        let first = parts.first()?;
+        Some(Self {
+            name: first.name().clone(),
+            token: first.claim.token.unwrap_or_default(),
+            left: Mutex::new(parts),
+            were_ours: AtomicBool::new(true),
+        })
+    }
+
+    /// How a client is told of an error.
+    pub(super) fn failure(&self, error: StoreError) -> Failure {
+        let left = locked(&self.left);
+        match left.last() {
+            Some(part) => part.session.store_failed(part.name(), error),
+            None => Failure::new(Exit::General, "RELEASE_FAILED", error.to_string()),
+        }
+    }
+}
+
+impl Leaving for Leaves {
+    fn name(&self) -> &LockName {
+        &self.name
+    }
+
+    fn token(&self) -> u64 {
+        self.token
+    }
+
+    fn tries_to_leave(&self, is_first: bool) -> Given {
+        let (mut left, mut failed) = (locked(&self.left), None);
+        let mut parts = std::mem::take(&mut *left);
+        while let Some(part) = parts.pop() {
+            match give_back(&part, is_first) {
+                Ok(true) => {}
+                Ok(false) => self.were_ours.store(false, Ordering::Relaxed),
+                Err(error) => {
+                    failed = Some(error);
+                    left.push(part);
+                }
+            }
+        }
+        left.reverse();
+        let were_ours = self.were_ours.load(Ordering::Relaxed);
+        Given {
+            answer: failed.map_or(Ok(were_ours), Err),
+            held_ms: None,
+            is_news: false,
+        }
+    }
+
+    /// The store says it.
+    fn has_lapsed(&self) -> bool {
+        false
+    }
+
+    /// The audit has it.
+    fn log_release(&self, _: Logs, _: &Given) {}
+
+    fn has_gone(&self) {}
+}
+
 /// Gives a lock back. False if it was not the program's any more.
-///
-/// After an error its claim stands in the list without a liveness lock, and counts for as long as the program
-/// lives. So the caller tries again.
-pub(super) fn give_back(part: &Part) -> Result<bool, Failure> {
+fn give_back(part: &Part, is_first: bool) -> Result<bool, StoreError> {
     let (session, mut reporter) = (part.session, reporter());
     let left = session.store.release(&*part.handle, &session.clock.now());
     let now = session.clock.now();
     let occasion = occasion(part.name(), &part.id, &now);
+    let writer = &session.audit_writer;
     match left {
         Ok(Left::Released { held_ms }) => {
-            let writer = &session.audit_writer;
             writer.released(
                 &mut reporter,
                 occasion,
@@ -171,10 +250,11 @@ pub(super) fn give_back(part: &Part) -> Result<bool, Failure> {
         Ok(Left::Withdrawn) => Ok(true),
         Ok(Left::Absent) => Ok(false),
         Err(error) => {
-            let place = session.store.place(part.name());
-            let writer = &session.audit_writer;
-            writer.release_failed(&mut reporter, occasion, &place, &error);
-            Err(session.store_failed(part.name(), error))
+            if is_first {
+                let place = session.store.place(part.name());
+                writer.release_failed(&mut reporter, occasion, &place, &error);
+            }
+            Err(error)
         }
     }
 }

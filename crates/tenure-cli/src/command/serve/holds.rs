@@ -1,6 +1,6 @@
 //! The holds of the program: how they are looked after, what it is told of them, and how they are given back.
 
-use super::calls::{self, Adopting, Part, Seen};
+use super::calls::{self, Adopting, Leaves, Part, Seen};
 use super::frames::{self, Adopt, Id};
 use super::kept::KeptPart;
 use super::output::About;
@@ -8,17 +8,12 @@ use super::waits::no_thread_for;
 use super::{Event, Serve, Whose, abandoned, already_held, is_same_place};
 use crate::exit::Exit;
 use crate::failure::Failure;
-
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::Duration;
 use tenure_core::LockName;
 use tenure_engine::clock::{Clock, instant};
 use tenure_engine::inherited::{self, AROUND};
 use tenure_engine::keep::{self, Life, Loss, News};
-
-/// How often a release that failed is tried again.
-pub(super) const AGAIN: Duration = Duration::from_secs(1);
 
 /// Why a hold is lost whose lease is over.
 const SILENCE: &str = "no renewal has succeeded in time";
@@ -96,7 +91,7 @@ impl Serve {
             id: own,
             caller,
             adopted: calls::adopt(&adopting),
-        });
+        })?;
         self.adopting.push(Adoption {
             id: id.clone(),
             key,
@@ -118,10 +113,13 @@ impl Serve {
             // The program closed our stdin meanwhile, which ends its holds.
             Ok(parts) if self.is_over => {
                 let parts = parts.into_iter().map(|(part, _)| Arc::new(part));
-                self.give(Whose::Unwanted(id.clone(), Vec::new()), parts.collect());
+                let whose = Whose::Refused(id.clone(), Vec::new(), Box::new(abandoned()));
+                self.give(whose, parts.collect());
             }
             adopted => {
-                let adopted = adopted.and_then(|parts| self.keep(caller, parts, true));
+                // One that cannot be kept stays as it was: its program works under it.
+                let adopted = adopted
+                    .and_then(|parts| self.keep(caller, parts).map_err(|(failure, _)| failure));
                 self.answer(id, adopted);
             }
         }
@@ -182,14 +180,12 @@ impl Serve {
         Ok(None)
     }
 
-    /// Keeps a hold; answers with what the client is told of it. A new one that cannot be kept is given back. An adopted
-    /// one stays as it was, for its program works under it.
+    /// Keeps a hold; answers with what the client is told of it, or with the locks of a hold that cannot be kept.
     pub(super) fn keep(
         &mut self,
         caller: Option<String>,
         parts: Vec<(Part, Life)>,
-        is_adopted: bool,
-    ) -> Result<Value, Failure> {
+    ) -> Result<Value, (Failure, Vec<Arc<Part>>)> {
         let hold = self.next_hold;
         self.next_hold += 1;
         let parts = parts.into_iter().map(|(part, life)| {
@@ -202,11 +198,12 @@ impl Serve {
             let place = places.find(|(session, _)| std::ptr::eq(*session, kept.part.session));
             place.map_or(Ok(()), |(_, place)| keep::keep(place, kept))
         });
-        if let (Err(error), true) = (&begun, is_adopted) {
-            for kept in &parts {
+        if let Err(error) = begun {
+            let left = parts.into_iter().map(|kept| {
                 kept.leaves();
-            }
-            return Err(no_thread_for(error));
+                Arc::clone(&kept.part)
+            });
+            return Err((no_thread_for(&error), left.collect()));
         }
         let kept = Kept {
             caller,
@@ -216,12 +213,7 @@ impl Serve {
             was_asked_to_stop: false,
             releasing: None,
         };
-        let kept = self.holds.entry(hold).or_insert(kept);
-        if let Err(error) = begun {
-            kept.releases(Vec::new());
-            self.give_back(hold);
-            return Err(no_thread_for(&error));
-        }
+        self.holds.insert(hold, kept);
         Ok(self.granted(hold).unwrap_or_default())
     }
 
@@ -267,54 +259,31 @@ impl Serve {
         }
     }
 
-    /// Has a thread give locks back, the last one first.
-    pub(super) fn give(&mut self, whose: Whose, mut parts: Vec<Arc<Part>>) {
-        parts.reverse();
-        self.giving += 1;
-        let teller = self.teller.clone();
-        self.crew.run_first(Box::new(move || {
-            let results = parts
-                .iter()
-                .map(|part| calls::give_back(part))
-                .collect::<Vec<_>>();
-            let all = parts.into_iter().zip(&results);
-            let left = all
-                .filter(|(_, result)| result.is_err())
-                .map(|(part, _)| part);
-            let left = left.collect();
-            teller.tell(Event::GivenBack {
-                whose,
-                results,
-                left,
-            });
-        }));
+    /// Has a thread give locks back, the last one first, until they are. The first try says how.
+    pub(super) fn give(&mut self, whose: Whose, parts: Vec<Arc<Part>>) {
+        let Some(leaves) = Leaves::of(parts) else {
+            return self.given_back(whose, Ok(true));
+        };
+        let (teller, leaves) = (self.teller.clone(), Arc::new(leaves));
+        let own = Arc::clone(&leaves);
+        self.releases.add(leaves, move |answer| {
+            let result = answer.map_err(|error| own.failure(error));
+            teller.tell(Event::GivenBack { whose, result });
+        });
     }
 
-    pub(super) fn given_back(
-        &mut self,
-        whose: Whose,
-        results: Vec<Result<bool, Failure>>,
-        left: Vec<Arc<Part>>,
-    ) {
-        self.giving = self.giving.saturating_sub(1);
-        if !left.is_empty() {
-            self.left.extend(left);
-            self.again = instant() + AGAIN;
-        }
+    pub(super) fn given_back(&mut self, whose: Whose, result: Result<bool, Failure>) {
         match whose {
-            Whose::Left => {}
-            Whose::Unwanted(id, abandons) => self.refuse(&id, &abandons, abandoned()),
+            Whose::Refused(id, abandons, failure) => self.refuse(&id, &abandons, *failure),
             Whose::Hold(hold) => {
                 let Some(kept) = self.holds.remove(&hold) else {
                     return;
                 };
                 self.output.forget(&About::Hold(hold));
-                let were_ours = results.iter().all(|result| !matches!(result, Ok(false)));
-                let failure = results.into_iter().find_map(Result::err);
-                let result = match failure {
-                    Some(failure) => Err(failure),
-                    None if kept.is_lost || !were_ours => Err(lost(&kept)),
-                    None => Ok(json!({ "released": true })),
+                let result = match result {
+                    Err(failure) => Err(failure),
+                    Ok(were_ours) if kept.is_lost || !were_ours => Err(lost(&kept)),
+                    Ok(_) => Ok(json!({ "released": true })),
                 };
                 for id in kept.releasing.into_iter().flatten() {
                     self.answer(&id, result.clone());
@@ -324,7 +293,7 @@ impl Serve {
     }
 
     /// Has a thread look at the locks of a hold, for a request of the program.
-    pub(super) fn verify(&self, hold: u64, id: &Id) {
+    pub(super) fn verify(&self, hold: u64, id: &Id) -> Result<(), Failure> {
         let parts: Vec<_> = (self.holds.get(&hold).into_iter())
             .flat_map(Kept::parts)
             .cloned()
@@ -339,7 +308,7 @@ impl Serve {
                     (part, seen)
                 })
                 .collect(),
-        });
+        })
     }
 
     /// Answers the request of the program.
@@ -414,8 +383,8 @@ impl Serve {
 
     /// Has the audit note that several renewals in a row have failed.
     pub(super) fn note_failure(&self, part: Arc<Part>, consecutive: u32, error: String) {
-        let noting = Box::new(move || calls::note_failure(&part, consecutive, &error));
-        self.crew.run(noting);
+        // Without a thread there is no line.
+        let _ = self.has_done(move || calls::note_failure(&part, consecutive, &error));
     }
 
     /// Tells the client that it cannot rely on a hold any more, once. The claim stays until the client gives it
@@ -449,14 +418,7 @@ impl Serve {
     pub(super) fn keep_time(&mut self) {
         let now = instant();
         self.lose_what_lapsed();
-        if !self.left.is_empty() && now >= self.again {
-            let left = std::mem::take(&mut self.left);
-            self.give(Whose::Left, left);
-        }
-        self.end_waits(now);
         self.tell_lines(now);
-        // Where no thread could be started, for lack of memory say, it is tried again.
-        self.crew.call();
     }
 }
 

@@ -5,26 +5,28 @@
 use super::calls::{self, Asked, Taken};
 use super::frames::{self, Id};
 use super::output::About;
-use super::{Event, Serve, abandoned, already_held, is_same_place};
+use super::{Event, Serve, Teller, Whose, abandoned, already_held, is_same_place};
 use crate::command::Session;
 use crate::exit::Exit;
 use crate::failure::{Failure, Retry};
 use crate::render::Listener;
 use crate::request::Run;
 use serde_json::{Value, json};
-use std::collections::VecDeque;
+use std::io;
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::{Duration, Instant};
 use tenure_core::LockName;
 use tenure_engine::cancel::Cancel;
 use tenure_engine::clock::instant;
 use tenure_engine::engine::{Wait, Waiting};
 use tenure_engine::envelope::LockView;
+use tenure_engine::line::{
+    self, Deadline, Deadlines, Duty, Errand, Lines, Parking, Pool, Timed, Turn, Work,
+};
 
 /// How many requests for locks may wait.
 const WAITS_MAX: usize = 10_000;
-/// How many of them may wait in a store at a time: each has a thread.
-const WAITERS_MAX: usize = 1_000;
 
 /// How often requests that stand behind others are told how they stand.
 pub(super) const TELL: Duration = Duration::from_secs(5);
@@ -37,33 +39,157 @@ pub(super) struct Pending {
     /// The requests that said so.
     pub(super) abandons: Vec<Id>,
     pub(super) caller: Option<String>,
-    /// Set while it stands behind another request of this program.
-    pub(super) start: Option<Box<Start>>,
-    /// The lock for which it waits in line or at the head of the line.
-    pub(super) line: Option<LineKey>,
+    place: Option<InLine>,
 }
 
 /// A line of requests for one lock: where, and its name.
-pub(super) type LineKey = (String, LockName);
+pub(super) type LineKey = Arc<(String, LockName)>;
 
-/// A request that has not begun to wait in its store.
-pub(super) struct Start {
-    pub(super) asked: Asked,
-    pub(super) began: Instant,
-    pub(super) deadline: Option<Instant>,
+/// The place of a request in a line, or at its head.
+struct InLine {
+    line: LineKey,
+    /// `None` for one that found the turn free.
+    number: Option<u64>,
+    deadline: Option<Deadline>,
 }
 
-/// The requests of this program for one lock. The first one waits in the store; the others stand here.
+/// What was last seen of a lock, for the requests that stand in its line.
 #[derive(Default)]
-pub(super) struct Queue {
-    pub(super) behind: VecDeque<Id>,
-    /// What the first one saw last.
-    pub(super) place: usize,
-    pub(super) holder: Value,
+pub(super) struct Seen {
+    /// The place of the first one in the store.
+    place: usize,
+    holder: Value,
     /// The first one has seen something since the others were told.
     pub(super) is_stale: bool,
     /// When the others were told.
     pub(super) told: Option<Instant>,
+}
+
+/// What requests for locks wait with.
+pub(super) struct Waits {
+    lines: Arc<Lines<LineKey, Start>>,
+    /// For locks in folders, and for those on servers.
+    pools: [Pool; 2],
+    deadlines: Deadlines<Due>,
+}
+
+impl Default for Waits {
+    fn default() -> Self {
+        Self {
+            lines: Arc::default(),
+            pools: [false, true].map(Pool::new),
+            deadlines: Deadlines::default(),
+        }
+    }
+}
+
+/// What is due of them.
+pub(super) enum Due {
+    /// The wait of a request in that line is over.
+    Over(LineKey),
+    /// A wait ends that has no thread.
+    Wake(Box<Waker>),
+}
+
+impl From<Waker> for Due {
+    fn from(waker: Waker) -> Self {
+        Self::Wake(Box::new(waker))
+    }
+}
+
+impl Timed for Waits {
+    type Due = Due;
+
+    fn deadlines(&self) -> &Deadlines<Due> {
+        &self.deadlines
+    }
+
+    fn number(&self) -> u64 {
+        self.lines.number()
+    }
+}
+
+impl Duty<Waits> for Due {
+    fn see_to(self, number: u64, waits: &Waits) {
+        match self {
+            // It looks at the lock once, and is refused with what it sees.
+            Self::Over(line) => {
+                if let Some(start) = waits.lines.take_back(&line, number) {
+                    line::begin(None, start);
+                }
+            }
+            Self::Wake(waker) => waker.wake(),
+        }
+    }
+}
+
+/// A request that has not begun to wait in its store.
+pub(super) struct Start {
+    id: Id,
+    asked: Asked,
+    began: Instant,
+    cancel: Cancel,
+    teller: Teller,
+    waits: Arc<Waits>,
+}
+
+impl Errand<LineKey> for Start {
+    fn start(self, turn: Turn<LineKey, Self>) {
+        line::begin(Some(turn), self);
+    }
+
+    fn stands(&mut self) {}
+}
+
+impl Work<LineKey> for Start {
+    fn pool(&self) -> &Pool {
+        let [folders, servers] = &self.waits.pools;
+        if self.asked.session.store.is_remote() {
+            servers
+        } else {
+            folders
+        }
+    }
+
+    async fn work(self) {
+        let Self {
+            id,
+            mut asked,
+            began,
+            cancel,
+            teller,
+            waits,
+        } = self;
+        asked.wait = calls::rest(asked.wait, instant().saturating_duration_since(began));
+        let listener = {
+            let (id, teller) = (id.clone(), teller.clone());
+            Listener(Arc::new(move |_: &LockName, waiting: &Waiting<'_>| {
+                let holder = waiting.front().filter(|front| front.token.is_some());
+                let holder = holder.map(|claim| LockView::holder_of(claim, waiting.now));
+                teller.tell(Event::Waiting {
+                    id: id.clone(),
+                    place: waiting.before() + 1,
+                    holder: serde_json::to_value(holder).unwrap_or_default(),
+                });
+            }))
+        };
+        let taken = calls::take(&Parking(&waits), &asked, &cancel, listener).await;
+        teller.tell(Event::Taken { id, taken });
+    }
+
+    fn fail(self, why: io::Error) {
+        let taken = Err((no_thread_for(&why), Vec::new()));
+        self.teller.tell(Event::Taken { id: self.id, taken });
+    }
+}
+
+impl Waits {
+    /// A place in a line is not needed any more.
+    fn forget(&self, place: &InLine) {
+        if let Some(deadline) = place.deadline {
+            self.deadlines.forget(deadline);
+        }
+    }
 }
 
 impl Serve {
@@ -100,10 +226,8 @@ impl Serve {
                     && !only.terms.cancel_in_progress
                     && !only.terms.queueing.yields() =>
             {
-                Some((
-                    session.place.folder.display().to_string(),
-                    only.name.clone(),
-                ))
+                let folder = session.place.folder.display().to_string();
+                Some(Arc::new((folder, only.name.clone())))
             }
             _ => None,
         };
@@ -117,43 +241,63 @@ impl Serve {
             owner: self.parent.process,
             order,
         };
-        let start = Box::new(Start {
+        let cancel = Cancel::new();
+        let start = Start {
+            id: id.clone(),
             asked,
             began,
-            deadline,
-        });
-        let mut pending = Pending {
-            cancel: Cancel::new(),
+            cancel: cancel.clone(),
+            teller: self.teller.clone(),
+            waits: Arc::clone(&self.waits),
+        };
+        let place = if let Some(line) = line {
+            Some(self.stand(line, start, deadline))
+        } else {
+            line::begin(None, start);
+            None
+        };
+        let pending = Pending {
+            cancel,
             is_abandoned: false,
             abandons: Vec::new(),
             caller,
-            start: None,
-            line: line.clone(),
+            place,
         };
-        if let Some(line) = line {
-            if let Some(queue) = self.lines.get_mut(&line) {
-                queue.behind.push_back(id.clone());
-                if let Some(deadline) = deadline {
-                    self.deadlines.insert((deadline, id.clone()));
-                }
-                let behind = queue.behind.len();
-                let place = queue.place + behind;
-                let holder = queue.holder.clone();
-                pending.start = Some(start);
-                self.pending.insert(id.clone(), pending);
-                self.calls.retain(|call| call != id);
-                // Before the first of them has seen the lock, nothing is known of it.
-                if place > behind {
-                    self.tell_wait(id, place, &holder);
-                }
-                return Ok(());
-            }
-            self.lines.insert(line, Queue::default());
-        }
         self.pending.insert(id.clone(), pending);
         self.calls.retain(|call| call != id);
-        self.start(id, *start);
         Ok(())
+    }
+
+    /// Has a request stand in a line.
+    fn stand(&mut self, line: LineKey, start: Start, deadline: Option<Instant>) -> InLine {
+        let (waits, id) = (Arc::clone(&self.waits), start.id.clone());
+        let number = waits.lines.leave(&line, start);
+        let mut place = InLine {
+            line,
+            number,
+            deadline: None,
+        };
+        let (Some(number), line) = (number, Arc::clone(&place.line)) else {
+            return place;
+        };
+        if let Some(at) = deadline {
+            let due = Due::Over(Arc::clone(&line));
+            match waits.deadlines.add(&waits, (at, number), due) {
+                Ok(deadline) => place.deadline = Some(deadline),
+                Err(why) => {
+                    if let Some(start) = waits.lines.take_back(&line, number) {
+                        start.fail(why);
+                    }
+                }
+            }
+        }
+        // Before the first of them has seen the lock, nothing is known of it.
+        if let Some(seen) = self.seen.get(&line) {
+            let behind = waits.lines.before(&line, number) + 1;
+            let (place, holder) = (seen.place + behind, seen.holder.clone());
+            self.tell_wait(&id, place, &holder);
+        }
+        place
     }
 
     /// The lock that the caller itself has. A wait for it would never end.
@@ -183,82 +327,34 @@ impl Serve {
         }
     }
 
-    /// Has a request wait in its store.
-    pub(super) fn start(&mut self, id: &Id, start: Start) {
-        let Start {
-            mut asked, began, ..
-        } = start;
-        asked.wait = calls::rest(asked.wait, instant().saturating_duration_since(began));
-        let Some(pending) = self.pending.get(id) else {
-            return;
-        };
-        let (cancel, teller, own) = (pending.cancel.clone(), self.teller.clone(), id.clone());
-        let listener = {
-            let (id, teller) = (id.clone(), self.teller.clone());
-            Listener(Arc::new(move |_: &LockName, waiting: &Waiting<'_>| {
-                let holder = waiting.front().filter(|front| front.token.is_some());
-                let holder = holder.map(|claim| LockView::holder_of(claim, waiting.now));
-                teller.tell(Event::Waiting {
-                    id: id.clone(),
-                    place: waiting.before() + 1,
-                    holder: serde_json::to_value(holder).unwrap_or_default(),
-                });
-            }))
-        };
-        let waits = asked.wait != Wait::No;
-        let work = move || {
-            let taken = calls::take(&asked, &cancel, listener);
-            teller.tell(Event::Taken { id: own, taken });
-        };
-        let begun = if !waits {
-            self.crew.run(Box::new(work));
-            Ok(())
-        } else if self.waiters >= WAITERS_MAX {
-            Err(std::io::ErrorKind::WouldBlock.into())
-        } else {
-            self.crew.run_apart(Box::new(work))
-        };
-        self.waiters += 1;
-        if let Err(error) = begun {
-            // As an answer of a thread: the next one in line may fare the same, and so on.
-            let taken = Err((no_thread(&error), Vec::new()));
-            self.teller.tell(Event::Taken {
-                id: id.clone(),
-                taken,
-            });
-        }
-    }
-
     /// What an `acquire` came to.
     pub(super) fn taken(&mut self, id: &Id, taken: Taken) {
-        self.waiters = self.waiters.saturating_sub(1);
         let Some(pending) = self.pending.remove(id) else {
             return;
         };
-        if let Some(line) = &pending.line {
-            self.call_next(line);
+        if let Some(place) = &pending.place {
+            self.waits.forget(place);
+            if self.waits.lines.is_empty(&place.line) {
+                self.seen.remove(&place.line);
+            }
         }
-        match taken {
-            // The grant and the word that it is not wanted have crossed. It is given back before the answer.
+        let (failure, parts) = match taken {
+            // The grant and the word that it is not wanted have crossed.
             Ok(parts) if pending.is_abandoned => {
                 let parts = parts.into_iter().map(|(part, _)| Arc::new(part));
-                let whose = super::Whose::Unwanted(id.clone(), pending.abandons);
-                self.give(whose, parts.collect());
+                (abandoned(), parts.collect())
             }
-            Ok(parts) => {
-                let granted = self.keep(pending.caller, parts, false);
-                self.answer(id, granted);
+            Ok(parts) => match self.keep(pending.caller, parts) {
+                Ok(granted) => return self.answer(id, Ok(granted)),
+                Err(refused) => refused,
+            },
+            Err((_, parts)) if pending.is_abandoned => {
+                (abandoned(), parts.into_iter().map(Arc::new).collect())
             }
-            Err((failure, left)) => {
-                self.left.extend(left.into_iter().map(Arc::new));
-                let failure = if pending.is_abandoned {
-                    abandoned()
-                } else {
-                    failure
-                };
-                self.refuse(id, &pending.abandons, failure);
-            }
-        }
+            Err((failure, parts)) => (failure, parts.into_iter().map(Arc::new).collect()),
+        };
+        let whose = Whose::Refused(id.clone(), pending.abandons, Box::new(failure));
+        self.give(whose, parts);
     }
 
     /// Answers a request that got nothing, and those that did not want it any more.
@@ -269,42 +365,23 @@ impl Serve {
         }
     }
 
-    /// Lets the next request for a lock wait in the store.
-    pub(super) fn call_next(&mut self, line: &LineKey) {
-        let Some(queue) = self.lines.get_mut(line) else {
-            return;
+    /// Takes a request out of the line of this program; false if it does not stand there.
+    pub(super) fn leave_line(&mut self, id: &Id) -> bool {
+        let place = self
+            .pending
+            .get(id)
+            .and_then(|pending| pending.place.as_ref());
+        let Some(place) = place else {
+            return false;
         };
-        let next = queue.behind.pop_front();
-        match next.and_then(|id| Some((id.clone(), self.pending.get_mut(&id)?.start.take()?))) {
-            Some((id, start)) => {
-                self.forget_deadline(&id, &start);
-                self.start(&id, *start);
-            }
-            None => {
-                self.lines.remove(line);
-            }
+        let left = place.number.and_then(|number| {
+            let lines = &self.waits.lines;
+            lines.take_back(&place.line, number)
+        });
+        if left.is_some() {
+            self.waits.forget(place);
         }
-    }
-
-    /// Takes a request out of the line of this program; `None` if it does not stand there.
-    pub(super) fn leave_line(&mut self, id: &Id) -> Option<Box<Start>> {
-        let pending = self.pending.get_mut(id)?;
-        let start = pending.start.take()?;
-        if let Some(queue) = pending
-            .line
-            .take()
-            .and_then(|line| self.lines.get_mut(&line))
-        {
-            queue.behind.retain(|behind| behind != id);
-        }
-        self.forget_deadline(id, &start);
-        Some(start)
-    }
-
-    fn forget_deadline(&mut self, id: &Id, start: &Start) {
-        if let Some(deadline) = start.deadline {
-            self.deadlines.remove(&(deadline, id.clone()));
-        }
+        left.is_some()
     }
 
     pub(super) fn abandon(&mut self, id: &Id, of: &Id) {
@@ -315,23 +392,10 @@ impl Serve {
         pending.is_abandoned = true;
         pending.abandons.push(id.clone());
         pending.cancel.cancel();
-        if self.leave_line(of).is_some()
+        if self.leave_line(of)
             && let Some(pending) = self.pending.remove(of)
         {
             self.refuse(of, &pending.abandons, abandoned());
-        }
-    }
-
-    /// Ends the waits in lines of this program whose time is over: they look at the lock once, and are refused with
-    /// what they see.
-    pub(super) fn end_waits(&mut self, now: Instant) {
-        while let Some((deadline, id)) = self.deadlines.first().cloned()
-            && deadline <= now
-        {
-            if let Some(start) = self.leave_line(&id) {
-                self.start(&id, *start);
-            }
-            self.deadlines.remove(&(deadline, id));
         }
     }
 
@@ -340,13 +404,14 @@ impl Serve {
         let Some(pending) = self.pending.get(id) else {
             return;
         };
-        let line = pending.line.clone();
+        let line = pending.place.as_ref().map(|place| Arc::clone(&place.line));
         self.tell_wait(id, place, holder);
-        let Some(queue) = line.and_then(|line| self.lines.get_mut(&line)) else {
+        let Some(line) = line else {
             return;
         };
-        (queue.place, queue.holder) = (place, holder.clone());
-        queue.is_stale = true;
+        let seen = self.seen.entry(line).or_default();
+        (seen.place, seen.holder) = (place, holder.clone());
+        seen.is_stale = true;
         self.tell_lines(instant());
     }
 
@@ -354,18 +419,17 @@ impl Serve {
     /// time to time: a line of N would otherwise be told N times N things.
     pub(super) fn tell_lines(&mut self, now: Instant) {
         let mut told = Vec::new();
-        for queue in self.lines.values_mut() {
-            if !queue.is_stale || queue.told.is_some_and(|told| now < told + TELL) {
+        for (line, seen) in &mut self.seen {
+            if !seen.is_stale || seen.told.is_some_and(|told| now < told + TELL) {
                 continue;
             }
-            queue.is_stale = false;
-            if queue.behind.is_empty() {
-                continue;
-            }
-            queue.told = Some(now);
-            for (index, id) in queue.behind.iter().enumerate() {
-                told.push((id.clone(), queue.place + index + 1, queue.holder.clone()));
-            }
+            seen.is_stale = false;
+            let mut place = seen.place;
+            self.waits.lines.each(line, |behind| {
+                place += 1;
+                told.push((behind.id.clone(), place, seen.holder.clone()));
+                seen.told = Some(now);
+            });
         }
         for (id, place, holder) in told {
             self.tell_wait(&id, place, &holder);
@@ -386,15 +450,6 @@ pub(super) fn too_many(why: &str) -> Failure {
     failure
 }
 
-fn no_thread(error: &std::io::Error) -> Failure {
-    match error.kind() {
-        std::io::ErrorKind::WouldBlock => {
-            too_many(&format!("requests wait for {WAITERS_MAX} locks already"))
-        }
-        _ => no_thread_for(error),
-    }
-}
-
-pub(super) fn no_thread_for(error: &std::io::Error) -> Failure {
+pub(super) fn no_thread_for(error: &io::Error) -> Failure {
     too_many(&format!("no thread could be started: {error}"))
 }

@@ -6,7 +6,7 @@
 use super::bytes::{self, Byte, Mode};
 use crate::cancel::{self, Cancel};
 use crate::clock::{instant, nap, rest_until, since};
-use crate::os::{self, Bell, BorrowedDescriptor, Errno};
+use crate::os::{self, Bell, BorrowedDescriptor, Descriptor, Errno};
 use crate::store::Wake;
 use crate::store::contract::Ring;
 use crate::sync::locked;
@@ -99,6 +99,19 @@ pub trait Sleeper: Send + Sync {
         &self,
         _file: BorrowedDescriptor<'_>,
         _lock: ByteLock,
+        _ring: &Ring,
+    ) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
+        Ok(None)
+    }
+
+    /// Has `ring` called once one of the descriptors is readable, for as long as the answer is kept. `None` for a sleeper that
+    /// knows no sleep but that of the caller's thread.
+    ///
+    /// # Errors
+    /// - Whatever the system answers.
+    fn park_on(
+        &self,
+        _fds: Vec<Descriptor>,
         _ring: &Ring,
     ) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
         Ok(None)
@@ -211,6 +224,20 @@ impl Sleeper for ThreadSleeper {
         Ok(Some(Box::new(told)))
     }
 
+    #[cfg(unix)]
+    fn park_on(
+        &self,
+        fds: Vec<Descriptor>,
+        ring: &Ring,
+    ) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
+        let awaited = Arc::new(Awaited {
+            fds,
+            ring: Arc::clone(ring),
+        });
+        Readable::here().add(&awaited)?;
+        Ok(Some(Box::new(awaited)))
+    }
+
     fn poll(
         &self,
         fds: &[BorrowedDescriptor<'_>],
@@ -233,6 +260,105 @@ impl Sleeper for ThreadSleeper {
         } else {
             wake
         })
+    }
+}
+
+/// What a wait without a thread wants to be told of.
+#[cfg(unix)]
+struct Awaited {
+    fds: Vec<Descriptor>,
+    ring: Ring,
+}
+
+#[cfg(unix)]
+impl Awaited {
+    fn descriptors(&self) -> impl Iterator<Item = BorrowedDescriptor<'_>> {
+        self.fds.iter().map(os::borrow)
+    }
+}
+
+/// One thread that waits for the descriptors of all waits of a process that have none. It ends some time after the last
+/// of them.
+#[cfg(unix)]
+#[derive(Default)]
+struct Readable(Mutex<Waited>);
+
+#[cfg(unix)]
+#[derive(Default)]
+struct Waited {
+    all: Vec<Weak<Awaited>>,
+    /// Wakes the thread; `None` without a thread.
+    wakes: Option<os::Ringer>,
+}
+
+#[cfg(unix)]
+impl Readable {
+    /// That of this process; a copy that a fork made has no threads.
+    fn here() -> Arc<Self> {
+        static HERE: OnceLock<(u32, Arc<Readable>)> = OnceLock::new();
+        let own = std::process::id();
+        let (pid, readable) = HERE.get_or_init(|| (own, Arc::default()));
+        if *pid == own {
+            Arc::clone(readable)
+        } else {
+            Arc::default()
+        }
+    }
+
+    fn add(self: &Arc<Self>, awaited: &Arc<Awaited>) -> io::Result<()> {
+        let mut waited = locked(&self.0);
+        if waited.wakes.is_none() {
+            let (hears, wakes) = os::bell()?;
+            let readable = Arc::clone(self);
+            let thread = std::thread::Builder::new().name("tenure-watch".to_owned());
+            let thread = thread.stack_size(STACK_BYTES);
+            thread.spawn(move || readable.attend(&hears))?;
+            waited.wakes = Some(wakes);
+        }
+        waited.all.push(Arc::downgrade(awaited));
+        if let Some(wakes) = &waited.wakes {
+            wakes.ring();
+        }
+        Ok(())
+    }
+
+    /// Rings for what can be read, until nobody has waited for a while.
+    fn attend(&self, hears: &Bell) {
+        loop {
+            let all: Vec<Arc<Awaited>> = {
+                let mut waited = locked(&self.0);
+                waited.all.retain(|awaited| awaited.strong_count() > 0);
+                waited.all.iter().filter_map(Weak::upgrade).collect()
+            };
+            let mut fds = vec![hears.descriptor()];
+            fds.extend(all.iter().flat_map(|awaited| awaited.descriptors()));
+            // Whoever has left in the meantime is let go of at the next look.
+            let wake = poll_readable(&fds, IDLE_MAX, None);
+            if wake.is_err() {
+                // Out of memory, say. Each wait looks again by itself.
+                nap(POLL[0]);
+            }
+            hears.hear();
+            let is_readable = |awaited: &Arc<Awaited>| {
+                let fds: Vec<_> = awaited.descriptors().collect();
+                os::poll(&fds, Duration::ZERO).unwrap_or(true)
+            };
+            let told: Vec<_> = all.iter().filter(|awaited| is_readable(awaited)).collect();
+            let mut waited = locked(&self.0);
+            let is_told = |other: &Weak<Awaited>| {
+                let other = other.as_ptr();
+                told.iter().any(|awaited| Arc::as_ptr(awaited) == other)
+            };
+            waited.all.retain(|other| !is_told(other));
+            if all.is_empty() && waited.all.is_empty() {
+                waited.wakes = None;
+                return;
+            }
+            drop(waited);
+            for awaited in told {
+                (awaited.ring)();
+            }
+        }
     }
 }
 
@@ -270,7 +396,7 @@ struct Asleep {
 /// A byte to sleep on, and an open file of the helper's own.
 struct Work {
     of: Sought,
-    file: os::Descriptor,
+    file: Descriptor,
 }
 
 /// What a wait is told.

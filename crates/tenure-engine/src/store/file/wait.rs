@@ -14,7 +14,7 @@ use super::sleeper::ByteLock;
 use super::{BorrowedDescriptor, FileStore, fd};
 use crate::cancel::{self, Cancel};
 use crate::clock::{instant, rest_until};
-use crate::os::{self, Watch, WatchFor};
+use crate::os::{self, Descriptor, Watch, WatchFor};
 use crate::process;
 use crate::profile::document::{FUTURE, UNDATED};
 use crate::store::contract::{About, Ask, Depth, Notices, Parked, Ring, Step, Store, Waiting};
@@ -108,8 +108,8 @@ impl FileStore {
         Some(if has_ended { Wake::Ready } else { gave_up })
     }
 
-    /// The sleep of [`wait_behind`](Self::wait_behind) without a thread of its own: behind a byte, for a claim that nobody
-    /// asks to stop while it waits. `None` where only a thread can sleep.
+    /// The sleep of [`wait_behind`](Self::wait_behind) without a thread of its own, for a claim that nobody asks to stop while it
+    /// waits. `None` where only a thread can sleep.
     pub(super) fn park_behind(
         &self,
         waiting: &Waiting<'_>,
@@ -142,7 +142,13 @@ impl FileStore {
                 Byte::of_ticket(*ticket)
             }
             Predecessor::Turn { ticket } => Byte::of_turn(*ticket),
-            Predecessor::Record(_) | Predecessor::AnyOf(_) => return Ok(None),
+            Predecessor::Record(claim) => {
+                let claims = std::slice::from_ref(&**claim);
+                return self.park_on_records(handle, claims, waiting.now, ring);
+            }
+            Predecessor::AnyOf(claims) => {
+                return self.park_on_records(handle, claims, waiting.now, ring);
+            }
         };
         let lock = ByteLock {
             byte,
@@ -312,13 +318,52 @@ impl FileStore {
         now: &Now,
         until: Option<Instant>,
     ) -> Result<Wake, StoreError> {
+        let Some(Tells { fds, nap }) = self.what_tells(names, own, claims, now)? else {
+            return Ok(Wake::Ready);
+        };
+        let fds: Vec<_> = fds.iter().map(os::borrow).collect();
+        let woken = self.sleeper.poll(&fds, nap, until);
+        woken.map_err(|error| io_fault(&self.shown_path(names), "watching the lock", error))
+    }
+
+    /// The same sleep without a thread.
+    fn park_on_records(
+        &self,
+        handle: &FileHandle,
+        claims: &[Claim],
+        now: &Now,
+        ring: &Ring,
+    ) -> Result<Option<Parked>, StoreError> {
+        let names = &handle.names;
+        let Some(Tells { fds, nap }) = self.what_tells(names, Some(handle.ticket), claims, now)?
+        else {
+            ring();
+            let listens = Box::new(());
+            let until = None;
+            return Ok(Some(Parked { until, listens }));
+        };
+        let listens = self.sleeper.park_on(fds, ring);
+        let listens = listens
+            .map_err(|error| io_fault(&self.shown_path(names), "watching the lock", error))?;
+        let until = instant().checked_add(nap);
+        Ok(listens.map(|listens| Parked { until, listens }))
+    }
+
+    /// What becomes readable once a sleep behind these claims may end; `None` if it is over.
+    fn what_tells(
+        &self,
+        names: &Names,
+        own: Option<u64>,
+        claims: &[Claim],
+        now: &Now,
+    ) -> Result<Option<Tells>, StoreError> {
         // On a system that cannot watch there is none, and the pause has to do for everything.
         let watch = self.watch_of(names).ok();
         // The watch is in place; if a claim changed before that, this look finds it.
         let look = self.look(names, now)?;
         let entry = look.joined.as_ref().ok();
         if own.is_some_and(|own| entry.is_some_and(|entry| entry.is_cancelled(own))) {
-            return Ok(Wake::Ready);
+            return Ok(None);
         }
         let local = self.is_local();
         let mut processes_open = Vec::new();
@@ -344,7 +389,7 @@ impl FileStore {
                 Some(_) | None => is_same(stands),
             });
             if !stands || !matches!(held, Standing::Held(_)) {
-                return Ok(Wake::Ready);
+                return Ok(None);
             }
             // Such a hold ends while its process lives, and nothing tells of it.
             if let Some(rest_ms) = claim.limited_ms(&self.rules.policy, now) {
@@ -370,15 +415,17 @@ impl FileStore {
                 }
             }
         }
-        let fds: Vec<BorrowedDescriptor<'_>> = watch
-            .iter()
-            .map(Watch::descriptor)
-            .chain(processes_open.iter().map(os::borrow))
-            .collect();
-        self.sleeper
-            .poll(&fds, nap, until)
-            .map_err(|error| io_fault(&self.shown_path(names), "watching the lock", error))
+        let mut fds = processes_open;
+        fds.extend(watch.map(Watch::into_descriptor));
+        Ok(Some(Tells { fds, nap }))
     }
+}
+
+/// What tells of the end of a sleep behind records.
+struct Tells {
+    fds: Vec<Descriptor>,
+    /// How long the sleep lasts at most.
+    nap: Duration,
 }
 
 /// Whether two looks at a claim that did not change show the same dates. A waiter sleeps some time after its change: on

@@ -8,7 +8,7 @@
 //! - Turns are given in the order in which the callers came.
 //! - A line has one turn, and it is never lost: what has it passes it on, by a panic too.
 //!
-//! What a turn is used for, and how long a caller waits, is the manager's affair (`turns`).
+//! What a turn is used for, and how long a caller waits, is the affair of those who have the lines.
 
 use crate::sync::{Arc, Condvar, Mutex, locked};
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use std::sync::PoisonError;
 use std::time::Duration;
 
 /// Work that waits in a line in place of a thread.
-pub(super) trait Errand<N: Clone + Ord>: Sized {
+pub trait Errand<N: Clone + Ord>: Sized {
     /// Has a thread run it, and the errands that come next ([`Turn::next`]).
     fn start(self, turn: Turn<N, Self>);
 
@@ -25,8 +25,8 @@ pub(super) trait Errand<N: Clone + Ord>: Sized {
     fn stands(&mut self);
 }
 
-/// The lines of one manager, by name. One that is not there is empty, and its turn is free.
-pub(super) struct Lines<N, E> {
+/// The lines of a process or of one manager, by name. One that is not there is empty, and its turn is free.
+pub struct Lines<N, E> {
     state: Mutex<State<N, E>>,
 }
 
@@ -105,7 +105,7 @@ impl<N, E> Default for Lines<N, E> {
 }
 
 /// Where a thread is that has come to a line.
-pub(super) enum Joined<N: Clone + Ord, E: Errand<N>> {
+pub enum Joined<N: Clone + Ord, E: Errand<N>> {
     /// At the head: the turn was free.
     Head(Turn<N, E>),
     /// Behind others.
@@ -114,7 +114,7 @@ pub(super) enum Joined<N: Clone + Ord, E: Errand<N>> {
 
 impl<N: Clone + Ord, E: Errand<N>> Lines<N, E> {
     /// A thread comes to a line.
-    pub(super) fn join(self: &Arc<Self>, name: &N) -> Joined<N, E> {
+    pub fn join(self: &Arc<Self>, name: &N) -> Joined<N, E> {
         let mut state = locked(&self.state);
         let Some((number, line)) = state.place(name) else {
             drop(state);
@@ -133,7 +133,7 @@ impl<N: Clone + Ord, E: Errand<N>> Lines<N, E> {
 
     /// Leaves an errand in a line. `None` if the turn was free, and the errand was started; else the number
     /// of its place.
-    pub(super) fn leave(self: &Arc<Self>, name: &N, mut errand: E) -> Option<u64> {
+    pub fn leave(self: &Arc<Self>, name: &N, mut errand: E) -> Option<u64> {
         let mut state = locked(&self.state);
         let Some((number, line)) = state.place(name) else {
             drop(state);
@@ -146,7 +146,7 @@ impl<N: Clone + Ord, E: Errand<N>> Lines<N, E> {
     }
 
     /// Takes back an errand that still waits. `None` if it was started.
-    pub(super) fn take_back(&self, name: &N, number: u64) -> Option<E> {
+    pub fn take_back(&self, name: &N, number: u64) -> Option<E> {
         match self.remove(name, number)? {
             Place::Errand(errand) => Some(*errand),
             Place::Thread(_) => None,
@@ -159,26 +159,43 @@ impl<N: Clone + Ord, E: Errand<N>> Lines<N, E> {
     }
 
     /// A number that no place has.
-    pub(super) fn number(&self) -> u64 {
+    pub fn number(&self) -> u64 {
         locked(&self.state).number()
     }
 
+    /// Whether nobody stands in a line behind the caller that has its turn.
+    pub fn is_empty(&self, name: &N) -> bool {
+        let state = locked(&self.state);
+        state.lines.get(name).is_none_or(BTreeMap::is_empty)
+    }
+
+    /// Shows the errands of a line, in their order.
+    pub fn each(&self, name: &N, mut show: impl FnMut(&E)) {
+        let state = locked(&self.state);
+        let line = state.lines.get(name);
+        for place in line.into_iter().flat_map(BTreeMap::values) {
+            if let Place::Errand(errand) = place {
+                show(errand);
+            }
+        }
+    }
+
     /// How many stand in these lines, without the callers that have their turns.
-    pub(super) fn count(&self, is_meant: impl Fn(&N) -> bool) -> usize {
+    pub fn count(&self, is_meant: impl Fn(&N) -> bool) -> usize {
         let state = locked(&self.state);
         let meant = state.lines.iter().filter(|(name, _)| is_meant(name));
         meant.map(|(_, line)| line.len()).sum()
     }
 
     /// Whether a place is still in its line.
-    pub(super) fn has(&self, name: &N, number: u64) -> bool {
+    pub fn has(&self, name: &N, number: u64) -> bool {
         let state = locked(&self.state);
         let line = state.lines.get(name);
         line.is_some_and(|line| line.contains_key(&number))
     }
 
     /// How many of them came before this place.
-    pub(super) fn before(&self, name: &N, number: u64) -> usize {
+    pub fn before(&self, name: &N, number: u64) -> usize {
         let state = locked(&self.state);
         let line = state.lines.get(name);
         line.map_or(0, |line| line.range(..number).count())
@@ -186,7 +203,7 @@ impl<N: Clone + Ord, E: Errand<N>> Lines<N, E> {
 }
 
 /// The turn of a line. Dropping it passes it on.
-pub(super) struct Turn<N: Clone + Ord, E: Errand<N>> {
+pub struct Turn<N: Clone + Ord, E: Errand<N>> {
     lines: Arc<Lines<N, E>>,
     name: N,
     is_passed: bool,
@@ -202,7 +219,7 @@ impl<N: Clone + Ord, E: Errand<N>> Turn<N, E> {
     }
 
     /// Passes the turn on. An errand that comes next is given to this thread.
-    pub(super) fn next(mut self) -> Option<(Self, E)> {
+    pub fn next(mut self) -> Option<(Self, E)> {
         let errand = self.pass();
         self.is_passed = errand.is_none();
         Some((self, errand?))
@@ -240,17 +257,18 @@ impl<N: Clone + Ord, E: Errand<N>> Drop for Turn<N, E> {
 }
 
 /// The place of a thread behind others. Dropping it leaves the line.
-pub(super) struct Standing<N: Clone + Ord, E: Errand<N>> {
+pub struct Standing<N: Clone + Ord, E: Errand<N>> {
     lines: Arc<Lines<N, E>>,
     name: N,
-    pub(super) number: u64,
+    /// The number of the place.
+    pub number: u64,
     call: Arc<Call>,
     has_left: bool,
 }
 
 impl<N: Clone + Ord, E: Errand<N>> Standing<N, E> {
     /// What has the thread ask again how long it sleeps.
-    pub(super) fn bell(&self) -> impl Fn() + Send + Sync + 'static {
+    pub fn bell(&self) -> impl Fn() + Send + Sync + 'static {
         let call = Arc::downgrade(&self.call);
         move || {
             if let Some(call) = call.upgrade() {
@@ -261,7 +279,7 @@ impl<N: Clone + Ord, E: Errand<N>> Standing<N, E> {
 
     /// Sleeps until it has the turn. Before each sleep `nap` says how long that lasts at most, or that the
     /// wait is over: `None` then.
-    pub(super) fn wait(
+    pub fn wait(
         mut self,
         mut nap: impl FnMut() -> ControlFlow<(), Option<Duration>>,
     ) -> Option<Turn<N, E>> {

@@ -1,22 +1,25 @@
-//! What happens in a manager at some instant: waits end of callers that have no thread, and grants are given back that no
-//! task takes. One thread sees to it, while there is anything.
+//! What happens at some instant: waits end of callers that have no thread, and those wake that sleep without one. One thread
+//! sees to it, while there is anything.
 //!
-//! What that is in each case, and what follows from it, is the business of `turns`.
+//! What that is in each case, and what follows from it, is the business of those who have the deadlines.
 
-use super::Shared;
+use super::pool;
 use crate::clock::instant;
+use crate::engine::Lot;
 use crate::sync::locked;
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 /// How long the thread waits for something that is due.
 const IDLE_MAX: Duration = Duration::from_secs(1);
 
 /// What happens when its time has come, unless it is forgotten before.
-pub(super) struct Deadlines<D>(Arc<Schedule<D>>);
+pub struct Deadlines<D>(Arc<Schedule<D>>);
 
 impl<D> Default for Deadlines<D> {
     fn default() -> Self {
@@ -40,26 +43,55 @@ struct Scheduled<D> {
     due: BTreeMap<Deadline, D>,
     /// Until when the thread that sees to them sleeps; `None` without a thread.
     sleeps_until: Option<Instant>,
-    /// The manager is gone.
+    /// Those who had the deadlines are gone.
     has_ended: bool,
 }
 
-/// What is due.
-pub(super) trait Duty: Send + 'static {
+/// What is due; a waker is woken.
+pub trait Duty<H>: From<Waker> + Send + 'static {
     /// Does it. It gets the number of its deadline.
-    fn see_to(self, number: u64, shared: &Shared);
+    fn see_to(self, number: u64, home: &H);
+}
+
+/// Who has deadlines. The thread that sees to them ends with it.
+pub trait Timed: Send + Sync + Sized + 'static {
+    /// What is due.
+    type Due: Duty<Self>;
+
+    /// Its deadlines.
+    fn deadlines(&self) -> &Deadlines<Self::Due>;
+
+    /// A number that no deadline has.
+    fn number(&self) -> u64;
+
+    /// The present instant.
+    fn now(&self) -> Instant {
+        instant()
+    }
+
+    /// How long a sleep lasts at most, where the instants are those of a clock that is moved by hand.
+    fn nap(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// The instant, and a number of its own: that of the place.
-pub(super) type Deadline = (Instant, u64);
+pub type Deadline = (Instant, u64);
 
-impl<D: Duty> Deadlines<D> {
-    pub(super) fn add(
+impl<D> Deadlines<D> {
+    /// Has it done at that instant.
+    ///
+    /// # Errors
+    /// - The system's answer, if it gives no thread for that.
+    pub fn add<H: Timed<Due = D>>(
         &self,
-        shared: &Arc<Shared>,
+        home: &Arc<H>,
         deadline: Deadline,
         due: D,
-    ) -> io::Result<Deadline> {
+    ) -> io::Result<Deadline>
+    where
+        D: Duty<H>,
+    {
         let (at, _) = deadline;
         let mut state = locked(&self.0.state);
         match state.sleeps_until {
@@ -67,9 +99,9 @@ impl<D: Duty> Deadlines<D> {
             Some(until) if until <= at => {}
             Some(_) => self.0.changed.notify_all(),
             None => {
-                let (schedule, shared) = (Arc::clone(&self.0), Arc::downgrade(shared));
+                let (schedule, home) = (Arc::clone(&self.0), Arc::downgrade(home));
                 let builder = std::thread::Builder::new().name("tenure-line".to_owned());
-                builder.spawn(move || schedule.keep(&shared))?;
+                builder.spawn(move || schedule.keep(&home))?;
                 state.sleeps_until = Some(at);
             }
         }
@@ -77,7 +109,8 @@ impl<D: Duty> Deadlines<D> {
         Ok(deadline)
     }
 
-    pub(super) fn forget(&self, deadline: Deadline) {
+    /// Forgets what has not been done yet.
+    pub fn forget(&self, deadline: Deadline) {
         let forgotten = locked(&self.0.state).due.remove(&deadline);
         // Outside of the mutex: it may be the last to know of its caller.
         drop(forgotten);
@@ -91,15 +124,15 @@ impl<D> Drop for Deadlines<D> {
     }
 }
 
-impl<D: Duty> Schedule<D> {
+impl<D> Schedule<D> {
     /// Sees to what is due, for as long as there is anything.
-    fn keep(&self, shared: &Weak<Shared>) {
+    fn keep<H: Timed<Due = D>>(&self, home: &Weak<H>)
+    where
+        D: Duty<H>,
+    {
         let mut idle_until = None;
         loop {
-            let Some((now, nap)) = shared
-                .upgrade()
-                .map(|shared| (shared.clock.instant(), shared.watching.nap()))
-            else {
+            let Some((now, nap)) = home.upgrade().map(|home| (home.now(), home.nap())) else {
                 return;
             };
             let mut state = locked(&self.state);
@@ -110,12 +143,12 @@ impl<D: Duty> Schedule<D> {
             let over = std::mem::replace(&mut state.due, later);
             if !over.is_empty() {
                 drop(state);
-                let Some(shared) = shared.upgrade() else {
+                let Some(home) = home.upgrade() else {
                     return;
                 };
                 for ((_, number), due) in over {
                     // A log or a waker may panic, and others rely on this thread.
-                    let sees_to = AssertUnwindSafe(|| due.see_to(number, &shared));
+                    let sees_to = AssertUnwindSafe(|| due.see_to(number, &home));
                     drop(catch_unwind(sees_to));
                 }
                 continue;
@@ -138,5 +171,34 @@ impl<D: Duty> Schedule<D> {
             let woken = self.changed.wait_timeout(state, rest);
             drop(woken.unwrap_or_else(PoisonError::into_inner));
         }
+    }
+}
+
+/// Where waits sleep that have no thread: until a deadline of their own.
+pub struct Parking<'a, H>(pub &'a Arc<H>);
+
+impl<H: Timed> Lot for Parking<'_, H> {
+    fn wakes_at(&self, at: Instant, waker: &Waker) -> io::Result<Box<dyn Any + Send>> {
+        let Self(home) = self;
+        let due = H::Due::from(waker.clone());
+        let deadline = home.deadlines().add(home, (at, home.number()), due)?;
+        let home = Arc::clone(home);
+        Ok(Box::new(Alarm { home, deadline }))
+    }
+
+    fn sleeps(&self) -> Box<dyn Any> {
+        Box::new(pool::asleep())
+    }
+}
+
+/// Dropping it forgets an alarm.
+struct Alarm<H: Timed> {
+    home: Arc<H>,
+    deadline: Deadline,
+}
+
+impl<H: Timed> Drop for Alarm<H> {
+    fn drop(&mut self) {
+        self.home.deadlines().forget(self.deadline);
     }
 }

@@ -29,8 +29,8 @@ const AT_WORK_MAX_OVER_SERVERS: usize = 64;
 /// How long a thread without work waits for some.
 const IDLE_MAX: Duration = Duration::from_secs(1);
 
-/// The threads of a manager.
-pub(super) struct Pool(Arc<Inner>);
+/// The threads of a manager, or of a serve.
+pub struct Pool(Arc<Inner>);
 
 struct Inner {
     at_work_max: usize,
@@ -54,7 +54,7 @@ struct State {
 
 impl Pool {
     /// The threads for a store, perhaps on servers.
-    pub(super) fn new(over_servers: bool) -> Self {
+    pub fn new(over_servers: bool) -> Self {
         Self(Arc::new(Inner {
             at_work_max: if over_servers {
                 AT_WORK_MAX_OVER_SERVERS
@@ -71,7 +71,7 @@ impl Pool {
     ///
     /// # Errors
     /// - The system's answer, if it gives no thread, and none is there.
-    pub(super) fn reserve(&self) -> io::Result<Room> {
+    pub fn reserve(&self) -> io::Result<Room> {
         let mut state = locked(&self.0.state);
         if state.threads == state.asleep {
             self.0.begin(&mut state)?;
@@ -91,11 +91,11 @@ impl Drop for Pool {
 }
 
 /// Room for one task.
-pub(super) struct Room(Arc<Inner>);
+pub struct Room(Arc<Inner>);
 
 impl Room {
     /// Begins a task.
-    pub(super) fn spawn(self, work: impl Future<Output = ()> + Send + 'static) {
+    pub fn spawn(self, work: impl Future<Output = ()> + Send + 'static) {
         let pool = Arc::clone(&self.0);
         let task = Arc::new(Task {
             state: Mutex::new(TaskState::Queued(Box::pin(work))),
@@ -237,7 +237,7 @@ thread_local! {
 }
 
 /// Says that this thread is not at work, for as long as the answer is kept. A thread of no pool says nothing.
-pub(super) fn asleep() -> Asleep {
+pub fn asleep() -> Asleep {
     let lender = LENDER.with_borrow(|lender| lender.as_ref().and_then(Weak::upgrade));
     if let Some(lender) = &lender {
         let mut state = locked(&lender.state);
@@ -248,7 +248,7 @@ pub(super) fn asleep() -> Asleep {
 }
 
 /// A thread that sleeps in the store.
-pub(super) struct Asleep(Option<Arc<Inner>>);
+pub struct Asleep(Option<Arc<Inner>>);
 
 impl Drop for Asleep {
     fn drop(&mut self) {
