@@ -93,8 +93,35 @@ extern "C" fn before_main() {
 
 /// Signals that end this process, in an orderly way.
 const ENDING: [c_int; 4] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
-/// Signals that are passed on to the command.
-const PASSED_ON: [c_int; 4] = [libc::SIGUSR1, libc::SIGUSR2, libc::SIGWINCH, libc::SIGCONT];
+/// Signals that are passed on to the command, with those for real time ([`passed_on`]). Without a handler most of them end
+/// this process, and the command would go on without it. Left out is what the kernel sends for a fault of this process itself,
+/// where a handler would be called without end.
+const PASSED_ON: &[c_int] = &[
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGWINCH,
+    libc::SIGCONT,
+    libc::SIGABRT,
+    libc::SIGALRM,
+    libc::SIGVTALRM,
+    libc::SIGPROF,
+    libc::SIGXCPU,
+    libc::SIGURG,
+    libc::SIGIO,
+    #[cfg(target_os = "linux")]
+    libc::SIGPWR,
+    #[cfg(target_os = "linux")]
+    libc::SIGSTKFLT,
+];
+
+/// All signals that are passed on.
+fn passed_on() -> impl Iterator<Item = c_int> + Clone {
+    #[cfg(target_os = "linux")]
+    let real_time = libc::SIGRTMIN()..=libc::SIGRTMAX();
+    #[cfg(not(target_os = "linux"))]
+    let real_time = 1..=0;
+    PASSED_ON.iter().copied().chain(real_time)
+}
 
 /// Signals that are let through from the start, whatever the caller has blocked. They end us, stop us
 /// from a terminal, report the end of a child, are the timer's beat, or call a waiter that is asked to
@@ -130,21 +157,28 @@ extern "C" fn handler(number: c_int, info: *mut siginfo_t, _: *mut libc::c_void)
     let errno = unsafe { errno_location() };
     // SAFETY: as above.
     let saved = unsafe { *errno };
-    if number == libc::SIGTSTP && !RUNNING.load(Ordering::SeqCst) {
+    let is_running = RUNNING.load(Ordering::SeqCst);
+    // SAFETY: with SA_SIGINFO the kernel passes a valid pointer.
+    let code = if info.is_null() {
+        0
+    } else {
+        unsafe { (*info).si_code }
+    };
+    if number == libc::SIGTSTP && !is_running {
         PAUSE.store(true, Ordering::SeqCst);
         beat_if_asleep();
-    } else if number == libc::SIGIO {
+    } else if number == libc::SIGIO && !is_running {
         WOKEN.store(true, Ordering::SeqCst);
         beat_if_asleep();
-    } else if number == libc::SIGALRM {
+    } else if number == libc::SIGALRM
+        && (!is_running || timer::is_beat(code) || SLEEPING.load(Ordering::SeqCst))
+    {
         if !timer::is_made() {
             beat_if_asleep();
         }
     } else if number != libc::SIGXFSZ {
-        // SAFETY: with SA_SIGINFO the kernel passes a valid pointer. That of macOS does not tell a key from
-        // a process.
-        let from_kernel =
-            cfg!(not(target_os = "macos")) && !info.is_null() && unsafe { (*info).si_code } > 0;
+        // That of macOS does not tell a key from a process.
+        let from_kernel = cfg!(not(target_os = "macos")) && code > 0;
         let is_sent = !from_kernel && !info.is_null();
         // SAFETY: as above; the kernel fills in the sender of a signal that a process sent.
         let sender = if is_sent {
@@ -248,11 +282,11 @@ pub(crate) fn ignore_requests() {
 /// Installs handlers, but leaves alone the signals that were ignored. Called with all signals blocked,
 /// so that none of these arrives between the two steps: the kernel forgets a signal that is ignored
 /// again.
-fn install_all(numbers: &[c_int]) {
+fn install_all(numbers: impl IntoIterator<Item = c_int>) {
     for number in numbers {
-        if install(*number, 0) {
-            ignore(*number);
-            if *number == libc::SIGINT {
+        if install(number, 0) {
+            ignore(number);
+            if number == libc::SIGINT {
                 IGNORED_INTERRUPT.store(true, Ordering::SeqCst);
             }
         }
@@ -399,8 +433,8 @@ impl Signals {
         PIPE_OUT.store(read.into_raw_fd(), Ordering::SeqCst);
         PIPE.store(write.into_raw_fd(), Ordering::SeqCst);
         with_all_blocked(None, HEARD, || {
-            install_all(&ENDING);
-            install_all(&[libc::SIGTSTP]);
+            install_all(ENDING);
+            install_all([libc::SIGTSTP]);
             // Our caller may have ignored SIGCHLD; then the kernel would collect our command and its
             // exit code with it.
             IGNORED_CHILD.store(install(libc::SIGCHLD, 0), Ordering::SeqCst);
@@ -431,9 +465,10 @@ impl Signals {
         reason = "a value of this type proves that the pipe is there"
     )]
     pub(crate) fn pass_on(self, own_group: bool) {
-        let heard = HEARD.and(Mask::of(&PASSED_ON));
+        let more = passed_on().fold(0, |bits, number| bits | 1 << (number - 1));
+        let heard = HEARD.and(Mask(more));
         with_all_blocked(Some(received()), heard, || {
-            install_all(&PASSED_ON);
+            install_all(passed_on());
             RUNNING.store(true, Ordering::SeqCst);
             if !own_group && !is_ignored(libc::SIGTSTP) {
                 set_default(libc::SIGTSTP);
@@ -521,6 +556,27 @@ impl Signals {
         // SAFETY: made by `collect`, the only way to a value of this type, and never closed.
         unsafe { BorrowedFd::borrow_raw(PIPE_OUT.load(Ordering::SeqCst)) }
     }
+}
+
+/// A signal by its number, also one for real time.
+pub(crate) fn signal_of(number: c_int) -> Option<rustix::process::Signal> {
+    use rustix::process::Signal;
+    let real_time = || {
+        // SAFETY: it is one of those that the C library leaves to programs.
+        let signal = || unsafe { Signal::from_raw_unchecked(number) };
+        passed_on().any(|known| known == number).then(signal)
+    };
+    Signal::from_named_raw(number).or_else(real_time)
+}
+
+/// Whether it asks this process to end.
+pub(crate) fn ends(number: c_int) -> bool {
+    ENDING.contains(&number)
+}
+
+/// Whether the kernel sends it for what happens on a terminal.
+pub(crate) fn is_of_terminal(number: c_int) -> bool {
+    [libc::SIGTSTP, libc::SIGWINCH, libc::SIGCONT].contains(&number) || ends(number)
 }
 
 /// The first signal that asked this process to end.

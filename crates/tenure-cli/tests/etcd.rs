@@ -7,10 +7,14 @@
     reason = "a test says what it expects by failing"
 )]
 
+#[path = "../../tenure/tests/etcd/proxy.rs"]
+#[allow(dead_code, reason = "the library's tests use the rest of it")]
+mod proxy;
 #[path = "../../tenure/tests/etcd/server.rs"]
 #[allow(dead_code, reason = "the library's tests use the rest of it")]
 mod server;
 mod support;
+mod support_told;
 
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;

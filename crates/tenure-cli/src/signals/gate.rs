@@ -14,7 +14,7 @@
 //!
 //! The caller decides what is written down, and where.
 
-use super::{ENDING, PASSED_ON, for_a_thread, is_ignored, received, set_default};
+use super::{ENDING, for_a_thread, is_ignored, passed_on, received, set_default};
 use libc::c_int;
 use rustix::io::{Errno, retry_on_intr};
 use std::io;
@@ -120,7 +120,7 @@ fn wait_for_the_word(ends: [RawFd; 2], parents: [RawFd; 2]) -> io::Result<()> {
         }
     }
     // Signals that came meanwhile are for the program, and must not run a handler of ours in its place.
-    for number in ENDING.into_iter().chain(PASSED_ON).chain(HANDLED) {
+    for number in ENDING.into_iter().chain(passed_on()).chain(HANDLED) {
         if !is_ignored(number) {
             set_default(number);
         }

@@ -702,8 +702,10 @@ impl Running<'_> {
         }
         Some(Event::Signal {
             number: arrived.number,
-            // The kernel sends keys to the whole foreground group, and the hang-up to all of it.
-            shared: arrived.from_kernel && !self.placement.own_group(),
+            // The kernel sends keys to the whole foreground group, and the hang-up to all of it. An alarm is for one process.
+            shared: arrived.from_kernel
+                && signals::is_of_terminal(arrived.number)
+                && !self.placement.own_group(),
             // macOS does not tell a key from a process.
             sender: (!arrived.from_kernel && !cfg!(target_os = "macos")).then_some(arrived.sender),
         })
@@ -980,7 +982,7 @@ impl Running<'_> {
     }
 
     fn send(&self, number: i32) {
-        let Some(signal) = Signal::from_named_raw(number).filter(|_| !self.collected) else {
+        let Some(signal) = signals::signal_of(number).filter(|_| !self.collected) else {
             return;
         };
         // The command is our own child and not collected yet, so its number is its own, and so is that of its group. A

@@ -3,10 +3,11 @@
 
 use crate::support::{
     Gate, Scene, Started, answer, children, eventually, has_stopped, hears, is_alive, read_lines,
-    says_overlap, throughout, timed,
+    read_number, says_overlap, throughout, timed,
 };
 use rustix::process::Signal;
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -195,6 +196,113 @@ fn other_signals_are_passed_on_and_end_nothing() {
         }
         let _ = holder.open().expect(0, "the command ended by itself");
     }
+}
+
+/// What tenure does not need itself is for the command: a watchdog's SIGABRT, the STOPSIGNAL of an image, an alarm. Without
+/// a handler in tenure, most of them would end it, and the command would go on with the lock.
+#[test]
+#[cfg(target_os = "linux")]
+fn whatever_tenure_does_not_need_is_for_the_command_table() {
+    let rows = [
+        "ABRT", "ALRM", "VTALRM", "PROF", "XCPU", "URG", "IO", "PWR", "STKFLT", "RTMIN+3", "RTMAX",
+    ];
+    for name in rows {
+        let scene = Scene::new();
+        let number = answer(
+            scene
+                .program("bash")
+                .args(["-c", &format!("kill -l {name}")]),
+        );
+        let number = number.stdout().trim().to_owned();
+        let send = |pid: u32| {
+            let line = format!("kill -{number} {pid}");
+            answer(scene.program("bash").args(["-c", &line])).expect(0, name);
+        };
+        let said = scene.path("said");
+        let program = format!(
+            "import os, signal, sys, time
+def heard(number, frame):
+    open({said:?}, 'w').write(str(number))
+signal.signal({number}, heard)
+open({begun:?}, 'w').write(str(os.getppid()))
+while not os.path.exists({said:?}): time.sleep(0.01)
+sys.exit(7)",
+            said = said.display().to_string(),
+            begun = scene.path("begun").display().to_string(),
+        );
+        let run = Started::new(&mut scene.tenure(["run", "x", "--", "python3", "-c", &program]));
+        read_number(&scene.path("begun"));
+        let hears_all = || hears(run.pid(), Signal::USR1);
+        eventually("the supervisor to hear", hears_all);
+        send(run.pid());
+        run.finish()
+            .expect(7, &format!("SIG{name}: the command has heard it"));
+        assert_eq!(
+            fs::read_to_string(&said).expect("a file"),
+            number,
+            "SIG{name}"
+        );
+        // A command that does not expect the signal ends by it, and the lock is free.
+        if name != "URG" {
+            let gate = Gate::new(&scene, "plain");
+            let run = scene.hold_with("x", ["-q"], &gate, "");
+            eventually("the supervisor to hear", || hears(run.pid(), Signal::USR1));
+            send(run.pid());
+            let number: i32 = number.parse().expect("a number");
+            let answer = run.finish();
+            let told = answer.status().signal() == Some(number);
+            assert!(told, "SIG{name} ends the command: {}", answer.said());
+        }
+        scene.until_free("x");
+    }
+}
+
+/// A program that has set an alarm and then becomes `tenure run` has set it for the command.
+#[test]
+#[cfg(target_os = "linux")]
+fn an_alarm_from_before_reaches_the_command() {
+    let scene = Scene::new();
+    let program = "import os, signal
+signal.setitimer(signal.ITIMER_REAL, 0.7)
+os.execvp('tenure', ['tenure', 'run', '-q', 'x', '--', 'sleep', '60'])";
+    let alarmed = answer(scene.program("python3").args(["-c", program]));
+    assert_eq!(alarmed.status().signal(), Some(14), "{}", alarmed.said());
+    assert!(scene.is_free("x"), "the command has ended by it");
+}
+
+/// Where a process may have no signal in a queue, waits end as ever.
+#[test]
+#[cfg(target_os = "linux")]
+fn a_wait_needs_no_queue_of_signals() {
+    let scene = Scene::new();
+    let holder = scene.hold("x", ["-q"]);
+    let waits = |wait: &str| {
+        let mut limited = scene.program("prlimit");
+        limited.args([
+            "--sigpending=0",
+            "tenure",
+            "run",
+            "x",
+            "--wait",
+            wait,
+            "--",
+            "true",
+        ]);
+        limited
+    };
+    let (answer, took) = timed(|| answer(&mut waits("0.5s")));
+    answer.expect(4, "it is held");
+    assert!(took >= Duration::from_millis(500), "{took:?}");
+    let waiter = Started::new(&mut waits("60s"));
+    scene.until_queued("x", 1);
+    let _ = holder.open().expect(0, "the holder");
+    waiter.finish().expect(0, "its turn");
+    let holder = scene.hold("x", ["-q"]);
+    let waiter = Started::new(&mut waits("60s"));
+    scene.until_queued("x", 1);
+    waiter.signal(Signal::TERM);
+    waiter.finish().expect(143, "it hears");
+    let _ = holder.open().expect(0, "the holder");
 }
 
 #[test]

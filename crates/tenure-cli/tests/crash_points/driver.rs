@@ -310,7 +310,8 @@ fn kill(
         .collect()
 }
 
-/// Makes every call of some kinds fail once, in some ways; of all that, a sample is tried.
+/// Makes every call of some kinds fail once; of all that, a sample is tried. A call that fails in several ways does so in
+/// one of them, its neighbour of that kind in the next one, and the long run tries each.
 pub(crate) fn fail(scenario: &impl Scenario) {
     let (prepared, found) = begin(scenario);
     let sample = if is_long() {
@@ -322,7 +323,12 @@ pub(crate) fn fail(scenario: &impl Scenario) {
         .into_iter()
         .filter(|point| point.phase != Phase::Early && scenario.may_fail(point))
         .flat_map(|point| {
-            let errors = errors(&point.call).iter();
+            let errors = errors(&point.call);
+            let (first, count) = match errors.len() {
+                several if several > 1 && !is_long() => (point.nth % several, 1),
+                all => (0, all),
+            };
+            let errors = errors.iter().skip(first).take(count);
             errors.map(move |error| Injection::Fail(point.clone(), error))
         })
         .step_by(sample)

@@ -205,7 +205,7 @@ fn relay(to: Pid, last_word: Option<(OwnedFd, Duration)>, followed: &[(OwnedFd, 
                 // A session without a terminal is not stopped by one.
                 libc::SIGTSTP => signals::stop_self(libc::SIGTSTP),
                 number => {
-                    if let Some(signal) = Signal::from_named_raw(number) {
+                    if let Some(signal) = signals::signal_of(number) {
                         let _ = kill_process(to, signal);
                     }
                 }
@@ -239,7 +239,7 @@ fn end_what_is_left(grace: Duration, signals: Option<Signals>, followed: &[(Owne
         };
         let has_ended = poll(&mut polled, Some(&at_once)).is_ok_and(|ready| ready > 0);
         let arrived = signals.and_then(Signals::next);
-        has_ended || arrived.is_some_and(|arrived| arrived.number != libc::SIGCHLD)
+        has_ended || arrived.is_some_and(|arrived| signals::ends(arrived.number))
     };
     let left = end_all_children(grace, hurries);
     if !left.is_empty() {
