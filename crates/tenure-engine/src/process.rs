@@ -248,6 +248,24 @@ pub fn liveness(process: &Process, host: &Host, here: &Host, local: bool) -> Liv
     out_of_sight(host, here, local).unwrap_or_else(|| probe(process))
 }
 
+/// Whether a process of a claim is gone whose byte is free, where the id of the boot is not known: to the claim, or here
+/// (`ProcSubset=pid`). A number that nobody has in the namespace where it was recorded proves it: whatever boot that was.
+/// A number that somebody has proves nothing.
+pub fn is_absent(process: &Process, host: &Host, here: &Host, local: bool) -> bool {
+    let is_same_machine = local && host.machine_id == here.machine_id;
+    let is_boot_unknown = host.boot_id.is_none() || here.boot_id.is_none();
+    let is_same_namespace =
+        host.pid_namespace.is_some() && host.pid_namespace == here.pid_namespace;
+    let number = Process {
+        started: None,
+        ..*process
+    };
+    is_same_machine
+        && is_boot_unknown
+        && is_same_namespace
+        && probe(&number) == Liveness::Dead(Death::Gone)
+}
+
 /// What is known of the processes that were recorded on `host`, if it is not by looking at each of them.
 fn out_of_sight(host: &Host, here: &Host, local: bool) -> Option<Liveness> {
     match (&host.boot_id, &here.boot_id) {

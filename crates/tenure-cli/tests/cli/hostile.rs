@@ -475,6 +475,37 @@ fn without_a_usable_proc_everybody_is_waited_for_and_ended_all_the_same() {
     }
 }
 
+/// A service with `ProcSubset=pid` does not see the id of the boot. Who was killed there is followed at once, and who lives
+/// is waited for.
+#[test]
+fn without_the_id_of_a_boot_the_dead_are_followed_at_once_table() {
+    let hides = "mount -t tmpfs none /proc/sys";
+    for (what, first, second) in [
+        ("nobody sees the boot", hides, ":"),
+        ("the next caller sees it", ":", hides),
+    ] {
+        let scene = Scene::new();
+        scene.write("work", "echo $$ >command; exec sleep 1000");
+        let holder = format!("{second}; tenure run x -- sh ./work 2>err & echo $! >run; wait");
+        scene.write("holder", &holder);
+        // The second shell is in a namespace of mounts of its own, which the first one does not see.
+        let line = format!(
+            "{first}; cd '{root}'
+            unshare --mount sh ./holder >/dev/null 2>&1 &
+            while [ ! -s command ]; do sleep 0.02; done
+            # The command lives, so nobody is let in.
+            kill -KILL $(cat run); rc=0; tenure run -n x -- true 2>/dev/null || rc=$?; echo $rc
+            kill -KILL $(cat command); tenure run x --wait 5s -- echo free 2>/dev/null",
+            root = scene.root().display()
+        );
+        let Some(answer) = in_namespaces(&scene, &["--mount"], &line) else {
+            return;
+        };
+        let answer = answer.expect(0, what);
+        assert_eq!(answer.stdout(), "4\nfree\n", "{what}: {}", answer.said());
+    }
+}
+
 /// In a PID namespace without a `/proc` of its own, each number there is another process's.
 #[test]
 fn the_numbers_of_another_namespaces_proc_are_not_believed() {

@@ -20,7 +20,7 @@ use crate::store::codec;
 use crate::store::contract::Depth;
 use crate::store::{Content, Reading, StoreError};
 use std::time::{Duration, Instant};
-use tenure_core::{Claim, Entry, Evidence, Kind, Liveness, LivenessLock, Now, Process};
+use tenure_core::{Claim, Death, Entry, Evidence, Kind, Liveness, LivenessLock, Now, Process};
 
 /// How long content that cannot be understood is read again before it is judged: another program may be
 /// writing it at this instant.
@@ -248,7 +248,12 @@ impl FileStore {
         let liveness_lock = look.opened.as_ref().map_or(LivenessLock::None, |opened| {
             Self::liveness_lock(fd(opened), claim)
         });
-        let see = |process: &Process| sights.of(process, &claim.holder.host, &self.here, local);
+        let see = |process: &Process| {
+            let mut sight = sights.of(process, &claim.holder.host, &self.here, local);
+            sight.liveness =
+                self.without_boot(local, claim, process, liveness_lock, sight.liveness);
+            sight
+        };
         let process = claim.holder.process.as_ref().map(see);
         let command = claim.holder.command.as_ref().map(see);
         let ask = |seen: Option<Sight>| seen.map_or(Liveness::NotRecorded, |seen| seen.liveness);
@@ -307,13 +312,33 @@ impl FileStore {
     ) -> Evidence {
         let ask = |process: Option<&Process>| {
             process.map_or(Liveness::NotRecorded, |process| {
-                liveness(process, &claim.holder.host, &self.here, local)
+                let seen = liveness(process, &claim.holder.host, &self.here, local);
+                self.without_boot(local, claim, process, liveness_lock, seen)
             })
         };
         Evidence {
             liveness_lock,
             process: ask(claim.holder.process.as_ref()),
             command: ask(claim.holder.command.as_ref()),
+        }
+    }
+
+    /// What is known of a process of a claim whose byte was released, also where the boot is not known.
+    fn without_boot(
+        &self,
+        local: bool,
+        claim: &Claim,
+        process: &Process,
+        liveness_lock: LivenessLock,
+        seen: Liveness,
+    ) -> Liveness {
+        let is_gone = liveness_lock == LivenessLock::Released
+            && seen == Liveness::Unknown
+            && process::is_absent(process, &claim.holder.host, &self.here, local);
+        if is_gone {
+            Liveness::Dead(Death::Gone)
+        } else {
+            seen
         }
     }
 
