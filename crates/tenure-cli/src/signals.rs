@@ -884,7 +884,7 @@ impl FileLock {
     /// - `WouldBlock` if another lock is in the way.
     /// - What the kernel says about the descriptor.
     pub(crate) fn at_once(self, descriptor: RawFd) -> io::Result<()> {
-        self.call(descriptor, false)
+        self.uninterrupted(descriptor, false)
     }
 
     /// Does it, however long that takes.
@@ -892,8 +892,13 @@ impl FileLock {
     /// # Errors
     /// - What the kernel says about the descriptor.
     pub(crate) fn patiently(self, descriptor: RawFd) -> io::Result<()> {
+        self.uninterrupted(descriptor, true)
+    }
+
+    /// Does it, whatever signal interrupts the call: some file systems answer so at once as well.
+    fn uninterrupted(self, descriptor: RawFd, sleep: bool) -> io::Result<()> {
         loop {
-            match self.call(descriptor, true) {
+            match self.call(descriptor, sleep) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => return result,
             }

@@ -758,6 +758,15 @@ fn not_runnable(command: &[OsString], error: &std::io::Error) -> Failure {
                 None => format!("{program}: command not found"),
             },
         )
+    } else if is_refused_to_all(error) {
+        Failure::new(
+            Exit::General,
+            "CANNOT_SUPERVISE",
+            format!(
+                "{program} was not started, for the system starts no process: {error}; is a limit reached, or a \
+                 seccomp filter in place?"
+            ),
+        )
     } else {
         Failure::new(
             Exit::CannotRun,
@@ -765,6 +774,21 @@ fn not_runnable(command: &[OsString], error: &std::io::Error) -> Failure {
             format!("{program}: {error}"),
         )
     }
+}
+
+/// Whether the system refuses to make a process or its group, whatever the program. That the caller may run the program was
+/// found out before.
+#[cfg(unix)]
+fn is_refused_to_all(error: &std::io::Error) -> bool {
+    let refusals = [libc::EPERM, libc::ENOSYS, libc::EAGAIN, libc::ENOMEM];
+    error
+        .raw_os_error()
+        .is_some_and(|number| refusals.contains(&number))
+}
+
+#[cfg(not(unix))]
+fn is_refused_to_all(_: &std::io::Error) -> bool {
+    false
 }
 
 /// The program of a run, found before the lock is touched.

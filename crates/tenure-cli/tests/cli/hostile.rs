@@ -532,6 +532,7 @@ fn the_numbers_of_another_namespaces_proc_are_not_believed() {
 }
 
 /// A program that refuses waitid(2) to what it starts: `any` of it, or only where it is about one `pid`.
+/// It also refuses other calls, by their names.
 fn refuses_waitid(scene: &Scene) -> PathBuf {
     let source = scene.write(
         "refuses.c",
@@ -544,13 +545,18 @@ fn refuses_waitid(scene: &Scene) -> PathBuf {
         #include <sys/syscall.h>
         #include <unistd.h>
         int main(int count, char **words) {
-            unsigned least = words[1][0] == 'a' ? 0 : 1;
+            unsigned least = words[1][0] == 'p' ? 1 : 0;
+            unsigned call = SYS_waitid, error = EPERM;
+            if (words[1][0] == 's') call = SYS_setpgid;
+            if (words[1][0] == 'c') call = SYS_clone;
+            if (words[1][0] == 'v') call = SYS_vfork;
+            if (words[1][0] == 'f') call = SYS_fstatfs, error = ENOSYS;
             struct sock_filter code[] = {
                 BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
-                BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_waitid, 0, 3),
+                BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 3),
                 BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[0])),
                 BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, least, 0, 1),
-                BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+                BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
                 BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
             };
             struct sock_fprog program = {sizeof code / sizeof *code, code};
@@ -565,6 +571,40 @@ fn refuses_waitid(scene: &Scene) -> PathBuf {
     let built = answer(command.arg("-o").arg(&program).arg(source));
     let _ = built.expect(0, "a C compiler");
     program
+}
+
+/// What a filter of system calls refuses is not the fault of the command, nor of the file system.
+#[cfg(all(target_os = "linux", target_arch = "x86_64"))]
+#[test]
+fn who_refuses_a_call_is_named_table() {
+    let scene = Scene::new();
+    let refuses = refuses_waitid(&scene);
+    let run = |which: &str| {
+        let mut command = scene.program(refuses.to_str().expect("text"));
+        let words = ["tenure", "run", "x", "--output", "json", "--", "true"];
+        answer(command.arg(which).args(words).current_dir(scene.root()))
+    };
+    // Whether a process is made by the one call or the other is up to the C library.
+    let mut refused = 0;
+    for which in ["setpgid", "clone", "vfork"] {
+        let answer = run(which);
+        if answer.code() == 0 {
+            continue;
+        }
+        refused += 1;
+        let said = answer.expect(1, which).json();
+        assert_eq!(said["error"]["code"], "CANNOT_SUPERVISE", "{which}: {said}");
+        let message = said["error"]["message"].as_str().unwrap_or_default();
+        assert!(message.contains("seccomp"), "{which}: {message}");
+        assert!(scene.is_free("x"), "{which}");
+    }
+    assert!(refused > 0, "none of these calls was needed");
+    let said = run("fstatfs").expect(12, "it may be any").json();
+    let message = said["error"]["message"].as_str().unwrap_or_default();
+    assert!(
+        message.contains("seccomp") && message.contains("--allow-network-fs"),
+        "{message}"
+    );
 }
 
 #[cfg(target_os = "linux")]

@@ -187,8 +187,14 @@ impl Folder {
                     .to_owned(),
             });
         }
-        let remote = os::remote_kind_of(&fd)
-            .map_err(|errno| fault(path, "looking at the file system", errno))?;
+        let remote = match os::remote_kind_of(&fd) {
+            Ok(remote) => remote,
+            // Not a word of the file system itself.
+            Err(Errno::NOSYS | Errno::PERM | Errno::ACCESS) => {
+                Some("a file system that the system does not name (is a seccomp filter in place?)")
+            }
+            Err(errno) => return Err(fault(path, "looking at the file system", errno)),
+        };
         refuse_remote(path, remote, allow_network)?;
         Ok(Some(Self {
             fd,
