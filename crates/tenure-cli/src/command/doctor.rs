@@ -166,6 +166,7 @@ fn users_of(users: survey::Users) -> Users {
         survey::Users::Owner(owner) => Users::owner(owner),
         survey::Users::OwnerAndReaders { owner, group } => Users::readers(owner, group),
         survey::Users::Group(group) => Users::group(group),
+        survey::Users::Listed(owner) => Users::listed(owner),
         survey::Users::Each => Users::each(),
     }
 }

@@ -51,6 +51,7 @@ impl Finding {
     }
 }
 
+const LISTED: &str = "access_list";
 const EACH_USER: &str = "each_user";
 
 /// How a check ended.
@@ -115,6 +116,14 @@ impl Users {
         }
     }
 
+    pub(crate) fn listed(owner: String) -> Self {
+        Self {
+            word: LISTED,
+            owner: Some(owner),
+            group: None,
+        }
+    }
+
     pub(crate) fn each() -> Self {
         Self {
             word: EACH_USER,
@@ -126,6 +135,9 @@ impl Users {
     fn text(&self) -> String {
         match (&self.owner, &self.group) {
             (Some(owner), Some(group)) => format!("{owner}; members of the group {group} may look"),
+            (Some(owner), None) if self.word == LISTED => {
+                format!("{owner}, and those whom its access list (ACL) lets in")
+            }
             (Some(owner), None) => format!("{owner} alone"),
             (None, Some(group)) => format!("the members of the group {group}"),
             (None, None) => "each user, for locks of their own".to_owned(),

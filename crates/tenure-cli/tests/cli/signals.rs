@@ -352,7 +352,7 @@ fn the_whole_group_is_gone_before_the_next_one_starts() {
         pid_file.display()
     );
     let holder = scene.hold_with("x", ["-q", "--grace", "700ms"], &gate, &prelude);
-    let grandchild = crate::support::read_number(&pid_file);
+    let grandchild = read_number(&pid_file);
     let line = format!("{}; echo ran", says_overlap(grandchild));
     let mut command = scene.tenure([
         "run", "x", "-q", "--wait", "forever", "--", "sh", "-c", &line,

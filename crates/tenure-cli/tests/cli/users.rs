@@ -1107,19 +1107,33 @@ fn a_default_access_list_lets_in_whom_it_names() {
     let Some(machine) = Machine::new() else {
         return;
     };
-    let locks = machine.team_folder("more", 0o3770);
+    for bits in [0o3770, 0o770, 0o700] {
+        lets_in_whom_it_names(&machine, bits);
+    }
+}
+
+/// The folder is made with this mode. The setgid bit says that its group is meant; without it, the list says who is.
+fn lets_in_whom_it_names(machine: &Machine, bits: u32) {
+    let locks = machine.team_folder(&format!("more-{bits:o}"), bits);
     for name in [OF_THE_FOLDER, OF_WHAT_IS_MADE_IN_IT] {
         access_list(&locks, name, 7, &[(EVE, 7)]);
     }
     let mut last = 0;
-    for user in [ADA, EVE, BOB, EVE, ADA] {
-        let token = use_lock(&machine, user, &locks, "x");
+    // What is made without the bit belongs to the group of its maker.
+    let is_of_the_team = bits & 0o2000 != 0;
+    let others = if is_of_the_team {
+        [BOB, EVE]
+    } else {
+        [EVE, EVE]
+    };
+    for user in [ADA, others[1], others[0], others[1], ADA] {
+        let token = use_lock(machine, user, &locks, "x");
         assert!(token > last, "tokens rise: {last}, {token}");
         last = token;
     }
     let held = machine.hold(ADA, &locks, "x", "077");
     let words = ["run", "-n", "x", "--dir", text(&locks), "--", "true"];
-    for user in [BOB, EVE] {
+    for user in others {
         let said = machine.run(user, Path::new("/"), &words);
         let _ = said.expect(4, "the holder is seen");
     }

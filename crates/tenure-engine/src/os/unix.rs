@@ -69,6 +69,8 @@ pub(crate) struct Facts {
     user: u32,
     group: u32,
     size: u64,
+    /// It is a folder that gives what is made in it an ACL, as far as that was asked.
+    gives_rights: bool,
 }
 
 impl From<&Stat> for Facts {
@@ -87,6 +89,7 @@ impl From<&Stat> for Facts {
             user: stat.st_uid,
             group: stat.st_gid,
             size: u64::try_from(stat.st_size).unwrap_or(0),
+            gives_rights: false,
         }
     }
 }
@@ -204,17 +207,41 @@ impl Facts {
     }
 
     /// For whom this folder's files are made. The setgid bit says that what is made here belongs to the
-    /// folder's group, so the group has the rights to the files that it has to the folder. In a folder that
-    /// all users may write to, each user's files are that user's alone.
+    /// folder's group, so the group has the rights to the files that it has to the folder. A default ACL says who has rights
+    /// to what is made here. In a folder that all users may write to, each user's files are that user's alone.
     pub(crate) fn sharing(&self) -> Sharing {
         let mode = self.mode();
-        if !mode.contains(Mode::SGID | Mode::RGRP | Mode::XGRP) || self.all_may_write() {
+        let is_meant = mode.contains(Mode::SGID) || self.gives_rights;
+        if !is_meant || !mode.contains(Mode::RGRP | Mode::XGRP) || self.all_may_write() {
             Sharing::Owner
         } else if mode.contains(Mode::WGRP) {
             Sharing::Group
         } else {
             Sharing::GroupReads
         }
+    }
+
+    /// Asks whether it gives what is made in it an ACL, where that says more than its mode: the rights of the group are then
+    /// the mask of all that others have. The ACLs of other systems than Linux have no such rule.
+    fn with_access_list(mut self, ask: impl FnOnce(&mut [u8; 64]) -> Result<usize, Errno>) -> Self {
+        let mode = self.mode();
+        if cfg!(target_os = "linux")
+            && self.kind() == FileType::Directory
+            && mode.contains(Mode::RWXG)
+            && !mode.contains(Mode::SGID)
+        {
+            // A list for which there is no room is there.
+            self.gives_rights = match ask(&mut [0; 64]) {
+                Ok(length) => length > 0,
+                Err(errno) => errno == Errno::RANGE,
+            };
+        }
+        self
+    }
+
+    /// Whether its files are for those whom its ACL names.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.gives_rights && self.sharing() == Sharing::Group
     }
 
     /// Whether the users for whom this file is made have their rights to it: a strict umask takes some even
@@ -232,7 +259,9 @@ pub(crate) fn our_name() -> String {
 
 /// Looks at what is open.
 pub(crate) fn facts(file: impl AsFd) -> Result<Facts, Errno> {
-    look(file, Path::new(""), ITSELF)
+    let facts = look(&file, Path::new(""), ITSELF)?;
+    Ok(facts
+        .with_access_list(|list| rustix::fs::fgetxattr(&file, "system.posix_acl_default", list)))
 }
 
 /// With an empty path: what is open itself. Where no such flag exists, no call takes it.
@@ -243,7 +272,8 @@ const ITSELF: AtFlags = AtFlags::empty();
 
 /// Looks at what a path leads to, through links.
 pub(crate) fn facts_of(path: &Path) -> Result<Facts, Errno> {
-    look(CWD, path, AtFlags::empty())
+    let facts = look(CWD, path, AtFlags::empty())?;
+    Ok(facts.with_access_list(|list| rustix::fs::getxattr(path, "system.posix_acl_default", list)))
 }
 
 /// Looks at what a name leads to, itself and not what a link points at.
@@ -273,6 +303,7 @@ fn look(folder: impl AsFd, path: &Path, flags: AtFlags) -> Result<Facts, Errno> 
             user: found.stx_uid,
             group: found.stx_gid,
             size: found.stx_size,
+            gives_rights: false,
         }),
         // An old kernel, a filter that knows no such call and answers as it likes, or a file system that does not say
         // all of it. A right that is really missing is missing for the other call as well.

@@ -62,6 +62,8 @@ pub enum Users {
     },
     /// The members of the group.
     Group(String),
+    /// The folder's owner, and whom its default ACL lets in.
+    Listed(String),
     /// Each user has locks of their own there.
     Each,
 }
@@ -208,6 +210,7 @@ impl Nearest {
 fn users_of(facts: &Facts) -> Users {
     let (owner, group) = (facts.owner_name(), facts.group_name());
     match facts.sharing() {
+        Sharing::Group if facts.is_listed() => Users::Listed(owner),
         Sharing::Group => Users::Group(group),
         Sharing::GroupReads => Users::OwnerAndReaders { owner, group },
         Sharing::Owner if facts.all_may_write() => Users::Each,
