@@ -214,7 +214,7 @@ mod tests {
             ".wait_timeout_while(",
             "park_timeout(",
         ];
-        const KNOWN: [(&str, &str); 20] = [
+        const KNOWN: [(&str, &str); 19] = [
             ("tenure-engine/src/clock.rs", "`nap` itself"),
             (
                 "tenure-engine/src/conformance/terms.rs",
@@ -243,16 +243,16 @@ mod tests {
             ),
             ("tenure/src/guard/hold.rs", "a bound for an answer"),
             (
-                "tenure/src/guard/line.rs",
+                "tenure-engine/src/line/turns.rs",
                 "a bounded wait of the caller (decision 0040)",
             ),
-            ("tenure/src/guard/pool.rs", "a thread without work"),
+            ("tenure-engine/src/line/pool.rs", "a thread without work"),
             (
                 "tenure-engine/src/keep/releases.rs",
                 "bounds for answers, and pauses between tries",
             ),
             (
-                "tenure/src/guard/due.rs",
+                "tenure-engine/src/line/due.rs",
                 "bounded waits of callers (decision 0040)",
             ),
             (
@@ -268,10 +268,6 @@ mod tests {
                 "a bound for an answer",
             ),
             ("tenure-cli/src/command/hook.rs", "a bound for an answer"),
-            (
-                "tenure-cli/src/command/serve/work.rs",
-                "a thread without work ends a little later",
-            ),
             (
                 "tenure-cli/src/signals/windows.rs",
                 "the process is ended meanwhile",

@@ -236,6 +236,12 @@ pub trait Record: Debug {
         true
     }
 
+    /// Whether the list beside a record speaks for one that a power cut has damaged: nothing is taken over there without force
+    /// that may have a living holder.
+    fn list_speaks_after_a_cut(&self) -> bool {
+        false
+    }
+
     /// What a record that breaks a rule still says of how long its holder counts; `None` if it says nothing, or the
     /// format does not ask.
     fn signs(&self, _bytes: &[u8], _now: &Now) -> Option<Signs> {

@@ -2088,13 +2088,15 @@ fn futures_own_what_they_need() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .build()
         .expect("a runtime");
+    // The folders stay; managers, names and options do not.
+    let places = [Place::new(), Place::new()];
     let guard = {
-        let locks = Place::new().locks();
+        let locks = places[0].locks();
         runtime.spawn(locks.acquire_async("a", &Options::new().wait(Duration::from_secs(1))))
     };
     let all = {
-        let (place, names) = (Place::new(), [String::from("a")]);
-        runtime.spawn(place.locks().acquire_all_async(&names, &Options::new()))
+        let names = [String::from("a")];
+        runtime.spawn(places[1].locks().acquire_all_async(&names, &Options::new()))
     };
     let room = runtime.spawn(tenure::testing::locks().wait_async("a", &Options::new()));
     runtime.block_on(async {

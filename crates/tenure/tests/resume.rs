@@ -822,7 +822,7 @@ fn resume_the_whole_folder_may_be_deleted_and_nothing_panics() {
 #[test]
 fn resume_an_unreadable_record_is_refused_and_only_force_replaces_it() {
     let storage = Storage::new();
-    for record in ["", "{\"job_id\": \"jo", "[]"] {
+    for record in [" ", "{\"job_id\": \"jo", "[]"] {
         storage.write("job-1", record);
         let error = storage.refused("job-1");
         assert!(

@@ -101,6 +101,16 @@ pub(crate) fn release(
         }
         Released::Ignored { claim } => {
             let (name, claim) = (&name, &claim);
+            if !claim.kind.is_detached() && session.may_release(claim, id) {
+                // Its supervisor gives it back.
+                let pid = claim.holder.process.map(|process| process.pid);
+                let pid = pid.map_or_else(String::new, |pid| format!(" (PID {pid})"));
+                let run = clean(known_as(&claim.holder));
+                reporter.inform(&format!(
+                    "{name} is held by a run of {run} that is at work{pid}, and is released when that run ends"
+                ));
+                return Ok((String::new(), without_hold(name, "ignored")));
+            }
             session.tell(reporter, &Line::Ignored { name, claim });
             if id.is_none() && session.is_mine(claim, None, &[]) {
                 reporter.inform(&needs_id(name, claim));

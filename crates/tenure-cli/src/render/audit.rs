@@ -69,7 +69,15 @@ fn telling(entry: &Entry) -> String {
                 Some(Value::Bool(true)) => ", by another",
                 _ => "",
             };
-            let held = word("held_duration_seconds");
+            // An older line has only the seconds, with decimals.
+            let held_ms = entry.fields().get("held_ms").and_then(Value::as_u64);
+            let held = held_ms.map_or_else(
+                || word("held_duration_seconds"),
+                |held_ms| match held_ms % 1_000 {
+                    0 => (held_ms / 1_000).to_string(),
+                    rest => format!("{}.{rest:03}", held_ms / 1_000),
+                },
+            );
             format!("{}{step} after {held}s{other}", word("result"))
         }
         Some(EventName::LockReleaseFailed) => {
@@ -171,6 +179,10 @@ mod tests {
                 r#""event":"lock_released","result":"failure","failure_step":"migrate",
                 "held_duration_seconds":1.5"#,
                 "lock_released        deploy  req_1  failure in migrate after 1.5s",
+            ),
+            (
+                r#""event":"lock_released","result":"success","held_duration_seconds":1,"held_ms":1050"#,
+                "lock_released        deploy  req_1  success after 1.050s",
             ),
             (
                 r#""event":"lock_released","result":"forced","held_duration_seconds":2,"by_other":true"#,

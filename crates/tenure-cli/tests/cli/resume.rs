@@ -226,7 +226,7 @@ fn force_reaches_the_lock_also_where_others_wait_for_it() {
 #[test]
 fn an_unreadable_record_blocks_and_only_force_takes_it() {
     let storage = Storage::new();
-    for text in ["", "{", "{\"job_id\": \"job\"}"] {
+    for text in [" ", "{", "{\"job_id\": \"job\"}"] {
         storage.plant_text("job", text);
         storage.follows(
             "
@@ -397,4 +397,37 @@ fn the_page_for_users_answers_their_questions_with_the_real_error() {
     }
     gate.open();
     holder.finish().expect(0, "the holder");
+}
+
+/// A power cut leaves a record without its bytes. Nobody is needed then; a living holder keeps the lock all the same.
+#[test]
+fn a_record_that_a_power_cut_has_emptied_is_nobodys_table() {
+    for (what, text) in [("empty", String::new()), ("zeros", "\0".repeat(400))] {
+        let storage = Storage::new();
+        storage.plant_text("j", &text);
+        storage.run(&["check", "j"]).expect(0, what);
+        let run = storage
+            .run(&["run", "j", "--", "echo", "ran"])
+            .expect(0, what);
+        assert_eq!(run.stdout(), "ran\n", "{what}");
+        assert!(run.stderr().contains("power cut"), "{what}: {}", run.said());
+        let run = storage.run(&["run", "j", "--", "true"]).expect(0, what);
+        assert!(!run.stderr().contains("power"), "{what}: it is said once");
+        // A record that says anything else, or of which a process has a byte, waits for a person.
+        storage.plant_text("torn", "{\"job_id\": \"torn");
+        let torn = storage.run(&["run", "torn", "--", "true"]);
+        torn.expect(4, "it may be anybody's");
+        let gate = Gate::new(&storage.scene, "held");
+        let script = gate.script("");
+        let held = storage.start(&["run", "h", "--", "sh", "-c", &script]);
+        gate.entered();
+        storage.plant_text("h", &text);
+        for force in [&[][..], &["--force"]] {
+            let words = [&["run", "h"], force, &["--", "true"]].concat();
+            let refused = storage.run(&words);
+            assert_ne!(refused.code(), 0, "{what}, {force:?}: {}", refused.said());
+        }
+        gate.open();
+        let _ = held.finish();
+    }
 }

@@ -624,3 +624,126 @@ fn the_object_of_every_status_is_as_published() {
     envelope(&["acquire"]);
     snapbox::assert_data_eq!(envelopes, snapbox::file!["golden/sprint.json.txt"].raw());
 }
+
+/// A process that is dead is a zombie's whatever the date. A date that cannot be judged protects one that lives.
+#[test]
+fn a_date_that_cannot_be_judged_protects_the_living_alone_table() {
+    let project = Project::new();
+    let own = std::process::id();
+    for date in ["yesterday", "[now]", "~", "20260207", "2026-13-77", "\"\""] {
+        project.foreign(NOBODY, date);
+        project.says("check", "zombie-detected", 4);
+        project.acquire_says("sprint-2", "zombie-detected", 4);
+        project.acquire_says("sprint-2 --force", "acquired", 0);
+        project.says("release", "released", 0);
+        let record = project.foreign(own, date);
+        project.says("check", "blocked", 4);
+        project.acquire_says("sprint-2 --force", "blocked", 4);
+        assert_eq!(project.text(), record, "{date}: nothing was changed");
+        project.acquire_says("sprint-2 --force --yes", "acquired", 0);
+        project.says("release", "released", 0);
+    }
+    // What `date` and people write can be judged: such a lock is as old as it says.
+    for date in [
+        "Sat Feb  7 10:00:00 UTC 2026",
+        "Sat, 07 Feb 2026 10:00:00 +0000",
+        "2026/02/07 10:00:00",
+        "1770458400",
+    ] {
+        project.foreign(own, date);
+        project.says("check", "zombie-detected", 4);
+        project.says("release", "released", 0);
+    }
+}
+
+/// The contract's own file says `version: 1.0.0`. A word is no version: the process decides.
+#[test]
+fn a_version_in_any_spelling_table() {
+    let project = Project::new();
+    let date = ago(Duration::from_secs(60));
+    let with = |pid: u32, version: &str| {
+        let text = record(pid, "sprint-1", &date);
+        project.write(&text.replace("lock_version: 1", &format!("lock_version: {version}")))
+    };
+    for version in [
+        "1",
+        "1.0",
+        "1.0.0",
+        "\"1.0.0\"",
+        "v1",
+        "v1.0",
+        "one",
+        "latest",
+        "~",
+        "true",
+    ] {
+        with(NOBODY, version);
+        project.acquire_says("sprint-2", "zombie-detected", 4);
+        project.acquire_says("sprint-2 --force", "acquired", 0);
+        project.says("release", "released", 0);
+        with(std::process::id(), version);
+        project.acquire_says("sprint-2", "blocked", 4);
+        project.says("release", "released", 0);
+    }
+    for version in ["2", "1.1", "1.1.0", "v2", "2.0.0", "[1]"] {
+        with(NOBODY, version);
+        project.acquire_says("sprint-2 --force", "blocked", 4);
+        project.says("release", "released", 0);
+    }
+}
+
+/// A record that cannot be replaced leaves nothing beside it.
+#[test]
+fn a_forced_write_that_fails_leaves_nothing_behind() {
+    let project = Project::new();
+    project.foreign(NOBODY, "2026-02-07T10:00:00Z");
+    let chattr = |flag: &str| {
+        let mut chattr = project.scene.program("chattr");
+        answer(chattr.arg(flag).arg(project.file()))
+            .status()
+            .success()
+    };
+    if !chattr("+i") {
+        skipped("skipped: no file here can be made immutable");
+        return;
+    }
+    let refused = project.acquire("sprint-2", &["--force"]);
+    assert!(chattr("-i"), "it can be changed again");
+    assert_ne!(refused.code(), 0, "{}", refused.said());
+    let left = fs::read_dir(project.root().join(".tenure")).map_or_else(
+        |_| Vec::new(),
+        |left| {
+            left.map(|file| file.unwrap().file_name().into_string().unwrap())
+                .collect()
+        },
+    );
+    assert!(left.iter().all(|name| !name.contains(".new")), "{left:?}");
+    project.acquire_says("sprint-2 --force", "acquired", 0);
+}
+
+/// Force does not reach a live session without `--yes`, so a call that may wait waits for that session.
+#[test]
+fn a_forced_call_that_may_wait_waits_for_a_live_session() {
+    let project = Project::new();
+    project.acquired("sprint-1");
+    let (_, took) = timed(|| project.acquire_says("sprint-2 --force --wait 0.6s", "blocked", 4));
+    assert!(took >= Duration::from_millis(600), "{took:?}");
+    let mut waiter = project.acquiring("sprint-2", &["--force", "--wait", "20s"]);
+    let waiter = Started::piped(&mut waiter);
+    std::thread::sleep(Duration::from_millis(300));
+    project.says("release --session-id sprint-1", "released", 0);
+    expect(waiter.finish(), "acquired", 0);
+    project.says("release", "released", 0);
+    // A session whose process ends meanwhile is a zombie, and force takes it over.
+    let mut process = project.scene.program("sleep");
+    let mut process = process.arg("600").spawn().expect("a process");
+    project.foreign(process.id(), &ago(Duration::from_secs(60)));
+    let mut waiter = project.acquiring("sprint-2", &["--force", "--wait", "20s"]);
+    let waiter = Started::piped(&mut waiter);
+    std::thread::sleep(Duration::from_millis(300));
+    process
+        .kill()
+        .and_then(|()| process.wait())
+        .expect("its end");
+    expect(waiter.finish(), "acquired", 0);
+}

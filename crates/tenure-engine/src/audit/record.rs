@@ -189,7 +189,7 @@ impl Record {
         new
     }
 
-    /// `lock_released`: `held_duration_seconds` (with decimals), `result`; `failure_step` only if the work
+    /// `lock_released`: `held_duration_seconds` (whole ones, as the contract of the fleet has them), `held_ms`, `result`; `failure_step` only if the work
     /// failed; `by_other: true` and `previous_lock` (as in [`Record::lock_stolen`]) only if a caller other than the owner
     /// released it.
     pub fn lock_released(
@@ -206,7 +206,11 @@ impl Record {
         let mut new = Self::new(
             EventName::LockReleased,
             occasion,
-            json!({ "held_duration_seconds": seconds(held), "result": result }),
+            json!({
+                "held_duration_seconds": held.as_secs(),
+                "held_ms": u64::try_from(held.as_millis()).unwrap_or(u64::MAX),
+                "result": result,
+            }),
         );
         if let Ending::Failure { step } = ending {
             new.set("failure_step", step);
@@ -645,9 +649,10 @@ mod tests {
             Ending::Success,
             Releaser::Owner,
         );
-        assert_eq!(value["held_duration_seconds"], json!(12.345));
+        assert_eq!(value["held_duration_seconds"], json!(12));
+        assert_eq!(value["held_ms"], json!(12_345));
         assert_eq!(value["result"], "success");
-        assert_eq!(value.as_object().map(Map::len), Some(6), "{value}");
+        assert_eq!(value.as_object().map(Map::len), Some(7), "{value}");
         let value = released(
             Duration::from_secs(2),
             Ending::Failure { step: "migrate" },

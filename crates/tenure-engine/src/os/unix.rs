@@ -257,6 +257,11 @@ pub(crate) fn our_name() -> String {
     user_name(number).unwrap_or_else(|| number.to_string())
 }
 
+/// The number of this process's user.
+pub(crate) fn our_number() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
 /// Looks at what is open.
 pub(crate) fn facts(file: impl AsFd) -> Result<Facts, Errno> {
     let facts = look(&file, Path::new(""), ITSELF)?;

@@ -35,13 +35,14 @@ pub(super) fn parse_utc(text: &str) -> Option<u64> {
     parse(text).or_else(|| parse(&format!("{}Z", text.trim())))
 }
 
-/// The same for a format whose tools read dates as JavaScript does: also what its dates print of themselves
-/// (`toUTCString`, `toString`, `toLocaleString` in English), and dates as people write them. One without a zone is UTC.
-pub(super) fn parse_as_javascript(text: &str) -> Option<u64> {
+/// The same for a format whose records other tools and people write: also what dates of JavaScript print of themselves
+/// (`toUTCString`, `toString`, `toLocaleString` in English), what `date` prints, and dates as people write them. One without a
+/// zone is UTC.
+pub(super) fn as_people_write(text: &str) -> Option<u64> {
     // The name of the zone, which no parser asks for.
     let text = text.split(" (").next().unwrap_or(text).trim();
     parse_utc(text).or_else(|| {
-        let dates = DATES_OF_JAVASCRIPT.iter();
+        let dates = DATES.iter();
         let read = dates.filter_map(|form| BrokenDownTime::parse(form, text).ok());
         let millis = read.filter_map(|read| {
             let time = read.to_timestamp().or_else(|_| {
@@ -57,12 +58,16 @@ pub(super) fn parse_as_javascript(text: &str) -> Option<u64> {
     })
 }
 
-/// How JavaScript prints dates, and how people do, so that it reads them.
-const DATES_OF_JAVASCRIPT: [&str; 14] = [
+/// How JavaScript and date(1) print dates, and how people do.
+const DATES: [&str; 18] = [
     "%a, %d %b %Y %H:%M:%S GMT",
     "%a, %d %b %Y %H:%M:%S %z",
     "%a %b %d %Y %H:%M:%S GMT%z",
     "%a %b %d %H:%M:%S %Y",
+    "%a %b %d %H:%M:%S UTC %Y",
+    "%a %b %d %H:%M:%S GMT %Y",
+    "%a %b %d %I:%M:%S %p UTC %Y",
+    "%Y/%m/%d %H:%M",
     "%Y-%m-%d %H:%M:%S %z",
     "%Y-%m-%d %H:%M:%S%.f",
     "%Y-%m-%d %H:%M",
@@ -166,10 +171,10 @@ mod tests {
             ("2026/11/29 13:20:19", at),
             ("Nov 29, 2026 13:20:19", at),
         ] {
-            assert_eq!(parse_as_javascript(text), Some(expected), "{text}");
+            assert_eq!(as_people_write(text), Some(expected), "{text}");
         }
         for text in ["", "yesterday", "29", "Sun", "2026-13-40", "13:20:19"] {
-            assert_eq!(parse_as_javascript(text), None, "{text}");
+            assert_eq!(as_people_write(text), None, "{text}");
         }
     }
 

@@ -179,7 +179,7 @@ fn run_id(value: Option<&Value>) -> String {
 fn acquired_ms(value: Option<&Value>) -> Result<u64, String> {
     let read = match value {
         None => return Err("it has no acquiredAt".to_owned()),
-        Some(Value::String(text)) => instant::parse_as_javascript(text),
+        Some(Value::String(text)) => instant::as_people_write(text),
         Some(Value::Number(number)) => instant::of_epoch(&number.to_string()),
         Some(Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) => None,
     };

@@ -156,15 +156,16 @@ impl Record for Sprint {
     }
 
     /// A record names no host. It is of this host, because a project is worked on where it lies. Of a newer
-    /// version, and of a mapping whose process or start cannot be judged, as much is read as can be. It is
+    /// version, and of a mapping whose process cannot be judged, as much is read as can be. It is
     /// a lock in any case, so it is sealed, and only an explicit yes overrides it. A start that cannot be
-    /// read is then now.
+    /// read is now: a process that lives is protected by it, and one that is dead is dead whatever the date.
     fn decode(&self, _: &LockName, bytes: &[u8], now: &Now, here: &Host) -> Result<Claim, String> {
         let document = read(document::text(bytes)?)?;
         let now_ms = now.stamp().wall_ms;
         let newer = is_newer(&document.deciding.lock_version);
         let (process, started) = (document.deciding.pid(), document.deciding.started_ms());
         let undated = started.is_err();
+        let is_sealed = newer || document.fault.is_some() || process.is_err();
         let lacks = process.as_ref().err().or(started.as_ref().err()).cloned();
         let unjudged = document.fault.or(lacks).filter(|_| !newer);
         let (pid, started_ms) = (process.ok(), started.unwrap_or(now_ms));
@@ -173,7 +174,7 @@ impl Record for Sprint {
 
         let mut claim = own::foreign(&session_id, pid, here.clone(), started_ms);
         claim.lease.ttl_ms = Policy::SPRINT.detached_ttl_ms;
-        if newer || unjudged.is_some() {
+        if is_sealed {
             claim.kind = Kind::Sealed;
         }
         let holder = &mut claim.holder;
@@ -263,16 +264,29 @@ fn read(text: &str) -> Result<Document, String> {
     }
 }
 
-/// Whether the version is beyond what is understood. One that is missing or empty is 1, and `1.0` and
-/// `"1.0"` mean that too. One that is no whole number comes from a program that knows more than this one.
+/// Whether the version is beyond what is understood. One that is missing or empty is 1, and so are `1.0`, `"1.0"`, `1.0.0` and
+/// `v1`. A word is no version. One that is more than 1, or not a whole number, comes from a program that knows more than this
+/// one, and so does a list.
 fn is_newer(version: &Value) -> bool {
-    let number = match version {
-        Value::Null => return false,
-        Value::Number(number) => number.as_f64(),
-        Value::String(text) => text.trim().parse::<f64>().ok(),
-        Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
-    };
-    number.is_none_or(|number| number.fract() != 0.0 || number > f64::from(VERSION))
+    let is_beyond = |number: f64| number.fract() != 0.0 || number > f64::from(VERSION);
+    match version {
+        Value::Null | Value::Bool(_) => false,
+        Value::Number(number) => number.as_f64().is_none_or(is_beyond),
+        Value::String(text) => {
+            let text = text.trim();
+            let text = text.strip_prefix(['v', 'V']).unwrap_or(text);
+            if !text.starts_with(|c: char| c.is_ascii_digit()) {
+                return false;
+            }
+            let parts: Result<Vec<u32>, _> = text.split('.').map(str::parse).collect();
+            match parts.as_deref() {
+                Ok([first, rest @ ..]) if *first == VERSION => rest.iter().any(|part| *part != 0),
+                Ok([first, ..]) => *first > VERSION,
+                Ok([]) | Err(_) => text.parse().map_or(true, is_beyond),
+            }
+        }
+        Value::Array(_) | Value::Object(_) => true,
+    }
 }
 
 impl Deciding {
@@ -301,7 +315,9 @@ impl Deciding {
         ];
         one_of(&spelt, "started_at", "a time", |value| match value {
             Value::Number(number) => instant::of_epoch(&number.to_string()),
-            Value::String(text) => instant::parse_utc(text).or_else(|| instant::of_epoch(text)),
+            Value::String(text) => {
+                instant::as_people_write(text).or_else(|| instant::of_epoch(text))
+            }
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
         })
     }
@@ -502,7 +518,8 @@ mod tests {
     }
 
     #[test]
-    fn a_mapping_whose_process_or_start_cannot_be_judged_is_sealed_and_says_why() {
+    fn a_mapping_whose_process_or_start_cannot_be_judged_says_why_and_without_a_process_is_sealed()
+    {
         let both = |second: &str| format!("Z\n{second}");
         for (from, to, why) in [
             ("pid:", "p:", "it has no pid"),
@@ -541,7 +558,14 @@ mod tests {
             ),
         ] {
             let read = read(&FOREIGN.replace(from, to)).expect("a mapping");
-            assert_eq!(read.kind, Kind::Sealed, "{from} became {to}");
+            let kind = if why.contains("pid") {
+                Kind::Sealed
+            } else {
+                Kind::Foreign
+            };
+            assert_eq!(read.kind, kind, "{from} became {to}");
+            let undated = why.contains("started_at").then_some("true");
+            assert_eq!(read.holder.fact("undated"), undated, "{from} became {to}");
             assert_eq!(
                 read.holder.fact("unjudged"),
                 Some(why),
@@ -582,6 +606,17 @@ mod tests {
             ("2026-02-07T10:00:00Z", "\"1770458400\""),
             ("2026-02-07T10:00:00Z", "1770458400.0"),
             ("2026-02-07T10:00:00Z", "1770458400000"),
+            ("2026-02-07T10:00:00Z", "Sat Feb  7 10:00:00 UTC 2026"),
+            ("2026-02-07T10:00:00Z", "Sat, 07 Feb 2026 10:00:00 +0000"),
+            ("2026-02-07T10:00:00Z", "2026/02/07 10:00:00"),
+            ("2026-02-07T10:00:00Z", "2026/02/07 10:00"),
+            ("2026-02-07T10:00:00Z", "2026-02-07 10:00:00"),
+            ("2026-02-07T10:00:00Z", "2026-02-07 11:00:00 +0100"),
+            ("2026-02-07T10:00:00Z", "2026-02-07T11:00:00+01:00"),
+            (
+                "2026-02-07T10:00:00Z",
+                "Sat Feb 07 2026 10:00:00 GMT+0000 (Coordinated Universal Time)",
+            ),
         ] {
             let text = FOREIGN.replacen(from, to, 1);
             assert_eq!(read(&text), read(FOREIGN), "{from} became {to}");
@@ -592,14 +627,50 @@ mod tests {
     #[test]
     fn versions_that_are_not_ours_are_sealed_and_ours_in_any_spelling_is_not() {
         for version in [
-            "2", "\"2\"", "x", "1.5", "2.0", "\"2.0\"", "\"1.5\"", "inf", "nan", "true", "[2]",
+            "2",
+            "\"2\"",
+            "1.5",
+            "2.0",
+            "\"2.0\"",
+            "\"1.5\"",
+            "[2]",
             "{v: 2}",
+            "v2",
+            "2.0.0",
+            "1.1.0",
+            "1.0.0-rc1",
+            "V1.5",
+            "1.0.0.1",
+            "10",
+            "1beta",
+            "99999999999.0.0",
         ] {
             let text = FOREIGN.replace(": 1\n", &format!(": {version}\n"));
             let read = read(&text).expect(version);
             assert_eq!(read.kind, Kind::Sealed, "{version}");
         }
-        for version in ["1", "\"1\"", "1.0", "\"1.0\"", "' 1 '", "0", "~"] {
+        for version in [
+            "1",
+            "\"1\"",
+            "1.0",
+            "\"1.0\"",
+            "' 1 '",
+            "0",
+            "~",
+            "1.0.0",
+            "v1",
+            "V1",
+            "v1.0",
+            "\"1.0.0.0\"",
+            "0.9.0",
+            "one",
+            "x",
+            "latest",
+            "true",
+            "inf",
+            "\"\"",
+            "vintage",
+        ] {
             let text = FOREIGN.replace(": 1\n", &format!(": {version}\n"));
             let read = read(&text).expect(version);
             assert_eq!(read.kind, Kind::Foreign, "{version}");

@@ -170,7 +170,12 @@ fn a_hand_over_between_tasks_of_one_program_takes_no_pause_of_servers() {
         at(99),
         at(100)
     );
-    assert!(at(90) < Duration::from_millis(20), "{gaps:?}");
+    // A busy machine makes all of them slower. The pause of a watch of the past was 100 ms, and 11 to 23 of them had one.
+    let paused = gaps.iter().filter(|gap| **gap > Duration::from_millis(80));
+    assert!(
+        at(50) < Duration::from_millis(20) && paused.count() <= 3,
+        "{gaps:?}"
+    );
 }
 
 /// Many free locks at once: there are some threads for them, and not one for each.

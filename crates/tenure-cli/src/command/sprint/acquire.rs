@@ -100,6 +100,7 @@ pub(super) fn acquire(
         deadline: wait.deadline(session.clock.instant()),
         wait,
         asked: false,
+        spared: None,
     }
     .take(reporter, &mut granted)?;
     if is_first_use {
@@ -133,6 +134,8 @@ struct Acquisition<'a> {
     deadline: Option<Instant>,
     /// The force comes from a person's yes to a zombie, and not from a flag.
     asked: bool,
+    /// The force of the call, while it waits for a live session that this force does not reach.
+    spared: Option<Force>,
 }
 
 /// A store that overrides one hold only, and whether it met another.
@@ -264,8 +267,19 @@ impl Acquisition<'_> {
     ) -> Result<Next, Failure> {
         let seen = self.seen(refusal, entry)?;
         match refusal.reason {
-            Reason::StaleNeedsForce | Reason::Unreadable => self.zombie(reporter, &seen),
+            Reason::StaleNeedsForce | Reason::Unreadable => {
+                if let Some(force) = self.spared.take() {
+                    self.request.force = force;
+                    return Ok(Next::Again(None));
+                }
+                self.zombie(reporter, &seen)
+            }
+            Reason::NeedsConfirmation if self.waits_first() => {
+                self.spared = Some(std::mem::replace(&mut self.request.force, Force::No));
+                Ok(Next::Again(None))
+            }
             Reason::NeedsConfirmation => self.active(&seen, retry_after_ms),
+            Reason::Held if self.spared.is_some() => self.active(&seen, retry_after_ms),
             Reason::Held | Reason::QueueFull => {
                 self.session.say_unheeded(reporter, self.request.force);
                 Ok(self.blocked(&seen, retry_after_ms, None))
@@ -276,6 +290,11 @@ impl Acquisition<'_> {
                 "Cannot read lock file: it could not be found out who holds the lock",
             )),
         }
+    }
+
+    /// Whether the call waits for a live session before force has to be confirmed: one that may wait, and has nobody to ask.
+    fn waits_first(&self) -> bool {
+        self.rest() != Wait::No && (self.asked || !prompt::can_ask())
     }
 
     /// What a refusal says of the lock.
@@ -330,7 +349,7 @@ impl Acquisition<'_> {
     /// be asked, or where the record cannot be judged.
     fn active(&mut self, seen: &Seen, retry_after_ms: u64) -> Result<Next, Failure> {
         let claim = seen.claim.as_ref();
-        let hold = claim.filter(|claim| claim.kind != Kind::Sealed);
+        let hold = claim.filter(|claim| claim.kind != Kind::Sealed && seen.unjudged().is_none());
         let Some(hold) = hold.filter(|_| !self.asked && prompt::can_ask()) else {
             // A yes to a zombie is no yes to a session that has taken the lock since.
             let mut hint =

@@ -222,9 +222,10 @@ impl Seen {
         }
     }
 
-    /// Why the record cannot be judged, although it is a session's.
-    fn unjudged(&self) -> Option<&str> {
-        self.claim.as_ref()?.holder.fact("unjudged")
+    /// Why the record cannot be judged, although it is a session's. The end of a process needs no other proof.
+    pub(crate) fn unjudged(&self) -> Option<&str> {
+        let why = self.claim.as_ref()?.holder.fact("unjudged")?;
+        (!self.is_zombie()).then_some(why)
     }
 
     pub(crate) fn is_zombie(&self) -> bool {

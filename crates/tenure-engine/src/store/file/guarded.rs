@@ -488,6 +488,7 @@ impl<'a> Guarded<'a> {
             format,
             now,
             here,
+            &|| self.any_is_held(),
         ) {
             Ok(()) => Ok(Loaded {
                 entry,

@@ -8,7 +8,14 @@
 //! - the record has another owner: it becomes a claim of the kind `Foreign` before all others, and a
 //!   granted claim in the list has lost its hold;
 //! - there is no record: no claim holds, and a granted claim in the list has lost its hold.
+//!
+//! # What a power cut leaves
+//! After a cut a record may be there without its bytes: empty, or zeros. Where the format lets the list speak then, and the
+//! list has the hold of a boot that has ended, that hold counts, and is as dead as its boot. Where the list has no claim, and
+//! no process has a byte of it, nobody holds: whoever could empty the record could have removed it, and no program keeps an
+//! empty one while it works. File times prove nothing more, for a clock may be set after the boot.
 
+use super::look::SETTLE;
 use super::publication::Published;
 use crate::profile::Record;
 use crate::profile::document::FUTURE;
@@ -29,6 +36,7 @@ pub(super) fn join(
     format: &dyn Record,
     now: &Now,
     here: &Host,
+    is_kept: &dyn Fn() -> bool,
 ) -> Result<(), Broken> {
     let mut claims = entry.claims.iter().enumerate();
     let held = claims.find(|(_, claim)| claim.token.is_some());
@@ -44,7 +52,20 @@ pub(super) fn join(
     if published.is_too_long {
         return Err(broken("it is too long to be a record".to_owned()));
     }
-    let shown = (format.decode(name, &published.bytes, now, here)).map_err(broken)?;
+    let shown = match format.decode(name, &published.bytes, now, here) {
+        Ok(shown) => shown,
+        Err(why) if !format.list_speaks_after_a_cut() => return Err(broken(why)),
+        Err(why) => match held {
+            Some((place, held)) if is_of_an_ended_boot(&held, here) => {
+                entry.claims.insert(place, held);
+                return Ok(());
+            }
+            None if entry.claims.is_empty() && is_emptied(published, now) && !is_kept() => {
+                return Ok(());
+            }
+            _ => return Err(broken(why)),
+        },
+    };
     let token = shown.token.unwrap_or(0);
     // A number that no clock of ours gives would leave no room for later numbers.
     if token <= TOKEN_BELIEVED_MAX {
@@ -58,6 +79,22 @@ pub(super) fn join(
     };
     entry.claims.insert(place, claim);
     Ok(())
+}
+
+/// Whether a claim is of this machine before it was started last.
+fn is_of_an_ended_boot(claim: &Claim, here: &Host) -> bool {
+    let host = &claim.holder.host;
+    let is_same_machine = host.machine_id.is_some() && host.machine_id == here.machine_id;
+    is_same_machine
+        && host.boot_id.is_some()
+        && here.boot_id.is_some()
+        && host.boot_id != here.boot_id
+}
+
+/// Whether a record has no bytes, or none but zeros, and no program has just begun to write it.
+pub(super) fn is_emptied(published: &Published, now: &Now) -> bool {
+    let age_ms = now.stamp().wall_ms.saturating_sub(published.modified_ms);
+    published.bytes.iter().all(|byte| *byte == 0) && u128::from(age_ms) >= SETTLE.as_millis()
 }
 
 /// What no claims can be made of.
@@ -288,7 +325,16 @@ pub(super) mod tests {
         let format = Shows(record.unwrap_or(Err("there is none".into())));
         let name = LockName::new("a").expect("a name");
         let (now, here) = (Now::default(), Host::default());
-        join(entry, published.as_ref(), &name, &format, &now, &here).map_err(|broken| broken.why)
+        let joined = join(
+            entry,
+            published.as_ref(),
+            &name,
+            &format,
+            &now,
+            &here,
+            &|| false,
+        );
+        joined.map_err(|broken| broken.why)
     }
 
     /// Two waiting claims, and between them a holder that passed a reserved place.
@@ -341,8 +387,128 @@ pub(super) mod tests {
         let name = LockName::new("a").expect("a name");
         let format = Shows(Ok(shown(Some(9))));
         let (now, here) = (Now::default(), Host::default());
-        assert!(join(&mut entry, Some(&published), &name, &format, &now, &here).is_err());
+        let kept = || false;
+        let joined = join(
+            &mut entry,
+            Some(&published),
+            &name,
+            &format,
+            &now,
+            &here,
+            &kept,
+        );
+        assert!(joined.is_err());
         assert_eq!(entry.granted().count(), 0);
+    }
+
+    /// A format in which the list speaks after a power cut, and no record can be read.
+    #[derive(Debug)]
+    struct AfterACut;
+
+    impl Record for AfterACut {
+        fn encode(&self, _: &LockName, _: &Claim, _: Option<&[u8]>) -> Result<Vec<u8>, String> {
+            Err("nothing is written".into())
+        }
+
+        fn decode(&self, _: &LockName, _: &[u8], _: &Now, _: &Host) -> Result<Claim, String> {
+            Err("it is damaged".into())
+        }
+
+        fn list_speaks_after_a_cut(&self) -> bool {
+            true
+        }
+    }
+
+    /// The bytes, when they were written, the claims of the list, whether a byte is locked, and how many hold then.
+    type Row<'a> = (&'a str, &'a [u8], u64, Vec<Claim>, bool, Option<usize>);
+
+    #[test]
+    fn after_a_power_cut_the_list_speaks_where_nobody_can_be_alive_table() {
+        let of = |boot: Option<&str>, machine: &str| Host {
+            boot_id: boot.map(str::to_owned),
+            machine_id: Some(machine.to_owned()),
+            ..Host::default()
+        };
+        let here = of(Some("this boot"), "this machine");
+        let name = LockName::new("a").expect("a name");
+        let now = Now {
+            wall_us: 5_000_000,
+            ..Now::default()
+        };
+        let holder = |boot: Option<&str>, machine: &str| {
+            let mut claim = listed(2, Some(9));
+            claim.holder.host = of(boot, machine).into();
+            vec![claim]
+        };
+        let (none, waits) = (Vec::new(), vec![listed(1, None)]);
+        let rows: [Row<'_>; 11] = [
+            ("empty", b"", 0, none.clone(), false, Some(0)),
+            ("zeros", &[0; 512], 0, none.clone(), false, Some(0)),
+            ("written just now", b"", 4_500, none.clone(), false, None),
+            ("a byte is locked", b"", 0, none.clone(), true, None),
+            ("somebody waits", b"", 0, waits, false, None),
+            ("torn", b"{\"job_id\"", 0, none, false, None),
+            (
+                "a holder of this boot",
+                b"",
+                0,
+                holder(Some("this boot"), "this machine"),
+                false,
+                None,
+            ),
+            (
+                "of an ended boot",
+                b"",
+                0,
+                holder(Some("another"), "this machine"),
+                false,
+                Some(1),
+            ),
+            (
+                "of an ended boot, torn",
+                b"{",
+                4_999,
+                holder(Some("another"), "this machine"),
+                true,
+                Some(1),
+            ),
+            (
+                "of another machine",
+                b"",
+                0,
+                holder(Some("another"), "another"),
+                false,
+                None,
+            ),
+            (
+                "of an unknown boot",
+                b"",
+                0,
+                holder(None, "this machine"),
+                false,
+                None,
+            ),
+        ];
+        for (what, bytes, modified_ms, claims, kept, holders) in rows {
+            let mut published = Published::of_bytes(bytes);
+            published.modified_ms = modified_ms;
+            let mut entry = Entry {
+                claims,
+                ..Entry::default()
+            };
+            let published = Some(&published);
+            let joined = join(
+                &mut entry,
+                published,
+                &name,
+                &AfterACut,
+                &now,
+                &here,
+                &|| kept,
+            );
+            let holds = joined.ok().map(|()| entry.granted().count());
+            assert_eq!(holds, holders, "{what}");
+        }
     }
 
     #[test]

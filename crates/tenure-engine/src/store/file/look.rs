@@ -24,7 +24,7 @@ use tenure_core::{Claim, Death, Entry, Evidence, Kind, Liveness, LivenessLock, N
 
 /// How long content that cannot be understood is read again before it is judged: another program may be
 /// writing it at this instant.
-const SETTLE: Duration = Duration::from_secs(2);
+pub(super) const SETTLE: Duration = Duration::from_secs(2);
 
 /// How long to wait between two such looks.
 const SETTLE_LOOK: Duration = Duration::from_millis(20);
@@ -186,7 +186,9 @@ impl FileStore {
             let joined = entry.and_then(|mut entry| {
                 if let Some(format) = format {
                     let (published, here) = (published.as_ref(), &self.here);
-                    joined::join(&mut entry, published, &names.name, format, now, here)?;
+                    let is_kept = || opened.as_ref().is_some_and(any_is_held);
+                    let name = &names.name;
+                    joined::join(&mut entry, published, name, format, now, here, &is_kept)?;
                 } else if let Some(folder) = folder {
                     agents::refresh(folder, &mut entry, now);
                 }

@@ -130,6 +130,8 @@ impl FileStore {
             format,
             now,
             &self.here,
+            // This holder has its byte.
+            &|| true,
         );
         Ok(match (joined, entry.verify(handle.ticket)) {
             (Err(broken), _) => unreadable(&broken.why),

@@ -166,7 +166,10 @@ impl Publication<'_> {
                 self.drop_private(&fresh);
                 return Ok(Change::Overtaken);
             }
-            Err(errno) => return Err(self.failed(REPLACING, errno)),
+            Err(errno) => {
+                self.drop_private(&fresh);
+                return Err(self.failed(REPLACING, errno));
+            }
         }
         let came_out = self.came_out(&fresh)?;
         if came_out.is(judged) {
@@ -272,26 +275,34 @@ impl Publication<'_> {
     }
 
     /// Writes a whole file under the private name. The guard keeps all other callers of ours away from
-    /// that name. So a file that stands there was left behind by a crash.
+    /// that name. So a file that stands there was left behind by a crash. In a folder of several users it may be another
+    /// user's, which this one cannot remove: then this user has a name of its own.
     fn write_private(&self, bytes: &[u8]) -> Result<String, StoreError> {
-        let name = private_name(self.file, GOES_IN);
-        let open = || os::open_file(self.private.fd(), &name, Open::New);
-        let failed = |errno| fault(&self.private.path_of(&name), "writing the record", errno);
-        let fd = match open() {
+        let mut name = private_name(self.file, GOES_IN);
+        let open = |name: &str| match os::open_file(self.private.fd(), name, Open::New) {
             Err(Errno::EXIST) => {
-                self.drop_private(&name);
-                open()
+                self.drop_private(name);
+                os::open_file(self.private.fd(), name, Open::New)
             }
             other => other,
+        };
+        let mut opened = open(&name);
+        if opened.as_ref().is_err_and(|errno| *errno == Errno::EXIST) {
+            name = format!("{name}.{}", os::our_number());
+            opened = open(&name);
         }
-        .map_err(failed)?;
+        let failed = |errno| fault(&self.private.path_of(&name), "writing the record", errno);
+        let fd = opened.map_err(failed)?;
         if let Err(errno) = write_whole(&fd, bytes) {
             drop(fd);
             self.drop_private(&name);
             return Err(failed(errno));
         }
         // A strict umask must not take the right to the record from its users.
-        os::share_new(&fd, self.records.sharing, self.records.owner).map_err(failed)?;
+        if let Err(errno) = os::share_new(&fd, self.records.sharing, self.records.owner) {
+            self.drop_private(&name);
+            return Err(failed(errno));
+        }
         Ok(name)
     }
 
@@ -466,6 +477,31 @@ mod tests {
                 assert!(!ends_there || calls == 1, "{length} bytes: {calls} calls");
             }
         }
+    }
+
+    /// What stands under the private name and cannot be removed keeps no caller from the record.
+    #[test]
+    fn a_leftover_that_cannot_be_removed_is_in_nobodys_way() {
+        let scratch = tempfile::tempdir().expect("a folder");
+        let folder = Folder::open(scratch.path(), false, true, false);
+        let folder = folder.expect("a folder").expect("it is there");
+        std::fs::create_dir(scratch.path().join("record.new")).expect("a folder in the way");
+        let record = Publication {
+            records: &folder,
+            private: &folder,
+            file: "record",
+        };
+        assert_eq!(record.create(b"one").expect("a record"), Change::Done);
+        let judged = record.read().expect("it").expect("it is there");
+        assert_eq!(
+            record.replace(&judged, b"two").expect("another"),
+            Change::Done
+        );
+        let judged = record.read().expect("it").expect("it is there");
+        assert_eq!(judged.bytes, b"two");
+        assert_eq!(record.remove(&judged).expect("its end"), Change::Done);
+        let left = std::fs::read_dir(scratch.path()).expect("a list").count();
+        assert_eq!(left, 1, "what was in the way");
     }
 
     #[test]

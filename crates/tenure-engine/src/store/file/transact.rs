@@ -70,6 +70,9 @@ use tenure_core::{Claim, Entry, Event, Kind, Left, LockName, Now, Silence};
 /// waiters that slept on them when it went away take them for an instant as they wake up.
 const KEPT_LOOK: Duration = Duration::from_millis(1);
 
+/// Why a damaged list or record stays.
+const KEPT: &str = "it is not replaced, because a live process has a place in it";
+
 /// How often a change is begun anew because another program changed the record under it. Each time that
 /// program has made progress, so this bounds a spin and not a caller's patience.
 const OVERTAKEN_MAX: usize = 64;
@@ -410,7 +413,20 @@ impl<'f> Frame<'f> {
     ) -> Result<Found, StoreError> {
         let place = |path: &Path| path.display().to_string();
         let (mut loaded, corrupt) = match loaded {
-            Ok(loaded) => (loaded, None),
+            Ok(loaded) => {
+                // Every record that can be read is a holder's.
+                if self.is_new_claim()
+                    && loaded.published.is_some()
+                    && loaded.entry.granted().next().is_none()
+                {
+                    let record = self.store.record_path(self.names);
+                    let _ = self.store.set_aside.set(format!(
+                        "{}: it was empty, as a power cut leaves a record, and nobody holds it",
+                        record.display()
+                    ));
+                }
+                (loaded, None)
+            }
             Err(LoadError::Store(error)) => return Err(error),
             Err(LoadError::Record(found)) => {
                 let BadRecord {
@@ -420,6 +436,11 @@ impl<'f> Frame<'f> {
                     entry,
                     snapshot,
                 } = *found;
+                let profile = &self.store.profile;
+                let list_speaks = profile
+                    .record()
+                    .is_some_and(crate::profile::Record::list_speaks_after_a_cut);
+                let is_kept = list_speaks && self.is_new_claim() && guarded.any_is_held();
                 let corrupt = Corrupt {
                     why,
                     place: place(&self.store.record_path(self.names)),
@@ -427,7 +448,7 @@ impl<'f> Frame<'f> {
                     record: published.bytes.clone(),
                     is_record: true,
                     refuses: false,
-                    sealed: None,
+                    sealed: is_kept.then_some(KEPT),
                 };
                 let loaded = Loaded {
                     entry,
@@ -480,8 +501,7 @@ impl<'f> Frame<'f> {
             return Ok((nothing(snapshot), None));
         }
         if guarded.any_is_held() {
-            let reason = "it is not replaced, because a live process has a place in it";
-            return Ok((nothing(snapshot), Some(reason)));
+            return Ok((nothing(snapshot), Some(KEPT)));
         }
         match guarded.join(Entry::default(), snapshot.clone(), self.ask.now) {
             Ok(loaded) => Ok((loaded, None)),
