@@ -167,7 +167,8 @@ extern "C" fn handler(number: c_int, info: *mut siginfo_t, _: *mut libc::c_void)
     if number == libc::SIGTSTP && !is_running {
         PAUSE.store(true, Ordering::SeqCst);
         beat_if_asleep();
-    } else if number == libc::SIGIO && !is_running {
+    } else if number == libc::SIGIO && (!is_running || code > 0) {
+        // The kernel's own is the call of a waiter, which may come late.
         WOKEN.store(true, Ordering::SeqCst);
         beat_if_asleep();
     } else if number == libc::SIGALRM

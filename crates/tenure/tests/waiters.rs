@@ -972,6 +972,8 @@ fn several_locks_of_one_call_are_seen_in_a_circle() {
         // Has `b`, and waits for `z` under `a` and `b`.
         let first = scope.spawn(|| own.acquire_all(["b", "z"], &turns().under(&all)).map(drop));
         eventually(|| place.claims("z") == 2);
+        // Of two that began in one millisecond, their locks decide.
+        thread::sleep(Duration::from_millis(50));
         let answer = locks.acquire_with("b", &turns().under(&last)).map(drop);
         assert!(
             matches!(answer, Err(AcquireError::Deadlock { .. })),

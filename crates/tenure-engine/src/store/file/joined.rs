@@ -15,11 +15,15 @@
 //! no process has a byte of it, nobody holds: whoever could empty the record could have removed it, and no program keeps an
 //! empty one while it works. File times prove nothing more, for a clock may be set after the boot.
 
-use super::look::SETTLE;
 use super::publication::Published;
 use crate::profile::Record;
 use crate::profile::document::FUTURE;
+use std::time::Duration;
 use tenure_core::{Claim, Entry, Event, Host, Kind, LockName, Now, Silence, Stamp};
+
+/// How long content that cannot be understood is read again before it is judged: another program may be
+/// writing it at this instant.
+pub(super) const SETTLE: Duration = Duration::from_secs(2);
 
 /// The highest token that a record is believed to carry. It is half of what JSON readers keep exactly,
 /// and in microseconds it is the year 2112.

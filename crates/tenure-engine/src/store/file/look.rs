@@ -8,7 +8,7 @@ use super::bytes::{self, Byte};
 use super::folder::{Access, Folder, Opened, io_fault};
 use super::guarded::{EMPTY_BUT_HELD, LoadError, Loaded, any_is_held};
 use super::handle::FileHandle;
-use super::joined::Broken;
+use super::joined::{Broken, SETTLE};
 use super::names::Names;
 use super::pages::{self, ReadError};
 use super::publication::{self, Published};
@@ -21,10 +21,6 @@ use crate::store::contract::Depth;
 use crate::store::{Content, Reading, StoreError};
 use std::time::{Duration, Instant};
 use tenure_core::{Claim, Death, Entry, Evidence, Kind, Liveness, LivenessLock, Now, Process};
-
-/// How long content that cannot be understood is read again before it is judged: another program may be
-/// writing it at this instant.
-pub(super) const SETTLE: Duration = Duration::from_secs(2);
 
 /// How long to wait between two such looks.
 const SETTLE_LOOK: Duration = Duration::from_millis(20);
