@@ -977,6 +977,13 @@ impl LockManager {
         let acquired = match acquired {
             Ok(acquired) => acquired,
             Err(error) => {
+                // Another caller of this process was first, and its hold is the one to go on under.
+                if options.again == Again::Reenter
+                    && matches!(gave_way, Some(AcquireError::HeldByThisProcess { .. }))
+                    && let Some(guard) = shared.again(&name, mode)
+                {
+                    return Ok(guard.for_async(options.is_async));
+                }
                 return Err(gave_way.unwrap_or_else(|| {
                     call.told(shared.explain(name, options.again, (mode, ticket), error))
                 }));

@@ -780,10 +780,17 @@ fn not_runnable(command: &[OsString], error: &std::io::Error) -> Failure {
 /// found out before.
 #[cfg(unix)]
 fn is_refused_to_all(error: &std::io::Error) -> bool {
-    let refusals = [libc::EPERM, libc::ENOSYS, libc::EAGAIN, libc::ENOMEM];
-    error
-        .raw_os_error()
-        .is_some_and(|number| refusals.contains(&number))
+    match error.raw_os_error() {
+        Some(libc::ENOSYS | libc::EAGAIN | libc::ENOMEM) => true,
+        // A policy may refuse this one program so. Then another one starts.
+        Some(libc::EPERM) => {
+            use std::os::unix::process::CommandExt;
+            let mut shell = Command::new("/bin/sh");
+            shell.args(["-c", ":"]).process_group(0);
+            shell.status().is_err()
+        }
+        _ => false,
+    }
 }
 
 #[cfg(not(unix))]

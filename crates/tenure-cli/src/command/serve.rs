@@ -29,7 +29,7 @@ use crate::render::say;
 use crate::request::serve::Usual;
 use crate::request::{Place, Surroundings};
 use crate::signals;
-use calls::{Part, Seen, Taken};
+use calls::{Leaves, Part, Seen, Taken};
 use frames::{Id, LINE_MAX, Line, Method, PROTOCOL};
 use holds::{Adoption, Kept, lost, no_hold};
 use kept::PlaceOfHolds;
@@ -40,8 +40,8 @@ use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tenure_engine::clock::instant;
 use tenure_engine::keep::releases::Releases;
@@ -179,6 +179,10 @@ struct Serve {
     next_hold: u64,
     /// What is given back, and is tried again.
     releases: Releases,
+    /// The locks of these are still there.
+    leaving: Vec<Weak<Leaves>>,
+    /// How many of them have no answer yet.
+    giving: usize,
     /// The adoptions without an answer.
     adopting: Vec<Adoption>,
     /// This process ends, and begins nothing more.
@@ -229,6 +233,8 @@ impl Serve {
             holds: BTreeMap::new(),
             next_hold: first_hold(),
             releases: Releases::default(),
+            leaving: Vec::new(),
+            giving: 0,
             adopting: Vec::new(),
             is_ending: false,
             is_over: false,
@@ -619,7 +625,10 @@ impl Serve {
                     self.found((hold, &part), &news, by.as_deref(), is_renewed);
                 }
                 Event::Verified { id, hold, seen } => self.verified(&id, hold, seen),
-                Event::GivenBack { whose, result } => self.given_back(whose, result),
+                Event::GivenBack { whose, result } => {
+                    self.giving = self.giving.saturating_sub(1);
+                    self.given_back(whose, result);
+                }
                 Event::Adopted {
                     id,
                     caller,
@@ -658,7 +667,8 @@ impl Serve {
         let deadline = instant() + END_MAX;
         while (!self.pending.is_empty()
             || !self.adopting.is_empty()
-            || !self.releases.names().is_empty())
+            || self.giving > 0
+            || !self.left().is_empty())
             && instant() < deadline
         {
             let fd = self.bell.descriptor();
@@ -671,8 +681,7 @@ impl Serve {
             self.hear();
         }
         self.output.flush();
-        let stay = self.releases.names().into_iter();
-        let stay: Vec<_> = stay.map(|name| name.to_string()).collect();
+        let stay = self.left();
         if !stay.is_empty() {
             say(&format!(
                 "{} could not be given back, and stays held until PID {} ends",

@@ -176,12 +176,6 @@ impl Releases {
         state.holds.iter().chain(&state.gone).any(is(name, token))
     }
 
-    /// The locks that are not given back yet.
-    pub fn names(&self) -> Vec<LockName> {
-        let state = locked(&self.0.state);
-        state.holds.iter().map(|(name, _)| name.clone()).collect()
-    }
-
     /// How long callers still wait for an answer: each answer begins that time anew.
     pub fn patience(&self) -> Duration {
         locked(&self.0.state).patience()

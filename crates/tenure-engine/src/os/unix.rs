@@ -230,9 +230,10 @@ impl Facts {
             && mode.contains(Mode::RWXG)
             && !mode.contains(Mode::SGID)
         {
-            // A list for which there is no room is there.
+            // A head, and an entry each for the owner, the group and the others: such a list names nobody. One for which
+            // there is no room does.
             self.gives_rights = match ask(&mut [0; 64]) {
-                Ok(length) => length > 0,
+                Ok(length) => length > 4 + 3 * 8,
                 Err(errno) => errno == Errno::RANGE,
             };
         }

@@ -177,6 +177,12 @@ impl Leaves {
         })
     }
 
+    /// The names of those that are still there.
+    pub(super) fn names(&self) -> Vec<String> {
+        let left = locked(&self.left);
+        left.iter().map(|part| part.name().to_string()).collect()
+    }
+
     /// How a client is told of an error.
     pub(super) fn failure(&self, error: StoreError) -> Failure {
         let left = locked(&self.left);
@@ -204,7 +210,7 @@ impl Leaving for Leaves {
                 Ok(true) => {}
                 Ok(false) => self.were_ours.store(false, Ordering::Relaxed),
                 Err(error) => {
-                    failed = Some(error);
+                    failed.get_or_insert(error);
                     left.push(part);
                 }
             }

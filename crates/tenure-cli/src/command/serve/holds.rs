@@ -9,7 +9,7 @@ use super::{Event, Serve, Whose, abandoned, already_held, is_same_place};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use serde_json::{Value, json};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use tenure_core::LockName;
 use tenure_engine::clock::{Clock, instant};
 use tenure_engine::inherited::{self, AROUND};
@@ -265,11 +265,20 @@ impl Serve {
             return self.given_back(whose, Ok(true));
         };
         let (teller, leaves) = (self.teller.clone(), Arc::new(leaves));
+        self.giving += 1;
+        self.leaving.retain(|leaves| leaves.strong_count() > 0);
+        self.leaving.push(Arc::downgrade(&leaves));
         let own = Arc::clone(&leaves);
         self.releases.add(leaves, move |answer| {
             let result = answer.map_err(|error| own.failure(error));
             teller.tell(Event::GivenBack { whose, result });
         });
+    }
+
+    /// The names of the locks that are not given back yet.
+    pub(super) fn left(&self) -> Vec<String> {
+        let leaving = self.leaving.iter().filter_map(Weak::upgrade);
+        leaving.flat_map(|leaves| leaves.names()).collect()
     }
 
     pub(super) fn given_back(&mut self, whose: Whose, result: Result<bool, Failure>) {

@@ -274,7 +274,7 @@ impl Acquisition<'_> {
                 }
                 self.zombie(reporter, &seen)
             }
-            Reason::NeedsConfirmation if self.waits_first() => {
+            Reason::NeedsConfirmation if self.waits_first(&seen) => {
                 self.spared = Some(std::mem::replace(&mut self.request.force, Force::No));
                 Ok(Next::Again(None))
             }
@@ -293,8 +293,10 @@ impl Acquisition<'_> {
     }
 
     /// Whether the call waits for a live session before force has to be confirmed: one that may wait, and has nobody to ask.
-    fn waits_first(&self) -> bool {
-        self.rest() != Wait::No && (self.asked || !prompt::can_ask())
+    /// No end of a process ends a record that cannot be judged.
+    fn waits_first(&self, seen: &Seen) -> bool {
+        let is_judged = (seen.claim.as_ref()).is_some_and(|claim| claim.kind != Kind::Sealed);
+        is_judged && self.rest() != Wait::No && (self.asked || !prompt::can_ask())
     }
 
     /// What a refusal says of the lock.

@@ -60,7 +60,9 @@ pub(super) fn join(
         Ok(shown) => shown,
         Err(why) if !format.list_speaks_after_a_cut() => return Err(broken(why)),
         Err(why) => match held {
-            Some((place, held)) if is_of_an_ended_boot(&held, here) => {
+            Some((place, held))
+                if is_settled(published, now) && is_of_an_ended_boot(&held, here) =>
+            {
                 entry.claims.insert(place, held);
                 return Ok(());
             }
@@ -96,9 +98,14 @@ fn is_of_an_ended_boot(claim: &Claim, here: &Host) -> bool {
 }
 
 /// Whether a record has no bytes, or none but zeros, and no program has just begun to write it.
-pub(super) fn is_emptied(published: &Published, now: &Now) -> bool {
+fn is_emptied(published: &Published, now: &Now) -> bool {
+    published.bytes.iter().all(|byte| *byte == 0) && is_settled(published, now)
+}
+
+/// Whether no program has just written a record: one that truncates and then writes may be in between.
+fn is_settled(published: &Published, now: &Now) -> bool {
     let age_ms = now.stamp().wall_ms.saturating_sub(published.modified_ms);
-    published.bytes.iter().all(|byte| *byte == 0) && u128::from(age_ms) >= SETTLE.as_millis()
+    u128::from(age_ms) >= SETTLE.as_millis()
 }
 
 /// What no claims can be made of.
@@ -445,7 +452,7 @@ pub(super) mod tests {
             vec![claim]
         };
         let (none, waits) = (Vec::new(), vec![listed(1, None)]);
-        let rows: [Row<'_>; 11] = [
+        let rows: [Row<'_>; 12] = [
             ("empty", b"", 0, none.clone(), false, Some(0)),
             ("zeros", &[0; 512], 0, none.clone(), false, Some(0)),
             ("written just now", b"", 4_500, none.clone(), false, None),
@@ -469,9 +476,17 @@ pub(super) mod tests {
                 Some(1),
             ),
             (
+                "of an ended boot, written just now",
+                b"",
+                4_999,
+                holder(Some("another"), "this machine"),
+                false,
+                None,
+            ),
+            (
                 "of an ended boot, torn",
                 b"{",
-                4_999,
+                0,
                 holder(Some("another"), "this machine"),
                 true,
                 Some(1),

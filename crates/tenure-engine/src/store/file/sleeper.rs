@@ -224,17 +224,13 @@ impl Sleeper for ThreadSleeper {
         Ok(Some(Box::new(told)))
     }
 
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     fn park_on(
         &self,
         fds: Vec<Descriptor>,
         ring: &Ring,
     ) -> io::Result<Option<Box<dyn Any + Send + Sync>>> {
-        let awaited = Arc::new(Awaited {
-            fds,
-            ring: Arc::clone(ring),
-        });
-        Readable::here().add(&awaited)?;
+        let awaited = Readable::here()?.add(fds, ring)?;
         Ok(Some(Box::new(awaited)))
     }
 
@@ -263,98 +259,136 @@ impl Sleeper for ThreadSleeper {
     }
 }
 
-/// What a wait without a thread wants to be told of.
-#[cfg(unix)]
+/// What a wait without a thread wants to be told of. The wait has it, and closes what it opened: that may take the kernel
+/// long, and must keep no other wait.
+#[cfg(target_os = "linux")]
 struct Awaited {
     fds: Vec<Descriptor>,
     ring: Ring,
+    number: u64,
+    readable: Arc<Readable>,
 }
 
-#[cfg(unix)]
-impl Awaited {
-    fn descriptors(&self) -> impl Iterator<Item = BorrowedDescriptor<'_>> {
-        self.fds.iter().map(os::borrow)
+#[cfg(target_os = "linux")]
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        // In a copy made by a fork, the kernel's list is that of the first process, and the mutex perhaps locked for ever.
+        if self.readable.pid != std::process::id() {
+            return;
+        }
+        locked(&self.readable.state).all.remove(&self.number);
+        // Such a copy may have them open, so that closing them here removes none.
+        for fd in &self.fds {
+            let _ = rustix::event::epoll::delete(&self.readable.epoll, fd);
+        }
     }
 }
 
 /// One thread that waits for the descriptors of all waits of a process that have none. It ends some time after the last
 /// of them.
-#[cfg(unix)]
-#[derive(Default)]
-struct Readable(Mutex<Waited>);
-
-#[cfg(unix)]
-#[derive(Default)]
-struct Waited {
-    all: Vec<Weak<Awaited>>,
-    /// Wakes the thread; `None` without a thread.
-    wakes: Option<os::Ringer>,
+#[cfg(target_os = "linux")]
+struct Readable {
+    pid: u32,
+    epoll: Descriptor,
+    state: Mutex<Waited>,
 }
 
-#[cfg(unix)]
+#[cfg(target_os = "linux")]
+#[derive(Default)]
+struct Waited {
+    all: HashMap<u64, Weak<Awaited>>,
+    next: u64,
+    /// Whether there is the thread.
+    attends: bool,
+}
+
+#[cfg(target_os = "linux")]
 impl Readable {
-    /// That of this process; a copy that a fork made has no threads.
-    fn here() -> Arc<Self> {
-        static HERE: OnceLock<(u32, Arc<Readable>)> = OnceLock::new();
+    /// That of this process; a copy that a fork made has no threads, and shares what the kernel keeps.
+    fn here() -> io::Result<Arc<Self>> {
+        static HERE: OnceLock<Arc<Readable>> = OnceLock::new();
         let own = std::process::id();
-        let (pid, readable) = HERE.get_or_init(|| (own, Arc::default()));
-        if *pid == own {
-            Arc::clone(readable)
-        } else {
-            Arc::default()
+        if let Some(readable) = HERE.get().filter(|readable| readable.pid == own) {
+            return Ok(Arc::clone(readable));
         }
+        let readable = Arc::new(Self {
+            pid: own,
+            epoll: rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)?,
+            state: Mutex::default(),
+        });
+        // Of two that come at once, the second one uses what the first one made.
+        let here = HERE.get_or_init(|| Arc::clone(&readable));
+        Ok(if here.pid == own {
+            Arc::clone(here)
+        } else {
+            readable
+        })
     }
 
-    fn add(self: &Arc<Self>, awaited: &Arc<Awaited>) -> io::Result<()> {
-        let mut waited = locked(&self.0);
-        if waited.wakes.is_none() {
-            let (hears, wakes) = os::bell()?;
+    /// Has a wait told once, when one of its descriptors is readable.
+    fn add(self: &Arc<Self>, fds: Vec<Descriptor>, ring: &Ring) -> io::Result<Arc<Awaited>> {
+        use rustix::event::epoll::{EventData, EventFlags, add};
+        let mut state = locked(&self.state);
+        if !state.attends {
             let readable = Arc::clone(self);
             let thread = std::thread::Builder::new().name("tenure-watch".to_owned());
             let thread = thread.stack_size(STACK_BYTES);
-            thread.spawn(move || readable.attend(&hears))?;
-            waited.wakes = Some(wakes);
+            thread.spawn(move || readable.attend())?;
+            state.attends = true;
         }
-        waited.all.push(Arc::downgrade(awaited));
-        if let Some(wakes) = &waited.wakes {
-            wakes.ring();
+        let number = state.next;
+        state.next += 1;
+        let awaited = Arc::new(Awaited {
+            fds,
+            ring: Arc::clone(ring),
+            number,
+            readable: Arc::clone(self),
+        });
+        state.all.insert(number, Arc::downgrade(&awaited));
+        // What goes wrong from here on drops it, which takes the mutex.
+        drop(state);
+        for fd in &awaited.fds {
+            let (data, flags) = (
+                EventData::new_u64(number),
+                EventFlags::IN | EventFlags::ONESHOT,
+            );
+            add(&self.epoll, fd, data, flags)?;
         }
-        Ok(())
+        Ok(awaited)
     }
 
     /// Rings for what can be read, until nobody has waited for a while.
-    fn attend(&self, hears: &Bell) {
+    fn attend(&self) {
+        use rustix::event::epoll::{Event, EventData, EventFlags, wait};
+        let none = Event {
+            flags: EventFlags::empty(),
+            data: EventData::new_u64(0),
+        };
+        let mut events = [none; 64];
+        let idle = rustix::event::Timespec {
+            tv_sec: 1,
+            tv_nsec: 0,
+        };
         loop {
-            let all: Vec<Arc<Awaited>> = {
-                let mut waited = locked(&self.0);
-                waited.all.retain(|awaited| awaited.strong_count() > 0);
-                waited.all.iter().filter_map(Weak::upgrade).collect()
-            };
-            let mut fds = vec![hears.descriptor()];
-            fds.extend(all.iter().flat_map(|awaited| awaited.descriptors()));
-            // Whoever has left in the meantime is let go of at the next look.
-            let wake = poll_readable(&fds, IDLE_MAX, None);
-            if wake.is_err() {
+            let count = match wait(&self.epoll, &mut events, Some(&idle)) {
+                Ok(count) => count,
+                Err(Errno::INTR) => 0,
                 // Out of memory, say. Each wait looks again by itself.
-                nap(POLL[0]);
-            }
-            hears.hear();
-            let is_readable = |awaited: &Arc<Awaited>| {
-                let fds: Vec<_> = awaited.descriptors().collect();
-                os::poll(&fds, Duration::ZERO).unwrap_or(true)
+                Err(_) => {
+                    nap(POLL[0]);
+                    0
+                }
             };
-            let told: Vec<_> = all.iter().filter(|awaited| is_readable(awaited)).collect();
-            let mut waited = locked(&self.0);
-            let is_told = |other: &Weak<Awaited>| {
-                let other = other.as_ptr();
-                told.iter().any(|awaited| Arc::as_ptr(awaited) == other)
-            };
-            waited.all.retain(|other| !is_told(other));
-            if all.is_empty() && waited.all.is_empty() {
-                waited.wakes = None;
+            let mut state = locked(&self.state);
+            if count == 0 && state.all.is_empty() {
+                state.attends = false;
                 return;
             }
-            drop(waited);
+            let events = events.iter().take(count);
+            let told = events.filter_map(|event| state.all.get(&event.data.u64())?.upgrade());
+            let told: Vec<Arc<Awaited>> = told.collect();
+            // One that is let go of here takes the mutex.
+            drop(state);
             for awaited in told {
                 (awaited.ring)();
             }

@@ -342,9 +342,8 @@ impl FileStore {
             let until = None;
             return Ok(Some(Parked { until, listens }));
         };
-        let listens = self.sleeper.park_on(fds, ring);
-        let listens = listens
-            .map_err(|error| io_fault(&self.shown_path(names), "watching the lock", error))?;
+        // Where the system gives no thread or file for it, the caller's thread sleeps.
+        let listens = self.sleeper.park_on(fds, ring).ok().flatten();
         let until = instant().checked_add(nap);
         Ok(listens.map(|listens| Parked { until, listens }))
     }
