@@ -20,13 +20,13 @@ use std::task::Poll;
 
 /// An errand that a pool does.
 pub trait Work<N: Clone + Ord + Send + 'static>: Errand<N> + Send + 'static {
-    /// Its pool.
+    /// The pool that does the errand.
     fn pool(&self) -> &Pool;
 
-    /// Does it.
+    /// Does the errand.
     fn work(self) -> impl Future<Output = ()> + Send;
 
-    /// There is no thread for it.
+    /// Ends the errand, for which the system gives no thread.
     fn fail(self, why: io::Error);
 }
 

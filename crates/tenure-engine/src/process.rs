@@ -266,13 +266,20 @@ pub fn is_absent(process: &Process, host: &Host, here: &Host, local: bool) -> bo
         && probe(&number) == Liveness::Dead(Death::Gone)
 }
 
+/// Whether what was recorded on `host` is of this machine before it was started last, as far as machine ids say.
+pub(crate) fn is_of_an_ended_boot(host: &Host, here: &Host) -> bool {
+    host.machine_id.is_some()
+        && host.machine_id == here.machine_id
+        && host.boot_id.is_some()
+        && here.boot_id.is_some()
+        && host.boot_id != here.boot_id
+}
+
 /// What is known of the processes that were recorded on `host`, if it is not by looking at each of them.
 fn out_of_sight(host: &Host, here: &Host, local: bool) -> Option<Liveness> {
     match (&host.boot_id, &here.boot_id) {
         (Some(theirs), Some(ours)) if theirs == ours => {}
-        (Some(_), Some(_))
-            if local && host.machine_id.is_some() && host.machine_id == here.machine_id =>
-        {
+        _ if local && is_of_an_ended_boot(host, here) => {
             return Some(Liveness::Dead(Death::Rebooted));
         }
         _ => return Some(Liveness::Unknown),

@@ -532,7 +532,7 @@ fn the_numbers_of_another_namespaces_proc_are_not_believed() {
 }
 
 /// A program that refuses waitid(2) to what it starts: `any` of it, or only where it is about one `pid`.
-/// It also refuses other calls, by their names.
+/// The program also refuses other calls, by their names.
 fn refuses_waitid(scene: &Scene) -> PathBuf {
     let source = scene.write(
         "refuses.c",

@@ -189,9 +189,9 @@ impl Record {
         new
     }
 
-    /// `lock_released`: `held_duration_seconds` (whole ones, as the contract of the fleet has them), `held_ms`, `result`; `failure_step` only if the work
-    /// failed; `by_other: true` and `previous_lock` (as in [`Record::lock_stolen`]) only if a caller other than the owner
-    /// released it.
+    /// `lock_released`: `held_duration_seconds` (whole ones, as the contract of the fleet has them), `held_ms`, `result`;
+    /// `failure_step` only if the work failed; `by_other: true` and `previous_lock` (as in [`Record::lock_stolen`]) only if a
+    /// caller other than the owner released it.
     pub fn lock_released(
         occasion: Occasion<'_>,
         held: Duration,

@@ -11,15 +11,15 @@ use tenure_core::{Claim, Host, LockName};
 /// so is the URL of servers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Folder {
-    /// One that is there.
+    /// A folder that is there.
     #[cfg(unix)]
     Found {
         /// The device of its file system.
         device: u64,
-        /// Its number there.
+        /// The number of the folder on that device.
         number: u64,
     },
-    /// One that is not, or servers.
+    /// A folder that is not there, or servers.
     Named(PathBuf),
 }
 

@@ -58,7 +58,7 @@ pub trait Timed: Send + Sync + Sized + 'static {
     /// What is due.
     type Due: Duty<Self>;
 
-    /// Its deadlines.
+    /// The deadlines of this home.
     fn deadlines(&self) -> &Deadlines<Self::Due>;
 
     /// A number that no deadline has.

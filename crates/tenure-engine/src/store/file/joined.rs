@@ -16,6 +16,7 @@
 //! empty one while it works. File times prove nothing more, for a clock may be set after the boot.
 
 use super::publication::Published;
+use crate::process::is_of_an_ended_boot;
 use crate::profile::Record;
 use crate::profile::document::FUTURE;
 use std::time::Duration;
@@ -61,7 +62,7 @@ pub(super) fn join(
         Err(why) if !format.list_speaks_after_a_cut() => return Err(broken(why)),
         Err(why) => match held {
             Some((place, held))
-                if is_settled(published, now) && is_of_an_ended_boot(&held, here) =>
+                if is_settled(published, now) && is_of_an_ended_boot(&held.holder.host, here) =>
             {
                 entry.claims.insert(place, held);
                 return Ok(());
@@ -85,16 +86,6 @@ pub(super) fn join(
     };
     entry.claims.insert(place, claim);
     Ok(())
-}
-
-/// Whether a claim is of this machine before it was started last.
-fn is_of_an_ended_boot(claim: &Claim, here: &Host) -> bool {
-    let host = &claim.holder.host;
-    let is_same_machine = host.machine_id.is_some() && host.machine_id == here.machine_id;
-    is_same_machine
-        && host.boot_id.is_some()
-        && here.boot_id.is_some()
-        && host.boot_id != here.boot_id
 }
 
 /// Whether a record has no bytes, or none but zeros, and no program has just begun to write it.
