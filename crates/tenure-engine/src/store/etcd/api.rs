@@ -39,8 +39,10 @@ use messages::{
     watch_request::RequestUnion,
 };
 use prost::Message;
-use std::sync::Arc;
-use tokio::sync::{Mutex, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::client::Grpc;
@@ -235,39 +237,73 @@ answers!(
     AuthenticateResponse: false
 );
 
-/// The user of a client.
-struct User {
+/// How long a server is given to prove a password, in which it works for some 100 ms by itself.
+const PROVING_MAX: Duration = Duration::from_secs(10);
+
+/// The user of a process. Each member of a cluster knows the token that one of them gave.
+pub(super) struct User {
     name: String,
     password: String,
-    /// The token that the server gave in exchange for the password.
-    token: Mutex<Option<AsciiMetadataValue>>,
+    /// What a server gave last in exchange for the password, and when.
+    token: Mutex<Option<(AsciiMetadataValue, Instant)>>,
 }
 
-/// A client of a server. Clones share its connection and token.
+impl User {
+    pub(super) fn new((name, password): (String, String)) -> Arc<Self> {
+        let token = Mutex::default();
+        Arc::new(Self {
+            name,
+            password,
+            token,
+        })
+    }
+
+    fn token(&self) -> MutexGuard<'_, Option<(AsciiMetadataValue, Instant)>> {
+        self.token.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Shows the password again for the next request, if the token is older than servers have been failing, or than some
+    /// moments.
+    ///
+    /// A simple token names a place in etcd's log. Servers that were restored to an earlier one do not refuse the token: they
+    /// say nothing until the log has reached that place.
+    pub(super) fn forget_older(&self, failing: Duration) {
+        let is_old = |(_, since): &mut (_, Instant)| since.elapsed() > failing.min(PROVING_MAX);
+        self.token().take_if(is_old);
+    }
+
+    /// Shows the password again for the next request.
+    pub(super) fn forget(&self) {
+        *self.token() = None;
+    }
+
+    fn token_unless(&self, refused: Option<&AsciiMetadataValue>) -> Option<AsciiMetadataValue> {
+        let token = self.token().as_ref().map(|(token, _)| token.clone());
+        token.filter(|token| Some(token) != refused)
+    }
+}
+
+/// A client of a server. Clones share its connection.
 #[derive(Clone)]
 pub(super) struct Client {
     channel: Channel,
     user: Option<Arc<User>>,
+    /// Taken while the server proves the password.
+    proving: Arc<tokio::sync::Mutex<()>>,
     heads: Option<Arc<dyn Heads>>,
 }
 
 impl Client {
-    /// A client for this user and password. It shows them to the server first. `heads` looks at each answer.
+    /// A client for this user, which is shown to the server first. `heads` looks at each answer.
     pub(super) async fn new(
         channel: Channel,
-        user: Option<(String, String)>,
+        user: Option<Arc<User>>,
         heads: Option<Arc<dyn Heads>>,
     ) -> Result<Self, Status> {
-        let user = user.map(|(name, password)| {
-            Arc::new(User {
-                name,
-                password,
-                token: Mutex::default(),
-            })
-        });
         let client = Self {
             channel,
             user,
+            proving: Arc::default(),
             heads,
         };
         client.known_unless(None).await?;
@@ -275,6 +311,9 @@ impl Client {
     }
 
     /// The user's token. It is a new one if the present one is the one that was refused.
+    ///
+    /// A server that many ask at once, as after an outage, may take longer than the request is given. It does the work all the
+    /// same, so its answer is kept for the next request: else each try would add to what keeps the server from answering.
     async fn known_unless(
         &self,
         refused: Option<AsciiMetadataValue>,
@@ -282,18 +321,39 @@ impl Client {
         let Some(user) = &self.user else {
             return Ok(None);
         };
-        let mut token = user.token.lock().await;
-        if token.is_none() || *token == refused {
-            let asked = AuthenticateRequest {
-                name: user.name.clone(),
-                password: user.password.clone(),
-            };
-            let path = "/etcdserverpb.Auth/Authenticate";
-            let answer: AuthenticateResponse = self.send(path, asked, None).await?;
-            let new = MetadataValue::try_from(answer.token);
-            *token = Some(new.map_err(|_| Status::internal("the server gives no token"))?);
+        if let Some(token) = user.token_unless(refused.as_ref()) {
+            return Ok(Some(token));
         }
-        Ok(token.clone())
+        let (client, user) = (self.clone(), Arc::clone(user));
+        let proving = tokio::spawn(async move {
+            let proved = tokio::time::timeout(PROVING_MAX, client.prove(&user, refused));
+            let silent = |_| Err(Status::unavailable("no answer to a password"));
+            proved.await.unwrap_or_else(silent)
+        });
+        let stopped = |_| Err(Status::unavailable("this program ends"));
+        proving.await.unwrap_or_else(stopped).map(Some)
+    }
+
+    async fn prove(
+        &self,
+        user: &User,
+        refused: Option<AsciiMetadataValue>,
+    ) -> Result<AsciiMetadataValue, Status> {
+        let _alone = self.proving.lock().await;
+        if let Some(token) = user.token_unless(refused.as_ref()) {
+            return Ok(token);
+        }
+        let asked = AuthenticateRequest {
+            name: user.name.clone(),
+            password: user.password.clone(),
+        };
+        let path = "/etcdserverpb.Auth/Authenticate";
+        let answer: AuthenticateResponse = self.send(path, asked, None).await?;
+        let new = MetadataValue::try_from(answer.token);
+        let new: AsciiMetadataValue =
+            new.map_err(|_| Status::internal("the server gives no token"))?;
+        *user.token() = Some((new.clone(), Instant::now()));
+        Ok(new)
     }
 
     /// Sends one message, and waits for one answer.

@@ -6,7 +6,7 @@
 //! | an answer says | what follows |
 //! |---|---|
 //! | the known cluster, no lower revision | it counts |
-//! | another cluster | it is refused, and so is each later one, until the user accepts that cluster (`tenure allow`) |
+//! | another cluster than one of the list was met or remembered as | it is refused, and so is each later one of either, until the user accepts one of them (`tenure allow`) |
 //! | a lower revision, agreed on by the cluster | the servers were set back; the request begins anew |
 //! | a lower revision of one member | that member may lag: a read that the cluster agrees on decides |
 //!
@@ -15,7 +15,7 @@
 //! sessions begin anew.
 //!
 //! Each machine remembers the cluster of each server, for each prefix ([`Memory`]): a second cluster in a list shows only
-//! while both answer.
+//! while both answer. So one that answered first, or that answers alone, is no proof that the others are of it.
 //!
 //! # Crash safety
 //! What is remembered of a server is one file, which is replaced whole. A process first writes what it has seen, and
@@ -25,7 +25,7 @@ use super::address::Address;
 use super::api::{Known, ResponseHeader};
 use crate::printed::quoted_for_unix;
 use crate::private;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::watch;
@@ -45,10 +45,10 @@ struct State {
     id: Option<u64>,
     /// The highest revision that it has shown.
     revision: i64,
-    /// Another cluster that has answered since.
-    stranger: Option<u64>,
-    /// The servers that have answered, by their place in the list.
-    known: BTreeSet<usize>,
+    /// What each server that has answered belongs to, by its place in the list.
+    met: BTreeMap<usize, u64>,
+    /// An answer was of another cluster, and the user has said nothing since.
+    is_divided: bool,
 }
 
 /// An answer of another cluster than the known one.
@@ -122,10 +122,9 @@ impl Cluster {
             return Ok(false);
         }
         let mut state = self.lock();
-        if state.id != Some(head.cluster_id) || !state.known.contains(&server) {
+        if state.is_divided || state.met.get(&server) != Some(&head.cluster_id) {
             self.meet(&mut state, server, head.cluster_id)?;
         }
-        state.stranger = None;
         if self.epoch() != since.epoch {
             return Err(set_back());
         }
@@ -139,40 +138,54 @@ impl Cluster {
         Ok(is_behind)
     }
 
-    /// The first answer of a server, or one of another cluster than the known one.
+    /// The first answer of a server, or any while the list is divided. All servers of the list have to be of one cluster:
+    /// by their answers to this process, and by what this machine remembers.
     fn meet(&self, state: &mut State, server: usize, id: u64) -> Result<(), Status> {
         let servers = self.address.servers();
         let name = servers.get(server).map_or("", String::as_str);
-        let is_first = state.id.is_none_or(|known| known == id);
-        if let Some(memory) = self.memory.as_ref().filter(|_| is_first)
+        if let Some(memory) = &self.memory
             && memory.of(name, self.address.prefix()).is_none()
         {
             memory.note(name, self.address.prefix(), id);
         }
-        let remembered = || servers.iter().map(|server| self.remembered(server));
-        let other = match state.id.filter(|known| *known != id) {
-            // Only the user's word makes this process believe another cluster than the one that it has met.
-            Some(known) => {
-                let is_accepted = remembered().all(|other| other == Some(id));
-                (!is_accepted).then_some(known)
+        state.met.insert(server, id);
+        let remembered: Vec<_> = servers.iter().map(|name| self.remembered(name)).collect();
+        // The user's word is a memory of one cluster for all servers, and stands above what was met.
+        if state.id != Some(id) || state.is_divided {
+            let is_accepted = remembered.iter().all(|other| *other == Some(id));
+            if is_accepted && state.met.values().any(|other| *other != id) {
+                state.met.retain(|_, other| *other == id);
             }
-            None => remembered().flatten().find(|other| *other != id),
-        };
-        if let Some(other) = other {
-            if state.id.is_some() && state.stranger != Some(id) {
-                state.stranger = Some(id);
+        }
+        let mut others = state
+            .met
+            .values()
+            .copied()
+            .chain(remembered.into_iter().flatten());
+        if let Some(other) = others.find(|other| *other != id) {
+            let other = state.id.filter(|known| *known != id).unwrap_or(other);
+            // What a process holds in one of two clusters may be held in the other one as well.
+            if state.id.is_some() && !state.is_divided {
                 self.begin_epoch();
             }
+            state.is_divided = true;
             let stranger = Box::new(Stranger(self.refusal(name, id, other)));
             return Err(Status::from_error(stranger));
         }
         if state.id.is_some_and(|known| known != id) {
-            *state = State::default();
+            state.revision = 0;
             self.begin_epoch();
         }
+        state.is_divided = false;
         state.id = Some(id);
-        state.known.insert(server);
         Ok(())
+    }
+
+    /// Whether this machine has a memory that does not know this server.
+    pub(super) fn is_new(&self, server: usize) -> bool {
+        let servers = self.address.servers();
+        let name = servers.get(server);
+        self.memory.is_some() && name.is_some_and(|name| self.remembered(name).is_none())
     }
 
     fn begin_epoch(&self) {
@@ -300,17 +313,45 @@ mod tests {
     }
 
     #[test]
-    fn each_turn_to_another_cluster_begins_one_epoch() {
-        let cluster = Cluster::new(Address::parse("etcd://one,two").expect("an address"));
-        for (server, id, counts, epochs) in [
-            (0, 7, true, 0),
-            (1, 8, false, 1),
-            (1, 8, false, 1),
-            (0, 7, true, 1),
-            (1, 8, false, 2),
-        ] {
-            let looked = cluster.look(server, head(id, 1), cluster.known(), true);
-            assert_eq!((looked.is_ok(), cluster.epoch()), (counts, epochs), "{id}");
-        }
+    fn a_divided_list_is_refused_until_the_user_accepts_one_cluster() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let address = Address::parse("etcd://one,two").expect("an address");
+        let remembering = || {
+            let mut cluster = Cluster::new(address.clone());
+            cluster.remember(folder.path().to_owned());
+            cluster
+        };
+        let cluster = remembering();
+        // Which server answers, its cluster, whether the answer counts, and how many epochs began.
+        let look = |cluster: &Cluster, table: &[(usize, u64, bool, u64)]| {
+            for &(server, id, counts, epochs) in table {
+                let looked = cluster.look(server, head(id, 1), cluster.known(), true);
+                let found = (looked.is_ok(), cluster.epoch());
+                assert_eq!(found, (counts, epochs), "{id} of {server}");
+            }
+        };
+        look(
+            &cluster,
+            &[
+                (0, 7, true, 0),
+                (1, 8, false, 1),
+                (0, 7, false, 1),
+                (1, 8, false, 1),
+            ],
+        );
+        // Whichever answers first to the next process, and alone.
+        look(&remembering(), &[(0, 7, false, 0), (0, 7, false, 0)]);
+        look(&remembering(), &[(1, 8, false, 0), (0, 7, false, 0)]);
+        accept_cluster(folder.path(), &address, 8).expect("a folder");
+        let known = cluster.known();
+        assert!(
+            cluster.look(1, head(8, 1), known, true).is_err(),
+            "it began before"
+        );
+        look(
+            &cluster,
+            &[(1, 8, true, 2), (0, 8, true, 2), (0, 7, false, 3)],
+        );
+        look(&remembering(), &[(0, 8, true, 0)]);
     }
 }

@@ -13,7 +13,7 @@
 
 use super::address::{Address, Credentials};
 use super::api::{
-    Client, Heads, KeyValue, Known, RangeRequest, Response, ResponseHeader, TxnResponse,
+    Client, Heads, KeyValue, Known, RangeRequest, Response, ResponseHeader, TxnResponse, User,
 };
 use super::cluster::{Cluster, Stranger};
 use super::connect::Connections;
@@ -27,12 +27,16 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_core::pause_ms;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tonic::{Code, Status};
 
 /// How long one request may take before its answer counts as lost: a put on a loaded disk takes
 /// some 100 ms, an election one to two seconds.
 const REQUEST_MAX: Duration = Duration::from_secs(2);
+
+/// The longest time that an attempt to connect may take: some requests.
+const ATTEMPT_MAX: Duration = Duration::from_secs(4);
 
 /// The least time that a request is given.
 const REQUEST_MIN: Duration = Duration::from_millis(100);
@@ -45,6 +49,9 @@ const SILENT: Duration = Duration::from_millis(100);
 
 /// How long the others are waited for after the first one of a list has answered: each has to belong to its cluster.
 const OTHERS: Duration = Duration::from_millis(50);
+
+/// The same for those that this machine has never met. Later calls know them, also when they are silent.
+const STRANGERS: Duration = Duration::from_millis(500);
 
 /// How a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,7 +72,7 @@ pub(super) enum Fault {
 pub(super) struct Endpoints {
     urls: Vec<String>,
     connections: Connections,
-    user: Option<(String, String)>,
+    user: Option<Arc<User>>,
     cluster: Arc<Cluster>,
     /// The key that a read which only asks for an answer reads.
     probe: String,
@@ -100,14 +107,17 @@ struct Current {
     /// Counts the changes of the endpoint, so that several requests that see one failure change it once.
     turns: u64,
     client: Option<Client>,
-    /// Held by the request that connects; the other requests then use its connection. Otherwise each of
-    /// them would make one when the last one breaks, and each watch would keep its own.
-    connecting: Arc<tokio::sync::Mutex<()>>,
+    /// The attempt to connect, which all requests wait for. Otherwise each of them would make a connection when the last
+    /// one breaks, and each watch would keep its own.
+    connecting: Option<watch::Receiver<Option<Attempted>>>,
     /// Since when no request has been answered; `None` if the last one was.
     failing: Option<Instant>,
     /// Each server of the list was asked which cluster it belongs to.
     asked_all: bool,
 }
+
+/// How an attempt to connect ended.
+type Attempted = Result<Client, Fault>;
 
 /// The connection, as its callers see it.
 pub(super) struct Connection {
@@ -179,35 +189,44 @@ impl Endpoints {
     }
 
     /// The client for the endpoint that is asked now.
+    ///
+    /// Connecting goes on beside the request that began it: servers that all ask at once, as after an outage, may take longer
+    /// than a request is given. An attempt that ended with its request would be work for nothing, again and again.
     async fn client(self: &Arc<Self>) -> Result<Client, Fault> {
-        loop {
-            let (index, turn, connecting) = {
-                let current = self.lock();
-                if let Some(client) = &current.client {
-                    return Ok(client.clone());
-                }
-                (
-                    current.index,
-                    current.turns,
-                    Arc::clone(&current.connecting),
-                )
-            };
-            let _alone = connecting.lock().await;
-            {
-                // Another request was faster, or has given this endpoint up.
-                let current = self.lock();
-                if current.turns != turn || current.client.is_some() {
-                    continue;
-                }
-            }
-            let (answers, client) = self.first_that_answers(index).await?;
+        let mut attempt = {
             let mut current = self.lock();
-            if current.turns == turn {
-                current.index = answers;
-                current.client = Some(client.clone());
+            if let Some(client) = &current.client {
+                return Ok(client.clone());
             }
-            return Ok(client);
+            if let Some(attempt) = &current.connecting {
+                attempt.clone()
+            } else {
+                let (ends, attempt) = watch::channel(None);
+                current.connecting = Some(attempt.clone());
+                if let (Some(user), Some(failing)) = (&self.user, current.failing) {
+                    user.forget_older(instant().saturating_duration_since(failing));
+                }
+                tokio::spawn(Arc::clone(self).attempt(current.index, ends));
+                attempt
+            }
+        };
+        let ended = attempt.wait_for(Option::is_some).await;
+        let ended = ended.ok().and_then(|ended| ended.clone());
+        ended.unwrap_or_else(|| Err(Fault::Unsure("this program ends".to_owned())))
+    }
+
+    async fn attempt(self: Arc<Self>, index: usize, ends: watch::Sender<Option<Attempted>>) {
+        let tried = tokio::time::timeout(ATTEMPT_MAX, self.first_that_answers(index)).await;
+        let silent = |_| Err(Fault::Unsure("no server answers".to_owned()));
+        let tried = tried.unwrap_or_else(silent);
+        let mut current = self.lock();
+        current.connecting = None;
+        if let Ok((answers, client)) = &tried {
+            current.index = *answers;
+            current.client = Some(client.clone());
         }
+        drop(current);
+        ends.send_replace(Some(tried.map(|(_, client)| client)));
     }
 
     /// A client for a server of the list.
@@ -228,7 +247,7 @@ impl Endpoints {
     /// to, and whatever is asked of it first finds out the rest.
     ///
     /// The first time all of them are asked at once, because each has to belong to the same cluster. Those that do not
-    /// answer within [`OTHERS`] after the first are heard later.
+    /// answer within [`OTHERS`] after the first, or [`STRANGERS`], are heard later.
     async fn first_that_answers(self: &Arc<Self>, index: usize) -> Result<(usize, Client), Fault> {
         let count = self.urls.len();
         if count < 2 {
@@ -251,10 +270,15 @@ impl Endpoints {
             asked = more;
             let patience = match &found {
                 Some((_, since)) => {
-                    OTHERS.saturating_sub(instant().saturating_duration_since(*since))
+                    let most = if (0..count).any(|server| self.cluster.is_new(server)) {
+                        STRANGERS
+                    } else {
+                        OTHERS
+                    };
+                    most.saturating_sub(instant().saturating_duration_since(*since))
                 }
                 None if asked < count => SILENT,
-                None => REQUEST_MAX,
+                None => ATTEMPT_MAX,
             };
             let mut is_over = false;
             match tokio::time::timeout(patience, tries.join_next()).await {
@@ -343,15 +367,14 @@ impl Endpoints {
         Some(instant().saturating_duration_since(since))
     }
 
-    /// Asks the next endpoint from now on, unless another request has changed it since `turn`.
+    /// Asks the next endpoint from now on, unless another request has changed it since `turn`. An attempt to connect asks
+    /// the next ones by itself.
     pub(super) fn turn_away(&self, turn: u64) {
         let mut current = self.lock();
-        if current.turns == turn {
+        if current.turns == turn && current.connecting.is_none() {
             current.turns += 1;
             current.index = (current.index + 1) % self.urls.len().max(1);
             current.client = None;
-            // A request that still tries the old endpoint delays no other request.
-            current.connecting = Arc::default();
         }
     }
 
@@ -390,7 +413,9 @@ impl Endpoints {
         if let Err(Fault::Refused(why) | Fault::Denied(why)) = &answer
             && why.contains("auth")
         {
-            // A client keeps its token; a new client gets another one.
+            if let Some(user) = &self.user {
+                user.forget();
+            }
             self.turn_away(turn);
         }
         if let Err(Fault::Stranger(_)) = &answer {
@@ -489,7 +514,7 @@ impl Connection {
         let endpoints = Arc::new(Endpoints {
             urls: address.urls(),
             connections,
-            user: credentials.user.clone(),
+            user: credentials.user.clone().map(User::new),
             cluster: Arc::new(Cluster::new(address.clone())),
             probe: Keys::new(address.prefix().to_owned()).floor(),
             state: Mutex::default(),
@@ -588,6 +613,10 @@ mod tests {
 
     /// A server that speaks HTTP/2 and counts its connections, and its URL.
     async fn server() -> (Arc<AtomicUsize>, String) {
+        server_after(Duration::ZERO).await
+    }
+
+    async fn server_after(pause: Duration) -> (Arc<AtomicUsize>, String) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a socket");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         let count = Arc::new(AtomicUsize::new(0));
@@ -597,6 +626,7 @@ mod tests {
                 let (socket, _) = listener.accept().await.expect("a connection");
                 connected.fetch_add(1, Ordering::SeqCst);
                 tokio::spawn(async move {
+                    tokio::time::sleep(pause).await;
                     let mut server = h2::server::handshake(socket).await.expect("HTTP/2");
                     // It answers one request, and then ends the connection.
                     while let Some(asked) = server.accept().await {
@@ -691,7 +721,7 @@ mod tests {
             assert_eq!(endpoints.lock().index, place);
         }
         let endpoints = endpoints(vec![silent, "http://127.0.0.1:1".to_owned()]);
-        let failed = tokio::time::timeout(2 * REQUEST_MAX, endpoints.client()).await;
+        let failed = tokio::time::timeout(2 * ATTEMPT_MAX, endpoints.client()).await;
         let failed = failed
             .expect("bounded")
             .map(|_| ())
@@ -700,14 +730,18 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_still_tries_one_endpoint_keeps_nobody_from_the_next() {
-        let (connected, url) = server().await;
-        let endpoints = endpoints(vec!["http://127.0.0.1:1".to_owned(), url]);
-        let alone = Arc::clone(&endpoints.lock().connecting);
-        let _tries = alone.lock().await;
-        endpoints.turn_away(0);
-        let soon = tokio::time::timeout(REQUEST_MAX, clients(&endpoints, 2)).await;
-        assert_eq!(soon.expect("in time").len(), 2);
-        assert_eq!(connected.load(Ordering::SeqCst), 1);
+    async fn an_attempt_outlasts_the_request_that_began_it() {
+        // It takes the connection at once, and speaks after a second.
+        let (connected, url) = server_after(Duration::from_secs(1)).await;
+        let endpoints = endpoints(vec![url.clone(), url]);
+        let tries = 3;
+        for _ in 0..tries {
+            let asked = |client: Client| async move { client.txn(TxnRequest::default()).await };
+            let late = endpoints.once_within(REQUEST_MIN, asked).await;
+            assert!(matches!(late, Err(Fault::Unsure(_))), "{late:?}");
+        }
+        clients(&endpoints, 2).await;
+        // One for each of the list, and each try looks whether the server speaks TLS.
+        assert_eq!(connected.load(Ordering::SeqCst), 2 + tries);
     }
 }
