@@ -93,6 +93,28 @@ impl Machine {
         pulled.expect("a cable that can be pulled");
     }
 
+    /// Loses each packet to these addresses, as a fault in one direction: they go to a card that nobody has.
+    #[allow(dead_code, reason = "the tests of a cluster use it")]
+    pub(crate) fn loses(&self, addresses: &[String]) {
+        for address in addresses {
+            let wrong = ["lladdr", "02:00:5e:00:00:01", "nud", "permanent"];
+            self.neighbour("replace", address, &wrong);
+        }
+    }
+
+    /// Finds the way to these addresses again.
+    #[allow(dead_code, reason = "the tests of a cluster use it")]
+    pub(crate) fn loses_nothing(&self, addresses: &[String]) {
+        for address in addresses {
+            self.neighbour("del", address, &[]);
+        }
+    }
+
+    fn neighbour(&self, change: &str, address: &str, to: &[&str]) {
+        let words = ["-n", &self.name, "neigh", change, address, "dev", "net"];
+        ip(&[&words[..], to].concat()).expect("a neighbour that can be changed");
+    }
+
     pub(crate) fn plug_in(&self) {
         let plugged = ip(&["-n", &self.switch, "link", "set", &self.cable, "up"]);
         plugged.expect("a cable that can be plugged in");

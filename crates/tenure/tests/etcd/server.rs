@@ -16,6 +16,8 @@ pub(crate) struct Server {
     port: u16,
     peer: u16,
     tls: Vec<String>,
+    /// The user that etcdctl shows.
+    user: Option<String>,
     /// How it makes the tokens of users.
     tokens: String,
     /// How much longer each of its syncs takes than the disk's own.
@@ -29,7 +31,14 @@ pub(crate) struct Tls {
 
 impl Tls {
     pub(crate) fn make() -> Self {
+        Self::at(&["127.0.0.1".to_owned()])
+    }
+
+    /// The server is at any of these addresses.
+    pub(crate) fn at(addresses: &[String]) -> Self {
         let tls = Self { folder: folder() };
+        let names = addresses.iter().map(|address| format!("IP:{address}"));
+        let names = format!("subjectAltName={}", names.collect::<Vec<_>>().join(","));
         for (name, by) in [
             ("ca", None),
             ("other", None),
@@ -37,7 +46,7 @@ impl Tls {
             ("client", Some("ca")),
             ("stranger", Some("other")),
         ] {
-            tls.certify(name, by);
+            tls.certify(name, by, &names);
         }
         tls
     }
@@ -50,7 +59,7 @@ impl Tls {
         std::fs::read(self.path(file)).expect("a file that was made")
     }
 
-    fn certify(&self, name: &str, by: Option<&str>) {
+    fn certify(&self, name: &str, by: Option<&str>, names: &str) {
         let (key, certificate) = (format!("{name}.key"), format!("{name}.crt"));
         let mut openssl = Command::new("openssl");
         openssl
@@ -80,7 +89,7 @@ impl Tls {
                 .args(["-CA", &self.path(&format!("{by}.crt"))])
                 .args(["-CAkey", &self.path(&format!("{by}.key"))])
                 .args(["-addext", "basicConstraints=critical,CA:FALSE"])
-                .args(["-addext", "subjectAltName=IP:127.0.0.1"]);
+                .args(["-addext", names]);
         }
         let output = openssl.output();
         let output = output.expect("openssl, which scripts/install-tools gets");
@@ -174,6 +183,7 @@ impl Server {
                 port,
                 peer,
                 tls,
+                user: None,
                 tokens: tokens.to_owned(),
                 delay,
             };
@@ -241,6 +251,12 @@ impl Server {
         self.again();
     }
 
+    /// From now on etcdctl shows this name and password.
+    #[allow(dead_code, reason = "the library's tests use it")]
+    pub(crate) fn shows(&mut self, user: &str) {
+        self.user = Some(user.to_owned());
+    }
+
     fn is_up(&mut self) -> bool {
         let end = instant() + Duration::from_secs(20);
         while instant() < end {
@@ -276,6 +292,9 @@ impl Server {
                 .args(["--cacert", authority, "--cert", certificate, "--key", key]),
             _ => command.args(["--endpoints", &endpoint]),
         };
+        if let Some(user) = &self.user {
+            command.args(["--user", user]);
+        }
         command
     }
 
