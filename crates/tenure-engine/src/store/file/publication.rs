@@ -156,8 +156,13 @@ impl Publication<'_> {
 
     fn replace_by_exchange(&self, judged: &Published, bytes: &[u8]) -> Result<Change, StoreError> {
         let fresh = self.write_private(bytes)?;
-        let Some(ours) = read_at(self.private, &fresh)? else {
-            return Err(self.failed("writing the record", Errno::NOENT));
+        let ours = match read_at(self.private, &fresh) {
+            Ok(Some(ours)) => ours,
+            Ok(None) => return Err(self.failed("writing the record", Errno::NOENT)),
+            Err(error) => {
+                self.drop_private(&fresh);
+                return Err(error);
+            }
         };
         match self.exchange(&fresh) {
             Ok(()) => {}
@@ -213,7 +218,9 @@ impl Publication<'_> {
             Ok(None) => Err(self.failed(REPLACING, Errno::AGAIN)),
             Err(error) => {
                 // Another program put a link or a folder there since: it goes back as it is.
-                let _ = self.exchange(fresh);
+                if self.exchange(fresh).is_ok() {
+                    self.drop_private(fresh);
+                }
                 Err(error)
             }
         }
@@ -233,8 +240,15 @@ impl Publication<'_> {
     /// Renames the judged record to a private name, and answers with that name. `None` if another record
     /// stands there, or none.
     fn take_away(&self, judged: &Published) -> Result<Option<String>, StoreError> {
-        let away = private_name(self.file, "old");
-        match os::rename(self.records.fd(), self.file, self.private.fd(), &away) {
+        let mut away = private_name(self.file, "old");
+        let rename = |away: &str| os::rename(self.records.fd(), self.file, self.private.fd(), away);
+        let mut renamed = rename(&away);
+        let is_in_the_way = |errno: Errno| errno != Errno::NOENT && stands(self.private, &away);
+        if renamed.is_err_and(is_in_the_way) {
+            away = our_own(&away);
+            renamed = rename(&away);
+        }
+        match renamed {
             Ok(()) => {}
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(self.failed("removing the record", errno)),
@@ -275,8 +289,7 @@ impl Publication<'_> {
     }
 
     /// Writes a whole file under the private name. The guard keeps all other callers of ours away from
-    /// that name. So a file that stands there was left behind by a crash. In a folder of several users it may be another
-    /// user's, which this one cannot remove: then this user has a name of its own.
+    /// that name. So a file that stands there was left behind by a crash. If it cannot be removed, [`our_own`] is used.
     fn write_private(&self, bytes: &[u8]) -> Result<String, StoreError> {
         let mut name = private_name(self.file, GOES_IN);
         let open = |name: &str| match os::open_file(self.private.fd(), name, Open::New) {
@@ -288,7 +301,7 @@ impl Publication<'_> {
         };
         let mut opened = open(&name);
         if opened.as_ref().is_err_and(|errno| *errno == Errno::EXIST) {
-            name = format!("{name}.{}", os::our_number());
+            name = our_own(&name);
             opened = open(&name);
         }
         let failed = |errno| fault(&self.private.path_of(&name), "writing the record", errno);
@@ -321,6 +334,12 @@ const GOES_IN: &str = "new";
 
 fn private_name(file: &str, kind: &str) -> String {
     format!("{file}.{kind}")
+}
+
+/// The private name that this user takes where a file stands under the other that it can neither remove nor replace. In a
+/// folder of several users a crash of another user's call may have left one.
+fn our_own(name: &str) -> String {
+    format!("{name}.{}", os::our_number())
 }
 
 /// How often, and after what pause, a reader looks again for a record that seems to be in the middle of
@@ -485,7 +504,9 @@ mod tests {
         let scratch = tempfile::tempdir().expect("a folder");
         let folder = Folder::open(scratch.path(), false, true, false);
         let folder = folder.expect("a folder").expect("it is there");
-        std::fs::create_dir(scratch.path().join("record.new")).expect("a folder in the way");
+        for left in ["record.new", "record.old"] {
+            std::fs::create_dir(scratch.path().join(left)).expect("a folder in the way");
+        }
         let record = Publication {
             records: &folder,
             private: &folder,
@@ -501,7 +522,26 @@ mod tests {
         assert_eq!(judged.bytes, b"two");
         assert_eq!(record.remove(&judged).expect("its end"), Change::Done);
         let left = std::fs::read_dir(scratch.path()).expect("a list").count();
-        assert_eq!(left, 1, "what was in the way");
+        assert_eq!(left, 2, "what was in the way");
+    }
+
+    /// Another program has put a link at the path. It goes back, and our record leaves nothing behind.
+    #[cfg(unix)]
+    #[test]
+    fn a_replacement_that_meets_a_link_leaves_nothing_behind() {
+        let (scratch, records, private) = folders();
+        let record = Publication {
+            records: &records,
+            private: &private,
+            file: "a.lock",
+        };
+        let judged = write(&records, "a.lock", "theirs");
+        os::remove(records.fd(), "a.lock").expect("a removal");
+        let path = scratch.path().join("a.lock");
+        std::os::unix::fs::symlink("elsewhere", &path).expect("a link");
+        assert!(record.replace(&judged, b"ours").is_err(), "a link");
+        assert!(path.is_symlink(), "the link went back");
+        assert!(!stands(&private, "a.lock.new"), "nothing is left behind");
     }
 
     #[test]
