@@ -4,19 +4,21 @@
 
 use crate::printed::{HASH_DIGITS, hash, hex};
 use tenure_core::{LockName, NameError};
+use unicode_normalization::UnicodeNormalization;
 
 /// How long the readable beginning of a long name is. With `=.` and the hash it fits a lock's name of 128 bytes.
 const BEGINNING_MAX: usize = LockName::BYTES_MAX - 2 - HASH_DIGITS;
 
 /// The name of the lock that `tenure run --group TEXT` takes, made of any text but an empty one. The rule stays as it is:
-/// - Letters are written in lower case, so `Main` and `main` are one lock.
+/// - Letters are written in lower case, so `Main` and `main` are one lock, and in the composed form of Unicode (NFC), so
+///   the two spellings of `é` are one.
 /// - Letters and digits of ASCII stand as they are, and so do `. _ - @ +`, but not at the beginning, nor a dot after a dot.
 /// - Any other character is written as `=` and two hexadecimal digits for each byte, `=` itself too. At the beginning a `_`
 ///   stands before it.
 /// - A name that would be longer than 128 bytes is its beginning, `=.` and 32 digits of a hash of the whole text. No other
 ///   text gives a name with `=.` in it.
 ///
-/// Two texts that differ in more than case have two names.
+/// Two texts that differ in more than that have two names.
 ///
 /// # Errors
 /// - [`NameError::Empty`] if the text is empty.
@@ -31,9 +33,10 @@ const BEGINNING_MAX: usize = LockName::BYTES_MAX - 2 - HASH_DIGITS;
 /// ```
 pub fn lock_name(text: &str) -> Result<LockName, NameError> {
     let mut lock = String::with_capacity(text.len());
-    for character in text.to_lowercase().chars() {
+    let text = &*folded(text);
+    for character in text.chars() {
         let first = lock.is_empty();
-        // A lock's name has no two dots together.
+        // A rule from before a lock's name could have two dots together.
         let is_second_dot = character == '.' && lock.ends_with('.');
         let plain = character.is_ascii_alphanumeric()
             || (!first && !is_second_dot && matches!(character, '_' | '.' | '@' | '+' | '-'));
@@ -52,9 +55,19 @@ pub fn lock_name(text: &str) -> Result<LockName, NameError> {
         }
     }
     if lock.len() > LockName::BYTES_MAX {
-        lock = shortened(lock, &text.to_lowercase());
+        lock = shortened(lock, text);
     }
     LockName::new(lock)
+}
+
+/// The one spelling of a group's text: lower case, composed. A file name of macOS comes apart (NFD), and what a person types
+/// does not.
+pub fn folded(text: &str) -> String {
+    let small = text.to_lowercase();
+    if small.is_ascii() {
+        return small;
+    }
+    small.nfc().collect()
 }
 
 #[cold]
@@ -119,6 +132,11 @@ mod tests {
             seen.insert(lock);
         }
         assert_eq!(seen.len(), 10, "no two are the same");
+        // Composed and taken apart, small and large: one text.
+        for spelling in ["ärger", "a\u{308}rger", "A\u{308}RGER"] {
+            let made = group(spelling).map(|lock| lock.to_string());
+            assert_eq!(made.ok().as_deref(), Some("_=c3=a4rger"), "{spelling:?}");
+        }
         for lock in [
             "Deploy", "_x", "a=", "a=2", "a=zz", "a=ff", "a=61", "a=+f", "_=41",
         ] {

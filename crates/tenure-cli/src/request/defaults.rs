@@ -14,6 +14,7 @@ use std::time::Duration;
 use tenure_core::{LockName, Mode, Queueing};
 use tenure_engine::config::LockDefaults;
 use tenure_engine::engine::Wait;
+use tenure_engine::group::folded;
 
 /// The time that work is given to end if no one says another.
 const GRACE: &str = "10s";
@@ -159,9 +160,9 @@ impl Defaults {
         self
     }
 
-    /// The group as the file names it, in lower case.
+    /// The group as the file names it, in its one spelling.
     pub(super) fn group_text(&self) -> Option<String> {
-        self.said.group.as_deref().map(str::to_lowercase)
+        self.said.group.as_deref().map(folded)
     }
 
     pub(super) fn line(&self, typed: &RunArgs, in_group: bool, says_wait: bool) -> (Queue, bool) {

@@ -16,6 +16,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 use tenure_core::{Force, LockName, Mode, Queueing, Terms};
 use tenure_engine::engine::Wait;
+use tenure_engine::group::folded;
 
 /// Holds locks while a command runs.
 #[derive(Debug)]
@@ -274,7 +275,7 @@ fn taking(
     place.refuse_untyped(&main)?;
     let defaults = place.defaults(&main)?;
     let of_file = || defaults.group.clone().filter(|_| !locks.is_empty());
-    let group_text = typed.group.as_ref().map(|typed| typed.text.to_lowercase());
+    let group_text = typed.group.as_ref().map(|typed| folded(&typed.text));
     let group_text = group_text.or_else(|| of_file().and_then(|_| defaults.group_text()));
     let group = group.or_else(of_file);
     let said_wait = said_wait(&claiming.patience, around)?;
