@@ -15,6 +15,8 @@ mod native;
 pub(crate) mod own;
 pub mod resume;
 mod session;
+#[cfg(all(test, feature = "yaml"))]
+mod spellings;
 #[cfg(feature = "yaml")]
 mod sprint;
 

@@ -26,6 +26,27 @@ pub(crate) fn is_mapping(text: &str) -> bool {
     read_with::<Mapping>(text, DuplicateKeyPolicy::LastWins).is_ok()
 }
 
+/// The text without what looks like a tag: a word that begins with `!`. Quotes and blocks are not looked at, so this is for
+/// a text that could not be read with its tags, and a value for people may lose such a word.
+pub(crate) fn without_tags(text: &str) -> String {
+    let is_tag = |word: &str| word.trim_start_matches(['[', '{']).starts_with('!');
+    let words = text.split_inclusive([' ', '\t', '\n']);
+    words
+        .map(|word| {
+            if is_tag(word) {
+                // What stands around the tag stays.
+                let open = word.find('!').unwrap_or(0);
+                let end = word.trim_end_matches([' ', '\t', '\r', '\n']).len();
+                [word.get(..open), word.get(end..)]
+                    .map(Option::unwrap_or_default)
+                    .concat()
+            } else {
+                word.to_owned()
+            }
+        })
+        .collect()
+}
+
 /// Any mapping.
 struct Mapping;
 

@@ -12,11 +12,15 @@ use tenure_core::{Claim, Holder, Stamp};
 /// The largest record that is read: a thousand times what any of the formats needs.
 pub(super) const BYTES_MAX: usize = 1 << 20;
 
-/// The bytes as text, if they are few enough.
+/// The mark with which some programs begin a text, PowerShell's say. It belongs to no record.
+const MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// The bytes as text, without a mark at the beginning, if they are few enough.
 pub(super) fn text(bytes: &[u8]) -> Result<&str, String> {
     if bytes.len() > BYTES_MAX {
         return Err(format!("it is larger than {BYTES_MAX} bytes"));
     }
+    let bytes = bytes.strip_prefix(MARK).unwrap_or(bytes);
     std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8".to_owned())
 }
 
@@ -53,7 +57,9 @@ pub(super) fn with_text(previous: &[u8], key: &str, value: &str) -> Result<Vec<u
     ) else {
         return Err(format!("the previous one hides its {key}"));
     };
-    Ok(format!("{before}{}{after}", Value::from(value)).into_bytes())
+    let mark = previous.get(..previous.len() - document.len());
+    let changed = format!("{before}{}{after}", Value::from(value));
+    Ok([mark.unwrap_or_default(), changed.as_bytes()].concat())
 }
 
 /// A required field of text.
@@ -150,6 +156,13 @@ mod tests {
             ),
             "number spelling, white space, order and nested namesakes stay"
         );
+    }
+
+    #[test]
+    fn a_mark_at_the_beginning_stays_and_is_no_part_of_the_text() {
+        let changed = with_text("\u{feff}{\"b\":1}".as_bytes(), "b", "2");
+        let changed = changed.as_deref().map(String::from_utf8_lossy);
+        assert_eq!(changed, Ok("\u{feff}{\"b\":\"2\"}".into()));
     }
 
     #[test]

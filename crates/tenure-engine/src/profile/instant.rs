@@ -36,14 +36,17 @@ pub(super) fn parse_utc(text: &str) -> Option<u64> {
 }
 
 /// The same for a format whose records other tools and people write: also what dates of JavaScript print of themselves
-/// (`toUTCString`, `toString`, `toLocaleString` in English), what `date` prints, and dates as people write them. One without a
-/// zone is UTC.
+/// (`toUTCString`, `toString`, `toLocaleString` in English), of Go and Ruby, what `date` prints, dates as people write them,
+/// and numbers of [`of_epoch`]. One without a zone is UTC.
 pub(super) fn as_people_write(text: &str) -> Option<u64> {
-    // The name of the zone, which no parser asks for.
-    let text = text.split(" (").next().unwrap_or(text).trim();
-    parse_utc(text).or_else(|| {
+    // The name of the zone, and the monotonic clock of Go.
+    let text = text.split(" (").next().unwrap_or(text);
+    let text = text.split(" m=").next().unwrap_or(text).trim();
+    let read = parse_utc(text).or_else(|| of_epoch(text));
+    read.or_else(|| {
+        let text = without_names_of_utc(text);
         let dates = DATES.iter();
-        let read = dates.filter_map(|form| BrokenDownTime::parse(form, text).ok());
+        let read = dates.filter_map(|form| BrokenDownTime::parse(form, &text).ok());
         let millis = read.filter_map(|read| {
             let time = read.to_timestamp().or_else(|_| {
                 let date = read.to_date()?;
@@ -58,17 +61,31 @@ pub(super) fn as_people_write(text: &str) -> Option<u64> {
     })
 }
 
-/// How JavaScript and date(1) print dates, and how people do.
-const DATES: [&str; 18] = [
-    "%a, %d %b %Y %H:%M:%S GMT",
+/// The words of a date without those that say it is UTC, and without the name of a zone behind its number.
+fn without_names_of_utc(text: &str) -> String {
+    let mut words: Vec<&str> = Vec::new();
+    for word in text.split_whitespace() {
+        let is_behind_number = words
+            .last()
+            .is_some_and(|last| last.starts_with(['+', '-']))
+            && word.bytes().all(|byte| byte.is_ascii_alphabetic());
+        if !is_behind_number && !matches!(word, "UTC" | "GMT" | "Z") {
+            words.push(word);
+        }
+    }
+    words.join(" ")
+}
+
+/// How JavaScript, Go, Ruby and date(1) print dates, and how people do.
+const DATES: [&str; 17] = [
+    "%a, %d %b %Y %H:%M:%S",
     "%a, %d %b %Y %H:%M:%S %z",
+    "%A, %d-%b-%y %H:%M:%S",
     "%a %b %d %Y %H:%M:%S GMT%z",
     "%a %b %d %H:%M:%S %Y",
-    "%a %b %d %H:%M:%S UTC %Y",
-    "%a %b %d %H:%M:%S GMT %Y",
-    "%a %b %d %I:%M:%S %p UTC %Y",
+    "%a %b %d %I:%M:%S %p %Y",
     "%Y/%m/%d %H:%M",
-    "%Y-%m-%d %H:%M:%S %z",
+    "%Y-%m-%d %H:%M:%S%.f %z",
     "%Y-%m-%d %H:%M:%S%.f",
     "%Y-%m-%d %H:%M",
     "%Y/%m/%d %H:%M:%S",
@@ -87,9 +104,11 @@ const EPOCH_SECONDS_MIN: f64 = 1e9;
 /// So many times the smallest number of seconds lies beyond every clock, and likewise with milliseconds.
 const EPOCH_FACTOR: f64 = 100.0;
 
-/// Milliseconds since the Unix epoch, of a decimal number of seconds or milliseconds since then. Its size
-/// says which of the two it is: seconds are read from 2001 to the year 5138, milliseconds likewise. A
-/// number between or beyond is no time.
+/// How many there are to a second of what programs count since 1970: seconds, milliseconds, microseconds, nanoseconds.
+const EPOCH_UNITS: [f64; 4] = [1.0, 1e3, 1e6, 1e9];
+
+/// Milliseconds since the Unix epoch, of a decimal number of one of [`EPOCH_UNITS`] since then. Its size says which of
+/// them it is: seconds are read from 2001 to the year 5138, the others likewise. A number between or beyond is no time.
 pub(super) fn of_epoch(text: &str) -> Option<u64> {
     let text = text.trim();
     let is_decimal = text
@@ -99,13 +118,8 @@ pub(super) fn of_epoch(text: &str) -> Option<u64> {
     let within = |unit: f64| {
         (EPOCH_SECONDS_MIN * unit..EPOCH_SECONDS_MIN * unit * EPOCH_FACTOR).contains(&number)
     };
-    let seconds = if within(1.0) {
-        number
-    } else if within(1_000.0) {
-        number / 1_000.0
-    } else {
-        return None;
-    };
+    let unit = EPOCH_UNITS.into_iter().find(|unit| within(*unit))?;
+    let seconds = number / unit;
     // A fraction in binary lies a little beside the decimal one that was written.
     let since = Duration::try_from_secs_f64(seconds).ok()? + Duration::from_micros(50);
     u64::try_from(since.as_millis()).ok()
@@ -235,6 +249,8 @@ mod tests {
             ("99999999999", Some(99_999_999_999_000)),
             ("1000000000000", Some(1_000_000_000_000)),
             ("99999999999999", Some(99_999_999_999_999)),
+            ("1770458400000000", Some(AT_MS)),
+            ("1770458400123456789", Some(AT_MS + 123)),
             ("999999999", None),
             ("100000000000", None),
             ("999999999999", None),
