@@ -1444,11 +1444,15 @@ pub(crate) fn hints_of(words: &[OsString]) -> (Common, String) {
             common.config = Some(file.into());
         }
     }
-    let verb = verb_index(words)
-        .and_then(|index| words.get(index))
-        .and_then(|word| word.to_str())
-        .unwrap_or_default();
-    (common, verb.to_owned())
+    let words = words.get(verb_index(words).unwrap_or(words.len())..);
+    let words = words.unwrap_or_default().iter();
+    let mut words = words.map_while(|word| word.to_str().filter(|word| *word != "--"));
+    let first = words.next().unwrap_or_default();
+    // A flag of the verb stands before it.
+    let later = first
+        .starts_with('-')
+        .then(|| words.find(|word| is_verb(word)));
+    (common, later.flatten().unwrap_or(first).to_owned())
 }
 
 /// Whether there is a verb of this name.

@@ -79,7 +79,7 @@ use tenure_engine::store::{Cleaned, Content, Reading, StoreError, Verbs};
 use tenure_engine::tenure_core::{
     Claim, Entry, Event, Evidence, Force, ForceOnHeld, Holder, Host, Life, Liveness, LivenessLock,
     LockName, Mode, Now, Ownership, Process, Reason, Refusal, Released, Request, RequestId,
-    StaleReason, Standing, UnknownLife, is_orphan,
+    StaleReason, Standing, UnknownLife, UnreadableRule, is_orphan,
 };
 
 /// Turns the typed call into a request, carries it out and answers with the exit code.
@@ -429,7 +429,7 @@ pub(crate) fn misread(words: &[OsString], failure: Failure) -> Exit {
         Ok(format) => {
             let dialect = dialect_of(format.unwrap_or(Format::Native));
             if let Some(document) = dialect.document(&verb) {
-                failure.text = Some(document(None, &failure));
+                failure.text = Some(document(&verb, None, &failure));
                 failure.is_answer = true;
             }
         }
@@ -581,10 +581,19 @@ impl Session {
         })
     }
 
-    /// Tells a person who asked for more where the locks are.
+    /// Tells a person who asked for more where the locks are. Records of a format whose other programs have a folder of their
+    /// own are no use at the default place, so that is said in any case.
     pub(crate) fn tell_place(&self, reporter: &mut Reporter) {
         if self.place.is_default() {
             reporter.is_at_default();
+            if self.store.publishes() {
+                reporter.warn(format!(
+                    "{}, where no other program of the profile {} looks; name its folder with --dir or TENURE_DIR",
+                    self.place.told(),
+                    self.store.policy().name
+                ));
+                return;
+            }
         }
         if reporter.is_verbose() {
             reporter.explain(&self.place.told());
@@ -1203,8 +1212,13 @@ impl Session {
         };
         match unreadable {
             Some(why) => {
+                let mut failure = Failure::from(error);
+                if self.store.policy().unreadable == UnreadableRule::Stale {
+                    let advice = "the next `acquire` or `run` replaces it";
+                    failure.text = Some(format!("{}\n{:8}{advice}", failure.message, ""));
+                }
                 let why = Refused::Unreadable { name, why: &why };
-                self.dialect.refusal(error.into(), &why)
+                self.dialect.refusal(failure, &why)
             }
             None => error.into(),
         }

@@ -54,6 +54,7 @@ pub(crate) enum Done<'a> {
     Renewed {
         name: &'a LockName,
         claim: &'a Claim,
+        now: &'a Now,
     },
     /// A wait has ended, because the lock is free.
     Free {
@@ -86,6 +87,10 @@ pub(crate) enum Line<'a> {
     Ignored {
         name: &'a LockName,
         claim: &'a Claim,
+    },
+    /// A release did nothing, because the record says nothing of a holder.
+    Unreadable {
+        name: &'a LockName,
     },
 }
 
@@ -146,7 +151,8 @@ pub(crate) trait Dialect: Sync {
         failure
     }
 
-    /// The function that makes a document of every other failure of a verb, if the profile wants one.
+    /// The function that makes a document of every other failure of a verb, if the profile wants one. It is given the verb
+    /// and the name of the lock.
     fn document(&self, verb: &str) -> Option<Document> {
         let _ = verb;
         None
@@ -172,6 +178,7 @@ fn own_line(about: &Line<'_>) -> Option<String> {
             "{name} is held by request {} and was not released",
             claim.holder.request_id
         )),
+        Line::Unreadable { name } => Some(format!("{name} cannot be read and was not released")),
     }
 }
 

@@ -80,7 +80,7 @@ enum Waits {
 }
 
 /// Makes a document of a failure and the lock that the call is about.
-pub(crate) type Document = fn(Option<&str>, &Failure) -> String;
+pub(crate) type Document = fn(&str, Option<&str>, &Failure) -> String;
 
 /// Why an answer was not written.
 #[derive(Debug)]
@@ -323,7 +323,7 @@ impl Reporter {
             }
             Output::Text => {
                 if let Some(document) = self.documents {
-                    print_out(&document(self.lock.as_deref(), failure))
+                    print_out(&document(&self.command, self.lock.as_deref(), failure))
                 } else if self.quiet && failure.is_of_a_held_lock() {
                     // The exit code says it. In a crontab a line is a mail, and nothing is wrong.
                     Ok(())

@@ -1087,6 +1087,20 @@ fn terminal_colours_are_for_terminals_that_want_them() {
     let _ = holder.open().expect(0, "the holder");
 }
 
+/// The document of the profile is for programs.
+#[test]
+fn terminal_a_list_of_fleet_is_a_table_for_people() {
+    let terminal = Terminal::new();
+    let acquire =
+        "tenure --profile fleet acquire x --intent-name i --intent-version 1 --owner none >it";
+    assert_eq!(terminal.command(acquire), 0, "a lock");
+    let screen = terminal.painted("tenure --profile fleet list");
+    assert!(screen.contains("STANDING"), "a table: {screen}");
+    assert_eq!(terminal.command("tenure --profile fleet list >list"), 0);
+    let text = std::fs::read_to_string(terminal.scene.path("list")).expect("a document");
+    assert!(text.starts_with(r#"{"locks":[{"lock_name":"x""#), "{text}");
+}
+
 #[test]
 fn terminal_a_list_is_as_wide_as_it_and_elsewhere_whole() {
     let terminal = Terminal::new();

@@ -273,7 +273,8 @@ impl Intent {
             "intent_version",
         )?
         .filter(said);
-        if name.is_none() && version.is_none() && mode.is_none() && lock.is_none() {
+        let says_nothing = name.is_none() && version.is_none() && mode.is_none() && lock.is_none();
+        if says_nothing && lock_ttl.is_none() {
             return Err(IntentError::Nothing);
         }
         Ok(Self {
@@ -565,7 +566,7 @@ mod tests {
             "{}",
             "metadata:\n",
             "# all of it was cut off\n",
-            "timeouts: {lock_ttl: 5m}\n",
+            "timeouts: {step: 5m}\n",
             "services: {web: {image: x}}\n",
             "intent: ' '\n",
         ] {
@@ -620,6 +621,8 @@ mod tests {
             ("900", 900),
             ("'15m'", 900),
             ("1h30m", 5_400),
+            ("PT15M", 900),
+            ("900.0", 900),
             ("1d", 86_400),
         ] {
             let intent = parsed(&format!("{HEAD}timeouts: {{lock_ttl: {written}}}\n"));
@@ -634,6 +637,9 @@ mod tests {
             assert!(error.to_string().starts_with("lock_ttl"), "{bad}: {error}");
         }
         assert_eq!(parsed(HEAD).lock_ttl, None);
+        // The contract shows the ttl alone; the command line says the rest.
+        let alone = parsed("timeouts:\n  lock_ttl: 1800\n");
+        assert_eq!(alone.lock_ttl, Some(Duration::from_secs(1_800)));
     }
 
     #[test]

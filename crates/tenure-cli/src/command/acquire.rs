@@ -113,19 +113,23 @@ pub(super) fn take_for(
         None => ticket::of(ticket, session.place.is_agents)?,
         Some(client) => ticket::of_client(ticket, client.process, wait),
     };
+    let caller = || choose_owner(tenure_engine::process::parent()).ok();
     let owner = match client.map_or_else(|| owner(whose), |client| Ok(Some(client.clone()))) {
         // A profile that never asks whether the process lives needs no lasting one. The claim
         // names the caller, for people.
-        Err(_) if whose == Owner::Auto && policy.unknown_life == UnknownLife::NotAsked => {
-            choose_owner(tenure_engine::process::parent()).ok()
-        }
+        Err(_) if whose == Owner::Auto && policy.unknown_life == UnknownLife::NotAsked => caller(),
         other => other?,
     };
     session.refuse_own_hold(&name)?;
     let why = who.why.unwrap_or_else(|| {
         tenure_engine::profile::why(owner.as_ref().map_or("acquired", |owner| &owner.name))
     });
-    let process = owner.as_ref().map(|owner| owner.process);
+    // Where a process is information only, the record names the caller, as the original program does.
+    let recorded = match &owner {
+        None if !session.format.knows_owners_by_process() => caller(),
+        owner => owner.clone(),
+    };
+    let process = recorded.map(|owner| owner.process);
     let mut holder = session.holder(request_id, who.actor, process, why, who.facts, &name);
     if let Some(max_age_ms) = max_age_ms {
         holder.set_max_age_ms(max_age_ms);
@@ -188,8 +192,11 @@ fn told(
     let token = claim.token.unwrap_or_default();
     // A hold from before this call has its own owner.
     let owner = owner.filter(|owner| Some(owner.process) == claim.holder.process);
-    let lasts = match (&owner, claim.holder.process) {
-        (Some(owner), _) => {
+    let is_asked = session.store.policy().unknown_life != UnknownLife::NotAsked;
+    let process = claim.holder.process.filter(|_| is_asked);
+    let owned = process.or(owner.as_ref().map(|owner| owner.process));
+    let lasts = match (&owner, process) {
+        (Some(owner), Some(_)) => {
             let what = if is_job(owner.process.pid) {
                 "the job"
             } else if is_shell(&owner.name) {
@@ -204,10 +211,10 @@ fn told(
             )
         }
         (None, Some(process)) => format!("held until its owner ends (PID {})", process.pid),
-        (None, None) => format!("ttl {}", age(claim.lease.ttl_ms)),
+        (_, None) => format!("ttl {}", age(claim.lease.ttl_ms)),
     };
     // Who shares the folder from outside of this container cannot see the owner.
-    let lasts = match claim.holder.process {
+    let lasts = match process {
         Some(_) if is_in_container(&session.identity.host) => format!(
             "{lasts}; outside of this container for {} after the last heartbeat",
             age(claim.lease.ttl_ms)
@@ -223,7 +230,7 @@ fn told(
         "token": token,
         "slot": claim.slot,
         "member": member,
-        "owner_pid": claim.holder.process.map(|process| process.pid),
+        "owner_pid": owned.map(|process| process.pid),
         "owner_name": owner.as_ref().map(|owner| owner.name.clone()),
         "ttl_ms": claim.lease.ttl_ms,
         "lock_file": lock_file,

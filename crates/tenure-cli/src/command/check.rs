@@ -17,6 +17,7 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
 use std::fmt::Write as _;
+use std::io::IsTerminal as _;
 use tenure_engine::clock::Clock;
 use tenure_engine::process::Ancestors;
 use tenure_engine::readings::{self, READ_AT_ONCE, Read, Readings};
@@ -281,7 +282,9 @@ const ROWS_MAX: usize = 200;
 /// wait.
 fn show(session: &Session, looks: &mut Looks<'_, '_>, shown: Shown) -> Result<(), Unheard> {
     let mut pieces = Pieces::default();
-    if let Some(standing) = session.dialect.standing() {
+    // A document is for a program, and a terminal is none.
+    let is_for_a_program = !std::io::stdout().is_terminal();
+    if let Some(standing) = session.dialect.standing().filter(|_| is_for_a_program) {
         let locks = Each::of(looks.map(|view| standing(&view)));
         let made = write_json(&mut pieces, &Locks { locks });
         return match (pieces.unheard(), made) {

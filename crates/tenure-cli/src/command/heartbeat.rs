@@ -62,7 +62,7 @@ pub(super) fn heartbeat(
             );
             let mut data = json!({
                 "name": name.as_str(),
-                "status": "renewed",
+                "status": session.format.renewed(),
                 "lost": false,
                 "request_id": request_id,
                 "token": token,
@@ -93,6 +93,7 @@ pub(super) fn heartbeat(
             let done = Done::Renewed {
                 name: &name,
                 claim: &claim,
+                now: &session.clock.now(),
             };
             Ok((session.text_of(&done, || text), data))
         }

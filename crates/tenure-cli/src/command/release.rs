@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use std::fmt::Write;
 use tenure_core::{
     AbsentRelease, Claim, Entry, Evidence, ForceOnHeld, Kind, Liveness, LivenessLock, LockName,
-    Ownership, Released, StaleReason, Standing,
+    Ownership, ReleaseByOther, Released, StaleReason, Standing,
 };
 use tenure_engine::audit::{Entry as Recorded, EventName, Events, Filter};
 use tenure_engine::clock::Clock;
@@ -66,7 +66,17 @@ pub(crate) fn release(
         }
     };
     let failed = |error| session.store_failed(&name, error);
-    let released = session.release_owned(reporter, &name, id, &result, &owns, failed)?;
+    let released = match session.release_owned(reporter, &name, id, &result, &owns, failed) {
+        // Where a release of another's lock does nothing, so does one of a record that names nobody.
+        Err(failure)
+            if failure.code == "LOCK_UNREADABLE"
+                && session.store.policy().release_by_other == ReleaseByOther::Ignore =>
+        {
+            session.tell(reporter, &Line::Unreadable { name: &name });
+            return Ok((String::new(), without_hold(&name, "ignored")));
+        }
+        released => released?,
+    };
     match &meant {
         Meant::Ended(own) => return Err(own.lost(&name)),
         // Nobody has had the lock since, or the claim would have been replaced.

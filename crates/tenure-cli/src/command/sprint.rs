@@ -11,7 +11,9 @@ use super::result::RunResult;
 use super::{Call, Session, finish, warn_of};
 use crate::args::{self, AcquireArgs, CheckArgs, DocumentArgs, ReleaseArgs, Verb};
 use crate::dialect::Line;
-use crate::dialect::sprint::{Answer, Document, LockInfo, Seen, Status, failed, store_failed};
+use crate::dialect::sprint::{
+    Answer, Document, LockInfo, Seen, Status, answers_with_the_object, failed, store_failed,
+};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::{Output, Reporter, clean};
@@ -135,8 +137,10 @@ pub(super) fn document(args: &DocumentArgs, call: Call) -> Exit {
 pub(super) fn misread(verb: &str, mut failure: Failure) -> Failure {
     match verb {
         "acquire" | "release" | "check" => {}
+        other if answers_with_the_object(other) => {}
         other if args::is_verb(other) => return failure,
-        other if other.starts_with('-') => {}
+        // A flag stands where the verb should, and none follows it.
+        other if other.starts_with('-') => return failed("", failure).with_own_yaml(),
         other => failure
             .message
             .clone_from(&request::invalid_mode(other).message),

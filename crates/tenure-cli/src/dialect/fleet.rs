@@ -149,7 +149,7 @@ fn document_of(done: &Done<'_>) -> Option<Value> {
             "result": "forced",
         }),
         Done::Absent { name } => json!({ "status": "absent", "lock_name": name.as_str() }),
-        Done::Renewed { name, claim } => json!({
+        Done::Renewed { name, claim, .. } => json!({
             "status": "renewed",
             "lock_name": name.as_str(),
             "request_id": claim.holder.request_id.as_str(),
@@ -189,7 +189,7 @@ fn answered(mut failure: Failure, document: Value) -> Failure {
 }
 
 /// The document of a failure that the contract has no words for.
-fn failed(lock: Option<&str>, failure: &Failure) -> String {
+fn failed(_: &str, lock: Option<&str>, failure: &Failure) -> String {
     json_line(&json!({
         "error": error_of(failure),
         "lock_name": lock,

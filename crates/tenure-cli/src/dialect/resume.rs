@@ -27,7 +27,7 @@ impl Dialect for Resume {
                     name, *why, from,
                 ))
             }
-            Line::Ignored { .. } => own_line(about),
+            Line::Ignored { .. } | Line::Unreadable { .. } => own_line(about),
         }
     }
 

@@ -41,6 +41,9 @@ impl Dialect for Session {
             Line::Ignored { name, .. } => Some(format!(
                 "Lock for issue #{name} owned by different run, not releasing"
             )),
+            Line::Unreadable { name } => Some(format!(
+                "Lock for issue #{name} cannot be read, not releasing; the next acquire cleans it"
+            )),
         }
     }
 

@@ -5,17 +5,55 @@ mod object;
 
 pub(crate) use object::{Document, LockInfo, Seen, Status, alive, because};
 
-use super::{Dialect, Line, Refused, own_line};
+use super::{Dialect, Done, Line, Refused, own_line};
 use crate::exit::Exit;
 use crate::failure::{Failure, Retry, object};
 use crate::render::clean;
 use serde_json::Value;
-use tenure_core::{Claim, Standing, Takeover};
+use tenure_core::{Claim, Life, Standing, Takeover};
 use tenure_engine::store::StoreError;
 
 pub(crate) struct Sprint;
 
+/// The verbs beside the three modes that answer with the object, too. The envelope of each is tenure's own.
+const VERBS: [&str; 4] = ["run", "heartbeat", "force-release", "wait"];
+
 impl Dialect for Sprint {
+    fn answer(&self, done: &Done<'_>) -> Option<String> {
+        let free = || LockInfo {
+            exists: Some(false),
+            ..LockInfo::default()
+        };
+        let none = "There is no sprint lock";
+        let document = match done {
+            Done::ForceReleased { .. } => Document::new(
+                Status::Released,
+                "force-release",
+                free(),
+                "Lock released successfully",
+            ),
+            Done::Absent { .. } => Document::new(Status::Released, "force-release", free(), none),
+            Done::Free { .. } => Document::new(Status::Clean, "wait", free(), none),
+            Done::Renewed { claim, now, .. } => {
+                let alive = claim.holder.process.map(|_| true);
+                let standing = Standing::Held(Life::Detached);
+                let seen = Seen::claimed(standing, (*claim).clone(), alive);
+                let message = format!(
+                    "The lock is held by this session {}; a heartbeat makes it last no longer: it lasts until its \
+                     process ends, at most 24 hours",
+                    seen.whose()
+                );
+                Document::new(Status::Acquired, "heartbeat", seen.info(now), message)
+            }
+            _ => return None,
+        };
+        Some(document.yaml().trim_end().to_owned())
+    }
+
+    fn document(&self, verb: &str) -> Option<crate::render::Document> {
+        answers_with_the_object(verb).then_some(refused)
+    }
+
     fn line(&self, about: &Line<'_>) -> Option<String> {
         match about {
             Line::TookOver { why, previous, .. } => Some(took_over(*why, *previous)),
@@ -37,6 +75,27 @@ impl Dialect for Sprint {
         ));
         failure
     }
+}
+
+/// Whether a verb beside the three modes answers with the object.
+pub(crate) fn answers_with_the_object(verb: &str) -> bool {
+    VERBS.contains(&verb)
+}
+
+/// The object of such a verb that was refused or failed.
+fn refused(verb: &str, _: Option<&str>, failure: &Failure) -> String {
+    let status = match &*failure.code {
+        "LOCK_HELD" | "QUEUE_FULL" | "CONFIRMATION_REQUIRED" | "NOT_OWNER" => Status::Blocked,
+        "LOCK_STALE" | "LOCK_UNREADABLE" => Status::ZombieDetected,
+        _ => Status::Failure,
+    };
+    let message = failure.text.as_ref().unwrap_or(&failure.message);
+    let info = LockInfo::of_view(&failure.context);
+    let mut document = Document::new(status, verb, info, message.as_str());
+    if status == Status::Failure {
+        document.errors.push(message.clone());
+    }
+    document.yaml().trim_end().to_owned()
 }
 
 fn took_over(why: Takeover, previous: Option<&Claim>) -> String {

@@ -159,6 +159,15 @@ impl Format {
         self == Self::Fleet
     }
 
+    /// The word for a hold after its heartbeat. No heartbeat changes how long a sprint lasts.
+    pub(crate) fn renewed(self) -> &'static str {
+        if self == Self::Sprint {
+            "held"
+        } else {
+            "renewed"
+        }
+    }
+
     /// Whether the record stands in a project's root, where git may commit it.
     pub(crate) fn stands_in_a_project(self) -> bool {
         self == Self::Sprint

@@ -498,7 +498,7 @@ fn fleet_a_stolen_lock_of_ours_is_audited_in_the_words_of_its_file() {
     for (key, told) in previous {
         assert_eq!(*told, record[key], "{key}: {events:?}");
     }
-    assert_eq!(previous["pid"], 0, "as a missing process is written");
+    assert_eq!(previous["pid"], std::process::id(), "the caller's");
 }
 
 #[test]
@@ -623,6 +623,8 @@ fn fleet_a_forced_release_is_audited_as_forced_by_another() {
     assert_eq!(last["event"], "lock_released");
     assert_eq!(last["result"], "forced");
     assert_eq!(last["by_other"], true);
+    let whose = &last["previous_lock"]["request_id"];
+    assert!(whose.is_string(), "whose lock it was: {last}");
 }
 
 #[test]

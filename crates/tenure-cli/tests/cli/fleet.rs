@@ -219,6 +219,9 @@ fn the_record_of_acquire_field_by_field() {
     assert!(own["boot_id"].is_string(), "our own identity: {own}");
     assert_eq!(own["why"], "a release");
     record["host_id"] = json!("HOST");
+    // Without an owner the caller's is recorded, as the original script records its own.
+    assert_eq!(record["pid"], json!(std::process::id()));
+    record["pid"] = json!("PID");
     let expected = json!({
         "lock_version": "v1",
         "lock_name": "money-tracker-production",
@@ -227,7 +230,7 @@ fn the_record_of_acquire_field_by_field() {
         "intent": "deploy",
         "intent_version": "1.2.0",
         "host_id": "HOST",
-        "pid": 0,
+        "pid": "PID",
         "created_at": "TIME",
         "last_heartbeat_at": "TIME",
         "ttl_seconds": 900,

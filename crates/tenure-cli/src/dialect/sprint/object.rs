@@ -6,7 +6,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::clean;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use std::fmt::Write as _;
 use tenure_core::{Claim, Death, Kind, Liveness, Now, Policy, StaleReason, Stamp, Standing, judge};
 use tenure_engine::store::{Content, Reading};
@@ -83,6 +83,30 @@ pub(crate) struct LockInfo {
     pub(crate) age_hours: Option<f64>,
     pub(crate) pid_alive: Option<bool>,
     pub(crate) is_zombie: Option<bool>,
+}
+
+impl LockInfo {
+    /// What the facts of a refusal say of the lock file: nothing where the refusal is not about it.
+    pub(crate) fn of_view(facts: &Map<String, Value>) -> Self {
+        let Some(standing) = facts.get("standing").and_then(Value::as_str) else {
+            return Self::default();
+        };
+        let mut info = Self {
+            exists: Some(standing != "free"),
+            is_zombie: Some(matches!(standing, "stale" | "unreadable")),
+            ..Self::default()
+        };
+        if let Some(holder) = facts.get("holder").filter(|holder| holder.is_object()) {
+            let text = |key| holder.get(key).and_then(Value::as_str).and_then(some);
+            let number = |key| holder.get(key).and_then(Value::as_u64);
+            info.pid = number("pid").and_then(|pid| u32::try_from(pid).ok());
+            info.session_id = text("request_id");
+            info.started_at = text("since");
+            info.epic_spec = text("why");
+            info.age_hours = number("age_ms").map(hours);
+        }
+        info
+    }
 }
 
 impl Document {
