@@ -887,7 +887,6 @@ impl Session {
         tend: &mut (dyn Tend + Send + Sync),
     ) -> Result<Acquired, Failure> {
         self.refuse_older_hold(name)?;
-        let is_first_use = ignored::is_first_use(self, name);
         let mut attendance = Attendance::new(reporter, self, name, request, limits.wait, tend);
         let (store, clock) = (&*self.store, &self.clock);
         let acquired = engine::acquire_in(
@@ -938,9 +937,7 @@ impl Session {
         acquired.events.retain(|event| !run::is_ordinary_end(event));
         self.record_grant(reporter, name, &acquired, request.force);
         self.tell(reporter, &Line::Acquired { name });
-        if is_first_use {
-            ignored::tell(reporter, self, name);
-        }
+        ignored::tell(reporter, self, name);
         Ok(acquired)
     }
 

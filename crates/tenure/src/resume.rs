@@ -242,7 +242,7 @@ impl ResumeLockManager {
     )]
     pub fn new(storage_dir: PathBuf) -> Result<Self, ResumeLockError> {
         let made = std::path::absolute(&storage_dir).and_then(|storage| {
-            make(&Resume.folder(&storage))?;
+            tenure_engine::store::file::make_folder(&Resume.folder(&storage))?;
             Ok(storage)
         });
         match made {
@@ -516,15 +516,6 @@ impl Place {
             },
         })
     }
-}
-
-/// Makes the folder of the locks and its parents, for this user alone.
-fn make(folder: &Path) -> std::io::Result<()> {
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
 }
 
 /// Why a lock was not acquired, in the words of resume locks.

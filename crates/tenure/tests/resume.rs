@@ -251,6 +251,21 @@ fn resume_a_free_lock_is_acquired_and_its_file_says_who_has_it() {
     assert!(text.starts_with("{\n  \"job_id\""), "pretty: {text}");
 }
 
+/// As one that the command line makes.
+#[test]
+fn resume_a_folder_that_is_made_in_a_work_tree_is_left_alone_by_git() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    fs::create_dir(scratch.path().join(".git")).expect("a work tree");
+    let storage = scratch.path().join("storage");
+    let _ = ResumeLockManager::new(storage.clone()).expect("a manager");
+    let ignore = storage.join("resume_locks/.gitignore");
+    assert_eq!(fs::read_to_string(ignore).expect("a file"), "*\n");
+    assert!(
+        !storage.join(".gitignore").exists(),
+        "not the program's own"
+    );
+}
+
 #[test]
 fn resume_a_folder_that_cannot_be_made_is_said_with_its_name() {
     let scratch = tempfile::tempdir().expect("a folder");

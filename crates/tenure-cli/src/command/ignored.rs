@@ -1,7 +1,8 @@
-//! Asks git what it would do with a new file, and tells the user of a project's record how to keep it out of commits.
+//! Asks git what it does with a file, and tells the user of a record how to keep it out of commits.
 //!
-//! The user is told once: by the call that makes the coordination file beside the record. tenure itself writes into
-//! no file of the project; the contract wants the record where it is.
+//! A commit that takes a record along brings a lock to other clones, and a checkout, a reset or a stash takes it away. So each
+//! call that takes a lock says that, until the line that it gives is obeyed. tenure itself writes into no folder that was
+//! there; the contract wants the record where it is.
 
 use super::Session;
 use crate::render::{Reporter, clean, clean_path};
@@ -11,6 +12,7 @@ use std::time::Duration;
 use tenure_core::LockName;
 use tenure_engine::clock::{instant, nap};
 use tenure_engine::printed::quoted_for_unix;
+use tenure_engine::profile::Profile;
 use tenure_engine::repository::work_tree;
 
 /// How long git may take to answer.
@@ -19,8 +21,9 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// Variables that git sets for its hooks, which may be about another repository, and those with which `check-ignore`
 /// refuses to answer.
-const NOT_HANDED_DOWN: [&str; 7] = [
+const NOT_HANDED_DOWN: [&str; 8] = [
     "GIT_DIR",
+    "GIT_INDEX_FILE",
     "GIT_WORK_TREE",
     "GIT_COMMON_DIR",
     "GIT_LITERAL_PATHSPECS",
@@ -29,7 +32,7 @@ const NOT_HANDED_DOWN: [&str; 7] = [
     "GIT_ICASE_PATHSPECS",
 ];
 
-/// What git would do with a new file.
+/// What git does with a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fate {
     /// It lies in no work tree, or in git's own folder.
@@ -38,49 +41,89 @@ pub(super) enum Fate {
     Ignored,
     /// `git add --all` takes it into this work tree.
     Committed(PathBuf),
+    /// It is in the index: each commit takes it along, whether a rule ignores it or not.
+    Tracked { is_ignored: bool },
     /// Git gives no answer: there is none, it does not trust the repository's owner, or it takes too long.
     Unknown,
 }
 
-/// What git would do with a new file of this name in a folder, which is there. What git tracks already, by an
-/// earlier `git add`, is not looked at.
+/// What git does with a file of this name in a folder, which is there. The file may be a new one.
 pub(super) fn fate_of(folder: &Path, file: &str) -> Fate {
     let Some(tree) = work_tree(folder) else {
         return Fate::Unseen;
     };
-    match answer(folder, file) {
-        Some(0) => Fate::Ignored,
-        Some(1) => Fate::Committed(tree),
+    let tracked = ["--literal-pathspecs", "ls-files", "--error-unmatch"];
+    let ignored = ["check-ignore", "--quiet", "--no-index"];
+    let answers = [tracked, ignored].map(|words| answer(folder, words, file));
+    match answers {
+        [Some(0), ignored] => Fate::Tracked {
+            is_ignored: ignored == Some(0),
+        },
+        [_, Some(0)] => Fate::Ignored,
+        [_, Some(1)] => Fate::Committed(tree),
         _ => Fate::Unknown,
     }
 }
 
-/// Whether the record stands in a project, and its lock was never used with tenure before.
-pub(super) fn is_first_use(session: &Session, name: &LockName) -> bool {
-    if !session.format.stands_in_a_project() {
-        return false;
-    }
-    let record = session.store.profile().file_name(name);
-    let beside = format!(".tenure/{record}.tenure");
-    let file = session.place.folder.join(beside);
-    session.place.is_folder() && file.symlink_metadata().is_err()
-}
-
-/// Tells the user, if git would commit the record. Says nothing if git cannot be asked, or knows no work
-/// tree there.
-pub(super) fn tell(reporter: &Reporter, session: &Session, name: &LockName) {
-    let (root, record) = (
-        &session.place.folder,
-        session.store.profile().file_name(name),
-    );
-    if !matches!(fate_of(root, &record), Fate::Committed(_)) {
+/// Warns the user, if git tracks the record of this lock or would commit it. Says nothing if git cannot be asked, or knows
+/// no work tree there.
+pub(super) fn tell(reporter: &mut Reporter, session: &Session, name: &LockName) {
+    let profile = session.store.profile();
+    if !session.store.publishes() || !session.place.is_folder() {
         return;
     }
-    reporter.inform(&format!(
-        "git does not ignore {} and would commit it; `{}` tells it to",
-        clean(&record),
-        line_that_ignores(root, &pattern_of(&record))
-    ));
+    let records = profile.folder(&session.place.folder);
+    let record = profile.file_name(name);
+    let fate = fate_of(&records, &record);
+    let Some(line) = line_that_ends(&fate, &records, &record, &pattern_of_records(profile, name))
+    else {
+        return;
+    };
+    let shown = clean(&record);
+    reporter.warn(match fate {
+        Fate::Tracked { .. } => format!(
+            "git tracks {shown}: a commit takes the lock into other clones, and a checkout, a reset or a stash takes it \
+             away; `{line}` ends that"
+        ),
+        _ => format!("git does not ignore {shown} and would commit it; `{line}` tells it to"),
+    });
+}
+
+/// The line of a shell after which git leaves a record alone; `None` where it does, or is not known.
+pub(super) fn line_that_ends(
+    fate: &Fate,
+    records: &Path,
+    record: &str,
+    pattern: &str,
+) -> Option<String> {
+    let ignores = || line_that_ignores(records, pattern);
+    match fate {
+        Fate::Unseen | Fate::Ignored | Fate::Unknown => None,
+        Fate::Committed(_) => Some(ignores()),
+        Fate::Tracked { is_ignored } => {
+            let folder = quoted_for_unix(&clean_path(records));
+            let file = quoted_for_unix(record);
+            let removes = format!(
+                "git -C {folder} --literal-pathspecs rm --cached --force --quiet -- {file}"
+            );
+            Some(if *is_ignored {
+                removes
+            } else {
+                format!("{removes}; {}", ignores())
+            })
+        }
+    }
+}
+
+/// The pattern of gitignore(5) that fits the record of this lock and, where each lock has one, those of all others.
+pub(super) fn pattern_of_records(profile: &dyn Profile, name: &LockName) -> String {
+    let file = profile.file_name(name);
+    match file.strip_prefix(name.as_str()) {
+        Some(rest) if profile.name_of(&file).as_ref() == Some(name) => {
+            format!("*{}", pattern_of(rest))
+        }
+        _ => pattern_of(&file),
+    }
 }
 
 /// The line of a shell by which git is told to ignore what fits a pattern. A file whose last line has no end gets one
@@ -119,8 +162,8 @@ pub(super) fn pattern_of(name: &str) -> String {
     pattern
 }
 
-/// The exit code of `git check-ignore`.
-fn answer(folder: &Path, file: &str) -> Option<i32> {
+/// The exit code of git for this question about a file.
+fn answer(folder: &Path, words: [&str; 3], file: &str) -> Option<i32> {
     let mut git = Command::new("git");
     for variable in NOT_HANDED_DOWN {
         git.env_remove(variable);
@@ -129,8 +172,9 @@ fn answer(folder: &Path, file: &str) -> Option<i32> {
     let mut git = git
         .arg("-C")
         .arg(folder)
-        .args(["-c", "core.fsmonitor=false", "check-ignore"])
-        .args(["--quiet", "--no-index", "--"])
+        .args(["-c", "core.fsmonitor=false"])
+        .args(words)
+        .arg("--")
         .arg(Path::new(".").join(file))
         .stdin(Stdio::null())
         .stdout(Stdio::null())

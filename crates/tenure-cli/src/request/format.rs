@@ -168,11 +168,6 @@ impl Format {
         }
     }
 
-    /// Whether the record stands in a project's root, where git may commit it.
-    pub(crate) fn stands_in_a_project(self) -> bool {
-        self == Self::Sprint
-    }
-
     /// The id that counts as shown if the caller types none.
     pub(crate) fn default_id(self, variables: &Variables) -> Option<&str> {
         let run_id = variables.run_id.as_deref();

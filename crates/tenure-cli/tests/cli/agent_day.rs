@@ -468,56 +468,92 @@ fn a_link_in_the_place_of_our_folder_is_not_followed() {
     }
 }
 
+/// Until the line that is said is obeyed. A record that is tracked takes a lock into other clones, and goes away with the
+/// branch.
 #[test]
-fn sprint_says_once_that_its_record_is_not_ignored() {
+fn record_that_git_would_take_is_said_at_each_acquire_table() {
     let project = Project::new();
-    let clone = project.clone("mine");
-    let root = clone.display().to_string();
     let pid = std::process::id().to_string();
-    let acquire = |epic: &str| -> Answer {
-        let words = [
-            "--profile",
+    let id = ["--request-id", "r"];
+    let none = ["--owner", "none"];
+    let intent = ["--intent-name", "i", "--intent-version", "1"];
+    let sprint = ["--session-id", "r", "--epic-spec", "e", "--owner", &*pid];
+    let of_fleet = [&id[..], &none, &intent].concat();
+    for (profile, flag, record, lock, acquire, release) in [
+        (
             "sprint",
-            "acquire",
             "--project-root",
-            &root,
-            "--session-id",
-            "s-1",
-            "--epic-spec",
-            epic,
-            "--owner",
-            &pid,
-        ];
-        answer(&mut project.tenure(&clone, &words))
-    };
-    let release = ["--profile", "sprint", "release", "--project-root", &root];
-    let hint = format!(
-        "git does not ignore .sprint-running and would commit it; `echo .sprint-running \
-         >>{root}/.gitignore` tells it to"
-    );
-    let first = acquire("e1").expect(0, "acquired");
-    assert!(first.stderr().contains(&hint), "{}", first.stderr());
-    assert!(!first.stdout().contains("gitignore"), "{}", first.stdout());
-    answer(&mut project.tenure(&clone, &release)).expect(0, "released");
-    let second = acquire("e2").expect(0, "acquired");
-    assert!(
-        !second.stderr().contains("gitignore"),
-        "{}",
-        second.stderr()
-    );
-    answer(&mut project.tenure(&clone, &release)).expect(0, "released");
+            ".sprint-running",
+            "sprint",
+            &sprint[..],
+            &[][..],
+        ),
+        (
+            "session",
+            "--dir",
+            "locks/7.lock",
+            "7",
+            &[&id[..], &none].concat(),
+            &id,
+        ),
+        (
+            "resume",
+            "--dir",
+            "resume_locks/7.lock",
+            "7",
+            &["--owner", &pid],
+            &[],
+        ),
+        ("fleet", "--dir", "app.lock", "app", &of_fleet, &id),
+    ] {
+        let clone = project.clone(profile);
+        let root = clone.display().to_string();
+        let folder = clone.join(record);
+        let folder = folder.parent().expect("a folder");
+        fs::create_dir_all(folder).expect("it was there");
+        // A fleet's folder that others can read is warned of.
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o700);
+        fs::set_permissions(&clone, private).expect("its mode");
+        let call = |verb: &str, more: &[&str]| -> Answer {
+            let words = ["--profile", profile, verb, lock, flag, &root];
+            answer(&mut project.tenure(&clone, &[&words[..], more].concat()))
+        };
+        let acquired = || call("acquire", acquire).expect(0, "acquired");
+        let released = || call("release", release).expect(0, "released");
+        let line = |said: &Answer, told: &str| {
+            let said = said.stderr();
+            assert!(said.contains(told), "{profile}: {said}");
+            said.split('`').nth(1).expect("a line").to_owned()
+        };
+        // tenure has git ignore the folder of a session's locks, whoever made it.
+        let ignores = if profile == "session" {
+            assert!(!acquired().stderr().contains("git "), "ignored");
+            String::new()
+        } else {
+            let first = line(&acquired(), "would commit it");
+            released();
+            assert_eq!(line(&acquired(), "would commit it"), first, "each time");
+            first
+        };
+        project.git(&clone, &["add", "--force", record]);
+        project.git(&clone, &["commit", "--quiet", "-m", "all of it"]);
+        released();
+        let ends = line(&acquired(), "git tracks");
+        assert!(ends.ends_with(&ignores), "{profile}: {ends}");
+        answer(project.scene.program("sh").args(["-c", &ends])).expect(0, &ends);
+        released();
+        let quiet = acquired();
+        assert!(!quiet.stderr().contains("git "), "{}", quiet.stderr());
+        project.git(&clone, &["add", "--all"]);
+        let staged = project.git(&clone, &["ls-files"]);
+        assert!(!staged.contains(record), "{profile}: {staged}");
+        released();
+    }
+}
 
-    // What was said helps; a project that ignores it, one outside of git, and one without git hear nothing.
-    project.git(&clone, &["status"]);
-    let command = hint.split('`').nth(1).unwrap();
-    let obeyed = answer(project.scene.program("sh").args(["-c", command]));
-    obeyed.expect(0, command);
-    fs::remove_dir_all(clone.join(".tenure")).unwrap();
-    let ignored = acquire("e3").expect(0, "acquired");
-    assert!(!ignored.stderr().contains("git"), "{}", ignored.stderr());
-    assert_eq!(project.untracked(&clone), "?? .gitignore\n");
-    answer(&mut project.tenure(&clone, &release)).expect(0, "released");
-
+#[test]
+fn record_that_a_run_would_commit_is_said() {
+    let project = Project::new();
     // A run's own command commits its record, unless tenure tells the user.
     let other = project.clone("other");
     let run = [

@@ -140,6 +140,18 @@ fn fd(opened: &Opened) -> BorrowedDescriptor<'_> {
     os::borrow(&opened.fd)
 }
 
+/// Makes a folder for locks and nothing else, and the folders above it, as a call that takes a lock does: for this user alone
+/// or for the group around it, and ignored by git. One that is there stays as it is.
+///
+/// # Errors
+/// - The system's, if it cannot be made.
+pub fn make_folder(path: &Path) -> std::io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    crate::private::make_own_folder(path).map_err(|(_, errno)| errno.into())
+}
+
 impl FileStore {
     /// Native locks in `folder`, judged from `here`. Touches nothing yet: the first call that needs the
     /// folder opens it, and makes it if necessary.

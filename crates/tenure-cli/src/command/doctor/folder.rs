@@ -1,7 +1,7 @@
 //! The folder of the locks: whether calls can use it, whether its locks hold, and what git would do with them.
 
 use super::super::Session;
-use super::super::ignored::{Fate, fate_of, line_that_ignores, pattern_of};
+use super::super::ignored::{Fate, fate_of, line_that_ends, line_that_ignores, pattern_of_records};
 use super::{trial, users_of};
 use crate::render::clean_path;
 use crate::render::doctor::{Finding, Report, Status};
@@ -225,7 +225,7 @@ fn git(session: &Session, survey: &Survey, report: &mut Report) {
     };
     match fate_of(&nearest.path, LOCK_FILE) {
         Fate::Unseen => report.ok(Finding::Git, "no work tree has the folder in it"),
-        Fate::Ignored => report.ok(Finding::Git, "git ignores the folder"),
+        Fate::Ignored | Fate::Tracked { .. } => report.ok(Finding::Git, "git ignores the folder"),
         Fate::Unknown => is_not_known(report),
         Fate::Committed(tree) => {
             report.add(
@@ -257,29 +257,21 @@ fn record_is_committed(session: &Session, records: &Path, report: &mut Report) -
         return false;
     }
     let file = profile.file_name(&name);
-    match fate_of(records, &file) {
-        Fate::Committed(tree) => {
-            // Where each lock has a record of its own, all of them are meant.
-            let of_each = profile.name_of(&file) == Some(name);
-            let meant = match file.strip_prefix(LOCK) {
-                Some(rest) if of_each => format!("*{}", pattern_of(rest)),
-                _ => pattern_of(&file),
-            };
-            report.add(
-                Finding::Git,
-                Status::Wrong,
-                &format!(
-                    "`git add` in {} would commit the record {meant}",
-                    clean_path(&tree)
-                ),
-                Some(line_that_ignores(records, &meant)),
-            );
-            true
-        }
+    let meant = pattern_of_records(profile, &name);
+    let fate = fate_of(records, &file);
+    let line = line_that_ends(&fate, records, &file, &meant);
+    let said = match &fate {
+        Fate::Committed(tree) => format!(
+            "`git add` in {} would commit the record {meant}",
+            clean_path(tree)
+        ),
+        Fate::Tracked { .. } => format!("git tracks the record {file}"),
         Fate::Unknown => {
             is_not_known(report);
-            true
+            return true;
         }
-        Fate::Unseen | Fate::Ignored => false,
-    }
+        Fate::Unseen | Fate::Ignored => return false,
+    };
+    report.add(Finding::Git, Status::Wrong, &said, line);
+    true
 }

@@ -80,7 +80,6 @@ pub(super) fn acquire(
             owner.process.pid
         )
     });
-    let is_first_use = ignored::is_first_use(&session, &name);
     let mut granted = None;
     let answer = Acquisition {
         again,
@@ -103,10 +102,8 @@ pub(super) fn acquire(
         spared: None,
     }
     .take(reporter, &mut granted)?;
-    if is_first_use {
-        ignored::tell(reporter, &session, &name);
-    }
     if let Some(Granted { claim, already }) = granted {
+        ignored::tell(reporter, &session, &name);
         unless_heard(reporter, session, name, claim, already);
     }
     Ok(answer)
