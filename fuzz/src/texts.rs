@@ -188,7 +188,7 @@ pub fn names(data: &[u8]) {
     match LockName::new(text.as_str()) {
         Ok(name) => {
             is_harmless(name.as_str());
-            assert!(!name.as_str().contains(".."));
+            assert!(!name.as_str().starts_with('.'), "it leads out of no folder");
             for profile in profiles {
                 if profile.check_name(&name).is_ok() {
                     let file = profile.file_name(&name);
