@@ -222,7 +222,7 @@ impl Claim {
     /// The time until this hold ends by a limit of its own, in milliseconds, though its process lives; `None` for
     /// a hold without such a limit. A renewal may put it off.
     pub fn limited_ms(&self, policy: &Policy, now: &Now) -> Option<u64> {
-        let boot = self.holder.host.boot_id.as_deref();
+        let boot = self.boot();
         let since = self.since.unwrap_or(self.entered);
         let by_age = self
             .age_limit_ms(policy)

@@ -6,7 +6,7 @@
 use crate::holder::{Holder, Process};
 use crate::lease::Lease;
 use crate::mode::{Mode, Queueing};
-use crate::time::{Now, Stamp};
+use crate::time::{Boot, Now, Stamp};
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -87,6 +87,9 @@ pub struct Claim {
     pub waiting_for: Option<WaitingFor>,
     /// Since when other claims may pass it: it did not take its turn. Its own next look takes that away.
     pub aside: Option<Stamp>,
+    /// Whether its machine is this one, and was started anew since. The store finds that out at each reading, and writes
+    /// it nowhere.
+    pub is_of_ended_boot: bool,
 }
 
 impl Claim {
@@ -109,6 +112,15 @@ impl Claim {
             reservation: None,
             waiting_for: None,
             aside: None,
+            is_of_ended_boot: false,
+        }
+    }
+
+    /// The boot under which its instants were recorded.
+    pub fn boot(&self) -> Boot<'_> {
+        Boot {
+            id: self.holder.host.boot_id.as_deref(),
+            has_ended: self.is_of_ended_boot,
         }
     }
 
@@ -152,7 +164,7 @@ pub struct Reservation {
 
 impl Reservation {
     /// Whether the place is kept no longer.
-    pub fn is_over(&self, recorded_boot: Option<&str>, now: &Now) -> bool {
+    pub fn is_over<'a>(&self, recorded_boot: impl Into<Boot<'a>>, now: &Now) -> bool {
         self.since.age_ms(recorded_boot, now) > self.grace_ms
     }
 }
@@ -199,7 +211,7 @@ pub struct Cancel {
 
 impl Cancel {
     /// Shortens the grace to this much from now on, if that ends earlier.
-    pub(crate) fn hasten(&mut self, grace_ms: u64, boot: Option<&str>, now: &Now) {
+    pub(crate) fn hasten(&mut self, grace_ms: u64, boot: Boot<'_>, now: &Now) {
         let grace_ms = self.at.age_ms(boot, now).saturating_add(grace_ms);
         let before = self.grace_ms.unwrap_or(u64::MAX);
         self.grace_ms = Some(grace_ms.min(before));

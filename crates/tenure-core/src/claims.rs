@@ -19,7 +19,7 @@ use crate::name::RequestId;
 use crate::policy::Policy;
 use crate::queue::{Asking, Place, STOPPED_GRACE_MS, Standstill, Weight};
 use crate::standing::{Evidence, Standing, is_orphan, judge, unreadable};
-use crate::time::Now;
+use crate::time::{Boot, Now};
 use crate::turn::{Blocker, Live, Predecessor, Refusal};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -102,7 +102,7 @@ impl Entry {
         let Some(claim) = self.claim_mut(ticket) else {
             return false;
         };
-        let boot = claim.holder.host.boot_id.as_deref();
+        let boot = Boot::from(claim.holder.host.boot_id.as_deref());
         let at = now.stamp_for(boot);
         let request = request.into();
         let cancel = claim.cancel.get_or_insert_with(|| Cancel {
@@ -730,6 +730,7 @@ impl Entry {
             reservation: None,
             waiting_for: None,
             aside: None,
+            is_of_ended_boot: false,
         };
         let entering = if let Some(behind) = behind {
             Entering::Queued { ticket, behind }

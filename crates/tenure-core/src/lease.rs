@@ -1,7 +1,7 @@
 //! A lease: how long a claim counts after its last sign of life, where life cannot be seen.
 
 use crate::policy::{Policy, UnreadableRule};
-use crate::{Now, Stamp};
+use crate::{Boot, Now, Stamp};
 
 /// The time limit of a claim and its last renewal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,17 +57,17 @@ impl Lease {
     }
 
     /// Milliseconds since the last renewal.
-    pub fn silent_ms(&self, recorded_boot: Option<&str>, now: &Now) -> u64 {
+    pub fn silent_ms<'a>(&self, recorded_boot: impl Into<Boot<'a>>, now: &Now) -> u64 {
         self.renewed.age_ms(recorded_boot, now)
     }
 
     /// Whether the heartbeat has been silent for longer than the ttl (strictly).
-    pub fn is_silent(&self, recorded_boot: Option<&str>, now: &Now) -> bool {
+    pub fn is_silent<'a>(&self, recorded_boot: impl Into<Boot<'a>>, now: &Now) -> bool {
         self.silent_ms(recorded_boot, now) > self.ttl_ms
     }
 
     /// Milliseconds until the lease counts as silent; 0 when it does already.
-    pub fn remaining_ms(&self, recorded_boot: Option<&str>, now: &Now) -> u64 {
+    pub fn remaining_ms<'a>(&self, recorded_boot: impl Into<Boot<'a>>, now: &Now) -> u64 {
         self.ttl_ms
             .saturating_sub(self.silent_ms(recorded_boot, now))
     }

@@ -70,5 +70,5 @@ pub use standing::{
     Death, Evidence, Life, Liveness, LivenessLock, StaleReason, Standing, is_orphan, judge,
     unreadable,
 };
-pub use time::{Now, Stamp};
+pub use time::{Boot, Now, Stamp};
 pub use turn::{Predecessor, Refusal};

@@ -96,7 +96,7 @@ impl Claim {
     /// What it means to the claims behind it.
     pub(crate) fn weigh(&self, policy: &Policy, evidence: Evidence, now: &Now) -> Weight {
         if let (None, Some(reservation)) = (self.token, &self.reservation) {
-            let boot = self.holder.host.boot_id.as_deref();
+            let boot = self.boot();
             return match evidence.process {
                 Liveness::Dead(death) => {
                     Weight::Gone(Standing::Stale(StaleReason::ProcessDead(death)))
@@ -152,7 +152,7 @@ impl<E: FnMut(&Claim) -> Evidence> Asking<'_, E> {
         let Some(aside) = claim.aside.filter(|_| claim.was_passed()) else {
             return false;
         };
-        let boot = claim.holder.host.boot_id.as_deref();
+        let boot = claim.boot();
         aside.age_ms(boot, self.now) >= self.notice_ms || (self.is_stopped)(claim)
     }
 }
@@ -185,7 +185,7 @@ impl Entry {
             return false;
         }
         claim.reservation = Some(Reservation {
-            since: now.stamp_for(claim.holder.host.boot_id.as_deref()),
+            since: now.stamp_for(claim.boot()),
             grace_ms,
         });
         claim.holder.process = owner;
@@ -213,7 +213,7 @@ impl Entry {
     /// looks itself, for which it has [`Entry::notice_ms`].
     pub(crate) fn let_pass(&mut self, ticket: u64, now: &Now) {
         if let Some(claim) = self.claim_mut(ticket) {
-            let boot = claim.holder.host.boot_id.as_deref();
+            let boot = claim.boot();
             let at = now.stamp_for(boot);
             claim.aside.get_or_insert(at);
         }
@@ -223,7 +223,7 @@ impl Entry {
     pub(crate) fn set_aside(&mut self, ticket: u64, now: &Now) {
         let notice_ms = self.notice_ms();
         if let Some(claim) = self.claim_mut(ticket) {
-            let boot = claim.holder.host.boot_id.as_deref();
+            let boot = claim.boot();
             let mut at = now.stamp_for(boot);
             if at.boot_ms != Stamp::OTHER_BOOT {
                 at.boot_ms = at.boot_ms.saturating_sub(notice_ms);

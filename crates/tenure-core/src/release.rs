@@ -96,7 +96,7 @@ impl Entry {
         match claim.since {
             Some(since) if claim.token.is_some() => {
                 self.ended = Some(now.stamp());
-                let held_ms = since.age_ms(claim.holder.host.boot_id.as_deref(), now);
+                let held_ms = since.age_ms(claim.boot(), now);
                 self.history.remember(held_ms);
                 Left::Released { held_ms }
             }

@@ -25,7 +25,7 @@ impl Entry {
     pub fn renew(&mut self, ticket: u64, now: &Now) -> Renewal {
         let renewal = self.verify(ticket);
         if let (Renewal::Renewed { .. }, Some(claim)) = (renewal, self.claim_mut(ticket)) {
-            let at = now.stamp_for(claim.holder.host.boot_id.as_deref());
+            let at = now.stamp_for(claim.boot());
             claim.lease.renew(at);
         }
         renewal

@@ -21,7 +21,7 @@ pub fn retry_after_ms(entry: &Entry, policy: &Policy, now: &Now) -> u64 {
     let in_line = entry.claims.iter().filter(|claim| claim.is_in_line());
     let queued = in_line.count().saturating_sub(1) as u64;
     let rest = entry.front().map_or(0, |claim| {
-        let boot = claim.holder.host.boot_id.as_deref();
+        let boot = claim.boot();
         let age = claim.since.unwrap_or(claim.entered).age_ms(boot, now);
         let rest = entry.history.rest_ms(age);
         let guess = rest.unwrap_or_else(|| (age / 4).max(1_000));

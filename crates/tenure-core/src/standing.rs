@@ -108,7 +108,7 @@ pub enum Standing {
 
 /// Judges one claim by one row.
 pub fn judge(policy: &Policy, claim: &Claim, evidence: &Evidence, now: &Now) -> Standing {
-    let boot = claim.holder.host.boot_id.as_deref();
+    let boot = claim.boot();
     let life = match claim.kind {
         Kind::Kernel if is_orphan(claim, evidence) => Life::Orphaned,
         Kind::Kernel => Life::Supervised,
@@ -222,7 +222,7 @@ pub fn is_orphan(claim: &Claim, evidence: &Evidence) -> bool {
 /// words say more: a byte that nobody keeps on the kernel of the claim proves that its supervisor is gone, and a caller
 /// that chose a ttl wants it to count.
 fn unseen(claim: &Claim, evidence: Evidence, life: Life, now: &Now) -> Standing {
-    let boot = claim.holder.host.boot_id.as_deref();
+    let boot = claim.boot();
     let is_released = claim.kind == Kind::Kernel
         && now.is_on(boot)
         && evidence.liveness_lock == LivenessLock::Released;

@@ -27,14 +27,20 @@ impl Now {
     }
 
     /// Whether a recorded boot is the one that is running. An empty id names none.
-    pub fn is_on(&self, recorded_boot: Option<&str>) -> bool {
-        recorded_boot.is_some_and(|boot| !boot.is_empty() && *boot == *self.boot_id)
+    pub fn is_on<'a>(&self, recorded_boot: impl Into<Boot<'a>>) -> bool {
+        recorded_boot
+            .into()
+            .id
+            .is_some_and(|boot| !boot.is_empty() && *boot == *self.boot_id)
     }
 
     /// The same instant, for a record that was made on `recorded_boot`. On another boot only the wall clock
     /// is written: a reader would take the boot clock for that other boot's own.
-    pub fn stamp_for(&self, recorded_boot: Option<&str>) -> Stamp {
-        let same = recorded_boot.is_some_and(|boot| *boot == *self.boot_id);
+    pub fn stamp_for<'a>(&self, recorded_boot: impl Into<Boot<'a>>) -> Stamp {
+        let same = recorded_boot
+            .into()
+            .id
+            .is_some_and(|boot| *boot == *self.boot_id);
         Stamp {
             boot_ms: if same {
                 self.boot_ms
@@ -63,14 +69,37 @@ impl Stamp {
 
     /// Milliseconds from this instant until `now`, never negative.
     ///
-    /// `recorded_boot` is the boot id under which the stamp was written. On the same boot the boot clock
+    /// `recorded_boot` is the boot under which the stamp was written. On the same boot the boot clock
     /// decides, and a stepped wall clock changes nothing. Otherwise only the wall clock can be compared,
-    /// and an instant in the future counts as age 0.
-    pub fn age_ms(&self, recorded_boot: Option<&str>, now: &Now) -> u64 {
-        if now.is_on(recorded_boot) && self.boot_ms != Self::OTHER_BOOT {
-            now.boot_ms.saturating_sub(self.boot_ms)
-        } else {
-            (now.wall_us / 1_000).saturating_sub(self.wall_ms)
+    /// and an instant in the future counts as age 0. But an instant of an ended boot of this machine is at least as
+    /// old as the boot that is running, whatever the wall clock says: it may have started in 1970.
+    pub fn age_ms<'a>(&self, recorded_boot: impl Into<Boot<'a>>, now: &Now) -> u64 {
+        let boot = recorded_boot.into();
+        let by_wall_ms = (now.wall_us / 1_000).saturating_sub(self.wall_ms);
+        match self.boot_ms {
+            Self::OTHER_BOOT => by_wall_ms,
+            boot_ms if now.is_on(boot) => now.boot_ms.saturating_sub(boot_ms),
+            _ if boot.has_ended => by_wall_ms.max(now.boot_ms),
+            _ => by_wall_ms,
+        }
+    }
+}
+
+/// The boot of a machine under which instants were recorded.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Boot<'a> {
+    /// Its id; `None` where the platform has none.
+    pub id: Option<&'a str>,
+    /// Whether it is known to be an earlier boot of the machine that asks.
+    pub has_ended: bool,
+}
+
+/// A boot of which only the id is known.
+impl<'a> From<Option<&'a str>> for Boot<'a> {
+    fn from(id: Option<&'a str>) -> Self {
+        Self {
+            id,
+            has_ended: false,
         }
     }
 }
@@ -131,6 +160,29 @@ mod tests {
             stamp.age_ms(Some(""), &now(53_000, 9_000, "")),
             3_000,
             "two unknown boots are not the same boot"
+        );
+    }
+
+    #[test]
+    fn an_instant_of_an_ended_boot_is_as_old_as_this_boot() {
+        let ended = Boot {
+            id: Some("boot-a"),
+            has_ended: true,
+        };
+        let stamp = Stamp {
+            wall_ms: 50_000,
+            boot_ms: 9_000_000,
+        };
+        let age = |wall_ms, boot| stamp.age_ms(boot, &now(wall_ms, 7_000, "boot-b"));
+        assert_eq!(age(0, ended), 7_000, "the clock starts at 1970");
+        assert_eq!(age(51_000, ended), 7_000, "it is behind");
+        assert_eq!(age(80_000, ended), 30_000, "it is right");
+        assert_eq!(age(0, Some("boot-a").into()), 0, "another machine's boot");
+        let renewed = now(50_000, 1, "boot-c").stamp_for(Some("boot-a"));
+        assert_eq!(
+            renewed.age_ms(ended, &now(50_500, 7_000, "boot-b")),
+            500,
+            "it was renewed on a later boot"
         );
     }
 }

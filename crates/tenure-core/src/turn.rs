@@ -591,7 +591,7 @@ impl Entry {
 
     /// How long this claim, which is the first in line, has had its turn, and how long it keeps it.
     pub(crate) fn standstill_of(&self, front: &Claim, is_stopped: bool, now: &Now) -> Standstill {
-        let boot = front.holder.host.boot_id.as_deref();
+        let boot = front.boot();
         let waited_ms = front.entered.age_ms(boot, now);
         let since_ms = self.ended_ms(now).map_or(waited_ms, |ms| ms.min(waited_ms));
         Standstill {

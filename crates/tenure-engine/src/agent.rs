@@ -133,7 +133,7 @@ impl Agent<'_> {
         }
         for (name, claim) in self.holds()? {
             // Renewing again what was renewed a moment ago would cost a request and change nothing.
-            let boot = claim.holder.host.boot_id.as_deref();
+            let boot = claim.boot();
             let is_own = claim.holder.agent().as_ref() == Some(self.key);
             if is_own && claim.lease.silent_ms(boot, &now) > claim.lease.ttl_ms / 16 {
                 let owns = |other: &Claim| shown(is_same(other, &claim));

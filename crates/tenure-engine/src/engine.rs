@@ -920,7 +920,7 @@ fn pause(entry: &Entry, request: &Request, now: &Now) -> Option<Duration> {
     let hearing = entry.granted().filter(|claim| claim.grace_ms > 0);
     let rests = hearing.filter_map(|claim| {
         let cancel = claim.cancel.as_ref()?;
-        let boot = claim.holder.host.boot_id.as_deref();
+        let boot = claim.boot();
         let asked = Duration::from_millis(cancel.at.age_ms(boot, now));
         let grace = Duration::from_millis(claim.grace_ms);
         (grace * 2 + PAUSE_SLACK).checked_sub(asked)

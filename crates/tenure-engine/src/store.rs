@@ -166,7 +166,7 @@ impl Reading {
 
     /// Milliseconds until one of its claims, which counts now, ends by silence; `None` if silence does not end it.
     pub fn ends_in_ms(&self, policy: &Policy, claim: &Claim, now: &Now) -> Option<u64> {
-        let boot = claim.holder.host.boot_id.as_deref();
+        let boot = claim.boot();
         let rest_ms = claim.lease.remaining_ms(boot, now).saturating_add(1);
         let later = Now {
             wall_us: now.wall_us.saturating_add(rest_ms.saturating_mul(1_000)),

@@ -53,7 +53,8 @@ impl Scene {
         };
         let place = made.folder(folder.path());
         make(&place);
-        let here = identity.host.clone();
+        let mut here = identity.host.clone();
+        here.machine_id = Some("a machine".to_owned());
         let store = FileStore::with_profile(made, folder.path(), here, Box::new(ThreadSleeper));
         let start = SystemClock::new(identity.host.boot_id.as_deref()).now();
         Self {
@@ -81,7 +82,11 @@ impl Scene {
     }
 
     fn try_enter(&self, id: &str, now: &Now) -> Result<Entered, StoreError> {
-        let request = Request {
+        self.store.enter(&self.name, self.request(id), now)
+    }
+
+    fn request(&self, id: &str) -> Request {
+        Request {
             holder: Holder {
                 request_id: RequestId::new(id).expect("an id"),
                 actor: "clock".to_owned(),
@@ -98,8 +103,27 @@ impl Scene {
             force: Force::No,
             patience: Patience::AtOnce,
             terms: Terms::default(),
-        };
-        self.store.enter(&self.name, request, now)
+        }
+    }
+
+    /// Takes the lock by its ttl alone, on a boot that has ended since.
+    fn hold_before_restart(&self) {
+        let mut request = self.request("first-1");
+        request.holder.process = None;
+        request.holder.set_ttl_chosen();
+        let mut host = self.identity.host.clone();
+        host.machine_id = Some("a machine".to_owned());
+        host.boot_id = Some("an ended boot".to_owned());
+        request.holder.host = host.into();
+        let entered = self
+            .store
+            .enter(&self.name, request, &self.start)
+            .expect("an answer");
+        assert!(
+            matches!(entered.entering, Entering::Granted { .. }),
+            "{}",
+            self.policy.name
+        );
     }
 
     fn hold(&self, id: &str, now: &Now) -> (ClaimHandle, u64) {
@@ -264,22 +288,68 @@ fn a_renewal_by_a_clock_that_was_set_back_moves_no_beginning() {
     }
 }
 
-/// A fleet's record whose heartbeat lies further ahead than its ttl is corrupt by that format's rule.
-/// After a clock went back that far, no caller gets the lock, and each is told what is wrong.
+/// A fleet's record whose heartbeat lies further ahead than its ttl is corrupt by that format's rule. How old our own one is
+/// the boot clock knows, so its holder renews and releases it whatever was done to the wall clock.
 #[test]
-fn a_fleet_s_lock_from_the_future_is_refused_and_named() {
+fn a_fleet_s_holder_keeps_its_lock_after_the_clock_was_set_back() {
     let scene = Scene::new("fleet");
     let (first, _) = scene.hold("first-1", &scene.at(0, 0));
     let back = scene.at(1_000, hours(-30));
-    let refused = scene.try_enter("second-1", &back);
-    assert!(
-        matches!(refused, Err(StoreError::Unreadable { .. })),
-        "{refused:?}"
-    );
-    let again = scene.at(2_000, 0);
-    assert!(
-        matches!(scene.standing(&again), Standing::Held(_)),
-        "it still stands"
-    );
-    scene.store.release(&*first, &again).expect("a release");
+    let (_, refused) = scene.enter("second-1", &back);
+    assert!(matches!(refused, Entering::Refused(_)), "{refused:?}");
+    let renewed = scene.store.renew(&*first, &back).expect("a renewal");
+    assert!(matches!(renewed, Renewal::Renewed { .. }), "{renewed:?}");
+    let further = scene.at(2_000, hours(-60));
+    scene.store.release(&*first, &further).expect("a release");
+    let (second, _) = scene.hold("second-1", &further);
+    scene
+        .store
+        .release(&*second, &further)
+        .expect("its own release");
+}
+
+/// After a power cut the clock of a machine without a battery starts in 1970, or somewhere behind. A time that lies in the
+/// future of another boot of this machine is no time: a hold by ttl is as old as the boot that is running.
+#[test]
+fn a_hold_by_ttl_ends_after_a_restart_with_a_clock_that_is_behind() {
+    // The locks of the two others live by a process, and that one ended with its boot.
+    for profile in ["native", "session", "fleet"] {
+        for wall_us in [1, HOUR_US, hours_before(1)] {
+            let scene = Scene::new(profile);
+            scene.hold_before_restart();
+            let since_boot = |boot_ms| Now {
+                wall_us: wall_us + boot_ms * 1_000,
+                boot_ms,
+                boot_id: scene.start.boot_id.clone(),
+            };
+            let limit_ms = scene.policy.detached_ttl_ms;
+            let young = since_boot(limit_ms - 2_000);
+            let standing = scene.standing(&young);
+            assert!(
+                matches!(standing, Standing::Held(_)),
+                "{profile}, {wall_us}: {standing:?}"
+            );
+            let old = since_boot(limit_ms + 2_000);
+            let standing = scene.standing(&old);
+            assert!(
+                matches!(standing, Standing::Stale(_)),
+                "{profile}, {wall_us}: {standing:?}"
+            );
+            let request = Request {
+                force: Force::Asked,
+                ..scene.request("second-1")
+            };
+            let entered = scene.store.enter(&scene.name, request, &old);
+            let entering = entered.map(|entered| entered.entering);
+            assert!(
+                matches!(entering, Ok(Entering::Granted { .. })),
+                "{profile}, {wall_us}: {entering:?}"
+            );
+        }
+    }
+}
+
+fn hours_before(count: u64) -> u64 {
+    let now = SystemClock::new(None).now();
+    now.wall_us - count * HOUR_US
 }

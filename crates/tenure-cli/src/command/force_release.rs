@@ -143,6 +143,8 @@ fn refused(
     let asks = policy.force_on_held == ForceOnHeld::AskToStop;
     let never = policy.force_on_held == ForceOnHeld::Never;
     Ok(match refusal.reason {
+        // By the clock of its file system it is no more stale than this.
+        Reason::NeedsConfirmation if view.standing == "stale" => failure,
         Reason::NeedsConfirmation => {
             failure.with_text(format!("{}; confirm with --yes", view.headline()))
         }

@@ -57,8 +57,11 @@ impl Dialect for Fleet {
         match why {
             Refused::Blocked { view, reason, .. } => {
                 let document = match reason {
-                    Reason::Held | Reason::QueueFull | Reason::NeedsConfirmation => {
-                        blocked(&view.name, &holder(view), WAIT)
+                    Reason::Held | Reason::QueueFull => blocked(&view.name, &holder(view), WAIT),
+                    Reason::NeedsConfirmation => {
+                        let mut document = stale(view);
+                        document["suggestion"] = failure.message.as_str().into();
+                        document
                     }
                     Reason::StaleNeedsForce => stale(view),
                     Reason::Unreadable => blocked(&view.name, &Value::Null, &corrupt_of(view)),
@@ -168,7 +171,7 @@ fn took_over(name: &LockName, why: Takeover, previous: Option<&Claim>, now: &Now
         return format!("Replaced a corrupt lock for {name}");
     };
     let id = &claim.holder.request_id;
-    let boot = claim.holder.host.boot_id.as_deref();
+    let boot = claim.boot();
     let silent = seconds(claim.lease.silent_ms(boot, now));
     match why {
         Takeover::Stale(_) | Takeover::Corrupt => format!(

@@ -66,7 +66,7 @@ impl Dialect for Session {
 
 fn took_over(name: &LockName, why: Takeover, claim: &Claim, now: &Now) -> String {
     let run = named(known_as(&claim.holder));
-    let boot = claim.holder.host.boot_id.as_deref();
+    let boot = claim.boot();
     let old = seconds(claim.lease.silent_ms(boot, now));
     match why {
         Takeover::Stale(_) | Takeover::Corrupt => {

@@ -143,7 +143,7 @@ pub(crate) fn who_asks(held: &Held<'_>, now: &Now) -> Option<Asked> {
     let claim = reading.entry()?.claim(held.handle.ticket())?;
     let cancel = claim.cancel.clone()?;
     let within = cancel.grace_ms.map(|grace_ms| {
-        let boot = claim.holder.host.boot_id.as_deref();
+        let boot = claim.boot();
         Duration::from_millis(grace_ms.saturating_sub(cancel.at.age_ms(boot, now)))
     });
     Some(Asked { cancel, within })

@@ -607,6 +607,82 @@ fn who_refuses_a_call_is_named_table() {
     );
 }
 
+/// A host whose clock is ahead by more than the ttl calls every hold of others silent. What the file system of the record
+/// says by its own clock is named, and only a second yes ends the hold. On a file system of this machine alone there is one
+/// clock, and the rule of the format decides.
+#[cfg(all(target_os = "linux", target_arch = "x86_64", feature = "testing-clock"))]
+#[test]
+fn a_host_with_a_wrong_clock_ends_no_living_hold_of_another() {
+    use tenure_engine::clock::stepped::{STEPS, real_us};
+    let scene = Scene::new();
+    let refuses = refuses_waitid(&scene);
+    let folder = scene.path("fleet");
+    let made = format!("umask 077; mkdir '{}'", folder.display());
+    let _ = scene.shell(&made).expect(0, "a folder");
+    let steps = scene.path("steps");
+    let call = |ahead_seconds: i64, which: &str, words: &[&str]| {
+        // For as long as this host runs, its clock has been so.
+        fs::write(&steps, format!("0 {}\n", ahead_seconds * 1_000_000)).expect("a clock");
+        let mut command = scene.program(refuses.to_str().expect("text"));
+        command.args([which, "tenure", "--profile", "fleet", "--allow-network-fs"]);
+        command.args(words).args(["--output", "json"]);
+        command.env("TENURE_DIR", &folder).env(STEPS, &steps);
+        answer(command.current_dir(scene.root()))
+    };
+    let renewed = i64::try_from(real_us() / 1_000_000).expect("a time");
+    let at = jiff::Timestamp::from_second(renewed).expect("a time");
+    let record = format!(
+        r#"{{"lock_version":"v1","lock_name":"app","request_id":"r-1","actor":"a","intent":"i",
+        "intent_version":"1","host_id":"another-host","pid":7,"created_at":"{at}","last_heartbeat_at":"{at}",
+        "ttl_seconds":900}}"#
+    );
+    let path = folder.join("app.lock");
+    fs::write(&path, &record).expect("a record");
+    let take = [
+        "acquire",
+        "app",
+        "--intent-name",
+        "i",
+        "--intent-version",
+        "1",
+        "--owner",
+        "none",
+    ];
+    let with = |more: &[&'static str]| [&take[..], more].concat();
+    let forced = with(&["--force-lock"]);
+    let code_of = |ahead, which, words: &[&str]| {
+        let said = call(ahead, which, words)
+            .expect(4, "it is not given")
+            .json();
+        let code = said["error"]["code"].as_str().expect("a code").to_owned();
+        (
+            code,
+            said["error"]["message"]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
+        )
+    };
+    assert_eq!(code_of(0, "fstatfs", &forced).0, "LOCK_HELD");
+    assert_eq!(code_of(3_600, "fstatfs", &take).0, "LOCK_STALE");
+    for words in [&forced[..], &["force-release", "app"]] {
+        let (code, said) = code_of(3_600, "fstatfs", words);
+        assert_eq!(code, "CONFIRMATION_REQUIRED", "{said}");
+        assert!(
+            said.contains("clocks of two hosts differ") && said.contains("--yes"),
+            "{said}"
+        );
+    }
+    let (code, said) = code_of(-3_600, "fstatfs", &forced);
+    assert_eq!(code, "LOCK_UNREADABLE", "{said}");
+    assert!(said.contains("the clock of this host"), "{said}");
+    assert_eq!(fs::read_to_string(&path).expect("it stands"), record);
+    let _ = call(3_600, "fstatfs", &with(&["--force-lock", "--yes"])).expect(0, "a second yes");
+    // The rule of the format, by the one clock that there is.
+    fs::write(&path, &record).expect("a record");
+    let _ = call(3_600, "none", &forced).expect(0, "it is stale");
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn where_the_kernel_does_not_tell_of_children_nothing_is_started_and_nothing_released() {

@@ -758,8 +758,8 @@ impl LockView {
                 Exit::Precondition,
                 "CONFIRMATION_REQUIRED",
                 format!(
-                    "{called} held by {by}{aged}; overriding it may let two holders work at \
-                     once and needs --yes beside --force"
+                    "{called} {} needs --yes beside --force",
+                    self.overrides(&by, &aged)
                 ),
             ),
             Reason::StaleNeedsForce => Failure::new(
@@ -807,6 +807,19 @@ impl LockView {
         }
         failure.context = context;
         failure
+    }
+}
+
+impl LockView {
+    /// What force would do to a hold that it does not end without a second yes.
+    fn overrides(&self, by: &str, aged: &str) -> String {
+        if self.standing == "stale" {
+            return format!(
+                "is stale, left by {by}; by the clock of its file system it was renewed within its ttl, so the clocks of \
+                 two hosts differ; ending a living holder"
+            );
+        }
+        format!("held by {by}{aged}; overriding it may let two holders work at once and")
     }
 }
 
@@ -1076,7 +1089,7 @@ fn said(text: Option<&String>) -> Option<String> {
 }
 
 fn holder(claim: &Claim, standing: Standing, now: &Now) -> HolderView {
-    let boot = claim.holder.host.boot_id.as_deref();
+    let boot = claim.boot();
     let since = claim.since.unwrap_or(claim.entered);
     HolderView {
         kind: match claim.kind {
@@ -1143,7 +1156,7 @@ fn slots(mode: Mode) -> Option<u32> {
 }
 
 fn queued(position: usize, claim: &Claim, now: &Now) -> QueueView {
-    let boot = claim.holder.host.boot_id.as_deref();
+    let boot = claim.boot();
     QueueView {
         position,
         ticket: claim.ticket,

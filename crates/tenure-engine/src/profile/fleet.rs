@@ -141,7 +141,11 @@ impl Record for Fleet {
         let heartbeat_ms = document::time(&object, "last_heartbeat_at")?;
         let ttl_ms = ttl_ms(&object)?;
         if heartbeat_ms > now.stamp().wall_ms.saturating_add(ttl_ms) {
-            return Err("its last_heartbeat_at is later than its ttl from now".to_owned());
+            return Err(
+                "its last_heartbeat_at is later than its ttl from now, so the clock of this host or of its writer \
+                 is wrong"
+                    .to_owned(),
+            );
         }
         let nothing = Map::new();
         let metadata = match object.get("metadata") {
@@ -375,7 +379,8 @@ mod tests {
             (
                 "10:00:00Z",
                 "10:15:06Z",
-                "its last_heartbeat_at is later than its ttl from now",
+                "its last_heartbeat_at is later than its ttl from now, so the clock of this host or of its \
+                 writer is wrong",
             ),
             (
                 "900",

@@ -302,6 +302,9 @@ pub struct Draft<'a> {
     pub stopped: &'a dyn Fn(&Claim) -> bool,
     /// Whether other runs work within the hold of the handle that asks.
     pub entered: &'a dyn Fn() -> bool,
+    /// How long ago the published record was written, in milliseconds: by the clock of a file system that other machines
+    /// reach. `None` elsewhere, for there the one clock is that of this machine.
+    pub written_ago_ms: &'a dyn Fn() -> Option<u64>,
 }
 
 impl<'a> Draft<'a> {
@@ -316,6 +319,7 @@ impl<'a> Draft<'a> {
             evidence,
             stopped: &|_| false,
             entered: &|| false,
+            written_ago_ms: &|| None,
         }
     }
 }

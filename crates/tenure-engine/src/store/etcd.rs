@@ -350,7 +350,7 @@ impl EtcdStore {
 
     /// How long a record can be relied on without a look at its age.
     fn nap(&self, claim: &Claim, now: &Now) -> Duration {
-        let boot = claim.holder.host.boot_id.as_deref();
+        let boot = claim.boot();
         let rest_ms = claim.lease.remaining_ms(boot, now);
         let limited_ms = claim.limited_ms(&self.shared.rules.policy, now);
         let rest_ms = rest_ms.min(limited_ms.unwrap_or(u64::MAX));

@@ -15,10 +15,11 @@ use super::{Cleaned, Content, ForcedRelease, Reading, RenewedOwned, StoreError, 
 use std::borrow::{Borrow, Cow};
 use std::time::{Duration, Instant};
 use tenure_core::{
-    AgentKey, Claim, Entering, Entry, Event, Evidence, Force, Forced, Holder, Kind, Left, Liveness,
-    LivenessLock, LockName, Mode, Now, Ownership, Patience, Policy, Predecessor, Process,
-    ReleaseByOther, Released, Renewal, Request, RestsOn, Silence, StaleUnforced, Standing,
-    StopRequest, Takeover, TryGrant, UnreadableRule, WaitingFor, Watched, unreadable,
+    AgeLimit, AgentKey, Claim, Entering, Entry, Event, Evidence, Force, Forced, Holder, Kind, Left,
+    Liveness, LivenessLock, LockName, Mode, Now, Ownership, Patience, Policy, Predecessor, Process,
+    Reason, Refusal, ReleaseByOther, Released, Renewal, Request, RestsOn, Silence, StaleReason,
+    StaleUnforced, Stamp, Standing, StopRequest, Takeover, TryGrant, UnreadableRule, WaitingFor,
+    Watched, judge, unreadable,
 };
 
 /// The answer to [`Verbs::enter`].
@@ -591,12 +592,12 @@ pub trait Verbs: Store {
         let (released, done) = settled(self, &ask, Ok(Forced::Absent), |draft| {
             if let Some(corrupt) = &draft.corrupt {
                 // The age of the store's own list does not count.
+                let force = forced_at(corrupt, force);
                 let silence = if corrupt.is_record {
-                    corrupt.silence
+                    silence_of(policy, force, corrupt, draft.written_ago_ms)
                 } else {
                     Silence::BROKEN
                 };
-                let force = forced_at(corrupt, force);
                 return match Entry::replace_unreadable(policy, force, silence) {
                     Err(refusal) => (Ok(Forced::Refused(refusal)), Step::Keep),
                     Ok(()) => discard(corrupt, true, |_| Forced::Done {
@@ -605,6 +606,9 @@ pub trait Verbs: Store {
                         held_ms: 0,
                     }),
                 };
+            }
+            if let Some(refusal) = in_doubt(policy, force, now, draft) {
+                return (Ok(Forced::Refused(refusal)), Step::Keep);
             }
             let evidence = |claim: &Claim| (draft.evidence)(claim, Depth::Thorough);
             let forced =
@@ -898,7 +902,7 @@ fn entering(
 ) -> (Result<Entering, StoreError>, Step) {
     let policy = &rules.policy;
     if let Some(corrupt) = &draft.corrupt {
-        match may_replace(policy, request.force, corrupt) {
+        match may_replace(policy, request.force, corrupt, draft.written_ago_ms) {
             Ok(()) => draft.events.push(Event::Stolen {
                 why: Takeover::Corrupt,
                 previous: None,
@@ -909,6 +913,9 @@ fn entering(
                 return (answer.map(Entering::Refused), Step::Keep);
             }
         }
+    }
+    if let Some(refusal) = in_doubt(policy, request.force, now, draft) {
+        return (Ok(Entering::Refused(refusal)), Step::Keep);
     }
     let discards = draft.corrupt.is_some();
     let depth = if looks_closer(request) {
@@ -951,9 +958,11 @@ fn may_replace(
     policy: &Policy,
     force: Force,
     corrupt: &Corrupt,
-) -> Result<(), Result<tenure_core::Refusal, StoreError>> {
+    written_ago_ms: &dyn Fn() -> Option<u64>,
+) -> Result<(), Result<Refusal, StoreError>> {
     let force = forced_at(corrupt, force);
-    match Entry::replace_unreadable(policy, force, corrupt.silence) {
+    let silence = silence_of(policy, force, corrupt, written_ago_ms);
+    match Entry::replace_unreadable(policy, force, silence) {
         Err(refusal)
             if force == Force::No
                 && refusal.standing == Standing::Unreadable
@@ -970,6 +979,43 @@ fn may_replace(
             None => Ok(()),
         },
     }
+}
+
+/// How long nothing has spoken for what cannot be understood. Where another machine's clock has dated the file, that clock
+/// counts too: the one here may be behind.
+fn silence_of(
+    policy: &Policy,
+    force: Force,
+    corrupt: &Corrupt,
+    written_ago_ms: &dyn Fn() -> Option<u64>,
+) -> Silence {
+    let silence = corrupt.silence;
+    if force == Force::No || !corrupt.is_record || silence.rest_ms(policy) == 0 {
+        return silence;
+    }
+    let silent_ms = written_ago_ms().map_or(silence.silent_ms, |ms| ms.max(silence.silent_ms));
+    Silence {
+        silent_ms,
+        ..silence
+    }
+}
+
+/// The refusal of force where two clocks disagree about a hold: the wall clock here calls it silent, and by the clock of
+/// the file system its record was written within its ttl. The rule of the format lets force end it, and it may live: that
+/// takes a second yes.
+fn in_doubt(policy: &Policy, force: Force, now: &Now, draft: &Draft<'_>) -> Option<Refusal> {
+    let goes_by_silence = (policy.age).is_some_and(|rule| rule.limit == AgeLimit::SilenceTtl);
+    if force != Force::Asked || !goes_by_silence {
+        return None;
+    }
+    let held = draft.entry.granted().next()?;
+    let is_by_boot_clock =
+        now.is_on(held.boot()) && held.lease.renewed.boot_ms != Stamp::OTHER_BOOT;
+    let standing = judge(policy, held, &UNSEEN, now);
+    let is_in_doubt = standing == Standing::Stale(StaleReason::Aged)
+        && !is_by_boot_clock
+        && (draft.written_ago_ms)().is_some_and(|ago_ms| ago_ms <= held.lease.ttl_ms);
+    is_in_doubt.then(|| Refusal::new(Reason::NeedsConfirmation, standing, Some(held.clone())))
 }
 
 /// How much force a caller keeps against content that cannot be understood.

@@ -290,6 +290,7 @@ fn run_on_nothing(change: &mut dyn FnMut(&mut Draft<'_>) -> Step) {
         evidence: &|_: &Claim, _: Depth| ALIVE,
         stopped: &|_: &Claim| false,
         entered: &|| false,
+        written_ago_ms: &|| None,
     });
 }
 

@@ -48,6 +48,7 @@ impl<S: Store> Store for Overtaken<S> {
             evidence: &|claim: &Claim, _: Depth| reading.evidence_of(claim).unwrap_or(ALIVE),
             stopped: &|claim: &Claim| reading.is_stopped(claim),
             entered: &|| false,
+            written_ago_ms: &|| None,
         };
         let _ = change(&mut draft);
         let mut outcome = self.0.transact(ask, change)?;

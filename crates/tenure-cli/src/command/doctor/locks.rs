@@ -211,7 +211,7 @@ impl Seen {
         let claims = reading.entry().into_iter().flat_map(|entry| &entry.claims);
         for claim in claims {
             let stamps = [Some(claim.entered), claim.since, Some(claim.lease.renewed)];
-            let boot = claim.holder.host.boot_id.as_deref();
+            let boot = claim.boot();
             for stamp in stamps.into_iter().flatten() {
                 if now.is_on(boot) && stamp.boot_ms != Stamp::OTHER_BOOT {
                     let step = offset_ms(now.stamp()).saturating_sub(offset_ms(stamp));

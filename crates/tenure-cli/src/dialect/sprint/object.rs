@@ -284,7 +284,7 @@ impl Seen {
     /// How long ago it was taken.
     pub(crate) fn age_ms(&self, now: &Now) -> Option<u64> {
         let claim = self.claim.as_ref()?;
-        let boot = claim.holder.host.boot_id.as_deref();
+        let boot = claim.boot();
         since(claim).map(|since| since.age_ms(boot, now))
     }
 

@@ -333,6 +333,7 @@ impl<'a> Transaction<'a> {
             // A stopped process renews nothing, so its claim dies by its ttl, wherever it stands.
             stopped: &|_| false,
             entered: &|| false,
+            written_ago_ms: &|| None,
         };
         let step = (self.change)(&mut draft);
         let Draft {

@@ -96,7 +96,7 @@ impl Sign {
     }
 
     fn age_ms(&self, now: &Now) -> u64 {
-        self.at.age_ms(Some(&self.boot), now)
+        self.at.age_ms(Some(self.boot.as_str()), now)
     }
 }
 
@@ -197,21 +197,23 @@ pub(super) fn refresh(folder: &Folder, entry: &mut Entry, now: &Now) {
         let Some(key) = claim.holder.agent() else {
             continue;
         };
-        let boot = claim.holder.host.boot_id.as_deref();
+        let boot = claim.boot();
+        let mut lease = claim.lease;
         match read(folder, &file_of(folder, &key)) {
             Ok(None) => continue,
             Ok(Some(sign)) => {
-                let at = sign.stamp_for(boot);
-                if at.age_ms(boot, now) < claim.lease.silent_ms(boot, now) {
-                    claim.lease.renewed = at;
+                let at = sign.stamp_for(boot.id);
+                if at.age_ms(boot, now) < lease.silent_ms(boot, now) {
+                    lease.renewed = at;
                 }
             }
             // Unknown is never dead.
-            Err(_) => claim.lease.renewed = now.stamp_for(boot),
+            Err(_) => lease.renewed = now.stamp_for(boot),
         }
-        if claim.lease.is_silent(boot, now) && is_calling(folder, &key, now) {
-            claim.lease.renewed = now.stamp_for(boot);
+        if lease.is_silent(boot, now) && is_calling(folder, &key, now) {
+            lease.renewed = now.stamp_for(boot);
         }
+        claim.lease = lease;
     }
 }
 

@@ -397,6 +397,7 @@ impl<'a> Guarded<'a> {
         match self.read_part(&mut snapshot.text, want) {
             Ok(None) => {}
             Ok(Some((mut entry, rest))) => {
+                self.store.mark_ended_boots(self.folder.local, &mut entry);
                 agents::refresh(self.folder, &mut entry, now);
                 return Ok(Loaded {
                     entry,
@@ -460,6 +461,7 @@ impl<'a> Guarded<'a> {
         snapshot: Snapshot,
         now: &Now,
     ) -> Result<Loaded, LoadError> {
+        self.store.mark_ended_boots(self.folder.local, &mut entry);
         let Some((publication, format)) = self.publication() else {
             agents::refresh(self.folder, &mut entry, now);
             return Ok(Loaded {

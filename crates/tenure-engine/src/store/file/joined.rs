@@ -57,7 +57,12 @@ pub(super) fn join(
     if published.is_too_long {
         return Err(broken("it is too long to be a record".to_owned()));
     }
-    let shown = match format.decode(name, &published.bytes, now, here) {
+    let shown = format.decode(name, &published.bytes, now, here);
+    let shown = shown.or_else(|why| {
+        let (_, held) = held.as_ref().ok_or_else(|| why.clone())?;
+        as_written(held, published, name, format, now, here).ok_or(why)
+    });
+    let shown = match shown {
         Ok(shown) => shown,
         Err(why) if !format.list_speaks_after_a_cut() => return Err(broken(why)),
         Err(why) => match held {
@@ -86,6 +91,31 @@ pub(super) fn join(
     };
     entry.claims.insert(place, claim);
     Ok(())
+}
+
+/// A record as our list wrote it, by the clock of that instant. The boot clock knows how old it is, so it is not of the
+/// future, however far the wall clock was set back since. `None` if another program has renewed it, or its boot is another
+/// machine's.
+fn as_written(
+    held: &Claim,
+    published: &Published,
+    name: &LockName,
+    format: &dyn Record,
+    now: &Now,
+    here: &Host,
+) -> Option<Claim> {
+    let renewed = held.lease.renewed;
+    let is_known = now.is_on(held.boot()) || held.is_of_ended_boot;
+    if !is_known || renewed.boot_ms == Stamp::OTHER_BOOT {
+        return None;
+    }
+    let then = Now {
+        wall_us: renewed.wall_ms.saturating_mul(1_000),
+        ..now.clone()
+    };
+    let shown = format.decode(name, &published.bytes, &then, here).ok()?;
+    let is_unchanged = is_of(&shown, held) && same_instant(renewed, shown.lease.renewed) == renewed;
+    is_unchanged.then_some(shown)
 }
 
 /// Whether a record has no bytes, or none but zeros, and no program has just begun to write it.
@@ -129,7 +159,7 @@ fn silence(published: &Published, held: Option<&Claim>, format: &dyn Record, now
                 ttl_ms: 0,
             };
         };
-        let boot = held.holder.host.boot_id.as_deref();
+        let boot = held.boot();
         return Silence {
             silent_ms: written.min(held.lease.silent_ms(boot, now)),
             ttl_ms: held.lease.ttl_ms,

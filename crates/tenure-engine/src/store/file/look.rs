@@ -180,6 +180,7 @@ impl FileStore {
                 continue;
             }
             let joined = entry.and_then(|mut entry| {
+                self.mark_ended_boots(folder.is_some_and(|folder| folder.local), &mut entry);
                 if let Some(format) = format {
                     let (published, here) = (published.as_ref(), &self.here);
                     let is_kept = || opened.as_ref().is_some_and(any_is_held);
@@ -226,6 +227,15 @@ impl FileStore {
             }
             self.settle()?;
             folders = self.folders()?;
+        }
+    }
+
+    /// Marks the claims that this machine made before its last start. Their times are compared with its boot clock too, for
+    /// the wall clock may have started anew.
+    pub(super) fn mark_ended_boots(&self, local: bool, entry: &mut Entry) {
+        for claim in &mut entry.claims {
+            claim.is_of_ended_boot =
+                local && process::is_of_an_ended_boot(&claim.holder.host, &self.here);
         }
     }
 

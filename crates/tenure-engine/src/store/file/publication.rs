@@ -97,6 +97,15 @@ impl Publication<'_> {
         read_at(self.records, self.file)
     }
 
+    /// How long ago the record was written, in milliseconds, by the clock that dates the files there. Another file is
+    /// written for that, under the guard. `None` if it cannot be.
+    pub(super) fn written_ago_ms(&self, published: &Published) -> Option<u64> {
+        let fresh = self.write_private(b"\n").ok()?;
+        let now = read_at(self.private, &fresh);
+        self.drop_private(&fresh);
+        Some(now.ok()??.modified_ms.saturating_sub(published.modified_ms))
+    }
+
     /// Creates the record, if nothing stands at the path.
     pub(super) fn create(&self, bytes: &[u8]) -> Result<Change, StoreError> {
         let fresh = self.write_private(bytes)?;

@@ -524,6 +524,7 @@ impl<'f> Frame<'f> {
     ) -> (Step, Entry, Vec<Event>) {
         let (store, handle, local) = (self.store, self.handle, guarded.folder.local);
         let (file, own) = (fd(guarded.opened), guarded.own_ticket());
+        let published = &loaded.published;
         let mut draft = Draft {
             entry: if store.profile.record().is_some() {
                 loaded.entry.clone()
@@ -536,6 +537,10 @@ impl<'f> Frame<'f> {
             evidence: &|claim, depth| store.evidence(local, file, own, claim, depth),
             stopped: &|claim| store.is_stopped(local, claim),
             entered: &|| !guarded.is_alone && handle.is_some_and(Handle::is_entered),
+            written_ago_ms: &|| {
+                let (publication, _) = guarded.publication().filter(|_| !local)?;
+                publication.written_ago_ms(published.as_ref()?)
+            },
         };
         let step = change(&mut draft);
         let Draft { entry, events, .. } = draft;
@@ -807,7 +812,7 @@ impl FileStore {
             Step::write_if(is_removed)
         })?;
         let has_lapsed = handle.lasts.load(Ordering::Relaxed) && self.is_elsewhere();
-        let boot = held.holder.host.boot_id.as_deref();
+        let boot = held.boot();
         let held_ms = held.since.map_or(0, |since| since.age_ms(boot, now));
         Ok((is_removed && !has_lapsed).then_some(Left::Released { held_ms }))
     }

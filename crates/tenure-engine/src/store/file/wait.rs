@@ -404,7 +404,7 @@ impl FileStore {
             // A lease that counts is looked at again just after it can have run out. It does not count
             // while a process is seen to live: the end of that process shows by itself.
             if processes_open.len() == before {
-                let boot = claim.holder.host.boot_id.as_deref();
+                let boot = claim.boot();
                 let rest = claim.lease.remaining_ms(boot, now).saturating_add(1);
                 nap = nap.min(Duration::from_millis(rest).max(RECORD_NAP_MIN));
                 // What remains of a run whose named processes are gone is seen by its liveness lock
