@@ -12,10 +12,10 @@
 //! ```
 
 pub use tenure_core::{
-    AbsentRelease, AgeLimit, AgeRule, AgentKey, AgentKeyError, Cancel, CancelKind, Claim, Death,
-    Entering, Entry, Event, Evidence, Force, ForceOnHeld, Forced, HeldUnforced, History, Holder,
-    Host, Kept, Kind, Lease, Left, Life, Liveness, LivenessLock, LockName, Mode, NameError, Now,
-    OwnAgain, Ownership, Patience, Policy, Predecessor, Process, Queueing, Reason, Refusal,
+    AbsentRelease, AgeLimit, AgeRule, AgentKey, AgentKeyError, Boot, Cancel, CancelKind, Claim,
+    Death, Entering, Entry, Event, Evidence, Force, ForceOnHeld, Forced, HeldUnforced, History,
+    Holder, Host, Kept, Kind, Lease, Left, Life, Liveness, LivenessLock, LockName, Mode, NameError,
+    Now, OwnAgain, Ownership, Patience, Policy, Predecessor, Process, Queueing, Reason, Refusal,
     ReleaseByOther, Released, Renewal, Request, RequestId, Reservation, RestsOn, Silence,
     StaleReason, StaleUnforced, Stamp, Standing, Standstill, StopRequest, Takeover, Terms,
     TryGrant, UnknownLife, UnreadableRule, WaitingFor, Watched, judge,

@@ -672,9 +672,10 @@ fn a_limit_on_the_size_of_files_neither_ends_tenure_nor_loses_an_answer() {
                 assert!(said.contains("File too large"), "{kibibytes} KiB: {said}");
             }
         }
-        // What is answered is what the next caller finds.
+        // What is answered is what the next caller finds. Whoever got a hold can give it back.
         let line = format!(
-            "ulimit -f {kibibytes}; tenure acquire d-{name} --owner none | cat; exit ${{PIPESTATUS[0]}}"
+            "ulimit -f {kibibytes}; tenure acquire d-{name} --owner none --request-id r-{name} | cat; \
+             exit ${{PIPESTATUS[0]}}"
         );
         let held = match bash(line).code() {
             0 => "held",
@@ -686,6 +687,14 @@ fn a_limit_on_the_size_of_files_neither_ends_tenure_nor_loses_an_answer() {
             held,
             "{kibibytes} KiB"
         );
+        if held == "held" {
+            let line = format!(
+                "ulimit -f {kibibytes}; tenure heartbeat d-{name} --request-id r-{name} && \
+                 tenure release d-{name} --request-id r-{name}"
+            );
+            let _ = bash(line).expect(0, "it is renewed and released");
+            assert!(scene.is_free(&format!("d-{name}")), "{kibibytes} KiB");
+        }
     }
 }
 

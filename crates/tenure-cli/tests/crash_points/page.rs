@@ -177,9 +177,10 @@ pub(crate) fn tickets(file: &Path) -> BTreeSet<u64> {
 
 /// A coordination file in words. `known` are the tickets of those who were there before.
 pub(crate) fn list(file: &Path, known: &BTreeSet<u64>) -> String {
-    match std::fs::metadata(file) {
+    match std::fs::read(file) {
         Err(_) => return "no file".to_owned(),
-        Ok(meta) if meta.len() == 0 => return "an empty file".to_owned(),
+        // Before its first state a page may have room that was written with nothing in it.
+        Ok(bytes) if bytes.iter().all(|byte| *byte == 0) => return "an empty file".to_owned(),
         Ok(_) => {}
     }
     let Some(claims) = claims(file) else {

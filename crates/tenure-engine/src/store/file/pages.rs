@@ -9,6 +9,10 @@
 //! torn page is wrong, and the old page counts. Death after it: the new page counts. A page counts at
 //! every instant, because the page that counts is never written to.
 //!
+//! Where a hold without a process begins a pair, and where a list outgrows one, the other page of the pair is written first,
+//! with nothing in it. So a disk that is full by then, or a limit, takes the next change, which may be the release. That page
+//! does not count before or after.
+//!
 //! A body that outgrows its page goes to a larger pair further back in the file; each pair is twice the
 //! size of the one before. So growing is an ordinary write too. Of a long list a page keeps the two ends, and
 //! names the `segments` behind the last pair that hold the rest. Once the list is short again and its page in the
@@ -57,6 +61,9 @@ pub(crate) enum Room {
     /// 1 MiB, for a change that adds a claim. So a list that is full for new claims has as much room again for
     /// what is still written about its claims: grants, commands, requests to stop.
     Joining,
+    /// The same, for a hold that no process keeps: it ends by a release alone. So what its release will write is
+    /// allocated before.
+    Keeping,
     /// 2 MiB. Written beside as much that counts, it keeps the file below 8 MiB.
     All,
 }
@@ -64,7 +71,7 @@ pub(crate) enum Room {
 impl Room {
     fn bytes(self) -> usize {
         match self {
-            Self::Joining => 1 << 20,
+            Self::Joining | Self::Keeping => 1 << 20,
             Self::All => LIST_MAX,
         }
     }
@@ -435,6 +442,13 @@ pub(super) fn write(
             .page
             .is_some_and(|page| page.pair == pair && !page.second),
     };
+    let begins_pair = current.page.is_none_or(|known| known.pair != pair);
+    if begins_pair && (room == Room::Keeping || pair > 0) {
+        let other = Page { pair, second: true };
+        let nothing = vec![0; other.bytes()];
+        let mut parts = [IoSlice::new(&nothing)];
+        write_slot(to_file, &mut parts, other.offset(), length)?;
+    }
     let parts = [frame].into_iter().chain(body);
     if pair == 0 {
         // The padding overwrites all of an older, longer body, which would confuse a reader of `cat`; a

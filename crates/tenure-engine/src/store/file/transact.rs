@@ -299,9 +299,7 @@ impl<'f> Frame<'f> {
             // Before the write as well: a waiter that is told looks under the guard, so after the write.
             summon(guarded.opened);
         }
-        // A claimant that comes back to its reserved place adds no claim.
-        let adds = write.makes.as_ref().is_some_and(|made| made.ticket > last);
-        let room = if adds { Room::Joining } else { Room::All };
+        let room = room_for(write.makes.as_ref(), last);
         debug_assert!(!write.removes || claims == 0, "a removal finds no claims");
         if write.removes {
             // The list has no claim, so it stands there as it is to be.
@@ -820,5 +818,15 @@ impl FileStore {
     /// How many tries a change has left after another program changed the record first.
     fn overtaken(&self, tries: usize, names: &Names) -> Result<usize, StoreError> {
         tries.checked_sub(1).ok_or_else(|| self.contended(names))
+    }
+}
+
+/// The room for a list with this new claim. `last` is the last number that was drawn before.
+fn room_for(made: Option<&NewClaim>, last: u64) -> Room {
+    match made {
+        Some(made) if made.kind == Kind::Detached && !made.liveness => Room::Keeping,
+        Some(made) if made.ticket > last => Room::Joining,
+        // A claimant that comes back to its reserved place adds no claim.
+        _ => Room::All,
     }
 }
