@@ -98,7 +98,8 @@ fn actor() -> String {
 const ACTOR_CHARS_MAX: usize = 64;
 
 /// An actor's name for people: a number that the local table knows gets its name. That is done when a
-/// person looks, and not when a claim is made, where it would cost every run.
+/// person looks, and not when a run makes its claim, where it would cost every run: it ends before its user's account does.
+/// A detached hold may not, so its name is looked up when it is made.
 pub fn actor_name(actor: &str) -> String {
     system::name_of_user(actor).unwrap_or_else(|| actor.to_owned())
 }

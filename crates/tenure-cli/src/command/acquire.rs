@@ -22,7 +22,8 @@ use tenure_engine::engine::Limits;
 use tenure_engine::envelope::AgentView;
 use tenure_engine::intent;
 use tenure_engine::process::{
-    Chosen, choose_owner, is_in_container, is_job, is_shell, job_of_caller, process_of_job,
+    Chosen, actor_name, choose_owner, is_in_container, is_job, is_shell, job_of_caller,
+    process_of_job,
 };
 use tenure_engine::profile::known_as;
 
@@ -131,6 +132,8 @@ pub(super) fn take_for(
     };
     let process = recorded.map(|owner| owner.process);
     let mut holder = session.holder(request_id, who.actor, process, why, who.facts, &name);
+    // The hold may outlast the account of its user, and another user may get that number.
+    holder.actor = actor_name(&holder.actor);
     if let Some(max_age_ms) = max_age_ms {
         holder.set_max_age_ms(max_age_ms);
     }
