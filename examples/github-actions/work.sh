@@ -11,6 +11,10 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 sh "$here/reaction.sh" add || :
 
+# Under the lock: this run may have waited for its turn since its checkout, and the run before it has pushed.
+git fetch --quiet origin "$(git symbolic-ref --short HEAD)"
+git reset --quiet --hard FETCH_HEAD
+
 sh -c "${AGENT:?AGENT is the command that does the work}"
 
 git add --all

@@ -379,6 +379,8 @@ impl Asked {
             scene.root().display()
         );
         scene.script("bin/gh", &gh);
+        // None of these runs comes as far as a commit.
+        scene.script("bin/git", "#!/bin/sh\n");
         Self { scene }
     }
 
@@ -480,7 +482,12 @@ fn a_run_commits_what_its_agent_changed_and_pushes_it() {
     };
     let nothing = run("true").expect(0, "nothing to do");
     assert_eq!(nothing.stdout(), "nothing has changed\n");
-    let done = run("echo done >work").expect(0, "pushed, from a shallow clone, behind another");
+    // The run waited for its turn since its checkout: what was pushed meanwhile, in the same file, is no conflict.
+    let waited = run("test -e more && echo 3 >>more").expect(0, "pushed, behind another");
+    assert!(!waited.stderr().contains("Retrying"), "{}", waited.said());
+    let beside = "(cd ../first && git pull -q && echo 4 >beside && git add beside && git commit -q -m 4 && \
+                  git push -q origin HEAD:main) && echo done >work";
+    let done = run(beside).expect(0, "pushed, from a shallow clone, behind another");
     assert!(
         done.stderr()
             .contains("Push attempt 1/5 failed. Retrying in ")
@@ -488,6 +495,6 @@ fn a_run_commits_what_its_agent_changed_and_pushes_it() {
     let mut show = scene.program("git");
     show.current_dir(scene.path("b"));
     let all = answer(show.args(["ls-tree", "--name-only", "main"])).stdout();
-    assert_eq!(all, "README\nmore\nwork\n");
+    assert_eq!(all, "README\nbeside\nmore\nwork\n");
     run("exit 5").expect(5, "an agent that fails pushes nothing");
 }
