@@ -350,6 +350,11 @@ pub(crate) struct Claiming {
     /// A fact to be kept with the lock (repeatable)
     #[arg(long, value_name = "K=V", help_heading = FLEET, value_parser = typed(value::pair))]
     pub(crate) metadata: Vec<Typed<(String, String)>>,
+    /// Force the hold to the disk before the answer, so that no power cut takes it back.
+    ///
+    /// Each change of the lock waits for the disk while this holds it
+    #[arg(long, hide_short_help = true)]
+    pub(crate) durable: bool,
     /// What the lock is held for, shown to waiting callers
     #[arg(long, value_name = "TEXT")]
     pub(crate) why: Option<String>,

@@ -58,6 +58,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 use tenure_core::{Force, HeldUnforced, LockName, Mode, RequestId};
 use tenure_engine::engine;
+use tenure_engine::profile::DURABLE;
 
 /// The caller as a claim names it, and what the claim is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,9 +133,12 @@ impl Who {
     fn of(
         claiming: &Claiming,
         place: &Place,
-        facts: Vec<(String, String)>,
+        mut facts: Vec<(String, String)>,
         around: &Surroundings,
     ) -> Result<Self, Failure> {
+        if claiming.durable {
+            facts.push((DURABLE.to_owned(), "true".to_owned()));
+        }
         let id = claiming.request_id.as_ref();
         Ok(Self {
             id: value::given("--request-id", id)?,

@@ -19,7 +19,7 @@ pub struct Lease {
 pub struct Silence {
     /// How long ago anything spoke for the holder, in milliseconds. `u64::MAX` where nothing tells.
     pub silent_ms: u64,
-    /// The ttl of the hold, in milliseconds; 0 where none can be read.
+    /// The ttl of the hold, in milliseconds; 0 where none is known.
     pub ttl_ms: u64,
 }
 
@@ -36,13 +36,16 @@ impl Silence {
         ttl_ms: 0,
     };
 
-    /// Milliseconds until force may replace the record. A policy that waits for silence waits for the longer of its own
-    /// ttl and that of the hold, and a moment more: the hold counts until its ttl has passed (strictly).
+    /// Milliseconds until force may replace the record. A policy that waits for silence waits for the ttl of the hold, or for
+    /// its own where none is known, and a moment more: the hold counts until its ttl has passed (strictly).
     pub fn rest_ms(self, policy: &Policy) -> u64 {
         match policy.unreadable {
             UnreadableRule::Stale | UnreadableRule::RefuseUnlessForced => 0,
             UnreadableRule::RefuseUntilTtl => {
-                let ttl_ms = self.ttl_ms.max(policy.detached_ttl_ms);
+                let ttl_ms = match self.ttl_ms {
+                    0 => policy.detached_ttl_ms,
+                    known => known,
+                };
                 ttl_ms.saturating_add(1).saturating_sub(self.silent_ms)
             }
         }

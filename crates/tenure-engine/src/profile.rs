@@ -238,12 +238,6 @@ pub trait Record: Debug {
         true
     }
 
-    /// Whether the list beside a record speaks for one that a power cut has damaged: nothing is taken over there without force
-    /// that may have a living holder.
-    fn list_speaks_after_a_cut(&self) -> bool {
-        false
-    }
-
     /// What a record that breaks a rule still says of how long its holder counts; `None` if it says nothing, or the
     /// format does not ask.
     fn signs(&self, _bytes: &[u8], _now: &Now) -> Option<Signs> {
@@ -275,6 +269,15 @@ pub const ENDS_WITHOUT_RELEASE: &str = "exec";
 /// not left behind.
 pub fn ends_without_release(claim: &Claim) -> bool {
     claim.holder.fact(ENDS_WITHOUT_RELEASE).is_some()
+}
+
+/// The fact of a claim whose hold no power cut ends: while it stands, each change of the lock is on the disk before it is
+/// answered.
+pub const DURABLE: &str = "tenure:durable";
+
+/// Whether a claim holds, and no power cut may end that.
+pub(crate) fn is_durable(claim: &Claim) -> bool {
+    claim.token.is_some() && claim.holder.fact(DURABLE).is_some()
 }
 
 /// How many characters of a command line are kept. Enough to recognise it by, short enough that

@@ -506,6 +506,70 @@ fn without_the_id_of_a_boot_the_dead_are_followed_at_once_table() {
     }
 }
 
+/// A power cut has emptied the record of a hold. In the next boot each verb says what its format makes of that, and the next
+/// caller gets the lock, by force where the format wants that.
+#[test]
+fn after_a_power_cut_the_next_boot_goes_on_table() {
+    let table = [
+        (
+            "sprint",
+            "sprint --project-root here --epic-spec e",
+            "here/.sprint-running",
+            "check 4 first-1\nlist 0\nclean 0\nacquire 4\nforced 0\nsecond 4\n",
+        ),
+        (
+            "resume",
+            "j --dir here",
+            "here/resume_locks/j.lock",
+            "check 0\nlist 0\nclean 0\nacquire 0\nsecond 4\n",
+        ),
+        (
+            "session",
+            "42 --dir here",
+            "here/locks/42.lock",
+            "check 0\nlist 0\nclean 0\nacquire 0\nsecond 4\n",
+        ),
+        (
+            "fleet",
+            "app --dir here --intent-name i --intent-version 1",
+            "here/app.lock",
+            "check 4\nlist 0\nclean 4\nacquire 4\nforced 0\nsecond 4\n",
+        ),
+    ];
+    for (profile, lock, record, expected) in table {
+        let scene = Scene::new();
+        scene.write("boot", "00000000-0000-4000-8000-000000000000\n");
+        let words: Vec<&str> = lock
+            .split(" --epic")
+            .next()
+            .unwrap_or(lock)
+            .split(" --intent")
+            .collect();
+        let line = format!(
+            "cd '{root}'; mkdir -m 700 here; sleep 1000 & owner=$!
+            lock() {{ tenure --profile {profile} acquire {lock} --owner $owner --request-id \"$@\"; }}
+            lock first-1 >out 2>err; : >{record}; touch -d '1 minute ago' {record}
+            mount --bind boot /proc/sys/kernel/random/boot_id
+            rc=0; tenure --profile {profile} check {named} >out 2>&1 || rc=$?
+            echo check $rc $(grep -o first-1 out | head -n 1)
+            rc=0; tenure --profile {profile} list {place} >out 2>&1 || rc=$?; echo list $rc
+            rc=0; tenure --profile {profile} clean --dry-run {place} >out 2>&1 || rc=$?; echo clean $rc
+            rc=0; lock next-1 >out 2>&1 || rc=$?; echo acquire $rc
+            [ $rc = 0 ] || {{ rc=0; lock next-1 --force --yes >out 2>&1 || rc=$?; echo forced $rc; }}
+            rc=0; lock next-2 >out 2>&1 || rc=$?; echo second $rc
+            kill $owner",
+            root = scene.root().display(),
+            named = words[0],
+            place = words[0].split_once(' ').map_or("", |(_, place)| place),
+        );
+        let Some(answer) = in_namespaces(&scene, &["--mount"], &line) else {
+            return;
+        };
+        let said = answer.expect(0, profile).stdout();
+        assert_eq!(said, expected, "{profile}");
+    }
+}
+
 /// In a PID namespace without a `/proc` of its own, each number there is another process's.
 #[test]
 fn the_numbers_of_another_namespaces_proc_are_not_believed() {

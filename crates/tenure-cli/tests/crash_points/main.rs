@@ -50,7 +50,9 @@ macro_rules! scenarios {
     };
 }
 
+mod disk;
 mod driver;
 mod native;
 mod page;
+mod power;
 mod published;

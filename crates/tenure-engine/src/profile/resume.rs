@@ -82,10 +82,6 @@ impl Record for Resume {
     }
 
     /// A record of the original program names no owner: its request id is empty, which no caller's can be.
-    fn list_speaks_after_a_cut(&self) -> bool {
-        true
-    }
-
     fn decode(&self, _: &LockName, bytes: &[u8], _: &Now, here: &Host) -> Result<Claim, String> {
         let mut object = document::object(bytes)?;
         document::string(&object, "job_id")?;
@@ -132,10 +128,6 @@ impl Profile for OneMachine {
 impl Record for OneMachine {
     fn is_renewed(&self) -> bool {
         Resume.is_renewed()
-    }
-
-    fn list_speaks_after_a_cut(&self) -> bool {
-        Resume.list_speaks_after_a_cut()
     }
 
     fn encode(

@@ -17,6 +17,7 @@
 //! Claims that only a published record shows ([`Kind::Foreign`], [`Kind::Sealed`]) are never written
 //! here: for them the record itself counts.
 
+use crate::profile::is_durable;
 use memchr::arch::all::memchr::One;
 use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
@@ -38,6 +39,9 @@ const NUMBER_MAX: u64 = 1 << 53;
 
 #[derive(Serialize, Deserialize)]
 struct Header<'a> {
+    /// A hold stands that no power cut may end. The first key, so that the beginning of a list shows it ([`has_durable`]).
+    #[serde(default, skip_serializing_if = "is_false")]
+    durable: bool,
     last: u64,
     #[serde(default, skip_serializing_if = "is_zero")]
     holds: u64,
@@ -223,7 +227,12 @@ pub fn encode(entry: &Entry) -> Result<Vec<u8>, CodecError> {
             hosts.push(&*claim.holder.host);
         }
     }
-    write_head(&mut body, entry, &hosts)?;
+    write_head(
+        &mut body,
+        entry,
+        &hosts,
+        entry.claims.iter().any(is_durable),
+    )?;
     for claim in &entry.claims {
         write_claim(&mut body, claim, &hosts)?;
     }
@@ -238,6 +247,7 @@ pub(in crate::store) fn write_head(
     body: &mut Vec<u8>,
     entry: &Entry,
     hosts: &[&Host],
+    durable: bool,
 ) -> Result<(), CodecError> {
     if entry.last > NUMBER_MAX {
         return Err("its counter is out of range, and no caller could read it again".into());
@@ -245,6 +255,7 @@ pub(in crate::store) fn write_head(
     // Claims name hosts. Without hosts there is no claim that waits for its turn.
     let ended = entry.ended.filter(|_| !hosts.is_empty());
     let header = Header {
+        durable,
         last: entry.last,
         holds: entry.history.holds,
         mean_hold_ms: entry.history.mean_ms,
@@ -386,7 +397,9 @@ pub fn decode(body: &[u8]) -> Result<Entry, CodecError> {
     // Empty lines, which another program may have written, are no claims.
     let mut lines = lines.filter(|line| !line.is_empty());
     let first = lines.next().ok_or("it has no header")?;
-    let Head { mut entry, hosts } = read_head(first)?;
+    let Head {
+        mut entry, hosts, ..
+    } = read_head(first)?;
     // A line for each claim behind that of the header. Without any there is room for the first one.
     let claims = One::new(b'\n').count(body);
     let claims = claims.saturating_sub(1).min(body.len() / CLAIM_BYTES_MIN);
@@ -409,6 +422,13 @@ pub fn decode(body: &[u8]) -> Result<Entry, CodecError> {
 pub(in crate::store) struct Head {
     pub(in crate::store) entry: Entry,
     pub(in crate::store) hosts: Vec<Arc<Host>>,
+    /// One of its claims is a hold that no power cut may end.
+    pub(in crate::store) durable: bool,
+}
+
+/// Whether the list in these bytes has a hold that no power cut may end.
+pub(in crate::store) fn has_durable(list: &[u8]) -> bool {
+    list.starts_with(b"{\"durable\":true,")
 }
 
 /// Reads the header's line.
@@ -435,6 +455,7 @@ pub(in crate::store) fn read_head(line: &[u8]) -> Result<Head, String> {
             claims: Vec::new(),
         },
         hosts: header.hosts.into_iter().map(host).collect(),
+        durable: header.durable,
     })
 }
 

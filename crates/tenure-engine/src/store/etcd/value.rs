@@ -96,7 +96,7 @@ pub(super) fn encode(
         written.claim.token = None;
     }
     let hosts = [&*written.claim.holder.host];
-    codec::write_head(&mut value, &Entry::default(), &hosts)?;
+    codec::write_head(&mut value, &Entry::default(), &hosts, false)?;
     codec::write_claim(&mut value, &written.claim, &hosts)?;
     Ok(value)
 }
@@ -135,7 +135,7 @@ pub(super) fn encode_header(history: History) -> Result<Vec<u8>, codec::CodecErr
         history,
         ..Entry::default()
     };
-    codec::write_head(&mut value, &entry, &[])?;
+    codec::write_head(&mut value, &entry, &[], false)?;
     Ok(value)
 }
 

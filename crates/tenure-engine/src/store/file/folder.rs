@@ -124,6 +124,16 @@ impl Opened {
 }
 
 impl Folder {
+    /// Waits until the names in this folder are on the disk, and the folder's own name.
+    pub(super) fn sync(&self) -> Result<(), Errno> {
+        os::sync_folder(&self.fd)?;
+        // A folder that this user cannot read was made by another user, before.
+        match os::open_folder(&self.path.join("..")) {
+            Ok(around) => os::sync_folder(around),
+            Err(_) => Ok(()),
+        }
+    }
+
     /// Opens the folder. With `create`, makes it, for this user or for the group of the folder
     /// around it, and its parents as any program does; in a work tree, git ignores the folder but not the parents. `None` if it is not there and
     /// is not to be made. In a `private` one, no other user may write, unless it is a group's.

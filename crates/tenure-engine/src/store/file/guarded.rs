@@ -6,6 +6,11 @@
 //! writes the list then. A renewal replaces the record first. Death in between leaves one of two things:
 //! a granted claim in the list that no record confirms, which holds nothing (`joined`), or a record that
 //! the list does not know, which is judged by what it says, as every foreign record is.
+//!
+//! A power cut may take back any of these writes, or tear it. While a hold stands that no cut may end
+//! ([`crate::profile::DURABLE`]), each change waits for the disk: for the list before the record, for the bytes of a record
+//! before its name, and for that name. The mark stands in the list's header, so that a caller that reads a part of the
+//! list sees it too. Without that, two changes of other callers would write over both pages, and a cut would tear them.
 
 use super::folder::{Access, Folder, Opened, fault, io_fault};
 use super::handle::{FileHandle, Granted};
@@ -19,7 +24,7 @@ use super::sleeper::ByteLock;
 use super::{Byte, FileStore, Mode, agents, bytes, fd};
 use crate::clock::{instant, since};
 use crate::os;
-use crate::profile::Record;
+use crate::profile::{Record, is_durable};
 use crate::store::codec;
 use crate::store::{StoreError, Wake};
 use std::borrow::Cow;
@@ -358,6 +363,7 @@ impl<'a> Guarded<'a> {
     pub(super) fn publication(&self) -> Option<(Publication<'a>, &'a dyn Record)> {
         let format = self.store.profile.record()?;
         let publication = Publication {
+            durable: false,
             // The folder that was checked when the guard was taken: a change ends where it began.
             records: self.store.records.get()?,
             private: self.folder,
@@ -387,9 +393,13 @@ impl<'a> Guarded<'a> {
         let mut snapshot = match self.snapshot() {
             Ok(snapshot) => snapshot,
             Err(ReadError::Torn(why)) => {
+                let snapshot = Snapshot::replacing_torn();
+                if self.store.does_without_list(self.any_is_held()) {
+                    return self.join(Entry::default(), snapshot, now);
+                }
                 return Err(LoadError::List {
                     why,
-                    snapshot: Snapshot::replacing_torn().into(),
+                    snapshot: snapshot.into(),
                 });
             }
             Err(error) => return Err(LoadError::Store(error.into_store(&path()))),
@@ -482,16 +492,11 @@ impl<'a> Guarded<'a> {
                 rest: None,
             });
         }
-        let here = &self.store.here;
-        match join(
-            &mut entry,
-            published.as_ref(),
-            &self.names.name,
-            format,
-            now,
-            here,
-            &|| self.any_is_held(),
-        ) {
+        // What a torn list would have said is not known.
+        let is_torn = snapshot.replaces_torn();
+        let is_kept = || is_torn || self.any_is_held();
+        let around = self.store.around(self.names, format, now, &is_kept);
+        match join(&mut entry, published.as_ref(), &around) {
             Ok(()) => Ok(Loaded {
                 entry,
                 snapshot,
@@ -527,7 +532,9 @@ impl<'a> Guarded<'a> {
         after: &Entry,
         room: Room,
     ) -> Result<Change, StoreError> {
-        if let Some((publication, format)) = self.publication() {
+        if let Some((mut publication, format)) = self.publication() {
+            let mut claims = before.entry.claims.iter().chain(&after.claims);
+            publication.durable = claims.any(is_durable);
             return self.commit_both(before, after, room, publication, format);
         }
         let Some(rest) = &before.rest else {
@@ -651,10 +658,22 @@ impl<'a> Guarded<'a> {
         claims: usize,
     ) -> Result<(), StoreError> {
         let place = || self.folder.path_of(&self.names.list);
+        // The change that ends such a hold is one of those that have to last.
+        let is_durable = codec::has_durable(&current.text.bytes) || {
+            let head = list
+                .iter()
+                .map(Piece::lines)
+                .find(|lines| !lines.is_empty());
+            head.is_some_and(codec::has_durable)
+        };
         // It may be longer from here on, also if the write fails in the middle.
         self.length.set(UNKNOWN);
         let written = pages::write(fd(self.opened), current, list, room)
             .map_err(|errno| fault(&place(), "writing the lock", errno))?;
+        if written && is_durable {
+            let synced = os::sync(fd(self.opened)).and_then(|()| self.folder.sync());
+            synced.map_err(|errno| fault(&place(), "making the lock last", errno))?;
+        }
         if written {
             return Ok(());
         }

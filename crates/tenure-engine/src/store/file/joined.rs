@@ -10,17 +10,20 @@
 //! - there is no record: no claim holds, and a granted claim in the list has lost its hold.
 //!
 //! # What a power cut leaves
-//! After a cut a record may be there without its bytes: empty, or zeros. Where the format lets the list speak then, and the
-//! list has the hold of a boot that has ended, that hold counts, and is as dead as its boot. Where the list has no claim, and
-//! no process has a byte of it, nobody holds: whoever could empty the record could have removed it, and no program keeps an
-//! empty one while it works. File times prove nothing more, for a clock may be set after the boot.
+//! After a cut a record may be there without its bytes, with zeros, or with a part of them. What it is then, [`damage`]
+//! alone says, for all formats: what can be read of the record counts, then what the list says of that hold, then that
+//! nobody can have it. Whoever could empty a record could have removed it, and no program keeps an empty one while it works.
+//! File times prove nothing more, for a clock may be set after the boot.
 
 use super::publication::Published;
 use crate::process::is_of_an_ended_boot;
 use crate::profile::Record;
 use crate::profile::document::FUTURE;
 use std::time::Duration;
-use tenure_core::{Claim, Entry, Event, Host, Kind, LockName, Now, Silence, Stamp};
+use tenure_core::{
+    Claim, Entry, Event, Host, Kind, LockName, Now, Policy, Silence, Stamp, UnknownLife,
+    UnreadableRule,
+};
 
 /// How long content that cannot be understood is read again before it is judged: another program may be
 /// writing it at this instant.
@@ -30,6 +33,17 @@ pub(super) const SETTLE: Duration = Duration::from_secs(2);
 /// and in microseconds it is the year 2112.
 const TOKEN_BELIEVED_MAX: u64 = 1 << 52;
 
+/// By what a list and a record are brought together.
+pub(super) struct Around<'a> {
+    pub(super) name: &'a LockName,
+    pub(super) format: &'a dyn Record,
+    pub(super) policy: &'a Policy,
+    pub(super) now: &'a Now,
+    pub(super) here: &'a Host,
+    /// Whether a process has a byte of the list.
+    pub(super) is_kept: &'a dyn Fn() -> bool,
+}
+
 /// Brings a list together with the record at the path. See the module's documentation.
 ///
 /// # Errors
@@ -37,12 +51,15 @@ const TOKEN_BELIEVED_MAX: u64 = 1 << 52;
 pub(super) fn join(
     entry: &mut Entry,
     published: Option<&Published>,
-    name: &LockName,
-    format: &dyn Record,
-    now: &Now,
-    here: &Host,
-    is_kept: &dyn Fn() -> bool,
+    around: &Around<'_>,
 ) -> Result<(), Broken> {
+    let &Around {
+        name,
+        format,
+        now,
+        here,
+        ..
+    } = around;
     let mut claims = entry.claims.iter().enumerate();
     let held = claims.find(|(_, claim)| claim.token.is_some());
     let held = held.map(|(place, claim)| (place, claim.clone()));
@@ -50,33 +67,27 @@ pub(super) fn join(
     let Some(published) = published else {
         return Ok(());
     };
-    let broken = |why| Broken {
-        why,
-        silence: silence(published, held.as_ref().map(|(_, held)| held), format, now),
+    let shown = if published.is_too_long {
+        Err("it is too long to be a record".to_owned())
+    } else {
+        let shown = format.decode(name, &published.bytes, now, here);
+        shown.or_else(|why| {
+            let (_, held) = held.as_ref().ok_or_else(|| why.clone())?;
+            as_written(held, published, name, format, now, here).ok_or(why)
+        })
     };
-    if published.is_too_long {
-        return Err(broken("it is too long to be a record".to_owned()));
-    }
-    let shown = format.decode(name, &published.bytes, now, here);
-    let shown = shown.or_else(|why| {
-        let (_, held) = held.as_ref().ok_or_else(|| why.clone())?;
-        as_written(held, published, name, format, now, here).ok_or(why)
-    });
     let shown = match shown {
         Ok(shown) => shown,
-        Err(why) if !format.list_speaks_after_a_cut() => return Err(broken(why)),
-        Err(why) => match held {
-            Some((place, held))
-                if is_settled(published, now) && is_of_an_ended_boot(&held.holder.host, here) =>
-            {
-                entry.claims.insert(place, held);
-                return Ok(());
+        Err(why) => {
+            let listed = held.as_ref().map(|(_, held)| held);
+            match (damage(published, listed, &entry.claims, around), held) {
+                (Damage::Nobodys, _) => {}
+                (Damage::Listed, Some((place, held))) => entry.claims.insert(place, held),
+                (Damage::Listed, None) => return Err(Broken::list(why)),
+                (Damage::Unknown(silence), _) => return Err(Broken { why, silence }),
             }
-            None if entry.claims.is_empty() && is_emptied(published, now) && !is_kept() => {
-                return Ok(());
-            }
-            _ => return Err(broken(why)),
-        },
+            return Ok(());
+        }
     };
     let token = shown.token.unwrap_or(0);
     // A number that no clock of ours gives would leave no room for later numbers.
@@ -118,15 +129,74 @@ fn as_written(
     is_unchanged.then_some(shown)
 }
 
-/// Whether a record has no bytes, or none but zeros, and no program has just begun to write it.
-fn is_emptied(published: &Published, now: &Now) -> bool {
-    published.bytes.iter().all(|byte| *byte == 0) && is_settled(published, now)
+/// What a record is that cannot be read.
+enum Damage {
+    /// Nobody's.
+    Nobodys,
+    /// That of the hold in the list, which is judged in its place.
+    Listed,
+    /// The policy judges it by how long its holder has been silent.
+    Unknown(Silence),
 }
 
-/// Whether no program has just written a record: one that truncates and then writes may be in between.
-fn is_settled(published: &Published, now: &Now) -> bool {
-    let age_ms = now.stamp().wall_ms.saturating_sub(published.modified_ms);
-    u128::from(age_ms) >= SETTLE.as_millis()
+/// Judges a record that cannot be read, by what stands in the list beside it.
+fn damage(
+    published: &Published,
+    held: Option<&Claim>,
+    waiting: &[Claim],
+    around: &Around<'_>,
+) -> Damage {
+    let &Around {
+        format,
+        policy,
+        now,
+        here,
+        is_kept,
+        ..
+    } = around;
+    let now_ms = now.stamp().wall_ms;
+    let written_ms = now_ms.saturating_sub(published.modified_ms);
+    // A program that truncates and then writes may be in between.
+    let is_settled = u128::from(written_ms) >= SETTLE.as_millis();
+    let has_ended = |claim: &Claim| is_settled && is_of_an_ended_boot(&claim.holder.host, here);
+    if let Some(signs) = format.signs(&published.bytes, now) {
+        let renewed_ms = signs.renewed_ms.map(|at| now_ms.saturating_sub(at));
+        return Damage::Unknown(Silence {
+            silent_ms: renewed_ms.map_or(written_ms, |renewed| renewed.min(written_ms)),
+            ttl_ms: signs.ttl_ms.unwrap_or(0).max(policy.detached_ttl_ms),
+        });
+    }
+    match held {
+        // By ages alone an ended boot ends no hold. But it renews none, and nothing else speaks for this one.
+        Some(held) if has_ended(held) && policy.unknown_life == UnknownLife::NotAsked => {
+            Damage::Unknown(Silence::UNTOLD)
+        }
+        Some(held) if has_ended(held) => Damage::Listed,
+        Some(held) => {
+            let boot = held.boot();
+            Damage::Unknown(Silence {
+                silent_ms: written_ms.min(held.lease.silent_ms(boot, now)),
+                ttl_ms: held.lease.ttl_ms,
+            })
+        }
+        None => {
+            let is_emptied = is_settled
+                && !published.is_too_long
+                && published.bytes.iter().all(|byte| *byte == 0);
+            if !is_emptied || !waiting.iter().all(has_ended) || is_kept() {
+                return Damage::Unknown(Silence {
+                    silent_ms: written_ms,
+                    ttl_ms: 0,
+                });
+            }
+            match policy.unreadable {
+                UnreadableRule::RefuseUnlessForced => Damage::Nobodys,
+                UnreadableRule::RefuseUntilTtl | UnreadableRule::Stale => {
+                    Damage::Unknown(Silence::UNTOLD)
+                }
+            }
+        }
+    }
 }
 
 /// What no claims can be made of.
@@ -144,31 +214,6 @@ impl Broken {
             why,
             silence: Silence::UNTOLD,
         }
-    }
-}
-
-/// How long the holder of a broken record has been silent. A write of the file is a sign of life, and so is an instant
-/// that can be read of the record. Where nothing can be read of it, the claim that it was published for speaks.
-fn silence(published: &Published, held: Option<&Claim>, format: &dyn Record, now: &Now) -> Silence {
-    let now_ms = now.stamp().wall_ms;
-    let written = now_ms.saturating_sub(published.modified_ms);
-    let Some(signs) = format.signs(&published.bytes, now) else {
-        let Some(held) = held else {
-            return Silence {
-                silent_ms: written,
-                ttl_ms: 0,
-            };
-        };
-        let boot = held.boot();
-        return Silence {
-            silent_ms: written.min(held.lease.silent_ms(boot, now)),
-            ttl_ms: held.lease.ttl_ms,
-        };
-    };
-    let renewed = signs.renewed_ms.map(|at| now_ms.saturating_sub(at));
-    Silence {
-        silent_ms: renewed.map_or(written, |renewed| renewed.min(written)),
-        ttl_ms: signs.ttl_ms.unwrap_or(0),
     }
 }
 
@@ -357,16 +402,15 @@ pub(super) mod tests {
         let format = Shows(record.unwrap_or(Err("there is none".into())));
         let name = LockName::new("a").expect("a name");
         let (now, here) = (Now::default(), Host::default());
-        let joined = join(
-            entry,
-            published.as_ref(),
-            &name,
-            &format,
-            &now,
-            &here,
-            &|| false,
-        );
-        joined.map_err(|broken| broken.why)
+        let around = Around {
+            name: &name,
+            format: &format,
+            policy: &Policy::RESUME,
+            now: &now,
+            here: &here,
+            is_kept: &|| false,
+        };
+        join(entry, published.as_ref(), &around).map_err(|broken| broken.why)
     }
 
     /// Two waiting claims, and between them a holder that passed a reserved place.
@@ -419,135 +463,124 @@ pub(super) mod tests {
         let name = LockName::new("a").expect("a name");
         let format = Shows(Ok(shown(Some(9))));
         let (now, here) = (Now::default(), Host::default());
-        let kept = || false;
-        let joined = join(
-            &mut entry,
-            Some(&published),
-            &name,
-            &format,
-            &now,
-            &here,
-            &kept,
-        );
-        assert!(joined.is_err());
+        let around = Around {
+            name: &name,
+            format: &format,
+            policy: &Policy::RESUME,
+            now: &now,
+            here: &here,
+            is_kept: &|| false,
+        };
+        assert!(join(&mut entry, Some(&published), &around).is_err());
         assert_eq!(entry.granted().count(), 0);
     }
 
-    /// A format in which the list speaks after a power cut, and no record can be read.
-    #[derive(Debug)]
-    struct AfterACut;
+    /// What a row expects: how many hold then; or how long the holder has been silent, and its ttl.
+    type Judged = Result<usize, (u64, u64)>;
 
-    impl Record for AfterACut {
-        fn encode(&self, _: &LockName, _: &Claim, _: Option<&[u8]>) -> Result<Vec<u8>, String> {
-            Err("nothing is written".into())
-        }
+    /// What it is, the bytes, when they were written, the claims of the list, and what resume, sprint, session and fleet make
+    /// of that.
+    type Row = (&'static str, &'static [u8], u64, Vec<Claim>, [Judged; 4]);
 
-        fn decode(&self, _: &LockName, _: &[u8], _: &Now, _: &Host) -> Result<Claim, String> {
-            Err("it is damaged".into())
-        }
-
-        fn list_speaks_after_a_cut(&self) -> bool {
-            true
-        }
-    }
-
-    /// The bytes, when they were written, the claims of the list, whether a byte is locked, and how many hold then.
-    type Row<'a> = (&'a str, &'a [u8], u64, Vec<Claim>, bool, Option<usize>);
-
-    #[test]
-    fn after_a_power_cut_the_list_speaks_where_nobody_can_be_alive_table() {
-        let of = |boot: Option<&str>, machine: &str| Host {
+    fn host(boot: Option<&str>, machine: &str) -> Host {
+        Host {
             boot_id: boot.map(str::to_owned),
             machine_id: Some(machine.to_owned()),
             ..Host::default()
-        };
-        let here = of(Some("this boot"), "this machine");
-        let name = LockName::new("a").expect("a name");
-        let now = Now {
-            wall_us: 5_000_000,
-            ..Now::default()
-        };
-        let holder = |boot: Option<&str>, machine: &str| {
-            let mut claim = listed(2, Some(9));
-            claim.holder.host = of(boot, machine).into();
+        }
+    }
+
+    /// Damaged records; of the row with "locked" a process has a byte.
+    fn damaged() -> [Row; 15] {
+        let claims = |token, boot: Option<&str>, machine: &str| {
+            let mut claim = listed(2, token);
+            claim.holder.host = host(boot, machine).into();
             vec![claim]
         };
-        let (none, waits) = (Vec::new(), vec![listed(1, None)]);
-        let rows: [Row<'_>; 12] = [
-            ("empty", b"", 0, none.clone(), false, Some(0)),
-            ("zeros", &[0; 512], 0, none.clone(), false, Some(0)),
-            ("written just now", b"", 4_500, none.clone(), false, None),
-            ("a byte is locked", b"", 0, none.clone(), true, None),
-            ("somebody waits", b"", 0, waits, false, None),
-            ("torn", b"{\"job_id\"", 0, none, false, None),
+        let hold = |boot, machine| claims(Some(9), boot, machine);
+        let here = |boot| hold(Some(boot), "this machine");
+        let waiter = |boot| claims(None, boot, "this machine");
+        let untold: Judged = Err((u64::MAX, 0));
+        let all = |judged: Judged| [judged; 4];
+        // Resume and sprint go by the life of the owner, session and fleet by ages.
+        let by_life = [Ok(1), Ok(1), untold, untold];
+        let nobodys = [Ok(0), untold, untold, untold];
+        let old = all(Err((12_000, 0)));
+        let listed = all(Err((1_500, 30_000)));
+        [
+            ("empty", b"", 0, vec![], nobodys),
+            ("zeros", &[0; 512], 0, vec![], nobodys),
+            ("just written", b"", 10_001, vec![], all(Err((1_999, 0)))),
+            ("a locked byte", b"", 0, vec![], old),
+            ("a waiter", b"", 0, waiter(Some("this boot")), old),
+            ("a waiter of no boot", b"", 0, waiter(None), old),
+            ("a dead waiter", b"", 0, waiter(Some("ended")), nobodys),
+            ("torn", b"{\"job_id\"", 0, vec![], old),
+            ("a hold of this boot", b"", 0, here("this boot"), listed),
             (
-                "a holder of this boot",
-                b"",
-                0,
-                holder(Some("this boot"), "this machine"),
-                false,
-                None,
-            ),
-            (
-                "of an ended boot",
-                b"",
-                0,
-                holder(Some("another"), "this machine"),
-                false,
-                Some(1),
-            ),
-            (
-                "of an ended boot, written just now",
-                b"",
-                4_999,
-                holder(Some("another"), "this machine"),
-                false,
-                None,
-            ),
-            (
-                "of an ended boot, torn",
+                "of this boot, just written",
                 b"{",
-                0,
-                holder(Some("another"), "this machine"),
-                true,
-                Some(1),
+                11_000,
+                here("this boot"),
+                all(Err((1_000, 30_000))),
             ),
+            ("of an ended boot", b"", 0, here("ended"), by_life),
+            ("of one, just written", b"", 10_001, here("ended"), listed),
+            ("of one, torn and locked", b"{", 0, here("ended"), by_life),
             (
                 "of another machine",
                 b"",
                 0,
-                holder(Some("another"), "another"),
-                false,
-                None,
+                hold(Some("ended"), "another"),
+                listed,
             ),
             (
                 "of an unknown boot",
                 b"",
                 0,
-                holder(None, "this machine"),
-                false,
-                None,
+                hold(None, "this machine"),
+                listed,
             ),
+        ]
+    }
+
+    #[test]
+    fn a_damaged_record_is_judged_by_the_list_beside_it_table() {
+        let here = host(Some("this boot"), "this machine");
+        let name = LockName::new("a").expect("a name");
+        let now = Now {
+            wall_us: 12_000_000,
+            boot_ms: 2_000,
+            boot_id: "this boot".into(),
+        };
+        let policies = [
+            Policy::RESUME,
+            Policy::SPRINT,
+            Policy::SESSION,
+            Policy::FLEET,
         ];
-        for (what, bytes, modified_ms, claims, kept, holders) in rows {
+        for (what, bytes, modified_ms, claims, judged) in damaged() {
             let mut published = Published::of_bytes(bytes);
             published.modified_ms = modified_ms;
-            let mut entry = Entry {
-                claims,
-                ..Entry::default()
-            };
-            let published = Some(&published);
-            let joined = join(
-                &mut entry,
-                published,
-                &name,
-                &AfterACut,
-                &now,
-                &here,
-                &|| kept,
-            );
-            let holds = joined.ok().map(|()| entry.granted().count());
-            assert_eq!(holds, holders, "{what}");
+            for (policy, expected) in policies.iter().zip(judged) {
+                let mut entry = Entry {
+                    claims: claims.clone(),
+                    ..Entry::default()
+                };
+                let around = Around {
+                    name: &name,
+                    format: &ANY,
+                    policy,
+                    now: &now,
+                    here: &here,
+                    is_kept: &|| what.contains("locked"),
+                };
+                let joined = join(&mut entry, Some(&published), &around);
+                let found = joined.map(|()| entry.granted().count());
+                let silence = |broken: Broken| (broken.silence.silent_ms, broken.silence.ttl_ms);
+                let found = found.map_err(silence);
+                assert_eq!(found, expected, "{what}, {}", policy.name);
+            }
         }
     }
 

@@ -8,13 +8,14 @@ use super::bytes::{self, Byte};
 use super::folder::{Access, Folder, Opened, io_fault};
 use super::guarded::{EMPTY_BUT_HELD, LoadError, Loaded, any_is_held};
 use super::handle::FileHandle;
-use super::joined::{Broken, SETTLE};
+use super::joined::{Around, Broken, SETTLE};
 use super::names::Names;
 use super::pages::{self, ReadError};
 use super::publication::{self, Published};
 use super::{BorrowedDescriptor, FileStore, agents, fd, joined};
 use crate::clock::{instant, since};
 use crate::process::{self, Sight, Sights, liveness};
+use crate::profile::Record;
 use crate::profile::document::UNJUDGED;
 use crate::store::codec;
 use crate::store::contract::Depth;
@@ -156,7 +157,7 @@ impl FileStore {
         };
         let mut published = record()?;
         for _ in 0..LOOKS_MAX {
-            let mut is_empty = false;
+            let (mut is_empty, mut is_torn) = (false, false);
             let opened = match folder {
                 Some(folder) => folder.open_file(&names.list, Access::Read)?,
                 None => None,
@@ -171,7 +172,14 @@ impl FileStore {
                     let entry = codec::decode(&snapshot.text.bytes);
                     entry.map_err(|error| Broken::list(error.into()))
                 }
-                Some(Err(ReadError::Torn(why))) => Err(Broken::list(why)),
+                Some(Err(ReadError::Torn(why))) => {
+                    is_torn = self.does_without_list(opened.as_ref().is_some_and(any_is_held));
+                    if is_torn {
+                        Ok(Entry::default())
+                    } else {
+                        Err(Broken::list(why))
+                    }
+                }
                 Some(Err(error)) => return Err(error.into_store(&self.list_path(names))),
             };
             let again = if format.is_some() { record()? } else { None };
@@ -182,10 +190,9 @@ impl FileStore {
             let joined = entry.and_then(|mut entry| {
                 self.mark_ended_boots(folder.is_some_and(|folder| folder.local), &mut entry);
                 if let Some(format) = format {
-                    let (published, here) = (published.as_ref(), &self.here);
-                    let is_kept = || opened.as_ref().is_some_and(any_is_held);
-                    let name = &names.name;
-                    joined::join(&mut entry, published, name, format, now, here, &is_kept)?;
+                    let is_kept = || is_torn || opened.as_ref().is_some_and(any_is_held);
+                    let around = self.around(names, format, now, &is_kept);
+                    joined::join(&mut entry, published.as_ref(), &around)?;
                 } else if let Some(folder) = folder {
                     agents::refresh(folder, &mut entry, now);
                 }
@@ -199,6 +206,30 @@ impl FileStore {
             });
         }
         Err(self.contended(names))
+    }
+
+    /// Whether a torn list beside a record is begun anew. Where no process has a byte of it (`is_held`), its waiters have
+    /// ended, and the record says who holds.
+    pub(super) fn does_without_list(&self, is_held: bool) -> bool {
+        self.profile.record().is_some() && !is_held
+    }
+
+    /// By what a list of this store and the record beside it are brought together.
+    pub(super) fn around<'a>(
+        &'a self,
+        names: &'a Names,
+        format: &'a dyn Record,
+        now: &'a Now,
+        is_kept: &'a dyn Fn() -> bool,
+    ) -> Around<'a> {
+        Around {
+            name: &names.name,
+            format,
+            policy: &self.rules.policy,
+            now,
+            here: &self.here,
+            is_kept,
+        }
     }
 
     /// The same, repeated until the content can be understood or has settled.

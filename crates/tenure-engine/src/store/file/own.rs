@@ -123,16 +123,9 @@ impl FileStore {
                 }
                 Err(error) => return Err(error),
             };
-        let joined = joined::join(
-            &mut entry,
-            Some(&published),
-            &names.name,
-            format,
-            now,
-            &self.here,
-            // This holder has its byte.
-            &|| true,
-        );
+        // This holder has its byte.
+        let around = self.around(names, format, now, &|| true);
+        let joined = joined::join(&mut entry, Some(&published), &around);
         Ok(match (joined, entry.verify(handle.ticket)) {
             (Err(broken), _) => unreadable(&broken.why),
             (Ok(()), renewal @ Renewal::Renewed { .. }) => Own::Stands(renewal),

@@ -594,6 +594,11 @@ impl Snapshot {
             text: Text::default(),
         }
     }
+
+    /// Whether this is the state that replaces an unreadable one.
+    pub(super) fn replaces_torn(&self) -> bool {
+        self.sequence == 0 && self.long
+    }
 }
 
 /// The number of the format that this build reads and writes.

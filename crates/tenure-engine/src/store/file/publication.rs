@@ -89,6 +89,8 @@ pub(super) struct Publication<'a> {
     pub(super) private: &'a Folder,
     /// The record's file name.
     pub(super) file: &'a str,
+    /// Each change is on the disk before it counts as made.
+    pub(super) durable: bool,
 }
 
 impl Publication<'_> {
@@ -108,6 +110,10 @@ impl Publication<'_> {
 
     /// Creates the record, if nothing stands at the path.
     pub(super) fn create(&self, bytes: &[u8]) -> Result<Change, StoreError> {
+        self.lasting(self.create_private(bytes)?)
+    }
+
+    fn create_private(&self, bytes: &[u8]) -> Result<Change, StoreError> {
         let fresh = self.write_private(bytes)?;
         match self.rename_without_replacing(&fresh, self.private, self.file, self.records) {
             Ok(()) => Ok(Change::Done),
@@ -124,11 +130,21 @@ impl Publication<'_> {
 
     /// Replaces the record that was judged, and no other.
     pub(super) fn replace(&self, judged: &Published, bytes: &[u8]) -> Result<Change, StoreError> {
-        if os::EXCHANGES {
+        let change = if os::EXCHANGES {
             self.replace_by_exchange(judged, bytes)
         } else {
             self.replace_in_two_steps(judged, bytes)
+        };
+        self.lasting(change?)
+    }
+
+    /// Waits until a change that was made is on the disk, if it has to last.
+    fn lasting(&self, change: Change) -> Result<Change, StoreError> {
+        if self.durable && change == Change::Done {
+            let synced = self.records.sync();
+            synced.map_err(|errno| self.failed("making the record last", errno))?;
         }
+        Ok(change)
     }
 
     fn replace_in_two_steps(&self, judged: &Published, bytes: &[u8]) -> Result<Change, StoreError> {
@@ -237,7 +253,7 @@ impl Publication<'_> {
 
     /// Removes the record that was judged, and no other.
     pub(super) fn remove(&self, judged: &Published) -> Result<Change, StoreError> {
-        Ok(match self.take_away(judged)? {
+        self.lasting(match self.take_away(judged)? {
             Some(away) => {
                 self.drop_private(&away);
                 Change::Done
@@ -315,7 +331,8 @@ impl Publication<'_> {
         }
         let failed = |errno| fault(&self.private.path_of(&name), "writing the record", errno);
         let fd = opened.map_err(failed)?;
-        if let Err(errno) = write_whole(&fd, bytes) {
+        let sync = || if self.durable { os::sync(&fd) } else { Ok(()) };
+        if let Err(errno) = write_whole(&fd, bytes).and_then(|()| sync()) {
             drop(fd);
             self.drop_private(&name);
             return Err(failed(errno));
@@ -520,6 +537,7 @@ mod tests {
             records: &folder,
             private: &folder,
             file: "record",
+            durable: false,
         };
         assert_eq!(record.create(b"one").expect("a record"), Change::Done);
         let judged = record.read().expect("it").expect("it is there");
@@ -543,6 +561,7 @@ mod tests {
             records: &records,
             private: &private,
             file: "a.lock",
+            durable: false,
         };
         let judged = write(&records, "a.lock", "theirs");
         os::remove(records.fd(), "a.lock").expect("a removal");
@@ -618,6 +637,7 @@ mod tests {
                 records: &records,
                 private: &private,
                 file: "a.lock",
+                durable: false,
             };
             let ours = write(&records, "a.lock", "ours");
             let theirs = write(&private, "a.lock.new", "theirs");

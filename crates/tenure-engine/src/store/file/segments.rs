@@ -294,7 +294,6 @@ pub(super) fn is_split_up(list: &[Piece<'_>]) -> bool {
 
 impl Piece<'_> {
     /// Its own lines.
-    #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn lines(&self) -> &[u8] {
         match self {
             Self::Lines(lines) => lines,

@@ -64,7 +64,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
-use tenure_core::{Claim, Entry, Event, Kind, Left, LockName, Now, Silence};
+use tenure_core::{Claim, Entry, Event, Kind, Left, LockName, Now, Silence, UnreadableRule};
 
 /// How long a caller that comes back pauses between two tries for the bytes of its reserved place. The
 /// waiters that slept on them when it went away take them for an instant as they wake up.
@@ -423,6 +423,13 @@ impl<'f> Frame<'f> {
                         record.display()
                     ));
                 }
+                if self.is_new_claim() && loaded.snapshot.replaces_torn() {
+                    let list = guarded.folder.path_of(&self.names.list);
+                    let _ = self.store.set_aside.set(format!(
+                        "{}: it was torn, as a power cut leaves a list, and no process has a place in it",
+                        list.display()
+                    ));
+                }
                 (loaded, None)
             }
             Err(LoadError::Store(error)) => return Err(error),
@@ -434,11 +441,10 @@ impl<'f> Frame<'f> {
                     entry,
                     snapshot,
                 } = *found;
-                let profile = &self.store.profile;
-                let list_speaks = profile
-                    .record()
-                    .is_some_and(crate::profile::Record::list_speaks_after_a_cut);
-                let is_kept = list_speaks && self.is_new_claim() && guarded.any_is_held();
+                // Where force is all that it takes, it takes no lock from a process that lives.
+                let refuses =
+                    self.store.rules.policy.unreadable == UnreadableRule::RefuseUnlessForced;
+                let is_kept = refuses && self.is_new_claim() && guarded.any_is_held();
                 let corrupt = Corrupt {
                     why,
                     place: place(&self.store.record_path(self.names)),
