@@ -600,3 +600,38 @@ fn a_name_that_is_a_slip_away_from_a_lock_in_use_is_pointed_out() {
     let said = scene.run(["check", "deploi"]).expect(0, "free");
     assert_eq!(said.stderr(), "", "the other one is not in use any more");
 }
+
+/// Only tenure writes its own lists, and a page counts by its checksum: one that does not fit is a write that a power cut tore. A
+/// file that does not begin as ours do is unreadable and never free; what stands behind a page changes nothing.
+#[test]
+fn native_list_in_another_spelling_is_not_free_table() {
+    let scene = Scene::new();
+    let held = ["acquire", "x", "--owner", "none", "--request-id", "r"];
+    let _ = scene.run(held).expect(0, "free");
+    let file = scene.locks().join("x.tenure");
+    let whole = fs::read(&file).expect("a list");
+    let capitals = [b"TENURE".as_slice(), &whole[6..]].concat();
+    for (what, bytes, standing) in [
+        (
+            "a byte order mark",
+            ["\u{feff}".as_bytes(), &whole].concat(),
+            "unreadable",
+        ),
+        ("capitals", capitals, "unreadable"),
+        (
+            "a comment",
+            [b"# x\n".as_slice(), &whole].concat(),
+            "unreadable",
+        ),
+        ("bytes behind it", [&whole[..], b"x"].concat(), "held"),
+        ("nothing else", whole.clone(), "held"),
+    ] {
+        fs::write(&file, bytes).expect("another spelling");
+        let check = scene.run(["check", "x", "--output", "json"]);
+        let check = check.expect(4, what).json();
+        assert_eq!(check["error"]["context"]["standing"], standing, "{what}");
+        let _ = scene
+            .run(["acquire", "x", "-n", "--owner", "none"])
+            .expect(4, what);
+    }
+}
