@@ -25,7 +25,7 @@ mod run;
 pub(crate) mod value;
 
 use self::help::{AGENTS, FLEET, GLOBAL, SESSION, SPRINT, Size};
-use self::value::{Ending, Further, Moment, Owner, Queue, Ticket, Typed, typed};
+use self::value::{Ending, Follow, Further, Moment, Owner, Queue, Ticket, Typed, typed};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::supervise::OnLost;
@@ -460,9 +460,10 @@ pub(crate) struct RunArgs {
     /// End the run when the process that started it ends, however that ends (for harnesses that kill)
     #[arg(hide_short_help = true, long, conflicts_with = "die_with")]
     pub(crate) die_with_parent: bool,
-    /// End the run when the process with this number ends, however it ends
-    #[arg(hide_short_help = true, long, value_name = "PID")]
-    pub(crate) die_with: Option<u32>,
+    /// End the run when the process with this number ends, however it ends; auto: what an `acquire` would follow, if it can
+    /// be seen
+    #[arg(hide_short_help = true, long, value_name = "PID", value_parser = value::follow)]
+    pub(crate) die_with: Option<Follow>,
     /// Do not let the command inherit what keeps the lock held (for commands that leave daemons
     /// behind)
     #[arg(hide_short_help = true, long)]

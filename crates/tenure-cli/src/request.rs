@@ -39,7 +39,7 @@ pub(crate) use format::Format;
 #[cfg(unix)]
 pub(crate) use hook::{About, Misread};
 pub(crate) use place::{Place, Purpose, shown_profiles};
-pub(crate) use run::{At, Follow, How, Program, Run, Supervised, Task, Wanted};
+pub(crate) use run::{At, How, Program, Run, Supervised, Task, Wanted};
 pub(crate) use surroundings::{AGENT, Surroundings, Variables};
 #[cfg(target_os = "linux")]
 pub(crate) use verbs::EndOrphan;

@@ -273,6 +273,26 @@ pub(crate) fn ticket(text: &str) -> Result<Ticket, String> {
         .map_err(|_| format!("{text:?}: write auto, or the ticket that a refusal named"))
 }
 
+/// Whose life a run follows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Follow {
+    /// The process that started it.
+    Parent,
+    /// The process with this number.
+    Process(u32),
+    /// The process that a hold of this caller would follow; none where it cannot be seen from here.
+    Auto,
+}
+
+/// Reads whose.
+pub(crate) fn follow(text: &str) -> Result<Follow, String> {
+    if text == "auto" {
+        return Ok(Follow::Auto);
+    }
+    let number = text.parse().map(Follow::Process);
+    number.map_err(|_| "write auto, or the number of a process".to_owned())
+}
+
 /// An instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Moment {

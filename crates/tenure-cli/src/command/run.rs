@@ -68,13 +68,11 @@ pub(crate) fn run(run: Run, mut reporter: Reporter) -> Ending {
     let how = run.task.supervised();
     let follow = how.and_then(|how| how.follow);
     // First: what follows is the guardian's.
-    let followed = follow.map(|follow| follow::begin(follow, run.task.grace));
-    let ran = followed
-        .transpose()
-        .and_then(|followed| match run.task.main().cloned() {
-            Some(main) => hold_and_run(run, main, followed, &mut reporter),
-            None => run_unlocked(run, followed, &mut reporter),
-        });
+    let followed = follow.map_or(Ok(None), |follow| follow::begin(follow, run.task.grace));
+    let ran = followed.and_then(|followed| match run.task.main().cloned() {
+        Some(main) => hold_and_run(run, main, followed, &mut reporter),
+        None => run_unlocked(run, followed, &mut reporter),
+    });
     if let Some(why) = follow::reason() {
         reporter.warn(why);
     }

@@ -9,7 +9,7 @@ use super::{
     force, mode, named_by, no_name, said_wait, ticket, ttl_ms, typed_mode, usual_wait,
 };
 use crate::args::RunArgs;
-use crate::args::value::{self, Further, Queue, Ticket, Typed};
+use crate::args::value::{self, Follow, Further, Queue, Ticket, Typed};
 use crate::failure::Failure;
 use crate::supervise::OnLost;
 use std::ffi::OsString;
@@ -96,15 +96,6 @@ pub(crate) enum How {
     /// None does: this process becomes the command.
     Exec,
     Supervised(Supervised),
-}
-
-/// Whose life a run follows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Follow {
-    /// The process that started it.
-    Parent,
-    /// The process with this number.
-    Process(u32),
 }
 
 /// How the command is supervised.
@@ -523,10 +514,9 @@ fn supervised(
         term_after: defaults.term_after(typed, grace)?,
         max_runtime: defaults.max_runtime(typed)?,
         wait_all: defaults.wait_all(typed),
-        follow: match typed.die_with {
-            Some(number) => Some(Follow::Process(number)),
-            None => typed.die_with_parent.then_some(Follow::Parent),
-        },
+        follow: typed
+            .die_with
+            .or(typed.die_with_parent.then_some(Follow::Parent)),
         close: defaults.close(typed),
         on_lost: defaults.on_lost(typed),
         rollback: defaults.rollback(typed),

@@ -1,7 +1,7 @@
 //! `run --die-with-parent` and `--die-with PID`: who is killed, and what is left of the run then.
 
 use crate::support::{
-    Scene, Started, children, eventually, is_alive, read_number, send, state, throughout,
+    Scene, Started, answer, children, eventually, is_alive, read_number, send, state, throughout,
 };
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -138,6 +138,37 @@ fn run_that_follows_another_process_ends_with_it_waiting_or_at_work() {
     }
     scene.until_free("x");
     let _ = followed.wait();
+}
+
+/// An agent's host starts each command by a shell of its own. The run follows the host, and from a namespace in which the host
+/// cannot be seen nothing, and goes on all the same.
+#[test]
+fn run_follows_the_host_of_its_caller_as_far_as_it_is_seen() {
+    let scene = Scene::new();
+    let call = "tenure run x --die-with auto --grace 1s -- sh -c 'echo $$ >work.new; mv work.new work; exec sleep 600'";
+    // A host is no shell that runs one text: it has a program of its own.
+    let host = scene.script(
+        "host",
+        &format!(
+            "#!/bin/bash\ncd '{}'\nbash -c \"$1\"; sleep 600\n",
+            scene.root().display()
+        ),
+    );
+    let mut host = scene.program(host.to_str().unwrap());
+    let host = Started::new(host.arg(call).process_group(0).stdin(Stdio::null()));
+    let work = read_number(&scene.path("work"));
+    host.signal(Signal::KILL);
+    scene.until_free("x");
+    eventually("the work ends with the host", || !is_alive(work));
+    let _ = host.finish();
+
+    let mut apart = scene.program("unshare");
+    apart.args(["--pid", "--fork", "--mount-proc", "tenure", "run", "x"]);
+    apart.args(["--die-with", "auto", "--", "echo", "ran"]);
+    let apart = answer(&mut apart);
+    if !apart.stderr().contains("unshare:") {
+        assert_eq!(apart.expect(0, "nothing is refused").stdout(), "ran\n");
+    }
 }
 
 /// The holder goes on: the waiters leave by themselves, and not because their turn has come.

@@ -21,7 +21,7 @@ fn claude_gets_the_whole_input_with_a_prefix_and_no_decision() {
         json!({"hookSpecificOutput": {
             "hookEventName": "PreToolUse",
             "updatedInput": {
-                "command": "cd x && tenure run build --slots 2 --as claude/1f3c --wait 60s --ticket auto -- \
+                "command": "cd x && tenure run build --slots 2 --as claude/1f3c --wait 60s --die-with auto --ticket auto -- \
                             cargo test --all 2>&1 | tail -5",
                 "description": "Run the tests",
                 "timeout": 180_000,
@@ -47,7 +47,7 @@ fn codex_gets_the_allow_that_it_demands_beside_another_input() {
             "hookEventName": "PreToolUse",
             "permissionDecision": "allow",
             "updatedInput": {
-                "command": "tenure run build --slots 2 --as codex/0199a --wait 60s --ticket auto -- make all",
+                "command": "tenure run build --slots 2 --as codex/0199a --wait 60s --die-with auto --ticket auto -- make all",
             },
         }})
     );

@@ -358,7 +358,7 @@ pub(super) fn prefix(program: &str, rule: &CommandRule, key: &str, wait: Duratio
         _ => format!("{}ms", wait.as_millis()),
     };
     format!(
-        "{program} run {}{slots} --as {key} --wait {wait} --ticket auto -- ",
+        "{program} run {}{slots} --as {key} --wait {wait} --die-with auto --ticket auto -- ",
         rule.lock
     )
 }
@@ -583,7 +583,7 @@ mod tests {
         let rule = rules.first().expect("a rule");
         assert_eq!(
             prefix("tenure", rule, "claude/1f3c/a6", Duration::from_secs(60)),
-            "tenure run b --slots 2 --as claude/1f3c/a6 --wait 60s --ticket auto -- "
+            "tenure run b --slots 2 --as claude/1f3c/a6 --wait 60s --die-with auto --ticket auto -- "
         );
         assert!(
             prefix("tenure", rule, "k", Duration::from_millis(1_500)).contains("--wait 1500ms")

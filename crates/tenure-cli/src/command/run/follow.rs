@@ -19,10 +19,10 @@
 //! **What is not guaranteed.** If relay and guardian are killed at the same instant, nobody is left to end the work. What has
 //! inherited the liveness lock then keeps the lock held, as for a run without these flags.
 
+use crate::args::value::Follow;
 use crate::exit::{Ending, Exit, leave_at_once, speak_last_word_to};
 use crate::failure::Failure;
 use crate::render::say;
-use crate::request::Follow;
 use crate::signals::{self, Forked, Signals};
 use crate::supervise::end_all_children;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -54,8 +54,9 @@ pub(super) struct Followed {
     handles: Vec<(OwnedFd, String)>,
 }
 
-/// Makes the guardian, in which this returns. The relay stays in here, and ends with the guardian.
-pub(super) fn begin(follow: Follow, grace: Duration) -> Result<Followed, Failure> {
+/// Makes the guardian, in which this returns. The relay stays in here, and ends with the guardian. `None` where a caller that
+/// named no process has none that can be followed.
+pub(super) fn begin(follow: Follow, grace: Duration) -> Result<Option<Followed>, Failure> {
     let (named, flag, what) = match follow {
         Follow::Parent => (parent()?, "--die-with-parent", "its parent"),
         Follow::Process(number) => (
@@ -63,6 +64,10 @@ pub(super) fn begin(follow: Follow, grace: Duration) -> Result<Followed, Failure
             "--die-with",
             "the process that it follows",
         ),
+        Follow::Auto => match job() {
+            Some(job) => (job, "--die-with", "what has called it"),
+            None => return Ok(None),
+        },
     };
     let number = named.as_raw_pid();
     let handle = open(named, flag)?;
@@ -95,7 +100,7 @@ pub(super) fn begin(follow: Follow, grace: Duration) -> Result<Followed, Failure
             // Of a process that leads no group this does not fail.
             let _ = rustix::process::setsid();
             speak_last_word_to(speaks);
-            Ok(Followed { handles })
+            Ok(Some(Followed { handles }))
         }
     }
 }
@@ -114,6 +119,13 @@ fn parent() -> Result<Pid, Failure> {
             "--die-with-parent: the parent is in another PID namespace and cannot be seen",
         )),
     }
+}
+
+/// What a hold of this caller would follow: the host of an agent, the job of a CI system. `None` where that cannot be seen
+/// from here, as from another PID namespace.
+fn job() -> Option<Pid> {
+    let chosen = process::job_of_caller().ok()?;
+    of_number(chosen.process.pid).ok()
 }
 
 fn of_number(number: u32) -> Result<Pid, Failure> {

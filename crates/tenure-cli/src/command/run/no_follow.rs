@@ -1,7 +1,7 @@
 //! `run --die-with-parent` and `--die-with PID`: Linux alone lets a process follow another one by a handle of it.
 
+use crate::args::value::Follow;
 use crate::failure::Failure;
-use crate::request::Follow;
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -13,7 +13,11 @@ pub(super) fn reason() -> Option<String> {
 /// Nothing is followed here.
 pub(super) struct Followed(Infallible);
 
-pub(super) fn begin(_: Follow, _: Duration) -> Result<Followed, Failure> {
+pub(super) fn begin(follow: Follow, _: Duration) -> Result<Option<Followed>, Failure> {
+    // The caller named no process, so nothing is refused.
+    if follow == Follow::Auto {
+        return Ok(None);
+    }
     Err(Failure::bad_arguments(
         "--die-with: only on Linux a run can follow the life of another process; leave the flag out",
     ))
