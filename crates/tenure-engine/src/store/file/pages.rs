@@ -61,7 +61,7 @@ pub(crate) enum Room {
     /// 1 MiB, for a change that adds a claim. So a list that is full for new claims has as much room again for
     /// what is still written about its claims: grants, commands, requests to stop.
     Joining,
-    /// The same, for a hold that no process keeps: it ends by a release alone. So what its release will write is
+    /// 1 MiB as well, for a hold that no process keeps: it ends by a release alone. So what its release will write is
     /// allocated before.
     Keeping,
     /// 2 MiB. Written beside as much that counts, it keeps the file below 8 MiB.
