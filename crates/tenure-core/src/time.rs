@@ -88,7 +88,7 @@ impl Stamp {
 /// The boot of a machine under which instants were recorded.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Boot<'a> {
-    /// Its id; `None` where the platform has none.
+    /// Boot id; `None` where the platform has none.
     pub id: Option<&'a str>,
     /// Whether it is known to be an earlier boot of the machine that asks.
     pub has_ended: bool,
