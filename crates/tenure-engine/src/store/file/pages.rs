@@ -443,7 +443,8 @@ pub(super) fn write(
             .is_some_and(|page| page.pair == pair && !page.second),
     };
     let begins_pair = current.page.is_none_or(|known| known.pair != pair);
-    if begins_pair && (room == Room::Keeping || pair > 0) {
+    let outgrows = pair > 0 && current.page.is_some();
+    if begins_pair && (room == Room::Keeping || outgrows) {
         let other = Page { pair, second: true };
         let nothing = vec![0; other.bytes()];
         let mut parts = [IoSlice::new(&nothing)];
