@@ -174,7 +174,7 @@ async fn add(host: &str, token: u64, element: &str) -> Result<bool, Box<dyn std:
     // Of a fixed length, so that etcd's order of bytes is the order of the numbers.
     let (own, next) = (format!("{token:020}"), format!("{:020}", token + 1));
     let channel = Endpoint::from_shared(host.to_owned())?;
-    let client = Client::new(channel.connect().await?, None, None).await?;
+    let client = Client::new(channel.connect().await?, None, false, None).await?;
     let not_older = Compare::value("/work/fence", CompareResult::Less, next);
     let raise = TxnRequest::default().when([not_older]).and_then([
         RequestOp::put("/work/fence", own.clone()),

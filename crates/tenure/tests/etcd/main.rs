@@ -87,7 +87,7 @@ pub(crate) fn is_long() -> bool {
 pub(crate) async fn client(url: String) -> api::Client {
     let endpoint = Endpoint::from_shared(url).expect("a URL");
     let channel = endpoint.connect().await.expect("a connection");
-    let client = api::Client::new(channel, None, None).await;
+    let client = api::Client::new(channel, None, false, None).await;
     client.expect("it asks for nothing")
 }
 

@@ -294,10 +294,12 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// A client for this user, which is shown to the server first. `heads` looks at each answer.
+    /// A client for this user. With `shows` the password is shown to the server first, and not the token of another one.
+    /// `heads` looks at each answer.
     pub(super) async fn new(
         channel: Channel,
         user: Option<Arc<User>>,
+        shows: bool,
         heads: Option<Arc<dyn Heads>>,
     ) -> Result<Self, Status> {
         let client = Self {
@@ -306,7 +308,9 @@ impl Client {
             proving: Arc::default(),
             heads,
         };
-        client.known_unless(None).await?;
+        let refused = client.user.as_ref().filter(|_| shows);
+        let refused = refused.and_then(|user| user.token_unless(None));
+        client.known_unless(refused).await?;
         Ok(client)
     }
 

@@ -150,20 +150,18 @@ impl Cluster {
         }
         state.met.insert(server, id);
         let remembered: Vec<_> = servers.iter().map(|name| self.remembered(name)).collect();
-        // The user's word is a memory of one cluster for all servers, and stands above what was met.
-        if state.id != Some(id) || state.is_divided {
-            let is_accepted = remembered.iter().all(|other| *other == Some(id));
-            if is_accepted && state.met.values().any(|other| *other != id) {
-                state.met.retain(|_, other| *other == id);
-            }
+        // A memory of one cluster for all servers is the user's word, or what this machine has always known.
+        let is_accepted = remembered.iter().all(|other| *other == Some(id));
+        if is_accepted {
+            state.met.retain(|_, other| *other == id);
         }
-        let mut others = state
-            .met
-            .values()
-            .copied()
+        let known = state.id.filter(|_| !is_accepted);
+        let met = state.met.values().copied();
+        let mut others = known
+            .into_iter()
+            .chain(met)
             .chain(remembered.into_iter().flatten());
         if let Some(other) = others.find(|other| *other != id) {
-            let other = state.id.filter(|known| *known != id).unwrap_or(other);
             // What a process holds in one of two clusters may be held in the other one as well.
             if state.id.is_some() && !state.is_divided {
                 self.begin_epoch();
@@ -181,6 +179,12 @@ impl Cluster {
         Ok(())
     }
 
+    /// Whether this process has met a server as one of the known cluster.
+    pub(super) fn has_met(&self, server: usize) -> bool {
+        let state = self.lock();
+        state.id.is_some() && state.met.get(&server) == state.id.as_ref()
+    }
+
     /// Whether this machine has a memory that does not know this server.
     pub(super) fn is_new(&self, server: usize) -> bool {
         let servers = self.address.servers();
@@ -195,9 +199,9 @@ impl Cluster {
     fn refusal(&self, server: &str, id: u64, other: u64) -> String {
         let line = format!("{}#{id:x}", self.address);
         format!(
-            "{server} is of etcd cluster {id:x}, and the locks are in cluster {other:x}. A list names the servers of one \
-             cluster. If the cluster was restored or replaced, and no holder from before is left, accept the new one: \
-             tenure allow {}",
+            "{server} is of etcd cluster {id:x}, and {other:x} is the cluster of another server of the list, or the one from \
+             before. A list names the servers of one cluster. If the cluster was restored or replaced and no holder from \
+             before is left, or if a server was repaired, say which one it is: tenure allow {}",
             quoted_for_unix(&line)
         )
     }
@@ -310,6 +314,43 @@ mod tests {
         // A request that was sent before the set-back says nothing of the servers as they are.
         assert!(cluster.look(0, head(7, 20), before, true).is_err());
         assert_eq!((cluster.epoch(), cluster.known().revision), (1, 4));
+    }
+
+    /// Without a memory, only the answers to this process count.
+    #[test]
+    fn another_cluster_behind_an_address_is_refused_without_a_memory() {
+        for (list, table) in [
+            (
+                "etcd://one",
+                vec![(0, 7, true), (0, 8, false), (0, 8, false), (0, 7, true)],
+            ),
+            (
+                "etcd://one,two",
+                vec![
+                    (0, 7, true),
+                    (1, 7, true),
+                    (0, 8, false),
+                    (1, 8, false),
+                    (0, 8, false),
+                ],
+            ),
+            (
+                "etcd://one,two",
+                vec![
+                    (0, 7, true),
+                    (1, 8, false),
+                    (0, 7, false),
+                    (1, 7, true),
+                    (0, 7, true),
+                ],
+            ),
+        ] {
+            let cluster = Cluster::new(Address::parse(list).expect("an address"));
+            for (server, id, counts) in table {
+                let looked = cluster.look(server, head(id, 1), cluster.known(), true);
+                assert_eq!(looked.is_ok(), counts, "{id} of {server} in {list}");
+            }
+        }
     }
 
     #[test]

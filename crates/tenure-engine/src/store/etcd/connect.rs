@@ -230,7 +230,7 @@ mod tests {
             endpoint.connect_with_connector(connector),
             h2::server::handshake(there)
         );
-        let client = Client::new(channel.expect("a connection"), None, None).await;
+        let client = Client::new(channel.expect("a connection"), None, false, None).await;
         let client = client.expect("it asks for nothing");
         (client, server.expect("a connection"))
     }

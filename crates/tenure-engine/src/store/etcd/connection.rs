@@ -38,6 +38,12 @@ const REQUEST_MAX: Duration = Duration::from_secs(2);
 /// The longest time that an attempt to connect may take: some requests.
 const ATTEMPT_MAX: Duration = Duration::from_secs(4);
 
+/// How long a server has to be silent to a request before another one is asked.
+const ASKED_MIN: Duration = Duration::from_millis(500);
+
+/// How long the others of a list are heard after that.
+const HEARD_MAX: Duration = Duration::from_secs(20);
+
 /// The least time that a request is given.
 const REQUEST_MIN: Duration = Duration::from_millis(100);
 
@@ -212,11 +218,21 @@ impl Endpoints {
         };
         let ended = attempt.wait_for(Option::is_some).await;
         let ended = ended.ok().and_then(|ended| ended.clone());
-        ended.unwrap_or_else(|| Err(Fault::Unsure("this program ends".to_owned())))
+        ended.unwrap_or_else(|| {
+            // It ended without a word.
+            let mut current = self.lock();
+            let is_this = |other: &watch::Receiver<_>| other.same_channel(&attempt);
+            current.connecting.take_if(|other| is_this(other));
+            Err(Fault::Unsure(
+                "the attempt to connect was given up".to_owned(),
+            ))
+        })
     }
 
     async fn attempt(self: Arc<Self>, index: usize, ends: watch::Sender<Option<Attempted>>) {
-        let tried = tokio::time::timeout(ATTEMPT_MAX, self.first_that_answers(index)).await;
+        // The others are waited for a moment longer than that.
+        let most = ATTEMPT_MAX + STRANGERS;
+        let tried = tokio::time::timeout(most, self.first_that_answers(index)).await;
         let silent = |_| Err(Fault::Unsure("no server answers".to_owned()));
         let tried = tried.unwrap_or_else(silent);
         let mut current = self.lock();
@@ -238,7 +254,9 @@ impl Endpoints {
             probe: self.probe.clone(),
         };
         let channel = self.connections.connect(url).await.map_err(Fault::Unsure)?;
-        let client = Client::new(channel, self.user.clone(), Some(Arc::new(shown))).await;
+        // A server of another cluster may be silent about a token that is not its own, and so hide what it is.
+        let is_met = self.cluster.has_met(server);
+        let client = Client::new(channel, self.user.clone(), !is_met, Some(Arc::new(shown))).await;
         client.map_err(|error| classify(&error))
     }
 
@@ -254,6 +272,7 @@ impl Endpoints {
             return Ok((index, self.connect(index).await?));
         }
         let asks_all = !self.lock().asked_all;
+        let end = instant() + ATTEMPT_MAX;
         let mut tries = JoinSet::new();
         let mut asked = 0;
         let mut failed = None;
@@ -278,12 +297,14 @@ impl Endpoints {
                     most.saturating_sub(instant().saturating_duration_since(*since))
                 }
                 None if asked < count => SILENT,
-                None => ATTEMPT_MAX,
+                None => end.saturating_duration_since(instant()),
             };
             let mut is_over = false;
             match tokio::time::timeout(patience, tries.join_next()).await {
                 Ok(Some(Ok(Ok(first)))) if found.is_none() => found = Some((first, instant())),
                 Ok(Some(Ok(Err(fault @ (Fault::Denied(_) | Fault::Stranger(_)))))) => {
+                    // What the others say may end a division.
+                    tokio::spawn(Arc::clone(self).hear(tries));
                     return Err(fault);
                 }
                 Ok(Some(Ok(Err(fault)))) => drop(failed.get_or_insert(fault)),
@@ -310,7 +331,9 @@ impl Endpoints {
 
     /// Hears what the others say later. It is looked at as every answer is.
     async fn hear(self: Arc<Self>, mut others: JoinSet<Result<(usize, Client), Fault>>) {
-        while let Some(answer) = others.join_next().await {
+        let end = instant() + HEARD_MAX;
+        let rest = || end.saturating_duration_since(instant());
+        while let Ok(Some(answer)) = tokio::time::timeout(rest(), others.join_next()).await {
             if let Ok(Err(Fault::Stranger(_))) = answer {
                 let turn = self.lock().turns;
                 self.meet_stranger(turn);
@@ -343,7 +366,7 @@ impl Endpoints {
         for url in &self.urls {
             let asked = async {
                 let channel = self.connections.connect(url).await.map_err(Fault::Unsure)?;
-                let client = Client::new(channel, self.user.clone(), None).await;
+                let client = Client::new(channel, self.user.clone(), true, None).await;
                 let client = client.map_err(|error| classify(&error))?;
                 let probe = RangeRequest::of(self.probe.clone());
                 client.get(probe).await.map_err(|error| classify(&error))
@@ -399,17 +422,27 @@ impl Endpoints {
     {
         let limit = limit.clamp(REQUEST_MIN, REQUEST_MAX);
         let turn = self.lock().turns;
+        let mut had = None;
         let asked = async {
             let client = self.client().await?;
+            had = Some(instant());
             ask(client).await.map_err(|error| classify(&error))
         };
-        let answer = match tokio::time::timeout(limit, asked).await {
-            Ok(answer) => answer,
-            Err(_) => Err(Fault::Unsure(format!(
-                "no answer within {} ms",
-                limit.as_millis()
-            ))),
+        let (answer, is_over) = match tokio::time::timeout(limit, asked).await {
+            Ok(answer) => (answer, false),
+            Err(_) => (
+                Err(Fault::Unsure(format!(
+                    "no answer within {} ms",
+                    limit.as_millis()
+                ))),
+                true,
+            ),
         };
+        // Who waited for a connection, and had no time left to ask, knows nothing of the server.
+        let asked_for = had.map_or(Duration::ZERO, |had| {
+            instant().saturating_duration_since(had)
+        });
+        let is_judged = !is_over || asked_for >= limit.min(ASKED_MIN);
         if let Err(Fault::Refused(why) | Fault::Denied(why)) = &answer
             && why.contains("auth")
         {
@@ -422,7 +455,9 @@ impl Endpoints {
             self.meet_stranger(turn);
         }
         if let Err(Fault::Unsure(_)) = &answer {
-            self.turn_away(turn);
+            if is_judged {
+                self.turn_away(turn);
+            }
             self.lock().failing.get_or_insert_with(instant);
         } else {
             self.lock().failing = None;
