@@ -5,6 +5,7 @@
 use crate::output::Output;
 use serde_json::{Map, Value};
 use std::ops::{Deref, DerefMut};
+use std::time::Duration;
 use tenure_engine::audit::AuditError;
 use tenure_engine::config::ConfigError;
 use tenure_engine::envelope::{self, Exit};
@@ -100,6 +101,23 @@ impl Deref for Failure {
 }
 
 impl Failure {
+    /// The refusal of a held lock in one sentence, which names the lock, its holder and the wait; another message as it is.
+    pub(crate) fn sentence(&self) -> String {
+        let text = self.text.as_deref().filter(|_| self.code == "LOCK_HELD");
+        match text.and_then(|text| text.lines().next()) {
+            Some(line) => line.to_owned() + &self.waited(),
+            None => self.message.clone(),
+        }
+    }
+
+    /// How long the caller waited, as the end of a sentence; empty if it did not.
+    pub(crate) fn waited(&self) -> String {
+        let waited_ms = self.context.get("waited_ms").and_then(Value::as_u64);
+        waited_ms.map_or_else(String::new, |waited_ms| {
+            format!("; waited {}", human(Duration::from_millis(waited_ms)))
+        })
+    }
+
     /// Whether the lock has a live holder, or a line that takes no one more: it may be free at the next try.
     pub(crate) fn is_of_a_held_lock(&self) -> bool {
         matches!(self.code.as_str(), "LOCK_HELD" | "QUEUE_FULL")

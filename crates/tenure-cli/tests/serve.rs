@@ -143,6 +143,24 @@ fn python(scene: &Scene, program: &str) -> Answer {
 }
 
 #[test]
+fn a_wait_that_ran_out_names_the_lock_its_holder_and_the_wait_that_was_said() {
+    let scene = Scene::new();
+    let holder = scene.hold("deploy", ["-q"]);
+    let mut client = Client::new(&scene);
+    for (wait_ms, waited) in [(0, ""), (50, "; waited 50ms")] {
+        let asked = json!({ "locks": [{ "name": "deploy" }], "wait_ms": wait_ms });
+        let id = client.request("acquire", &asked);
+        let refused = client.answer(id);
+        assert_eq!(code(&refused), "LOCK_HELD");
+        let said = refused["error"]["message"].as_str().expect("a sentence");
+        let begin = format!("deploy is held by PID {} (", holder.pid());
+        assert!(said.starts_with(&begin) && said.ends_with(waited), "{said}");
+    }
+    assert_eq!(client.end(), 0);
+    let _ = holder.open().expect(0, "the holder");
+}
+
+#[test]
 fn the_parent_owns_the_hold_and_the_death_of_serve_frees_nothing() {
     let scene = Scene::new();
     let mut client = Client::new(&scene);

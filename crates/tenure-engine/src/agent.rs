@@ -293,6 +293,7 @@ impl Agent<'_> {
                 Some(rest) if !rest.is_zero() => Wait::For(rest),
                 _ => Wait::No,
             },
+            said: None,
             // The place is the agent's, and each of its calls is another process.
             keep: Some(Keep {
                 owner: None,

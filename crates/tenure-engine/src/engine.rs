@@ -104,13 +104,19 @@ pub struct Keep {
 pub struct Limits {
     /// How long it waits.
     pub wait: Wait,
+    /// The wait that the caller said, where `wait` is only what is left of it. The answer of a wait that ran out names this.
+    pub said: Option<Duration>,
     /// `None` for a claim that leaves the queue.
     pub keep: Option<Keep>,
 }
 
 impl From<Wait> for Limits {
     fn from(wait: Wait) -> Self {
-        Self { wait, keep: None }
+        Self {
+            wait,
+            said: wait.limit(),
+            keep: None,
+        }
     }
 }
 
@@ -301,7 +307,7 @@ pub async fn acquire_in<C: Clock + ?Sized, O: Observer + ?Sized>(
     limits: Limits,
     observer: &mut O,
 ) -> Result<Acquired, AcquireError> {
-    let Limits { wait, keep } = limits;
+    let Limits { wait, said, keep } = limits;
     let began = clock.instant();
     let deadline = wait.deadline(began);
     let mut run = Run {
@@ -351,8 +357,10 @@ pub async fn acquire_in<C: Clock + ?Sized, O: Observer + ?Sized>(
     let elapsed = clock.instant().saturating_duration_since(began);
     let counted = elapsed.saturating_sub(run.paused);
     let waited = match wait {
-        Wait::No => None,
-        // The answer names no longer time than the caller asked for.
+        // Nothing may be left of a wait.
+        Wait::No => said.filter(|said| !said.is_zero()),
+        // What the caller said is what is said, whatever the clock shows when the wait has run out.
+        Wait::For(asked) if matches!(outcome, Outcome::TimedOut) => Some(said.unwrap_or(asked)),
         Wait::For(asked) => Some(counted.min(asked)),
         Wait::Forever => Some(counted),
     };

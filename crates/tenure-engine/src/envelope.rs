@@ -411,10 +411,10 @@ impl Envelope {
     }
 }
 
-/// A duration as people write it.
+/// A duration as people write it, to the millisecond: what a caller said is what is said. [`age`] words what was measured.
 pub fn human(duration: Duration) -> String {
-    let millis = duration.as_millis();
-    if millis < 1_000 {
+    let millis = duration.subsec_millis();
+    if duration.as_secs() == 0 {
         return format!("{millis}ms");
     }
     let seconds = duration.as_secs();
@@ -425,11 +425,17 @@ pub fn human(duration: Duration) -> String {
         seconds % 60,
     );
     let mut text = String::new();
-    for (number, unit) in [(days, 'd'), (hours, 'h'), (minutes, 'm'), (rest, 's')] {
+    // Writing to a `String` cannot fail.
+    for (number, unit) in [(days, 'd'), (hours, 'h'), (minutes, 'm')] {
         if number > 0 {
-            // Writing to a `String` cannot fail.
             let _ = write!(text, "{number}{unit}");
         }
+    }
+    if millis > 0 {
+        let fraction = format!("{millis:03}");
+        let _ = write!(text, "{rest}.{}s", fraction.trim_end_matches('0'));
+    } else if rest > 0 {
+        let _ = write!(text, "{rest}s");
     }
     text
 }
@@ -440,16 +446,23 @@ mod tests {
 
     #[test]
     fn durations_read_as_they_are_written() {
-        for (millis, text) in [
-            (0, "0ms"),
-            (999, "999ms"),
-            (1_000, "1s"),
-            (12_345, "12s"),
-            (90_000, "1m30s"),
-            (5_400_000, "1h30m"),
-            (86_400_000, "1d"),
+        for (millis, text, measured) in [
+            (0, "0ms", "0ms"),
+            (999, "999ms", "999ms"),
+            (1_000, "1s", "1s"),
+            (1_500, "1.5s", "1s"),
+            (2_000, "2s", "2s"),
+            (12_345, "12.345s", "12s"),
+            (12_040, "12.04s", "12s"),
+            (90_000, "1m30s", "1m30s"),
+            (60_500, "1m0.5s", "1m"),
+            (5_400_000, "1h30m", "1h30m"),
+            (86_400_000, "1d", "1d"),
         ] {
-            assert_eq!(human(Duration::from_millis(millis)), text);
+            let duration = Duration::from_millis(millis);
+            assert_eq!(human(duration), text);
+            assert_eq!(crate::duration::parse(text), Ok(duration), "{text}");
+            assert_eq!(age(millis), measured, "{text}");
         }
     }
 

@@ -163,6 +163,7 @@ pub(super) fn take_for(
     };
     reporter.set_request_id(known_as(&request.holder));
     let limits = Limits {
+        said: wait.limit(),
         wait,
         keep: ticket.keep,
     };

@@ -110,7 +110,7 @@ pub(super) fn push(
         name: name.clone(),
         request,
     };
-    let holds = acquire_all(vec![target_lock], wait, None, reporter);
+    let holds = acquire_all(vec![target_lock], wait.into(), reporter);
     let holds = holds.map_err(|(_, failure)| failure)?;
     let landed = match holds.first() {
         Some(lock) => {

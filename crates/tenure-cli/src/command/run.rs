@@ -50,6 +50,7 @@ use std::process::Command;
 use tenure_core::{Cancel, Left, LockName, RequestId};
 use tenure_engine::audit::Releaser;
 use tenure_engine::clock::{Clock, SystemClock};
+use tenure_engine::engine::Limits;
 use tenure_engine::store::{StoreError, Verbs};
 
 /// Carries it out and shows how it ended.
@@ -129,7 +130,11 @@ fn hold_and_run(
         id: &plan.id,
     };
     let targets = std::mem::take(&mut plan.targets);
-    let mut holds = match acquire_all::acquire_all(targets, task.wait, plan.keep, reporter) {
+    let limits = Limits {
+        keep: plan.keep,
+        ..task.wait.into()
+    };
+    let mut holds = match acquire_all::acquire_all(targets, limits, reporter) {
         Ok(holds) => holds,
         Err((mut holds, failure)) => {
             hooks.superseded_before_the_start(&failure, &mut holds, reporter);

@@ -71,7 +71,8 @@ pub(super) fn until_free(
             return Err(session.blocked(failure, &view, refusal.reason));
         }
         Found::Refused { retry_after_ms, .. } => {
-            let waited = (limit != Wait::No).then_some(waited);
+            // The wait has run out.
+            let waited = (limit != Wait::No).then(|| limit.limit().unwrap_or(waited));
             let mut failure = failure_of(view.clone(), Reason::Held, waited, retry_after_ms);
             failure.phase = Some("wait");
             return Err(session.blocked(failure, &view, Reason::Held));

@@ -4,10 +4,8 @@ use super::{Dialect, Line, Refused, own_line};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::clean;
-use crate::render::lock::{HolderView, LockView, orphan_hint, utc};
+use crate::render::lock::{HolderView, LockView, age, orphan_hint, utc};
 use std::path::Path;
-use std::time::Duration;
-use tenure_engine::envelope::human;
 
 pub(crate) struct Resume;
 
@@ -82,7 +80,7 @@ fn blocked(mut failure: Failure, view: &LockView, holder: &HolderView) -> Failur
     if holder.is_seen_alive {
         text.push_str("\nThat is another container of this machine, and the holder is alive: it keeps its lock on the file.");
     } else if let Some(ends_in_ms) = holder.ends_in_ms {
-        let rest = human(Duration::from_millis(ends_in_ms));
+        let rest = age(ends_in_ms);
         text.push_str(
             "\nThat is another container of this machine, and whether its work goes on cannot be seen from here. Unless it \
              gives a sign of life, the next resume takes the lock over in ",

@@ -31,7 +31,7 @@ pub(crate) fn failure_of(
             "{line}\n{:8}{waited}try again in about {}, wait longer with --wait, or look with \
              `tenure check {name}`",
             "",
-            human(Duration::from_millis(retry_after_ms)),
+            age(retry_after_ms),
         ));
     }
     let hint = hint.or(orphaned);

@@ -76,6 +76,38 @@ fn a_refusal_says_who_since_when_why_and_what_to_do() {
     let _ = holder.open().expect(0, "the holder");
 }
 
+/// Whatever the clock shows when the time is up, and however much of it went by before the lock in the way was asked for.
+#[test]
+fn what_the_caller_said_is_how_long_it_waited() {
+    let scene = Scene::new();
+    let holder = scene.hold("x", ["-q"]);
+    for (words, wait) in [
+        (&["run", "x", "--wait", "1.05s", "--", "true"][..], "1.05s"),
+        (
+            &["run", "a", "--lock", "x", "--wait", "40ms", "--", "true"],
+            "40ms",
+        ),
+        (&["acquire", "x", "--wait", "0.04"], "40ms"),
+        (&["wait", "x", "--wait", "40ms"], "40ms"),
+    ] {
+        let said = scene.run(words).expect(4, "held all the time").stderr();
+        let waited = format!("        waited {wait}; try again in about ");
+        assert!(said.contains(&waited), "{words:?}: {said}");
+        let end = words.iter().position(|word| *word == "--");
+        let (before, after) = words.split_at(end.unwrap_or(words.len()));
+        let as_json = [before, &["--output", "json"], after].concat();
+        let answer = scene.run(as_json).expect(4, "held all the time");
+        let document = if answer.stdout().is_empty() {
+            answer.stderr()
+        } else {
+            answer.stdout()
+        };
+        let sentence = format!("timed out after {wait}\"");
+        assert!(document.contains(&sentence), "{words:?}: {document}");
+    }
+    let _ = holder.open().expect(0, "the holder");
+}
+
 #[test]
 fn a_wait_off_a_terminal_is_told_at_once_in_one_line() {
     let scene = Scene::new();

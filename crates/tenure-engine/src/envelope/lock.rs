@@ -1026,9 +1026,10 @@ fn who(
     who
 }
 
-/// An age, in the unit that says enough.
+/// An age, or another time that was measured, in the unit that says enough: from a second on, without its fraction.
 pub fn age(millis: u64) -> String {
-    human(Duration::from_millis(millis))
+    let fraction = if millis < 1_000 { 0 } else { millis % 1_000 };
+    human(Duration::from_millis(millis - fraction))
 }
 
 /// The caller that asks for a lock, and its reason, as its holder is told.

@@ -7,8 +7,8 @@ use super::catalog::{INSTRUCTIONS, Tool};
 use super::client::Watch;
 use super::grants::Grants;
 use super::tools::{Answer, Call, Tools, too_many};
-use crate::failure::human;
 use crate::render::Listener;
+use crate::render::lock::age;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
     Implementation, ListToolsResult, PaginatedRequestParams, ProgressNotificationParam,
@@ -233,7 +233,10 @@ fn listener(sight: &Sight) -> Listener {
 fn tell(peer: &Peer<RoleServer>, token: ProgressToken, waited: Duration, sight: &Sight) {
     let seen = sight.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let seen = seen.unwrap_or_else(|| "waiting".to_owned());
-    let message = format!("{seen}, for {}", human(waited));
+    let message = format!(
+        "{seen}, for {}",
+        age(u64::try_from(waited.as_millis()).unwrap_or(u64::MAX))
+    );
     let told = ProgressNotificationParam::new(token, waited.as_secs_f64()).with_message(message);
     let peer = peer.clone();
     tokio::spawn(async move {

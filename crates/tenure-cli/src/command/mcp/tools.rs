@@ -13,7 +13,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Retry, human};
 use crate::ids::fresh_id;
 use crate::output::Output;
-use crate::render::lock::LockView;
+use crate::render::lock::{LockView, age};
 use crate::render::{Listener, Reporter};
 use crate::request::mcp::{
     AcquireParams, Asked, NameParams, NoParams, ReleaseParams, WaitParams, read,
@@ -547,11 +547,9 @@ fn text_of(failure: &Failure) -> String {
     let mut text = said.lines().next().unwrap_or_default().to_owned();
     let fact = |key: &str| failure.context.get(key);
     let millis = |key: &str| fact(key).and_then(Value::as_u64).map(Duration::from_millis);
-    if let Some(waited) = millis("waited_ms") {
-        let _ = write!(text, "; waited {}", human(waited));
-    }
+    text.push_str(&failure.waited());
     if let Some(retry) = failure.retry {
-        let about = human(Duration::from_millis(retry.after_ms));
+        let about = age(retry.after_ms);
         let _ = write!(
             text,
             "; free in about {about} (retry_after_ms {})",

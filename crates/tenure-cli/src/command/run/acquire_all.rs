@@ -12,7 +12,7 @@ use crate::signals;
 use crate::supervise::locks::{self, Held};
 use std::time::Duration;
 use tenure_engine::clock::Clock;
-use tenure_engine::engine::{Keep, Limits, Lot, Wait};
+use tenure_engine::engine::{Limits, Lot, Wait};
 use tenure_engine::inherited;
 use tenure_engine::keep::{Ask, Life, Step};
 use tenure_engine::offload::at_once;
@@ -177,19 +177,17 @@ pub(super) fn refuse_start(holds: &mut [Hold<'_>]) -> Result<(), Failure> {
 /// it; the caller gives them back.
 pub(crate) fn acquire_all<'a>(
     targets: Vec<Target<'a>>,
-    wait: Wait,
-    keep: Option<Keep>,
+    limits: Limits,
     reporter: &mut Reporter,
 ) -> Result<Vec<Hold<'a>>, (Vec<Hold<'a>>, Failure)> {
-    at_once(acquire_all_in(None, targets, wait, keep, reporter))
+    at_once(acquire_all_in(None, targets, limits, reporter))
 }
 
 /// [`acquire_all`] for a caller that sleeps in a lot.
 pub(crate) async fn acquire_all_in<'a>(
     lot: Option<&dyn Lot>,
     targets: Vec<Target<'a>>,
-    mut wait: Wait,
-    keep: Option<Keep>,
+    mut limits: Limits,
     reporter: &mut Reporter,
 ) -> Result<Vec<Hold<'a>>, (Vec<Hold<'a>>, Failure)> {
     let mut holds: Vec<Hold<'a>> = Vec::with_capacity(targets.len());
@@ -200,7 +198,6 @@ pub(crate) async fn acquire_all_in<'a>(
             name,
             request,
         } = target;
-        let limits = Limits { wait, keep };
         let (mut none, mut some);
         let tend: &mut (dyn Tend + Send + Sync) = if holds.is_empty() {
             none = NoLocks;
@@ -239,9 +236,9 @@ pub(crate) async fn acquire_all_in<'a>(
         };
         may_be_asked |= hold.claim.queueing.yields() || !holds.is_empty();
         holds.push(hold);
-        if let Wait::For(left) = wait {
+        if let Wait::For(left) = limits.wait {
             let left = left.saturating_sub(acquired.waited);
-            wait = if left.is_zero() {
+            limits.wait = if left.is_zero() {
                 Wait::No
             } else {
                 Wait::For(left)

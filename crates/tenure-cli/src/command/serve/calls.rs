@@ -22,7 +22,7 @@ use tenure_core::{Claim, Entry, LockName, Mode, Now, Ownership, Process, Renewal
 use tenure_engine::audit::{Ending, Releaser};
 use tenure_engine::cancel::{Cancel, listened};
 use tenure_engine::clock::{Clock, instant, nap};
-use tenure_engine::engine::{Lot, Wait};
+use tenure_engine::engine::{Limits, Lot, Wait};
 use tenure_engine::envelope::LockView;
 use tenure_engine::keep::releases::{Given, Leaving};
 use tenure_engine::keep::{Life, RENEWAL_MAX};
@@ -129,8 +129,12 @@ pub(super) async fn take(
         planning.plan(main)
     };
     let plan = plan().map_err(none)?;
-    let (lot, wait) = (Some(lot), asked.wait);
-    let taken = acquire_all::acquire_all_in(lot, plan.targets, wait, plan.keep, &mut reporter);
+    let limits = Limits {
+        wait: asked.wait,
+        said: task.wait.limit(),
+        keep: plan.keep,
+    };
+    let taken = acquire_all::acquire_all_in(Some(lot), plan.targets, limits, &mut reporter);
     let taken = listened(cancel, taken).await;
     let parts = |holds: Vec<Hold<'static>>| {
         let holds = holds.into_iter();

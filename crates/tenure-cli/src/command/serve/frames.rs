@@ -317,7 +317,7 @@ fn wrong(id: &str, code: i64, why: &str) -> String {
 }
 
 fn error(id: &str, code: i64, failure: &Failure) -> String {
-    let error = json!({ "code": code, "message": failure.message, "data": failure.to_json() });
+    let error = json!({ "code": code, "message": failure.sentence(), "data": failure.to_json() });
     format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{error}}}\n")
 }
 
