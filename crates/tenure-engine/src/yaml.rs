@@ -96,12 +96,21 @@ fn read_with<T: DeserializeOwned>(
     };
     serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let message = error.to_string();
-        // The library's advice is for its caller, not for the author of the text.
-        let message = message
-            .split_once(", set DuplicateKeyPolicy")
-            .map_or(message.as_str(), |(fault, _)| fault);
-        short(&message)
+        short(&for_its_author(&message))
     })
+}
+
+/// What the library says of a text, for the author of the text: the library's bounds and its advice are for its caller.
+fn for_its_author(message: &str) -> &str {
+    let bounds = ["budget breached", "alias replay", "alias expansion"];
+    if message.starts_with("budget breached: Documents") {
+        "there is more than one document"
+    } else if bounds.iter().any(|bound| message.starts_with(bound)) {
+        "it is larger, or nested deeper, than such a document may be"
+    } else {
+        let fault = message.split_once(", set DuplicateKeyPolicy");
+        fault.map_or(message, |(fault, _)| fault)
+    }
 }
 
 /// A text as the double-quoted scalar that every reader of YAML 1.1 and 1.2 takes for the same
@@ -325,6 +334,25 @@ mod tests {
             let error = read::<Value>(text).expect_err(text);
             assert!(error.chars().count() <= 200, "{error}");
             assert!(!error.contains(char::is_control), "{error}");
+            let is_internal = ["budget", "breached", " {", "_", "::"]
+                .iter()
+                .any(|word| error.contains(word));
+            assert!(!is_internal, "for the author of the text: {error}");
+        }
+        let deep = "[".repeat(100) + &"]".repeat(100);
+        let wide = format!("[{}]", "x, ".repeat(60_000));
+        for (text, said) in [
+            ("a: 1\n---\na: 2\n", "there is more than one document"),
+            (
+                deep.as_str(),
+                "it is larger, or nested deeper, than such a document may be",
+            ),
+            (
+                wide.as_str(),
+                "it is larger, or nested deeper, than such a document may be",
+            ),
+        ] {
+            assert_eq!(read::<Value>(text).expect_err("refused"), said);
         }
     }
 }
