@@ -699,6 +699,9 @@ pub(crate) struct CheckArgs {
     pub(crate) of: OfGroup,
     #[command(flatten)]
     pub(crate) room: OfMode,
+    /// Ask whether a living holder has it: exit code 0 if so, 4 if not
+    #[arg(long, conflicts_with_all = ["shared", "slots", "request_id", "health"])]
+    pub(crate) held: bool,
     /// Report a lock held under this id as mine
     #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"], value_parser = typed(value::request_id))]
     pub(crate) request_id: Option<Typed<RequestId>>,
@@ -722,12 +725,15 @@ pub(crate) struct CheckArgs {
   tenure list -q                   one line for each lock, without who waits
   tenure list --output json | jq '.data.locks[] | {name, standing}'
 
-On a terminal the table is as wide as that; elsewhere nothing is cut. JSON and YAML have every lock, with \
+On a terminal the table is as wide as that, elsewhere as COLUMNS says; without it nothing is cut. JSON and YAML have every lock, with \
 its standing.")]
 pub(crate) struct ListArgs {
     /// Show free locks too
     #[arg(long)]
     pub(crate) all: bool,
+    /// Only locks that somebody waits for
+    #[arg(long)]
+    pub(crate) waiting: bool,
     /// Only locks that this agent, or an agent of this session, holds or waits for
     #[arg(long = "as", value_name = "KEY", help_heading = AGENTS, hide_short_help = true, value_parser = typed(value::agent))]
     pub(crate) agent: Option<Typed<AgentKey>>,

@@ -1495,6 +1495,8 @@ fn terminal_a_dumb_one_is_not_drawn_on_while_waiting() {
         assert!(!plain.contains('\u{1b}'), "no sequence: {plain:?}");
         assert!(plain.contains(" \r⠋"), "and drawn all the same: {plain:?}");
     }
+    let log = wait("CI=true");
+    assert!(!log.contains('⠋'), "no person looks: {log:?}");
     let dumb = wait("TERM=dumb");
     assert!(
         !dumb.contains('\u{1b}') && !dumb.contains('⠋'),

@@ -110,13 +110,20 @@ pub struct Limits {
     pub keep: Option<Keep>,
 }
 
-impl From<Wait> for Limits {
-    fn from(wait: Wait) -> Self {
+impl Limits {
+    /// Those of a caller that has just said how long it waits.
+    pub fn new(wait: Wait, keep: Option<Keep>) -> Self {
         Self {
             wait,
             said: wait.limit(),
-            keep: None,
+            keep,
         }
+    }
+}
+
+impl From<Wait> for Limits {
+    fn from(wait: Wait) -> Self {
+        Self::new(wait, None)
     }
 }
 

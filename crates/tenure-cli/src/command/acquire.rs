@@ -162,11 +162,7 @@ pub(super) fn take_for(
         },
     };
     reporter.set_request_id(known_as(&request.holder));
-    let limits = Limits {
-        said: wait.limit(),
-        wait,
-        keep: ticket.keep,
-    };
+    let limits = Limits::new(wait, ticket.keep);
     let acquired = session.acquire(reporter, &name, &request, limits, &mut NoLocks)?;
     let claim = &acquired.claim;
     if acquired.already && !covers(claim.mode, mode) {

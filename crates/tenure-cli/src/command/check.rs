@@ -31,6 +31,7 @@ pub(crate) fn check(check: Check, reporter: &mut Reporter) -> Result<(String, Va
         place,
         name,
         mode,
+        held,
         shown,
         short,
     } = check;
@@ -43,28 +44,64 @@ pub(crate) fn check(check: Check, reporter: &mut Reporter) -> Result<(String, Va
             free: false,
             company: !short,
         };
-        return all(&session, reporter, id, None, shown, Asks::WhetherFree);
+        let every = Only::default();
+        return all(&session, reporter, id, every, shown, Asks::WhetherFree);
     };
     let (session, id) = Session::of_caller(place, &name, &shown, reporter)?;
     let reading = session.reading(&name)?;
     near::point_out(&session, reporter, &name, &reading);
     near::point_out_others(&session, reporter, &name);
     let view = session.view_of(&name, &reading, id);
+    if held {
+        return whether_held(view);
+    }
+    // A folder keeps the file of a lock until `clean` removes it. Other places and records go with their hold.
+    let never_used = !reading.stored && session.place.is_folder() && !session.store.publishes();
     let view = session.in_mode(view, mode, (&name, &reading), &session.clock.now());
-    let text = session.text_of(&Done::Checked(&view), || view.text());
+    let text = session.text_of(&Done::Checked(&view), || {
+        let known = if never_used {
+            ": never used here, or cleaned up since"
+        } else {
+            ""
+        };
+        view.text() + known
+    });
     if !view.mine
         && let Some(mode) = mode
     {
         session.refuse_another_pool((&name, &reading), mode)?;
     }
     if view.mine || view.available {
-        return Ok((text, view.json().into()));
+        let mut data = view.json();
+        if never_used {
+            data.insert("never_used".into(), true.into());
+        }
+        return Ok((text, data.into()));
     }
     let failure = Failure::from(view.clone().into_answer());
     Err(as_answer(
         session.dialect.refusal(failure, &Refused::Checked(&view)),
         text,
     ))
+}
+
+/// Answers a probe: only a holder that is known to live is a yes. The work of a dead supervisor is none, and neither is the turn of
+/// a claim that does not take it.
+fn whether_held(view: LockView) -> Result<(String, Value), Failure> {
+    let mut holders = view.holder.iter().chain(&view.other_holders);
+    let lives = holders.any(|holder| holder.token.is_some() && !holder.orphaned);
+    if view.standing == "held" && view.standstill.is_none() && lives {
+        return Ok((view.text(), view.json().into()));
+    }
+    if matches!(view.standing, "unreadable" | "unknown") {
+        let text = view.text();
+        return Err(as_answer(view.into_answer().into(), text));
+    }
+    let message = format!("{} has no living holder", view.called());
+    let text = format!("{message}: {}", view.headline());
+    let mut failure = Failure::new(Exit::Precondition, "LOCK_NOT_HELD", message);
+    failure.phase = Some("check");
+    Err(as_answer(failure.with_context(view.json()), text))
 }
 
 /// Marks a failure as an answer: the caller asked how the locks stand, whatever the exit code says.
@@ -87,7 +124,10 @@ pub(crate) fn list(list: List, reporter: &mut Reporter) -> Result<(String, Value
         &session,
         reporter,
         None,
-        list.of.as_ref(),
+        Only {
+            of: list.of.as_ref(),
+            waiting: list.waiting,
+        },
         shown,
         Asks::HowTheyStand,
     )
@@ -107,7 +147,7 @@ fn all(
     session: &Session,
     reporter: &mut Reporter,
     id: Option<&str>,
-    of: Option<&AgentKey>,
+    only: Only<'_>,
     shown: Shown,
     asks: Asks,
 ) -> Result<(String, Value), Failure> {
@@ -118,7 +158,7 @@ fn all(
         session,
         reporter: &reporter,
         id,
-        of,
+        only,
         readings: Readings::of(&*session.store, &session.clock, names),
         ancestors: OnceCell::new(),
         tally: Tally::default(),
@@ -150,13 +190,27 @@ fn all(
     Err(Failure::already_said(exit, output))
 }
 
+/// Which locks are meant.
+#[derive(Debug, Clone, Copy, Default)]
+struct Only<'a> {
+    /// Those of this agent, or of the agents of this session.
+    of: Option<&'a AgentKey>,
+    /// Those with a waiter.
+    waiting: bool,
+}
+
+impl Only<'_> {
+    fn has(self, view: &LockView) -> bool {
+        self.of.is_none_or(|agent| view.is_of(agent)) && !(self.waiting && view.queue.is_empty())
+    }
+}
+
 /// Judges each lock that is read.
 struct Looks<'a, 'b> {
     session: &'a Session,
     reporter: &'a RefCell<&'b mut Reporter>,
     id: Option<&'a str>,
-    /// Only locks of this agent, or of the agents of this session.
-    of: Option<&'a AgentKey>,
+    only: Only<'a>,
     readings: Readings<'a>,
     /// Those of the caller, seen a moment ago.
     ancestors: OnceCell<Ancestors>,
@@ -169,7 +223,7 @@ impl Iterator for Looks<'_, '_> {
     fn next(&mut self) -> Option<LockView> {
         loop {
             let view = self.look()?;
-            if self.of.is_none_or(|agent| view.is_of(agent)) {
+            if self.only.has(&view) {
                 self.tally.count(&view);
                 return Some(view);
             }
@@ -327,7 +381,8 @@ fn show(session: &Session, looks: &mut Looks<'_, '_>, shown: Shown) -> Result<()
 /// What stands in one line of the table, and below it.
 struct Row {
     cells: Cells<7>,
-    word: &'static str,
+    /// What the colour of the standing says.
+    colour: &'static str,
     company: String,
 }
 
@@ -339,6 +394,17 @@ impl Row {
         let dash = || Cow::Borrowed("-");
         let ttl = holder.filter(|holder| holder.kind == "detached");
         let word = view.word();
+        let holders = view.holder.iter().chain(&view.other_holders);
+        let is_stopped = view.standstill.as_ref().is_some_and(|still| still.stopped);
+        let colour = if left.is_some() {
+            word
+        } else if is_stopped || holders.clone().any(|holder| holder.stopped) {
+            "stopped"
+        } else if holders.clone().any(|holder| holder.orphaned) {
+            "orphaned"
+        } else {
+            word
+        };
         let standing = if view.mine {
             format!("{word} (you)").into()
         } else {
@@ -371,7 +437,7 @@ impl Row {
         let called = view.called().into_owned().into();
         Self {
             cells: [called, standing, since, ttl, queue, token, by],
-            word,
+            colour,
             company,
         }
     }
@@ -435,7 +501,7 @@ impl Table {
     ) {
         let painted = |column, padded: &str| {
             let row = row.filter(|_| self.colours && column == STANDING_COLUMN)?;
-            Some(paint(padded, row.word))
+            Some(paint(padded, row.colour))
         };
         self.line.clear();
         columns.lay(cells, painted, &mut self.line);

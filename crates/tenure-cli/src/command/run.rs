@@ -130,10 +130,7 @@ fn hold_and_run(
         id: &plan.id,
     };
     let targets = std::mem::take(&mut plan.targets);
-    let limits = Limits {
-        keep: plan.keep,
-        ..task.wait.into()
-    };
+    let limits = Limits::new(task.wait, plan.keep);
     let mut holds = match acquire_all::acquire_all(targets, limits, reporter) {
         Ok(holds) => holds,
         Err((mut holds, failure)) => {

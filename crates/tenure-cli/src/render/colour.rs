@@ -20,6 +20,12 @@ pub(crate) fn can_be_drawn_on(stream: &impl IsTerminal) -> bool {
     stream.is_terminal() && std::env::var_os("TERM").is_none_or(|terminal| terminal != "dumb")
 }
 
+/// Whether a person looks at the terminal, as far as can be known. Machines that build (`CI`) give their commands a terminal
+/// whose output is a log.
+pub(crate) fn has_a_person() -> bool {
+    std::env::var_os("CI").is_none_or(|ci| ci.is_empty() || ci == "false" || ci == "0")
+}
+
 /// The text that clears the last drawn line on a stream of so many columns. A user who wants no colours gets
 /// no escape sequences at all: a filter that removes colours may not know the others.
 pub(crate) fn cleared(stream: &impl IsTerminal, columns: usize) -> String {
@@ -30,12 +36,12 @@ pub(crate) fn cleared(stream: &impl IsTerminal, columns: usize) -> String {
     }
 }
 
-/// A word in the colour of the standing, or of the finding, that it names: free is green, held is red, and what
-/// needs attention is yellow.
+/// A word in the colour of the standing, or of the finding, that it names: free is green, and red is what needs a person. What
+/// goes by, as a hold does, is yellow.
 pub(crate) fn paint(padded: &str, standing: &str) -> String {
     let colour = match standing {
         "free" | "ok" => 32,
-        "held" | "wrong" => 31,
+        "stopped" | "orphaned" | "stale" | "unreadable" | "unknown" | "wrong" => 31,
         _ => 33,
     };
     format!("\x1b[{colour}m{padded}\x1b[0m")

@@ -95,7 +95,9 @@ impl<'a> Progress<'a> {
     pub(crate) fn show(&mut self, sight: impl FnOnce(&Host) -> Sight) -> Option<Instant> {
         let now = instant();
         if self.mode == Mode::Unknown {
-            self.mode = if colour::can_be_drawn_on(&std::io::stderr()) && in_foreground() {
+            let stderr = std::io::stderr();
+            let can_draw = colour::can_be_drawn_on(&stderr) && colour::has_a_person();
+            self.mode = if can_draw && in_foreground() {
                 Mode::Terminal
             } else {
                 Mode::Lines

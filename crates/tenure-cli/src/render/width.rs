@@ -20,13 +20,16 @@ pub(crate) fn columns(terminal: impl std::os::fd::AsFd) -> Option<usize> {
     Some(usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
-/// How wide a table on stdout may be: as wide as its terminal. Any other reader gets all of it.
+/// How wide a table on stdout may be: as wide as its terminal, or as `COLUMNS` says. Any other reader gets all of it.
 pub(crate) fn room_on_stdout() -> Option<usize> {
     #[cfg(unix)]
-    if std::io::IsTerminal::is_terminal(&std::io::stdout()) {
-        return columns(std::io::stdout());
-    }
-    None
+    let of_terminal = columns(std::io::stdout());
+    #[cfg(not(unix))]
+    let of_terminal = None;
+    of_terminal.or_else(|| {
+        let said = std::env::var("COLUMNS").ok()?;
+        said.parse().ok().filter(|columns| *columns > 0)
+    })
 }
 
 /// How many columns a text takes.

@@ -210,6 +210,7 @@ impl Usual {
         let typed = CheckArgs {
             name: about.name,
             request_id: None,
+            held: false,
             health: false,
             input: None,
             of: about.of,
@@ -231,6 +232,7 @@ impl Usual {
         let common = self.common(place)?;
         let typed = ListArgs {
             all,
+            waiting: false,
             agent: None,
             common,
         };

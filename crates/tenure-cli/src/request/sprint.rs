@@ -172,6 +172,10 @@ pub(crate) fn check(
     fields: Fields,
     around: &Surroundings,
 ) -> Result<(Check, bool), Failure> {
+    if args.held {
+        let why = "--held is no question about a sprint; ask `check --health`";
+        return Err(Failure::bad_arguments(why));
+    }
     let mut args = args.clone();
     args.input = None;
     place(&mut args.common, &fields)?;

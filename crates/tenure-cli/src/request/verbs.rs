@@ -157,6 +157,8 @@ pub(crate) struct Check {
     pub(crate) name: Option<LockName>,
     /// For which mode the lock is to have room; `None` for the one of a plain request.
     pub(crate) mode: Option<Mode>,
+    /// Whether it is held by a living holder, and not whether it is free.
+    pub(crate) held: bool,
     pub(crate) shown: Shown,
     /// Other holders and waiters are left out.
     pub(crate) short: bool,
@@ -169,8 +171,12 @@ impl Check {
         let place = place.asked_about(around);
         let named = named_by(&place, typed.name.as_ref());
         let name = value::given(value::LOCK_NAME, named.as_ref())?;
+        if typed.held && name.is_none() {
+            return Err(Failure::bad_arguments("--held is about one lock; name it"));
+        }
         let shown = typed.request_id.as_ref();
         Ok(Self {
+            held: typed.held,
             shown: if name.is_none() && shown.is_none() {
                 Shown::default()
             } else {
@@ -192,6 +198,8 @@ pub(crate) struct List {
     pub(crate) of: Option<AgentKey>,
     /// Free ones too.
     pub(crate) all: bool,
+    /// Only locks with a waiter.
+    pub(crate) waiting: bool,
     /// Other holders and waiters are left out.
     pub(crate) short: bool,
 }
@@ -202,6 +210,7 @@ impl List {
             place: Place::of(&typed.common, around)?.asked_about(around),
             of: value::given("--as", typed.agent.as_ref())?,
             all: typed.all,
+            waiting: typed.waiting,
             short: typed.common.quiet,
         })
     }

@@ -91,7 +91,10 @@ fn check_answers_by_its_code() {
     let answer = scene
         .run(["check", "x"])
         .expect(0, "a name that is not in use is free");
-    assert_eq!(answer.stdout(), "x is free\n");
+    assert_eq!(
+        answer.stdout(),
+        "x is free: never used here, or cleaned up since\n"
+    );
     let holder = scene.hold("x", ["--why", "moving the data"]);
     let answer = scene.run(["check", "x"]).expect(4, "held");
     for fact in [
@@ -208,6 +211,71 @@ fn list_shows_every_lock_in_columns() {
     }
     assert!(lines[1].contains("2h"), "the ttl: {text}");
     assert!(lines[3].contains("moving the data"), "why: {text}");
+    let _ = holder.open().expect(0, "the holder");
+}
+
+#[test]
+fn list_counts_as_people_do_is_as_wide_as_columns_says_and_shows_who_is_waited_for() {
+    let scene = Scene::new();
+    for name in ["svc-10", "svc-2"] {
+        let words = [
+            "acquire",
+            name,
+            "--owner",
+            "none",
+            "--why",
+            &"long ".repeat(40),
+        ];
+        let _ = scene.run(words).expect(0, "a detached hold");
+    }
+    let names = |text: &str| -> Vec<String> {
+        let names = text.lines().skip(1).filter(|line| !line.starts_with(' '));
+        let names = names.filter_map(|line| line.split_whitespace().next());
+        names.map(str::to_owned).collect()
+    };
+    let text = scene.run(["list"]).expect(0, "a list").stdout();
+    assert_eq!(names(&text), ["svc-2", "svc-10"], "{text}");
+    assert!(
+        text.lines().any(|line| line.len() > 100),
+        "all of it: {text}"
+    );
+    let mut narrow = scene.tenure(["list"]);
+    let text = answer(narrow.env("COLUMNS", "60")).expect(0, "a list");
+    let text = text.stdout();
+    assert!(
+        text.lines().all(|line| line.chars().count() <= 60),
+        "{text}"
+    );
+    assert_eq!(names(&text), ["svc-2", "svc-10"], "{text}");
+    assert_eq!(scene.run(["list", "--waiting"]).stdout(), "no locks\n");
+}
+
+/// `check` asks whether a lock is free, `check --held` whether it is held; no error is a yes to either.
+#[test]
+fn check_says_whether_a_living_holder_has_it_and_whether_it_was_ever_used() {
+    let scene = Scene::new();
+    let holder = scene.hold("x", ["-q"]);
+    let _ = scene.run(["run", "used", "--", "true"]).expect(0, "a use");
+    let _ = scene.run(["check", "x", "--held"]).expect(0, "it lives");
+    for name in ["used", "never"] {
+        let answer = scene.run(["check", "--held", name]).expect(4, "nobody");
+        let said = format!("{name} has no living holder: {name} is free\n");
+        assert_eq!(answer.stdout(), said);
+    }
+    let _ = scene.run(["check", "--held"]).expect(2, "no lock is named");
+    let both = ["check", "--held", "x", "--shared"];
+    let _ = scene.run(both).expect(2, "two questions");
+    fs::write(scene.path("locks/broken.tenure"), "x").expect("what is no list");
+    let _ = scene.run(["check", "--held", "broken"]).expect(4, "no yes");
+
+    let used = scene.run(["check", "used"]).expect(0, "free");
+    assert_eq!(used.stdout(), "used is free\n");
+    let never = scene.run(["check", "never"]).expect(0, "free");
+    let said = "never is free: never used here, or cleaned up since\n";
+    assert_eq!(never.stdout(), said);
+    let json = |name: &str| scene.run(["check", name, "--output", "json"]).stdout();
+    assert!(json("never").contains("\"never_used\":true"));
+    assert!(!json("used").contains("never_used"));
     let _ = holder.open().expect(0, "the holder");
 }
 
