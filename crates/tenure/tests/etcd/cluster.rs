@@ -824,10 +824,10 @@ impl Story {
             .pairs()
             .filter(|(one, other)| one.token >= other.token)
             .collect();
-        let some: Vec<_> = falls.iter().take(3).collect();
-        assert!(some.is_empty(), "tokens that did not rise: {some:?}");
         let some: Vec<_> = self.lost_waiters.iter().take(3).collect();
         assert!(some.is_empty(), "waiters whose time was not over: {some:?}");
+        let some: Vec<_> = falls.iter().take(3).collect();
+        assert!(some.is_empty(), "tokens that did not rise: {some:?}");
     }
 }
 

@@ -308,9 +308,10 @@ impl Client {
             proving: Arc::default(),
             heads,
         };
-        let refused = client.user.as_ref().filter(|_| shows);
-        let refused = refused.and_then(|user| user.token_unless(None));
-        client.known_unless(refused).await?;
+        match &client.user {
+            Some(user) if shows => drop(client.proved(user, None, true).await?),
+            _ => drop(client.known_unless(None).await?),
+        }
         Ok(client)
     }
 
@@ -328,23 +329,34 @@ impl Client {
         if let Some(token) = user.token_unless(refused.as_ref()) {
             return Ok(Some(token));
         }
+        self.proved(user, refused, false).await.map(Some)
+    }
+
+    /// A token for the password, by work that goes on where nobody waits for it. With `anew` no other token will do.
+    async fn proved(
+        &self,
+        user: &Arc<User>,
+        refused: Option<AsciiMetadataValue>,
+        anew: bool,
+    ) -> Result<AsciiMetadataValue, Status> {
         let (client, user) = (self.clone(), Arc::clone(user));
         let proving = tokio::spawn(async move {
-            let proved = tokio::time::timeout(PROVING_MAX, client.prove(&user, refused));
+            let proved = tokio::time::timeout(PROVING_MAX, client.prove(&user, refused, anew));
             let silent = |_| Err(Status::unavailable("no answer to a password"));
             proved.await.unwrap_or_else(silent)
         });
         let stopped = |_| Err(Status::unavailable("this program ends"));
-        proving.await.unwrap_or_else(stopped).map(Some)
+        proving.await.unwrap_or_else(stopped)
     }
 
     async fn prove(
         &self,
         user: &User,
         refused: Option<AsciiMetadataValue>,
+        anew: bool,
     ) -> Result<AsciiMetadataValue, Status> {
         let _alone = self.proving.lock().await;
-        if let Some(token) = user.token_unless(refused.as_ref()) {
+        if let Some(token) = user.token_unless(refused.as_ref()).filter(|_| !anew) {
             return Ok(token);
         }
         let asked = AuthenticateRequest {
