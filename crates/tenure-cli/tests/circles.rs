@@ -296,6 +296,7 @@ const ROOMS: &[(&str, &str, &str)] = &[
     ),
     ("tenure-cli", "output", "what the caller wants printed"),
     ("tenure-cli", "render::colour", "what a terminal can show"),
+    ("tenure-cli", "render::width", "how wide a terminal is"),
     ("tenure-cli", "command::run", "where a command is found"),
     ("tenure-cli", "command::flock", "the shell of a line"),
     ("tenure-cli", "command::group_name", "the event of CI"),

@@ -248,7 +248,7 @@ fn sprint_in_another_container_needs_a_second_yes_table() {
         read word <in
         rc=0; said=$(s acquire --force --session-id x --epic-spec e --owner $$) || rc=$?; echo forced $rc
         echo \"$said\" | grep -c 'another PID namespace (a container)'
-        rc=0; s run sprint --force -- true 2>/dev/null || rc=$?; echo run $rc
+        rc=0; s run sprint --force -- true >/dev/null 2>&1 || rc=$?; echo run $rc
         kill -KILL $of; wait $of || :; sleep 0.4
         s acquire --force --session-id x --epic-spec e --owner $$ 2>/dev/null | head -n 1
     ";

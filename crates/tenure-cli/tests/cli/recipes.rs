@@ -113,7 +113,7 @@ fn each_line_of_the_page_runs_as_it_stands() {
                         scene.write("app/Makefile", &makefile);
                     }
                     // `services.rs` tries the unit; here is a part of it.
-                    "crontab" | "ini" => {}
+                    "crontab" | "ini" | "yaml" => {}
                     other => panic!("a block of an unknown kind: {other}"),
                 }
                 script.clear();

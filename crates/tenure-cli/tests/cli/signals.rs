@@ -489,10 +489,10 @@ fn a_signal_at_any_moment_leaves_no_half_taken_lock() {
         run.signal(Signal::TERM);
         let _ = run.finish();
         let answer = scene.run(["check", "x"]).expect(0, "free");
-        assert_eq!(
-            answer.stdout(),
-            "x is free\n",
-            "after a signal at step {step}"
+        let said = answer.stdout();
+        assert!(
+            said.starts_with("x is free"),
+            "after a signal at step {step}: {said}"
         );
     }
 }

@@ -459,7 +459,8 @@ fn a_file_that_all_may_write_and_a_strangers_link_are_as_bad() {
     let said = machine
         .run(ADA, &bait, &["check", "x"])
         .expect(0, "her own link");
-    assert_eq!(said.stdout(), "x is free\n");
+    let said = said.stdout();
+    assert!(said.starts_with("x is free"), "{said}");
     // A pipe or a folder of that name is no configuration, whichever user made it.
     fs::remove_file(&link).unwrap();
     rustix::fs::mkfifoat(

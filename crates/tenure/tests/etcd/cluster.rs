@@ -24,7 +24,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use tenure::guard::{AcquireError, Guard, LockManager, Options};
+use tenure::guard::{Guard, LockManager, Options};
 use tenure::store::etcd::{Address, Credentials};
 use tenure_engine::clock::{Clock, SystemClock, instant};
 use tenure_engine::engine::Wait;
@@ -87,8 +87,9 @@ fn worker() {
         let guard = match locks.acquire_with(LOCK, &options) {
             Ok(guard) => guard,
             Err(error) => {
-                // Whoever stood in line leaves it when its time is over, and for another cluster.
-                let is_over = since(began) >= PATIENCE && matches!(error, AcquireError::Held(_));
+                // Whoever stood in line leaves it when its time is over, in an outage with the servers' fault, and for
+                // another cluster.
+                let is_over = since(began) + Duration::from_millis(500) >= PATIENCE;
                 let said = error.to_string();
                 let why = match in_line.load(Ordering::Relaxed) {
                     _ if said.contains("of etcd cluster") => "refused",
