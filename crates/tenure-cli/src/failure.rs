@@ -102,6 +102,7 @@ impl Deref for Failure {
 
 impl Failure {
     /// The refusal of a held lock in one sentence, which names the lock, its holder and the wait; another message as it is.
+    #[cfg_attr(not(unix), allow(dead_code, reason = "the port has no serve"))]
     pub(crate) fn sentence(&self) -> String {
         let text = self.text.as_deref().filter(|_| self.code == "LOCK_HELD");
         match text.and_then(|text| text.lines().next()) {
@@ -111,6 +112,7 @@ impl Failure {
     }
 
     /// How long the caller waited, as the end of a sentence; empty if it did not.
+    #[cfg_attr(not(unix), allow(dead_code, reason = "the port has no serve"))]
     pub(crate) fn waited(&self) -> String {
         let waited_ms = self.context.get("waited_ms").and_then(Value::as_u64);
         waited_ms.map_or_else(String::new, |waited_ms| {
