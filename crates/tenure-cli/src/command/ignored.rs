@@ -41,7 +41,7 @@ pub(super) enum Fate {
     Ignored,
     /// `git add --all` takes it into this work tree.
     Committed(PathBuf),
-    /// It is in the index: each commit takes it along, whether a rule ignores it or not.
+    /// The record is in the index: each commit takes it along, whether a rule ignores it or not.
     Tracked { is_ignored: bool },
     /// Git gives no answer: there is none, it does not trust the repository's owner, or it takes too long.
     Unknown,

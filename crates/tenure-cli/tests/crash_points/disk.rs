@@ -37,7 +37,7 @@ impl Random {
     }
 }
 
-/// One change that may be on the disk or not. A file is known by its number, whatever its name.
+/// A change that may be on the disk or not. A file is known by its number, whatever its name.
 #[derive(Debug, Clone)]
 enum Change {
     Folder(String),

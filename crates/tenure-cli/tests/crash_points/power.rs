@@ -43,7 +43,7 @@ struct Story {
     format: Option<Format>,
     /// The calls, without profile and place: verb, then flags.
     calls: Vec<String>,
-    /// Its holds do not end with the machine, but with their ttl.
+    /// Holds that do not end with the machine, but with their ttl.
     outlives: bool,
     /// A grant that was answered is on the disk.
     is_durable: bool,
@@ -52,15 +52,15 @@ struct Story {
 /// What the next caller found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Found {
-    /// It got the lock at once.
+    /// The next caller got the lock at once.
     Free,
-    /// It got the lock when the hold before had run out.
+    /// The next caller got the lock when the hold before had run out.
     Held,
-    /// It got the lock by force, as a dead holder's.
+    /// The next caller got the lock by force, as a dead holder's.
     Forced,
-    /// It got the lock by force: the list of the lock cannot be read.
+    /// The next caller got the lock by force: the list of the lock cannot be read.
     Unreadable,
-    /// It got the lock by force: the record is damaged, and nothing says whose it was.
+    /// The next caller got the lock by force: the record is damaged, and nothing says whose it was.
     Damaged,
 }
 

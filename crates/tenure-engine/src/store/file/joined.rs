@@ -73,7 +73,7 @@ pub(super) fn join(
         let shown = format.decode(name, &published.bytes, now, here);
         shown.or_else(|why| {
             let (_, held) = held.as_ref().ok_or_else(|| why.clone())?;
-            as_written(held, published, name, format, now, here).ok_or(why)
+            as_written(held, published, around).ok_or(why)
         })
     };
     let shown = match shown {
@@ -107,14 +107,14 @@ pub(super) fn join(
 /// A record as our list wrote it, by the clock of that instant. The boot clock knows how old it is, so it is not of the
 /// future, however far the wall clock was set back since. `None` if another program has renewed it, or its boot is another
 /// machine's.
-fn as_written(
-    held: &Claim,
-    published: &Published,
-    name: &LockName,
-    format: &dyn Record,
-    now: &Now,
-    here: &Host,
-) -> Option<Claim> {
+fn as_written(held: &Claim, published: &Published, around: &Around<'_>) -> Option<Claim> {
+    let &Around {
+        name,
+        format,
+        now,
+        here,
+        ..
+    } = around;
     let renewed = held.lease.renewed;
     let is_known = now.is_on(held.boot()) || held.is_of_ended_boot;
     if !is_known || renewed.boot_ms == Stamp::OTHER_BOOT {
@@ -399,18 +399,27 @@ pub(super) mod tests {
 
     fn joined(entry: &mut Entry, record: Option<Result<Claim, String>>) -> Result<(), String> {
         let published = record.as_ref().map(|_| Published::of_bytes(b"a record"));
-        let format = Shows(record.unwrap_or(Err("there is none".into())));
+        let shows = record.unwrap_or(Err("there is none".into()));
+        joined_with(entry, published.as_ref(), shows)
+    }
+
+    /// Joins a list with a record of which the format makes this.
+    fn joined_with(
+        entry: &mut Entry,
+        published: Option<&Published>,
+        shows: Result<Claim, String>,
+    ) -> Result<(), String> {
         let name = LockName::new("a").expect("a name");
         let (now, here) = (Now::default(), Host::default());
         let around = Around {
             name: &name,
-            format: &format,
+            format: &Shows(shows),
             policy: &Policy::RESUME,
             now: &now,
             here: &here,
             is_kept: &|| false,
         };
-        join(entry, published.as_ref(), &around).map_err(|broken| broken.why)
+        join(entry, published, &around).map_err(|broken| broken.why)
     }
 
     /// Two waiting claims, and between them a holder that passed a reserved place.
@@ -460,18 +469,7 @@ pub(super) mod tests {
         let mut entry = list();
         let mut published = Published::of_bytes(b"a record");
         published.is_too_long = true;
-        let name = LockName::new("a").expect("a name");
-        let format = Shows(Ok(shown(Some(9))));
-        let (now, here) = (Now::default(), Host::default());
-        let around = Around {
-            name: &name,
-            format: &format,
-            policy: &Policy::RESUME,
-            now: &now,
-            here: &here,
-            is_kept: &|| false,
-        };
-        assert!(join(&mut entry, Some(&published), &around).is_err());
+        assert!(joined_with(&mut entry, Some(&published), Ok(shown(Some(9)))).is_err());
         assert_eq!(entry.granted().count(), 0);
     }
 
