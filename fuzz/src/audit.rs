@@ -53,11 +53,7 @@ pub fn audit_records(data: &[u8]) {
     let mut draw = Draw(data);
     let lock = LockName::new(draw.name()).expect("letters of names");
     let id = RequestId::new(draw.name()).expect("letters of names");
-    let occasion = Occasion {
-        lock: &lock,
-        request_id: &id,
-        at_ms: draw.number(),
-    };
+    let occasion = Occasion::new(&lock, &id, draw.number());
     let kind = draw.below(5);
     let (number, times) = (draw.number(), 1 + draw.below(3_000));
     let text = draw.text().repeat(times);

@@ -903,12 +903,14 @@ pub(crate) struct AllowArgs {
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
   tenure audit deploy --since 1h        what happened to it in the last hour
-  tenure audit --event lock_stolen      every takeover
+  tenure audit --since yesterday --waited   who waited longest, and behind whom
+  tenure audit --since yesterday --held     who held a lock longest
+  tenure audit --event lock_refused     who was refused; what repeats is counted
   tenure audit --request-id run-42      what one run did
   tenure audit -f --since 0s            what happens from now on
   tenure audit -f --output json | jq .  the same, one JSON object per line
 
-Oldest first. --output json prints one document (data.events); with -f it prints the events \
+Oldest first, in your time zone; with --output json in UTC. --output json prints one document (data.events); with -f it prints the events \
 themselves, one JSON object per line. Reads only: without an audit there are no events.")]
 pub(crate) struct AuditArgs {
     /// The name of the lock; all of them if it is left out
@@ -916,11 +918,13 @@ pub(crate) struct AuditArgs {
     pub(crate) name: Option<Typed<LockName>>,
     #[command(flatten)]
     pub(crate) of: OfGroup,
-    /// Only these events: lock_acquired, lock_stolen, lock_released, lock_release_failed or
-    /// heartbeat_failed, orphan_ended, lock_skipped; may be given more than once
+    /// Only these events: lock_acquired, lock_stolen, lock_released, lock_release_failed,
+    /// heartbeat_failed, orphan_ended, lock_skipped, lock_refused, lock_lost, lock_superseded
+    /// or lock_cancelled; may be given more than once
     #[arg(long, value_name = "EVENT", value_parser = typed(value::event))]
     pub(crate) event: Vec<Typed<EventName>>,
-    /// Not before this time: 2026-02-07T10:00:00Z, or 15m for that long ago
+    /// Not before this time: "2026-02-07 10:00" here, 2026-02-07T10:00:00Z, yesterday, or 15m
+    /// for that long ago
     #[arg(long, value_name = "TIME", value_parser = typed(value::moment))]
     pub(crate) since: Option<Typed<Moment>>,
     /// Not after this time
@@ -932,6 +936,12 @@ pub(crate) struct AuditArgs {
     /// Only what was done in the name of this agent, or of an agent of this session
     #[arg(long = "as", value_name = "KEY", help_heading = AGENTS, hide_short_help = true, value_parser = typed(value::agent))]
     pub(crate) agent: Option<Typed<AgentKey>>,
+    /// Only callers that waited or were refused, the longest wait first
+    #[arg(long, conflicts_with_all = ["held", "follow"])]
+    pub(crate) waited: bool,
+    /// Only holds that have ended, the longest first
+    #[arg(long, conflicts_with = "follow")]
+    pub(crate) held: bool,
     /// Go on showing events as they happen
     #[arg(short, long)]
     pub(crate) follow: bool,

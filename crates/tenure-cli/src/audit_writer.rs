@@ -1,19 +1,26 @@
-//! What a call writes into the audit. If that fails, the call says so on stderr and goes on: the holder
+//! What a call writes into the audit. If that fails, the call says so on stderr, once, and goes on: the holder
 //! of a lock must not depend on a log.
 //!
-//! A native `run` should cost little, so its ordinary events are recorded only where the caller named a
-//! folder for the audit. What breaks a promise to another holder (a takeover, an override, a forced
-//! release) is always recorded.
+//! Every event is recorded, unless the user wants less (`audit` in `tenure.toml`). What breaks a promise to another holder (a
+//! takeover, an override, a forced release) and what the contract of a record's format asks for is recorded in any case.
 
+use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::{Reporter, say};
+use serde_json::{Map, Value};
+use std::ffi::OsString;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tenure_core::{AgentKey, Claim, Event, Force, LockName, Now, RequestId};
+use tenure_core::{AgentKey, Claim, Event, Force, Holder, LockName, RequestId};
 use tenure_engine::audit::{
-    self, AuditError, AuditLog, Ending, Occasion, Record, Releaser, StealReason, error_text,
+    self, AuditError, AuditLog, Behind, Ending, Occasion, Party, Record, Recording, Releaser,
+    StealReason, Stream, error_text,
 };
 use tenure_engine::profile::Profile;
 use tenure_engine::store::StoreError;
+use tenure_engine::sync::locked;
 
 /// How long the audit may take while work has to be watched.
 const HURRY: Duration = Duration::from_millis(20);
@@ -22,12 +29,28 @@ const HURRY: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub(crate) struct AuditWriter {
     log: AuditLog,
-    /// Ordinary events are recorded too.
-    everything: bool,
+    recording: Recording,
+    /// The contract of the format asks for every event.
+    is_owed: bool,
     /// The folder stands inside a work tree.
     ignored: bool,
     /// The agent in whose name the call is made.
     agent: Option<AgentKey>,
+    /// The name of the program that works under the lock.
+    command: Option<String>,
+    /// The reason of a hold that is a command line, for nobody gave one.
+    line: Option<String>,
+    /// The lock after which a run is named whose caller lets it be skipped.
+    skips: Option<LockName>,
+    /// Grants whose lines are written once the command runs; `None` where each is written at once.
+    ///
+    /// The command starts meanwhile, so these lines cost a run no time. A run that is killed in between leaves none: as one
+    /// that is killed between its grant and its line. Nothing that may take long is done before they are written.
+    held_back: Mutex<Option<Vec<Record>>>,
+    /// Why they could not be written.
+    failed: Mutex<Option<String>>,
+    /// The caller knows that the audit cannot be written.
+    is_told: AtomicBool,
 }
 
 impl AuditWriter {
@@ -35,25 +58,85 @@ impl AuditWriter {
         folder: audit::Place,
         is_named: bool,
         profile: &dyn Profile,
+        recording: Recording,
         agent: Option<AgentKey>,
     ) -> Self {
         Self {
             log: AuditLog::new(folder, profile.audit_layout()),
-            everything: is_named || profile.record().is_some(),
+            recording,
+            is_owed: profile.record().is_some(),
             ignored: profile.place().ignored && !is_named,
             agent,
+            command: None,
+            line: None,
+            skips: None,
+            held_back: Mutex::default(),
+            failed: Mutex::default(),
+            is_told: AtomicBool::new(false),
         }
     }
 
-    /// Where it records, and whether ordinary events too.
+    /// Where it records, and which events.
     #[cfg(unix)]
-    pub(crate) fn kept(&self) -> (&AuditLog, bool) {
-        (&self.log, self.everything)
+    pub(crate) fn kept(&self) -> (&AuditLog, Recording) {
+        let recording = match self.recording {
+            Recording::Incidents if self.is_owed => Recording::All,
+            recording => recording,
+        };
+        (&self.log, recording)
     }
 
-    /// From now on records ordinary events too, whatever the profile: for a hold without a supervisor.
-    pub(crate) fn everything(&mut self) {
-        self.everything = true;
+    /// The command of this call.
+    pub(crate) fn works(&mut self, words: &[OsString]) {
+        let program = words.first().map(Path::new).and_then(Path::file_name);
+        self.command = program.map(|name| name.to_string_lossy().into_owned());
+        self.line = Some(line(words));
+    }
+
+    /// The caller lets the run of this lock be skipped.
+    pub(crate) fn may_skip(&mut self, main: LockName) {
+        self.skips = Some(main);
+    }
+
+    /// The lock after which a run is named that may be skipped.
+    pub(crate) fn skips(&self) -> Option<&LockName> {
+        self.skips.as_ref()
+    }
+
+    /// A reason that is a command line.
+    pub(crate) fn is_line(&mut self, why: &str) {
+        self.line = Some(why.to_owned());
+    }
+
+    /// Writes grants only when told so, or before any other line.
+    pub(crate) fn hold_back(&self) {
+        locked(&self.held_back).get_or_insert_default();
+    }
+
+    /// Writes what was held back.
+    pub(crate) fn catch_up(&self) {
+        let records = match &mut *locked(&self.held_back) {
+            Some(records) if !records.is_empty() => std::mem::take(records),
+            Some(_) | None => return,
+        };
+        for record in records {
+            if let Err(error) = self.append(&record)
+                && self.is_news()
+            {
+                *locked(&self.failed) = Some(error);
+            }
+        }
+    }
+
+    /// A holder of this call.
+    pub(crate) fn party<'a>(&'a self, holder: &'a Holder) -> Party<'a> {
+        let is_line = self.recording != Recording::Arguments
+            && self.line.as_ref().is_some_and(|line| *line == holder.why);
+        Party {
+            why: (!is_line).then_some(&*holder.why),
+            command: self.command.as_deref(),
+            ..Party::of(holder)
+        }
     }
 
     /// What happened on the way to a grant.
@@ -63,9 +146,14 @@ impl AuditWriter {
         occasion: Occasion<'_>,
         claim: &Claim,
         lock_path: &str,
-        events: &[Event],
-        force: Force,
+        grant: Grant<'_>,
     ) {
+        let Grant {
+            events,
+            force,
+            waited,
+            behind,
+        } = grant;
         for event in events {
             let record = match event {
                 Event::Stolen {
@@ -79,16 +167,27 @@ impl AuditWriter {
                     record,
                     force != Force::No,
                 ),
-                Event::Acquired { token } if self.everything => Record::lock_acquired(
+                Event::Acquired { token } => Record::lock_acquired(
                     occasion,
                     lock_path.as_ref(),
                     Duration::from_millis(claim.lease.ttl_ms),
                     *token,
                 )
+                .waited(waited, behind)
                 .of_path(claim.holder.path()),
                 _ => continue,
             };
-            self.write(reporter, record);
+            let mut held_back = locked(&self.held_back);
+            match &mut *held_back {
+                Some(records) if self.records(&record) => {
+                    records.push(record.by_agent(self.agent.as_ref()));
+                }
+                Some(_) => {}
+                None => {
+                    drop(held_back);
+                    self.write(reporter, record);
+                }
+            }
         }
     }
 
@@ -101,11 +200,9 @@ impl AuditWriter {
         ending: Ending<'_>,
         releaser: Releaser<'_>,
     ) {
-        if self.everything || matches!(releaser, Releaser::Other(_)) {
-            let held = Duration::from_millis(held_ms);
-            let record = Record::lock_released(occasion, held, ending, releaser);
-            self.write(reporter, record);
-        }
+        let held = Duration::from_millis(held_ms);
+        let record = Record::lock_released(occasion, held, ending, releaser);
+        self.write(reporter, record);
     }
 
     /// A release that the system refused.
@@ -131,23 +228,68 @@ impl AuditWriter {
     pub(crate) fn heartbeat_failed(&self, occasion: Occasion<'_>, consecutive: u32, error: &str) {
         let record = Record::heartbeat_failed(occasion, consecutive, error);
         let record = record.by_agent(self.agent.as_ref());
+        if !self.records(&record) {
+            return;
+        }
+        self.catch_up();
         let log = self.log.clone().waiting_at_most(HURRY);
-        if let Err(error) = log.append(&record) {
+        if let Err(error) = log.append(&record)
+            && self.is_news()
+        {
             say(&unwritten(&error));
         }
     }
 
-    /// A run that its caller lets be skipped where the lock is held. Nothing else tells of it, so it is recorded
-    /// in any case.
+    /// A call that did not get the lock. `is_skipped` says that it is content with that.
     #[cold]
     #[inline(never)]
-    pub(crate) fn skipped(
+    pub(crate) fn refused(
         &self,
         reporter: &mut Reporter,
         occasion: Occasion<'_>,
-        refusal: &serde_json::Map<String, serde_json::Value>,
+        failure: &Failure,
+        waited: Duration,
+        is_skipped: bool,
     ) {
-        self.write(reporter, Record::lock_skipped(occasion, refusal));
+        let context = &failure.context;
+        let record = if failure.exit == Exit::Superseded {
+            Record::lock_superseded(occasion, context, None)
+        } else if is_skipped {
+            Record::lock_skipped(occasion, context, waited)
+        } else {
+            Record::lock_refused(occasion, &failure.code, context, waited)
+        };
+        self.write(reporter, record);
+    }
+
+    /// A hold that its holder has lost.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn lost(&self, reporter: &mut Reporter, occasion: Occasion<'_>, token: Option<u64>) {
+        self.write(reporter, Record::lock_lost(occasion, token));
+    }
+
+    /// A hold whose work ends because another caller asked for that; `answer` is the context of the answer.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn superseded(
+        &self,
+        reporter: &mut Reporter,
+        occasion: Occasion<'_>,
+        answer: &Map<String, Value>,
+        token: Option<u64>,
+    ) {
+        self.write(reporter, Record::lock_superseded(occasion, answer, token));
+    }
+
+    /// Holders or waiters that this caller has asked to stop.
+    pub(crate) fn cancelled<'a>(
+        &self,
+        reporter: &mut Reporter,
+        occasion: Occasion<'_>,
+        asked: impl IntoIterator<Item = &'a Claim>,
+    ) {
+        self.write(reporter, Record::lock_cancelled(occasion, asked));
     }
 
     /// Work whose supervisor was dead, ended because an operator asked for that.
@@ -178,17 +320,40 @@ impl AuditWriter {
         self.write(reporter, record);
     }
 
+    fn records(&self, record: &Record) -> bool {
+        let is_small = self.recording == Recording::Incidents && !self.is_owed;
+        !is_small || record.stream() == Stream::Incidents
+    }
+
+    /// Whether the caller does not know yet that the audit cannot be written.
+    fn is_news(&self) -> bool {
+        !self.is_told.swap(true, Ordering::Relaxed)
+    }
+
     fn write(&self, reporter: &mut Reporter, record: Record) {
         let record = record.by_agent(self.agent.as_ref());
-        if let Err(error) = self.log.append(&record) {
-            reporter.warn(unwritten(&error));
+        if !self.records(&record) {
             return;
         }
-        if self.ignored
-            && let Err(error) = self.log.keep_out_of_git()
-        {
-            reporter.warn(error.to_string());
+        self.catch_up();
+        if let Some(error) = locked(&self.failed).take() {
+            reporter.warn(error);
         }
+        if let Err(error) = self.append(&record)
+            && self.is_news()
+        {
+            reporter.warn(error);
+        }
+    }
+
+    fn append(&self, record: &Record) -> Result<(), String> {
+        self.log.append(record).map_err(|error| unwritten(&error))?;
+        if self.ignored {
+            self.log
+                .keep_out_of_git()
+                .map_err(|error| error.to_string())?;
+        }
+        Ok(())
     }
 }
 
@@ -196,17 +361,20 @@ fn unwritten(error: &AuditError) -> String {
     format!("the audit could not be written: {error}")
 }
 
-/// Who acted, on which lock, and when.
-pub(crate) fn occasion<'a>(
-    lock: &'a LockName,
-    request_id: &'a RequestId,
-    now: &Now,
-) -> Occasion<'a> {
-    Occasion {
-        lock,
-        request_id,
-        at_ms: now.wall_us / 1_000,
-    }
+/// The command line, as the reason for which a lock is held.
+pub(crate) fn line(words: &[OsString]) -> String {
+    let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+    tenure_engine::profile::why(&words.join(" "))
+}
+
+/// How a lock was granted.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Grant<'a> {
+    pub(crate) events: &'a [Event],
+    pub(crate) force: Force,
+    pub(crate) waited: Duration,
+    /// `None` if the caller did not wait.
+    pub(crate) behind: Option<&'a Behind>,
 }
 
 /// The id under which the caller acts: the one that it has shown, in whatever form another program's

@@ -48,7 +48,7 @@ use self::attend::{Attendance, Tend};
 use self::result::RunResult;
 use crate::args::value::Typed;
 use crate::args::{self, Common, DoctorArgs, Verb};
-use crate::audit_writer::{self, AuditWriter, occasion};
+use crate::audit_writer::{self, AuditWriter, Grant};
 use crate::dialect::{self, Dialect, Done, Line, Refused};
 use crate::exit::{Ending, Exit, signalled};
 use crate::failure::Failure;
@@ -66,7 +66,7 @@ use serde_json::json;
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
-use tenure_engine::audit::Releaser;
+use tenure_engine::audit::{Behind, Occasion, Party, Releaser};
 use tenure_engine::clock::{Clock, SystemClock, instant, nap};
 use tenure_engine::engine::{self, AcquireError, Acquired, Limits, Lot};
 use tenure_engine::envelope;
@@ -567,7 +567,13 @@ impl Session {
         let profile = place.take_profile();
         let format = Format::named(profile.policy().name);
         let (audit, is_named) = place.audit_folder(&*profile)?;
-        let audit_writer = AuditWriter::new(audit, is_named, &*profile, place.agent.clone());
+        let audit_writer = AuditWriter::new(
+            audit,
+            is_named,
+            &*profile,
+            place.recording,
+            place.agent.clone(),
+        );
         let host = identity.host.clone();
         let store = place.open(profile, host, sleeper)?;
         Ok(Self {
@@ -598,6 +604,25 @@ impl Session {
         if reporter.is_verbose() {
             reporter.explain(&self.place.told());
         }
+    }
+
+    /// An occasion for the audit. A holder of this call acts, or the caller itself.
+    pub(crate) fn occasion<'a>(
+        &'a self,
+        name: &'a LockName,
+        id: &'a RequestId,
+        holder: Option<&'a Holder>,
+        now: &Now,
+    ) -> Occasion<'a> {
+        let caller = || Party {
+            actor: self.place.actor.as_ref().unwrap_or(&self.identity.actor),
+            host: &self.identity.host.name,
+            pid: Some(self.identity.process.pid),
+            why: None,
+            command: None,
+        };
+        let party = holder.map_or_else(caller, |holder| self.audit_writer.party(holder));
+        Occasion::new(name, id, now.wall_us / 1_000).by(party)
     }
 
     /// On whose behalf the caller acts.
@@ -886,6 +911,24 @@ impl Session {
         limits: Limits,
         tend: &mut (dyn Tend + Send + Sync),
     ) -> Result<Acquired, Failure> {
+        let began = instant();
+        let acquired = self.try_acquire_in(lot, reporter, name, request, limits, tend);
+        let acquired = acquired.await;
+        if let Err(failure) = &acquired {
+            self.record_refusal(reporter, name, request, failure, began.elapsed());
+        }
+        acquired
+    }
+
+    async fn try_acquire_in(
+        &self,
+        lot: Option<&dyn Lot>,
+        reporter: &mut Reporter,
+        name: &LockName,
+        request: &Request,
+        limits: Limits,
+        tend: &mut (dyn Tend + Send + Sync),
+    ) -> Result<Acquired, Failure> {
         self.refuse_older_hold(name)?;
         let mut attendance = Attendance::new(reporter, self, name, request, limits.wait, tend);
         let (store, clock) = (&*self.store, &self.clock);
@@ -900,6 +943,7 @@ impl Session {
         );
         let acquired = acquired.await;
         let (interruption, own) = (attendance.interruption.take(), attendance.own.take());
+        let behind = attendance.behind.take();
         drop(attendance);
         match (&acquired, interruption, own) {
             (Err(_), Some(interruption), _) => return Err(interruption.failure()),
@@ -935,7 +979,7 @@ impl Session {
             self.after_force(failure, name, request.force)
         })?;
         acquired.events.retain(|event| !run::is_ordinary_end(event));
-        self.record_grant(reporter, name, &acquired, request.force);
+        self.record_grant(reporter, name, &acquired, request.force, behind.as_ref());
         self.tell(reporter, &Line::Acquired { name });
         ignored::tell(reporter, self, name);
         Ok(acquired)
@@ -1060,18 +1104,55 @@ impl Session {
         name: &LockName,
         acquired: &Acquired,
         force: Force,
+        behind: Option<&Behind>,
     ) {
         self.report_events(reporter, name, &acquired.events);
         let (claim, now) = (&acquired.claim, self.clock.now());
         let id = RequestId::as_recorded(known_as(&claim.holder));
         self.audit_writer.acquired(
             reporter,
-            occasion(name, &id, &now),
+            self.occasion(name, &id, Some(&claim.holder), &now),
             claim,
             &self.store.place(name),
-            &acquired.events,
-            force,
+            Grant {
+                events: &acquired.events,
+                force,
+                waited: acquired.waited,
+                behind,
+            },
         );
+    }
+
+    /// Records that a call did not get a lock. A store that failed gave no answer, and would keep no line.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn record_refusal(
+        &self,
+        reporter: &mut Reporter,
+        name: &LockName,
+        request: &Request,
+        failure: &Failure,
+        waited: Duration,
+    ) {
+        let is_answer = matches!(
+            failure.exit,
+            Exit::Precondition
+                | Exit::Timeout
+                | Exit::Superseded
+                | Exit::LockLost
+                | Exit::Deadlock
+                | Exit::Signalled(_)
+        );
+        if !is_answer {
+            return;
+        }
+        let (holder, now) = (&request.holder, self.clock.now());
+        let id = RequestId::as_recorded(known_as(holder));
+        let skips = self.audit_writer.skips();
+        let skips = skips.filter(|_| failure.is_of_a_held_lock());
+        let occasion = self.occasion(skips.unwrap_or(name), &id, Some(holder), &now);
+        self.audit_writer
+            .refused(reporter, occasion, failure, waited, skips.is_some());
     }
 
     /// Releases by name what the caller owns, and records the outcome: under the holder's id, or under the
@@ -1098,7 +1179,8 @@ impl Session {
                 } else {
                     RequestId::as_recorded(known_as(&claim.holder))
                 };
-                let occasion = occasion(name, &id, &now);
+                let holder = (!by_other).then_some(&claim.holder);
+                let occasion = self.occasion(name, &id, holder, &now);
                 let ending = result.ending();
                 let releaser = if *by_other {
                     Releaser::Other(Some(claim))
@@ -1110,15 +1192,19 @@ impl Session {
             }
             Ok(Released::Unreadable { record }) => {
                 let acting = audit_writer::acting(shown)?;
-                self.audit_writer
-                    .removed(reporter, occasion(name, &acting, &now), None, record);
+                self.audit_writer.removed(
+                    reporter,
+                    self.occasion(name, &acting, None, &now),
+                    None,
+                    record,
+                );
             }
             Ok(Released::Absent | Released::NotOwner { .. } | Released::Ignored { .. }) => {}
             Err(error) => {
                 let (acting, place) = (audit_writer::acting(shown)?, self.store.place(name));
                 self.audit_writer.release_failed(
                     reporter,
-                    occasion(name, &acting, &now),
+                    self.occasion(name, &acting, None, &now),
                     &place,
                     error,
                 );
@@ -1135,7 +1221,7 @@ impl Session {
         cleaned: &Cleaned,
     ) -> Result<(), Failure> {
         let (acting, now) = (audit_writer::acting(None)?, self.clock.now());
-        let occasion = occasion(name, &acting, &now);
+        let occasion = self.occasion(name, &acting, None, &now);
         let holds = cleaned
             .swept
             .iter()

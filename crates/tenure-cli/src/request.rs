@@ -46,8 +46,8 @@ pub(crate) use verbs::EndOrphan;
 #[cfg(unix)]
 pub(crate) use verbs::Push;
 pub(crate) use verbs::{
-    Audit, Cancel, Check, Clean, Fence, ForceRelease, Heartbeat, List, Release, Shown, Wait, Whom,
-    Work, no_token,
+    Audit, Cancel, Check, Clean, Fence, ForceRelease, Heartbeat, List, Release, Shown, Sorted,
+    Wait, Whom, Work, no_token,
 };
 
 use crate::args::value::{self, Typed};

@@ -551,11 +551,7 @@ fn every_event_of_the_audit() {
     use tenure_engine::audit::{AuditLog, Ending, Layout, Occasion, Record, Releaser};
     let scene = Scene::new();
     let (lock, id) = (LockName::new("x").unwrap(), RequestId::new("r").unwrap());
-    let occasion = Occasion {
-        lock: &lock,
-        request_id: &id,
-        at_ms: 0,
-    };
+    let occasion = Occasion::new(&lock, &id, 0);
     let second = std::time::Duration::from_millis(1_500);
     let failure = Ending::Failure { step: "command" };
     let log = AuditLog::new(scene.locks().join("audit"), Layout::OneFile);

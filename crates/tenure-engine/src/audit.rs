@@ -7,7 +7,10 @@
 //! after a bounded time at the latest.
 //!
 //! The code that acts on a lock decides when an event is worth a line, and what becomes of an error. Old
-//! files are not removed here, apart from what [`Layout::OneFile`] rotates out.
+//! files are not removed here, apart from what rotation drops.
+//!
+//! Lines stand in three streams ([`Stream`]), each with a bound of its own: what happens often drops nothing of what
+//! happens seldom.
 
 mod entry;
 mod folder;
@@ -15,6 +18,7 @@ mod follow;
 mod read;
 mod record;
 mod span;
+mod stream;
 mod text;
 mod write;
 
@@ -22,8 +26,10 @@ pub use entry::Entry;
 pub use follow::Follower;
 pub use read::{Events, Filter};
 pub use record::{
-    Ending, LINE_BYTES_MAX, Occasion, RAW_BYTES_MAX, Record, Releaser, StealReason, error_text,
+    Behind, Ending, LINE_BYTES_MAX, Occasion, Party, RAW_BYTES_MAX, Record, Releaser, StealReason,
+    error_text, holder_facts,
 };
+pub use stream::Stream;
 
 use crate::trust::Named;
 use std::io;
@@ -33,13 +39,14 @@ use std::time::Duration;
 /// The folder of an audit, below that of the locks.
 pub(crate) const FOLDER: &str = "audit";
 
-/// The file of [`Layout::OneFile`].
+/// The file of [`Stream::Ordinary`] in a folder of one user.
 pub const FILE: &str = "audit.jsonl";
 
 /// What the files of [`Layout::PerRequest`] end with.
 const SUFFIX: &str = ".jsonl";
 
-/// How large [`FILE`] becomes before it is rotated, unless said otherwise.
+/// How large the file of [`Stream::Ordinary`] becomes before it is rotated, unless said otherwise. Those of the other streams
+/// become a tenth of it.
 pub const ROTATE_BYTES: u64 = 10 << 20;
 
 /// How many rotated files are kept, unless said otherwise.
@@ -52,9 +59,10 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Which file an event goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// `<dir>/<YYYY-MM-DD>/<request_id>.jsonl`, the date being the record's own, in UTC.
+    /// `<dir>/<YYYY-MM-DD>/<request_id>.jsonl`, the date being the record's own, in UTC. What was refused stands in the file
+    /// of its stream all the same: those who are refused come again and again, each time under another id.
     PerRequest,
-    /// `<dir>/audit.jsonl`, rotated by size.
+    /// A file for each [`Stream`], rotated by size.
     OneFile,
 }
 
@@ -75,11 +83,19 @@ pub enum EventName {
     OrphanEnded,
     /// A run was skipped because the lock was held.
     LockSkipped,
+    /// A caller did not get the lock.
+    LockRefused,
+    /// A holder found that the lock was not its own any more.
+    LockLost,
+    /// A holder, or a waiter, gave up its place because another caller asked for that.
+    LockSuperseded,
+    /// A caller asked holders to stop.
+    LockCancelled,
 }
 
 impl EventName {
     /// All of them, in the order of a lock's life.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 11] = [
         Self::LockAcquired,
         Self::LockStolen,
         Self::LockReleased,
@@ -87,6 +103,10 @@ impl EventName {
         Self::HeartbeatFailed,
         Self::OrphanEnded,
         Self::LockSkipped,
+        Self::LockRefused,
+        Self::LockLost,
+        Self::LockSuperseded,
+        Self::LockCancelled,
     ];
 
     /// The word in the log.
@@ -99,12 +119,50 @@ impl EventName {
             Self::HeartbeatFailed => "heartbeat_failed",
             Self::OrphanEnded => "orphan_ended",
             Self::LockSkipped => "lock_skipped",
+            Self::LockRefused => "lock_refused",
+            Self::LockLost => "lock_lost",
+            Self::LockSuperseded => "lock_superseded",
+            Self::LockCancelled => "lock_cancelled",
         }
     }
 
     /// The event of a word in the log.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|event| event.as_str() == word)
+    }
+}
+
+/// Which events are recorded, and how much of each.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Recording {
+    /// Those of [`Stream::Incidents`] alone: another caller's holder was promised that these are recorded.
+    Incidents,
+    /// All of them.
+    #[default]
+    All,
+    /// All of them, with the arguments of commands.
+    Arguments,
+}
+
+impl Recording {
+    /// All of them, from the least on.
+    pub const ALL: [Self; 3] = [Self::Incidents, Self::All, Self::Arguments];
+
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Incidents => "incidents",
+            Self::All => "all",
+            Self::Arguments => "arguments",
+        }
+    }
+
+    /// The one of a word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL
+            .into_iter()
+            .find(|recording| recording.as_str() == word)
     }
 }
 
@@ -144,7 +202,17 @@ pub struct Place {
 impl Place {
     /// Beside the locks in a folder: `dir` lies below `locks`, and is never reached from there through a
     /// link. If it does not lie below, it is a folder like any other.
-    pub fn below(locks: PathBuf, dir: PathBuf) -> Self {
+    ///
+    /// Where every user of the machine may make files, each user's locks are its own, and so is its audit: the folder has the
+    /// user's number in its name.
+    pub fn below(locks: PathBuf, mut dir: PathBuf) -> Self {
+        #[cfg(unix)]
+        if crate::os::facts_of(&locks).is_ok_and(|facts| facts.all_may_write())
+            && let Some(name) = dir.file_name().and_then(|name| name.to_str())
+        {
+            let own = format!("{name}.{}", crate::os::our_number());
+            dir.set_file_name(own);
+        }
         let within = dir
             .strip_prefix(&locks)
             .is_ok_and(|rest| rest != Path::new(""));
@@ -203,7 +271,7 @@ impl From<&Path> for Place {
 /// # let folder = tempfile::tempdir()?;
 /// # let dir = folder.path().join("audit");
 /// let (lock, id) = (LockName::new("deploy")?, RequestId::new("req_1")?);
-/// let occasion = Occasion { lock: &lock, request_id: &id, at_ms: 1_770_458_400_000 };
+/// let occasion = Occasion::new(&lock, &id, 1_770_458_400_000);
 /// let log = AuditLog::new(dir.clone(), Layout::OneFile);
 /// log.append(&Record::lock_acquired(occasion, &dir, Duration::from_secs(900), 7))?;
 /// let events: Vec<_> = Events::open(&dir, Filter::default())?.collect();
@@ -232,8 +300,8 @@ impl AuditLog {
         }
     }
 
-    /// The same, rotating [`FILE`] once it has this many bytes and keeping so many older ones
-    /// (at least one).
+    /// The same, rotating the file of [`Stream::Ordinary`] once it has this many bytes and keeping so many older ones
+    /// (at least one). Those of the other streams have a tenth of the bytes.
     #[must_use]
     pub fn rotating(mut self, bytes: u64, kept: u32) -> Self {
         self.rotate_bytes = bytes;
@@ -279,11 +347,25 @@ impl AuditLog {
         self.place.dir()
     }
 
-    /// The file that a record goes to.
+    /// The file that a record goes to, in a folder of one user.
     pub fn path_of(&self, record: &Record) -> PathBuf {
-        match self.layout {
-            Layout::OneFile => self.dir().join(FILE),
-            Layout::PerRequest => self.dir().join(record.date()).join(record.file_name()),
+        if self.is_of_request(record) {
+            self.dir().join(record.date()).join(record.file_name())
+        } else {
+            self.dir().join(record.stream().file(None))
+        }
+    }
+
+    /// Whether a record stands in the file of its request.
+    fn is_of_request(&self, record: &Record) -> bool {
+        self.layout == Layout::PerRequest && record.stream() != Stream::Refusals
+    }
+
+    /// How large the file of a stream becomes.
+    fn bytes_of(&self, stream: Stream) -> u64 {
+        match stream {
+            Stream::Ordinary => self.rotate_bytes,
+            Stream::Incidents | Stream::Refusals => self.rotate_bytes / 10,
         }
     }
 }

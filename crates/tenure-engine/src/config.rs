@@ -20,6 +20,7 @@ pub use lock::LockDefaults;
 pub use profiles::OwnSection;
 use profiles::Profiles;
 
+use crate::audit::Recording;
 use crate::inherited::Saw;
 use crate::os::{self, Errno};
 use crate::repository;
@@ -63,6 +64,8 @@ pub struct Config {
     pub store: Option<String>,
     /// The folder of the audit; relative paths begin at the file's own folder.
     pub audit_dir: Option<PathBuf>,
+    /// Which events the audit records; else all of them.
+    pub audit: Option<Recording>,
     /// What this machine is called in the records of a fleet; else its host name.
     pub host_id: Option<String>,
     /// Defaults by lock name. `*` stands for any characters; the longest pattern that fits wins.
@@ -505,8 +508,13 @@ impl Config {
         self.files().find(|file| file.names_a_place())
     }
 
+    /// Which events the audit records.
+    pub fn recording(&self) -> Option<Recording> {
+        self.files().find_map(|file| file.audit)
+    }
+
     /// The folder of the audit, and the file that names it.
-    pub fn audit(&self) -> Option<(&Path, &Self)> {
+    pub fn audit_folder(&self) -> Option<(&Path, &Self)> {
         let mut named = self.files();
         named.find_map(|file| Some((file.audit_dir.as_deref()?, file)))
     }

@@ -61,11 +61,7 @@ fn token(entry: &Entry) -> u64 {
 
 fn acquired(lock: &str, id: &str, at_ms: u64, token: u64) -> Record {
     let (lock, id) = (LockName::new(lock).unwrap(), RequestId::new(id).unwrap());
-    let occasion = Occasion {
-        lock: &lock,
-        request_id: &id,
-        at_ms,
-    };
+    let occasion = Occasion::new(&lock, &id, at_ms);
     Record::lock_acquired(
         occasion,
         Path::new("/l/deploy.lock"),
@@ -76,11 +72,7 @@ fn acquired(lock: &str, id: &str, at_ms: u64, token: u64) -> Record {
 
 fn released(lock: &str, id: &str, at_ms: u64) -> Record {
     let (lock, id) = (LockName::new(lock).unwrap(), RequestId::new(id).unwrap());
-    let occasion = Occasion {
-        lock: &lock,
-        request_id: &id,
-        at_ms,
-    };
+    let occasion = Occasion::new(&lock, &id, at_ms);
     Record::lock_released(
         occasion,
         Duration::from_secs(1),
@@ -357,11 +349,7 @@ fn long(at_ms: u64, token: u64, bytes: u64) -> Record {
         LockName::new("deploy").unwrap(),
         RequestId::new("req_1").unwrap(),
     );
-    let occasion = Occasion {
-        lock: &lock,
-        request_id: &id,
-        at_ms,
-    };
+    let occasion = Occasion::new(&lock, &id, at_ms);
     let path = "x".repeat(usize::try_from(bytes).unwrap());
     Record::lock_acquired(occasion, path.as_ref(), Duration::from_secs(9), token)
 }

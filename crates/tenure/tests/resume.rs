@@ -706,7 +706,7 @@ fn resume_force_reaches_an_active_lock_and_the_old_holder_is_told() {
     })
     .lines();
     assert!(lines[0].starts_with("WARN Overriding"), "loudly: {lines:?}");
-    let audit = fs::read_to_string(storage.scratch.path().join("audit/audit.jsonl"));
+    let audit = fs::read_to_string(storage.scratch.path().join("audit/incidents.jsonl"));
     let line = audit.expect("an audit");
     for fact in [
         "\"event\":\"lock_stolen\"",

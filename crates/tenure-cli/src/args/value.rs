@@ -311,18 +311,40 @@ impl Moment {
     }
 }
 
-/// Reads one: RFC 3339, or a duration, which means that long ago.
+/// Reads one: RFC 3339, a time in the zone of the caller, `today`, `yesterday`, or a duration, which means that long ago.
 pub(crate) fn moment(text: &str) -> Result<Moment, String> {
-    if let Ok(at) = text.trim().parse::<jiff::Timestamp>() {
+    let zone = jiff::tz::TimeZone::system();
+    if let Some(at) = instant(text.trim(), &jiff::Timestamp::now().to_zoned(zone)) {
         // Before 1970 there were no locks.
         return Ok(Moment::At(u64::try_from(at.as_millisecond()).unwrap_or(0)));
     }
     duration(text).map(Moment::Ago).map_err(|_| {
         format!(
-            "{text:?} is neither a time with its zone (2026-02-07T10:00:00Z) nor a duration of up to a \
-             year (15m, which means that long ago)"
+            "{text:?} is neither a time (2026-02-07 10:00 here, 2026-02-07T10:00:00Z, today, yesterday) nor a duration of \
+             up to a year (15m, which means that long ago)"
         )
     })
+}
+
+/// The instant of a time, read where and when it is `now`. A day means its begin, a time of day that of today.
+fn instant(text: &str, now: &jiff::Zoned) -> Option<jiff::Timestamp> {
+    use jiff::civil::{DateTime, Time};
+    if let Ok(at) = text.parse::<jiff::Timestamp>() {
+        return Some(at);
+    }
+    let day = match text {
+        "today" => Some(now.date()),
+        "yesterday" => now.date().yesterday().ok(),
+        _ => None,
+    };
+    let at = match day {
+        Some(day) => day.to_datetime(Time::midnight()),
+        None => match text.parse::<DateTime>() {
+            Ok(at) => at,
+            Err(_) => now.date().to_datetime(text.parse::<Time>().ok()?),
+        },
+    };
+    Some(at.to_zoned(now.time_zone().clone()).ok()?.timestamp())
 }
 
 /// An event of the audit.

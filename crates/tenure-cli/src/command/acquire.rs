@@ -107,7 +107,6 @@ pub(super) fn take_for(
     if !session.place.is_agents {
         session.place.agent = None;
     }
-    session.audit_writer.everything();
     let request_id = session.format.request_id(who.id)?;
     let policy = *session.store.policy();
     let ticket = match client {

@@ -12,6 +12,7 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use tenure_core::{Cancel, Claim, Entry, Host, Kind, LockName, Mode, Process, Request};
+use tenure_engine::audit::Behind;
 use tenure_engine::circle::{Elsewhere, NestedWait, Scene};
 use tenure_engine::clock::instant;
 use tenure_engine::engine::{Observer, Wait, Waiting};
@@ -91,6 +92,8 @@ pub(crate) struct Attendance<'a> {
     looks_for_acquired: Option<Instant>,
     /// The hold that the wait could never see end.
     pub(crate) own: Option<Box<Claim>>,
+    /// What it stood behind when the wait began.
+    pub(crate) behind: Option<Behind>,
 }
 
 /// A native wait that may be for itself: for a hold of the run that the caller is inside of, or, without an end, for one
@@ -313,6 +316,7 @@ impl<'a> Attendance<'a> {
                 known: Mutex::default(),
             }),
             own: None,
+            behind: None,
             members: request.holder.members().map(str::to_owned).collect(),
             looks_for_acquired: (is_native && wait == Wait::Forever)
                 .then(|| instant().checked_add(LOOK))
@@ -347,6 +351,10 @@ impl Observer for Attendance<'_> {
         if self.own.is_some() {
             return None;
         }
+        self.behind.get_or_insert_with(|| Behind {
+            holder: waiting.front().cloned(),
+            waiting: waiting.before(),
+        });
         if let Some(Listener(listen)) = &self.listener {
             listen(self.name, waiting);
         }

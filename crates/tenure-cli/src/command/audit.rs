@@ -2,22 +2,28 @@
 //!
 //! The other verbs decide where and when events are written.
 
-use super::{Session, cancelled_by, collect_signals};
+use super::{cancelled_by, collect_signals};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::render::audit::line;
+use crate::render::audit::{GIVING, Row, header};
 use crate::render::stream::{Each, Part, write_envelope};
+use crate::render::table::{Cells, Columns};
+use crate::render::width::room_on_stdout;
 use crate::render::{Output, Reporter, Unheard, print_lines};
-use crate::request::{Audit, Place};
+use crate::request::{Audit, Sorted};
 use crate::signals::{Signals, pause_if_asked, stop_asked};
+use jiff::tz::TimeZone;
 use serde::Serialize;
 use serde_json::Value;
 use std::cell::RefCell;
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use tenure_engine::audit::{Entry, EventName, Events, Filter, Follower};
+use tenure_engine::audit::{Entry, Events, Filter, Follower};
 use tenure_engine::clock::{Clock, SystemClock};
-use tenure_engine::store::contract::Which;
-use tenure_engine::tenure_core::{Kind, LockName};
+use tenure_engine::process::Identity;
+
+/// By how many rows the columns of a table are sized.
+const SIZED_BY: usize = 1_000;
 
 /// How much text is gathered before it is printed.
 const CHUNK_BYTES: usize = 32 << 10;
@@ -29,49 +35,68 @@ pub(super) fn audit(audit: Audit, reporter: &mut Reporter) -> Result<(String, Va
         place,
         filter,
         follow,
+        sorted,
     } = audit;
     if follow && reporter.output == Output::Yaml {
         return Err(Failure::bad_arguments(
             "--follow prints lines: text, or with --output json one event per line",
         ));
     }
-    let (folder, is_named) = place.audit_folder(place.profile())?;
-    // All events are recorded if the caller named the folder, or if the locks are records of another format.
-    let may_miss = !is_named && place.profile().record().is_none() && place.is_folder();
-    let missing = {
-        let (folder, filter) = (folder.clone(), filter.clone());
-        move || {
-            may_miss
-                .then(|| unrecorded(place, folder, &filter))
-                .flatten()
-        }
-    };
+    let (folder, _) = place.audit_folder(place.profile())?;
     if follow {
-        return self::follow(reporter, folder, filter, missing);
+        return self::follow(reporter, folder, filter);
     }
     let mut events = Events::open(folder, filter)?;
     if !reporter.is_text() {
-        return show_as_document(reporter, events, missing);
+        return show_as_document(reporter, events, sorted);
     }
     let mut printer = Printer::new(Output::Text);
-    let shown = events
-        .by_ref()
-        .try_for_each(|entry| printer.print(&entry))
+    let rows = rows(&mut events, sorted, &printer.here);
+    let is_empty = rows.is_empty();
+    let shown = rows
+        .into_iter()
+        .try_for_each(|row| printer.push(row))
         .and_then(|()| printer.flush());
     match shown {
         Ok(()) | Err(Unheard::Gone) => {}
         Err(unheard) => return Err(lost(&unheard)),
     }
-    warn_of_all(reporter, &events, !printer.is_used, missing);
-    let text = if printer.is_used { "" } else { "no events" };
+    warn_of_all(reporter, &events);
+    let text = if is_empty { "no events" } else { "" };
     Ok((text.to_owned(), Value::Null))
+}
+
+/// The rows of a table. A refusal that repeats another one is counted there.
+fn rows(events: &mut Events, sorted: Sorted, here: &str) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    let mut known = BTreeMap::<String, usize>::new();
+    for entry in events {
+        if sorted.value(&entry).is_none() && sorted != Sorted::ByTime {
+            continue;
+        }
+        let row = Row::of(&entry, here);
+        let at = row
+            .repeats
+            .clone()
+            .map(|key| *known.entry(key).or_insert(rows.len()));
+        match at.and_then(|at| rows.get_mut(at)) {
+            Some(first) => first.add(&row),
+            None => rows.push(row),
+        }
+    }
+    match sorted {
+        Sorted::ByTime => {}
+        Sorted::ByWait => rows.sort_by_key(|row| Reverse(row.waited_ms)),
+        Sorted::ByHold => rows.sort_by_key(|row| Reverse(row.held_ms)),
+    }
+    rows
 }
 
 /// Writes the document of all events while they are read, so that none of them is kept.
 fn show_as_document(
     reporter: &mut Reporter,
     mut events: Events,
-    missing: impl FnOnce() -> Option<String>,
+    sorted: Sorted,
 ) -> Result<(String, Value), Failure> {
     #[derive(Serialize)]
     struct Document<T> {
@@ -79,16 +104,25 @@ fn show_as_document(
     }
     let output = reporter.output;
     let reporter = RefCell::new(reporter);
-    let (mut is_empty, mut missing) = (true, Some(missing));
+    let mut all = (sorted != Sorted::ByTime).then(|| {
+        let value = |entry: Entry| Some((sorted.value(&entry)?, entry));
+        let mut all: Vec<_> = events.by_ref().filter_map(value).collect();
+        all.sort_by_key(|(value, _)| Reverse(*value));
+        all.into_iter()
+    });
+    let mut is_told = false;
     let parts = std::iter::from_fn(|| {
-        if let Some(entry) = events.next() {
-            is_empty = false;
+        let next = match &mut all {
+            Some(all) => all.next().map(|(_, entry)| entry),
+            None => events.next(),
+        };
+        if let Some(entry) = next {
             let part = entry.into_fields();
             return Some(Part { output, part });
         }
         // The warnings of the document stand behind its events.
-        if let Some(missing) = missing.take() {
-            warn_of_all(&mut reporter.borrow_mut(), &events, is_empty, missing);
+        if !std::mem::replace(&mut is_told, true) {
+            warn_of_all(&mut reporter.borrow_mut(), &events);
         }
         None
     });
@@ -99,68 +133,11 @@ fn show_as_document(
 }
 
 /// Warns of what is not shown, once all events were read.
-fn warn_of_all(
-    reporter: &mut Reporter,
-    events: &Events,
-    is_empty: bool,
-    missing: impl FnOnce() -> Option<String>,
-) {
-    if is_empty && let Some(missing) = missing() {
-        reporter.warn(missing);
-    }
+fn warn_of_all(reporter: &mut Reporter, events: &Events) {
     for problem in events.problems() {
         reporter.warn(problem.clone());
     }
     warn_of_skipped(reporter, events.skipped());
-}
-
-/// Why no event of a run is shown: the caller named no folder, so the run was not recorded. `None` if no
-/// such run is known.
-fn unrecorded(
-    place: Place,
-    folder: tenure_engine::audit::Place,
-    filter: &Filter,
-) -> Option<String> {
-    let wanted = &filter.events;
-    let of_runs =
-        |event: &EventName| matches!(event, EventName::LockAcquired | EventName::LockReleased);
-    if !wanted.is_empty() && !wanted.iter().any(of_runs) {
-        return None;
-    }
-    let session = Session::open(place).ok()?;
-    let mut names = Vec::new();
-    match &filter.lock {
-        Some(name) => names.extend(LockName::new(name.as_str())),
-        None => session
-            .store
-            .names(Which::Locks, &mut |name| names.push(name))
-            .ok()?,
-    }
-    // A lock counts its past holds. All holds but those of runs are recorded in any case.
-    let released = Filter {
-        lock: filter.lock.clone(),
-        events: vec![EventName::LockReleased],
-        ..Filter::default()
-    };
-    let mut recorded = BTreeMap::<String, u64>::new();
-    for entry in Events::open(folder, released).ok()? {
-        *recorded.entry(entry.lock_name().to_owned()).or_default() += 1;
-    }
-    let was_run = |name: &LockName| {
-        let Ok(reading) = session.reading(name) else {
-            return false;
-        };
-        reading.entry().is_some_and(|entry| {
-            entry.history.holds > recorded.get(name.as_str()).copied().unwrap_or_default()
-                || entry.granted().any(|claim| claim.kind == Kind::Kernel)
-        })
-    };
-    names.iter().any(was_run).then(|| {
-        "runs were not recorded: a native `run` leaves events only where an audit folder is named. Name \
-         one for the runs and for `audit` alike: audit_dir in tenure.toml, TENURE_AUDIT_DIR, or \
-         --audit-dir DIR"
-            .to_owned()
-    })
 }
 
 pub(super) fn now_ms() -> u64 {
@@ -180,27 +157,75 @@ fn warn_of_skipped(reporter: &mut Reporter, skipped: u64) {
 /// Gathers the lines of many events, to print them at once.
 struct Printer {
     output: Output,
+    zone: TimeZone,
+    /// This host.
+    here: String,
+    /// Rows by which the columns are to be sized.
+    first: Vec<Cells<7>>,
+    columns: Option<Columns<7>>,
     gathered: String,
-    is_used: bool,
 }
 
 impl Printer {
     fn new(output: Output) -> Self {
         Self {
             output,
+            zone: TimeZone::system(),
+            here: Identity::current().host.name,
+            first: Vec::new(),
+            columns: None,
             gathered: String::new(),
-            is_used: false,
         }
     }
 
     /// Takes one event.
     fn print(&mut self, entry: &Entry) -> Result<(), Unheard> {
-        self.is_used = true;
-        self.gathered.push_str(&match self.output {
-            Output::Text => line(entry),
-            Output::Json | Output::Yaml => entry.line(),
-        });
+        if self.output == Output::Text {
+            let row = Row::of(entry, &self.here);
+            return self.push(row);
+        }
+        self.gathered.push_str(&entry.line());
         self.gathered.push('\n');
+        self.flush_if_full()
+    }
+
+    /// Takes a row of the table.
+    fn push(&mut self, row: Row) -> Result<(), Unheard> {
+        let cells = row.cells(&self.zone);
+        match self.columns {
+            Some(columns) => self.lay(&columns, &cells),
+            None => self.first.push(cells),
+        }
+        if self.first.len() == SIZED_BY {
+            self.settle();
+        }
+        self.flush_if_full()
+    }
+
+    /// Sizes the columns by the rows that came so far.
+    fn settle(&mut self) {
+        let first = std::mem::take(&mut self.first);
+        if first.is_empty() {
+            return;
+        }
+        let header = header(&self.zone);
+        let rows = std::iter::once(&header).chain(&first);
+        let columns = Columns::of(rows, room_on_stdout(), GIVING);
+        self.columns = Some(columns);
+        self.lay(&columns, &header);
+        for row in &first {
+            self.lay(&columns, row);
+        }
+    }
+
+    fn lay(&mut self, columns: &Columns<7>, cells: &Cells<7>) {
+        let mut line = String::new();
+        columns.lay(cells, |_, _| None, &mut line);
+        self.gathered.push_str(&line);
+        self.gathered.push('\n');
+    }
+
+    fn flush_if_full(&mut self) -> Result<(), Unheard> {
         if self.gathered.len() < CHUNK_BYTES {
             return Ok(());
         }
@@ -209,6 +234,7 @@ impl Printer {
 
     /// Prints what is left.
     fn flush(&mut self) -> Result<(), Unheard> {
+        self.settle();
         if self.gathered.is_empty() {
             return Ok(());
         }
@@ -222,7 +248,6 @@ fn follow(
     reporter: &mut Reporter,
     folder: tenure_engine::audit::Place,
     filter: Filter,
-    missing: impl FnOnce() -> Option<String>,
 ) -> Result<(String, Value), Failure> {
     let signals = collect_signals()?;
     let output = reporter.output;
@@ -240,11 +265,6 @@ fn follow(
     let shown = events.by_ref().try_for_each(|entry| printer.print(&entry));
     if let Err(unheard) = shown {
         return over(Some(unheard));
-    }
-    if !printer.is_used
-        && let Some(missing) = missing()
-    {
-        reporter.warn(missing);
     }
     let mut follower = events.follow();
     let mut told = (0, 0);

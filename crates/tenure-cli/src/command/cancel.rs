@@ -66,6 +66,11 @@ pub(super) fn cancel(cancel: Cancel, reporter: &mut Reporter) -> Result<(String,
         }
         return Err(refusal);
     }
+    let mut occasion = session.occasion(&name, &by, None, &now);
+    if let Some(party) = &mut occasion.by {
+        (party.actor, party.why) = (&actor, Some(why.as_str()));
+    }
+    session.audit_writer.cancelled(reporter, occasion, &asked);
     let reading = session.reading(&name).ok();
     let asked: Vec<_> = asked
         .iter()

@@ -24,6 +24,7 @@ use crate::request::{Doctor, Place};
 use serde_json::Value;
 use std::path::PathBuf;
 use std::time::Duration;
+use tenure_engine::audit::Recording;
 use tenure_engine::place::Why;
 use tenure_engine::store::file::survey;
 
@@ -84,14 +85,16 @@ pub(super) fn doctor(doctor: Doctor, reporter: &mut Reporter) -> Result<(String,
 fn of_place(session: &Session, flags: &str, report: &mut Report) {
     let only_looks = session.place.is_folder() && folder::look(session, report);
     locks::look(session, flags, report);
-    let (log, everything) = session.audit_writer.kept();
+    let (log, recording) = session.audit_writer.kept();
     let dir = clean_path(log.dir());
     match log.look() {
         Ok(is_there) => {
-            let said = if everything {
-                "on: every event is recorded"
-            } else {
-                "off: only takeovers, forced ends and skips are recorded"
+            let said = match recording {
+                Recording::Incidents => {
+                    "only takeovers, losses, requests to stop and forced ends are recorded"
+                }
+                Recording::All => "every event is recorded",
+                Recording::Arguments => "every event is recorded, with the arguments of commands",
             };
             let yet = if is_there {
                 ""
@@ -120,7 +123,7 @@ fn of_place(session: &Session, flags: &str, report: &mut Report) {
     }
     report.audit = Some(Audit {
         folder: dir,
-        everything,
+        recording,
     });
 }
 

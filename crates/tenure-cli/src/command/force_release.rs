@@ -2,7 +2,6 @@
 //! operator who wants the lock to be free, and not to hold it.
 
 use super::{Session, near};
-use crate::audit_writer::occasion;
 use crate::dialect::Done;
 use crate::failure::Failure;
 use crate::render::Reporter;
@@ -54,14 +53,14 @@ pub(crate) fn force_release(
             if claim.is_none() {
                 session.audit_writer.removed(
                     reporter,
-                    occasion(&name, &acting, &now),
+                    session.occasion(&name, &acting, None, &now),
                     None,
                     &forced.record,
                 );
             }
             session.audit_writer.released(
                 reporter,
-                occasion(&name, &acting, &now),
+                session.occasion(&name, &acting, None, &now),
                 held_ms,
                 Ending::Forced,
                 Releaser::Other(claim.as_deref()),

@@ -33,7 +33,6 @@ use super::result::RunResult;
 use super::run::acquire_all::{self, acquire_all};
 use super::run::{ChildEnv, find_program, release_all};
 use super::{Session, already_held, cancelled, collect_signals};
-use crate::audit_writer::occasion;
 use crate::exit::Exit;
 use crate::failure::{Failure, Retry};
 use crate::render::{Reporter, clean};
@@ -73,7 +72,8 @@ pub(super) fn push(
 ) -> Result<(String, Value), Failure> {
     let program = find_program(&["git".into()])?;
     let signals = collect_signals()?;
-    let session = Session::waiting(push.place, signals)?;
+    let mut session = Session::waiting(push.place, signals)?;
+    session.audit_writer.works(&["git".into()]);
     let git = Git {
         program,
         clock: &session.clock,
@@ -104,6 +104,7 @@ pub(super) fn push(
     let wait = wait.unwrap_or(Wait::Forever);
     refuse_within_itself(&session, name)?;
     let request = request_of(&session, &target)?;
+    session.audit_writer.is_line(&request.holder.why);
     reporter.set_request_id(request.holder.request_id.as_str());
     let target_lock = acquire_all::Target {
         session: &session,
@@ -116,7 +117,7 @@ pub(super) fn push(
         Some(lock) => {
             let heartbeat_failed = |consecutive, error: &str| {
                 let now = session.clock.now();
-                let occasion = occasion(name, &lock.id, &now);
+                let occasion = lock.occasion(&now);
                 session
                     .audit_writer
                     .heartbeat_failed(occasion, consecutive, error);

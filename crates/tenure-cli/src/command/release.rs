@@ -34,8 +34,7 @@ pub(crate) fn release(
         work,
     } = release;
     let result = RunResult::of_work(work.as_ref());
-    let (mut session, id) = Session::of_caller(place, &name, &shown, reporter)?;
-    session.audit_writer.everything();
+    let (session, id) = Session::of_caller(place, &name, &shown, reporter)?;
     if let Some(answer) = waiting(&session, &name, id)? {
         return Ok(answer);
     }

@@ -16,6 +16,8 @@ pub(crate) struct RunResult {
     pub(crate) result: &'static str,
     /// The step that failed, where one did.
     pub(crate) failure_step: Option<String>,
+    /// The work ended because the lock was lost.
+    pub(super) is_lost: bool,
 }
 
 impl RunResult {
@@ -24,11 +26,13 @@ impl RunResult {
             Self {
                 result: "success",
                 failure_step: None,
+                is_lost: false,
             }
         } else {
             Self {
                 result: "failure",
                 failure_step: Some(step.unwrap_or(STEP).to_owned()),
+                is_lost: false,
             }
         }
     }
@@ -36,7 +40,10 @@ impl RunResult {
     /// Of a supervised command.
     pub(crate) fn of_run(verdict: &Result<Verdict, SpawnError>, task: &Task) -> Self {
         let succeeded = matches!(verdict, Ok(Verdict::Command(End::Code(0))));
-        Self::of(succeeded, task.failure_step())
+        Self {
+            is_lost: matches!(verdict, Ok(Verdict::Lost)),
+            ..Self::of(succeeded, task.failure_step())
+        }
     }
 
     /// Of a run that a signal ended before its command began.

@@ -27,7 +27,6 @@ pub(crate) use exec::is_ordinary_end;
 
 use super::result::RunResult;
 use super::{Session, cancelled, cancelled_by, collect_signals, superseded};
-use crate::audit_writer::occasion;
 use crate::dialect::Line;
 use crate::exit::{Ending, Exit, signalled};
 use crate::failure::Failure;
@@ -109,10 +108,17 @@ fn hold_and_run(
     let task = &task;
     let signals = collect_signals()?;
     followed.map_or(Ok(()), Followed::watch)?;
-    let session = Session::waiting(place, signals)?;
+    let of_task = |place| {
+        let mut session = Session::waiting(place, signals)?;
+        session.audit_writer.works(&task.program.words);
+        if task.on_held == OnHeld::Skip {
+            session.audit_writer.may_skip(main.clone());
+        }
+        Ok::<_, Failure>(session)
+    };
+    let session = of_task(place)?;
     session.tell_place(reporter);
-    let group_session = group_place.map(|place| Session::waiting(place, signals));
-    let group_session = group_session.transpose()?;
+    let group_session = group_place.map(of_task).transpose()?;
     let program = program_of(task)?;
     let planning = Planning {
         task,
@@ -130,19 +136,15 @@ fn hold_and_run(
         id: &plan.id,
     };
     let targets = std::mem::take(&mut plan.targets);
+    for target in &targets {
+        target.session.audit_writer.hold_back();
+    }
     let limits = Limits::new(task.wait, plan.keep);
     let mut holds = match acquire_all::acquire_all(targets, limits, reporter) {
         Ok(holds) => holds,
         Err((mut holds, failure)) => {
             hooks.superseded_before_the_start(&failure, &mut holds, reporter);
             release_all(&holds, reporter, &RunResult::of_nothing(task));
-            if task.on_held == OnHeld::Skip && failure.is_of_a_held_lock() {
-                let (id, now) = (RequestId::as_recorded(&plan.id), session.clock.now());
-                let occasion = occasion(&plan.main, &id, &now);
-                session
-                    .audit_writer
-                    .skipped(reporter, occasion, &failure.context);
-            }
             return Err(failure);
         }
     };
@@ -165,6 +167,7 @@ fn hold_and_run(
         }
     };
     let How::Supervised(how) = &task.how else {
+        holds.iter().for_each(Hold::catch_up);
         let failure = become_it(task, (&program, &child_env), signals, &holds, &parts);
         release_all(&holds, reporter, &RunResult::of_nothing(task));
         return Err(failure);
@@ -226,6 +229,28 @@ fn become_it(
     }
 }
 
+/// Records that a run ends because another caller asked for one of its locks.
+#[cold]
+#[inline(never)]
+fn record_superseded(
+    holds: &[Hold<'_>],
+    about: Option<&LockName>,
+    by: &Cancel,
+    reporter: &mut Reporter,
+) {
+    let is_it = |hold: &&Hold<'_>| about.is_none_or(|name| hold.name() == name);
+    if let Some(hold) = holds.iter().find(is_it) {
+        let (session, now) = (hold.session, hold.session.clock.now());
+        let answer = superseded(hold.name(), by);
+        session.audit_writer.superseded(
+            reporter,
+            hold.occasion(&now),
+            &answer.context,
+            hold.claim.token,
+        );
+    }
+}
+
 /// How a run is supervised.
 struct Supervision<'a> {
     task: &'a Task,
@@ -254,6 +279,7 @@ impl Supervision<'_> {
                 Ok(Verdict::Superseded { by }) if !is_told => {
                     is_told = true;
                     about = acquire_all::asked_for(holds);
+                    record_superseded(holds, about.as_ref(), by, reporter);
                     superseded(by, holds, reporter);
                 }
                 Ok(Verdict::Lost) if !is_told => {
@@ -312,11 +338,7 @@ impl Supervision<'_> {
         let failed = |hold: &Hold<'_>, consecutive, error: &str| {
             let now = hold.session.clock.now();
             let audit_writer = &hold.session.audit_writer;
-            audit_writer.heartbeat_failed(
-                occasion(hold.name(), &hold.id, &now),
-                consecutive,
-                error,
-            );
+            audit_writer.heartbeat_failed(hold.occasion(&now), consecutive, error);
         };
         let on_failed: Vec<_> = holds
             .iter()
@@ -324,7 +346,9 @@ impl Supervision<'_> {
             .collect();
         let clock = SystemClock::new(None);
         let clock = holds.first().map_or(&clock, |hold| &hold.session.clock);
+        let catch_up = || holds.iter().for_each(Hold::catch_up);
         let driver = Driver {
+            on_started: &catch_up,
             held: holds
                 .iter()
                 .zip(&on_failed)
@@ -365,6 +389,7 @@ impl Hooks<'_> {
         if displaced.is_empty() || signals::stop_asked().is_some() {
             return Ok(());
         }
+        holds.iter().for_each(Hold::catch_up);
         let facts = [("TENURE_SUPERSEDES", displaced.join(" ").into())];
         let hook = Hook {
             flag: "--on-supersede",
@@ -487,6 +512,7 @@ fn driver<'a>(
         signals,
         terms,
         close: how.close,
+        on_started: &|| {},
         quiet: reporter.is_quiet(),
     }
 }
@@ -616,10 +642,7 @@ fn release(
     heeds: bool,
 ) -> Option<bool> {
     let Hold {
-        session,
-        handle,
-        id,
-        ..
+        session, handle, ..
     } = hold;
     reporter.explain(&match &result.failure_step {
         Some(step) => format!("releasing {}: failure in {step}", handle.name()),
@@ -634,7 +657,7 @@ fn release(
         }
     });
     let now = session.clock.now();
-    let occasion = occasion(handle.name(), id, &now);
+    let occasion = hold.occasion(&now);
     match left {
         Ok(None) => return None,
         Ok(Some(Left::Released { held_ms })) => {
@@ -650,6 +673,9 @@ fn release(
         }
         Ok(Some(Left::Withdrawn)) => {}
         Ok(Some(Left::Absent)) => {
+            session
+                .audit_writer
+                .lost(reporter, occasion, hold.claim.token);
             reporter.warn(format!(
                 "{}: the lock was not ours any more when it was released",
                 handle.name()
@@ -658,9 +684,11 @@ fn release(
         }
         Err(error) => {
             let path = session.store.place(handle.name());
-            session
-                .audit_writer
-                .release_failed(reporter, occasion, &path, &error);
+            let writer = &session.audit_writer;
+            if result.is_lost {
+                writer.lost(reporter, occasion, hold.claim.token);
+            }
+            writer.release_failed(reporter, occasion, &path, &error);
             let what_next = if matches!(error, StoreError::Format { .. }) {
                 "who has it next is for the program that wrote the file"
             } else if session.store.is_remote() {

@@ -1,55 +1,192 @@
-//! An event of the audit as a person reads it: one line, the most telling fields last.
+//! An event of the audit as a person reads it: a row of a table, the most telling fields last, in the zone of the viewer.
 //!
-//! All text in the line comes from a file, so the whole line is cleaned.
+//! All text in the row comes from a file, so all of it is cleaned.
 
 use super::clean;
-use serde_json::Value;
+use super::lock::age;
+use super::table::{Cells, Giving};
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::fmt::Write as _;
 use tenure_engine::audit::{Entry, EventName};
+use tenure_engine::process::actor_name;
 
-/// As wide as the longest name of an event.
-const EVENT_COLUMNS: usize = 19;
+/// The common fields, which every line begins with, and those that have a column.
+const COMMON: [&str; 11] = [
+    "event",
+    "lock_name",
+    "request_id",
+    "timestamp",
+    "actor",
+    "pid",
+    "host",
+    "waited_ms",
+    "held_ms",
+    "command",
+    "why",
+];
 
-/// The common fields, which every line begins with.
-const COMMON: [&str; 4] = ["event", "lock_name", "request_id", "timestamp"];
+/// The columns, as their first line names them.
+pub(crate) fn header(zone: &TimeZone) -> Cells<7> {
+    let name = zone.iana_name().unwrap_or("local time");
+    let time = format!("TIME ({name})").into();
+    let [event, lock, who, waited, held, what] =
+        ["EVENT", "LOCK", "WHO", "WAITED", "HELD", "WHAT"].map(Cow::from);
+    [time, event, lock, who, waited, held, what]
+}
 
-/// One line without its newline.
-pub(crate) fn line(entry: &Entry) -> String {
-    let path = entry.fields().get("path").and_then(Value::as_str);
-    let agent = match entry.agent() {
-        "" => String::new(),
-        agent => format!(" agent={agent}"),
-    };
-    let line = format!(
-        "{}  {:<EVENT_COLUMNS$}  {}  {}  {}{agent}",
-        entry.timestamp(),
-        entry.event(),
-        or_dash(path.unwrap_or(entry.lock_name())),
-        or_dash(entry.request_id()),
-        telling(entry),
-    );
-    clean(line.trim_end()).into_owned()
+/// What the table gives up on a narrow terminal.
+pub(crate) const GIVING: Giving<'static> = Giving {
+    spare: &[],
+    long: (6, 20),
+    last: (3, 12),
+};
+
+/// An event with those that repeat it.
+#[derive(Debug)]
+pub(crate) struct Row {
+    pub(crate) at_ms: u64,
+    /// How long a caller waited, and how long a holder held.
+    pub(crate) waited_ms: Option<u64>,
+    pub(crate) held_ms: Option<u64>,
+    /// By which a repetition is known: of a refusal all that matters of it but its instant.
+    pub(crate) repeats: Option<String>,
+    /// How often it came, and when last.
+    times: u64,
+    last_ms: u64,
+    cells: Cells<7>,
+}
+
+impl Row {
+    /// `here` is this host, which need not be named.
+    pub(crate) fn of(entry: &Entry, here: &str) -> Self {
+        let fields = entry.fields();
+        let number = |key: &str| fields.get(key).and_then(Value::as_u64);
+        let text = |key: &str| fields.get(key).and_then(Value::as_str);
+        let (waited_ms, held_ms) = (number("waited_ms"), number("held_ms"));
+        let event = entry.event();
+        let word = event
+            .strip_prefix("lock_")
+            .unwrap_or(event)
+            .replace('_', " ");
+        let lock = or_dash(text("path").unwrap_or(entry.lock_name()));
+        let who = who(entry, here);
+        let telling = telling(entry, here);
+        let repeats = matches!(
+            EventName::from_word(event),
+            Some(EventName::LockRefused | EventName::LockSkipped)
+        );
+        let met = fields.get("held_by").map(ToString::to_string);
+        let actor = text("actor").unwrap_or_default();
+        let repeats =
+            repeats.then(|| format!("{event}\0{lock}\0{actor}\0{}", met.unwrap_or_default()));
+        let what = match (entry.request_id(), &*telling) {
+            ("", telling) => telling.to_owned(),
+            (id, "") => id.to_owned(),
+            (id, telling) => format!("{telling}  {id}"),
+        };
+        let of = |ms: Option<u64>| ms.map_or(Cow::from("-"), |ms| Cow::from(short_age(ms)));
+        let cleaned = |text: &str| Cow::from(clean(text.trim_end()).into_owned());
+        Self {
+            at_ms: entry.at_ms(),
+            waited_ms,
+            held_ms,
+            repeats,
+            times: 1,
+            last_ms: entry.at_ms(),
+            cells: [
+                Cow::from(""),
+                cleaned(&word),
+                cleaned(lock),
+                cleaned(&who),
+                of(waited_ms),
+                of(held_ms),
+                cleaned(&what),
+            ],
+        }
+    }
+
+    /// Takes in one that repeats it.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.times += other.times;
+        self.last_ms = self.last_ms.max(other.last_ms);
+        if other.waited_ms > self.waited_ms {
+            self.waited_ms = other.waited_ms;
+            self.cells[4].clone_from(&other.cells[4]);
+        }
+    }
+
+    /// What stands in the columns.
+    pub(crate) fn cells(mut self, zone: &TimeZone) -> Cells<7> {
+        self.cells[0] = time(self.at_ms, zone).into();
+        if self.times > 1 {
+            let (first, last) = (time(self.at_ms, zone), time(self.last_ms, zone));
+            let last = match (first.split_once(' '), last.split_once(' ')) {
+                (Some((first, _)), Some((day, time))) if first == day => time,
+                _ => &last,
+            };
+            let what = format!("{} times until {last}: {}", self.times, self.cells[6]);
+            self.cells[6] = what.into();
+        }
+        self.cells
+    }
+}
+
+/// To the second; a column of a wait or a hold that took less is exact.
+fn short_age(ms: u64) -> String {
+    match ms {
+        0..1_000 => format!("{ms}ms"),
+        _ => age(ms - ms % 1_000),
+    }
+}
+
+fn time(at_ms: u64, zone: &TimeZone) -> String {
+    let at = i64::try_from(at_ms).ok();
+    let at = at.and_then(|at| Timestamp::from_millisecond(at).ok());
+    at.map_or_else(
+        || "an unknown time".to_owned(),
+        |at| {
+            at.to_zoned(zone.clone())
+                .strftime("%Y-%m-%d %H:%M:%S")
+                .to_string()
+        },
+    )
 }
 
 fn or_dash(text: &str) -> &str {
     if text.is_empty() { "-" } else { text }
 }
 
+/// Who acted.
+fn who(entry: &Entry, here: &str) -> String {
+    let mut who = party(entry.fields(), here);
+    if !entry.agent().is_empty() {
+        who.push_str(" as ");
+        who.push_str(entry.agent());
+    }
+    who
+}
+
 /// What a person wants to know of an event, beyond the common fields.
-fn telling(entry: &Entry) -> String {
+fn telling(entry: &Entry, here: &str) -> String {
     let get = |key: &str| {
         let value = entry.fields().get(key).filter(|value| !value.is_null());
         value.map(plain)
     };
     let word = |key: &str| get(key).unwrap_or_else(|| "?".to_owned());
+    // What the lock was held for.
+    let work = get("why").or_else(|| get("command"));
     match EventName::from_word(entry.event()) {
-        Some(EventName::LockAcquired) => [("ttl", "ttl_seconds"), ("token", "token")]
-            .into_iter()
-            .filter_map(|(name, key)| {
-                let unit = if key == "ttl_seconds" { "s" } else { "" };
-                Some(format!("{name}={}{unit}", get(key)?))
-            })
-            .collect::<Vec<_>>()
-            .join(" "),
+        Some(EventName::LockAcquired) => {
+            let token = get("token").map(|token| format!("token {token}"));
+            let ttl = get("ttl_seconds").map(|ttl| format!("ttl {ttl}s"));
+            let behind = met(entry.fields().get("behind"), here);
+            let behind = behind.map(|holder| format!("behind {holder}"));
+            let of = [work, token, ttl, behind];
+            of.into_iter().flatten().collect::<Vec<_>>().join(", ")
+        }
         Some(EventName::LockStolen) => {
             let keys = ["request_id", "actor", "pid", "host_id"];
             let whose = whose(
@@ -69,16 +206,8 @@ fn telling(entry: &Entry) -> String {
                 Some(Value::Bool(true)) => ", by another",
                 _ => "",
             };
-            // An older line has only the seconds, with decimals.
-            let held_ms = entry.fields().get("held_ms").and_then(Value::as_u64);
-            let held = held_ms.map_or_else(
-                || word("held_duration_seconds"),
-                |held_ms| match held_ms % 1_000 {
-                    0 => (held_ms / 1_000).to_string(),
-                    rest => format!("{}.{rest:03}", held_ms / 1_000),
-                },
-            );
-            format!("{}{step} after {held}s{other}", word("result"))
+            let work = work.map_or_else(String::new, |work| format!("{work}, "));
+            format!("{work}{}{step}{other}", word("result"))
         }
         Some(EventName::LockReleaseFailed) => {
             format!(
@@ -106,13 +235,35 @@ fn telling(entry: &Entry) -> String {
             )
         }
         Some(EventName::LockSkipped) => {
-            let keys = ["request_id", "actor", "pid", "host"];
-            let whose = whose(entry.fields().get("held_by"), keys, None);
+            let whose = met(entry.fields().get("held_by"), here);
             format!(
                 "{} was held by {}",
                 word("held_lock"),
                 whose.unwrap_or_else(|| "an unknown holder".to_owned())
             )
+        }
+        Some(EventName::LockRefused) => {
+            let whose = met(entry.fields().get("held_by"), here);
+            let by = whose.map_or_else(String::new, |whose| format!(", held by {whose}"));
+            format!("{}{by}", word("code"))
+        }
+        Some(EventName::LockLost) => format!("token {}", word("token")),
+        Some(EventName::LockSuperseded) => {
+            let by = entry.fields().get("superseded_by");
+            let said = |key: &str| by.and_then(|by| by.get(key)).and_then(Value::as_str);
+            let actor = said("actor").map_or_else(String::new, |actor| format!(" ({actor})"));
+            format!(
+                "{} by {}{actor}",
+                word("kind"),
+                said("request_id").unwrap_or("?")
+            )
+        }
+        Some(EventName::LockCancelled) => {
+            let asked = entry.fields().get("asked").and_then(Value::as_array);
+            let asked = asked.into_iter().flatten();
+            let asked = asked.filter_map(|holder| met(Some(holder), here));
+            let why = get("why").map_or_else(String::new, |why| format!(": {why}"));
+            format!("asked {}{why}", asked.collect::<Vec<_>>().join(", "))
         }
         // An event of a later version: all of its fields.
         None => entry
@@ -123,6 +274,26 @@ fn telling(entry: &Entry) -> String {
             .collect::<Vec<_>>()
             .join(" "),
     }
+}
+
+/// A holder that another caller met: its actor and process, and the host if that is another one.
+fn met(holder: Option<&Value>, here: &str) -> Option<String> {
+    holder?.as_object().map(|holder| party(holder, here))
+}
+
+/// Who acts, by the keys that each line has.
+fn party(holder: &Map<String, Value>, here: &str) -> String {
+    let text = |key: &str| holder.get(key).and_then(Value::as_str).unwrap_or_default();
+    let mut met = actor_name(or_dash(text("actor")));
+    let pid = holder.get("pid").and_then(Value::as_u64);
+    let host = Some(text("host")).filter(|host| !host.is_empty() && *host != here);
+    let pid = pid.map(|pid| format!("PID {pid}"));
+    let parts = [pid, host.map(|host| format!("on {host}"))];
+    let parts: Vec<_> = parts.into_iter().flatten().collect();
+    if !parts.is_empty() {
+        let _ = write!(met, " ({})", parts.join(" "));
+    }
+    met
 }
 
 /// The holder that an event names: request, actor, process and host by their keys, and its last heartbeat.
@@ -150,12 +321,16 @@ fn plain(value: &Value) -> String {
 mod tests {
     use super::*;
 
+    /// The cells but the time, for a viewer on the host `box`.
     fn shown(rest: &str) -> String {
         let text = format!(
             "{{\"lock_name\":\"deploy\",\"request_id\":\"req_1\",\
              \"timestamp\":\"2026-02-07T10:00:00.000Z\",{rest}}}"
         );
-        line(&Entry::parse(text.as_bytes()).expect("an event"))
+        let entry = Entry::parse(text.as_bytes()).expect("an event");
+        let [time, cells @ ..] = Row::of(&entry, "box").cells(&TimeZone::UTC);
+        assert_eq!(time, "2026-02-07 10:00:00");
+        cells.join(" | ")
     }
 
     #[test]
@@ -163,47 +338,63 @@ mod tests {
         for (rest, expected) in [
             (
                 r#""event":"lock_acquired","ttl_seconds":900,"token":7"#,
-                "lock_acquired        deploy  req_1  ttl=900s token=7",
+                "acquired | deploy | - | - | - | token 7, ttl 900s  req_1",
+            ),
+            (
+                r#""event":"lock_acquired","token":7,"actor":"ann","pid":4,"host":"box","why":null,"command":"make",
+                "waited_ms":61500,"behind":{"actor":"bob","pid":5,"host":"far","request_id":"req_0"}"#,
+                "acquired | deploy | ann (PID 4) | 1m1s | - | make, token 7, behind bob (PID 5 on far)  req_1",
             ),
             (
                 r#""event":"lock_stolen","reason":"stale_lock","previous_lock":{"request_id":"req_0",
                 "actor":"ci","pid":42,"host_id":"box","last_heartbeat_at":"2026-02-07T09:00:00Z"}"#,
-                "lock_stolen          deploy  req_1  stale_lock from req_0 (ci, PID 42 on box, \
-                 last heartbeat 2026-02-07T09:00:00Z)",
+                "stolen | deploy | - | - | - | stale_lock from req_0 (ci, PID 42 on box, \
+                 last heartbeat 2026-02-07T09:00:00Z)  req_1",
             ),
             (
                 r#""event":"lock_stolen","reason":"corrupt_lock","previous_lock":null"#,
-                "lock_stolen          deploy  req_1  corrupt_lock from an unreadable record",
+                "stolen | deploy | - | - | - | corrupt_lock from an unreadable record  req_1",
             ),
             (
-                r#""event":"lock_released","result":"failure","failure_step":"migrate",
-                "held_duration_seconds":1.5"#,
-                "lock_released        deploy  req_1  failure in migrate after 1.5s",
+                r#""event":"lock_released","result":"failure","failure_step":"migrate","held_ms":999"#,
+                "released | deploy | - | - | 999ms | failure in migrate  req_1",
             ),
             (
-                r#""event":"lock_released","result":"success","held_duration_seconds":1,"held_ms":1050"#,
-                "lock_released        deploy  req_1  success after 1.050s",
-            ),
-            (
-                r#""event":"lock_released","result":"forced","held_duration_seconds":2,"by_other":true"#,
-                "lock_released        deploy  req_1  forced after 2s, by another",
+                r#""event":"lock_released","result":"forced","held_ms":2000,"by_other":true"#,
+                "released | deploy | - | - | 2s | forced, by another  req_1",
             ),
             (
                 r#""event":"lock_release_failed","lock_path":"/l","error":"EACCES: permission denied",
                 "action":"manual_cleanup_required""#,
-                "lock_release_failed  deploy  req_1  /l: EACCES: permission denied \
-                 (manual_cleanup_required)",
+                "release failed | deploy | - | - | - | /l: EACCES: permission denied \
+                 (manual_cleanup_required)  req_1",
             ),
             (
                 r#""event":"heartbeat_failed","consecutive_failures":3,"error":"ENOSPC: no space""#,
-                "heartbeat_failed     deploy  req_1  3 in a row: ENOSPC: no space",
+                "heartbeat failed | deploy | - | - | - | 3 in a row: ENOSPC: no space  req_1",
+            ),
+            (
+                r#""event":"lock_refused","code":"LOCK_HELD","waited_ms":0,"held_by":{"actor":"bob","pid":5}"#,
+                "refused | deploy | - | 0ms | - | LOCK_HELD, held by bob (PID 5)  req_1",
+            ),
+            (
+                r#""event":"lock_lost","token":7"#,
+                "lost | deploy | - | - | - | token 7  req_1",
+            ),
+            (
+                r#""event":"lock_superseded","kind":"newer_run","superseded_by":{"request_id":"req_2","actor":"bob"}"#,
+                "superseded | deploy | - | - | - | newer_run by req_2 (bob)  req_1",
+            ),
+            (
+                r#""event":"lock_cancelled","why":"now","asked":[{"actor":"bob","pid":5}]"#,
+                "cancelled | deploy | - | - | - | asked bob (PID 5): now  req_1",
             ),
             (
                 r#""event":"lock_dreamt","of":"sheep","count":3"#,
-                "lock_dreamt          deploy  req_1  of=sheep count=3",
+                "dreamt | deploy | - | - | - | of=sheep count=3  req_1",
             ),
         ] {
-            assert_eq!(shown(rest), format!("2026-02-07T10:00:00.000Z  {expected}"));
+            assert_eq!(shown(rest), expected);
         }
     }
 

@@ -5,6 +5,7 @@ use super::width::{pad, room_on_stdout, width};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::stdout;
+use tenure_engine::audit::Recording;
 
 /// The column of the labels.
 const LABEL_COLUMNS: usize = 15;
@@ -195,8 +196,7 @@ impl Where {
 #[derive(Debug)]
 pub(crate) struct Audit {
     pub(crate) folder: String,
-    /// Ordinary events are recorded, too.
-    pub(crate) everything: bool,
+    pub(crate) recording: Recording,
 }
 
 /// Everything that was found.
@@ -275,7 +275,10 @@ impl Report {
             "profile": self.profile,
             "audit": self.audit.as_ref().map(|audit| json!({
                 "folder": audit.folder,
-                "records": if audit.everything { "everything" } else { "exceptions" },
+                "records": match audit.recording {
+                    Recording::Incidents => "exceptions",
+                    Recording::All | Recording::Arguments => "everything",
+                },
             })),
             "version": self.version,
             "program": self.program,
@@ -359,7 +362,7 @@ impl Report {
             fact("profile", profile);
         }
         if let Some(audit) = &self.audit {
-            let what = if audit.everything { "on" } else { "off" };
+            let what = audit.recording.as_str();
             fact("audit", &format!("{what}, {}", audit.folder));
         }
         let program = self.program.as_deref().unwrap_or("from an unknown path");

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::{AgentKey, Host, LockName, Mode, Policy};
-use tenure_engine::audit;
+use tenure_engine::audit::{self, Recording};
 use tenure_engine::config::{self, Config, ConfigError, Source};
 use tenure_engine::envelope::clean_path;
 use tenure_engine::inherited::{self, Around, Hold, Saw};
@@ -83,6 +83,8 @@ pub(crate) struct Place {
     /// The folder that the configuration names for the audit, absolute, and how the file was found that
     /// names it.
     audit_of_project: Option<(PathBuf, Source)>,
+    /// Which events the audit records.
+    pub(crate) recording: Recording,
     profile: Option<Box<dyn Profile>>,
     /// The profile, where it publishes records.
     records: Option<String>,
@@ -223,7 +225,11 @@ impl Place {
             Some(typed) => Some(around.absolute(&place::path_typed("--audit-dir", typed)?)?),
             None => variables.audit_folder()?,
         };
-        let of_project = whole.and_then(|config| config.audit());
+        let recording = match variables.recording()? {
+            Some(recording) => recording,
+            None => (config.as_ref().and_then(|config| config.recording())).unwrap_or_default(),
+        };
+        let of_project = whole.and_then(|config| config.audit_folder());
         let audit_of_project = match of_project {
             Some((dir, file)) => Some((around.absolute(dir)?, file.source)),
             None => None,
@@ -242,6 +248,7 @@ impl Place {
                 .filter(|config| !config.file.as_os_str().is_empty())
                 .and_then(|config| around.absolute(&config.file).ok()),
             audit_of_project,
+            recording,
             config,
             audit_dir,
             records: profile
@@ -389,6 +396,7 @@ impl Place {
             is_named: self.is_named,
             is_machines: self.is_machines,
             audit_dir: self.audit_dir.clone(),
+            recording: self.recording,
             ..Self::of_location(self.location.clone(), self.allow_network)
         })
     }
@@ -482,6 +490,7 @@ impl Place {
             config: None,
             audit_dir: None,
             audit_of_project: None,
+            recording: Recording::default(),
             profile: None,
             records: None,
             saw: Saw::default(),

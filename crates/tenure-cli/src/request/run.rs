@@ -10,6 +10,7 @@ use super::{
 };
 use crate::args::RunArgs;
 use crate::args::value::{self, Follow, Further, Queue, Ticket, Typed};
+use crate::audit_writer::line;
 use crate::failure::Failure;
 use crate::supervise::OnLost;
 use std::ffi::OsString;
@@ -164,7 +165,7 @@ impl Run {
         let program = program(typed, around)?;
         let mut who = Who::of(claiming, &place, intends.facts, around)?;
         if who.why.is_none() {
-            who.why = Some(tenure_engine::profile::why(&line(&typed.command)));
+            who.why = Some(line(&typed.command));
         }
         Ok(Self {
             place: place.with_groups(group_place.as_ref()),
@@ -577,12 +578,6 @@ fn program(typed: &RunArgs, around: &Surroundings) -> Result<Program, Failure> {
         by_shell: true,
         of_service,
     })
-}
-
-/// The command line, as the reason for which the lock is held.
-fn line(command: &[OsString]) -> String {
-    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
-    words.join(" ")
 }
 
 /// Refuses what Windows cannot do, before anything is touched.

@@ -12,6 +12,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tenure_core::{AgentKey, LockName};
+use tenure_engine::audit::Recording;
 use tenure_engine::config::{self, Config, Found, OwnSection, Source};
 use tenure_engine::inherited::Saw;
 use tenure_engine::leased_path::{self, PathLock};
@@ -19,6 +20,9 @@ use tenure_engine::place::{self, Files, Why};
 
 /// The folder of the audit.
 const AUDIT_DIR: &str = "TENURE_AUDIT_DIR";
+
+/// Which events the audit records.
+const AUDIT: &str = "TENURE_AUDIT";
 
 /// The name of the profile.
 const PROFILE: &str = "TENURE_PROFILE";
@@ -33,6 +37,7 @@ pub(crate) struct Variables {
     pub(crate) place: place::Variables,
     /// As it is written. An empty one is a mistake, too.
     audit_dir: Option<PathBuf>,
+    recording: Option<String>,
     /// As it is written. An empty one is a mistake: another profile is another lock.
     profile: Option<OsString>,
     pub(crate) wait: Option<String>,
@@ -56,6 +61,7 @@ impl Variables {
         Self {
             place,
             audit_dir: std::env::var_os(AUDIT_DIR).map(PathBuf::from),
+            recording: text(AUDIT),
             profile: std::env::var_os(PROFILE),
             wait: text("TENURE_WAIT"),
             actor: text("ACTOR"),
@@ -85,6 +91,18 @@ impl Variables {
                 "{PROFILE}: it is not UTF-8; unset it, or write the name of a profile"
             ))),
         }
+    }
+
+    /// Which events the audit records, if a variable says so.
+    pub(super) fn recording(&self) -> Result<Option<Recording>, Failure> {
+        let read = |word: &String| {
+            Recording::from_word(word).ok_or_else(|| {
+                Failure::bad_arguments(format!(
+                    "{AUDIT}: {word:?} is none of the words for what the audit records; write incidents, all or arguments"
+                ))
+            })
+        };
+        self.recording.as_ref().map(read).transpose()
     }
 
     /// The folder that a variable names for the audit.

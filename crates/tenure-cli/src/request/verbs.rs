@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use std::path::PathBuf;
 use std::time::Duration;
 use tenure_core::{AgentKey, Force, LockName, Mode, RequestId};
-use tenure_engine::audit::Filter;
+use tenure_engine::audit::{Entry, Filter};
 use tenure_engine::engine;
 
 /// The id that a caller shows for a hold, or by which the profile knows it.
@@ -444,6 +444,32 @@ pub(crate) struct Audit {
     pub(crate) place: Place,
     pub(crate) filter: Filter,
     pub(crate) follow: bool,
+    pub(crate) sorted: Sorted,
+}
+
+/// In which order events are shown, and which of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sorted {
+    /// All of them, oldest first.
+    ByTime,
+    /// Those of callers that waited, the longest wait first.
+    ByWait,
+    /// Those that end a hold, the longest hold first.
+    ByHold,
+}
+
+impl Sorted {
+    /// What an event is sorted by, in milliseconds.
+    pub(crate) fn value(self, entry: &Entry) -> Option<u64> {
+        let key = match self {
+            Self::ByTime => return None,
+            Self::ByWait => "waited_ms",
+            Self::ByHold => "held_ms",
+        };
+        let value = entry.fields().get(key).and_then(serde_json::Value::as_u64);
+        // A lock that was free makes no caller wait.
+        value.filter(|value| self == Self::ByHold || *value > 0)
+    }
 }
 
 impl Audit {
@@ -468,6 +494,11 @@ impl Audit {
                 agent: value::given("--as", typed.agent.as_ref())?,
             },
             follow: typed.follow,
+            sorted: match (typed.waited, typed.held) {
+                (true, _) => Sorted::ByWait,
+                (_, true) => Sorted::ByHold,
+                (false, false) => Sorted::ByTime,
+            },
             place: Place::of(&typed.common, around)?,
         })
     }

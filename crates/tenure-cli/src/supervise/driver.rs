@@ -338,6 +338,7 @@ impl Driver<'_> {
                 None
             }
         };
+        (self.on_started)();
         let verdict = verdict.unwrap_or_else(|| running.watch());
         running.state.asked = Some(running.supervision.asked());
         running.take_back();

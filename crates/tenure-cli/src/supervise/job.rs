@@ -145,6 +145,7 @@ impl Driver<'_> {
                 None
             }
         };
+        (self.on_started)();
         let verdict = verdict.unwrap_or_else(|| running.watch());
         running.state.asked = Some(running.supervision.asked());
         // What the command has left behind goes on, as everywhere. Where that cannot be arranged, it

@@ -66,6 +66,8 @@ pub(crate) struct Driver<'a> {
     )]
     pub(crate) close: bool,
     pub(crate) quiet: bool,
+    /// Called once the command runs: what need not be done before.
+    pub(crate) on_started: &'a dyn Fn(),
 }
 
 /// What outlasts one command: a rollback goes on from where the command has left off.
@@ -502,6 +504,7 @@ mod tests {
                 on_lost: OnLost::Terminate,
             },
             close: false,
+            on_started: &|| {},
             quiet: true,
         }
     }

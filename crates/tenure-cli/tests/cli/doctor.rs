@@ -65,7 +65,7 @@ fn a_newcomer_reads_where_the_locks_are_and_that_all_is_well() {
         for            [..] alone, once a call has made it
         file system    [..], of this machine
         profile        native
-        audit          off, [ROOT]/locks/audit
+        audit          all, [ROOT]/locks/audit
         version        tenure [VERSION], [TENURE]
 
         ok     place          TENURE_DIR names it
@@ -75,7 +75,7 @@ fn a_newcomer_reads_where_the_locks_are_and_that_all_is_well() {
         ok     leftovers      there are no locks yet
         ok     lock files     each of them can be read
         ok     clock          [..]
-        ok     audit          off: only takeovers, forced ends and skips are recorded; its folder is not there yet
+        ok     audit          every event is recorded; its folder is not there yet
 
         Nothing is wrong.
         $ ls

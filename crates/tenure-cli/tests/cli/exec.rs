@@ -102,7 +102,7 @@ fn a_takeover_is_not_recorded_where_there_was_none() {
         answer
             .stdout()
             .lines()
-            .filter(|line| line.contains("lock_acquired"))
+            .filter(|line| line.contains("  acquired  "))
             .count(),
         2,
         "{}",

@@ -184,7 +184,7 @@ fn an_orphan_is_ended_with_all_that_descends_from_it_and_the_next_one_starts() {
         .run(["run", "j", "-n", "--", "true"])
         .expect(0, "free");
     let audit = scene.run(["audit", "j"]).expect(0, "an audit").stdout();
-    assert!(audit.contains("orphan_ended"), "{audit}");
+    assert!(audit.contains("orphan ended"), "{audit}");
     scene
         .run(["cancel", "--orphan", "j"])
         .expect(5, "it has no holder");

@@ -808,8 +808,8 @@ fn a_folder_for_the_lock_counts_only_if_the_push_itself_names_it() {
     shared.push(&clone, &words).expect(0, "it lands");
     assert_eq!(
         fs::read_dir(&named).unwrap().count(),
-        1,
-        "the lock is there"
+        2,
+        "the lock is there, and what is recorded of it"
     );
     let of_a_run = shared.scene.path("of-a-run").display().to_string();
     assert_eq!(

@@ -1037,7 +1037,7 @@ fn who_is_no_member_reads_names_and_no_lock() {
     let file = fs::metadata(locks.join("x.tenure")).unwrap();
     assert_eq!((file.mode() & 0o777, file.gid()), (0o660, TEAM));
     let seen = as_user(&machine, EVE, &locks, "ls $D; cat $D/x.tenure");
-    assert_eq!(seen.stdout(), "x.tenure\n", "{}", seen.said());
+    assert_eq!(seen.stdout(), "audit\nx.tenure\n", "{}", seen.said());
     assert_ne!(seen.code(), 0, "she may not read it");
     let dir = text(&locks);
     for words in [
@@ -1609,8 +1609,16 @@ fn published_records_and_the_audit_of_a_shared_folder_are_the_groups() {
         for item in fs::read_dir(&folder).unwrap() {
             let item = item.unwrap();
             let facts = item.metadata().unwrap();
-            let expected = if facts.is_dir() { 0o2770 } else { 0o660 };
             let path = item.path();
+            // What a member records, the others look at.
+            let expected = match path
+                .strip_prefix(&team)
+                .map(|path| text(path).contains("/audit/"))
+            {
+                _ if facts.is_dir() => 0o2770,
+                Ok(true) if path.extension().is_some_and(|it| it == "jsonl") => 0o640,
+                _ => 0o660,
+            };
             assert_eq!(
                 (facts.mode() & 0o7777, facts.gid()),
                 (expected, TEAM),
@@ -1827,6 +1835,83 @@ fn an_audit_folder_that_a_member_has_prepared_is_no_weaker_than_the_one_around_i
     let said = take("b").expect(0, "taken");
     assert!(!said.stderr().contains("audit"), "{}", said.said());
     assert_ne!(fs::read_dir(&audit).unwrap().count(), 0, "it is written");
+}
+
+/// Where several users write, the lines of each stand in a file that only that user may write, and a file that belongs to
+/// another one is no file of that user's. Everywhere all see who held a lock of theirs, or was refused.
+#[test]
+fn each_user_of_a_shared_folder_records_in_a_file_of_its_own_table() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    for rights in [0o2770, 0o3770] {
+        let locks = machine.team_folder(&format!("team{rights:o}"), rights);
+        let run = |user, words: &[&str]| {
+            let words = [words, &["--dir", text(&locks)]].concat();
+            machine.run(user, Path::new("/"), &words)
+        };
+        for user in [ADA, BOB] {
+            let said = run(
+                user,
+                &["acquire", "x", "--owner", "none", "--request-id", "r"],
+            );
+            let said = said.expect(0, "free");
+            assert!(!said.stderr().contains("audit"), "{}", said.said());
+            let other = if user.number == ADA.number { BOB } else { ADA };
+            let _ =
+                run(other, &["acquire", "x", "--owner", "none", "--wait", "0"]).expect(4, "held");
+            let _ = run(user, &["release", "x", "--request-id", "r"]).expect(0, "given back");
+        }
+        let audit = locks.join("audit");
+        let file =
+            |stream: &str, user: &User| audit.join(format!("{stream}.{}.jsonl", user.number));
+        for (user, lines) in [(ADA, 2), (BOB, 2)] {
+            for (stream, lines) in [("audit", lines), ("refusals", 1)] {
+                let file = file(stream, &user);
+                let facts = fs::metadata(&file).unwrap();
+                let found = (facts.uid(), facts.mode() & 0o777);
+                assert_eq!(found, (user.number, 0o640), "{}", file.display());
+                assert_eq!(
+                    fs::read_to_string(&file).unwrap().lines().count(),
+                    lines,
+                    "{file:?}"
+                );
+            }
+        }
+        let count = |said: &Answer| said.json()["data"]["events"].as_array().map_or(0, Vec::len);
+        let audit_of = ["audit", "--output", "json"];
+        let shown = run(ADA, &audit_of).expect(0, "all of it");
+        assert_eq!(count(&shown), 6, "{}", shown.said());
+        // A line that another member could have written proves nothing.
+        let forged = fs::read(file("audit", &ADA)).unwrap();
+        fs::remove_file(file("audit", &ADA)).unwrap();
+        fs::write(file("audit", &ADA), forged).unwrap();
+        chown(&file("audit", &ADA), Some(BOB.number), Some(TEAM)).unwrap();
+        let said = run(ADA, &audit_of).expect(0, "the rest of it");
+        assert_eq!(count(&said), 4, "{}", said.said());
+        assert!(
+            said.stdout()
+                .contains("does not belong to the user in its name")
+        );
+    }
+    // Where everybody may write, each user's locks are its own, and so is its audit.
+    let locks = machine.path("all");
+    fs::create_dir(&locks).unwrap();
+    mode(&locks, 0o1777);
+    for user in [ADA, BOB] {
+        let run = |words: &[&str]| {
+            let words = [words, &["--dir", text(&locks)]].concat();
+            machine
+                .run(user, Path::new("/"), &words)
+                .expect(0, "its own")
+        };
+        let lock = format!("x{}", user.number);
+        let said = run(&["acquire", &lock, "--owner", "none"]);
+        assert!(!said.stderr().contains("audit"), "{}", said.said());
+        assert_eq!(run(&["audit"]).stdout().lines().count(), 1 + 1);
+        let audit = fs::metadata(locks.join(format!("audit.{}", user.number))).unwrap();
+        assert_eq!((audit.uid(), audit.mode() & 0o7777), (user.number, 0o700));
+    }
 }
 
 /// What stands in a folder and below it that belongs to root.

@@ -171,6 +171,8 @@ impl Site {
         }
         command
             .env("TENURE_DIR", self.locks())
+            // The steps of a line are the same for each event: those of takeovers and of published records are walked.
+            .env("TENURE_AUDIT", "incidents")
             .current_dir(self.root.path())
             .stdin(Stdio::null());
         command

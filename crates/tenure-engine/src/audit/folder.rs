@@ -1,15 +1,18 @@
 //! Opening the audit's folders and files, and refusing those that cannot be trusted.
 //!
 //! As with locks, everything is opened relative to the folder's own descriptor and never through a link. A
-//! folder that all users may write and that lacks the sticky bit is refused. With the sticky bit, its files
-//! have to belong to the caller: a line that any user could have planted proves nothing.
+//! folder that all users may write and that lacks the sticky bit is refused.
+//!
+//! In a folder where several users may write, each has files of its own, with its number in the name. A file there that
+//! does not belong to that user is refused: a line that any user could have planted proves nothing.
 
+use super::stream::Named as FileName;
 use super::{AuditError, Place};
 use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Open, Sharing};
 #[cfg(unix)]
 use crate::private::could_make_folder;
 use crate::private::{
-    ignore_all, make_folder_in, make_own_folder, make_own_folder_in, open_or_make,
+    ignore_all, make_folder, make_folder_in, make_own_folder, make_own_folder_in, open_or_make,
 };
 use crate::repository::IGNORE_FILE;
 use crate::trust::{self, Named};
@@ -25,6 +28,8 @@ pub(super) struct Folder {
     path: PathBuf,
     /// All users may create files in it.
     shared: bool,
+    /// Several users may.
+    is_of_many: bool,
     /// For whom its files are made.
     sharing: Sharing,
     /// The other user to whom belong the files that root makes in it.
@@ -37,6 +42,8 @@ pub(super) struct File {
     pub(super) fd: Descriptor,
     pub(super) inode: Inode,
     pub(super) size: u64,
+    /// It has the rights of files of its folder.
+    is_shared: bool,
 }
 
 impl Folder {
@@ -114,6 +121,14 @@ impl Folder {
             named: place.named,
             ..top
         };
+        // Whose folder it is, and whether git may see what is in it, is not for the audit to say.
+        if create
+            && !locks.is_dir()
+            && (place.named == Named::ByCaller || trust::refusal_above(locks).is_none())
+        {
+            make_folder(locks)
+                .map_err(|(path, errno)| fault(&path, "making the audit folder", errno))?;
+        }
         let mut folder = Self::open_anywhere(&top, create)?;
         for part in rest {
             let Some(name) = part.to_str() else {
@@ -195,9 +210,19 @@ impl Folder {
             fd,
             path,
             shared,
-            sharing: facts.sharing(),
+            is_of_many: shared || facts.sharing() == Sharing::Group,
+            sharing: match facts.sharing() {
+                // What one user writes, the others look at.
+                Sharing::Group => Sharing::GroupReads,
+                sharing => sharing,
+            },
             owner: facts.owner_of_new(),
         }))
+    }
+
+    /// The user whose number stands in the names of the files that this process writes.
+    pub(super) fn user(&self) -> Option<u32> {
+        self.is_of_many.then(os::our_number)
     }
 
     pub(super) fn fd(&self) -> BorrowedDescriptor<'_> {
@@ -227,11 +252,11 @@ impl Folder {
     /// if the folder itself was removed meanwhile.
     pub(super) fn append(&self, name: &str) -> Result<Option<File>, AuditError> {
         let file = self.open_file(name, Open::Append)?;
-        if let Some(file) = &file {
+        if let Some(file) = &file
+            && !file.is_shared
+        {
             // A strict umask must not take rights from the file; another user's file stays as it is.
-            if os::facts(&file.fd).is_ok_and(|facts| !facts.is_shared(self.sharing)) {
-                let _ = os::share(&file.fd, self.sharing);
-            }
+            let _ = os::share(&file.fd, self.sharing);
         }
         Ok(file)
     }
@@ -258,21 +283,31 @@ impl Folder {
         if facts.names() > 1 {
             return Err(distrust(&path, "it has a second name (a hard link)"));
         }
-        if self.shared {
-            owned(&fd, &path)?;
+        match FileName::of(name).and_then(|name| name.user) {
+            Some(user) if self.is_of_many => {
+                if !facts.is_of(user) {
+                    return Err(distrust(
+                        &path,
+                        "it does not belong to the user in its name",
+                    ));
+                }
+            }
+            Some(_) | None if self.shared => owned(&fd, &path)?,
+            Some(_) | None => {}
         }
         Ok(Some(File {
             inode: facts.inode(),
             size: facts.size(),
+            is_shared: facts.is_shared(self.sharing),
             fd,
         }))
     }
 
-    /// Whether the name still leads to the opened file.
-    pub(super) fn still_leads_to(&self, name: &str, file: &File) -> Result<bool, AuditError> {
+    /// How long the opened file is by now; `None` if the name does not lead to it any more.
+    pub(super) fn size_at(&self, name: &str, file: &File) -> Result<Option<u64>, AuditError> {
         match os::facts_at(&self.fd, name) {
-            Ok(facts) => Ok(facts.inode() == file.inode),
-            Err(Errno::NOENT) => Ok(false),
+            Ok(facts) => Ok((facts.inode() == file.inode).then(|| facts.size())),
+            Err(Errno::NOENT) => Ok(None),
             Err(errno) => Err(fault(&self.path_of(name), "looking at the audit", errno)),
         }
     }

@@ -3,9 +3,9 @@
 use super::entry::Entry;
 use super::folder::{File, Folder, Inode};
 use super::read::{
-    DAYS_FOLLOWED, Day, Events, Filter, Link, Position, Trouble, chain, days, read_day,
+    DAYS_FOLLOWED, Day, Events, Filter, Link, Position, Series, Trouble, chains, days, read_day,
 };
-use super::{AuditError, FILE, Place};
+use super::{AuditError, Place};
 use crate::os::{self, BorrowedDescriptor, WatchFor};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -32,18 +32,24 @@ pub struct Follower {
     place: Place,
     filter: Filter,
     trouble: Trouble,
-    /// Oldest first. All of them are read as far as they were written at the last look. Writers append to
-    /// the last one.
-    links: Vec<Link>,
-    /// Files that are not part of the stream: copies of it, or older than all of it. They are kept open, so
-    /// that they are recognised.
-    ignored: Vec<File>,
+    series: BTreeMap<Series, Followed>,
     /// How far each day's folder is read; empty for those that are not followed.
     days: BTreeMap<String, Day>,
     followed: Vec<String>,
     watch: Option<Watch>,
     /// Read and not yet given out.
     pending: Vec<Entry>,
+}
+
+/// A series that is followed.
+#[derive(Debug, Default)]
+struct Followed {
+    /// Oldest first. All of them are read as far as they were written at the last look. Writers append to
+    /// the last one.
+    links: Vec<Link>,
+    /// Files that are not part of the series: copies of it, or older than all of it. They are kept open, so
+    /// that they are recognised.
+    ignored: Vec<File>,
 }
 
 impl Events {
@@ -59,15 +65,19 @@ impl Events {
     pub fn follow(mut self) -> Follower {
         // A reader that has read to the end finds nothing more here.
         let pending: Vec<Entry> = self.by_ref().collect();
-        let followed = self.read_days.keys().rev().take(DAYS_FOLLOWED);
+        let days = std::mem::take(&mut self.read_days);
+        let (place, filter, trouble, series) = self.into_followed();
+        let followed = |(series, links)| {
+            let ignored = Vec::new();
+            (series, Followed { links, ignored })
+        };
         Follower {
-            followed: followed.cloned().collect(),
-            place: self.place,
-            filter: self.filter,
-            trouble: self.trouble,
-            links: self.links,
-            ignored: Vec::new(),
-            days: self.read_days,
+            followed: days.keys().rev().take(DAYS_FOLLOWED).cloned().collect(),
+            place,
+            filter,
+            trouble,
+            series: series.into_iter().map(followed).collect(),
+            days,
             watch: Watch::new(),
             pending,
         }
@@ -94,7 +104,9 @@ impl Follower {
             watch.add(self.place.dir());
         }
         let before = entries.len();
-        self.join_links(&folder);
+        for (series, files) in chains(&folder, &mut self.trouble) {
+            self.series.entry(series).or_default().join(files);
+        }
         self.read_links(&mut entries);
         self.read_days(&folder, &mut entries)?;
         if let Some(fresh) = entries.get_mut(before..) {
@@ -121,49 +133,19 @@ impl Follower {
         }
     }
 
-    /// Takes up files of the stream that are new since the last look, and closes those that were dropped at
-    /// the look before.
-    fn join_links(&mut self, folder: &Folder) {
-        // Youngest first.
-        let files = chain(folder, &mut self.trouble);
-        let is_there = |inode: Inode| files.iter().any(|file| file.inode == inode);
-        let current = self.links.pop();
-        self.links.retain(|link| is_there(link.file.inode));
-        self.links.extend(current);
-        self.ignored.retain(|file| is_there(file.inode));
-        let current = self.links.last().map(|link| link.file.inode);
-        // Every file behind the one that was being read is older, or a copy of it. While that file is still
-        // the youngest, every other file is behind it.
-        let mut is_behind = files.first().map(|file| file.inode) == current;
-        let mut fresh = Vec::new();
-        for file in files {
-            is_behind |= Some(file.inode) == current;
-            if self.links.iter().any(|link| link.file.inode == file.inode)
-                || self.ignored.iter().any(|known| known.inode == file.inode)
-            {
-                continue;
-            }
-            if is_behind {
-                self.ignored.push(file);
-            } else {
-                fresh.push(Link {
-                    file,
-                    position: Position::default(),
-                });
-            }
-        }
-        self.links.extend(fresh.into_iter().rev());
-    }
-
     fn read_links(&mut self, entries: &mut Vec<Entry>) {
-        let place = self.place.dir().join(FILE);
-        for link in &mut self.links {
-            if let Ok(size) = link.file.size_now() {
-                link.position.look_for_cut(size);
-            }
-            let (position, trouble) = (&mut link.position, &mut self.trouble);
-            while let Some(entry) = trouble.next_of(position, &link.file.fd, &place, &self.filter) {
-                entries.push(entry);
+        for ((_, file), followed) in &mut self.series {
+            let place = self.place.dir().join(file);
+            for link in &mut followed.links {
+                if let Ok(size) = link.file.size_now() {
+                    link.position.look_for_cut(size);
+                }
+                let (position, trouble) = (&mut link.position, &mut self.trouble);
+                while let Some(entry) =
+                    trouble.next_of(position, &link.file.fd, &place, &self.filter)
+                {
+                    entries.push(entry);
+                }
             }
         }
     }
@@ -194,6 +176,40 @@ impl Follower {
             }
         }
         Ok(())
+    }
+}
+
+impl Followed {
+    /// Takes up files that are new since the last look, and closes those that were dropped at
+    /// the look before. They come youngest first.
+    fn join(&mut self, files: Vec<File>) {
+        let is_there = |inode: Inode| files.iter().any(|file| file.inode == inode);
+        let current = self.links.pop();
+        self.links.retain(|link| is_there(link.file.inode));
+        self.links.extend(current);
+        self.ignored.retain(|file| is_there(file.inode));
+        let current = self.links.last().map(|link| link.file.inode);
+        // Every file behind the one that was being read is older, or a copy of it. While that file is still
+        // the youngest, every other file is behind it.
+        let mut is_behind = files.first().map(|file| file.inode) == current;
+        let mut fresh = Vec::new();
+        for file in files {
+            is_behind |= Some(file.inode) == current;
+            if self.links.iter().any(|link| link.file.inode == file.inode)
+                || self.ignored.iter().any(|known| known.inode == file.inode)
+            {
+                continue;
+            }
+            if is_behind {
+                self.ignored.push(file);
+            } else {
+                fresh.push(Link {
+                    file,
+                    position: Position::default(),
+                });
+            }
+        }
+        self.links.extend(fresh.into_iter().rev());
     }
 }
 

@@ -1,15 +1,16 @@
 //! Reads a log back: every event once, oldest first as well as that can be known.
 //!
-//! Both layouts are read, whichever the writer uses. `audit.jsonl` and the files rotated out of it are one
-//! stream, read in the order of writing. The days' folders are read one at a time, and the files of each
-//! are merged by timestamp. Then the two streams are merged by timestamp.
+//! Both layouts are read, whichever the writer uses. A file that is written to and the files rotated out of it are one
+//! series, read in the order of writing. The days' folders are read one at a time, and the files of each
+//! are merged by timestamp. Then all series and the days are merged by timestamp.
 //!
 //! A line that is no event (torn by a crash, or written by another program) is skipped and counted. A file
 //! that cannot be read is reported and hides no other.
 
 use super::entry::{Entry, Facts};
 use super::folder::{File, Folder, Inode};
-use super::{AuditError, EventName, FILE, Place, SUFFIX, error_text, span};
+use super::stream::{Named, Stream};
+use super::{AuditError, EventName, Place, SUFFIX, error_text, span};
 use crate::os::{self, AsDescriptor, Errno, uninterrupted};
 use jiff::Timestamp;
 use std::collections::{BTreeMap, VecDeque};
@@ -316,18 +317,39 @@ impl Trouble {
     }
 }
 
-/// A file of the stream, kept open: it may be renamed or dropped while it is read.
+/// A file of a series, kept open: it may be renamed or dropped while it is read.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) file: File,
     pub(super) position: Position,
 }
 
-/// The files of the stream, youngest first.
+/// The name of a series: that of the file that is written to. Of two, the one comes first whose events come first where both
+/// have one of the same instant.
+pub(super) type Series = (Stream, String);
+
+/// The files of all series, youngest first.
+pub(super) fn chains(folder: &Folder, trouble: &mut Trouble) -> BTreeMap<Series, Vec<File>> {
+    let mut last = BTreeMap::<Series, u32>::new();
+    for name in folder.names().unwrap_or_default() {
+        if let Some(named) = Named::of(&name) {
+            let series = (named.stream, named.file.to_owned());
+            let last = last.entry(series).or_default();
+            *last = named.age.max(*last);
+        }
+    }
+    let chain = |(series, last): (Series, u32)| {
+        let files = chain(folder, &series.1, last, trouble);
+        (series, files)
+    };
+    last.into_iter().map(chain).collect()
+}
+
+/// The files of a series, youngest first; `last` is how many rotations ago the oldest was written that is known.
 ///
 /// They are opened from the youngest to the oldest, as a rotation moves them. A rotation meanwhile shows
 /// files a second time, which is noticed. It hides none.
-pub(super) fn chain(folder: &Folder, trouble: &mut Trouble) -> Vec<File> {
+fn chain(folder: &Folder, name: &str, last: u32, trouble: &mut Trouble) -> Vec<File> {
     let mut files: Vec<File> = Vec::new();
     let mut open = |name: &str| match folder.read(name) {
         Ok(Some(file)) => {
@@ -342,20 +364,12 @@ pub(super) fn chain(folder: &Folder, trouble: &mut Trouble) -> Vec<File> {
             true
         }
     };
-    open(FILE);
-    let numbered = |name: &String| {
-        name.strip_prefix(FILE)?
-            .strip_prefix('.')?
-            .parse::<u32>()
-            .ok()
-    };
-    let names = folder.names().unwrap_or_default();
-    let last = names.iter().filter_map(numbered).max().unwrap_or(0);
+    open(name);
     // A rotation meanwhile moves files up, and leaves a gap that moves down. The list of names may lack a
     // file, and a name may be missing with another behind it.
     let mut missing = 0;
     for number in 1..=ROTATED_MAX {
-        if open(&format!("{FILE}.{number}")) {
+        if open(&format!("{name}.{number}")) {
             missing = 0;
         } else {
             missing += 1;
@@ -432,7 +446,18 @@ pub(super) fn read_day(
     lines
 }
 
-/// The events of a log, oldest first. It keeps one block of `audit.jsonl` in memory at a time, and of the
+/// The files of a series, and how far a reader of all is in them.
+#[derive(Debug)]
+struct Chain {
+    series: Series,
+    /// Oldest first; those before `at` are read.
+    links: Vec<Link>,
+    at: usize,
+    /// Its next event.
+    next: Option<Entry>,
+}
+
+/// The events of a log, oldest first. It keeps one block of each series in memory at a time, and of the
 /// days' folders the lines of one day.
 #[derive(Debug)]
 pub struct Events {
@@ -441,15 +466,12 @@ pub struct Events {
     pub(super) trouble: Trouble,
     /// `None` where there is no audit.
     folder: Option<Folder>,
-    /// Oldest first; those before `at` are read.
-    pub(super) links: Vec<Link>,
-    at: usize,
+    chains: Vec<Chain>,
     /// Those to come.
     days: VecDeque<String>,
     day: VecDeque<Line>,
     /// What the follower goes on from.
     pub(super) read_days: BTreeMap<String, Day>,
-    from_links: Option<Entry>,
     /// A follower comes later: a line that has no newline yet is left to it.
     followed: bool,
 }
@@ -468,30 +490,32 @@ impl Events {
     pub(super) fn begin(place: Place, filter: Filter, followed: bool) -> Result<Self, AuditError> {
         let folder = Folder::open(&place, false)?;
         let mut trouble = Trouble::default();
-        let mut links = Vec::new();
+        let mut chains = Vec::new();
         let mut days = VecDeque::new();
         if let Some(folder) = &folder {
             days = self::days(folder)?.into();
-            links = chain(folder, &mut trouble)
-                .into_iter()
-                .rev()
-                .map(|file| Link {
-                    file,
-                    position: Position::default(),
-                })
-                .collect();
+            let link = |file| Link {
+                file,
+                position: Position::default(),
+            };
+            let chain = |(series, files): (Series, Vec<File>)| Chain {
+                series,
+                links: files.into_iter().rev().map(link).collect(),
+                at: 0,
+                next: None,
+            };
+            let found = self::chains(folder, &mut trouble);
+            chains = found.into_iter().map(chain).collect();
         }
         Ok(Self {
             place,
             filter,
             trouble,
             folder,
-            links,
-            at: 0,
+            chains,
             days,
             day: VecDeque::new(),
             read_days: BTreeMap::new(),
-            from_links: None,
             followed,
         })
     }
@@ -506,30 +530,23 @@ impl Events {
         &self.trouble.problems
     }
 
-    /// The stream's next event.
-    fn next_of_links(&mut self) -> Option<Entry> {
-        let count = self.links.len();
-        while let Some(link) = self.links.get_mut(self.at) {
-            let position = &mut link.position;
-            let place = self.place.dir().join(FILE);
-            let next = self
-                .trouble
-                .next_of(position, &link.file.fd, &place, &self.filter);
-            if next.is_some() {
-                return next;
-            }
-            self.at += 1;
-            // No writer finishes a line of a file once there is a younger file.
-            if !self.followed || self.at < count {
-                let rest = position.unfinished(&link.file.fd, &self.filter);
-                let line = self.trouble.sort(rest);
-                let entry = line.and_then(|line| self.trouble.event_of(&line));
-                if entry.is_some() {
-                    return entry;
-                }
+    /// Of all series the one with the earliest next event, and when that was.
+    fn earliest(&mut self) -> Option<(u64, usize)> {
+        let (place, filter, followed) = (&self.place, &self.filter, self.followed);
+        for chain in &mut self.chains {
+            if chain.next.is_none() {
+                chain.next = chain.read(place, filter, followed, &mut self.trouble);
             }
         }
-        None
+        let next = |(at, chain): (usize, &Chain)| Some((chain.next.as_ref()?.at_ms(), at));
+        self.chains.iter().enumerate().filter_map(next).min()
+    }
+
+    /// What a follower goes on with: of each series the files that are read, oldest first.
+    pub(super) fn into_followed(self) -> (Place, Filter, Trouble, BTreeMap<Series, Vec<Link>>) {
+        let chains = self.chains.into_iter();
+        let links = chains.map(|chain| (chain.series, chain.links)).collect();
+        (self.place, self.filter, self.trouble, links)
     }
 
     /// Makes the next event of the days' folders the first of `self.day`.
@@ -567,21 +584,52 @@ impl Events {
     }
 }
 
+impl Chain {
+    /// The next event of a series.
+    fn read(
+        &mut self,
+        place: &Place,
+        filter: &Filter,
+        followed: bool,
+        trouble: &mut Trouble,
+    ) -> Option<Entry> {
+        let count = self.links.len();
+        while let Some(link) = self.links.get_mut(self.at) {
+            let position = &mut link.position;
+            let file = place.dir().join(&self.series.1);
+            let next = trouble.next_of(position, &link.file.fd, &file, filter);
+            if next.is_some() {
+                return next;
+            }
+            self.at += 1;
+            // No writer finishes a line of a file once there is a younger file.
+            if !followed || self.at < count {
+                let rest = position.unfinished(&link.file.fd, filter);
+                let line = trouble.sort(rest);
+                let entry = line.and_then(|line| trouble.event_of(&line));
+                if entry.is_some() {
+                    return entry;
+                }
+            }
+        }
+        None
+    }
+}
+
 impl Iterator for Events {
     type Item = Entry;
 
     fn next(&mut self) -> Option<Entry> {
         loop {
-            if self.from_links.is_none() {
-                self.from_links = self.next_of_links();
-            }
+            let earliest = self.earliest();
             self.fill_day();
-            let is_of_day = match (&self.from_links, self.day.front()) {
-                (Some(link), Some(day)) => day.at_ms < link.at_ms(),
-                (from_links, _) => from_links.is_none(),
+            let chain = match (earliest, self.day.front()) {
+                (Some((at_ms, chain)), Some(day)) if day.at_ms >= at_ms => Some(chain),
+                (Some((_, chain)), None) => Some(chain),
+                (_, _) => None,
             };
-            if !is_of_day {
-                return self.from_links.take();
+            if let Some(chain) = chain {
+                return self.chains.get_mut(chain)?.next.take();
             }
             let entry = self.trouble.event_of(&self.day.pop_front()?);
             if entry.is_some() {

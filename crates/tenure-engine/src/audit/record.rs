@@ -6,7 +6,7 @@
 
 use super::span::{self, Span};
 use super::text::{instant, render, to_the_millisecond};
-use super::{EventName, SUFFIX};
+use super::{EventName, SUFFIX, Stream};
 use crate::agent_view::AgentView;
 use crate::printed::{self, acts, hex};
 use base64::Engine;
@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
-use tenure_core::{AgentKey, Claim, LockName, RequestId, StaleReason, Stamp, Takeover};
+use tenure_core::{AgentKey, Claim, Holder, LockName, RequestId, StaleReason, Stamp, Takeover};
 
 /// The longest line, its newline included.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
@@ -24,10 +24,16 @@ pub const LINE_BYTES_MAX: usize = 64 << 10;
 /// How many bytes of an unreadable record are kept.
 pub const RAW_BYTES_MAX: usize = 4 << 10;
 
+/// Marks the end of a hold that another caller than its owner gave back.
+const BY_OTHER: &str = "by_other";
+
+/// What is recorded of a holder that another caller met.
+const HOLDER: [&str; 5] = ["request_id", "actor", "host", "pid", "since"];
+
 /// The end of a string that was cut.
 const CUT: &str = "…[cut]";
 
-/// The lock, the request that acts on it, and the time.
+/// The lock, the request that acts on it, who makes the request, and the time.
 #[derive(Debug, Clone, Copy)]
 pub struct Occasion<'a> {
     /// The lock.
@@ -36,6 +42,58 @@ pub struct Occasion<'a> {
     pub request_id: &'a RequestId,
     /// When, in milliseconds since the Unix epoch.
     pub at_ms: u64,
+    /// Who acts; `None` if that is not known.
+    pub by: Option<Party<'a>>,
+}
+
+impl<'a> Occasion<'a> {
+    /// An occasion on which nobody knows who acts.
+    pub fn new(lock: &'a LockName, request_id: &'a RequestId, at_ms: u64) -> Self {
+        Self {
+            lock,
+            request_id,
+            at_ms,
+            by: None,
+        }
+    }
+
+    /// The same, on which this party acts.
+    #[must_use]
+    pub fn by(mut self, party: Party<'a>) -> Self {
+        self.by = Some(party);
+        self
+    }
+}
+
+/// Who acts: the holder or the caller.
+///
+/// A command line may have passwords in its arguments, and stands in an audit for long. So a line names the program, and
+/// has a `why` only where that is not a command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Party<'a> {
+    /// On whose behalf.
+    pub actor: &'a str,
+    /// The host.
+    pub host: &'a str,
+    /// The process, where one is known.
+    pub pid: Option<u32>,
+    /// What for, as far as that is recorded.
+    pub why: Option<&'a str>,
+    /// The name of the program that works under the lock.
+    pub command: Option<&'a str>,
+}
+
+impl<'a> Party<'a> {
+    /// A holder, without what it holds the lock for.
+    pub fn of(holder: &'a Holder) -> Self {
+        Self {
+            actor: &holder.actor,
+            host: &holder.host.name,
+            pid: holder.process.map(|process| process.pid),
+            why: None,
+            command: None,
+        }
+    }
 }
 
 /// Why a lock was taken over without a release by its holder.
@@ -75,6 +133,15 @@ impl StealReason {
     }
 }
 
+/// What a caller stood behind when its wait began.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Behind {
+    /// The claim at the front of the line, which has the lock; `None` where it is not known.
+    pub holder: Option<Claim>,
+    /// How many callers waited before it.
+    pub waiting: usize,
+}
+
 /// How a hold ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending<'a> {
@@ -101,7 +168,8 @@ pub enum Releaser<'a> {
 /// One event, ready to be written.
 ///
 /// Every record has `event`, `lock_name`, `request_id` and `timestamp` (RFC 3339, UTC, with
-/// milliseconds); each constructor lists what else its event has.
+/// milliseconds); if it is known who acts, also `actor`, `host`, `pid`, `why` and `command`, each null where it is not known.
+/// Each constructor lists what else its event has.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Record {
     event: EventName,
@@ -113,10 +181,22 @@ pub struct Record {
 
 impl Record {
     fn new(event: EventName, occasion: Occasion<'_>, fields: Value) -> Self {
-        let fields = match fields {
+        let mut fields = match fields {
             Value::Object(fields) => fields,
             _ => Map::new(),
         };
+        if let Some(by) = occasion.by {
+            let known = |text: Option<&str>| text.filter(|text| !text.is_empty()).map(Value::from);
+            for (key, value) in [
+                ("actor", known(Some(by.actor))),
+                ("command", known(by.command)),
+                ("host", known(Some(by.host))),
+                ("pid", by.pid.map(Value::from)),
+                ("why", known(by.why)),
+            ] {
+                fields.insert(key.to_owned(), value.unwrap_or_default());
+            }
+        }
         Self {
             event,
             lock_name: occasion.lock.as_str().to_owned(),
@@ -143,6 +223,23 @@ impl Record {
                 "token": token,
             }),
         )
+    }
+
+    /// Says how long the holder waited for the lock, and behind whom it stood when it came: `waited_ms`, and `behind`
+    /// (`request_id`, `actor`, `host`, `pid`, `since` of that holder, null where it is not known; `waiting`, how many stood
+    /// in line before this one), if it did wait.
+    #[must_use]
+    pub fn waited(mut self, waited: Duration, behind: Option<&Behind>) -> Self {
+        self.set("waited_ms", millis(waited));
+        if let Some(behind) = behind {
+            let mut found = behind
+                .holder
+                .as_ref()
+                .map_or_else(|| json!({}), holder_facts);
+            found["waiting"] = behind.waiting.into();
+            self.set("behind", found);
+        }
+        self
     }
 
     /// `lock_stolen`, from what a store reports as `Event::Stolen` and whether force was used:
@@ -208,7 +305,7 @@ impl Record {
             occasion,
             json!({
                 "held_duration_seconds": held.as_secs(),
-                "held_ms": u64::try_from(held.as_millis()).unwrap_or(u64::MAX),
+                "held_ms": millis(held),
                 "result": result,
             }),
         );
@@ -216,7 +313,7 @@ impl Record {
             new.set("failure_step", step);
         }
         if let Releaser::Other(claim) = releaser {
-            new.set("by_other", true);
+            new.set(BY_OTHER, true);
             if let Some(claim) = claim {
                 new.set("previous_lock", previous_lock(claim));
             }
@@ -252,21 +349,86 @@ impl Record {
     }
 
     /// `lock_skipped`: `held_lock` (of several locks of a call, the one that was held), `held_by` (`request_id`,
-    /// `actor`, `host`, `pid`, `since`, `why` of its holder; null where it is not known). `refusal` is the
+    /// `actor`, `host`, `pid`, `since` of its holder; null where it is not known), `waited_ms`. `refusal` is the
     /// `context` of the answer that another call would have got.
-    pub fn lock_skipped(occasion: Occasion<'_>, refusal: &Map<String, Value>) -> Self {
+    pub fn lock_skipped(
+        occasion: Occasion<'_>,
+        refusal: &Map<String, Value>,
+        waited: Duration,
+    ) -> Self {
+        let mut new = Self::not_granted(EventName::LockSkipped, occasion, refusal, waited);
+        let held = refusal.get("name").cloned();
+        new.set("held_lock", held.unwrap_or_default());
+        new
+    }
+
+    /// `lock_refused`: `code` (the code of the answer), `held_by` as in [`Record::lock_skipped`], `waited_ms`. `refusal` is the
+    /// `context` of the answer.
+    pub fn lock_refused(
+        occasion: Occasion<'_>,
+        code: &str,
+        refusal: &Map<String, Value>,
+        waited: Duration,
+    ) -> Self {
+        let mut new = Self::not_granted(EventName::LockRefused, occasion, refusal, waited);
+        new.set("code", code);
+        new
+    }
+
+    fn not_granted(
+        event: EventName,
+        occasion: Occasion<'_>,
+        refusal: &Map<String, Value>,
+        waited: Duration,
+    ) -> Self {
         let holder = refusal.get("holder").and_then(Value::as_object);
         let held_by = holder.map(|holder| {
-            let keys = ["request_id", "actor", "host", "pid", "since", "why"];
             let fact = |key: &str| holder.get(key).cloned().unwrap_or_default();
-            keys.map(|key| (key.to_owned(), fact(key)))
+            HOLDER
+                .map(|key| (key.to_owned(), fact(key)))
                 .into_iter()
                 .collect::<Map<_, _>>()
         });
+        let fields = json!({ "held_by": held_by, "waited_ms": millis(waited) });
+        Self::new(event, occasion, fields)
+    }
+
+    /// `lock_lost`: `token` of the hold that is lost.
+    pub fn lock_lost(occasion: Occasion<'_>, token: Option<u64>) -> Self {
+        let fields = json!({ "token": token });
+        Self::new(EventName::LockLost, occasion, fields)
+    }
+
+    /// `lock_superseded`: `superseded_by` (`request_id`, `actor` of the caller that asked for the place; null where it did not
+    /// say), `kind` (`cancel` or `newer_run`), `token` of the hold, null for a place in line. `answer` is the `context` of the
+    /// answer to the one that gave up its place.
+    pub fn lock_superseded(
+        occasion: Occasion<'_>,
+        answer: &Map<String, Value>,
+        token: Option<u64>,
+    ) -> Self {
+        let said = |key: &str| answer.get(key).cloned().unwrap_or_default();
+        let fields = json!({
+            "superseded_by": {
+                "request_id": said("superseded_by"),
+                "actor": said("superseded_actor"),
+            },
+            "kind": said("superseded_kind"),
+            "token": token,
+        });
+        Self::new(EventName::LockSuperseded, occasion, fields)
+    }
+
+    /// `lock_cancelled`: `asked` (`request_id`, `actor`, `host`, `pid`, `since` of each holder or waiter that was asked to stop).
+    pub fn lock_cancelled<'a>(
+        occasion: Occasion<'_>,
+        asked: impl IntoIterator<Item = &'a Claim>,
+    ) -> Self {
+        let asked: Vec<Value> = asked.into_iter().map(holder_facts).collect();
         Self::new(
-            EventName::LockSkipped,
+            EventName::LockCancelled,
             occasion,
-            json!({ "held_lock": refusal.get("name"), "held_by": held_by }),
+            json!({ "asked": asked }),
         )
     }
 
@@ -308,6 +470,23 @@ impl Record {
     /// Which event it is.
     pub fn event(&self) -> EventName {
         self.event
+    }
+
+    /// Where its line stands.
+    pub fn stream(&self) -> Stream {
+        match self.event {
+            EventName::LockStolen
+            | EventName::OrphanEnded
+            | EventName::LockLost
+            | EventName::LockSuperseded
+            | EventName::LockCancelled => Stream::Incidents,
+            EventName::LockReleased if self.fields.contains_key(BY_OTHER) => Stream::Incidents,
+            EventName::LockSkipped | EventName::LockRefused => Stream::Refusals,
+            EventName::LockAcquired
+            | EventName::LockReleased
+            | EventName::LockReleaseFailed
+            | EventName::HeartbeatFailed => Stream::Ordinary,
+        }
     }
 
     fn set(&mut self, key: &str, value: impl Into<Value>) {
@@ -434,6 +613,22 @@ fn as_recorded(claim: &Claim, record: &[u8]) -> Value {
     known
 }
 
+/// What is recorded of a holder, or a waiter, that another caller met: `request_id`, `actor`, `host`, `pid`, `since`.
+pub fn holder_facts(claim: &Claim) -> Value {
+    let who = &claim.holder;
+    json!({
+        "request_id": who.request_id.as_str(),
+        "actor": who.actor,
+        "host": who.host.name,
+        "pid": who.process.map(|process| process.pid),
+        "since": stamp(claim.since.unwrap_or(claim.entered)),
+    })
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 fn previous_lock(claim: &Claim) -> Value {
     let holder = &claim.holder;
     let mut previous = json!({
@@ -492,12 +687,7 @@ mod tests {
     fn recorded(make: impl FnOnce(Occasion<'_>) -> Record) -> (String, Value) {
         let lock = LockName::new("deploy").expect("a name");
         let request_id = RequestId::new("req_1").expect("an id");
-        let line = make(Occasion {
-            lock: &lock,
-            request_id: &request_id,
-            at_ms: 1_770_458_400_007,
-        })
-        .line();
+        let line = make(Occasion::new(&lock, &request_id, 1_770_458_400_007)).line();
         let value = serde_json::from_str(&line).expect("a line is JSON");
         (line, value)
     }
@@ -735,15 +925,7 @@ mod tests {
     fn an_instant_beyond_all_calendars_is_still_a_date() {
         let lock = LockName::new("deploy").expect("a name");
         let request_id = RequestId::new("req_1").expect("an id");
-        let record = Record::heartbeat_failed(
-            Occasion {
-                lock: &lock,
-                request_id: &request_id,
-                at_ms: u64::MAX,
-            },
-            3,
-            "",
-        );
+        let record = Record::heartbeat_failed(Occasion::new(&lock, &request_id, u64::MAX), 3, "");
         assert_eq!(record.date(), "9999-12-30");
     }
 }

@@ -2,7 +2,8 @@
 
 use super::folder::{File, Folder, fault};
 use super::span::Span;
-use super::{AuditError, AuditLog, FILE, Layout, Record};
+use super::stream::Stream;
+use super::{AuditError, AuditLog, Record};
 use crate::clock::{instant, nap};
 use crate::os::{self, Errno, uninterrupted};
 use std::time::{Duration, Instant};
@@ -50,10 +51,7 @@ impl AuditLog {
     /// line without the lock, in one write that begins with a newline. Appending writes do not mix, so
     /// nothing is lost by that, and no rotation is begun.
     pub fn append(&self, record: &Record) -> Result<(), AuditError> {
-        let name = match self.layout {
-            Layout::OneFile => FILE.to_owned(),
-            Layout::PerRequest => record.file_name(),
-        };
+        let stream = (!self.is_of_request(record)).then(|| record.stream());
         let gone = || {
             fault(
                 &self.path_of(record),
@@ -68,10 +66,13 @@ impl AuditLog {
             let Some(top) = Folder::open(&self.place, true)? else {
                 continue;
             };
-            let folder = match self.layout {
-                Layout::OneFile => top,
-                Layout::PerRequest => match top.open_in(record.date(), true)? {
-                    Some(folder) => folder,
+            let (folder, name) = match stream {
+                Some(stream) => {
+                    let name = stream.file(top.user());
+                    (top, name)
+                }
+                None => match top.open_in(record.date(), true)? {
+                    Some(folder) => (folder, record.file_name()),
                     None => continue,
                 },
             };
@@ -79,7 +80,7 @@ impl AuditLog {
                 continue;
             };
             let guard = lock(&file, until);
-            let done = self.append_to(&folder, &name, &file, guard, record);
+            let done = self.append_to(&folder, &name, &file, guard, (record, stream));
             if guard == Guard::Held {
                 // An explicit unlock: a copy of the descriptor in a child that was just forked would keep
                 // the lock until that child becomes its command.
@@ -100,15 +101,14 @@ impl AuditLog {
         name: &str,
         file: &File,
         guard: Guard,
-        record: &Record,
+        (record, stream): (&Record, Option<Stream>),
     ) -> Result<bool, AuditError> {
-        if !folder.still_leads_to(name, file)? {
+        let Some(size) = folder.size_at(name, file)? else {
             return Ok(false);
-        }
+        };
         let failed = |errno| fault(&folder.path_of(name), "appending to the audit", errno);
-        let size = file.size_now().map_err(failed)?;
-        let full = self.layout == Layout::OneFile && size > 0 && size >= self.rotate_bytes;
-        if full && guard == Guard::Held && self.rotate(folder).is_ok() {
+        let full = stream.is_some_and(|stream| size > 0 && size >= self.bytes_of(stream));
+        if full && guard == Guard::Held && self.rotate(folder, name).is_ok() {
             return Ok(false);
         }
         let torn = match guard {
@@ -117,7 +117,7 @@ impl AuditLog {
         };
         let mut line = record.line();
         // A file of a request holds events of one day.
-        if self.layout == Layout::OneFile && guard == Guard::Held {
+        if stream.is_some() && guard == Guard::Held {
             let at = size + u64::from(torn);
             if let Some(span) = Span::ending_with(&file.fd, at, &line) {
                 line = record.ending(span).line();
@@ -142,12 +142,12 @@ impl AuditLog {
     /// Moves `audit.jsonl` to `audit.jsonl.1`, and each file there one further, up to the first gap;
     /// without a gap the oldest is dropped. Called with the lock of the file held and its name checked, so
     /// no other process of tenure rotates. `audit.jsonl` goes last, and until then every other writer finds
-    /// the same locked file.
-    fn rotate(&self, folder: &Folder) -> Result<(), Errno> {
+    /// the same locked file. So it is with each stream.
+    fn rotate(&self, folder: &Folder, file: &str) -> Result<(), Errno> {
         let fd = folder.fd();
         let place = |number: u32| match number {
-            0 => FILE.to_owned(),
-            number => format!("{FILE}.{number}"),
+            0 => file.to_owned(),
+            number => format!("{file}.{number}"),
         };
         let is_free = |number: &u32| os::facts_at(fd, place(*number)).err() == Some(Errno::NOENT);
         let gap = (1..=self.kept).find(is_free);
@@ -203,17 +203,14 @@ fn ends_torn(file: &File, size: u64) -> Result<bool, Errno> {
 #[cfg(test)]
 mod tests {
     use super::super::{Events, Filter, Occasion};
+    use super::super::{FILE, Layout};
     use super::*;
     use tenure_core::{LockName, RequestId};
 
     fn record(token: u64) -> Record {
         let lock = LockName::new("deploy").expect("a name");
         let request_id = RequestId::new("req_1").expect("an id");
-        let occasion = Occasion {
-            lock: &lock,
-            request_id: &request_id,
-            at_ms: 1_770_458_400_000 + token,
-        };
+        let occasion = Occasion::new(&lock, &request_id, 1_770_458_400_000 + token);
         Record::lock_acquired(occasion, "/l".as_ref(), Duration::from_secs(1), token)
     }
 

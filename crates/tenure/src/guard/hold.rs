@@ -3,9 +3,11 @@
 //! Guards that share a hold (by re-entering) share one [`Hold`]; the lock ends with the last of them.
 //! `renewer` sends the heartbeats.
 
+use super::audit::Line;
 use super::error::{ReleaseError, VerifyError};
 use super::term::{GuardState, LostReason, Term};
 use super::{Shared, log};
+use crate::audit::{Ending, Record, Releaser};
 use crate::keep::releases::{Given, Leaving, TRY_MAX};
 use crate::keep::{Ask, Kept, LeaseEnd, Life, Loss, News, RENEWAL_MAX, Watching};
 use crate::offload::{self, Logs};
@@ -626,13 +628,21 @@ impl Hold {
     fn found(&self, state: GuardState, by: Finder) -> GuardState {
         let (name, token) = (&self.name, self.token);
         match by {
-            Finder::Caller => self.term.found(state, || tell(state, name, token)),
+            Finder::Caller => self.term.found(state, || {
+                tell(state, name, token, self.line().as_ref());
+            }),
             Finder::Renewer => self.term.found_for(state, |wakers| {
                 self.wake(wakers);
-                let name = name.clone();
-                self.shared.logs.tell(move || tell(state, &name, token));
+                let (name, line) = (name.clone(), self.line());
+                let tell = move || tell(state, &name, token, line.as_ref());
+                self.shared.logs.tell(tell);
             }),
         }
+    }
+
+    /// A line of the audit about it.
+    fn line(&self) -> Option<Line> {
+        Line::of(&self.shared, &self.name, &self.holder)
     }
 
     /// Has them woken by a thread that does nothing else: a waker may block.
@@ -734,7 +744,7 @@ impl Hold {
             Waits::ForAnswer => Some(self.give_back_here(None)),
             Waits::No => match self.give_back(Some(DROP_MAX), false) {
                 Some(given) if given.answer.is_ok() => {
-                    Told::of(&given).log(&self.name, self.token);
+                    Told::of(&given).log(&self.name, self.token, self.line().as_ref());
                     Some(given.answer)
                 }
                 // A heartbeat may wait for the very process that keeps everybody from the list.
@@ -792,7 +802,7 @@ impl Hold {
         };
         // What fails is its caller's to tell.
         if given.answer.is_ok() {
-            Told::of(&given).log(&self.name, self.token);
+            Told::of(&given).log(&self.name, self.token, self.line().as_ref());
         }
         given.answer
     }
@@ -949,7 +959,8 @@ impl Leaving for Hold {
 
     fn log_release(&self, logs: Logs, given: &Given) {
         let (name, token, told) = (self.name.clone(), self.token, Told::of(given));
-        (self.shared.logs).tell(move || logs.within(|| told.log(&name, token)));
+        let line = self.line();
+        (self.shared.logs).tell(move || logs.within(|| told.log(&name, token, line.as_ref())));
     }
 }
 
@@ -980,7 +991,17 @@ impl Told {
         }
     }
 
-    fn log(&self, name: &LockName, token: u64) {
+    fn log(&self, name: &LockName, token: u64, line: Option<&Line>) {
+        if let Some(line) = line {
+            match self {
+                Self::Released(held_ms) => line.write(|occasion| {
+                    let held = Duration::from_millis(*held_ms);
+                    Record::lock_released(occasion, held, Ending::Success, Releaser::Owner)
+                }),
+                Self::Lost => line.write(|occasion| Record::lock_lost(occasion, Some(token))),
+                Self::Failed(_) | Self::Nothing => {}
+            }
+        }
         match self {
             Self::Released(held_ms) => log::released(name, token, *held_ms),
             Self::Lost => log::lost(name, token),
@@ -1012,7 +1033,10 @@ enum Finder {
     Renewer,
 }
 
-fn tell(state: GuardState, name: &LockName, token: u64) {
+fn tell(state: GuardState, name: &LockName, token: u64, line: Option<&Line>) {
+    if let (GuardState::Lost, Some(line)) = (state, line) {
+        line.write(|occasion| Record::lock_lost(occasion, Some(token)));
+    }
     match state {
         GuardState::Held => {}
         GuardState::StopRequested => log::stop_requested(name, token),

@@ -22,11 +22,7 @@ pub(super) fn acquired(place: &Place, name: &LockName, acquired: &Acquired, over
                 tracing::warn!("{}", takeover_text(name, *why, pid));
                 let holder = &acquired.claim.holder;
                 let since = acquired.claim.since.unwrap_or(acquired.claim.entered);
-                let occasion = Occasion {
-                    lock: name,
-                    request_id: &holder.request_id,
-                    at_ms: since.wall_ms,
-                };
+                let occasion = Occasion::new(name, &holder.request_id, since.wall_ms);
                 let forced = overriding == Override::Yes;
                 let line = Record::of_steal(occasion, *why, previous.as_deref(), record, forced);
                 let folder = Resume.audit_folder(&place.storage);

@@ -295,7 +295,8 @@ impl Cluster {
     }
 
     fn serves(&self) {
-        until("the cluster serves", Duration::from_secs(60), || {
+        // On a busy machine a restored cluster proves passwords of all workers before it answers this one.
+        until("the cluster serves", Duration::from_secs(300), || {
             // For a key that does not exist, etcd compares no value.
             self.etcdctl(&["put", "/work/fence", &format!("{:020}", 0)])
                 .is_some()

@@ -6,7 +6,6 @@
 use super::super::prompt::{self, Reply};
 use super::super::run::terms::usual_without_signals;
 use super::super::{Session, cancelled, collect_signals};
-use crate::audit_writer::occasion;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::lock::stop_hint;
@@ -383,7 +382,10 @@ fn record(
     done: &Ended,
 ) {
     let now = session.clock.now();
-    session
-        .audit_writer
-        .orphan_ended(reporter, occasion(name, by, &now), claim, &done.gone);
+    session.audit_writer.orphan_ended(
+        reporter,
+        session.occasion(name, by, None, &now),
+        claim,
+        &done.gone,
+    );
 }

@@ -4,7 +4,7 @@
 //! file. The files of one call are leased all or none, also where they lie at several places.
 
 use super::paths;
-use crate::audit_writer::occasion;
+use crate::audit_writer::Grant;
 use crate::command::Session;
 use crate::command::acquire::owner;
 use crate::failure::Failure;
@@ -236,8 +236,7 @@ fn take_at(
         })
 }
 
-/// Opens a place whose ordinary events are recorded: no supervisor tells of these holds.
-/// The audit names the agent, as it does for each other call in an agent's name.
+/// Opens a place. The audit names the agent, as it does for each other call in an agent's name.
 fn open(place: Place, key: &AgentKey) -> Result<Session, Failure> {
     open_within(place, key, SERVERS)
 }
@@ -246,9 +245,7 @@ fn open(place: Place, key: &AgentKey) -> Result<Session, Failure> {
 fn open_within(mut place: Place, key: &AgentKey, limit: Duration) -> Result<Session, Failure> {
     place.agent = Some(key.clone());
     place.patience = Some(limit);
-    let mut session = Session::open(place)?;
-    session.audit_writer.everything();
-    Ok(session)
+    Session::open(place)
 }
 
 fn agent<'a>(session: &'a Session, key: &'a AgentKey) -> Agent<'a> {
@@ -286,15 +283,20 @@ fn record(session: &Session, lease: &Lease) {
     };
     session.audit_writer.acquired(
         &mut silent(),
-        occasion(
+        session.occasion(
             &lease.name,
             &lease.claim.holder.request_id,
+            Some(&lease.claim.holder),
             &session.clock.now(),
         ),
         &lease.claim,
         &session.store.place(&lease.name),
-        &acquired.events,
-        Force::No,
+        Grant {
+            events: &acquired.events,
+            force: Force::No,
+            waited: acquired.waited,
+            behind: None,
+        },
     );
 }
 
@@ -338,7 +340,12 @@ pub(super) fn free(key: &AgentKey, folder: &Path, leased: &[Leased]) -> Option<S
                     let id = &end.claim.holder.request_id;
                     session.audit_writer.released(
                         &mut silent(),
-                        occasion(&end.name, id, &session.clock.now()),
+                        session.occasion(
+                            &end.name,
+                            id,
+                            Some(&end.claim.holder),
+                            &session.clock.now(),
+                        ),
                         end.held_ms,
                         tenure_engine::audit::Ending::Success,
                         tenure_engine::audit::Releaser::Owner,

@@ -114,6 +114,7 @@ impl Git<'_> {
             },
             close: false,
             quiet: self.quiet,
+            on_started: &|| {},
         };
         let lives = hold.iter().map(|hold| hold.life.clone());
         let mut state = RunState::new(lives);

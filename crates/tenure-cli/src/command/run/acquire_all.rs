@@ -4,13 +4,14 @@
 //! want the same ones never wait for each other.
 
 use crate::command::attend::{Interruption, NoLocks, Tend};
-use crate::command::{Session, note_superseded, occasion};
+use crate::command::{Session, note_superseded};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::Reporter;
 use crate::signals;
 use crate::supervise::locks::{self, Held};
 use std::time::Duration;
+use tenure_engine::audit::Occasion;
 use tenure_engine::clock::Clock;
 use tenure_engine::engine::{Limits, Lot, Wait};
 use tenure_engine::inherited;
@@ -18,7 +19,7 @@ use tenure_engine::keep::{Ask, Life, Step};
 use tenure_engine::offload::at_once;
 use tenure_engine::profile::known_as;
 use tenure_engine::store::{Handle, Verbs};
-use tenure_engine::tenure_core::{Claim, LeaseTerms, LockName, Renewal, Request, RequestId};
+use tenure_engine::tenure_core::{Claim, LeaseTerms, LockName, Now, Renewal, Request, RequestId};
 
 /// A lock that a run wants.
 pub(crate) struct Target<'a> {
@@ -43,6 +44,17 @@ pub(crate) struct Hold<'a> {
 impl Hold<'_> {
     pub(crate) fn name(&self) -> &LockName {
         self.handle.name()
+    }
+
+    /// An occasion for the audit on which its holder acts.
+    pub(crate) fn occasion(&self, now: &Now) -> Occasion<'_> {
+        let holder = Some(&self.claim.holder);
+        self.session.occasion(self.name(), &self.id, holder, now)
+    }
+
+    /// Has its lines written that were held back.
+    pub(crate) fn catch_up(&self) {
+        self.session.audit_writer.catch_up();
     }
 
     /// The hold in the form that the driver takes.
@@ -92,7 +104,7 @@ impl Hold<'_> {
         if let (Some(failed), Err(error)) = (news.failed, answer)
             && failed.is_event
         {
-            let occasion = occasion(self.name(), &self.id, &now);
+            let occasion = self.occasion(&now);
             let audit_writer = &self.session.audit_writer;
             audit_writer.heartbeat_failed(occasion, failed.consecutive, &error.to_string());
         }
@@ -198,6 +210,8 @@ pub(crate) async fn acquire_all_in<'a>(
             name,
             request,
         } = target;
+        // This lock may take long.
+        holds.iter().for_each(Hold::catch_up);
         let (mut none, mut some);
         let tend: &mut (dyn Tend + Send + Sync) = if holds.is_empty() {
             none = NoLocks;

@@ -2,7 +2,6 @@
 //!
 //! When that is done, and what a client is told of it, is decided elsewhere.
 
-use crate::audit_writer::occasion;
 use crate::command::Session;
 use crate::command::keeper;
 use crate::command::run::acquire_all::{self, Hold, life_of};
@@ -19,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tenure_core::{Claim, Entry, LockName, Mode, Now, Ownership, Process, Renewal, RequestId};
-use tenure_engine::audit::{Ending, Releaser};
+use tenure_engine::audit::{Ending, Occasion, Releaser};
 use tenure_engine::cancel::{Cancel, listened};
 use tenure_engine::clock::{Clock, instant, nap};
 use tenure_engine::engine::{Limits, Lot, Wait};
@@ -46,6 +45,12 @@ pub(super) struct Part {
 }
 
 impl Part {
+    /// An occasion for the audit on which its holder acts.
+    fn occasion(&self, now: &Now) -> Occasion<'_> {
+        let holder = Some(&self.claim.holder);
+        self.session.occasion(self.name(), &self.id, holder, now)
+    }
+
     fn of(hold: Hold<'static>, group: &'static Session, task: &Task) -> (Self, Life) {
         let Hold {
             session,
@@ -244,7 +249,7 @@ fn give_back(part: &Part, is_first: bool) -> Result<bool, StoreError> {
     let (session, mut reporter) = (part.session, reporter());
     let left = session.store.release(&*part.handle, &session.clock.now());
     let now = session.clock.now();
-    let occasion = occasion(part.name(), &part.id, &now);
+    let occasion = part.occasion(&now);
     let writer = &session.audit_writer;
     match left {
         Ok(Left::Released { held_ms }) => {
@@ -258,7 +263,10 @@ fn give_back(part: &Part, is_first: bool) -> Result<bool, StoreError> {
             Ok(true)
         }
         Ok(Left::Withdrawn) => Ok(true),
-        Ok(Left::Absent) => Ok(false),
+        Ok(Left::Absent) => {
+            writer.lost(&mut reporter, occasion, part.claim.token);
+            Ok(false)
+        }
         Err(error) => {
             if is_first {
                 let place = session.store.place(part.name());
@@ -306,7 +314,7 @@ pub(super) fn look(part: &Part, renews: Option<&Now>) -> Seen {
 /// Notes in the audit that several renewals in a row have failed.
 pub(super) fn note_failure(part: &Part, consecutive: u32, error: &str) {
     let now = part.session.clock.now();
-    let occasion = occasion(part.name(), &part.id, &now);
+    let occasion = part.occasion(&now);
     (part.session.audit_writer).heartbeat_failed(occasion, consecutive, error);
 }
 

@@ -166,12 +166,24 @@ impl Acquisition<'_> {
             };
             match error {
                 AcquireError::Refused {
-                    refusal,
-                    entry,
+                    ref refusal,
+                    ref entry,
+                    waited,
                     retry_after_ms,
                     ..
-                } => match self.refused(reporter, &refusal, &entry, retry_after_ms)? {
-                    Next::Answer(answer) => return Ok(*answer),
+                } => match self.refused(reporter, refusal, entry, retry_after_ms)? {
+                    Next::Answer(answer) => {
+                        let waited = waited.unwrap_or_default();
+                        let failure = self.session.explain(self.name, error);
+                        self.session.record_refusal(
+                            reporter,
+                            self.name,
+                            &self.request,
+                            &failure,
+                            waited,
+                        );
+                        return Ok(*answer);
+                    }
                     Next::Again(next) => confirmed = next,
                 },
                 // Another session has the lock now, and no person was asked about that one: all begins anew.
@@ -231,7 +243,7 @@ impl Acquisition<'_> {
         drop(progress);
         let acquired = acquired?;
         self.session
-            .record_grant(reporter, self.name, &acquired, self.request.force);
+            .record_grant(reporter, self.name, &acquired, self.request.force, None);
         Ok(Granted {
             claim: acquired.claim,
             already: acquired.already,

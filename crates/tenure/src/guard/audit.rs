@@ -1,0 +1,124 @@
+//! What guards tell the audit, where the program asked for that ([`LockManager::record_in`](super::LockManager::record_in)).
+
+use super::error::AcquireError;
+use super::{Options, Shared};
+use crate::audit::{AuditLog, Behind, Layout, Occasion, Party, Record, holder_facts};
+use crate::engine::Acquired;
+use serde_json::{Map, Value};
+use std::path::PathBuf;
+use std::time::Duration;
+use tenure_core::{Event, Holder, LockName, Mode};
+
+/// The audit of a manager.
+pub(super) fn log_in(folder: PathBuf) -> AuditLog {
+    AuditLog::new(folder, Layout::OneFile)
+}
+
+/// A line to come about a hold.
+#[derive(Debug, Clone)]
+pub(super) struct Line {
+    log: AuditLog,
+    name: LockName,
+    holder: Holder,
+    at_ms: u64,
+}
+
+impl Line {
+    /// `None` where nothing is recorded.
+    pub(super) fn of(shared: &Shared, name: &LockName, holder: &Holder) -> Option<Self> {
+        Some(Self {
+            log: shared.audit.get()?.clone(),
+            name: name.clone(),
+            holder: holder.clone(),
+            at_ms: shared.clock.now().wall_us / 1_000,
+        })
+    }
+
+    /// Writes it. An audit that cannot be written stops no program: the log says so.
+    pub(super) fn write(&self, make: impl FnOnce(Occasion<'_>) -> Record) {
+        let (name, holder) = (&self.name, &self.holder);
+        let party = Party {
+            why: Some(&holder.why),
+            ..Party::of(holder)
+        };
+        let occasion = Occasion::new(name, &holder.request_id, self.at_ms).by(party);
+        if let Err(error) = self.log.append(&make(occasion)) {
+            tracing::warn!(
+                name: "tenure.audit.failed", target: "tenure", lock = %name, %error,
+                "the audit of {name} could not be written: {error}",
+            );
+        }
+    }
+}
+
+/// Records a grant and what happened on the way to it.
+pub(super) fn acquired(
+    shared: &Shared,
+    name: &LockName,
+    acquired: &Acquired,
+    waited: Duration,
+    behind: Option<&Behind>,
+) {
+    let claim = &acquired.claim;
+    let Some(line) = Line::of(shared, name, &claim.holder) else {
+        return;
+    };
+    for event in &acquired.events {
+        match event {
+            Event::Stolen {
+                why,
+                previous,
+                record,
+            } => line.write(|occasion| {
+                Record::of_steal(occasion, *why, previous.as_deref(), record, false)
+            }),
+            Event::Acquired { token } => line.write(|occasion| {
+                let ttl = Duration::from_millis(claim.lease.ttl_ms);
+                let place = shared.store.location(name).shown;
+                Record::lock_acquired(occasion, place.as_ref(), ttl, *token).waited(waited, behind)
+            }),
+            _ => {}
+        }
+    }
+}
+
+/// Records a call that did not get the lock. A store that failed gave no answer.
+pub(super) fn refused(
+    shared: &Shared,
+    name: &LockName,
+    (options, mode): (&Options, Mode),
+    error: &AcquireError,
+    waited: Duration,
+) {
+    if shared.audit.get().is_none() {
+        return;
+    }
+    let mut facts = Map::new();
+    let code = match error {
+        AcquireError::Held(refused) | AcquireError::Refused(refused) => {
+            if let Some(claim) = refused.blocker() {
+                facts.insert("holder".to_owned(), holder_facts(claim));
+            }
+            "LOCK_HELD"
+        }
+        AcquireError::HeldByThisProcess { .. }
+        | AcquireError::HeldByOuterRun { .. }
+        | AcquireError::HeldFromBefore { .. } => "ALREADY_HELD",
+        AcquireError::Deadlock { .. } => "DEADLOCK",
+        AcquireError::Cancelled { .. } => "CANCELLED",
+        AcquireError::Superseded { by, .. } => {
+            facts.insert("superseded_by".to_owned(), Value::from(by.as_str()));
+            "SUPERSEDED"
+        }
+        _ => return,
+    };
+    let Ok(request) = shared.request(options, mode) else {
+        return;
+    };
+    if let Some(line) = Line::of(shared, name, &request.holder) {
+        line.write(|occasion| match error {
+            AcquireError::Superseded { .. } => Record::lock_superseded(occasion, &facts, None),
+            _ => Record::lock_refused(occasion, code, &facts, waited),
+        });
+    }
+}
