@@ -989,8 +989,11 @@ impl LockManager {
         if options.again != Again::Wait
             && let Some(own) = shared.held_against(&name, mode)
         {
-            let token = Some(own);
-            return Err(AcquireError::HeldByThisProcess { name, token });
+            return Err(AcquireError::HeldByThisProcess {
+                name,
+                token: Some(own),
+                again: options.again,
+            });
         }
         let request = match shared.request(options, mode) {
             Ok(request) => request,
@@ -1044,6 +1047,7 @@ impl LockManager {
             return Err(AcquireError::HeldByThisProcess {
                 name,
                 token: acquired.claim.token,
+                again: options.again,
             });
         };
         let died = log::has_died(&acquired.events);
@@ -1392,7 +1396,7 @@ impl Shared {
                     && let Some(own) = self.own_blocker(&name, &entry, mode, ticket)
                 {
                     let token = own.token;
-                    return AcquireError::HeldByThisProcess { name, token };
+                    return AcquireError::HeldByThisProcess { name, token, again };
                 }
                 let before_restart =
                     (entry.granted()).find_map(|it| self.left_by_earlier(&name, it));
@@ -1513,6 +1517,7 @@ impl Observer for Attendance<'_> {
             self.gave_way = Some(AcquireError::HeldByThisProcess {
                 name: name(),
                 token: own.token,
+                again: options.again,
             });
         } else if let Some(token) = outer_run(self.shared, self.name, waiting.entry) {
             self.gave_way = Some(AcquireError::HeldByOuterRun {

@@ -288,7 +288,7 @@ fn the_same_process_is_answered_at_once() {
         place.locks().acquire_with("a", &forever()),
     ] {
         match answer {
-            Err(AcquireError::HeldByThisProcess { name, token }) => {
+            Err(AcquireError::HeldByThisProcess { name, token, .. }) => {
                 assert_eq!(name.as_str(), "a");
                 assert_eq!(token, Some(held.token()));
             }
@@ -352,6 +352,13 @@ fn a_layer_that_re_enters_shares_the_hold_and_the_last_one_releases() {
         matches!(error, AcquireError::HeldByThisProcess { .. }),
         "a shared hold does not cover an exclusive one: {error}"
     );
+    // Two managers of one process do not share their holds.
+    let other = place.locks().acquire_with("a", &options);
+    for error in [error, other.expect_err("another manager's")] {
+        let text = error.to_string();
+        assert!(!text.contains("ask with"), "the caller did: {text}");
+        assert!(text.contains("joins a hold of the same manager"), "{text}");
+    }
     drop(reader);
 }
 

@@ -2,6 +2,7 @@
 //!
 //! [`envelope`](crate::envelope) decides how a program sees a refusal.
 
+use super::Again;
 use super::status::{LockHolder, LockStatus, LockWaiter};
 use crate::config::{ConfigError, by_variables};
 use crate::store::StoreError;
@@ -45,6 +46,19 @@ impl From<ConfigError> for OpenError {
     }
 }
 
+/// What a caller does that this process refuses, by how the caller asked.
+fn advice(again: Again) -> &'static str {
+    match again {
+        Again::Refuse | Again::Wait => {
+            "threads and tasks that take turns ask with Again::Wait, a layer under the lock with Again::Reenter"
+        }
+        Again::Reenter => {
+            "Again::Reenter joins a hold of the same manager that is exclusive or of the mode that is asked for; \
+             acquire the lock in that mode first, or release it before"
+        }
+    }
+}
+
 /// Why a lock was not acquired.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -71,16 +85,15 @@ pub enum AcquireError {
     #[error("{0}")]
     Refused(Box<Refused>),
     /// This process has it, in some thread or task, so that waiting for it might never end. See
-    /// [`Again`](super::Again).
-    #[error(
-        "{name} is held by this process; threads and tasks that take turns ask with Again::Wait, a layer \
-         under the lock with Again::Reenter"
-    )]
+    /// [`Again`].
+    #[error("{name} is held by this process; {}", advice(*.again))]
     HeldByThisProcess {
         /// The lock.
         name: LockName,
         /// The fencing token of that hold.
         token: Option<u64>,
+        /// How the caller asked. With [`Again::Reenter`] that hold does not cover the call, or is another manager's.
+        again: Again,
     },
     /// The `tenure run` around this process has it, or the program that started it with [`Guard::envs`](super::Guard::envs). That
     /// waits for this process.

@@ -20,7 +20,9 @@ impl From<AcquireError> for Failure {
             AcquireError::Name { .. } | AcquireError::NoSlots { .. } => {
                 Self::bad_arguments(error.to_string())
             }
-            AcquireError::HeldByThisProcess { ref name, token }
+            AcquireError::HeldByThisProcess {
+                ref name, token, ..
+            }
             | AcquireError::HeldFromBefore { ref name, token } => already_held(name, token, &error),
             AcquireError::HeldByOuterRun { ref name, token } => {
                 already_held(name, Some(token), &error)

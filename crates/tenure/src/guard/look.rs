@@ -304,8 +304,8 @@ impl Onlooker for Waiting<'_> {
         if options.again != Again::Wait
             && let Some(own) = shared.own_blocker(self.name, entry, self.mode, None)
         {
-            let token = own.token;
-            return Err(self.ends(|name| AcquireError::HeldByThisProcess { name, token }));
+            let (token, again) = (own.token, options.again);
+            return Err(self.ends(|name| AcquireError::HeldByThisProcess { name, token, again }));
         }
         match super::outer_run(shared, self.name, entry) {
             Some(token) => Err(self.ends(|name| AcquireError::HeldByOuterRun { name, token })),
