@@ -23,6 +23,7 @@ use profiles::Profiles;
 use crate::audit::Recording;
 use crate::inherited::Saw;
 use crate::os::{self, Errno};
+use crate::printed::for_its_author;
 use crate::repository;
 use crate::trust::{self, Whose};
 use serde::Deserialize;
@@ -740,12 +741,12 @@ fn is_absent(path: &Path, errno: Errno) -> bool {
 
 /// What a parser has to say, with the line and, as far as it can be told, the key.
 fn located(text: &str, error: &toml::de::Error) -> String {
-    let said = error.message();
+    let said = for_its_author(error.message());
     let Some((before, after)) = error
         .span()
         .and_then(|span| text.split_at_checked(span.start))
     else {
-        return said.to_owned();
+        return said;
     };
     let number = before.matches('\n').count() + 1;
     let line = before.rsplit('\n').next().into_iter();

@@ -20,6 +20,35 @@ use std::path::Path;
 /// How many characters of a parser's message are shown.
 const MESSAGE_CHARS_MAX: usize = 200;
 
+/// What parsers say of a text that passes a bound.
+const BOUNDS: [&str; 5] = [
+    "budget breached",
+    "alias replay",
+    "alias expansion",
+    "cannot recurse further",
+    "recursion limit exceeded",
+];
+
+/// What parsers call things by, which is for programmers, and what that is to the author of a text.
+const CALLED: [(&str, &str); 13] = [
+    ("EOF while parsing", "the text ends in the middle of"),
+    (
+        "recursive references require weak recursion types",
+        "an alias stands in what it repeats",
+    ),
+    ("expected mapping start", "expected a mapping"),
+    ("expected sequence start", "expected a list"),
+    ("expected string scalar", "expected a text"),
+    ("expected path string", "expected a string"),
+    ("wanted string or table", "expected a string"),
+    ("expected a nonzero u32", "expected a whole number from 1"),
+    ("expected u64", "expected a whole number"),
+    ("expected u32", "expected a whole number"),
+    ("invalid u64", "expected a whole number"),
+    ("invalid u32", "expected a whole number"),
+    ("` as i128", "`"),
+];
+
 /// How many digits [`hash`] has.
 pub const HASH_DIGITS: usize = 32;
 
@@ -138,14 +167,42 @@ impl Formatter for Escaping {
     }
 }
 
-/// A parser's message as the end of a sentence: one line, and not longer than a line.
-pub(crate) fn short(message: &impl Display) -> String {
-    message
-        .to_string()
+/// A parser's message as the end of a sentence, for the author of the text: one line, not longer than a line, without
+/// the parser's own types and bounds.
+pub fn short(message: &impl Display) -> String {
+    for_its_author(&message.to_string())
         .chars()
         .map(|c| if c.is_control() { ' ' } else { c })
         .take(MESSAGE_CHARS_MAX)
         .collect()
+}
+
+/// A parser's message in words for the author of the text.
+pub(crate) fn for_its_author(message: &str) -> String {
+    if message.starts_with("budget breached: Documents") {
+        return "there is more than one document".to_owned();
+    }
+    if BOUNDS.iter().any(|bound| message.starts_with(bound)) {
+        return "it is larger, or nested deeper, than such a document may be".to_owned();
+    }
+    let advised = message.split_once(", set DuplicateKeyPolicy");
+    let mut said = advised.map_or(message, |(fault, _)| fault).to_owned();
+    for (called, meant) in CALLED {
+        said = said.replace(called, meant);
+    }
+    match said.split_once("expected struct ") {
+        Some((before, after)) => {
+            let after = after.trim_start_matches(|c: char| c.is_alphanumeric() || c == '_');
+            let counted = after.strip_prefix(" with ");
+            let after = counted.map_or(after, |rest| {
+                rest.trim_start_matches(|c: char| c != 'e' && c != '\n')
+                    .trim_start_matches("elements")
+                    .trim_start_matches("element")
+            });
+            format!("{before}expected a mapping{after}")
+        }
+        None => said,
+    }
 }
 
 /// Whether a word needs no quotes in a shell: it has letters, digits and these characters alone.
@@ -185,6 +242,96 @@ pub fn whole(error: &dyn std::error::Error) -> String {
 mod tests {
     use super::*;
     use serde_json::{Value, json};
+
+    #[derive(Debug, serde::Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Part {
+        _count: std::num::NonZeroU32,
+        _next: Option<Box<Part>>,
+    }
+
+    #[derive(Debug, serde::Deserialize)]
+    struct Parts {
+        _all: std::collections::BTreeMap<String, Part>,
+        _at: Option<std::path::PathBuf>,
+        _number: Option<u64>,
+    }
+
+    /// Whoever wrote the text knows neither the types of this program nor the settings of its parsers.
+    #[test]
+    fn a_parsers_message_names_no_type_and_no_setting() {
+        let json = [
+            "",
+            "{",
+            "[]",
+            "3",
+            "[3, 4, 5]",
+            r#"{"_all": {"a": 3}}"#,
+            r#"{"_all": {"a": {"_count": 0}}}"#,
+            r#"{"_all": {"a": {"_count": -1}}}"#,
+            r#"{"_all": {"a": []}}"#,
+            r#"{"_all": {}, "_at": 3}"#,
+            r#"{"_all": {}, "_number": "x"}"#,
+            &"[".repeat(300),
+        ];
+        let json = json.map(|text| {
+            (
+                text.to_owned(),
+                serde_json::from_str::<Parts>(text)
+                    .err()
+                    .map(|error| short(&error)),
+            )
+        });
+        let toml = [
+            "_all = 3",
+            "[_all]\na = 3",
+            "[_all]\na = []",
+            "[_all.a]\n_count = 0",
+            "[_all.a]\n_count = 99999999999999999999",
+            "_all = {}\n_at = 3",
+            "_all = {}\n_number = \"x\"",
+            &format!("x = {}1", "[".repeat(300)),
+        ];
+        let toml = toml.map(|text| {
+            (
+                text.to_owned(),
+                toml::from_str::<Parts>(text)
+                    .err()
+                    .map(|error| for_its_author(error.message())),
+            )
+        });
+        let yaml = [
+            "a",
+            "_all: 3",
+            "_all: {a: 3}",
+            "_all: {a: {_count: 0}}",
+            "a: &x [*x]",
+            "_all: {}\n_at: [1]",
+            "_all: {}\n_number: x",
+        ];
+        let yaml = yaml.map(|text| (text.to_owned(), crate::yaml::read::<Parts>(text).err()));
+        for (text, said) in json.into_iter().chain(toml).chain(yaml) {
+            let said = said.expect(&text);
+            let own = [
+                "struct",
+                "elements",
+                "u32",
+                "u64",
+                "i128",
+                "EOF",
+                "recurs",
+                "path string",
+                "wanted",
+                "budget",
+                "Part",
+            ];
+            let own: Vec<_> = own.iter().filter(|word| said.contains(**word)).collect();
+            assert!(
+                own.is_empty() && !said.is_empty(),
+                "{text}: {own:?} in {said}"
+            );
+        }
+    }
 
     fn is_raw(c: char) -> bool {
         c.is_control() || acts(c)

@@ -94,23 +94,7 @@ fn read_with<T: DeserializeOwned>(
         non_finite_float_policy: NonFiniteFloatPolicy::AsString,
         with_snippet: false,
     };
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-        let message = error.to_string();
-        short(&for_its_author(&message))
-    })
-}
-
-/// What the library says of a text, for the author of the text: the library's bounds and its advice are for its caller.
-fn for_its_author(message: &str) -> &str {
-    let bounds = ["budget breached", "alias replay", "alias expansion"];
-    if message.starts_with("budget breached: Documents") {
-        "there is more than one document"
-    } else if bounds.iter().any(|bound| message.starts_with(bound)) {
-        "it is larger, or nested deeper, than such a document may be"
-    } else {
-        let fault = message.split_once(", set DuplicateKeyPolicy");
-        fault.map_or(message, |(fault, _)| fault)
-    }
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| short(&error))
 }
 
 /// A text as the double-quoted scalar that every reader of YAML 1.1 and 1.2 takes for the same

@@ -11,6 +11,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use tenure_core::{CiEvent, GroupNameError, Subject};
+use tenure_engine::printed::short;
 
 /// The largest event that is read, in bytes: as large as GitHub lets one be.
 const EVENT_BYTES_MAX: u64 = 25 << 20;
@@ -133,8 +134,12 @@ fn about(args: &GroupNameArgs, event: &str) -> Result<About, Failure> {
             "an event has at most {EVENT_BYTES_MAX} bytes, and this is more"
         )));
     }
-    let document: Document = serde_json::from_slice(&bytes)
-        .map_err(|error| bad(format!("this is not the document of an event: {error}")))?;
+    let document: Document = serde_json::from_slice(&bytes).map_err(|error| {
+        bad(format!(
+            "this is not the document of an event: {}",
+            short(&error)
+        ))
+    })?;
     document
         .about()
         .filter(|about| about.number > 0)

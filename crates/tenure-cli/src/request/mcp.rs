@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 use std::time::Duration;
 use tenure_core::{AgentKey, SILENCE_MS};
 use tenure_engine::engine;
+use tenure_engine::printed::short;
 
 /// How long one call waits at most. Some hosts give a call a minute.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(50);
@@ -70,8 +71,9 @@ pub(crate) struct WaitParams {
 /// Reads the arguments of a tool.
 pub(crate) fn read<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result<T, Failure> {
     let arguments = super::serve::plain(Value::Object(arguments));
-    serde_json::from_value(arguments)
-        .map_err(|error| Failure::bad_arguments(format!("the arguments make no sense: {error}")))
+    serde_json::from_value(arguments).map_err(|error| {
+        Failure::bad_arguments(format!("the arguments make no sense: {}", short(&error)))
+    })
 }
 
 /// One call of a tool, and what it may know beside its arguments.

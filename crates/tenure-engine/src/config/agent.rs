@@ -417,7 +417,7 @@ mod tests {
             ),
             (
                 format!("{command}slots = 0\n"),
-                ["line 4, slots", "nonzero"],
+                ["line 4, slots", "a whole number from 1"],
             ),
             (
                 format!("{command}slots = 1000000\n"),

@@ -17,6 +17,7 @@
 //! Claims that only a published record shows ([`Kind::Foreign`], [`Kind::Sealed`]) are never written
 //! here: for them the record itself counts.
 
+use crate::printed::short;
 use crate::profile::is_durable;
 use memchr::arch::all::memchr::One;
 use serde::{Deserialize, Serialize};
@@ -437,7 +438,7 @@ pub(in crate::store) fn has_durable(list: &[u8]) -> bool {
 /// - A sentence that says what cannot be understood.
 pub(in crate::store) fn read_head(line: &[u8]) -> Result<Head, String> {
     let header: Header<'_> =
-        serde_json::from_slice(line).map_err(|error| format!("its header: {error}"))?;
+        serde_json::from_slice(line).map_err(|error| format!("its header: {}", short(&error)))?;
     if header.last > NUMBER_MAX {
         return Err("its counter is out of range".to_owned());
     }
@@ -465,7 +466,7 @@ pub(in crate::store) fn read_head(line: &[u8]) -> Result<Head, String> {
 /// - A sentence that says what cannot be understood.
 pub(in crate::store) fn read_claim(line: &[u8], hosts: &[Arc<Host>]) -> Result<Claim, String> {
     let line: ClaimLine<'_> =
-        serde_json::from_slice(line).map_err(|error| format!("a claim: {error}"))?;
+        serde_json::from_slice(line).map_err(|error| format!("a claim: {}", short(&error)))?;
     let host = hosts.get(line.host).ok_or("a claim names no host")?;
     claim(line, Arc::clone(host))
 }

@@ -11,6 +11,7 @@ use jsonc_parser::ast::Value as Node;
 use jsonc_parser::common::{Range, Ranged};
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 use serde_json::Value;
+use tenure_engine::printed::short;
 
 /// The place of a member of an object. Of several with one name the last one counts, as for the hosts.
 fn index_of(object: &Node<'_>, key: &str) -> Option<usize> {
@@ -54,7 +55,7 @@ fn with(text: &str, start: usize, end: usize, new: &str) -> String {
 /// # Errors
 /// - Why it is no JSON.
 pub(super) fn read(text: &str) -> Result<(Value, Node<'_>), String> {
-    let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
+    let value: Value = serde_json::from_str(text).map_err(|error| short(&error))?;
     let read = parse_to_ast(text, &CollectOptions::default(), &ParseOptions::default());
     let places = read.map_err(|error| error.to_string())?.value;
     Ok((value, places.ok_or("it has no value")?))

@@ -8,6 +8,7 @@
 use super::hosts::NAME;
 use super::hosts::is_tenure;
 use serde_json::Value as Json;
+use tenure_engine::printed::short;
 use toml::de::DeTable;
 use toml::{Table, Value};
 
@@ -37,7 +38,7 @@ pub(super) fn read(text: &str) -> Result<Table, String> {
             1 + before.matches('\n').count()
         });
         let line = line.map_or_else(String::new, |line| format!(" (line {line})"));
-        format!("it is no TOML: {}{line}", error.message())
+        format!("it is no TOML: {}{line}", short(&error.message()))
     })
 }
 

@@ -3,6 +3,7 @@
 //! Both hosts send the same names (Claude Code's were first). What an event asks for is decided elsewhere.
 
 use serde_json::{Map, Value};
+use tenure_engine::printed::short;
 
 /// The longest event that is read.
 pub(super) const EVENT_MAX: usize = 1 << 20;
@@ -98,7 +99,7 @@ pub(super) fn read(bytes: &[u8], is_cut: bool) -> Read {
         Ok(value) => value,
         Err(error) => {
             return Read::Unreadable {
-                why: format!("the event is no JSON that can be read ({error})"),
+                why: format!("the event is no JSON that can be read ({})", short(&error)),
                 folder: value_of(bytes, "cwd").map(str::to_owned),
             };
         }

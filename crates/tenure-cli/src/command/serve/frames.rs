@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::path::PathBuf;
+use tenure_engine::printed::short;
 
 /// The version of the protocol.
 pub(super) const PROTOCOL: u64 = 1;
@@ -214,13 +215,13 @@ pub(super) fn read(line: &[u8]) -> Line {
         Ok(message) => message,
         Err(error) => {
             let Ok(message) = serde_json::from_slice::<Value>(&without_halves(line)) else {
-                return garbage(&format!("the line is no JSON ({error})"));
+                return garbage(&format!("the line is no JSON ({})", short(&error)));
             };
             let id = message
                 .get("id")
                 .filter(|id| id.is_string() || id.is_number());
             let id = id.map_or_else(|| "null".to_owned(), Value::to_string);
-            let why = format!("a text has half a character ({error})");
+            let why = format!("a text has half a character ({})", short(&error));
             return Line::Refused(wrong(&id, INVALID_PARAMS, &why));
         }
     };
@@ -269,9 +270,10 @@ fn blame<P: DeserializeOwned>(params: &Value, said: &str) -> String {
         let read = serde_json::from_value::<P>(Value::Object(others));
         read.err().is_none_or(|error| error.to_string() != said)
     };
+    let why = short(&said);
     match members.keys().find(is_wrong) {
-        Some(key) => format!("{}: {said}", tenure_engine::envelope::clean(key)),
-        None => said.to_owned(),
+        Some(key) => format!("{}: {why}", tenure_engine::envelope::clean(key)),
+        None => why,
     }
 }
 
@@ -298,7 +300,7 @@ fn method_of(method: &str, params: Value) -> Option<Result<Method, String>> {
         // An id is compared as it was written.
         "abandon" => match serde_json::from_value(params) {
             Ok(Abandon { id }) => Ok(Method::Abandon(id.to_string())),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(short(&error)),
         },
         "check" => of(params, Method::Check),
         "list" => of(params, Method::List),

@@ -5,6 +5,7 @@
 //! here*, which stands for the revision of that very write. The next write of the claim puts the number
 //! in its place.
 
+use crate::printed::short;
 use crate::store::codec;
 use serde::{Deserialize, Serialize};
 use tenure_core::{Claim, Entry, History, Stamp};
@@ -106,15 +107,15 @@ pub(super) fn decode(value: &[u8], created: u64, modified: u64) -> Result<Writte
     let mut lines = value.split(|byte| *byte == b'\n');
     let mut line = || lines.next().ok_or("it ends too early".to_owned());
     let first = line()?;
-    let version: Version =
-        serde_json::from_slice(first).map_err(|error| format!("its first line: {error}"))?;
+    let version: Version = serde_json::from_slice(first)
+        .map_err(|error| format!("its first line: {}", short(&error)))?;
     if version.tenure > VERSION {
         return Err(DecodeError::Newer {
             version: version.tenure,
         });
     }
-    let frame: Frame =
-        serde_json::from_slice(first).map_err(|error| format!("its first line: {error}"))?;
+    let frame: Frame = serde_json::from_slice(first)
+        .map_err(|error| format!("its first line: {}", short(&error)))?;
     let hosts = codec::read_head(line()?)?.hosts;
     let mut claim = codec::read_claim(line()?, &hosts)?;
     claim.ticket = created;
