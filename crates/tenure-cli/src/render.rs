@@ -58,6 +58,8 @@ pub(crate) struct Reporter {
     warnings: Vec<String>,
     unless_heard: Option<Undo>,
     listener: Option<Listener>,
+    /// What is written to stdout in front of an answer.
+    front: &'static str,
 }
 
 /// Is told of a wait whenever the waiter has looked at its lock.
@@ -137,6 +139,7 @@ impl Reporter {
             warnings: Vec::new(),
             unless_heard: None,
             listener: None,
+            front: "",
         }
     }
 
@@ -222,6 +225,17 @@ impl Reporter {
         self
     }
 
+    /// Notes that a command has had stdout. What it wrote may end in the middle of a line, and goes to its reader unseen,
+    /// so the answer begins with the end of a line.
+    pub(crate) fn command_has_run(&mut self) {
+        self.front = "\n";
+    }
+
+    /// One line on stdout.
+    fn print_out(&self, text: &str) -> Result<(), Unheard> {
+        print_lines(&format!("{}{text}\n", self.front))
+    }
+
     /// Sets the lock, once an intent or another document has named it.
     pub(crate) fn set_lock(&mut self, lock: &LockName) {
         if self.documents.is_some() {
@@ -264,7 +278,7 @@ impl Reporter {
     pub(crate) fn succeed(mut self, text: &str, data: Value) -> Exit {
         let answered = match self.output {
             Output::Text if text.is_empty() => Ok(()),
-            Output::Text => print_out(text),
+            Output::Text => self.print_out(text),
             Output::Json | Output::Yaml => self.document(Ok(data)),
         };
         self.ending(answered, None)
@@ -319,11 +333,11 @@ impl Reporter {
         }
         let answered = match self.output {
             Output::Text if failure.is_answer => {
-                print_out(failure.text.as_deref().unwrap_or(&failure.message))
+                self.print_out(failure.text.as_deref().unwrap_or(&failure.message))
             }
             Output::Text => {
                 if let Some(document) = self.documents {
-                    print_out(&document(&self.command, self.lock.as_deref(), failure))
+                    self.print_out(&document(&self.command, self.lock.as_deref(), failure))
                 } else if self.quiet && failure.is_of_a_held_lock() {
                     // The exit code says it. In a crontab a line is a mail, and nothing is wrong.
                     Ok(())
@@ -359,7 +373,7 @@ impl Reporter {
             Output::Json | Output::Text => Ok(envelope.to_line()),
         };
         match text {
-            Ok(text) => print_out(text.trim_end()),
+            Ok(text) => self.print_out(text.trim_end()),
             Err(error) => Err(Unheard::Failed(error)),
         }
     }
@@ -409,11 +423,6 @@ impl fmt::Display for Unheard {
             Self::Failed(error) => write!(f, "the answer could not be written: {error}"),
         }
     }
-}
-
-/// One line on stdout.
-fn print_out(text: &str) -> Result<(), Unheard> {
-    print_lines(&format!("{text}\n"))
 }
 
 /// Whole lines on stdout, at once.

@@ -792,20 +792,44 @@ fn a_command_that_ran_owns_stdout_and_gets_no_document() {
     );
 }
 
+/// What a command wrote may end anywhere in a line, and no later reader of a pipe sees where. An empty line is the price.
 #[test]
 fn a_document_after_the_commands_own_output_is_the_last_line() {
     let scene = Scene::new();
-    let gate = Gate::new(&scene, "x");
-    let holder = scene.hold_with("x", ["--output", "json"], &gate, "echo one; echo two");
-    holder.signal(Signal::TERM);
-    let answer = holder.finish().expect(143, "ended by SIGTERM");
-    let text = answer.stdout();
-    let lines: Vec<_> = text.lines().collect();
-    assert_eq!(lines[..2], ["one", "two"], "{text}");
-    assert_eq!(lines.len(), 3, "{text}");
-    let document: Value = serde_json::from_str(lines[2]).expect("a document");
-    satisfies("run", &document);
-    has_code(&document, "CANCELLED");
+    let outputs: [(&str, &[u8]); 7] = [
+        (":", b""),
+        ("echo one; echo two", b"one\ntwo\n"),
+        ("printf 'progress 50%%'", b"progress 50%"),
+        ("printf 'progress 50%%\\r'", b"progress 50%\r"),
+        ("printf 'half \\303'", b"half \xc3"),
+        ("printf 'ok: maybe'; printf more >&2", b"ok: maybemore"),
+        ("trap '' INT TERM; printf 'to be killed'", b"to be killed"),
+    ];
+    for format in ["json", "yaml"] {
+        for (line, own) in outputs {
+            // tenure gets the signal once all is written, and passes it on.
+            let line = format!("{line}; kill -TERM $PPID; sleep 60");
+            let words = ["run", "x", "--output", format, "--grace", "0s", "--"];
+            let mut command = scene.program("sh");
+            // Both streams are one pipe.
+            command.args(["-c", "exec 2>&1; exec tenure \"$@\"", "sh"]);
+            let said = answer(command.args(words).args(["sh", "-c", &line]));
+            let said = said.expect(143, &format!("ended by SIGTERM: {line}"));
+            let text = said.0.stdout.strip_prefix(own);
+            let text = text.and_then(|rest| rest.strip_prefix(b"\n"));
+            let text = text.unwrap_or_else(|| panic!("{line}: {}", said.said()));
+            let text = std::str::from_utf8(text).expect("no byte of the command's");
+            let document: Value = match format {
+                "json" => {
+                    assert_eq!(text.lines().count(), 1, "{text}");
+                    serde_json::from_str(text).expect(text)
+                }
+                _ => serde_saphyr::from_str(text).expect(text),
+            };
+            satisfies("run", &document);
+            has_code(&document, "CANCELLED");
+        }
+    }
 }
 
 const ENDING: [(Signal, &str, i32); 3] = [

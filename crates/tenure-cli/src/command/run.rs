@@ -530,6 +530,7 @@ fn supervise(
     let verdict = started(&task.program, program, child_env, |command| {
         driver.run(command, state)
     })?;
+    reporter.command_has_run();
     let rollback = task.supervised().and_then(|how| how.rollback.as_deref());
     let Some(rollback) = rollback else {
         return Ok(verdict);

@@ -478,16 +478,17 @@ impl Answer {
         )
     }
 
-    /// The one document on stdout.
+    /// The one document on stdout. Where a command had stdout before, it stands below an empty line.
     pub(crate) fn json(&self) -> Value {
         let text = self.stdout();
+        let text = text.strip_prefix('\n').unwrap_or(&text);
         assert_eq!(
             text.matches('\n').count(),
             1,
             "stdout holds one line, the document: {}",
             self.said()
         );
-        serde_json::from_str(&text)
+        serde_json::from_str(text)
             .unwrap_or_else(|error| panic!("stdout is no document ({error}): {}", self.said()))
     }
 

@@ -104,6 +104,11 @@ fn fleet(verb: Verb, code: i32, answer: &Answer) -> Result<(), String> {
         let by_itself = verb == Verb::Run && matches!(code, 0 | 10 | 79 | 126 | 127);
         return ensure(by_itself, "no document of lock/v1");
     }
+    // An empty line keeps the document of a run apart from what its command has written.
+    let text = match (verb, text.strip_prefix('\n')) {
+        (Verb::Run, Some(text)) => text.to_owned(),
+        _ => text,
+    };
     ensure(text.lines().count() == 1, "one line")?;
     let document: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
     let lists = matches!(verb, Verb::List | Verb::CheckAll);

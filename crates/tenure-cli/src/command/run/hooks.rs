@@ -62,7 +62,9 @@ impl Hook<'_> {
         command.args(["-c", self.program]);
         let leader = signals::Leader::of(&mut command);
         command.stdin(Stdio::null());
-        if !reporter.is_text() {
+        if reporter.is_text() {
+            reporter.command_has_run();
+        } else {
             command.stdout(stderr());
         }
         child_env.apply(&mut command);
