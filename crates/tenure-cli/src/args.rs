@@ -723,6 +723,7 @@ pub(crate) struct CheckArgs {
   tenure list
   tenure list --all                free ones too
   tenure list -q                   one line for each lock, without who waits
+  tenure list --sort queue         the longest queue first
   tenure list --output json | jq '.data.locks[] | {name, standing}'
 
 On a terminal the table is as wide as that, elsewhere as COLUMNS says; without it nothing is cut. JSON and YAML have every lock, with \
@@ -734,11 +735,25 @@ pub(crate) struct ListArgs {
     /// Only locks that somebody waits for
     #[arg(long)]
     pub(crate) waiting: bool,
+    /// The order: by name, or by queue, the longest first [default: name]
+    ///
+    /// Numbers in names are counted: svc-2 comes before svc-10
+    #[arg(long, value_name = "ORDER", value_enum, hide_possible_values = true)]
+    pub(crate) sort: Option<Order>,
     /// Only locks that this agent, or an agent of this session, holds or waits for
     #[arg(long = "as", value_name = "KEY", help_heading = AGENTS, hide_short_help = true, value_parser = typed(value::agent))]
     pub(crate) agent: Option<Typed<AgentKey>>,
     #[command(flatten)]
     pub(crate) common: Common,
+}
+
+/// In which order `list` shows locks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Order {
+    /// As people count
+    Name,
+    /// Those with most waiters first
+    Queue,
 }
 
 /// `wait`.

@@ -1,6 +1,7 @@
 //! `check` and `list`: say how locks stand. They read and never write.
 
 use super::{Session, near};
+use crate::args::Order;
 use crate::dialect::{Done, Refused};
 use crate::exit::Exit;
 use crate::failure::{Failure, Retry};
@@ -16,6 +17,7 @@ use crate::request::{Check, List};
 use serde_json::Value;
 use std::borrow::Cow;
 use std::cell::{OnceCell, RefCell};
+use std::cmp::Reverse;
 use std::fmt::Write as _;
 use std::io::IsTerminal as _;
 use tenure_engine::clock::Clock;
@@ -129,14 +131,14 @@ pub(crate) fn list(list: List, reporter: &mut Reporter) -> Result<(String, Value
             waiting: list.waiting,
         },
         shown,
-        Asks::HowTheyStand,
+        Asks::HowTheyStand(list.order),
     )
 }
 
 /// What a caller wants to know of all locks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Asks {
-    HowTheyStand,
+    HowTheyStand(Order),
     /// And the exit code says whether each of them is free.
     WhetherFree,
 }
@@ -165,15 +167,19 @@ fn all(
     };
     let (answered, failure) = match (output, asks) {
         (Output::Text, asks) => {
-            let answered = show(session, &mut looks, shown);
+            let order = match asks {
+                Asks::HowTheyStand(order) => order,
+                Asks::WhetherFree => Order::Name,
+            };
+            let answered = show(session, &mut in_order(&mut looks, order), only, shown);
             // The code says how they stand, whether the answer is read to its end or not.
             if asks == Asks::WhetherFree && !matches!(answered, Err(Unheard::Stopped(_))) {
                 looks.by_ref().for_each(drop);
             }
             (answered, looks.tally.failure())
         }
-        (Output::Json | Output::Yaml, Asks::HowTheyStand) => {
-            let parts = looks.map(|part| Part { output, part });
+        (Output::Json | Output::Yaml, Asks::HowTheyStand(order)) => {
+            let parts = in_order(&mut looks, order).map(|part| Part { output, part });
             let locks = Each::of(parts);
             (write_envelope(&reporter, Ok(Locks { locks })), None)
         }
@@ -190,6 +196,22 @@ fn all(
     Err(Failure::already_said(exit, output))
 }
 
+/// The locks in this order. By name each comes as it is read; for another order all are read before the first is shown.
+fn in_order<'a>(
+    looks: &'a mut Looks<'_, '_>,
+    order: Order,
+) -> Box<dyn Iterator<Item = LockView> + 'a> {
+    match order {
+        Order::Name => Box::new(looks),
+        Order::Queue => {
+            let mut views: Vec<_> = looks.collect();
+            // Those with queues of one length keep the order of their names.
+            views.sort_by_key(|view| Reverse(view.queue.len()));
+            Box::new(views.into_iter())
+        }
+    }
+}
+
 /// Which locks are meant.
 #[derive(Debug, Clone, Copy, Default)]
 struct Only<'a> {
@@ -202,6 +224,16 @@ struct Only<'a> {
 impl Only<'_> {
     fn has(self, view: &LockView) -> bool {
         self.of.is_none_or(|agent| view.is_of(agent)) && !(self.waiting && view.queue.is_empty())
+    }
+
+    /// What is said where there are none.
+    fn nothing(self) -> &'static str {
+        match (self.of, self.waiting) {
+            (None, false) => "no locks",
+            (None, true) => "nobody waits for a lock",
+            (Some(_), false) => "this agent holds no lock, and waits for none",
+            (Some(_), true) => "nobody waits for a lock of this agent",
+        }
     }
 }
 
@@ -334,7 +366,12 @@ const ROWS_MAX: usize = 200;
 
 /// Shows them to people: one line per lock; where more was asked for, with those below it who hold it too or
 /// wait.
-fn show(session: &Session, looks: &mut Looks<'_, '_>, shown: Shown) -> Result<(), Unheard> {
+fn show(
+    session: &Session,
+    looks: &mut dyn Iterator<Item = LockView>,
+    only: Only<'_>,
+    shown: Shown,
+) -> Result<(), Unheard> {
     let mut pieces = Pieces::default();
     // A document is for a program, and a terminal is none.
     let is_for_a_program = !std::io::stdout().is_terminal();
@@ -362,7 +399,7 @@ fn show(session: &Session, looks: &mut Looks<'_, '_>, shown: Shown) -> Result<()
     table.settle(&mut pieces);
     pieces.trim();
     match (all, all - idle) {
-        (0, _) => pieces.push("no locks"),
+        (0, _) => pieces.push(only.nothing()),
         (_, 0) => pieces.push("no lock is held"),
         _ => {}
     }

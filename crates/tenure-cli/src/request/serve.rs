@@ -233,6 +233,7 @@ impl Usual {
         let typed = ListArgs {
             all,
             waiting: false,
+            sort: None,
             agent: None,
             common,
         };

@@ -7,7 +7,7 @@ use super::{
 use crate::args::value::{self, Ending, Typed};
 use crate::args::{
     AuditArgs, CancelArgs, CheckArgs, CleanArgs, FenceAction, FenceArgs, ForceReleaseArgs,
-    HeartbeatArgs, ListArgs, OfMode, ReleaseArgs, WaitArgs,
+    HeartbeatArgs, ListArgs, OfMode, Order, ReleaseArgs, WaitArgs,
 };
 use crate::failure::Failure;
 use std::path::PathBuf;
@@ -200,6 +200,7 @@ pub(crate) struct List {
     pub(crate) all: bool,
     /// Only locks with a waiter.
     pub(crate) waiting: bool,
+    pub(crate) order: Order,
     /// Other holders and waiters are left out.
     pub(crate) short: bool,
 }
@@ -211,6 +212,7 @@ impl List {
             of: value::given("--as", typed.agent.as_ref())?,
             all: typed.all,
             waiting: typed.waiting,
+            order: typed.sort.unwrap_or(Order::Name),
             short: typed.common.quiet,
         })
     }

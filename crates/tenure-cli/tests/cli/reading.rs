@@ -1,7 +1,8 @@
 //! `check`, `list` and `clean`: they say how things are, create nothing, and need no rights that
 //! looking does not need.
 
-use crate::support::{Answer, Scene, answer, is_root};
+use crate::support::{Answer, Scene, Started, answer, is_root};
+use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -142,7 +143,7 @@ fn check_knows_its_own_by_the_request_id() {
 #[test]
 fn a_lock_that_a_dead_holder_left_is_free_and_says_who_it_was() {
     let scene = Scene::new();
-    let owner = crate::support::Started::new(scene.program("sleep").arg("600"));
+    let owner = Started::new(scene.program("sleep").arg("600"));
     let pid = owner.pid().to_string();
     let _ = scene
         .run(["acquire", "x", "--owner", &pid])
@@ -247,7 +248,47 @@ fn list_counts_as_people_do_is_as_wide_as_columns_says_and_shows_who_is_waited_f
         "{text}"
     );
     assert_eq!(names(&text), ["svc-2", "svc-10"], "{text}");
-    assert_eq!(scene.run(["list", "--waiting"]).stdout(), "no locks\n");
+    for (flags, nothing) in [
+        (&["--waiting"][..], "nobody waits for a lock\n"),
+        (
+            &["--as", "claude/none"],
+            "this agent holds no lock, and waits for none\n",
+        ),
+        (
+            &["--waiting", "--as", "claude/none"],
+            "nobody waits for a lock of this agent\n",
+        ),
+    ] {
+        let text = scene.run(["list"].iter().chain(flags)).stdout();
+        assert_eq!(text, nothing, "{flags:?}");
+    }
+    // By queue, the longest comes first; among locks with none, the order of the names stays.
+    let mut waiter =
+        Started::new(&mut scene.tenure(["run", "svc-10", "-w", "forever", "--", "true"]));
+    scene.until_queued("svc-10", 1);
+    for (order, expected) in [
+        ("name", ["svc-2", "svc-10"]),
+        ("queue", ["svc-10", "svc-2"]),
+    ] {
+        let text = scene.run(["list", "--sort", order]).stdout();
+        assert_eq!(names(&text), expected, "{text}");
+        let document = scene
+            .run(["list", "--sort", order, "--output", "json"])
+            .json();
+        let locks = document["data"]["locks"].as_array().expect("locks");
+        let names: Vec<_> = locks
+            .iter()
+            .filter_map(|lock| lock["name"].as_str())
+            .collect();
+        assert_eq!(names, expected, "{document}");
+    }
+    let text = scene.run(["list", "--waiting"]).stdout();
+    assert_eq!(names(&text), ["svc-10"], "{text}");
+    let _ = scene
+        .run(["list", "--sort", "age"])
+        .expect(2, "an order that there is not");
+    waiter.signal(Signal::TERM);
+    let _ = waiter.end();
 }
 
 /// `check` asks whether a lock is free, `check --held` whether it is held; no error is a yes to either.
