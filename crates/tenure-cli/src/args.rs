@@ -142,7 +142,7 @@ pub(crate) enum Verb {
     Help(HelpArgs),
     /// The version
     #[command(skip)]
-    Version,
+    Version(Output),
 }
 
 /// A call with `--input` and without a verb.
@@ -320,7 +320,7 @@ pub(crate) struct Claiming {
     /// Never beside an exclusive one
     #[arg(short, long, conflicts_with = "slots")]
     pub(crate) shared: bool,
-    /// Hold one of N slots: so many may hold it at a time.
+    /// Hold one of N slots, so N hold it at a time.
     ///
     /// The number of the slot is in TENURE_SLOT, 0 to N-1
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -355,7 +355,7 @@ pub(crate) struct Claiming {
     /// Each change of the lock waits for the disk while this holds it
     #[arg(long, hide_short_help = true)]
     pub(crate) durable: bool,
-    /// What the lock is held for, shown to waiting callers
+    /// What it is held for; waiting callers see it
     #[arg(long, value_name = "TEXT")]
     pub(crate) why: Option<String>,
 }
@@ -392,12 +392,15 @@ pub(crate) struct RunArgs {
     /// An exclusive lock; this is the default, unless tenure.toml says shared = true
     #[arg(short = 'x', long, hide_short_help = true, conflicts_with_all = ["shared", "slots"])]
     pub(crate) exclusive: bool,
-    /// Take this lock as well: all or none (repeatable; or NAME:shared, NAME:slots=N)
+    /// Take this lock as well: all or none (repeatable).
+    ///
+    /// NAME:shared and NAME:slots=N say how
     #[arg(short, long = "lock", value_name = "NAME", value_parser = typed(value::further))]
     pub(crate) lock: Vec<Typed<Further>>,
-    /// Where the lock is held, do nothing, say nothing and exit 0 (for cron); do not wait, unless
-    /// --wait says so
-    #[arg(hide_short_help = true, long, conflicts_with_all = ["conflict_exit_code", "ticket"])]
+    /// If it is held, do nothing and exit 0 (for cron).
+    ///
+    /// Says nothing then, and does not wait unless --wait says so
+    #[arg(long, conflicts_with_all = ["conflict_exit_code", "ticket"])]
     pub(crate) skip: bool,
     /// The exit code of every failure of tenure itself, such as a lost lock; 125 for git bisect run
     #[arg(hide_short_help = true, long, value_name = "CODE", value_parser = clap::value_parser!(u8))]
@@ -421,7 +424,7 @@ pub(crate) struct RunArgs {
     /// Beside a NAME it is taken first
     #[arg(long, value_name = "NAME", help_heading = "Groups", value_parser = typed(value::group))]
     pub(crate) group: Option<Typed<LockName>>,
-    /// Ask the run that holds to stop, and take its place
+    /// Ask its run to stop, and take its place
     #[arg(long, help_heading = "Groups")]
     pub(crate) cancel_in_progress: bool,
     /// What to run when a newer run takes the place of this one: by `sh -c`, after the command has
@@ -451,8 +454,10 @@ pub(crate) struct RunArgs {
     /// --max-runtime is over: INT, TERM, HUP, USR1, ... [default: INT]
     #[arg(hide_short_help = true, long, value_name = "NAME", value_parser = typed(value::signal))]
     pub(crate) signal: Option<Typed<i32>>,
-    /// How long the work may take; then it is ended, and the exit code is 10
-    #[arg(hide_short_help = true, long, value_name = "DURATION", value_parser = typed(value::limit))]
+    /// How long the work may take before it is ended.
+    ///
+    /// The exit code is 10 then
+    #[arg(long, value_name = "DURATION", value_parser = typed(value::limit))]
     pub(crate) max_runtime: Option<Typed<Duration>>,
     /// Keep the lock until everything has ended that the command has started, daemons too
     #[arg(hide_short_help = true, long)]
@@ -469,7 +474,7 @@ pub(crate) struct RunArgs {
     #[arg(hide_short_help = true, long)]
     pub(crate) close: bool,
     /// Run one argument by $SHELL -c, as flock -c does
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     pub(crate) shell: bool,
     /// Become the command instead of supervising it; the lock is free when the command has ended
     #[arg(
@@ -525,11 +530,12 @@ pub(crate) struct AcquireArgs {
     /// An exclusive lock; this is the default, unless tenure.toml says shared = true
     #[arg(short = 'x', long, hide_short_help = true, conflicts_with_all = ["shared", "slots"])]
     pub(crate) exclusive: bool,
-    /// Whose life the lock follows: a PID, job (of CI), parent, none, or auto (what outlives this call
-    /// and ends with the work)
+    /// Whose life the lock follows: a PID, job, parent, none or auto.
+    ///
+    /// job: of CI; auto: what outlives this call and ends with the work
     #[arg(long, value_name = "OWNER", default_value = "auto", alias = "pid", value_parser = typed(value::owner))]
     pub(crate) owner: Typed<Owner>,
-    /// Read the call as one YAML or JSON document from stdin: `-`
+    /// `-`: read the call from stdin, as YAML or JSON
     #[arg(long, value_name = "-", help_heading = SPRINT)]
     pub(crate) input: Option<String>,
     /// The age at which the hold ends, whatever is renewed [default: 2h with --as]
@@ -563,7 +569,7 @@ pub(crate) struct ReleaseArgs {
     /// The step that failed; says that the work failed [default: command]
     #[arg(long, value_name = "NAME", help_heading = FLEET)]
     pub(crate) failure_step: Option<String>,
-    /// Read the call as one YAML or JSON document from stdin: `-`
+    /// `-`: read the call from stdin, as YAML or JSON
     #[arg(long, value_name = "-", help_heading = SPRINT)]
     pub(crate) input: Option<String>,
     #[command(flatten)]
@@ -708,7 +714,7 @@ pub(crate) struct CheckArgs {
     /// Answer in a health check's words: pass, warn or fail
     #[arg(long, help_heading = SPRINT)]
     pub(crate) health: bool,
-    /// Read the call as one YAML or JSON document from stdin: `-`
+    /// `-`: read the call from stdin, as YAML or JSON
     #[arg(long, value_name = "-", help_heading = SPRINT)]
     pub(crate) input: Option<String>,
     #[command(flatten)]
@@ -969,7 +975,7 @@ pub(crate) struct AuditArgs {
 #[command(
     disable_help_flag = true,
     override_usage = "tenure flock [OPTIONS] FILE|DIRECTORY COMMAND [ARGUMENT]...",
-    override_help = flock::help("tenure flock")
+    override_help = flock::help("tenure flock", Size::Full)
 )]
 pub(crate) struct FlockArgs {
     /// The program was called `flock`
@@ -1279,7 +1285,10 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Verb, Failure> {
     if let Some(args) = asked_for_flock(words) {
         return Ok(Verb::Flock(args));
     }
-    check_output().or_else(|failure| has_one_form(words).then_some(()).ok_or(failure))?;
+    check_output().or_else(|failure| {
+        let failure = failure.with_output(output_of(words));
+        has_one_form(words).then_some(()).ok_or(failure)
+    })?;
     if let Some(args) = run::plain(words) {
         return Ok(Verb::Run(args));
     }
@@ -1341,7 +1350,7 @@ fn explain(error: &clap::Error, words: &[OsString]) -> Result<Verb, Failure> {
 
 /// The name and number of this release.
 pub(crate) fn version() -> String {
-    Tree::command().render_version()
+    concat!("tenure ", env!("CARGO_PKG_VERSION")).to_owned()
 }
 
 /// The words of a call that is flock(1)'s: by the name under which the program was called, or by the

@@ -268,7 +268,7 @@ pub(crate) fn carry_out(verb: Verb) -> Ending {
         Verb::GroupName(args) => Call::of("group-name", &args.common)
             .answer(|_| Ok(args), |args, _| group_name::group_name(&args)),
         Verb::Help(args) => help::help(&args),
-        Verb::Version => help::show_version(),
+        Verb::Version(output) => help::show_version(output),
         Verb::Completions(args) => completions::completions(&args),
         Verb::Man(args) => man::man(&args),
     };

@@ -646,6 +646,18 @@ fn a_group_and_a_push() {
     );
 }
 
+#[test]
+fn pages_and_the_version_keep_to_their_schemas() {
+    let scene = Scene::new();
+    assert_eq!(document(&scene, &["help"], 0)["data"]["verb"], Value::Null);
+    assert_eq!(document(&scene, &["help", "run"], 0)["data"]["verb"], "run");
+    has_code(
+        &document(&scene, &["help", "--profile", "none"], 2),
+        "BAD_ARGUMENTS",
+    );
+    let _ = judged("version", scene.run(["--version", "--output", "json"]), 0);
+}
+
 /// One document with exit 2, whatever is wrong and wherever the format was asked for.
 #[test]
 fn bad_arguments_are_answered_with_one_document() {

@@ -1719,6 +1719,38 @@ fn fish_completes_what_there_is() {
     completes_what_there_is("fish");
 }
 
+/// The top of a page that is too long has left the screen when the prompt is back.
+#[test]
+fn terminal_of_24_lines_shows_a_whole_page_of_help_and_a_document_on_its_own_line() {
+    let terminal = Terminal::new();
+    let size = ["resize-window", "-x", "80", "-y", "24"];
+    assert!(terminal.tmux(size).status().expect("tmux").success());
+    for words in [
+        "run -h",
+        "--profile fleet run -h",
+        "--profile sprint acquire -h",
+        "-h",
+    ] {
+        let page = terminal.scene.run(words.split(' ')).stdout();
+        terminal.line(&format!("clear; tenure {words}"));
+        let last = page.trim_end().lines().last().expect("a page");
+        terminal.until("the page and the prompt", |screen| {
+            screen.contains(last) && screen.trim_end().ends_with(PROMPT)
+        });
+        assert_eq!(terminal.visible(), format!("{page}{PROMPT}"), "{words}");
+    }
+    let command = "printf \"progress 50%%\"; kill -TERM $PPID; sleep 60";
+    terminal.line(&format!(
+        "clear; tenure run x --output json -- sh -c '{command}'"
+    ));
+    terminal.until("the document", |screen| {
+        let mut lines = screen
+            .lines()
+            .skip_while(|line| !line.starts_with("progress 50%"));
+        lines.next() == Some("progress 50%") && lines.any(|line| line.starts_with("{\"ok\":false"))
+    });
+}
+
 /// At a terminal a person says yes before the work of a dead supervisor is ended.
 #[test]
 fn terminal_cancel_orphan_asks_first() {

@@ -8,6 +8,7 @@
 //!
 //! `command/flock` finds out which descriptors, files and commands there are.
 
+use super::help::Size;
 use crate::exit::SysExit;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
@@ -375,14 +376,20 @@ const ABOUT_COLUMN: usize = 28;
 /// How wide a line of prose is.
 const PROSE_COLUMNS: usize = 80;
 
-/// The text of `--help`, for the program under this name.
-pub(crate) fn help(name: &str) -> String {
+/// The text of `--help`, for the program under this name. A brief one has all options and no prose.
+pub(crate) fn help(name: &str, size: Size) -> String {
     let mut text = format!("{ABOUT}\n\nUsage:\n");
     for usage in USAGES {
         let _ = writeln!(text, "  {name} {usage}");
     }
     text.push_str("\nOptions:\n");
-    for option in &OPTIONS {
+    let options = OPTIONS.iter().filter(|option| {
+        let is_question = ["--help", "--version"]
+            .iter()
+            .any(|word| option.words.contains(word));
+        size == Size::Full || !is_question
+    });
+    for option in options {
         // Those that have no letter begin where the words of the others do.
         let mut line = if option.words.iter().all(|word| word.starts_with("--")) {
             " ".repeat(6)
@@ -400,6 +407,10 @@ pub(crate) fn help(name: &str) -> String {
             line.clear();
         }
         let _ = writeln!(text, "{line:<ABOUT_COLUMN$}{}", option.about);
+    }
+    if size == Size::Brief {
+        let _ = writeln!(text, "\nEverything: {name} --help");
+        return text;
     }
     for note in NOTES {
         text.push('\n');

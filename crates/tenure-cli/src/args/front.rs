@@ -87,7 +87,7 @@ pub(super) fn read(words: &[OsString]) -> Result<Verb, Failure> {
         .and_then(|mut matches| Front::from_arg_matches_mut(&mut matches))
         .map_err(|error| refusal::of(&error, words))?;
     if front.version {
-        return Ok(Verb::Version);
+        return Ok(Verb::Version(output));
     }
     if !(asks_for_help || front.help || front.brief) {
         return Err(

@@ -1,5 +1,7 @@
 //! The words of `flock` on Windows, where it is refused: none of them is read.
 
+use super::help::Size;
+
 /// An option as the help describes it.
 pub(crate) struct Described {
     pub(crate) words: &'static [&'static str],
@@ -19,7 +21,7 @@ pub(crate) const NOTES: [&str; 1] =
     ["It is not there on Windows: locks of flock(1) are Unix's own."];
 
 /// What `tenure flock --help` says.
-pub(crate) fn help(name: &str) -> String {
+pub(crate) fn help(name: &str, _: Size) -> String {
     format!("{name} is not there on Windows: locks of flock(1) are Unix's own.\n")
 }
 

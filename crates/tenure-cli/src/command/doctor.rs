@@ -40,7 +40,7 @@ pub(super) fn doctor(doctor: Doctor, reporter: &mut Reporter) -> Result<(String,
         flags,
     } = doctor;
     let program = std::env::current_exe().ok().map(clean_path);
-    let mut report = Report::of(args::version().trim().to_owned(), program);
+    let mut report = Report::of(args::version(), program);
     let why = place.as_ref().ok().and_then(Place::why);
     let is_default = matches!(why, None | Some(Why::Default));
     let opened = place.and_then(|mut place| {

@@ -10,6 +10,7 @@
 use super::run::{find_program, is_script};
 use crate::args::FlockArgs;
 use crate::args::flock::{self, Asked, Call, Command as Task, FlockWait, Kind, Start, Target};
+use crate::args::help::Size;
 use crate::exit::{Exit, SysExit, signalled};
 use crate::render::colour;
 use crate::signals::{self, FileLock};
@@ -47,7 +48,12 @@ pub(super) fn flock(args: &FlockArgs) -> Exit {
         "tenure flock"
     };
     match flock::read(&args.words) {
-        Ok(Asked::Help) => show(&colour::page(&flock::help(name), &io::stdout())),
+        Ok(Asked::Help) => {
+            // Under its own name the program has one page, as flock(1) has.
+            let is_brief = !args.by_name && Size::asked_for(&args.words) != Some(Size::Full);
+            let size = if is_brief { Size::Brief } else { Size::Full };
+            show(&colour::page(&flock::help(name, size), &io::stdout()))
+        }
         Ok(Asked::Version) => show(&format!(
             "flock from tenure {}\n",
             env!("CARGO_PKG_VERSION")

@@ -1,33 +1,41 @@
-//! `help`, `-h` and `--help`, and the version. They are always printed as text.
+//! `help`, `-h` and `--help`, and the version: text for people, and a document where one was asked for.
 
 use crate::args::help::page;
 use crate::args::{HelpArgs, version};
 use crate::exit::Exit;
 use crate::render::{Output, Reporter, colour, report};
 use crate::request::{Format, Surroundings};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 #[cold]
 #[inline(never)]
 pub(super) fn help(args: &HelpArgs) -> Exit {
+    let output = args.common.output.or_else(Output::from_environment);
+    let output = output.unwrap_or(Output::Text);
     let profile = match Format::of(&args.common, &Surroundings::of(&args.common)) {
         Ok(format) => format,
-        Err(failure) => {
-            let output = args.common.output.or_else(Output::from_environment);
-            return report(&failure.with_output(output.unwrap_or(Output::Text)));
-        }
+        Err(failure) => return report(&failure.for_command("help").with_output(output)),
     };
-    let page = page(args.of.as_deref(), args.size, profile.map(Format::name));
-    answer(&colour::page(page.trim_end(), &std::io::stdout()))
+    let verb = args.of.as_deref();
+    let page = page(verb, args.size, profile.map(Format::name));
+    let page = page.trim_end();
+    let text = || colour::page(page, &std::io::stdout());
+    answer("help", output, text, json!({ "verb": verb, "page": page }))
 }
 
 #[cold]
 #[inline(never)]
-pub(super) fn show_version() -> Exit {
-    answer(version().trim_end())
+pub(super) fn show_version(output: Output) -> Exit {
+    let data = json!({ "version": env!("CARGO_PKG_VERSION") });
+    answer("version", output, version, data)
 }
 
-fn answer(text: &str) -> Exit {
-    let reporter = Reporter::new(Output::Text, false, false, "help".to_owned());
-    reporter.succeed(text, Value::Null)
+fn answer(command: &str, output: Output, text: impl FnOnce() -> String, data: Value) -> Exit {
+    let reporter = Reporter::new(output, false, false, command.to_owned());
+    let text = if output == Output::Text {
+        text()
+    } else {
+        String::new()
+    };
+    reporter.succeed(&text, data)
 }
