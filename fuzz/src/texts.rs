@@ -13,7 +13,7 @@ use tenure_engine::duration;
 use tenure_engine::fence::{self, Admission, Guard, GuardError};
 use tenure_engine::intent::{Intent, Mode};
 use tenure_engine::profile::{Fleet, Native, Profile, Resume, Session, Settings, Sprint};
-use tenure_engine::shell::{Line, Simple, is_meant, read};
+use tenure_engine::shell::{Line, Simple, each_in, fits, read};
 use tenure_engine::tenure_core::{LockName, RequestId};
 use tenure_engine::yaml as reader;
 
@@ -23,7 +23,9 @@ pub fn shell(data: &[u8]) {
         return;
     };
     let words = ["cargo", "test"].map(str::to_owned);
-    let _ = is_meant(text, text, &words);
+    each_in(text, &mut |seen| {
+        let _ = fits(seen.words, &words);
+    });
     let Line::Plain(commands) = read(text) else {
         return;
     };

@@ -26,8 +26,7 @@ mod windows;
 pub use forked::BeforeFork;
 pub use job::{is_caller, is_job, job_of_caller, process_of_job};
 pub use owner::{
-    Ancestors, Chosen, Kin, OwnerError, caller, choose_owner, is_descendant_of, is_shell,
-    kin_of_run,
+    Ancestors, Chosen, Kin, OwnerError, caller, choose_owner, is_descendant_of, kin_of_run,
 };
 #[cfg(unix)]
 pub use unix::{children, group_is_alive, group_of, session_of};

@@ -6,16 +6,19 @@
 //! [`Line::Plain`] holds in each of these shells, and a test compares them.
 //!
 //! What cannot be known from a text: aliases and functions that the shell has before, and what a program does that
-//! the text starts. `meant` has the cruder question, whether some words stand in a text at all.
+//! the text starts. `meant` has the wider question, which commands a text may run at all.
 
 mod after;
 mod lexer;
 mod meant;
+mod plain;
 mod tree;
+mod wrappers;
 
 pub use after::{After, after, only_calls};
-pub use lexer::read;
-pub use meant::is_meant;
+pub use meant::{Fit, Seen, each, each_in, fits, written};
+pub use plain::read;
+pub use wrappers::{ends_with_its_command, is_shell};
 
 /// A text, as far as it is understood.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,6 +53,8 @@ pub struct Word {
     pub at: usize,
     /// What it says after quotes are removed; `None` if a shell would expand it.
     pub text: Option<String>,
+    /// The same as far as the text tells: an expansion stands there as `$` and its name.
+    pub shown: String,
     /// Some of it is quoted, or goes on in a new line.
     pub is_quoted: bool,
 }
@@ -74,6 +79,8 @@ pub enum Construct {
     Closing,
     /// `${ }` with more than a name, `$' '`.
     Expansion,
+    /// More commands than are looked at one by one.
+    Length,
     /// It ends within quotes, or is no text that a shell takes.
     Broken,
 }
@@ -90,6 +97,7 @@ impl Construct {
             Self::Alias => "an alias",
             Self::Closing => "a redirection that closes a file",
             Self::Expansion => "an expansion that is not looked into",
+            Self::Length => "more than 1000 commands",
             Self::Broken => "a quote or an operator without its end",
         }
     }

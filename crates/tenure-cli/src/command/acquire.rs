@@ -22,10 +22,10 @@ use tenure_engine::engine::Limits;
 use tenure_engine::envelope::AgentView;
 use tenure_engine::intent;
 use tenure_engine::process::{
-    Chosen, actor_name, choose_owner, is_in_container, is_job, is_shell, job_of_caller,
-    process_of_job,
+    Chosen, actor_name, choose_owner, is_in_container, is_job, job_of_caller, process_of_job,
 };
 use tenure_engine::profile::known_as;
+use tenure_engine::shell::is_shell;
 
 #[cold]
 #[inline(never)]

@@ -165,6 +165,56 @@ fn where_no_prefix_can_stand_the_rule_says_what_happens() {
     );
 }
 
+/// What the lexer knows of these forms, its own tables say. Here the answer of a closed rule is looked at.
+#[test]
+fn a_closed_rule_prefixes_what_it_can_and_refuses_what_may_be_meant() {
+    let rule = "[[agent.command]]\nmatch = [\"cargo test\", \"make\"]\nlock = \"build\"\non_error = \"closed\"\n";
+    let repository = Repository::with(rule);
+    let mut number = 0;
+    let mut ask = |text: &str| {
+        number += 1;
+        repository.ask("claude", &bash(&repository, &format!("t{number}"), text))
+    };
+    for text in [
+        "cargo +nightly test",
+        "cargo -q test",
+        "/usr/bin/time -v cargo test",
+        "flock l cargo test",
+        "tenure run other -- cargo test",
+    ] {
+        let new = ask(text).command();
+        assert!(new.starts_with("tenure run build --as "), "{text}: {new}");
+        assert!(new.ends_with(&format!(" -- {text}")), "{text}: {new}");
+    }
+    for (text, why) in [
+        ("$CARGO test", "may be what an expansion gives"),
+        (
+            "${CARGO:-cargo} test",
+            "an expansion that is not looked into",
+        ),
+        ("cargo $'test'", "an expansion that is not looked into"),
+        ("echo \"cargo test\" | sh", "stands in what sh runs"),
+        ("sudo cargo test", "stands in what sudo runs"),
+        ("for i in 1; do cargo -q test; done", "contains a loop"),
+    ] {
+        let reason = ask(text).reason();
+        assert!(reason.contains(why), "{text}: {reason}");
+    }
+    for text in [
+        "$EDITOR f",
+        "$MAKE all",
+        "$x build",
+        "echo $(date) make",
+        "git commit -m \"$(cat <<'E'\ncargo test\nE\n)\"",
+        "for i in 1; do tenure run build -- cargo test; done",
+    ] {
+        let heard = ask(text);
+        assert!(heard.nothing(), "{text}: {heard:?}");
+    }
+    let reason = ask(&"make;".repeat(80_000)).reason();
+    assert!(reason.contains("more than 1000 commands"), "{reason}");
+}
+
 #[test]
 fn a_rule_may_refuse_and_name_the_form_that_passes() {
     let repository = Repository::with(&format!("{BUILD}how = \"refuse\"\n"));

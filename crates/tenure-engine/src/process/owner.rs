@@ -4,6 +4,7 @@
 //! name would be stale at once, so the owner is the nearest ancestor that is not such a one-shot shell.
 
 use super::system::{Stat, arguments, name_of, parent_of_self, probe, stat};
+use crate::shell::{ends_with_its_command, is_shell};
 use tenure_core::{Host, Liveness, Process};
 
 /// The owner that was chosen, and what it is called.
@@ -71,11 +72,6 @@ pub enum OwnerError {
     NoneFound,
 }
 
-/// Shells whose `-c` makes them last for one line only.
-pub(super) const SHELLS: [&str; 10] = [
-    "sh", "bash", "dash", "zsh", "ksh", "mksh", "ash", "fish", "busybox", "yash",
-];
-
 /// First processes that outlive everything, and so say nothing about the caller's work.
 const INITS: [&str; 7] = [
     "init",
@@ -86,39 +82,6 @@ const INITS: [&str; 7] = [
     "catatonit",
     "docker-init",
 ];
-
-/// Programs that run one command and end with it.
-const WRAPPERS: [&str; 24] = [
-    "timeout",
-    "env",
-    "nice",
-    "ionice",
-    "nohup",
-    "setsid",
-    "stdbuf",
-    "time",
-    "xargs",
-    "sudo",
-    "doas",
-    "runuser",
-    "su",
-    "setpriv",
-    "chrt",
-    "taskset",
-    "strace",
-    "script",
-    "flock",
-    "chroot",
-    "unshare",
-    "nsenter",
-    "systemd-inhibit",
-    "dbus-run-session",
-];
-
-/// Whether a program of this name is a shell.
-pub fn is_shell(name: &str) -> bool {
-    SHELLS.contains(&name)
-}
 
 /// How far up the search goes. Real trees are some ten deep.
 const ANCESTORS_MAX: usize = 64;
@@ -360,7 +323,7 @@ pub(super) fn is_wrapper(arguments: &[String]) -> bool {
     let mut own = rest.iter().take_while(|word| *word != "--");
     match base_name(first) {
         "tenure" => own.any(|word| ["run", "flock"].contains(&word.as_str())),
-        name => WRAPPERS.contains(&name),
+        name => ends_with_its_command(name),
     }
 }
 
@@ -370,7 +333,7 @@ pub(super) fn is_subshell(arguments: &[String], stat: &Stat) -> bool {
     stat.is_copy()
         && arguments
             .first()
-            .is_some_and(|first| SHELLS.contains(&base_name(first)))
+            .is_some_and(|first| is_shell(base_name(first)))
 }
 
 /// What a shell runs.
@@ -392,7 +355,7 @@ pub(super) fn run_by_shell(arguments: &[String]) -> Option<Runs<'_>> {
     if name == "busybox" {
         name = words.next()?;
     }
-    if !SHELLS.contains(&name) {
+    if !is_shell(name) {
         return None;
     }
     let mut is_text = false;
@@ -423,7 +386,7 @@ pub(super) fn is_one_shot_shell(arguments: &[String]) -> bool {
 
 fn is_shell_of_windows(program: &str) -> bool {
     let name = base_name(program).to_ascii_lowercase();
-    ["cmd", "powershell", "pwsh"].contains(&name.as_str()) || SHELLS.contains(&name.as_str())
+    ["cmd", "powershell", "pwsh"].contains(&name.as_str()) || is_shell(name.as_str())
 }
 
 /// The same for the shells of Windows: `cmd /c …`, `powershell -Command …`, in any of their spellings.

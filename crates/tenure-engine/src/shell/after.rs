@@ -4,6 +4,7 @@
 //! of loops that only try again. Where a condition is not known, each branch counts, but for one that only gives up. What
 //! is not understood counts as work, for a shell that owns a lock too long can be seen.
 
+use super::plain::assigned;
 use super::program;
 use super::tree::{self, Item, List, Node};
 use std::cell::Cell;
@@ -224,7 +225,7 @@ impl<'a> Walk<'a> {
             if *is_background {
                 // A shell makes a copy of itself for all but a plain command.
                 let is_plain =
-                    matches!(node, Node::Simple(words, _) if self.is_call(words, self.verb));
+                    matches!(node, Node::Simple(words, ..) if self.is_call(words, self.verb));
                 if flow.works && !begun && !is_plain {
                     return Flow {
                         is_apart: true,
@@ -266,7 +267,7 @@ impl<'a> Walk<'a> {
             return Flow::work();
         }
         match node {
-            Node::Simple(words, inner) => self.simple(words, inner, begun),
+            Node::Simple(words, inner, _) => self.simple(words, inner, begun),
             Node::Not(inner) => {
                 let flow = self.node(inner, begun);
                 Flow {
@@ -460,7 +461,7 @@ impl<'a> Walk<'a> {
 /// Whether a branch says or cleans up something, and then ends the shell, the function or the round without success.
 fn gives_up(node: &Node) -> bool {
     match node {
-        Node::Simple(words, _) => {
+        Node::Simple(words, ..) => {
             let gives_up = matches!(
                 words.first().map(String::as_str),
                 Some("exit" | "return" | "continue" | "break")
@@ -484,13 +485,7 @@ fn command(words: &[String]) -> (&str, Option<&str>) {
 
 /// Whether a word stands before a command: an assignment, or a redirection.
 fn is_prefix(word: &str) -> bool {
-    let is_name = |name: &str| {
-        !name.is_empty()
-            && name
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'+'))
-    };
-    word == "<" || word.split_once('=').is_some_and(|(name, _)| is_name(name))
+    word == "<" || assigned(word).is_some()
 }
 
 /// Whether a command is work: not what says something, or keeps house in the shell. What waits for other processes or for

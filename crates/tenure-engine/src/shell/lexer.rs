@@ -1,28 +1,69 @@
-//! Reads a text into simple commands, from left to right, each byte once.
+//! Reads a text into tokens, from left to right, each byte once. Both readers of the text use them: `plain`, which gives
+//! up where shells differ, and `tree`, which goes on.
 //!
-//! Shells remove a backslash with the end of its line before anything else. Here that is done where blanks or
-//! letters of a word stand. Elsewhere (inside an operator, behind `$`) the text is not understood.
+//! A token that `plain` does not take names its construct. What stands in a substitution, or in a here-document that is
+//! expanded, has tokens of its own.
 
-use super::{Construct, Line, Simple, Word};
+use super::Construct;
 
-/// Words that are no commands where a command may stand.
-const RESERVED: [&str; 24] = [
-    "if", "then", "else", "elif", "fi", "for", "while", "until", "do", "done", "case", "esac",
-    "select", "function", "in", "{", "}", "[[", "]]", "repeat", "foreach", "end", "always",
-    "coproc",
-];
+/// How deep constructs may stand in each other. Scripts are some five deep.
+pub(super) const DEPTH_MAX: usize = 24;
 
-/// Words that change the command behind them.
-const MODIFIERS: [&str; 6] = ["!", "time", "noglob", "nocorrect", "-", "coproc"];
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Token {
+    pub(super) at: usize,
+    pub(super) to: usize,
+    pub(super) kind: Kind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Kind {
+    Word(Piece),
+    Redirection(Redirection),
+    /// An operator, or the end of a line.
+    Sign(&'static str),
+}
+
+/// A word, as far as the text tells what it says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Piece {
+    /// What it says after quotes are removed. An expansion stands there as `$` and its name.
+    pub(super) text: Vec<u8>,
+    /// A shell would put other text in its place.
+    pub(super) is_expanded: bool,
+    /// Some of it is quoted, or goes on in a new line.
+    pub(super) is_quoted: bool,
+    /// The texts of its substitutions.
+    pub(super) inner: Vec<Vec<Token>>,
+    /// What in it is not plain.
+    pub(super) odd: Option<Construct>,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Redirection {
+    pub(super) is_input: bool,
+    /// The text of a here-document or a here-string.
+    pub(super) read: Option<String>,
+    pub(super) inner: Vec<Vec<Token>>,
+    pub(super) odd: Option<Construct>,
+}
 
 /// Reads a text.
-pub fn read(text: &str) -> Line {
-    if text.contains('\0') {
-        return Line::Other(Construct::Broken);
+pub(super) fn tokens(text: &str) -> Vec<Token> {
+    let mut lexer = Lexer {
+        bytes: text.as_bytes(),
+        at: 0,
+    };
+    lexer.tokens(None, 0)
+}
+
+impl Piece {
+    pub(super) fn said(&self) -> String {
+        String::from_utf8_lossy(&self.text).into_owned()
     }
-    match Lexer::new(text).list() {
-        Ok(commands) => Line::Plain(commands),
-        Err(construct) => Line::Other(construct),
+
+    fn odd(&mut self, construct: Construct) {
+        self.odd.get_or_insert(construct);
     }
 }
 
@@ -31,48 +72,75 @@ struct Lexer<'a> {
     at: usize,
 }
 
-/// What ends a simple command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum End {
-    Text,
-    /// `;` or the end of a line.
-    Next,
-    /// `&&`, `||`: a command has to follow.
-    Joined,
-    /// `|`: the same.
-    Pipe,
-}
+/// The here-documents of a line: the number of each redirection, its last line, and whether it is expanded.
+type Documents = Vec<(usize, Vec<u8>, bool)>;
 
-impl<'a> Lexer<'a> {
-    fn new(text: &'a str) -> Self {
-        Self {
-            bytes: text.as_bytes(),
-            at: 0,
-        }
-    }
-
+impl Lexer<'_> {
     fn peek(&self, ahead: usize) -> Option<u8> {
         self.bytes.get(self.at + ahead).copied()
     }
 
-    fn list(&mut self) -> Result<Vec<Simple>, Construct> {
-        let mut commands = Vec::new();
-        let mut before = End::Next;
+    /// The tokens up to `end`, which is passed, or to the end of the text.
+    fn tokens(&mut self, end: Option<u8>, depth: usize) -> Vec<Token> {
+        if depth > DEPTH_MAX {
+            self.at = self.bytes.len();
+        }
+        let mut tokens: Vec<Token> = Vec::new();
+        let mut documents = Documents::new();
+        // Subshells that stand open.
+        let mut open = 0_usize;
         loop {
-            self.skip_lines();
-            let Some(command) = self.simple(before)? else {
-                // Nothing stands here, and something has to: behind `&&` or `|`, or in front of a `;`.
-                if self.peek(0).is_some() || matches!(before, End::Joined | End::Pipe) {
-                    return Err(Construct::Broken);
+            self.skip_blanks();
+            let at = self.at;
+            let Some(byte) = self.peek(0) else { break };
+            if Some(byte) == end && open == 0 {
+                self.at += 1;
+                break;
+            }
+            let digits = self.bytes.get(at..).unwrap_or_default().iter();
+            let digits = digits.take_while(|byte| byte.is_ascii_digit()).count();
+            let kind = match (byte, self.peek(1)) {
+                (b'#', _) => {
+                    while self.peek(0).is_some_and(|byte| byte != b'\n') {
+                        self.at += 1;
+                    }
+                    continue;
                 }
-                return Ok(commands);
+                (b'<' | b'>', Some(b'(')) => Kind::Word(self.word(end, depth)),
+                (b'<' | b'>', _) => self.redirection(end, depth, tokens.len(), &mut documents),
+                (b'&', Some(b'>')) => {
+                    self.at += 1;
+                    self.redirection(end, depth, tokens.len(), &mut documents)
+                }
+                (b'(', Some(b'(')) => {
+                    self.at += 2;
+                    self.skip_arithmetic();
+                    Kind::Word(Piece {
+                        text: b"((".to_vec(),
+                        odd: Some(Construct::Compound),
+                        ..Piece::default()
+                    })
+                }
+                (b'\n' | b';' | b'&' | b'|' | b'(' | b')', _) => {
+                    let sign = self.sign();
+                    open += usize::from(sign == "(");
+                    open = open.saturating_sub(usize::from(sign == ")"));
+                    Kind::Sign(sign)
+                }
+                _ if digits > 0 && matches!(self.peek(digits), Some(b'<' | b'>')) => {
+                    self.at += digits;
+                    self.redirection(end, depth, tokens.len(), &mut documents)
+                }
+                _ => Kind::Word(self.word(end, depth)),
             };
-            commands.push(command);
-            before = self.end()?;
-            if before == End::Text {
-                return Ok(commands);
+            let is_line = kind == Kind::Sign("\n");
+            let to = self.at;
+            tokens.push(Token { at, to, kind });
+            if is_line {
+                self.documents(&mut documents, &mut tokens, depth);
             }
         }
+        tokens
     }
 
     /// Blanks, and continued lines.
@@ -86,119 +154,47 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Everything before a command: blanks, empty lines, comments.
-    fn skip_lines(&mut self) {
-        loop {
-            self.skip_blanks();
-            match self.peek(0) {
-                Some(b'\n') => self.at += 1,
-                Some(b'#') => self.skip_comment(),
-                _ => return,
-            }
-        }
-    }
-
-    /// Up to the end of the line, which is no part of it.
-    fn skip_comment(&mut self) {
-        while self.peek(0).is_some_and(|byte| byte != b'\n') {
-            self.at += 1;
-        }
-    }
-
-    /// What stands behind a simple command.
-    fn end(&mut self) -> Result<End, Construct> {
-        let end = match (self.peek(0), self.peek(1)) {
-            (None, _) => return Ok(End::Text),
-            (Some(b';'), Some(b';' | b'&' | b'|')) => return Err(Construct::Compound),
-            (Some(b';' | b'\n'), _) => (End::Next, 1),
-            (Some(b'&'), Some(b'&')) | (Some(b'|'), Some(b'|')) => (End::Joined, 2),
-            (Some(b'&'), _) | (Some(b'|'), Some(b'&')) => return Err(Construct::Background),
-            (Some(b'|'), _) => (End::Pipe, 1),
-            _ => return Err(Construct::Compound),
+    fn sign(&mut self) -> &'static str {
+        let (sign, length) = match (self.peek(0), self.peek(1), self.peek(2)) {
+            (Some(b'\n'), ..) => ("\n", 1),
+            (Some(b';'), Some(b';' | b'&'), Some(b'&')) => (";;", 3),
+            (Some(b';'), Some(b';' | b'&' | b'|'), _) => (";;", 2),
+            (Some(b'&'), Some(b'&'), _) => ("&&", 2),
+            (Some(b'&'), ..) => ("&", 1),
+            (Some(b'|'), Some(b'|'), _) => ("||", 2),
+            (Some(b'|'), Some(b'&'), _) => ("|&", 2),
+            (Some(b'|'), ..) => ("|", 1),
+            (Some(b'('), ..) => ("(", 1),
+            (Some(b')'), ..) => (")", 1),
+            _ => (";", 1),
         };
-        self.at += end.1;
-        Ok(end.0)
+        self.at += length;
+        sign
     }
 
-    /// One simple command, if one begins here.
-    fn simple(&mut self, before: End) -> Result<Option<Simple>, Construct> {
-        let mut command = Simple {
-            from: self.at,
-            to: self.at,
-            is_piped: before == End::Pipe,
-            ..Simple::default()
-        };
-        let mut is_there = false;
-        loop {
-            self.skip_blanks();
-            match self.peek(0) {
-                Some(b'#') => {
-                    self.skip_comment();
-                    break;
-                }
-                Some(b'(' | b')') => return Err(Construct::Compound),
-                Some(b'&') if self.peek(1) == Some(b'>') => {
-                    self.at += 1;
-                    self.redirection()?;
-                    command.redirects_first |= command.words.is_empty();
-                }
-                None | Some(b'\n' | b';' | b'|' | b'&') => break,
-                Some(b'<' | b'>') => {
-                    self.redirection()?;
-                    command.redirects_first |= command.words.is_empty();
-                }
-                Some(_) => self.word_of(&mut command)?,
-            }
-            is_there = true;
-            command.to = self.at;
-        }
-        Ok(is_there.then_some(command))
-    }
-
-    /// A word of a command, an assignment in front of it, or the number of a redirection.
-    fn word_of(&mut self, command: &mut Simple) -> Result<(), Construct> {
-        let from = self.at;
-        let word = self.word()?;
-        let raw = self.bytes.get(from..self.at).unwrap_or_default();
-        let redirects = matches!(self.peek(0), Some(b'<' | b'>'));
-        if redirects && raw.iter().all(u8::is_ascii_digit) {
-            return Ok(());
-        }
-        if !command.words.is_empty() {
-            command.words.push(word);
-            return Ok(());
-        }
-        if let Some(name) = assigned(raw) {
-            command.assigned.push(name.to_owned());
-            return Ok(());
-        }
-        if let (Some(text), false) = (&word.text, word.is_quoted) {
-            if MODIFIERS.contains(&text.as_str()) {
-                return Err(Construct::Modifier);
-            }
-            if RESERVED.contains(&text.as_str()) {
-                return Err(Construct::Compound);
-            }
-            if matches!(text.as_str(), "alias" | "unalias") {
-                return Err(Construct::Alias);
-            }
-        }
-        // Shells differ in whether a brace that begins a command has to stand alone.
-        if raw.first() == Some(&b'{') {
-            return Err(Construct::Compound);
-        }
-        command.words.push(word);
-        Ok(())
-    }
-
-    /// `<`, `>` and what belongs to it, with the file behind it.
-    fn redirection(&mut self) -> Result<(), Construct> {
+    /// `<`, `>` and what belongs to it, with the file behind it. `number` is that of its token.
+    fn redirection(
+        &mut self,
+        end: Option<u8>,
+        depth: usize,
+        number: usize,
+        documents: &mut Documents,
+    ) -> Kind {
         let first = self.peek(0);
         self.at += 1;
-        let mut duplicates = false;
+        let mut made = Redirection {
+            is_input: first == Some(b'<'),
+            ..Redirection::default()
+        };
+        let (mut duplicates, mut is_text, mut is_document) = (false, false, false);
         match (first, self.peek(0)) {
-            (Some(b'<'), Some(b'<')) => return Err(Construct::HereDocument),
-            (_, Some(b'(')) => return Err(Construct::Substitution),
+            (Some(b'<'), Some(b'<')) => {
+                made.odd = Some(Construct::HereDocument);
+                is_text = self.peek(1) == Some(b'<');
+                is_document = !is_text;
+                let has_sign = is_text || self.peek(1) == Some(b'-');
+                self.at += 1 + usize::from(has_sign);
+            }
             (_, Some(b'&')) => {
                 self.at += 1;
                 duplicates = true;
@@ -208,87 +204,153 @@ impl<'a> Lexer<'a> {
         }
         self.skip_blanks();
         let from = self.at;
-        match self.peek(0) {
-            None | Some(b'\n' | b';' | b'|' | b'&' | b'<' | b'>' | b'#') => {
-                return Err(Construct::Broken);
+        match (self.peek(0), self.peek(1)) {
+            (Some(b'<' | b'>'), Some(b'(')) => {}
+            (None | Some(b'\n' | b';' | b'|' | b'&' | b'<' | b'>' | b'#'), _) => {
+                made.odd.get_or_insert(Construct::Broken);
+                return Kind::Redirection(made);
             }
-            Some(b'(' | b')') => return Err(Construct::Compound),
-            Some(_) => {}
+            (Some(b'(' | b')'), _) => {
+                made.odd.get_or_insert(Construct::Compound);
+                return Kind::Redirection(made);
+            }
+            _ => {}
         }
-        self.word()?;
+        let file = self.word(end, depth);
         let raw = self.bytes.get(from..self.at).unwrap_or_default();
-        if duplicates && raw.ends_with(b"-") {
-            return Err(Construct::Closing);
+        if is_document {
+            documents.push((number, file.text, !file.is_quoted));
+        } else if is_text {
+            made.read = Some(file.said());
         }
-        Ok(())
+        if let Some(odd) = file.odd {
+            made.odd.get_or_insert(odd);
+        }
+        if duplicates && raw.ends_with(b"-") {
+            made.odd.get_or_insert(Construct::Closing);
+        }
+        made.inner = file.inner;
+        Kind::Redirection(made)
+    }
+
+    /// Reads the here-documents of a line that has ended.
+    fn documents(&mut self, documents: &mut Documents, tokens: &mut [Token], depth: usize) {
+        for (number, last, is_expanded) in documents.drain(..) {
+            let from = self.at;
+            let mut to = self.bytes.len();
+            while let Some(rest) = self.bytes.get(self.at..).filter(|rest| !rest.is_empty()) {
+                let length = rest.iter().position(|byte| *byte == b'\n');
+                let line = rest.get(..length.unwrap_or(rest.len())).unwrap_or_default();
+                let begin = self.at;
+                self.at += line.len() + usize::from(length.is_some());
+                if line.trim_ascii() == last {
+                    to = begin;
+                    break;
+                }
+            }
+            let Some(Token {
+                kind: Kind::Redirection(made),
+                ..
+            }) = tokens.get_mut(number)
+            else {
+                continue;
+            };
+            let text = self.bytes.get(from..to).unwrap_or_default();
+            made.read = Some(String::from_utf8_lossy(text).into_owned());
+            if is_expanded {
+                let mut word = Piece::default();
+                let mut inside = Lexer { bytes: text, at: 0 };
+                inside.quoted(None, &mut word, depth + 1);
+                made.inner.extend(word.inner);
+            }
+        }
+    }
+
+    /// Skips to behind `))`.
+    fn skip_arithmetic(&mut self) {
+        let mut open = 2;
+        while let Some(byte) = self.peek(0).filter(|_| open > 0) {
+            match byte {
+                b'(' => open += 1,
+                b')' => open -= 1,
+                _ => {}
+            }
+            self.at += 1;
+        }
     }
 
     /// One word. Something of it stands here.
-    fn word(&mut self) -> Result<Word, Construct> {
+    fn word(&mut self, end: Option<u8>, depth: usize) -> Piece {
         let at = self.at;
-        let mut text = Vec::new();
-        let (mut is_quoted, mut expands) = (false, false);
+        let mut word = Piece::default();
         while let Some(byte) = self.peek(0) {
             match byte {
-                b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b'<' | b'>' => break,
-                b'(' | b')' => return Err(Construct::Compound),
-                b'`' => return Err(Construct::Substitution),
+                b'<' | b'>' if self.peek(1) == Some(b'(') => {
+                    self.at += 2;
+                    word.odd(Construct::Substitution);
+                    word.inner.push(self.tokens(Some(b')'), depth + 1));
+                }
+                // The words of an array.
+                b'(' if word.text.ends_with(b"=") => {
+                    self.at += 1;
+                    word.odd(Construct::Compound);
+                    for token in self.tokens(Some(b')'), depth + 1) {
+                        if let Kind::Word(of_array) = token.kind {
+                            word.inner.extend(of_array.inner);
+                        }
+                    }
+                }
+                b' ' | b'\t' | b'\n' | b';' | b'&' | b'|' | b'(' | b')' | b'<' | b'>' => break,
+                b'`' if end == Some(b'`') => break,
+                b'`' => self.backquote(&mut word, depth),
                 b'\\' => {
-                    is_quoted = true;
+                    word.is_quoted = true;
                     match self.peek(1) {
-                        None => return Err(Construct::Broken),
+                        None => word.odd(Construct::Broken),
                         Some(b'\n') => {}
-                        Some(escaped) => text.push(escaped),
+                        Some(escaped) => word.text.push(escaped),
                     }
                     self.at += 2;
                 }
                 b'\'' => {
-                    is_quoted = true;
+                    word.is_quoted = true;
                     self.at += 1;
-                    loop {
-                        match self.peek(0) {
-                            None => return Err(Construct::Broken),
-                            Some(b'\'') => break,
-                            Some(other) => text.push(other),
-                        }
-                        self.at += 1;
+                    let rest = self.bytes.get(self.at..).unwrap_or_default();
+                    let length = rest.iter().position(|byte| *byte == b'\'');
+                    if length.is_none() {
+                        word.odd(Construct::Broken);
                     }
-                    self.at += 1;
+                    let length = length.unwrap_or(rest.len());
+                    word.text.extend(rest.iter().take(length));
+                    self.at += length + 1;
                 }
                 b'"' => {
-                    is_quoted = true;
-                    expands |= self.double_quoted(&mut text)?;
+                    word.is_quoted = true;
+                    self.at += 1;
+                    self.quoted(Some(b'"'), &mut word, depth);
                 }
-                b'$' => {
-                    expands |= self.dollar(&mut text, false)?;
-                }
+                b'$' => self.dollar(&mut word, false, depth),
                 b'*' | b'?' | b'[' | b'{' | b'}' | b'~' | b'^' | b'#' => {
                     // In some shell, with some options, these stand for other text.
-                    expands |= !self.is_plain(byte, &text);
-                    text.push(byte);
-                    self.at += 1;
-                }
-                b'=' if self.at == at => {
-                    // zsh: the path of a program.
-                    expands = true;
-                    text.push(byte);
+                    word.is_expanded |= !self.is_plain(byte, &word.text);
+                    word.text.push(byte);
                     self.at += 1;
                 }
                 _ => {
-                    text.push(byte);
+                    // zsh: `=NAME` is the path of a program.
+                    word.is_expanded |= byte == b'=' && self.at == at;
+                    word.text.push(byte);
                     self.at += 1;
                 }
             }
         }
+        self.at = self.at.min(self.bytes.len());
         // The commands of these names, and their ends.
         let raw = self.bytes.get(at..self.at);
-        let is_bracket = matches!(raw, Some(b"[" | b"]" | b"[[" | b"]]"));
-        let text = String::from_utf8(text).map_err(|_| Construct::Broken)?;
-        Ok(Word {
-            at,
-            text: (!expands || is_bracket).then_some(text),
-            is_quoted,
-        })
+        if matches!(raw, Some(b"[" | b"]" | b"[[" | b"]]")) {
+            word.is_expanded = false;
+        }
+        word
     }
 
     /// Whether a byte that may be expanded stands for itself here, or for a home folder in front of a path.
@@ -300,247 +362,138 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// What stands between double quotes. Whether it is expanded.
-    fn double_quoted(&mut self, text: &mut Vec<u8>) -> Result<bool, Construct> {
+    fn backquote(&mut self, word: &mut Piece, depth: usize) {
         self.at += 1;
-        let mut expands = false;
+        word.odd(Construct::Substitution);
+        word.text.push(b'$');
+        word.inner.push(self.tokens(Some(b'`'), depth + 1));
+    }
+
+    /// What stands up to a double quote, which is passed, or to the brace of an expansion, or in a here-document.
+    fn quoted(&mut self, end: Option<u8>, word: &mut Piece, depth: usize) {
         loop {
-            match self.peek(0) {
-                None => return Err(Construct::Broken),
-                Some(b'"') => {
-                    self.at += 1;
-                    return Ok(expands);
+            let Some(byte) = self.peek(0).filter(|_| depth <= DEPTH_MAX) else {
+                if end.is_some() {
+                    word.odd(Construct::Broken);
                 }
-                Some(b'`') => return Err(Construct::Substitution),
-                Some(b'\\') => {
+                self.at = self.bytes.len();
+                return;
+            };
+            match byte {
+                _ if Some(byte) == end => {
+                    self.at += 1;
+                    return;
+                }
+                b'`' => self.backquote(word, depth),
+                b'\\' => {
                     match self.peek(1) {
-                        None => return Err(Construct::Broken),
+                        None => word.odd(Construct::Broken),
                         Some(b'\n') => {}
-                        Some(escaped @ (b'$' | b'`' | b'"' | b'\\')) => text.push(escaped),
-                        Some(other) => text.extend([b'\\', other]),
+                        Some(escaped @ (b'$' | b'`' | b'"' | b'\\')) => word.text.push(escaped),
+                        Some(other) => word.text.extend([b'\\', other]),
                     }
                     self.at += 2;
                 }
-                Some(b'$') => expands |= self.dollar(text, true)?,
-                Some(other) => {
-                    text.push(other);
+                b'$' => self.dollar(word, true, depth),
+                other => {
+                    word.text.push(other);
                     self.at += 1;
                 }
             }
         }
     }
 
-    /// A dollar sign and what belongs to it. Whether it is an expansion.
-    fn dollar(&mut self, text: &mut Vec<u8>, in_quotes: bool) -> Result<bool, Construct> {
-        match self.peek(1) {
-            Some(b'(' | b'[') => Err(Construct::Substitution),
-            // The next line would say what it is.
-            Some(b'\\') if self.peek(2) == Some(b'\n') => Err(Construct::Expansion),
-            Some(b'\'') if !in_quotes => Err(Construct::Expansion),
-            Some(b'{') => {
-                self.at += 2;
-                let from = self.at;
-                loop {
-                    match self.peek(0) {
-                        Some(b'}') if self.at > from => {
-                            self.at += 1;
-                            return Ok(true);
-                        }
-                        Some(byte) if byte.is_ascii_alphanumeric() || byte == b'_' => self.at += 1,
-                        _ => return Err(Construct::Expansion),
-                    }
+    /// A dollar sign and what belongs to it.
+    fn dollar(&mut self, word: &mut Piece, in_quotes: bool, depth: usize) {
+        let next = self.peek(1);
+        if next == Some(b'\'') && !in_quotes {
+            word.odd(Construct::Expansion);
+            word.is_quoted = true;
+            self.at += 2;
+            return self.escaped(word);
+        }
+        if next == Some(b'"') && !in_quotes {
+            // bash: a translated text. The quotes are read as quotes.
+            word.is_expanded = true;
+            self.at += 1;
+            return;
+        }
+        word.text.push(b'$');
+        self.at += 1;
+        match next {
+            Some(b'(') => {
+                word.odd(Construct::Substitution);
+                self.at += 1;
+                if self.peek(0) == Some(b'(') {
+                    self.at += 1;
+                    self.skip_arithmetic();
+                } else {
+                    word.inner.push(self.tokens(Some(b')'), depth + 1));
                 }
+            }
+            Some(b'[') => word.odd(Construct::Substitution),
+            // The next line would say what it is.
+            Some(b'\\') if self.peek(1) == Some(b'\n') => word.odd(Construct::Expansion),
+            Some(b'{') => {
+                word.is_expanded = true;
+                self.at += 1;
+                let rest = self.bytes.get(self.at..).unwrap_or_default().iter();
+                let is_of_name = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_';
+                let name = rest.take_while(is_of_name).count();
+                if name == 0 || self.peek(name) != Some(b'}') {
+                    word.odd(Construct::Expansion);
+                }
+                self.quoted(Some(b'}'), word, depth + 1);
             }
             Some(byte) if byte.is_ascii_alphanumeric() || b"_@*#?!$-".contains(&byte) => {
                 // The letters behind it are read as if they belonged to the word: they end nothing.
-                self.at += 2;
-                Ok(true)
-            }
-            // bash: a translated text. The quotes are read as quotes.
-            Some(b'"') if !in_quotes => {
+                word.is_expanded = true;
+                word.text.push(byte);
                 self.at += 1;
-                Ok(true)
             }
-            _ => {
-                text.push(b'$');
-                self.at += 1;
-                Ok(false)
-            }
-        }
-    }
-}
-
-/// The variable that a word in front of a command sets.
-fn assigned(raw: &[u8]) -> Option<&str> {
-    let text = std::str::from_utf8(raw).ok()?;
-    let (name, _) = text.split_once('=')?;
-    let name = name.strip_suffix('+').unwrap_or(name);
-    let first = name.bytes().next()?;
-    let is_name = name
-        .bytes()
-        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    (is_name && !first.is_ascii_digit()).then_some(name)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The command words of a plain text, or the construct that it contains.
-    fn words(text: &str) -> Result<Vec<Vec<String>>, Construct> {
-        match read(text) {
-            Line::Plain(commands) => Ok(commands
-                .into_iter()
-                .map(|command| {
-                    let words = command.words.into_iter();
-                    words
-                        .map(|word| word.text.unwrap_or_else(|| "?".to_owned()))
-                        .collect()
-                })
-                .collect()),
-            Line::Other(construct) => Err(construct),
+            _ => {}
         }
     }
 
-    fn plain(text: &str) -> Vec<String> {
-        let commands = words(text).unwrap_or_else(|why| panic!("{text:?}: {why:?}"));
-        commands.iter().map(|words| words.join(" ")).collect()
-    }
-
-    #[test]
-    fn the_simple_commands_of_lists_and_pipes_are_found() {
-        for (text, expected) in [
-            ("", &[][..]),
-            ("  # only a remark", &[]),
-            ("make", &["make"]),
-            ("cd x && make -j2;make", &["cd x", "make -j2", "make"]),
-            ("a || b\n\n c ; ", &["a", "b", "c"]),
-            ("a |\n b | c", &["a", "b", "c"]),
-            ("a # b; c\nd", &["a", "d"]),
-            ("a b#c", &["a b#c"]),
-            ("a \\\n  b", &["a b"]),
-            ("a\\\n b", &["a b"]),
-            ("a > f 2>&1 b", &["a b"]),
-            ("a 2 >f", &["a 2"]),
-            ("a &>f b", &["a b"]),
-            ("a <>f >>g >|h", &["a"]),
-            ("X=1 Y+=2 a", &["a"]),
-            ("X='a b' a", &["a"]),
-            ("X=1", &[""]),
-            ("a 'b  c' \"d e\" f\\ g", &["a b  c d e f g"]),
-            ("a $x ${y} \"$z\" $1 $?", &["a ? ? ? ? ?"]),
-            ("a *.rs b?c {d,e} [f]", &["a ? ? ? ?"]),
-            ("[ -f x ] && a", &["[ -f x ]", "a"]),
-            ("~/bin/a x", &["~/bin/a x"]),
-            ("a HEAD^ HEAD~2 x=~", &["a HEAD^ HEAD~2 x=~"]),
-            ("a $ b", &["a $ b"]),
-            ("a \"x\\y\\\"z\"", &["a x\\y\"z"]),
-            ("é ü", &["é ü"]),
-            ("find . -exec rm x \\;", &["find . -exec rm x ;"]),
-        ] {
-            assert_eq!(plain(text), expected, "{text:?}");
-        }
-    }
-
-    #[test]
-    fn a_text_with_anything_else_is_left_alone() {
-        use Construct::{
-            Alias, Background, Broken, Closing, Compound, Expansion, HereDocument, Modifier,
-            Substitution,
-        };
-        for (text, expected) in [
-            ("a $(b)", Substitution),
-            ("a `b`", Substitution),
-            ("a \"$(b)\"", Substitution),
-            ("a \"`b`\"", Substitution),
-            ("a $((1+1))", Substitution),
-            ("a <(b)", Substitution),
-            ("(a)", Compound),
-            ("{ a; }", Compound),
-            ("{a; }", Compound),
-            ("for x in a; do b; done", Compound),
-            ("if a; then b; fi", Compound),
-            ("while a; do b; done", Compound),
-            ("case x in y) a;; esac", Compound),
-            ("f() { a; }", Compound),
-            ("x=(a b)", Compound),
-            ("[[ -f x ]] && a", Compound),
-            ("a;; b", Compound),
-            ("a & b", Background),
-            ("a &", Background),
-            ("a |& b", Background),
-            ("a << E\nb\nE", HereDocument),
-            ("a <<< b", HereDocument),
-            ("! a", Modifier),
-            ("time a", Modifier),
-            ("a && ! b", Modifier),
-            ("alias a=b; a", Alias),
-            ("a <&-", Closing),
-            ("a 2>&1-", Closing),
-            ("a ${b:-c d}", Expansion),
-            ("a $'b'", Expansion),
-            ("a $\\\n{x;b}", Expansion),
-            ("a \"$\\\n(b)\"", Expansion),
-            ("a 'b", Broken),
-            ("a \"b", Broken),
-            ("a \\", Broken),
-            ("a &&", Broken),
-            ("a && && b", Broken),
-            ("; a", Broken),
-            ("| a", Broken),
-            ("a >", Broken),
-            ("a > > b", Broken),
-            ("a\0b", Broken),
-            ("a |\\\n| b", Broken),
-        ] {
-            assert_eq!(words(text), Err(expected), "{text:?}");
-        }
-    }
-
-    #[test]
-    fn what_stands_around_a_command_is_seen() {
-        let Line::Plain(commands) = read("PATH=/x >f a b | c \\d") else {
-            panic!("plain");
-        };
-        let [first, second] = &commands[..] else {
-            panic!("two: {commands:?}");
-        };
-        assert_eq!(first.assigned, ["PATH"]);
-        assert!(first.redirects_first && !first.is_piped);
-        assert_eq!(first.words.first().map(|word| word.at), Some(11));
-        assert!(second.is_piped && !second.redirects_first);
-        assert_eq!((second.from, second.to), (17, 21));
-        let quoted: Vec<bool> = second.words.iter().map(|word| word.is_quoted).collect();
-        assert_eq!(quoted, [false, true]);
-    }
-
-    proptest::proptest! {
-        #![proptest_config(proptest::prelude::ProptestConfig::with_cases(2_000))]
-
-        /// Of whatever text: the words lie in it, in their order, each within its command.
-        #[test]
-        fn the_words_of_any_text_lie_in_it(text in "([ab=$'\"\\\\;&|<>(){}#~*!\\n é0-2-]|&&|cargo test){0,24}") {
-            if let Line::Plain(commands) = read(&text) {
-                let mut before = 0;
-                for command in commands {
-                    assert!(before <= command.from && command.from < command.to, "{text:?}");
-                    assert!(text.get(command.from..command.to).is_some(), "{text:?}");
-                    for word in command.words {
-                        assert!(before <= word.at && word.at < command.to, "{text:?}");
-                        assert!(text.is_char_boundary(word.at), "{text:?}");
-                        before = word.at + 1;
-                    }
-                    before = before.max(command.to);
+    /// What stands in `$' '`.
+    fn escaped(&mut self, word: &mut Piece) {
+        while let Some(byte) = self.peek(0) {
+            self.at += 1;
+            let letter = match (byte, self.peek(0)) {
+                (b'\'', _) => return,
+                (b'\\', Some(letter)) => letter,
+                _ => {
+                    word.text.push(byte);
+                    continue;
                 }
-            }
+            };
+            self.at += 1;
+            let (radix, most) = match letter {
+                b'0'..=b'7' => (8, 3),
+                b'x' => (16, 2),
+                b'u' => (16, 4),
+                b'U' => (16, 8),
+                _ => {
+                    word.text.push(match letter {
+                        b'n' => b'\n',
+                        b't' => b'\t',
+                        other => other,
+                    });
+                    continue;
+                }
+            };
+            self.at -= usize::from(radix == 8);
+            let rest = self.bytes.get(self.at..).unwrap_or_default().iter();
+            let digits = rest.map_while(|byte| char::from(*byte).to_digit(radix));
+            let digits: Vec<u32> = digits.take(most).collect();
+            self.at += digits.len();
+            let number = digits.iter().fold(0_u32, |all, digit| {
+                all.wrapping_mul(radix).wrapping_add(*digit)
+            });
+            let letter = char::from_u32(number).unwrap_or(char::REPLACEMENT_CHARACTER);
+            let mut bytes = [0; 4];
+            word.text.extend(letter.encode_utf8(&mut bytes).as_bytes());
         }
-
-        /// A plain text in a subshell, or behind a loop's word, is none.
-        #[test]
-        fn what_is_not_understood_makes_the_whole_text_unknown(text in "[ab ;&|\\n]{0,12}") {
-            for around in [format!("({text})"), format!("{text}\n`a`"), format!("a $(b)\n{text}")] {
-                assert!(matches!(read(&around), Line::Other(_)), "{around:?}");
-            }
-        }
+        word.odd(Construct::Broken);
     }
 }

@@ -1,10 +1,9 @@
 //! The commands of a text of shell, as a tree. The text is data: nothing of it is run or expanded.
 //!
-//! [`super::lexer`] answers whether a line means the same in each shell, and gives up where that is not certain. This
-//! reader goes on: it is asked what a script does that runs already, so a text that it misreads is still that script's.
+//! [`super::plain`] answers whether a line means the same in each shell, and gives up where that is not certain. This
+//! reader goes on: it is asked what a script does that runs already, or may do, so it has an answer for any text.
 
-use std::iter::Peekable;
-use std::str::Chars;
+use super::lexer::{self, DEPTH_MAX, Kind, Token};
 
 /// Commands one after the other.
 pub(super) type List = Vec<Item>;
@@ -20,8 +19,9 @@ pub(super) struct Item {
 /// A command, simple or not.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Node {
-    /// Words, and the texts of their substitutions, which run before. `<` stands for each redirection of input.
-    Simple(Vec<String>, Vec<List>),
+    /// Words, and the texts of their substitutions, which run before. `<` stands for each redirection of input, and the
+    /// texts of here-documents come last.
+    Simple(Vec<String>, Vec<List>, Vec<String>),
     Not(Box<Self>),
     Pipe(Vec<Self>),
     /// A command, and each that follows behind `&&` (true) or `||` (false).
@@ -42,7 +42,7 @@ impl Node {
     pub(super) fn parts(&self) -> Vec<&Self> {
         let (mut nodes, mut lists): (Vec<&Self>, Vec<&List>) = (Vec::new(), Vec::new());
         match self {
-            Self::Simple(_, inner) => lists.extend(inner),
+            Self::Simple(_, inner, _) => lists.extend(inner),
             Self::Not(inner) | Self::Function(_, inner) => nodes.push(inner),
             Self::Pipe(all) => nodes.extend(all),
             Self::Chain(first, rest) => {
@@ -71,7 +71,7 @@ impl Node {
     /// The words of a simple command.
     pub(super) fn words(&self) -> Option<&[String]> {
         match self {
-            Self::Simple(words, _) => Some(words),
+            Self::Simple(words, ..) => Some(words),
             _ => None,
         }
     }
@@ -82,13 +82,17 @@ pub(super) fn all(list: &List) -> Vec<&Node> {
     list.iter().flat_map(|item| item.node.all()).collect()
 }
 
-/// How deep constructs may stand in each other. Scripts are some five deep.
-const DEPTH_MAX: usize = 24;
-
 /// Reads a text.
 pub(super) fn read(text: &str) -> List {
-    let tokens = tokens(&mut text.chars().peekable(), None, 0);
-    let mut parser = Parser::of(&tokens);
+    of_tokens(&lexer::tokens(text))
+}
+
+fn of_tokens(tokens: &[Token]) -> List {
+    let mut parser = Parser {
+        tokens,
+        at: 0,
+        depth: 0,
+    };
     let mut list = List::new();
     // What closes nothing is passed over.
     while parser.at < tokens.len() {
@@ -98,242 +102,37 @@ pub(super) fn read(text: &str) -> List {
     list
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Token {
-    /// A word, and the tokens of its substitutions.
-    Word(String, Vec<Vec<Self>>),
-    /// `;` (also for a new line), `;;`, `&`, `&&`, `||`, `|`, `(`, `)`.
-    Sign(&'static str),
-}
-
-type Signs<'a> = Peekable<Chars<'a>>;
-
-/// The word that is being read.
-#[derive(Default)]
-struct Word {
-    text: String,
-    substitutions: Vec<Vec<Token>>,
-    is_quoted: bool,
-    /// In how many substitutions it stands.
-    depth: usize,
-}
-
-impl Word {
-    fn at(depth: usize) -> Self {
-        Self {
-            depth,
-            ..Self::default()
-        }
-    }
-
-    fn end(&mut self, tokens: &mut Vec<Token>) {
-        let Self {
-            text,
-            substitutions,
-            is_quoted,
-            ..
-        } = std::mem::replace(self, Self::at(self.depth));
-        if !text.is_empty() || !substitutions.is_empty() || is_quoted {
-            tokens.push(Token::Word(text, substitutions));
-        }
-    }
-
-    /// What stands behind a dollar sign.
-    fn expand(&mut self, signs: &mut Signs<'_>) {
-        self.text.push('$');
-        self.depth += 1;
-        match signs.peek() {
-            Some('(') => {
-                signs.next();
-                if signs.next_if_eq(&'(').is_some() {
-                    skip_arithmetic(signs);
-                } else {
-                    self.substitutions
-                        .push(tokens(signs, Some(')'), self.depth));
-                }
-            }
-            Some('{') => {
-                while self.depth <= DEPTH_MAX
-                    && let Some(sign) = signs.next().filter(|sign| *sign != '}')
-                {
-                    match sign {
-                        '$' => self.expand(signs),
-                        _ => self.text.push(sign),
-                    }
-                }
-            }
-            _ => {}
-        }
-        self.depth -= 1;
-    }
-
-    fn quote(&mut self, signs: &mut Signs<'_>) {
-        self.is_quoted = true;
-        while let Some(sign) = signs.next().filter(|sign| *sign != '"') {
-            match sign {
-                '\\' => self.text.extend(signs.next()),
-                '$' => self.expand(signs),
-                '`' => self
-                    .substitutions
-                    .push(tokens(signs, Some('`'), self.depth + 1)),
-                _ => self.text.push(sign),
-            }
-        }
-    }
-}
-
-/// Skips to behind `))`.
-fn skip_arithmetic(signs: &mut Signs<'_>) {
-    let mut depth = 2;
-    while depth > 0 {
-        match signs.next() {
-            Some('(') => depth += 1,
-            Some(')') => depth -= 1,
-            Some(_) => {}
-            None => return,
-        }
-    }
-}
-
-/// Skips the lines of a here-document, up to the one that ends it.
-fn skip_document(signs: &mut Signs<'_>, end: &str) {
-    loop {
-        let line: String = signs.by_ref().take_while(|sign| *sign != '\n').collect();
-        if line.trim() == end || signs.peek().is_none() {
-            return;
-        }
-    }
-}
-
-/// The tokens up to `end`, or to the end of the text.
-fn tokens(signs: &mut Signs<'_>, end: Option<char>, depth: usize) -> Vec<Token> {
-    if depth > DEPTH_MAX {
-        signs.for_each(drop);
-    }
-    let (mut tokens_read, mut word) = (Vec::new(), Word::at(depth));
-    let mut documents: Vec<String> = Vec::new();
-    while let Some(sign) = signs.next() {
-        if Some(sign) == end {
-            break;
-        }
-        match sign {
-            '\'' => {
-                word.is_quoted = true;
-                word.text
-                    .extend(signs.by_ref().take_while(|sign| *sign != '\''));
-            }
-            '"' => word.quote(signs),
-            '$' => word.expand(signs),
-            '`' => word.substitutions.push(tokens(signs, Some('`'), depth + 1)),
-            '\\' => {
-                if let Some(next) = signs.next().filter(|next| *next != '\n') {
-                    word.text.push(next);
-                }
-            }
-            '#' if word.text.is_empty() => while signs.next_if(|sign| *sign != '\n').is_some() {},
-            ' ' | '\t' | '\r' => word.end(&mut tokens_read),
-            '<' | '>' if signs.next_if_eq(&'(').is_some() => {
-                word.substitutions.push(tokens(signs, Some(')'), depth + 1));
-            }
-            '<' if signs.next_if_eq(&'<').is_some() => {
-                word.text.push_str("<<");
-                if signs.next_if_eq(&'<').is_none() {
-                    while signs
-                        .next_if(|sign| matches!(sign, '-' | ' ' | '\'' | '"' | '\\'))
-                        .is_some()
-                    {}
-                    let mut end = String::new();
-                    while let Some(sign) =
-                        signs.next_if(|sign| sign.is_alphanumeric() || *sign == '_')
-                    {
-                        end.push(sign);
-                    }
-                    signs.next_if(|sign| matches!(sign, '\'' | '"'));
-                    documents.push(end);
-                }
-            }
-            '(' if word.text.ends_with('=') => {
-                // The words of an array.
-                let of_array = tokens(signs, Some(')'), depth + 1).into_iter();
-                let inner = of_array.filter_map(|token| match token {
-                    Token::Word(_, substitutions) => Some(substitutions),
-                    Token::Sign(_) => None,
-                });
-                word.substitutions.push(inner.flatten().flatten().collect());
-            }
-            '(' if word.text.is_empty() && signs.next_if_eq(&'(').is_some() => {
-                skip_arithmetic(signs);
-                tokens_read.push(Token::Word("((".to_owned(), Vec::new()));
-            }
-            ';' | '\n' | '(' | ')' | '|' => {
-                word.end(&mut tokens_read);
-                tokens_read.push(Token::Sign(match sign {
-                    '(' => "(",
-                    ')' => ")",
-                    '|' if signs.next_if_eq(&'|').is_some() => "||",
-                    '|' => {
-                        signs.next_if_eq(&'&');
-                        "|"
-                    }
-                    ';' if signs.next_if(|sign| matches!(sign, ';' | '&')).is_some() => {
-                        signs.next_if_eq(&'&');
-                        ";;"
-                    }
-                    _ => ";",
-                }));
-                if sign == '\n' {
-                    for end in documents.drain(..) {
-                        skip_document(signs, &end);
-                    }
-                }
-            }
-            '&' if word.text.ends_with(['>', '<']) || signs.peek() == Some(&'>') => {
-                word.text.push(sign);
-            }
-            '&' => {
-                word.end(&mut tokens_read);
-                let twice = signs.next_if_eq(&'&').is_some();
-                tokens_read.push(Token::Sign(if twice { "&&" } else { "&" }));
-            }
-            _ => word.text.push(sign),
-        }
-    }
-    word.end(&mut tokens_read);
-    tokens_read
-}
-
 struct Parser<'a> {
     tokens: &'a [Token],
     at: usize,
     depth: usize,
 }
 
-impl<'a> Parser<'a> {
-    fn of(tokens: &'a [Token]) -> Self {
-        Self {
-            tokens,
-            at: 0,
-            depth: 0,
-        }
-    }
-
-    fn word(&self) -> Option<&str> {
-        match self.tokens.get(self.at) {
-            Some(Token::Word(word, _)) => Some(word),
+impl Parser<'_> {
+    fn word(&self) -> Option<String> {
+        match &self.tokens.get(self.at)?.kind {
+            Kind::Word(word) => Some(word.said()),
             _ => None,
         }
     }
 
+    /// The next sign. The end of a line is one of `;`.
     fn sign(&self) -> Option<&'static str> {
-        match self.tokens.get(self.at) {
-            Some(Token::Sign(sign)) => Some(sign),
+        self.sign_at(self.at)
+    }
+
+    fn sign_at(&self, at: usize) -> Option<&'static str> {
+        match self.tokens.get(at)?.kind {
+            Kind::Sign("\n") => Some(";"),
+            Kind::Sign("|&") => Some("|"),
+            Kind::Sign(sign) => Some(sign),
             _ => None,
         }
     }
 
     /// Past the next token, if it is this word.
     fn takes(&mut self, word: &str) -> bool {
-        let is_next = self.word() == Some(word);
+        let is_next = self.word().as_deref() == Some(word);
         self.at += usize::from(is_next);
         is_next
     }
@@ -354,10 +153,10 @@ impl<'a> Parser<'a> {
         let mut list = List::new();
         loop {
             self.skip_lines();
-            let is_end = match (self.word(), self.sign()) {
-                (Some(word), _) => ends.contains(&word),
-                (None, Some(")" | ";;") | None) => true,
-                (None, Some(_)) => false,
+            let is_end = match self.tokens.get(self.at).map(|token| &token.kind) {
+                Some(Kind::Word(word)) => ends.iter().any(|end| end.as_bytes() == word.text),
+                Some(Kind::Sign(")" | ";;")) | None => true,
+                Some(Kind::Sign(_) | Kind::Redirection(_)) => false,
             };
             if is_end {
                 return list;
@@ -390,7 +189,9 @@ impl<'a> Parser<'a> {
 
     fn pipe(&mut self) -> Node {
         let is_not = self.takes("!");
-        self.takes("time");
+        if self.takes("time") {
+            self.takes("-p");
+        }
         let mut all = vec![self.command()];
         while self.takes_sign("|") {
             self.skip_lines();
@@ -424,7 +225,7 @@ impl<'a> Parser<'a> {
             self.redirections();
             return Node::Subshell(list);
         }
-        let node = match self.word() {
+        let node = match self.word().as_deref() {
             Some("{") => {
                 self.at += 1;
                 let list = self.until("}");
@@ -448,7 +249,7 @@ impl<'a> Parser<'a> {
             Some("case") => self.case(),
             Some("function") => {
                 self.at += 1;
-                let name = self.word().unwrap_or_default().to_owned();
+                let name = self.word().unwrap_or_default();
                 self.at += 1;
                 return self.function(name);
             }
@@ -456,7 +257,7 @@ impl<'a> Parser<'a> {
                 while self.at < self.tokens.len() && !self.takes("]]") {
                     self.at += 1;
                 }
-                return Node::Simple(vec!["[[".to_owned()], Vec::new());
+                return Node::Simple(vec!["[[".to_owned()], Vec::new(), Vec::new());
             }
             _ => return self.simple(),
         };
@@ -484,7 +285,7 @@ impl<'a> Parser<'a> {
             self.at += 1;
             let condition = self.until("then");
             arms.push((condition, self.list(&["elif", "else", "fi"])));
-            if self.word() != Some("elif") {
+            if self.word().as_deref() != Some("elif") {
                 break;
             }
         }
@@ -524,42 +325,49 @@ impl<'a> Parser<'a> {
     }
 
     fn simple(&mut self) -> Node {
-        let (mut words, mut substitutions) = (Vec::new(), Vec::new());
-        while let Some(Token::Word(word, inner)) = self.tokens.get(self.at) {
+        let (mut words, mut substitutions, mut read) = (Vec::new(), Vec::new(), Vec::new());
+        while let Some(token) = self.tokens.get(self.at) {
+            let inner = match &token.kind {
+                Kind::Word(word) => {
+                    words.push(word.said());
+                    &word.inner
+                }
+                Kind::Redirection(redirection) => {
+                    if redirection.is_input {
+                        words.push("<".to_owned());
+                    }
+                    read.extend(redirection.read.clone());
+                    &redirection.inner
+                }
+                Kind::Sign(_) => break,
+            };
             self.at += 1;
-            let redirected = redirects(word);
-            match word.trim_start_matches(|sign: char| sign.is_ascii_digit()) {
-                _ if redirected.is_none() => words.push(word.clone()),
-                sign if sign.starts_with('<') => words.push("<".to_owned()),
-                _ => {}
-            }
-            // The file is a word of its own.
-            self.at += usize::from(redirected == Some(true) && self.word().is_some());
-            substitutions.extend(inner.iter().map(|tokens| Parser::of(tokens).list(&[])));
+            substitutions.extend(inner.iter().map(|tokens| of_tokens(tokens)));
         }
         if let [name] = &*words
             && self.sign() == Some("(")
-            && matches!(self.tokens.get(self.at + 1), Some(Token::Sign(")")))
+            && self.sign_at(self.at + 1) == Some(")")
         {
             let name = name.clone();
             return self.function(name);
         }
-        Node::Simple(words, substitutions)
+        Node::Simple(words, substitutions, read)
     }
 
     /// Past the redirections behind a construct.
     fn redirections(&mut self) {
-        while self.word().is_some_and(|word| !is_word_of_construct(word)) {
+        while self
+            .tokens
+            .get(self.at)
+            .is_some_and(|token| match &token.kind {
+                Kind::Word(word) => !is_word_of_construct(&word.said()),
+                Kind::Redirection(_) => true,
+                Kind::Sign(_) => false,
+            })
+        {
             self.at += 1;
         }
     }
-}
-
-/// Whether a word is a redirection, and then whether its file is the next word.
-fn redirects(word: &str) -> Option<bool> {
-    let sign = word.trim_start_matches(|sign: char| sign.is_ascii_digit() || sign == '&');
-    let file = sign.trim_start_matches(['<', '>', '&', '|']);
-    sign.starts_with(['<', '>']).then_some(file.is_empty())
 }
 
 /// Whether a word may follow a construct without a sign between them, as in `{ …; } }`.

@@ -4,33 +4,12 @@
 //! that is a plain word, `tenure run … -- ` leaves its arguments, its variables, its files and its place in a list or
 //! at the head of a pipe as they were. Everything else is a doubt: the rule says whether the call goes on then.
 //!
-//! How a text is read, `tenure_engine::shell` decides.
+//! How a text is read, which programs run a command, and when a command is one of a rule, `tenure_engine::shell` decides.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 use tenure_engine::config::{CommandRule, How, OnError, Words};
-use tenure_engine::shell::{Line, Simple, is_meant, program};
-
-/// Programs that do nothing but run the command in their arguments. The lock is held around them.
-const AROUND: [&str; 10] = [
-    "env",
-    "nice",
-    "timeout",
-    "gtimeout",
-    "nohup",
-    "stdbuf",
-    "ionice",
-    "chrt",
-    "taskset",
-    "caffeinate",
-];
-
-/// Programs and words that run a text, or a command in a way of their own.
-const CARRIERS: [&str; 24] = [
-    "bash", "sh", "zsh", "dash", "ksh", "fish", "eval", "exec", "command", "builtin", "source",
-    ".", "trap", "xargs", "parallel", "find", "sudo", "doas", "su", "setsid", "watch", "entr",
-    "script", "runuser",
-];
+use tenure_engine::shell::{Fit, Line, Seen, Simple, Word, each, each_in, fits, written};
 
 /// Words that the shell itself carries out, so no program can be put in front of them.
 const BUILTINS: [&str; 44] = [
@@ -40,6 +19,9 @@ const BUILTINS: [&str; 44] = [
     "readonly", "return", "set", "shift", "source", "test", "trap", "true", "type", "ulimit",
     "umask", "unset", "wait",
 ];
+
+/// How many commands of a pipe, before a shell that reads from it, may write its text.
+const WRITERS_MAX: usize = 8;
 
 /// A command that runs under a lock, where the prefix can stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,32 +88,37 @@ pub(super) fn find<'a>(
     let mut found = Found::default();
     match line {
         Line::Plain(commands) => {
-            let numbered = commands.iter().enumerate();
-            let with_words = numbered.filter(|(_, command)| !command.words.is_empty());
-            for (place, (number, command)) in with_words.enumerate() {
-                let hits = found.hits.len();
-                look_at(text, command, rules_of(number), &mut found);
-                // What an earlier command has set counts for tenure as well.
-                let before = commands
-                    .iter()
-                    .take_while(|other| other.from < command.from);
-                if found.hits.len() > hits && before.into_iter().any(sets_place) {
-                    for hit in found.hits.split_off(hits) {
-                        let why = "stands behind a command that may change where its lock is";
-                        found.doubt((hit.rule, hit.words), hit.closed, why.to_owned());
+            let mut sets_place = false;
+            let mut is_first = true;
+            for (number, command) in commands.iter().enumerate() {
+                if !command.words.is_empty() {
+                    let hits = found.hits.len();
+                    look_at(commands, number, rules_of(number), &mut found);
+                    if found.hits.len() > hits && sets_place {
+                        for hit in found.hits.split_off(hits) {
+                            let why = "stands behind a command that may change where its lock is";
+                            found.doubt((hit.rule, hit.words), hit.closed, why.to_owned());
+                        }
                     }
+                    is_first &= found.hits.len() > hits;
+                    found.is_certain |= is_first && has_to_succeed(text, commands, number);
+                    is_first = false;
                 }
-                let is_first = place == 0 && found.hits.len() > hits;
-                found.is_certain |= is_first && has_to_succeed(text, commands, number);
+                // What an earlier command has set counts for tenure as well.
+                sets_place |= sets_place_of_lock(command);
             }
         }
         Line::Other(construct) => {
-            for (rule, words) in pairs(rules_of(0)) {
-                if is_meant(text, text, words.words()) {
-                    let why = format!("stands in a text that contains {}", construct.as_str());
-                    found.doubt((rule, words), is_closed(rule), why);
-                }
+            let rules = rules_of(0);
+            if rules.is_empty() {
+                return found;
             }
+            each_in(text, &mut |seen| {
+                if let Some(met) = best(rules, seen) {
+                    let why = format!("stands in a text that contains {}", construct.as_str());
+                    found.doubt((met.rule, met.words), met.closed, why);
+                }
+            });
         }
     }
     found
@@ -174,87 +161,92 @@ impl<'a> Found<'a> {
     }
 }
 
-fn look_at<'a>(text: &str, command: &Simple, rules: &'a [CommandRule], found: &mut Found<'a>) {
-    let Some(first) = command.words.first() else {
+/// A rule that a command meets.
+struct Met<'a> {
+    rule: &'a CommandRule,
+    words: &'a Words,
+    fit: Fit,
+    /// As [`Hit::closed`].
+    closed: bool,
+}
+
+/// The rule that counts for a command, unless it runs under that rule's lock already.
+fn best<'a>(rules: &'a [CommandRule], seen: &Seen<'_>) -> Option<Met<'a>> {
+    let met = pairs(rules).filter_map(|(rule, words)| {
+        let fit = fits(seen.words, words.words())?;
+        Some((rule, words, fit))
+    });
+    let met: Vec<_> = met.collect();
+    let length = |(_, words, _): &(_, &Words, Fit)| words.words().len();
+    let longest = met.iter().map(length).max()?;
+    let (rule, words, fit) = *met.iter().find(|met| length(met) == longest)?;
+    // A clone's file opens nothing that the person's own closes, and the other way round.
+    let mut others = met.iter().filter(|(other, ..)| other.file != rule.file);
+    let closed = is_closed(rule) || others.any(|(other, ..)| is_closed(other));
+    (!seen.is_under(rule.lock.as_str())).then_some(Met {
+        rule,
+        words,
+        fit,
+        closed,
+    })
+}
+
+fn look_at<'a>(
+    commands: &[Simple],
+    number: usize,
+    rules: &'a [CommandRule],
+    found: &mut Found<'a>,
+) {
+    let Some((command, first)) = commands
+        .get(number)
+        .and_then(|command| Some((command, command.words.first()?)))
+    else {
         return;
     };
-    let word = first.text.as_deref().filter(|_| !first.is_quoted);
-    if word.is_some_and(|word| program(word) == "tenure") {
-        return;
-    }
-    let is_around = word.is_some_and(|word| AROUND.contains(&program(word)));
-    let mut best: Option<(&CommandRule, &Words)> = None;
-    let fits = |words: &Words| {
-        word.is_some()
-            && (starts_with(command, 0, words)
-                || (is_around
-                    && (1..command.words.len()).any(|at| starts_with(command, at, words))))
+    let words: Vec<&str> = shown(command);
+    // A shell reads what the commands before it in its pipe write.
+    let fed = || {
+        let before = commands.get(..number).unwrap_or_default().iter().rev();
+        let mut is_piped = command.is_piped;
+        let writers = before.take_while(|before| std::mem::replace(&mut is_piped, before.is_piped));
+        let texts = writers
+            .take(WRITERS_MAX)
+            .flat_map(|command| written(&shown(command)));
+        texts.collect()
     };
-    for (rule, words) in pairs(rules).filter(|(_, words)| fits(words)) {
-        if best.is_none_or(|(_, best)| best.words().len() < words.words().len()) {
-            best = Some((rule, words));
-        }
-    }
-    if let Some((rule, words)) = best {
-        // A clone's file opens nothing that the person's own closes, and the other way round.
-        let mut others =
-            pairs(rules).filter(|(other, words)| other.file != rule.file && fits(words));
-        let closed = is_closed(rule) || others.any(|(other, _)| is_closed(other));
-        match obstacle(command, word.unwrap_or_default()) {
-            None => found.hits.push(Hit {
-                rule,
-                words,
-                at: first.at,
-                closed,
-            }),
-            Some(why) => found.doubt((rule, words), closed, why.to_owned()),
-        }
-        return;
-    }
-    let carries = word.is_some_and(|word| CARRIERS.contains(&program(word)));
-    for (rule, words) in pairs(rules) {
-        let words_seen = command.words.iter().take(words.words().len());
-        let is_hidden = word.is_none() || words_seen.into_iter().any(|word| word.text.is_none());
-        if !(carries || is_hidden) {
-            continue;
-        }
-        let own = if carries {
-            text.get(command.from..command.to)
-        } else {
-            head(text, command, words.words().len())
+    let mut hit: Option<Met<'_>> = None;
+    each(&words, &fed, &mut |seen| {
+        let Some(met) = best(rules, seen) else {
+            return;
         };
-        if is_meant(own.unwrap_or_default(), text, words.words()) {
-            let why = match word {
-                Some(word) if carries => format!("stands in what {} runs", program(word)),
-                _ if first.is_quoted => "is quoted".to_owned(),
-                _ => "may be what an expansion gives".to_owned(),
-            };
-            found.doubt((rule, words), is_closed(rule), why);
-        }
+        let why = match (seen.by, met.fit) {
+            (Some(by), _) => format!("stands in what {by} runs"),
+            (None, Fit::Perhaps) => "may be what an expansion gives".to_owned(),
+            (None, Fit::Is) => {
+                let length = |met: &Met<'_>| met.words.words().len();
+                if hit.as_ref().is_none_or(|hit| length(hit) < length(&met)) {
+                    hit = Some(met);
+                }
+                return;
+            }
+        };
+        found.doubt((met.rule, met.words), met.closed, why);
+    });
+    let Some(met) = hit else { return };
+    match obstacle(command, first) {
+        None => found.hits.push(Hit {
+            rule: met.rule,
+            words: met.words,
+            at: first.at,
+            closed: met.closed,
+        }),
+        Some(why) => found.doubt((met.rule, met.words), met.closed, why.to_owned()),
     }
 }
 
-/// The first words of a command, as they stand in the text.
-fn head<'a>(text: &'a str, command: &Simple, words: usize) -> Option<&'a str> {
-    let from = command.words.first()?.at;
-    let to = command.words.get(words).map_or(command.to, |word| word.at);
-    text.get(from..to)
-}
-
-/// Whether these words stand in a command from this one on.
-fn starts_with(command: &Simple, at: usize, words: &Words) -> bool {
-    let here = command.words.get(at..).unwrap_or_default();
-    here.len() >= words.words().len()
-        && here
-            .iter()
-            .zip(words.words())
-            .enumerate()
-            .all(|(number, (seen, word))| {
-                let text = seen.text.as_deref();
-                text.is_some_and(|text| {
-                    text == word || (number == 0 && !word.contains('/') && program(text) == word)
-                })
-            })
+fn shown(command: &Simple) -> Vec<&str> {
+    let words = command.words.iter();
+    words.map(|word| word.shown.as_str()).collect()
 }
 
 /// Whether a variable of this name changes which lock tenure takes, or which tenure that is.
@@ -266,7 +258,7 @@ fn changes_place(name: &str) -> bool {
 }
 
 /// Whether a command may set such a variable for the commands behind it.
-fn sets_place(command: &Simple) -> bool {
+fn sets_place_of_lock(command: &Simple) -> bool {
     let Some(first) = command.words.first() else {
         return command.assigned.iter().any(|name| changes_place(name));
     };
@@ -288,8 +280,14 @@ fn sets_place(command: &Simple) -> bool {
 }
 
 /// Why no prefix can stand in front of a command.
-fn obstacle(command: &Simple, word: &str) -> Option<&'static str> {
-    if BUILTINS.contains(&word) {
+fn obstacle(command: &Simple, first: &Word) -> Option<&'static str> {
+    if first.is_quoted {
+        Some("is quoted")
+    } else if first
+        .text
+        .as_deref()
+        .is_none_or(|word| BUILTINS.contains(&word))
+    {
         Some("is carried out by the shell itself")
     } else if command.is_piped {
         Some("reads from a pipe")
@@ -428,6 +426,18 @@ mod tests {
                 "# cargo test\n@cargo test # make",
             ),
             ("cargo \\\n  test", "@cargo \\\n  test"),
+            ("cargo +nightly -q test", "@cargo +nightly -q test"),
+            ("cargo --config a=b test", "@cargo --config a=b test"),
+            (
+                "/usr/bin/time -v cargo test",
+                "@/usr/bin/time -v cargo test",
+            ),
+            ("flock l cargo test", "@flock l cargo test"),
+            (
+                "tenure run other -- cargo test",
+                "@tenure run other -- cargo test",
+            ),
+            ("$EDITOR f; $x", "$EDITOR f; $x"),
             ("é && make", "é && @make"),
             (
                 "cargo build; echo cargo test; git commit -m 'make'",
@@ -467,6 +477,12 @@ mod tests {
             ("\"cargo\" test", "quoted"),
             ("c=cargo; $c test", "expansion"),
             ("t=test; cargo $t", "expansion"),
+            ("$CARGO test", "expansion"),
+            ("${CARGO:-cargo} test", "an expansion"),
+            ("cargo $'test'", "an expansion"),
+            ("echo \"cargo test\" | sh", "sh runs"),
+            ("flock l -c 'cargo test'", "flock runs"),
+            ("tenure run other -- sh -c 'make'", "sh runs"),
             ("bash -c 'cargo test'", "bash runs"),
             ("eval cargo test", "eval runs"),
             ("xargs cargo test < f", "xargs runs"),
@@ -477,7 +493,7 @@ mod tests {
             ("make &", "background"),
             ("time make", "time"),
             ("! make", "!"),
-            ("cat <<E\nmake\nE", "here-document"),
+            ("sh <<E\nmake\nE", "here-document"),
             ("make <&-", "closes"),
             ("alias make=x; make", "an alias"),
             ("f() { make; }; f", "a loop"),
@@ -496,7 +512,11 @@ mod tests {
             "for i in 1; do ls; done",
             "x=$(date)",
             "bash -c ls",
-            "$x test",
+            "cat <<E\nmake\nE",
+            "git commit -m \"$(cat <<'E'\nmake\nE\n)\"",
+            "$EDITOR f",
+            "$MAKE all",
+            "for i in 1; do tenure run b -- cargo test; done",
             "ls &",
         ] {
             assert!(find(text, &cargo()).is_empty(), "{text}");
@@ -507,6 +527,26 @@ mod tests {
             found.hits.is_empty() && found.doubts.len() == 1,
             "{found:?}"
         );
+    }
+
+    #[test]
+    fn a_line_of_very_many_commands_is_looked_through_soon_and_told_truly() {
+        let rules = cargo();
+        let began = tenure_engine::clock::instant();
+        for (part, word) in [
+            ("make;", "more than 1000 commands"),
+            ("cd x;", ""),
+            ("x=1;", ""),
+            ("cargo $x\n", "more than 1000 commands"),
+        ] {
+            let found = find(&part.repeat(80_000), &rules);
+            assert_eq!(found.hits, []);
+            let why = found.doubts.first().map(|doubt| doubt.why.as_str());
+            assert!(why.unwrap_or_default().contains(word), "{part}: {why:?}");
+            assert_eq!(why.is_some(), !word.is_empty(), "{part}");
+        }
+        let took = tenure_engine::clock::instant().saturating_duration_since(began);
+        assert!(took < Duration::from_secs(20), "{took:?}");
     }
 
     #[test]
@@ -523,6 +563,8 @@ mod tests {
             .map(|hit| hit.rule.lock.as_str())
             .collect();
         assert_eq!(locks, ["tests", "all"]);
+        // The form that passes does so for both rules.
+        assert!(find("tenure run tests -- cargo test", &rules).is_empty());
     }
 
     #[test]
