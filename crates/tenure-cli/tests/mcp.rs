@@ -319,13 +319,60 @@ fn a_cancelled_call_leaves_no_waiter_and_no_hold() {
 }
 
 #[test]
-fn what_is_no_message_is_passed_over_and_a_half_line_does_nothing() {
+fn what_is_no_message_is_answered_and_a_half_line_does_nothing() {
     let scene = Scene::new();
     let mut host = Host::new(&scene);
-    host.say(b"garbage\n\n{\"jsonrpc\":\n\0\xff\xfe\n[1,2]\n{}\n\"text\"\n");
-    host.say(&[b"x".repeat(3 << 20), b"\n".to_vec()].concat());
+    let mut answers = |line: &[u8], id: Value, code: i64, said: &str| {
+        host.say(line);
+        let answer = host.line().expect("an answer");
+        assert_eq!(answer["id"], id, "{answer}");
+        assert_eq!(answer["error"]["code"], code, "{answer}");
+        let message = answer["error"]["message"].as_str().expect("a message");
+        assert!(message.contains(said), "{answer}");
+    };
+    for line in ["garbage\n", "\n{\"jsonrpc\":\n"] {
+        answers(line.as_bytes(), Value::Null, -32700, "no JSON");
+    }
+    answers(b"\0\xff\xfe\n", Value::Null, -32700, "no JSON");
+    for line in ["[1,2]\n", "{}\n", "\"text\"\n"] {
+        answers(line.as_bytes(), Value::Null, -32600, "a message");
+    }
+    let long = "x".repeat(3 << 20);
+    answers(
+        format!("{long}\n").as_bytes(),
+        Value::Null,
+        -32600,
+        "at most 1 MiB",
+    );
+    let long =
+        format!("{{\"params\":{{\"id\":1,\"a\":\"{long}\"}},\"jsonrpc\":\"2.0\",\"id\":\"l\"}}\n");
+    answers(long.as_bytes(), "l".into(), -32600, "at most 1 MiB");
+    let call = r#"{"jsonrpc":"2.0","id":"a","method":"tools/call""#;
+    answers(
+        format!("{call}}}\n").as_bytes(),
+        "a".into(),
+        -32602,
+        "params are missing",
+    );
+    answers(
+        format!("{call},\"params\":{{}}}}\n").as_bytes(),
+        "a".into(),
+        -32602,
+        "the name of the tool",
+    );
+    answers(
+        format!("{call},\"params\":7}}\n").as_bytes(),
+        "a".into(),
+        -32602,
+        "no object",
+    );
     let handle = host.acquire("deploy");
-    host.say(b"{\"jsonrpc\":\"2.0\",\"id\":\"a\",\"method\":\"tools/call\",\"params\":7}\nmore garbage\n");
+    let id = host.ask("no/such", json!({}));
+    assert_eq!(host.answer(id)["error"]["code"], -32601);
+    let id = host.ask("tools/call", json!({ "name": "lock_steal" }));
+    let answer = host.answer(id);
+    assert_eq!(answer["error"]["code"], -32602, "{answer}");
+    assert!(answer.to_string().contains("lock_steal"), "{answer}");
     let mut half = json!({ "jsonrpc": "2.0", "id": 99, "method": "tools/call" });
     half["params"] = json!({ "name": "lock_release", "arguments": { "handle": handle } });
     host.say(half.to_string().as_bytes());

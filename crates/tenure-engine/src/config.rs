@@ -24,6 +24,7 @@ use crate::audit::Recording;
 use crate::inherited::Saw;
 use crate::os::{self, Errno};
 use crate::printed::for_its_author;
+use crate::regular;
 use crate::repository;
 use crate::trust::{self, Whose};
 use serde::Deserialize;
@@ -225,11 +226,11 @@ impl Config {
     /// Reads one file. Relative paths in it are made absolute.
     ///
     /// # Errors
-    /// - [`ConfigError::Read`] if it cannot be read or is larger than a mebibyte.
+    /// - [`ConfigError::Read`] if it cannot be read, is no regular file, or is larger than a mebibyte.
     /// - [`ConfigError::Syntax`] if it is not TOML or has keys that mean nothing.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let file = std::fs::File::open(path).map_err(|source| unread(path, source))?;
-        Self::of_file(path, file)
+        let file = regular::open(path, std::fs::OpenOptions::new().read(true));
+        Self::of_file(path, file.map_err(|source| unread(path, source))?)
     }
 
     fn of_file(path: &Path, file: std::fs::File) -> Result<Self, ConfigError> {

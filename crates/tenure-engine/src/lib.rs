@@ -35,6 +35,7 @@ mod private;
 pub mod process;
 pub mod profile;
 pub mod readings;
+pub mod regular;
 pub mod repository;
 pub mod shell;
 pub mod store;

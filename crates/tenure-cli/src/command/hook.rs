@@ -34,7 +34,7 @@ use memory::{Memory, Proof};
 pub(super) use proof::ran;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -43,6 +43,7 @@ use tenure_core::{AgentKey, LockName};
 use tenure_engine::clock::{Clock, SystemClock, instant};
 use tenure_engine::config::{CommandRule, Config, OnError};
 use tenure_engine::printed::hex;
+use tenure_engine::regular;
 use tenure_engine::shell;
 use tenure_engine::store::contract::AgentSign;
 
@@ -73,6 +74,8 @@ const FORM_MAX: usize = 2_000;
 #[derive(Debug, Default)]
 struct Progress {
     is_closed: bool,
+    /// What it does now, as the end of a sentence. At first it reads the event.
+    doing: Option<&'static str>,
     /// What follows from a late answer to an event that is about no call, or comes behind it.
     follows: Option<&'static str>,
 }
@@ -89,14 +92,15 @@ struct Work {
 pub(super) fn hook(args: &HookArgs) -> Exit {
     let began = instant();
     let progress = Arc::new(Mutex::new(Progress::default()));
-    let work = Work {
+    let work = Arc::new(Work {
         host: args.host,
         began,
         progress: Arc::clone(&progress),
-    };
+    });
     let (tell, told) = mpsc::channel();
+    let on_thread = Arc::clone(&work);
     let started = std::thread::Builder::new().spawn(move || {
-        let (answer, sign) = work.answer();
+        let (answer, sign) = on_thread.answer();
         let _ = tell.send(answer);
         // What the answer does not depend on comes behind it.
         if let Some(sign) = sign {
@@ -106,18 +110,22 @@ pub(super) fn hook(args: &HookArgs) -> Exit {
     let left = || PATIENCE.saturating_sub(instant().saturating_duration_since(began));
     let late = |why: &str| {
         let progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
+        let doing = progress.doing.unwrap_or("the event was read");
+        let why = format!("{why}, while {doing}");
         match progress.follows {
             Some(follows) => Answer::message(format!("{why}; {follows}")),
-            None => fault(if_closed(progress.is_closed), why),
+            None => fault(if_closed(progress.is_closed), &why),
         }
     };
     let answer = match started {
-        Err(error) => late(&format!("no thread could be started: {error}")),
+        // The rules say what follows, and this thread can find them as well. Nothing ends it in time then.
+        Err(_) => {
+            let (answer, _) = work.answer();
+            answer
+        }
         Ok(_) => match told.recv_timeout(left()) {
             Ok(answer) => answer,
-            Err(RecvTimeoutError::Timeout) => {
-                late("nothing was found out within 3 seconds; what keeps the locks does not answer")
-            }
+            Err(RecvTimeoutError::Timeout) => late("nothing was found out within 3 seconds"),
             Err(RecvTimeoutError::Disconnected) => {
                 late("it broke off, which is a mistake in tenure")
             }
@@ -294,6 +302,11 @@ impl Work {
         progress.is_closed = closed;
     }
 
+    fn is_doing(&self, doing: &'static str) {
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        progress.doing = Some(doing);
+    }
+
     fn follows(&self, follows: Option<&'static str>) {
         let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
         progress.follows = follows;
@@ -310,7 +323,10 @@ impl Work {
         let note = probe::note(self.host).ok()?;
         // Without the note, the variable still says that both arrived.
         let _ = note.parent().map(std::fs::create_dir_all);
-        let _ = std::fs::write(&note, id.as_str());
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).create(true).truncate(true);
+        let _ = regular::open(&note, &mut options)
+            .and_then(|mut note| note.write_all(id.as_str().as_bytes()));
         let mut input = call.input.clone();
         let text = format!("{}={id} {}", probe::VARIABLE, text.trim());
         input.insert("command".to_owned(), text.into());
@@ -329,7 +345,9 @@ impl Work {
         memory: Option<&Memory>,
     ) -> (Answer, Option<LockName>) {
         let text = call.input.get("command").and_then(Value::as_str);
+        self.is_doing("the command was looked through");
         let line = shell::read(text.unwrap_or_default());
+        self.is_doing("the rules were read");
         let rules = match Rules::at(folders::of(text.unwrap_or_default(), &line, folder), folder) {
             Ok(rules) => rules,
             Err(misread) => {
@@ -351,12 +369,14 @@ impl Work {
             let closed = rules.all().any(|rule| rule.on_error == OnError::Closed);
             return (fault(if_closed(closed), "the call has no command"), None);
         };
+        self.is_doing("the command was looked through");
         let found = commands::find(text, &line, |number| rules.of(number));
         if found.is_empty() {
             return (Answer::default(), None);
         }
         let closed = found.has_closed_hit();
         self.is_closed(closed);
+        self.is_doing("the place of its lock was looked at");
         if let Some(why) = rules.refused(&found) {
             return (fault(if_closed(closed), &why), None);
         }
@@ -437,6 +457,7 @@ impl Work {
         };
         // Until the rules are known, what hangs is one that says nothing.
         self.is_closed(true);
+        self.is_doing("the rules were read");
         let needed = match leases::needed(&files, folder) {
             Ok(needed) => needed,
             Err(Untold::Path(why)) => return unread(&why, folder),
@@ -449,6 +470,7 @@ impl Work {
         self.is_closed(closed);
         let left = PATIENCE.saturating_sub(instant().saturating_duration_since(self.began));
         let wait = WAIT.min(left.saturating_sub(RESERVE));
+        self.is_doing("its locks were asked for: what keeps them does not answer");
         match leases::take(key, &needed, wait, "editing") {
             Ok(leased) => {
                 if let Some(memory) = memory {

@@ -17,6 +17,7 @@ mod catalog;
 mod client;
 mod grants;
 mod line;
+mod message;
 mod renewal;
 mod server;
 mod tools;

@@ -100,10 +100,7 @@ impl Misread {
 }
 
 fn read_some(file: &Path) -> Option<String> {
-    use std::io::Read;
-    let mut bytes = Vec::new();
-    let file = std::fs::File::open(file).ok()?;
-    file.take(1 << 20).read_to_end(&mut bytes).ok()?;
+    let bytes = tenure_engine::regular::bytes(file, 1 << 20).ok()?;
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 

@@ -14,6 +14,78 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// Whatever another program puts in the place of a file that is read, nothing waits for it.
+#[test]
+fn what_is_no_regular_file_keeps_neither_status_nor_installation() {
+    let desk = Desk::new();
+    let make = |kind: &str, path: &Path| {
+        fs::create_dir_all(path.parent().expect("a folder")).expect("folders");
+        match kind {
+            "pipe" => {
+                let mode = rustix::fs::Mode::RWXU;
+                rustix::fs::mkfifoat(rustix::fs::CWD, path, mode).expect("a pipe");
+            }
+            "socket" => drop(std::os::unix::net::UnixListener::bind(path).expect("a socket")),
+            "folder" => fs::create_dir(path).expect("a folder"),
+            "device" => symlink("/dev/zero", path).expect("a link"),
+            _ => {
+                let file = fs::File::create(path).expect("a file");
+                file.set_len(1 << 30).expect("a hole");
+            }
+        }
+    };
+    let ends = |words: &[&str], what: &str| {
+        let mut command = desk.scene.program("timeout");
+        command.arg("20").arg(TENURE).arg("agent").args(words);
+        desk.settle(&mut command);
+        let said = answer(&mut command);
+        assert_ne!(said.code(), 124, "{what}: {words:?}");
+        said
+    };
+    for (host, file) in [
+        ("claude", "project/.claude/settings.json"),
+        ("claude", "project/.claude/settings.local.json"),
+        ("claude", "project/.mcp.json"),
+        ("claude", "project/.claude/skills/tenure/SKILL.md"),
+        ("claude", "home/.claude/settings.json"),
+        ("claude", "home/.claude.json"),
+        ("claude", "project/.claude/.settings.json.tenure-new"),
+        ("claude", "home/.local/state/tenure/agents/lock"),
+        ("claude", "home/.local/state/tenure/agents/probe-claude"),
+        ("codex", "project/.codex/hooks.json"),
+        ("codex", "project/.codex/config.toml"),
+        ("codex", "home/.codex/config.toml"),
+    ] {
+        let path = desk.scene.path(file);
+        let _ = fs::remove_file(&path);
+        make("pipe", &path);
+        ends(&["status", host], file);
+        ends(&["install", host], file);
+        ends(&["uninstall", host], file);
+        ends(&["probe", host], file);
+        if path.symlink_metadata().is_ok() {
+            fs::remove_file(&path).expect("the pipe");
+        }
+    }
+    let settings = desk.scene.path("project/.claude/settings.json");
+    for kind in ["socket", "folder", "device", "hole"] {
+        let _ = fs::remove_file(&settings);
+        make(kind, &settings);
+        let said = ends(&["status", "claude"], kind).stdout();
+        let why = if kind == "hole" {
+            "larger than 8 MiB"
+        } else {
+            "no file"
+        };
+        assert!(said.contains(why), "{kind}: {said}");
+        let refused = ends(&["install", "claude"], kind);
+        assert!(refused.code() != 0, "{kind}: {}", refused.said());
+        if kind == "folder" {
+            fs::remove_dir(&settings).expect("the folder");
+        }
+    }
+}
+
 /// A project in a repository, and a home folder beside it.
 struct Desk {
     scene: Scene,

@@ -103,9 +103,9 @@ fn whatever_is_wrong_a_prompt_is_not_disturbed() {
     assert_eq!(odd.stdout(), "words\n");
 }
 
-/// A place that does not answer: no process ever writes into the pipe that is read as a configuration.
+/// No process ever writes into the pipe that is to be read as a configuration.
 #[test]
-fn a_place_that_hangs_keeps_no_prompt() {
+fn a_pipe_for_a_configuration_keeps_no_prompt() {
     let scene = Scene::new();
     let pipe = scene.path("pipe");
     let made = answer(scene.program("mkfifo").arg(&pipe));

@@ -473,6 +473,43 @@ fn a_file_that_all_may_write_and_a_strangers_link_are_as_bad() {
     let _ = machine.run(ADA, &bait, &RUN).expect(0, "a pipe");
 }
 
+/// Only for a user other than root the system counts processes and threads.
+#[test]
+fn a_hook_that_can_start_no_thread_obeys_the_rules_all_the_same() {
+    let Some(machine) = Machine::new() else {
+        return;
+    };
+    let here = machine.folder("agents", ADA, 0o755);
+    let _ = machine.file(
+        "agents/tenure.toml",
+        ADA,
+        "[[agent.command]]\nmatch = [\"make\"]\nlock = \"b\"\non_error = \"closed\"\n",
+    );
+    let (number, tenure) = (ADA.number.to_string(), machine.path("tenure"));
+    let ask = |text: &str| {
+        let event = serde_json::json!({
+            "session_id": "s", "cwd": here, "hook_event_name": "PreToolUse", "tool_name": "Bash",
+            "tool_use_id": "t", "tool_input": { "command": text },
+        });
+        machine.scene.write("event", &event.to_string());
+        let mut hook = machine.scene.program("setpriv");
+        hook.args(["--reuid", &number, "--regid", &number, "--clear-groups"])
+            .args(["prlimit", "--nproc=1"])
+            .arg(&tenure)
+            .args(["hook", "claude"])
+            .env_remove("TENURE_DIR")
+            .env("HOME", machine.folder("home/ada", ADA, 0o700))
+            .stdin(fs::File::open(machine.path("event")).unwrap())
+            .current_dir(&here);
+        answer(&mut hook).expect(0, text).stdout()
+    };
+    let refused = ask("for i in 1 2; do make; done");
+    assert!(refused.contains("\"deny\""), "{refused}");
+    let prefixed = ask("make all");
+    assert!(prefixed.contains("run b --as claude/s"), "{prefixed}");
+    assert_eq!(ask("ls"), "");
+}
+
 #[test]
 fn root_by_sudo_reads_the_callers_file_and_makes_nothing_in_the_callers_folders() {
     let Some(machine) = Machine::new() else {

@@ -269,6 +269,49 @@ fn the_answer_comes_within_three_seconds_whatever_hangs() {
     assert!(!late.reason().is_empty(), "{late:?}");
 }
 
+/// Each file that a hook reads or writes, with a pipe in its place that nobody uses.
+#[test]
+fn no_pipe_in_place_of_a_file_keeps_the_hook() {
+    let repository = Repository::with(&format!("{COMMANDS}{PATHS}"));
+    let pipe = |path: &std::path::Path| {
+        std::fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+        rustix::fs::mkfifoat(rustix::fs::CWD, path, rustix::fs::Mode::RWXU).expect("a pipe");
+    };
+    let files = [
+        ".local/state/tenure/agents/claude-1f3c.jsonl",
+        ".local/state/tenure/agents/probe-claude",
+        "w/.git/commondir",
+        "w/.git/config",
+        ".config/tenure/tenure.toml",
+    ];
+    for file in files {
+        pipe(&repository.scene.path(file));
+    }
+    let event = bash(&repository, "t", "make");
+    let (heard_one, took) = timed(|| repository.ask("claude", &event));
+    assert!(
+        heard_one.command().contains("tenure run b "),
+        "{heard_one:?}"
+    );
+    assert!(took < Duration::from_secs(2), "{took:?}");
+    assert!(edit(&repository, "a/b").nothing());
+    let probed = repository.ask(
+        "claude",
+        &bash(&repository, "p", "tenure agent probe claude"),
+    );
+    assert!(probed.command().starts_with("TENURE_AGENT_PROBE="));
+    // A configuration that a variable names.
+    let named = repository.scene.path("named.toml");
+    pipe(&named);
+    let mut hook = repository.hook("claude");
+    let (said, took) = timed(|| {
+        let event = bash(&repository, "u", "make").to_string();
+        heard(hook.env("TENURE_CONFIG", &named), event.as_bytes())
+    });
+    assert!(said.message().contains("no regular file"), "{said:?}");
+    assert!(took < Duration::from_secs(2), "{took:?}");
+}
+
 #[test]
 fn a_host_that_reads_no_answer_keeps_nothing_waiting() {
     let repository = Repository::with(COMMANDS);

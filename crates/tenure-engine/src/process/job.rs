@@ -442,8 +442,6 @@ fn is_helper(text: &str) -> bool {
 /// The text of the script that a shell runs, if it can be read.
 #[cfg(unix)]
 fn text_of_script(pid: u32, arguments: &[String]) -> Option<String> {
-    use rustix::fs::{Mode, OFlags};
-    use std::io::Read;
     /// Scripts that only take a lock are short.
     const LONGEST: u64 = 16 * 1024;
     let Some(Runs::Script(script)) = run_by_shell(arguments) else {
@@ -452,15 +450,7 @@ fn text_of_script(pid: u32, arguments: &[String]) -> Option<String> {
     // Relative to where the script was started, which is where its shell still is in most cases.
     let path = std::path::Path::new(&format!("/proc/{pid}/cwd")).join(script);
     // Whatever lies there now, nothing waits for it.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let file = std::fs::File::from(rustix::fs::open(&path, flags, Mode::empty()).ok()?);
-    let facts = file.metadata().ok()?;
-    if !facts.is_file() || facts.len() > LONGEST {
-        return None;
-    }
-    let mut text = String::new();
-    file.take(LONGEST).read_to_string(&mut text).ok()?;
-    Some(text)
+    crate::regular::text(&path, LONGEST).ok()
 }
 
 #[cfg(not(unix))]

@@ -19,9 +19,10 @@ use crate::render::clean_path;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use tenure_engine::regular;
 
 /// The longest file that is read.
 const FILE_BYTES_MAX: u64 = 8 << 20;
@@ -97,27 +98,21 @@ pub(in crate::command) fn failed(path: &Path, what: &str, error: &io::Error) -> 
 
 /// The text of a file; `None` if there is none.
 pub(super) fn text_of(path: &Path) -> Result<Option<String>, Failure> {
-    match File::open(path) {
-        Ok(file) => {
-            let facts = file.metadata();
-            let facts = facts.map_err(|error| failed(path, "read", &error))?;
-            if !facts.is_file() {
-                return Err(refused(path, "it is no file"));
-            }
-            let mut bytes = Vec::new();
-            file.take(FILE_BYTES_MAX + 1)
-                .read_to_end(&mut bytes)
-                .map_err(|error| failed(path, "read", &error))?;
-            if bytes.len() as u64 > FILE_BYTES_MAX {
-                return Err(refused(path, "it is larger than 8 MiB"));
-            }
-            let text = String::from_utf8(bytes);
-            text.map(Some)
-                .map_err(|_| refused(path, "it is no UTF-8 text"))
-        }
+    match read(path) {
+        Ok(text) => Ok(Some(text)),
         Err(error) if is_missing(&error) => Ok(None),
-        Err(error) => Err(failed(path, "read", &error)),
+        Err(error) => match error.kind() {
+            ErrorKind::InvalidInput => Err(refused(path, "it is no file")),
+            ErrorKind::FileTooLarge => Err(refused(path, "it is larger than 8 MiB")),
+            ErrorKind::InvalidData => Err(refused(path, "it is no UTF-8 text")),
+            _ => Err(failed(path, "read", &error)),
+        },
     }
+}
+
+/// The text of a file. Nothing is waited for, whatever another program has put there.
+fn read(path: &Path) -> io::Result<String> {
+    regular::text(path, FILE_BYTES_MAX)
 }
 
 fn is_missing(error: &io::Error) -> bool {
@@ -205,7 +200,7 @@ impl Target {
             return Ok(Settled::Clear);
         }
         let fails = |error: &io::Error| failed(&beside, "put aside", error);
-        if fs::read_to_string(&beside).is_ok_and(|text| text.is_empty() || is_known(&text)) {
+        if read(&beside).is_ok_and(|text| text.is_empty() || is_known(&text)) {
             remove(&beside).map_err(|error| fails(&error))?;
             return Ok(Settled::Clear);
         }
@@ -275,7 +270,7 @@ impl Target {
             },
         };
         // What another program wrote between two exchanges stays for `settle`.
-        let left = fs::read_to_string(&beside).ok();
+        let left = read(&beside).ok();
         if left.is_some() && (left.as_deref() == Some(new) || left == self.text) {
             let _ = remove(&beside);
         }
@@ -293,7 +288,7 @@ impl Target {
             Err(Errno::EXIST | Errno::NOENT) => return Err(Hindered::Changed),
             other => other?,
         }
-        if fs::read_to_string(&beside).ok() != self.text {
+        if read(&beside).ok() != self.text {
             return Err(put_back(Hindered::Changed));
         }
         remove(&beside).map_err(|error| put_back(error.into()))?;
@@ -399,8 +394,7 @@ fn write_beside(path: &Path, text: &str, like: Option<&Metadata>, mode: u32) -> 
 
 /// Puts the new file in the place of the old one, if that has the expected text.
 fn exchange(new: &Path, old: &Path, expected: &str) -> Result<(), Hindered> {
-    let is_expected =
-        |path: &Path| fs::read_to_string(path).is_ok_and(|text| text.as_str() == expected);
+    let is_expected = |path: &Path| read(path).is_ok_and(|text| text.as_str() == expected);
     match renameat_with(CWD, new, CWD, old, RenameFlags::EXCHANGE) {
         Ok(()) if is_expected(new) => Ok(()),
         Ok(()) => {

@@ -4,11 +4,11 @@
 //! version would run it. A build of tenure has its version as a mark in its bytes, which are read; a program
 //! without the mark is another one, or an older one.
 
-use rustix::fs::{Mode, OFlags};
-use std::fs::{self, File, Metadata};
+use std::fs::{self, Metadata, OpenOptions};
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use tenure_engine::regular;
 
 /// What a build is known by. Only this place has the whole text, so no other bytes of the program look like it.
 #[used]
@@ -71,11 +71,7 @@ fn is_same(facts: &Metadata, path: &Path, program: &Program) -> bool {
 
 /// The bytes of a regular file. It is never waited for: by now a pipe may stand there.
 fn bytes_of(path: &Path) -> Option<Vec<u8>> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
-    if !file.metadata().ok()?.is_file() {
-        return None;
-    }
+    let file = regular::open(path, OpenOptions::new().read(true)).ok()?;
     let mut bytes = Vec::new();
     file.take(PROGRAM_BYTES_MAX).read_to_end(&mut bytes).ok()?;
     Some(bytes)

@@ -21,6 +21,7 @@ use std::time::Duration;
 use tenure_engine::clock::{instant, nap, since};
 use tenure_engine::config::default_folder;
 use tenure_engine::printed::hex;
+use tenure_engine::regular;
 
 /// How long an installation waits for another one, and how often it looks.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -98,13 +99,9 @@ impl Receipts {
         }
         let path = self.folder.join("lock");
         let fails = |error: &io::Error| files::failed(&path, "locked", error);
-        let file = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .mode(0o600)
-            .open(&path)
-            .map_err(|error| fails(&error))?;
+        let mut options = OpenOptions::new();
+        options.create(true).truncate(false).write(true).mode(0o600);
+        let file = regular::open(&path, &mut options).map_err(|error| fails(&error))?;
         let begun = instant();
         loop {
             match file.try_lock() {

@@ -12,13 +12,14 @@
 
 use super::leases::Leased;
 use serde_json::{Value, json};
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::{DirBuilder, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tenure_core::AgentKey;
 use tenure_engine::config;
+use tenure_engine::regular;
 
 /// What the folder is called, beside that of the locks.
 const FOLDER: &str = "agents";
@@ -149,7 +150,7 @@ impl Memory {
     /// asked, or where the command may not write here: then nothing is concluded, or too little.
     pub(super) fn ran(&self, key: &AgentKey) {
         let mut options = OpenOptions::new();
-        if let Ok(mut file) = options.append(true).open(&self.file) {
+        if let Ok(mut file) = regular::open(&self.file, options.append(true)) {
             let line = json!({"at": self.now_ms, "ran": key.to_string()});
             let _ = file.write_all(format!("{line}\n").as_bytes());
         }
@@ -223,7 +224,7 @@ impl Memory {
     }
 
     fn lines(&self) -> Vec<Value> {
-        let Ok(file) = File::open(&self.file) else {
+        let Ok(file) = regular::open(&self.file, OpenOptions::new().read(true)) else {
             return Vec::new();
         };
         let mut text = String::new();
@@ -249,7 +250,7 @@ impl Memory {
         let open = || {
             let mut options = OpenOptions::new();
             options.append(true).create(true).mode(0o600);
-            options.open(&self.file)
+            regular::open(&self.file, &mut options)
         };
         let file = match open() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
