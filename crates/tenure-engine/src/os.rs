@@ -22,6 +22,16 @@ pub use unix::*;
 #[cfg(windows)]
 pub use windows::*;
 
+/// The mount of a folder.
+#[cfg_attr(windows, allow(dead_code, reason = "no folder is looked at there"))]
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mount {
+    /// The name of the file system, as the system mounts it.
+    pub file_system: String,
+    /// Programs outside of this unit or mount namespace see another folder of that name.
+    pub is_apart: bool,
+}
+
 /// What a descriptor had to tell.
 #[cfg_attr(
     windows,

@@ -271,6 +271,11 @@ pub fn ends_without_release(claim: &Claim) -> bool {
     claim.holder.fact(ENDS_WITHOUT_RELEASE).is_some()
 }
 
+/// Whether the record of a claim has a time that is still to come.
+pub fn is_dated_ahead(claim: &Claim) -> bool {
+    claim.holder.fact(document::FUTURE).is_some()
+}
+
 /// The fact of a claim whose hold no power cut ends: while it stands, each change of the lock is on the disk before it is
 /// answered.
 pub const DURABLE: &str = "tenure:durable";

@@ -5,7 +5,7 @@
 //!
 //! | what is looked at | module |
 //! |---|---|
-//! | the folder, whether its locks hold, what git would do | `folder`, `trial` |
+//! | the folder, its mount, whether its locks hold, what git would do | `folder`, `trial` |
 //! | what stands in the locks: leftovers, unreadable files, clocks | `locks` |
 
 mod folder;

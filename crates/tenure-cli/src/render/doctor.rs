@@ -22,6 +22,7 @@ pub(crate) enum Finding {
     Configuration,
     Place,
     Folder,
+    Mount,
     Locks,
     Servers,
     Leftovers,
@@ -37,6 +38,7 @@ impl Finding {
             Self::Configuration => "configuration",
             Self::Place => "place",
             Self::Folder => "folder",
+            Self::Mount => "mount",
             Self::Locks => "locks",
             Self::Servers => "servers",
             Self::Leftovers => "leftovers",
@@ -158,6 +160,8 @@ pub(crate) struct Where {
     pub(crate) mode: Option<String>,
     pub(crate) file_system: Option<String>,
     pub(crate) network: Option<bool>,
+    /// Not all programs of this machine have this folder by its name.
+    pub(crate) is_apart: bool,
 }
 
 impl Where {
@@ -171,6 +175,7 @@ impl Where {
             mode: None,
             file_system: None,
             network: None,
+            is_apart: false,
         }
     }
 
@@ -351,6 +356,7 @@ impl Report {
             if let Some(kind) = &place.file_system {
                 let reach = match place.network {
                     Some(true) => "other machines or programs stand behind it",
+                    _ if place.is_apart => "of a part of this machine, see below",
                     Some(false) | None => "of this machine",
                 };
                 fact("file system", &format!("{kind}, {reach}"));

@@ -452,6 +452,106 @@ fn a_link_and_locks_of_other_users_are_left_alone() {
     );
 }
 
+/// A state of a folder that looks well from outside: how it comes about, the flags of the call, and what is said of it.
+struct State(
+    &'static str,
+    &'static str,
+    &'static [(&'static str, &'static str, &'static str)],
+);
+
+const SESSION: &str = "--profile session --dir .";
+const FLEET: &str = "--profile fleet --dir .";
+
+const STATES: [State; 10] = [
+    State("", "--dir .", &[]),
+    State(
+        "git init -q; mkdir -m 700 locks; echo '{\"runId\":\"r\",\"pid\":1}' >locks/7.lock",
+        SESSION,
+        &[("wrong", "git", "would commit the record *.lock")],
+    ),
+    State(
+        "git init -q; tenure acquire 7 --profile session --dir . -q; rm locks/.gitignore",
+        SESSION,
+        &[("wrong", "git", "would commit the record *.lock")],
+    ),
+    State(
+        "git init -q; tenure acquire 7 --profile session --dir . -q; git add -f locks/7.lock",
+        SESSION,
+        &[("wrong", "git", "git tracks the record 7.lock")],
+    ),
+    State(
+        "mkdir -m 700 locks
+         echo '{\"runId\":\"r\",\"pid\":1,\"acquiredAt\":\"2126-11-30T10:00:00.000Z\"}' >locks/7.lock",
+        SESSION,
+        &[("note", "clock", "7 was written at a time that is still to come")],
+    ),
+    State(
+        "chmod 700 .
+         at=2026-01-01T00:00:00Z
+         echo \"{\\\"lock_version\\\":\\\"v1\\\",\\\"lock_name\\\":\\\"x\\\",\\\"request_id\\\":\\\"r\\\",\\\"actor\\\":\\\"a\\\",\
+         \\\"intent\\\":\\\"i\\\",\\\"intent_version\\\":\\\"1\\\",\\\"host_id\\\":\\\"h\\\",\\\"pid\\\":1,\\\"created_at\\\":\\\"$at\\\",\
+         \\\"last_heartbeat_at\\\":\\\"$at\\\",\\\"ttl_seconds\\\":10}\" >x.lock; chmod 600 x.lock",
+        FLEET,
+        &[("wrong", "leftovers", "left behind by dead holders: x")],
+    ),
+    State(
+        "mkdir lower upper work both; mount -t overlay -o lowerdir=lower,upperdir=upper,workdir=work none both",
+        "--dir both",
+        &[("note", "mount", "callers in another container over the same files")],
+    ),
+    State(
+        "mkdir private tmp; mount --bind private tmp; mkdir -m 700 tmp/locks",
+        "--dir tmp/locks",
+        &[("note", "mount", "of this unit or namespace alone")],
+    ),
+    State(
+        "mkdir home; mount -t tmpfs -o mode=700 none home",
+        "--dir home",
+        &[
+            ("note", "mount", "of this unit or namespace alone"),
+            ("note", "mount", "a restart empties it"),
+        ],
+    ),
+    State(
+        "mount -t tmpfs -o mode=755 none /run",
+        "--dir /run/locks",
+        &[("note", "mount", "a restart empties it")],
+    ),
+];
+
+/// Each of them in a folder and a mount namespace of its own, brought about for real.
+#[test]
+fn what_only_looks_well_is_named() {
+    for State(make, flags, expected) in &STATES {
+        let scene = Scene::new();
+        let line = format!(
+            "mkdir w; chmod 700 w; cd w; unset TENURE_DIR\n{make}\ntenure doctor {flags} || [ $? = 1 ]"
+        );
+        let line = format!("cd '{}'\n{line}", scene.root().display());
+        let Some(said) = in_namespaces(&scene, &["--mount"], &line) else {
+            return;
+        };
+        let said = said.expect(0, make);
+        for (status, check, part) in *expected {
+            let text = said.stdout();
+            let mut lines = text.lines().filter(|line| line.starts_with(status));
+            let is_it = |line: &str| line.contains(&format!("  {check}  ")) && line.contains(part);
+            assert!(lines.any(is_it), "{make}: {part}: {text}");
+        }
+        let is_noted = said.stdout().contains("\nnote   mount");
+        let is_expected = expected.iter().any(|(_, check, _)| *check == "mount");
+        // The folder of the test itself may be on such a mount.
+        assert!(is_noted || !is_expected, "{make}: {}", said.said());
+        if expected.is_empty() {
+            assert!(
+                !said.stdout().contains("namespace alone"),
+                "{}",
+                said.said()
+            );
+        }
+    }
+}
+
 #[test]
 fn a_folder_that_cannot_be_written_is_found_on_a_file_system_of_its_own() {
     let scene = Scene::new();
@@ -474,7 +574,7 @@ fn a_folder_that_cannot_be_written_is_found_on_a_file_system_of_its_own() {
     let parts: Vec<&str> = said.split("= ").collect();
     let (good, full, read_only) = (parts[0], parts[1], parts[2]);
     assert!(
-        good.contains("file system    tmpfs, of this machine"),
+        good.contains("file system    tmpfs, of a part of this machine, see below"),
         "{good}"
     );
     assert!(

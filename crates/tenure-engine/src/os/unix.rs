@@ -12,9 +12,15 @@
 pub(crate) mod darwin;
 
 mod given;
+#[cfg(target_os = "linux")]
+mod mount;
 
 pub(crate) use given::given;
+#[cfg(target_os = "linux")]
+pub(crate) use mount::mount_of;
 
+#[cfg(not(target_os = "linux"))]
+use super::Mount;
 use super::{Open, Sharing, Told};
 use rustix::fs::{
     AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, RawMode, RenameFlags, Stat,
@@ -1276,29 +1282,9 @@ pub(crate) fn nameless_file(_: impl AsFd) -> Result<Option<Descriptor>, Errno> {
     Ok(None)
 }
 
-/// The name of the file system that a file is on, as the system mounts it. `None` where the system does not tell.
-#[cfg(target_os = "linux")]
-pub(crate) fn file_system_of(file: impl AsFd) -> Option<String> {
-    use std::os::fd::AsRawFd;
-    let number = file.as_fd().as_raw_fd();
-    // By the mount itself: two mounts may have one device, and one mount several (btrfs).
-    let facts = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).ok()?;
-    let mount = facts
-        .lines()
-        .find_map(|line| line.strip_prefix("mnt_id:"))?
-        .trim();
-    let mounts = std::fs::read("/proc/self/mountinfo").ok()?;
-    let mounts = String::from_utf8_lossy(&mounts);
-    let line = mounts
-        .lines()
-        .find(|line| line.split(' ').next() == Some(mount))?;
-    let (_, behind) = line.split_once(" - ")?;
-    behind.split(' ').next().map(str::to_owned)
-}
-
-/// It is not asked for.
+/// What is mounted where a folder is. It is not asked for.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn file_system_of(_: impl AsFd) -> Option<String> {
+pub(crate) fn mount_of(_: impl AsFd) -> Option<Mount> {
     None
 }
 

@@ -8,7 +8,9 @@ use crate::render::doctor::{Finding, Report, Status};
 use std::path::Path;
 use tenure_engine::place::line_that_makes;
 use tenure_engine::printed::quoted_for_unix;
+use tenure_engine::readings;
 use tenure_engine::store::StoreError;
+use tenure_engine::store::contract::Which;
 use tenure_engine::store::file::survey::{Nearest, Survey, Users};
 use tenure_engine::tenure_core::LockName;
 
@@ -17,6 +19,12 @@ const LOCK_FILE: &str = "x.tenure";
 
 /// A lock, for the name of its record.
 const LOCK: &str = "x";
+
+/// The file system of most containers.
+const OVERLAY: &str = "overlay";
+
+/// How many records git is asked about.
+const RECORDS_MAX: usize = 8;
 
 /// What is advised where the locks of other machines may not count.
 const ELSEWHERE: &str = "keep the locks in a folder of this machine, or for several machines in etcd (--store etcd://HOST:PORT/PREFIX)";
@@ -28,6 +36,7 @@ pub(super) fn look(session: &Session, report: &mut Report) -> bool {
     };
     describe(&survey, report);
     usable(&survey, report);
+    mount(&survey, report);
     let only_looks = locks(&survey, report);
     git(session, &survey, report);
     only_looks
@@ -61,11 +70,47 @@ fn describe(survey: &Survey, report: &mut Report) {
     if place.users.is_some() && is_itself(nearest, survey) {
         place.mode = Some(nearest.mode());
     }
-    place.file_system = nearest
-        .file_system
-        .clone()
+    let mount = nearest.mount.as_ref();
+    place.file_system = mount
+        .map(|mount| mount.file_system.clone())
         .or_else(|| nearest.remote.map(str::to_owned));
     place.network = Some(nearest.remote.is_some());
+    place.is_apart = mount.is_some_and(|mount| mount.is_apart || mount.file_system == OVERLAY);
+}
+
+/// What the mount of the folder means for its locks: who else sees them, and whether they outlast a restart.
+fn mount(survey: &Survey, report: &mut Report) {
+    let Some(mount) = survey
+        .nearest
+        .as_ref()
+        .and_then(|nearest| nearest.mount.as_ref())
+    else {
+        return;
+    };
+    let mut note = |said: &str, fix: &str| {
+        report.add(Finding::Mount, Status::Note, said, Some(fix.to_owned()));
+    };
+    if mount.is_apart {
+        note(
+            "a mount of this unit or namespace alone (PrivateTmp=, ProtectHome=tmpfs, unshare): callers outside of it \
+             have another folder of this name, and so a holder of their own",
+            "name a folder that all callers see, with --dir or TENURE_DIR",
+        );
+    }
+    match mount.file_system.as_str() {
+        OVERLAY => note(
+            "overlay: what is written goes to a layer of this container, so callers in another container over the same \
+             files do not see it, and have a holder of their own",
+            "keep the locks in a volume that all of these containers have, and name it with --dir or TENURE_DIR",
+        ),
+        kind @ ("tmpfs" | "ramfs") => note(
+            &format!(
+                "{kind}: a restart empties it. Tokens go on from the clock then, and fall if the clock is behind"
+            ),
+            "for tokens that a resource checks, name a folder on a disk with --dir or TENURE_DIR",
+        ),
+        _ => {}
+    }
 }
 
 /// Whether calls can use the folder.
@@ -216,7 +261,7 @@ fn cannot_write(nearest: &Nearest, error: &StoreError, report: &mut Report) {
 /// Whether git would commit what lies in the folder.
 fn git(session: &Session, survey: &Survey, report: &mut Report) {
     if let Some(records) = &survey.records
-        && record_is_committed(session, records, report)
+        && record_is_committed(session, survey, records, report)
     {
         return;
     }
@@ -247,18 +292,36 @@ fn is_not_known(report: &mut Report) {
 }
 
 /// Whether git would commit the records, which other programs read; then that is said.
-fn record_is_committed(session: &Session, records: &Path, report: &mut Report) -> bool {
+fn record_is_committed(
+    session: &Session,
+    survey: &Survey,
+    records: &Path,
+    report: &mut Report,
+) -> bool {
     let profile = session.store.profile();
-    let Ok(name) = LockName::new(LOCK) else {
+    let names = readings::names(&*session.store, Which::Locks).unwrap_or_default();
+    let is_there = |name: &LockName| {
+        let record = records.join(profile.file_name(name));
+        record.symlink_metadata().is_ok()
+    };
+    let mut names: Vec<_> = names
+        .into_iter()
+        .filter(is_there)
+        .take(RECORDS_MAX)
+        .collect();
+    // The first call that takes a lock has git ignore such a folder.
+    if !profile.place().ignored || matches!(survey.is_there, Ok(true)) {
+        names.extend(LockName::new(LOCK));
+    }
+    let fates = names
+        .into_iter()
+        .map(|name| (fate_of(records, &profile.file_name(&name)), name));
+    let is_fine = |fate: &Fate| matches!(fate, Fate::Unseen | Fate::Ignored);
+    let Some((fate, name)) = fates.into_iter().find(|(fate, _)| !is_fine(fate)) else {
         return false;
     };
-    // The first call that takes a lock has git ignore such a folder.
-    if profile.place().ignored {
-        return false;
-    }
     let file = profile.file_name(&name);
     let meant = pattern_of_records(profile, &name);
-    let fate = fate_of(records, &file);
     let line = line_that_ends(&fate, records, &file, &meant);
     let said = match &fate {
         Fate::Committed(tree) => format!(

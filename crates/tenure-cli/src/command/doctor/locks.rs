@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
 use tenure_engine::clock;
 use tenure_engine::printed::quoted_for_unix;
-use tenure_engine::profile::ends_without_release;
+use tenure_engine::profile::{ends_without_release, is_dated_ahead};
 use tenure_engine::readings::{self, Read, Readings};
 use tenure_engine::store::contract::Which;
 use tenure_engine::store::{Content, Reading, StoreError};
@@ -210,6 +210,9 @@ impl Seen {
     fn times(&mut self, name: &LockName, reading: &Reading, now: &Now) {
         let claims = reading.entry().into_iter().flat_map(|entry| &entry.claims);
         for claim in claims {
+            if is_dated_ahead(claim) {
+                self.ahead.get_or_insert_with(|| name.clone());
+            }
             let stamps = [Some(claim.entered), claim.since, Some(claim.lease.renewed)];
             let boot = claim.boot();
             for stamp in stamps.into_iter().flatten() {

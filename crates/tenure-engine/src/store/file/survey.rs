@@ -7,7 +7,7 @@ use super::folder::{Folder, fault, io_fault, lets_anybody_replace, refuse_above}
 use super::trial::Trial;
 use super::{FileStore, NATIVE_BESIDE, floor};
 use crate::config;
-use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Facts, Sharing};
+use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Facts, Mount, Sharing};
 use crate::private::could_make_folder;
 use crate::profile::LEDGER;
 use crate::store::StoreError;
@@ -42,8 +42,8 @@ pub struct Nearest {
     facts: Facts,
     /// Where it is.
     pub path: PathBuf,
-    /// The file system that it is on; `None` where the system does not tell.
-    pub file_system: Option<String>,
+    /// What is mounted there; `None` where the system does not tell.
+    pub mount: Option<Mount>,
     /// The kind of that, if other machines or another program stand behind it.
     pub remote: Option<&'static str>,
 }
@@ -168,7 +168,7 @@ impl Nearest {
     fn opened(path: &Path, fd: Descriptor) -> Result<Self, Errno> {
         Ok(Self {
             facts: os::facts(&fd)?,
-            file_system: os::file_system_of(&fd),
+            mount: os::mount_of(&fd),
             remote: os::remote_kind_of(&fd)?,
             path: path.to_owned(),
             fd,
