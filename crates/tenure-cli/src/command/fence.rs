@@ -13,7 +13,7 @@ use crate::request::{Fence, Place, no_token};
 use serde_json::{Value, json};
 use std::path::Path;
 use tenure_core::{Claim, Entry, LockName, Standing};
-use tenure_engine::clock::Clock;
+use tenure_engine::clock::{Clock, SystemClock};
 use tenure_engine::fence::{Admission, Guard};
 use tenure_engine::store::Content;
 
@@ -116,6 +116,11 @@ fn pass_guard(
         Admission::Refused { mark } => {
             let why = if token < BARE_REVISION_MAX && mark >= BARE_REVISION_MAX {
                 "the token is a bare revision of etcd, as earlier versions of tenure gave it: use one version"
+            } else if mark > SystemClock::new(None).now().wall_us {
+                // A token is never below the clock of its grant.
+                "which is ahead of this machine's clock. A newer holder works on this, or the clock is behind since the \
+                 last one: in that case set it right and take the lock anew. If no older holder can write any more, \
+                 removing the file makes the resource forget"
             } else {
                 "so a newer holder works on this"
             };

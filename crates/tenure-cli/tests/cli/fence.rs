@@ -141,6 +141,31 @@ fn every_one_of_several_live_tokens_is_good() {
     }
 }
 
+/// The clock is behind, and a restart has emptied the folder of the locks: the only rightful holder has the lower token.
+#[test]
+fn a_refusal_that_the_clock_may_explain_names_the_way_out() {
+    let resource = Resource::new();
+    let behind = || {
+        let mut call = resource.scene.tenure(["run", "x", "--", "sh", "-c"]);
+        call.arg("exec tenure fence check --guard \"$GUARD\"")
+            .env("GUARD", &resource.mark);
+        call
+    };
+    let _ = answer(&mut behind()).expect(0, "the first holder");
+    fs::remove_dir_all(resource.scene.locks()).expect("a restart empties it");
+    // A day behind, from the beginning on.
+    let steps = resource.scene.write("steps", "0 -86400000000\n");
+    let mut early = behind();
+    let early = answer(early.env("TENURE_TESTING_CLOCK", &steps));
+    let said = early.expect(80, "the token fell").stderr();
+    assert!(said.contains("ahead of this machine's clock"), "{said}");
+    assert!(
+        said.contains("set it right and take the lock anew"),
+        "{said}"
+    );
+    let _ = answer(&mut behind()).expect(0, "the clock is right, and the lock was taken anew");
+}
+
 #[test]
 fn what_cannot_be_found_out_is_no_yes_and_no_no() {
     let scene = Scene::new();
