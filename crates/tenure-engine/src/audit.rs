@@ -205,14 +205,14 @@ impl Place {
     ///
     /// Where every user of the machine may make files, each user's locks are its own, and so is its audit: the folder has the
     /// user's number in its name.
-    pub fn below(locks: PathBuf, mut dir: PathBuf) -> Self {
+    pub fn below(locks: PathBuf, dir: PathBuf) -> Self {
         #[cfg(unix)]
-        if crate::os::facts_of(&locks).is_ok_and(|facts| facts.all_may_write())
-            && let Some(name) = dir.file_name().and_then(|name| name.to_str())
-        {
-            let own = format!("{name}.{}", crate::os::our_number());
-            dir.set_file_name(own);
-        }
+        let dir = match dir.file_name().and_then(|name| name.to_str()) {
+            Some(name) if crate::os::facts_of(&locks).is_ok_and(|facts| facts.all_may_write()) => {
+                dir.with_file_name(format!("{name}.{}", crate::os::our_number()))
+            }
+            Some(_) | None => dir,
+        };
         let within = dir
             .strip_prefix(&locks)
             .is_ok_and(|rest| rest != Path::new(""));
