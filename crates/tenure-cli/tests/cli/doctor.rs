@@ -56,14 +56,14 @@ fn a_newcomer_reads_where_the_locks_are_and_that_all_is_well() {
     let caller = Caller::new(&scene, &[])
         .knowing("[VERSION]", env!("CARGO_PKG_VERSION"))
         .knowing("[TENURE]", crate::support::TENURE);
-    // Where the clock stands is the machine's affair.
+    // Where the clock stands, and what the test's folder is mounted on, is the machine's affair.
     caller.follows(
         "
         $ tenure doctor
         folder         [ROOT]/locks
         because of     TENURE_DIR
         for            [..] alone, once a call has made it
-        file system    [..], of this machine
+        file system    [..]
         profile        native
         audit          all, [ROOT]/locks/audit
         version        tenure [VERSION], [TENURE]
@@ -71,13 +71,14 @@ fn a_newcomer_reads_where_the_locks_are_and_that_all_is_well() {
         ok     place          TENURE_DIR names it
         ok     configuration  no tenure.toml speaks here
         ok     folder         not there yet; the first call that takes a lock makes it
+        ...
         ok     locks          tried by two processes: they hold, and end with their process
         ok     leftovers      there are no locks yet
         ok     lock files     each of them can be read
         ok     clock          [..]
         ok     audit          every event is recorded; its folder is not there yet
 
-        Nothing is wrong.
+        Nothing is wrong[..]
         $ ls
         $ tenure run x -- true
         $ tenure doctor -q
@@ -87,6 +88,7 @@ fn a_newcomer_reads_where_the_locks_are_and_that_all_is_well() {
         for            [..] alone (mode 700)
         ...
         ok     folder         you may use it
+        ...
         ok     locks          tried by two processes: they hold, and end with their process
         ok     git            no work tree has the folder in it
         ok     leftovers      none: 1 lock looked at
