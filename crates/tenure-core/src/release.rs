@@ -81,7 +81,7 @@ pub enum Forced {
         /// That claim.
         claim: Box<Claim>,
     },
-    /// No claim holds it.
+    /// No claim holds it, or none of those that were meant.
     Absent,
     /// This profile does not let force end the hold, or wants a second yes.
     Refused(Refusal),
@@ -112,19 +112,26 @@ impl Entry {
         now: &Now,
         evidence: impl FnMut(&Claim) -> Evidence,
     ) -> Forced {
-        self.force_release_seeing(policy, force, now, evidence, |_| false)
+        self.force_release_seeing(policy, None, force, now, evidence, |_| false)
     }
 
-    /// The same for a store that sees which processes are stopped.
+    /// Does so for a store that sees which processes are stopped. With `meant`, nothing happens unless a hold is the one
+    /// that is meant.
     pub fn force_release_seeing(
         &mut self,
         policy: &Policy,
+        meant: Option<&dyn Fn(&Claim) -> bool>,
         force: Force,
         now: &Now,
         mut evidence: impl FnMut(&Claim) -> Evidence,
         mut is_stopped: impl FnMut(&Claim) -> bool,
     ) -> Forced {
-        let Some(claim) = self.claims.iter().find(|claim| claim.token.is_some()) else {
+        let is_meant = |claim: &Claim| meant.is_none_or(|meant| meant(claim));
+        let mut held = self.claims.iter().filter(|claim| claim.token.is_some());
+        let Some(claim) = held.find(|claim| is_meant(claim)) else {
+            if meant.is_some() {
+                return Forced::Absent;
+            }
             let next = self.standstill_seeing(policy, now, evidence, &mut is_stopped);
             let Some((_, next)) = next else {
                 return Forced::Absent;

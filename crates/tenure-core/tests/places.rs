@@ -867,7 +867,7 @@ fn cancel_and_a_forced_release_reach_who_is_next_and_stopped() {
     entry.leave(holder, &at(0));
     let mut forced = entry.clone();
     let (policy, force) = (&Policy::NATIVE, Force::Confirmed);
-    let released = forced.force_release_seeing(policy, force, &now, alive, is_stopped);
+    let released = forced.force_release_seeing(policy, None, force, &now, alive, is_stopped);
     assert!(
         matches!(&released, tenure_core::Forced::SetAside { claim } if claim.ticket == waiting[0]),
         "{released:?}"

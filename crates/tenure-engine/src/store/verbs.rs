@@ -587,10 +587,28 @@ pub trait Verbs: Store {
         force: Force,
         now: &Now,
     ) -> Result<ForcedRelease, StoreError> {
+        self.force_release_of(name, None, force, now)
+    }
+
+    /// Removes the hold that is meant. Nothing happens where no hold is that one, or where what stands there cannot be
+    /// read: the question is answered in the step that would release it.
+    ///
+    /// # Errors
+    /// - As for [`Verbs::cancel`].
+    fn force_release_of(
+        &self,
+        name: &LockName,
+        meant: Option<&dyn Fn(&Claim) -> bool>,
+        force: Force,
+        now: &Now,
+    ) -> Result<ForcedRelease, StoreError> {
         let policy = &self.rules().policy;
         let ask = Ask::new(name, About::All, now);
         let (released, done) = settled(self, &ask, Ok(Forced::Absent), |draft| {
             if let Some(corrupt) = &draft.corrupt {
+                if meant.is_some() {
+                    return (Ok(Forced::Absent), Step::Keep);
+                }
                 // The age of the store's own list does not count.
                 let force = forced_at(corrupt, force);
                 let silence = if corrupt.is_record {
@@ -611,8 +629,9 @@ pub trait Verbs: Store {
                 return (Ok(Forced::Refused(refusal)), Step::Keep);
             }
             let evidence = |claim: &Claim| (draft.evidence)(claim, Depth::Thorough);
+            let stopped = draft.stopped;
             let forced =
-                (draft.entry).force_release_seeing(policy, force, now, evidence, draft.stopped);
+                (draft.entry).force_release_seeing(policy, meant, force, now, evidence, stopped);
             let changed = matches!(forced, Forced::Done { .. } | Forced::SetAside { .. });
             (Ok(forced), Step::write_if(changed))
         })?;
