@@ -248,7 +248,7 @@ pub(crate) struct Patience {
     pub(crate) conflict_exit_code: Option<u8>,
 }
 
-/// In whose name a call is made, and by what path it names its lock.
+/// In whose name a call is made.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct Calling {
     /// The agent in whose name: HOST/SESSION, or HOST/SESSION/AGENT for one agent of a session
@@ -256,10 +256,17 @@ pub(crate) struct Calling {
     /// [env: TENURE_AS]; a TENURE_AS that the caller has inherited is only a label: what it takes is not that agent's
     #[arg(long = "as", value_name = "KEY", help_heading = AGENTS, hide_short_help = true, value_parser = typed(value::agent))]
     pub(crate) agent: Option<Typed<AgentKey>>,
+}
+
+/// The path whose lock a call is about, in place of a name.
+#[derive(Debug, Clone, Default, Args)]
+pub(crate) struct OfPath {
     /// The lock of this file or folder, in place of NAME; it need not exist yet
     #[arg(long, value_name = "PATH", help_heading = AGENTS, hide_short_help = true, conflicts_with = "name")]
     pub(crate) path: Option<PathBuf>,
-    /// Whose PATH is the same: worktree (this very file) or repo (that file in all work trees) [default: worktree]
+    /// Whose PATH is the same: worktree (this very file) or repo (that file in all work trees)
+    ///
+    /// [default: as the rule of tenure.toml for the path says, else worktree]
     #[arg(
         long,
         value_name = "RANGE",
@@ -273,9 +280,11 @@ pub(crate) struct Calling {
     pub(crate) across: Option<Across>,
 }
 
-/// The group whose lock a call is about, in place of a name.
+/// What a call is about in place of a name.
 #[derive(Debug, Clone, Default, Args)]
-pub(crate) struct OfGroup {
+pub(crate) struct OfLock {
+    #[command(flatten)]
+    pub(crate) path: OfPath,
     /// The lock of this group, in place of NAME; in capitals or not
     #[arg(long, value_name = "NAME", hide_short_help = true, conflicts_with = "name", value_parser = typed(value::group))]
     pub(crate) group: Option<Typed<LockName>>,
@@ -502,6 +511,8 @@ pub(crate) struct RunArgs {
     )]
     pub(crate) on_lost: Option<OnLost>,
     #[command(flatten)]
+    pub(crate) path: OfPath,
+    #[command(flatten)]
     pub(crate) calling: Calling,
     #[command(flatten)]
     pub(crate) common: Common,
@@ -524,7 +535,7 @@ pub(crate) struct AcquireArgs {
     #[arg(value_name = "NAME", value_parser = typed(value::name))]
     pub(crate) name: Option<Typed<LockName>>,
     #[command(flatten)]
-    pub(crate) of: OfGroup,
+    pub(crate) of: OfLock,
     #[command(flatten)]
     pub(crate) claiming: Claiming,
     /// An exclusive lock; this is the default, unless tenure.toml says shared = true
@@ -559,7 +570,7 @@ pub(crate) struct ReleaseArgs {
     #[arg(value_name = "NAME", value_parser = typed(value::name))]
     pub(crate) name: Option<Typed<LockName>>,
     #[command(flatten)]
-    pub(crate) of: OfGroup,
+    pub(crate) of: OfLock,
     /// The request id that `acquire` printed
     #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"], value_parser = typed(value::request_id))]
     pub(crate) request_id: Option<Typed<RequestId>>,
@@ -582,6 +593,7 @@ pub(crate) struct ReleaseArgs {
 #[derive(Debug, Clone, Args)]
 #[command(after_help = "Examples:
   tenure force-release deploy --yes              end a detached hold, loudly
+  tenure force-release deploy --yes --token 17   only the hold that you saw
   tenure --profile fleet force-release app-prod  remove a stale lock only
 
 A supervised run is never ended from outside: `tenure cancel` asks it to stop.")]
@@ -590,7 +602,13 @@ pub(crate) struct ForceReleaseArgs {
     #[arg(value_name = "NAME", value_parser = typed(value::name))]
     pub(crate) name: Option<Typed<LockName>>,
     #[command(flatten)]
-    pub(crate) of: OfGroup,
+    pub(crate) of: OfLock,
+    /// Only the hold with this request id; if there is none, nothing happens (exit code 5)
+    #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"], value_parser = typed(value::request_id))]
+    pub(crate) request_id: Option<Typed<RequestId>>,
+    /// Only the hold with this fencing token, likewise
+    #[arg(long, value_name = "TOKEN", value_parser = typed(value::token))]
+    pub(crate) token: Option<Typed<u64>>,
     /// Confirm, where a live hold would be ended
     #[arg(long)]
     pub(crate) yes: bool,
@@ -607,6 +625,7 @@ pub(crate) struct ForceReleaseArgs {
   tenure cancel deploy --request-id r3  one run, whether it waits or works
   tenure cancel deploy --grace 0s  kill what has not ended yet
   tenure cancel --orphan deploy   end the command of a tenure that was killed
+  tenure cancel --force deploy    continue a stopped run, and have it end
 
 A supervised run ends its own work: cancel itself signals no process. A waiter leaves the line at once. The holder of an `acquire` \
 learns of it from `check` and `heartbeat`. Exit code: 5 if the lock is free, 4 if its holder cannot \
@@ -614,13 +633,16 @@ hear of it.
 
 With --orphan the command, which has to be the recorded process itself, and what descends from it are \
 ended as its supervisor would have done it. Exit code: 0 once they are gone, 4 if the supervisor lives \
-or something else keeps the lock, 7 if they are another user's.")]
+or something else keeps the lock, 7 if they are another user's.
+
+With --force a holder that is stopped (SIGSTOP, Ctrl-Z) is continued, so that it ends its work. It has to be the recorded \
+process itself. Exit code: 0 once its hold has ended, 4 if it has not, 7 if it is another user's.")]
 pub(crate) struct CancelArgs {
     /// The name of the lock (a sprint has only one)
     #[arg(value_name = "NAME", value_parser = typed(value::name))]
     pub(crate) name: Option<Typed<LockName>>,
     #[command(flatten)]
-    pub(crate) of: OfGroup,
+    pub(crate) of: OfLock,
     /// The one run that is meant, waiting or working [default: all that hold the lock]
     #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"], value_parser = typed(value::request_id))]
     pub(crate) request_id: Option<Typed<RequestId>>,
@@ -636,6 +658,9 @@ pub(crate) struct CancelArgs {
     /// End the work of a run whose supervisor is dead
     #[arg(long)]
     pub(crate) orphan: bool,
+    /// Continue a holder that is stopped, so that it ends its work
+    #[arg(long, conflicts_with = "orphan")]
+    pub(crate) force: bool,
     /// How long the work is given from now on before it is killed [default: as its run says]
     ///
     /// Shortens the grace of work that is ending already, and never extends one
@@ -678,7 +703,7 @@ pub(crate) struct HeartbeatArgs {
     #[arg(value_name = "NAME", value_parser = typed(value::name))]
     pub(crate) name: Option<Typed<LockName>>,
     #[command(flatten)]
-    pub(crate) of: OfGroup,
+    pub(crate) of: OfLock,
     /// The request id that `acquire` printed
     #[arg(long, value_name = "ID", visible_aliases = ["session-id", "run-id"], value_parser = typed(value::request_id))]
     pub(crate) request_id: Option<Typed<RequestId>>,
@@ -702,7 +727,7 @@ pub(crate) struct CheckArgs {
     #[arg(value_name = "NAME", value_parser = typed(value::name))]
     pub(crate) name: Option<Typed<LockName>>,
     #[command(flatten)]
-    pub(crate) of: OfGroup,
+    pub(crate) of: OfLock,
     #[command(flatten)]
     pub(crate) room: OfMode,
     /// Ask whether a living holder has it: exit code 0 if so, 4 if not
@@ -735,6 +760,11 @@ pub(crate) struct CheckArgs {
 On a terminal the table is as wide as that, elsewhere as COLUMNS says; without it nothing is cut. JSON and YAML have every lock, with \
 its standing.")]
 pub(crate) struct ListArgs {
+    /// Only this lock
+    #[arg(value_name = "NAME", value_parser = typed(value::name))]
+    pub(crate) name: Option<Typed<LockName>>,
+    #[command(flatten)]
+    pub(crate) of: OfLock,
     /// Show free locks too
     #[arg(long)]
     pub(crate) all: bool,
@@ -774,7 +804,7 @@ pub(crate) struct WaitArgs {
     #[arg(value_name = "NAME", value_parser = typed(value::name))]
     pub(crate) name: Option<Typed<LockName>>,
     #[command(flatten)]
-    pub(crate) of: OfGroup,
+    pub(crate) of: OfLock,
     #[command(flatten)]
     pub(crate) room: OfMode,
     #[command(flatten)]
@@ -812,9 +842,9 @@ pub(crate) struct FenceArgs {
     #[arg(long, value_name = "NAME", conflicts_with = "guard", value_parser = typed(value::name))]
     pub(crate) name: Option<Typed<LockName>>,
     #[command(flatten)]
-    pub(crate) of: OfGroup,
+    pub(crate) of: OfLock,
     /// Ask the resource in place of the lock: the file that keeps its highest token
-    #[arg(long, value_name = "FILE", conflicts_with = "group")]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["group", "path"])]
     pub(crate) guard: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) common: Common,
@@ -938,7 +968,7 @@ pub(crate) struct AuditArgs {
     #[arg(value_name = "NAME", value_parser = typed(value::name))]
     pub(crate) name: Option<Typed<LockName>>,
     #[command(flatten)]
-    pub(crate) of: OfGroup,
+    pub(crate) of: OfLock,
     /// Only these events: lock_acquired, lock_stolen, lock_released, lock_release_failed,
     /// heartbeat_failed, orphan_ended, lock_skipped, lock_refused, lock_lost, lock_superseded
     /// or lock_cancelled; may be given more than once

@@ -66,13 +66,14 @@ use serde_json::json;
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
+use tenure_engine::advice::Advice;
 use tenure_engine::audit::{Behind, Occasion, Party, Releaser};
 use tenure_engine::clock::{Clock, SystemClock, instant, nap};
 use tenure_engine::engine::{self, AcquireError, Acquired, Limits, Lot};
 use tenure_engine::envelope;
 use tenure_engine::inherited::{self, Hold};
 use tenure_engine::offload::at_once;
-use tenure_engine::process::{Identity, Kin, is_caller, is_descendant_of, liveness};
+use tenure_engine::process::{Identity, Kin, is_caller, is_descendant_of, is_stopped, liveness};
 use tenure_engine::profile::{self, Native, Profile, Settings, ends_without_release, known_as};
 use tenure_engine::store::file::ThreadSleeper;
 use tenure_engine::store::{Cleaned, Content, Reading, StoreError, Verbs};
@@ -93,7 +94,7 @@ use tenure_engine::tenure_core::{
 pub(crate) fn carry_out(verb: Verb) -> Ending {
     let exit = match verb {
         Verb::Run(args) => {
-            let mut call = Call::calling("run", &args.common, &args.calling)
+            let mut call = Call::calling("run", &args.common, &args.calling, &args.path)
                 .about(args.name.as_ref())
                 .held_exit(args.claiming.patience.conflict_exit_code);
             let ending = match Run::of(&args, &call.around) {
@@ -163,9 +164,13 @@ pub(crate) fn carry_out(verb: Verb) -> Ending {
             |around| ForceRelease::of(&args, around),
             force_release::force_release,
         ),
-        Verb::List(args) => {
-            Call::of("list", &args.common).answer(|around| List::of(&args, around), check::list)
-        }
+        Verb::List(args) => Call::about_one(
+            "list",
+            &args.common,
+            &args::Calling::default(),
+            (args.name.as_ref(), &args.of),
+        )
+        .answer(|around| List::of(&args, around), check::list),
         Verb::Heartbeat(args) => Call::about_one(
             "heartbeat",
             &args.common,
@@ -305,8 +310,17 @@ impl Call {
     }
 
     /// The same for a verb that may be called by an agent, or name its lock by a path.
-    pub(crate) fn calling(verb: &'static str, common: &Common, calling: &args::Calling) -> Self {
-        Self::within(verb, common, Surroundings::of_calling(common, calling))
+    pub(crate) fn calling(
+        verb: &'static str,
+        common: &Common,
+        calling: &args::Calling,
+        path: &args::OfPath,
+    ) -> Self {
+        Self::within(
+            verb,
+            common,
+            Surroundings::of_calling(common, calling, path),
+        )
     }
 
     /// Call of a verb about one lock, which may be that of a group.
@@ -314,9 +328,9 @@ impl Call {
         verb: &'static str,
         common: &Common,
         calling: &args::Calling,
-        (name, of): (Option<&Typed<LockName>>, &args::OfGroup),
+        (name, of): (Option<&Typed<LockName>>, &args::OfLock),
     ) -> Self {
-        let around = Surroundings::of_calling(common, calling).of_group(of);
+        let around = Surroundings::of_calling(common, calling, &of.path).of_group(of);
         Self::within(verb, common, around).about(name.or(of.group.as_ref()))
     }
 
@@ -751,8 +765,20 @@ impl Session {
                 .is_some_and(|owner| related(&owner, &claim.holder.host, &self.identity.host))
     }
 
+    /// How the reader of an answer calls the program again about this lock.
+    pub(crate) fn advice(&self, name: &LockName) -> Advice {
+        self.place.advice(name)
+    }
+
     pub(crate) fn inherited(&self, name: &LockName) -> Vec<Hold> {
         inherited::of(&self.place.folder, name)
+    }
+
+    /// Whether the process of a claim is certainly stopped. Over a network no process is seen.
+    fn is_stopped(&self, claim: &Claim) -> bool {
+        let (process, host) = (claim.holder.process, &claim.holder.host);
+        let here = &self.identity.host;
+        !self.store.is_remote() && process.is_some_and(|it| is_stopped(&it, host, here, false))
     }
 
     pub(crate) fn reading(&self, name: &LockName) -> Result<Reading, StoreError> {
@@ -795,11 +821,22 @@ impl Session {
         keeps: impl Fn(&Claim) -> bool,
     ) -> LockView {
         let (policy, inherited) = (self.store.policy(), self.inherited(name));
-        LockView::of(name, reading, policy, &self.clock.now(), |claim| {
+        let mut view = LockView::of(name, reading, policy, &self.clock.now(), |claim| {
             keeps(claim)
                 || self.is_mine_by(claim, None, &inherited, is_descendant_of)
                 || self.is_agent_of(claim)
-        })
+        });
+        self.call_as_asked(&mut view, name);
+        view
+    }
+
+    /// Names the lock as the call does, and has its reader find it.
+    pub(crate) fn call_as_asked(&self, view: &mut LockView, name: &LockName) {
+        view.advice = self.advice(name);
+        let leased = self.place.leased.as_ref();
+        if let Some(leased) = leased.filter(|leased| leased.name == *name) {
+            view.path.get_or_insert_with(|| leased.shown.clone());
+        }
     }
 
     /// The same, where `descends` says whether the caller descends from an owner.
@@ -811,9 +848,11 @@ impl Session {
         descends: impl Fn(&Process, &Host, &Host) -> bool,
     ) -> LockView {
         let inherited = self.inherited(name);
-        LockView::of(name, reading, self.store.policy(), now, |claim| {
+        let mut view = LockView::of(name, reading, self.store.policy(), now, |claim| {
             self.is_mine_by(claim, shown, &inherited, &descends) || self.is_agent_of(claim)
-        })
+        });
+        self.call_as_asked(&mut view, name);
+        view
     }
 
     /// The live hold of this lock by a run that the caller is inside of. `looks` says where to look for one whose
@@ -879,6 +918,32 @@ impl Session {
             Kin::Outside => false,
             Kin::Unknown => inherited::have(inherited, claim),
         }
+    }
+
+    /// The answer to a caller that would wait without end for a hold of its own owner.
+    fn waits_for_itself(&self, name: &LockName, claim: &Claim) -> Failure {
+        let owner = claim.holder.process.map(|process| process.pid);
+        let owner = owner.map_or_else(String::new, |pid| format!(", PID {pid}"));
+        let failure = Failure::new(
+            Exit::Deadlock,
+            "ALREADY_HELD",
+            format!(
+                "{name} is held in the name of the caller's own owner{owner}; the caller may wait for \
+                 itself, without end"
+            ),
+        );
+        let text = format!(
+            "{}\n{:8}{}; with a bounded --wait it waits all the same",
+            failure.message,
+            "",
+            give_back(&self.advice(name), claim)
+        );
+        failure.with_text(text).with_context(json!({
+            "name": name.as_str(),
+            "token": claim.token,
+            "mine": true,
+            "request_id": known_as(&claim.holder),
+        }))
     }
 
     /// Refuses to wait, inside a run, for a lock that this run itself holds: the wait would never end.
@@ -948,7 +1013,7 @@ impl Session {
         match (&acquired, interruption, own) {
             (Err(_), Some(interruption), _) => return Err(interruption.failure()),
             (Err(_), None, Some(own)) if own.kind.is_detached() => {
-                return Err(waits_for_itself(name, &own));
+                return Err(self.waits_for_itself(name, &own));
             }
             (Err(_), None, Some(own)) => return Err(already_held(name, &own)),
             (Err(_), None, None) | (Ok(_), _, _) => {}
@@ -1335,6 +1400,10 @@ impl Session {
             self.store.policy(),
             &self.clock.now(),
         );
+        self.call_as_asked(&mut view, name);
+        let claims = entry.granted().chain(refusal.blocker.as_deref());
+        let stopped = claims.filter(|claim| self.is_stopped(claim));
+        view.show_stopped(&stopped.map(|claim| claim.ticket).collect::<Vec<_>>());
         let nobody_is_named = matches!(refusal.standing, Standing::Stale(StaleReason::Unreadable));
         if (refusal.reason == Reason::Unreadable || nobody_is_named)
             && let Ok(reading) = self.reading(name)
@@ -1358,10 +1427,10 @@ impl Session {
             let now = self.clock.now();
             for other in &mut view.other_holders {
                 let claim = entry.granted().find(|claim| claim.token == other.token);
-                other.orphaned = claim.is_some_and(|claim| {
-                    let standing = reading.standing_of(self.store.policy(), claim, &now);
-                    standing == Standing::Held(Life::Orphaned)
-                });
+                let standing_of = |claim| reading.standing_of(self.store.policy(), claim, &now);
+                if claim.map(standing_of) == Some(Standing::Held(Life::Orphaned)) {
+                    other.is_orphaned();
+                }
             }
         }
         view
@@ -1457,7 +1526,7 @@ impl Session {
                 let mut failure = self.blocked(failure, &view, refusal.reason);
                 if let (Some(own), Some(text)) = (own, &mut failure.text) {
                     text.push_str("\n        the caller may be waiting for itself: ");
-                    text.push_str(&give_back(name, own));
+                    text.push_str(&give_back(&view.advice, own));
                 }
                 note_superseded(&mut failure, &displaced);
                 if let Some(ticket) = kept {
@@ -1573,35 +1642,9 @@ fn already_held(name: &LockName, claim: &Claim) -> Failure {
 }
 
 /// What to do about a hold that may be the caller's own.
-fn give_back(name: &LockName, claim: &Claim) -> String {
-    let id = clean(known_as(&claim.holder));
-    format!("if the caller itself took it, `tenure release {name} --request-id {id}` gives it back")
-}
-
-/// The answer to a caller that would wait without end for a hold of its own owner.
-fn waits_for_itself(name: &LockName, claim: &Claim) -> Failure {
-    let owner = claim.holder.process.map(|process| process.pid);
-    let owner = owner.map_or_else(String::new, |pid| format!(", PID {pid}"));
-    let failure = Failure::new(
-        Exit::Deadlock,
-        "ALREADY_HELD",
-        format!(
-            "{name} is held in the name of the caller's own owner{owner}; the caller may wait for \
-             itself, without end"
-        ),
-    );
-    let text = format!(
-        "{}\n{:8}{}; with a bounded --wait it waits all the same",
-        failure.message,
-        "",
-        give_back(name, claim)
-    );
-    failure.with_text(text).with_context(json!({
-        "name": name.as_str(),
-        "token": claim.token,
-        "mine": true,
-        "request_id": known_as(&claim.holder),
-    }))
+fn give_back(advice: &Advice, claim: &Claim) -> String {
+    let line = advice.line(&["release"], &["--request-id", known_as(&claim.holder)]);
+    format!("if the caller itself took it, `{line}` gives it back")
 }
 
 /// The answer of a run that another one displaced.

@@ -46,8 +46,8 @@ pub(crate) use verbs::EndOrphan;
 #[cfg(unix)]
 pub(crate) use verbs::Push;
 pub(crate) use verbs::{
-    Audit, Cancel, Check, Clean, Fence, ForceRelease, Heartbeat, List, Release, Shown, Sorted,
-    Wait, Whom, Work, no_token,
+    Audit, Cancel, Check, Clean, Fence, ForceRelease, Heartbeat, List, Meant, Release, Shown,
+    Sorted, Wait, Whom, Work, no_token,
 };
 
 use crate::args::value::{self, Typed};
@@ -58,6 +58,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 use tenure_core::{Force, HeldUnforced, LockName, Mode, RequestId};
 use tenure_engine::engine;
+use tenure_engine::leased_path;
 use tenure_engine::profile::DURABLE;
 
 /// The caller as a claim names it, and what the claim is for.
@@ -164,24 +165,58 @@ pub(crate) fn known_as(
 }
 
 /// The name of the one lock that a call is about, by the rules of its profile.
-fn lock(place: &Place, typed: Option<&Typed<LockName>>) -> Result<LockName, Failure> {
-    let leased = place.leased.as_ref().map(|leased| leased.name.clone());
-    match leased.or_else(|| place.group.clone()) {
-        Some(name) => Ok(name),
-        None => named(place, value::given(value::LOCK_NAME, typed)?),
+fn lock(
+    place: &Place,
+    typed: Option<&Typed<LockName>>,
+    around: &Surroundings,
+) -> Result<LockName, Failure> {
+    match place.named_otherwise() {
+        Some(name) => Ok(name.clone()),
+        None => named(place, looked_up(place, typed, around)?),
     }
 }
 
-/// What names the lock of a call: a typed name, or the path or the group that stands in its place.
+/// What names the lock that a call takes: a typed name, or the path or the group that stands in its place.
 fn named_by(place: &Place, typed: Option<&Typed<LockName>>) -> Option<Typed<LockName>> {
-    let leased = place.leased.as_ref().map(|leased| &leased.name);
-    match leased.or(place.group.as_ref()) {
+    match place.named_otherwise() {
         Some(name) => Some(Typed::of(name.as_str(), value::name)),
         None => typed.cloned(),
     }
 }
 
-/// The same, for a name that was read before.
+/// The lock that a call asks about, if it names one.
+fn asked_for(
+    place: &Place,
+    typed: Option<&Typed<LockName>>,
+    around: &Surroundings,
+) -> Result<Option<LockName>, Failure> {
+    match place.named_otherwise() {
+        Some(name) => Ok(Some(name.clone())),
+        None => looked_up(place, typed, around),
+    }
+}
+
+/// A typed name, for a call that takes nothing: the lock of a path is known to people by that path.
+fn looked_up(
+    place: &Place,
+    typed: Option<&Typed<LockName>>,
+    around: &Surroundings,
+) -> Result<Option<LockName>, Failure> {
+    let Some(typed) = typed else {
+        return Ok(None);
+    };
+    let read = typed.value(value::LOCK_NAME);
+    let is_path = leased_path::is_path(&typed.text) && place.profile().record().is_none();
+    if read.is_err()
+        && is_path
+        && let Some(name) = place.lock_shown_as(&typed.text, around)?
+    {
+        return Ok(Some(name));
+    }
+    read.map(Some)
+}
+
+/// The name of the lock of a call, for one that was read before.
 fn named(place: &Place, name: Option<LockName>) -> Result<LockName, Failure> {
     let name = match name {
         Some(name) => Some(name),

@@ -250,6 +250,7 @@ const ROOMS: &[(&str, &str, &str)] = &[
     ("tenure-engine", "inherited", "what a run has handed down"),
     ("tenure-engine", "config", "where a user's files are"),
     ("tenure-engine", "trust", "who called sudo"),
+    ("tenure-engine", "advice", "where a program is found"),
     (
         "tenure-engine",
         "process",

@@ -695,7 +695,7 @@ fn bad_arguments_are_answered_with_one_document() {
         &["acquire", "x", "--shared", "--slots", "2"],
         &["acquire", "x", "--ticket", "soon"],
         &["check", "x", "y"],
-        &["list", "x"],
+        &["list", "x", "y"],
         &["wait", ".."],
         &["fence"],
         &["fence", "frobnicate"],

@@ -9,8 +9,8 @@
 //! Consent stands in the user's configuration or the machine's, as `allow = [...]`: the URL of a store, or the hash of
 //! exactly those keys. So it holds for every clone and work tree, and ends when the file asks for something else.
 
+use crate::advice;
 use crate::config::{self, Config, ConfigError, LockDefaults, Source};
-use crate::printed::quoted_for_unix;
 use sha2::{Digest, Sha256};
 use std::path::Path;
 
@@ -95,7 +95,7 @@ impl Config {
                     path: crate::printed::clean_path(path),
                     what: format!("decides by {key} what an agent's call runs"),
                     instead: String::new(),
-                    line: format!("tenure allow {}", quoted_for_unix(&path.to_string_lossy())),
+                    line: advice::line([advice::PROGRAM, "allow", &path.to_string_lossy()]),
                 });
             }
         }
@@ -133,6 +133,6 @@ pub(crate) fn store(files: &Config, file: &Config) -> Result<(), ConfigError> {
         path: crate::printed::clean_path(&file.file),
         what: format!("keeps the locks on servers (store = \"{address}\")"),
         instead: ", or name the store yourself with --store or TENURE_STORE".to_owned(),
-        line: format!("tenure allow {}", quoted_for_unix(&address.to_string())),
+        line: advice::line([advice::PROGRAM, "allow", &address.to_string()]),
     })
 }

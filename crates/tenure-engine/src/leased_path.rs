@@ -11,6 +11,8 @@
 use crate::printed::hex;
 use crate::repository::{self, Missing};
 use sha2::{Digest, Sha256};
+use std::borrow::Cow;
+use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
 use tenure_core::LockName;
@@ -58,6 +60,8 @@ impl Across {
 pub struct PathLock {
     /// Its name.
     pub name: LockName,
+    /// Which callers mean the same lock by the path.
+    pub across: Across,
     /// Where the path leads, absolute and without links.
     pub target: PathBuf,
     /// The path as people are shown it: from the root of the work tree on, else the whole one.
@@ -131,11 +135,44 @@ pub fn lock_of(path: &Path, across: Across, here: &Path) -> Result<PathLock, Pat
     let shown = shown.unwrap_or(&target).display().to_string();
     let name = LockName::new(name_of(&target, &hash.finalize()));
     Ok(PathLock {
+        across,
         name: name.map_err(|_| PathError::Name { path: said() })?,
         shown: shorter(&shown),
         target,
         folder,
     })
+}
+
+/// What people are shown of a path in place of the lock's name. It is never a name itself, so calls tell the two apart.
+pub fn called(path: &str) -> Cow<'_, str> {
+    if is_path(path) {
+        crate::printed::clean(path)
+    } else {
+        format!("./{}", crate::printed::clean(path)).into()
+    }
+}
+
+/// Whether a text is a path to [`called`], and no name of a lock.
+pub fn is_path(text: &str) -> bool {
+    text.contains(std::path::is_separator)
+}
+
+/// Whether the lock of this name may stand for a path that is called so: it has the name of the file.
+pub fn may_stand_for(name: &LockName, called: &str) -> bool {
+    let own = Path::new(called).file_name().unwrap_or_default();
+    let rest = name.as_str().strip_prefix(&begin_of(own));
+    rest.is_some_and(|hash| hash.starts_with('='))
+}
+
+/// The names of a path below a folder; `None` if it does not lie there, or one is no text.
+pub(crate) fn below<'a>(root: &Path, file: &'a Path) -> Option<Vec<&'a str>> {
+    let rest = file.strip_prefix(root).ok()?;
+    rest.components()
+        .map(|part| match part {
+            Component::Normal(name) => name.to_str(),
+            _ => None,
+        })
+        .collect()
 }
 
 /// The root of the work tree around a folder.
@@ -155,17 +192,22 @@ fn shorter(shown: &str) -> String {
 }
 
 fn name_of(target: &Path, hash: &[u8]) -> String {
-    let own = target.file_name().unwrap_or_default().to_string_lossy();
+    let mut name = begin_of(target.file_name().unwrap_or_default());
+    name.push('=');
+    name.push_str(&hex(hash.get(..16).unwrap_or_default()));
+    name
+}
+
+/// The name up to its hash.
+fn begin_of(file: &OsStr) -> String {
     let mut name = BEGIN.to_owned();
-    for c in own.chars().take(SHOWN_MAX) {
+    for c in file.to_string_lossy().chars().take(SHOWN_MAX) {
         // Two dots in a row are no part of a lock's name.
         let is_good = c.is_ascii_alphanumeric()
             || matches!(c, '_' | '-' | '@' | '+')
             || (c == '.' && !name.ends_with('.'));
         name.push(if is_good { c } else { '_' });
     }
-    name.push('=');
-    name.push_str(&hex(hash.get(..16).unwrap_or_default()));
     name
 }
 
@@ -232,4 +274,19 @@ fn in_true_letters(target: &Path, folder: &Path) -> PathBuf {
         }
     }
     target.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_of_a_path_begin_at_a_root() {
+        let names = |root: &str, file: &str| {
+            below(Path::new(root), Path::new(file)).map(|names| names.join("|"))
+        };
+        assert_eq!(names("/w", "/w/a/b.rs").as_deref(), Some("a|b.rs"));
+        assert_eq!(names("/w", "/w").as_deref(), Some(""));
+        assert_eq!(names("/w", "/w2/a"), None);
+    }
 }

@@ -4,6 +4,7 @@
 //! Nothing here is promised to other programs: any version may change all of it. Programs use `tenure`,
 //! which shows the part of it that stays.
 
+pub mod advice;
 pub mod agent;
 mod agent_view;
 pub mod audit;

@@ -52,12 +52,8 @@ pub const MACHINE_RIGHTS: u32 = 0o3770;
 
 /// The line by which an administrator makes that folder.
 pub fn line_that_makes(folder: &str, group: &str) -> String {
-    let quoted = crate::printed::quoted_for_unix;
-    format!(
-        "sudo install -d -m {MACHINE_RIGHTS:o} -g {} {}",
-        quoted(group),
-        quoted(folder)
-    )
+    let rights = format!("{MACHINE_RIGHTS:o}");
+    crate::advice::line(["sudo", "install", "-d", "-m", &rights, "-g", group, folder])
 }
 
 /// Where the locks of a repository lie, below git's common folder.

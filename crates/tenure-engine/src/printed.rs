@@ -211,14 +211,6 @@ pub(crate) fn is_plain(word: &str, more: &str) -> bool {
     !word.is_empty() && word.chars().all(plain)
 }
 
-/// A word, quoted for a shell where it has to be.
-pub fn quoted_for_unix(word: &str) -> String {
-    if is_plain(word, "/._-+=@:,") {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
-}
-
 #[cfg(test)]
 pub(crate) const EVIL: &str = "a\u{1b}[2J\u{7f}\u{85}\u{9b}m\u{ad}\u{61c}\u{180e}\u{200b}\u{200c}\
                                \u{200f}\u{2028}\u{2029}\u{202e}\u{2060}\u{2066}\u{206f}\u{feff}\

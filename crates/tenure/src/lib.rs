@@ -57,8 +57,8 @@ pub use tenure_engine::fence;
 pub use tenure_core;
 
 use tenure_engine::{
-    audit, cancel, circle, config, engine, herald, inherited, keep, line, offload, os, place,
-    process, profile, sync, trust,
+    advice, audit, cancel, circle, config, engine, herald, inherited, keep, line, offload, os,
+    place, process, profile, sync, trust,
 };
 #[cfg(feature = "framework")]
 use tenure_engine::{duration, printed};

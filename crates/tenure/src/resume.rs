@@ -110,7 +110,7 @@ use crate::offload;
 use crate::process::{self, Identity};
 use crate::profile::{OneMachine, Profile, Resume, why};
 use crate::store::file::{FileStore, ThreadSleeper};
-use crate::store::{Store, StoreError, Verbs};
+use crate::store::{Reading, Store, StoreError, Verbs};
 use error::Refused;
 use lock::Hold;
 use std::borrow::Cow;
@@ -527,11 +527,16 @@ fn refusal(place: &Place, name: &LockName, error: AcquireError) -> ResumeLockErr
         AcquireError::Refused { refusal, .. } => match refusal.blocker {
             Some(blocker) => {
                 let reading = store.read(name, None).ok();
-                let is_alive = reading.is_some_and(|reading| reading.is_seen_alive(&blocker));
+                let is_so = |it: fn(&Reading, &Claim) -> bool| {
+                    reading
+                        .as_ref()
+                        .is_some_and(|reading| it(reading, &blocker))
+                };
                 Refused {
                     name,
                     blocker: &blocker,
-                    is_alive,
+                    is_alive: is_so(Reading::is_seen_alive),
+                    orphan: blocker.holder.command.filter(|_| is_so(Reading::is_orphan)),
                     is_ours: place.is_named(&blocker),
                     here: &place.identity,
                     storage: &place.storage,

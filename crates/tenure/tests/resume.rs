@@ -295,6 +295,7 @@ fn resume_a_lock_held_by_another_process_is_refused_with_pid_host_and_time() {
         hostname,
         acquired_at,
         override_command,
+        is_orphaned,
     } = &error
     else {
         panic!("refused for another reason: {error:?}");
@@ -305,6 +306,7 @@ fn resume_a_lock_held_by_another_process_is_refused_with_pid_host_and_time() {
     );
     assert_eq!(*acquired_at, storage.on_disk("job-1").acquired_at);
     assert_eq!(*override_command, None, "its process can be seen from here");
+    assert!(!is_orphaned, "it lives");
     let text = error.to_string();
     let lines: Vec<&str> = text.lines().collect();
     let [first, second, third] = lines[..] else {

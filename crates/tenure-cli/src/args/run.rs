@@ -5,7 +5,7 @@
 //! Tests hold every call that is read here equal to what the parser makes of it.
 
 use super::value::{self, Typed};
-use super::{Calling, Claiming, Common, RunArgs};
+use super::{Calling, Claiming, Common, OfPath, RunArgs};
 use crate::output::Output;
 use std::ffi::OsString;
 
@@ -38,6 +38,7 @@ impl RunArgs {
             rollback: None,
             failure_step: None,
             on_lost: None,
+            path: OfPath::default(),
             calling: Calling::default(),
             common: Common::default(),
             command: Vec::new(),

@@ -2,13 +2,15 @@
 
 #[cfg(target_os = "linux")]
 mod orphan;
+#[cfg(target_os = "linux")]
+mod stopped;
 
 use super::{Session, near};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::ids::request_id_or_new;
 use crate::render::Reporter;
-use crate::render::lock::{its_command_hint, orphan_hint, timestamp};
+use crate::render::lock::{stop_hint, timestamp};
 use crate::request::{Cancel, Whom, millis};
 use serde_json::{Value, json};
 use tenure_core::{CancelKind, Claim, Kind, Life, LockName, RequestId, Standing, StopRequest};
@@ -32,7 +34,7 @@ pub(super) fn cancel(cancel: Cancel, reporter: &mut Reporter) -> Result<(String,
     session.tell_place(reporter);
     let by = request_id_or_new(by)?;
     reporter.set_request_id(by.as_str());
-    let (actor, why, grace) = match whom {
+    let (actor, why, grace, force) = match whom {
         #[cfg(target_os = "linux")]
         Whom::Orphan(how) => {
             return orphan::end(how, &session, &name, meant, &by, reporter);
@@ -43,7 +45,18 @@ pub(super) fn cancel(cancel: Cancel, reporter: &mut Reporter) -> Result<(String,
                 "--orphan needs handles on processes, which only Linux has",
             ));
         }
-        Whom::Holder { actor, why, grace } => (actor, why, grace),
+        #[cfg(not(target_os = "linux"))]
+        Whom::Holder { force: true, .. } => {
+            return Err(Failure::bad_arguments(
+                "--force needs handles on processes, which only Linux has",
+            ));
+        }
+        Whom::Holder {
+            actor,
+            why,
+            grace,
+            force,
+        } => (actor, why, grace, force),
     };
     let now = session.clock.now();
     let actor = session.actor(actor);
@@ -72,22 +85,42 @@ pub(super) fn cancel(cancel: Cancel, reporter: &mut Reporter) -> Result<(String,
     }
     session.audit_writer.cancelled(reporter, occasion, &asked);
     let reading = session.reading(&name).ok();
-    let asked: Vec<_> = asked
+    let asked: Vec<Asked<'_>> = asked
         .iter()
-        .map(|claim| {
-            (
-                claim,
-                Answering::of(claim, meant.is_some(), reading.as_ref(), &session),
-            )
+        .map(|claim| Asked {
+            claim,
+            how: Answering::of(claim, meant.is_some(), reading.as_ref(), &session),
+            is_stopped: reading
+                .as_ref()
+                .is_some_and(|reading| reading.is_stopped(claim)),
+            has_ended: false,
         })
         .collect();
-    let is_heard = |how: Answering| !matches!(how, Answering::Orphaned | Answering::Exec);
-    if !asked.iter().any(|(_, how)| is_heard(*how))
-        && let Some((claim, how)) = asked.first()
+    let is_heard = |asked: &Asked<'_>| !matches!(asked.how, Answering::Orphaned | Answering::Exec);
+    if !asked.iter().any(is_heard)
+        && let Some(asked) = asked.first()
     {
-        return Err(cannot_hear(&session, &name, claim, *how));
+        return Err(cannot_hear(&session, &name, asked));
     }
-    Ok(answer(&name, meant, &asked, now.wall_us / 1_000))
+    #[cfg(target_os = "linux")]
+    let asked = if force {
+        stopped::continue_all(asked, &session, &name)?
+    } else {
+        asked
+    };
+    #[cfg(not(target_os = "linux"))]
+    let _ = force;
+    Ok(answer(&session, &name, meant, &asked, now.wall_us / 1_000))
+}
+
+/// A claim that was asked to stop.
+struct Asked<'a> {
+    claim: &'a Claim,
+    how: Answering,
+    /// The process is stopped, and hears nothing until it goes on.
+    is_stopped: bool,
+    /// The process was continued, and the hold has ended.
+    has_ended: bool,
 }
 
 /// The refusal if no claim could be asked.
@@ -117,18 +150,19 @@ fn refusal(asked: &[Claim], name: &LockName, meant: Option<&str>) -> Option<Fail
 
 /// The answer about the claims that were asked.
 fn answer(
+    session: &Session,
     name: &LockName,
     meant: Option<&str>,
-    asked: &[(&Claim, Answering)],
+    asked: &[Asked<'_>],
     now_ms: u64,
 ) -> (String, Value) {
     let lines: Vec<String> = asked
         .iter()
-        .map(|(claim, how)| line(claim, *how, now_ms))
+        .map(|asked| line(session, name, asked, now_ms))
         .collect();
     let whom = match meant {
         Some(id) => format!("asked request {id} to stop, in {name}"),
-        None if asked.iter().any(|(_, how)| *how == Answering::Stopped) => {
+        None if asked.iter().any(|asked| asked.how == Answering::Passive) => {
             format!("{name} is not held; asked the waiter that is next in line to stop")
         }
         None => format!("asked the holder of {name} to stop"),
@@ -136,16 +170,23 @@ fn answer(
     let text = format!("{whom}: {}", lines.join("; "));
     let holders: Vec<_> = asked
         .iter()
-        .map(|(claim, how)| {
-            json!({
+        .map(|asked| {
+            let claim = asked.claim;
+            let mut holder = json!({
                 "request_id": known_as(&claim.holder),
                 "pid": claim.holder.process.map(|process| process.pid),
                 "token": claim.token,
-                "supervised": *how == Answering::Supervised,
+                "supervised": asked.how == Answering::Supervised && !asked.is_stopped,
                 "waits": claim.token.is_none(),
-                "killed_at": killed_at(claim, *how, now_ms).map(timestamp),
+                "killed_at": killed_at(asked, now_ms).map(timestamp),
                 "asked_by": claim.cancel.as_ref().map(|cancel| cancel.by.clone()),
-            })
+            });
+            for (key, is_so) in [("stopped", asked.is_stopped), ("ended", asked.has_ended)] {
+                if is_so {
+                    holder[key] = true.into();
+                }
+            }
+            holder
         })
         .collect();
     (text, json!({ "name": name.as_str(), "asked": holders }))
@@ -156,8 +197,6 @@ fn answer(
 enum Answering {
     /// Its supervisor ends the command.
     Supervised,
-    /// Supervisor is stopped, and hears of the request when it goes on.
-    Halted,
     /// Program that holds by `tenure serve`, and is told.
     Served,
     /// Its supervisor is dead, and no other process ends its command. The hold lasts until the command ends.
@@ -169,7 +208,7 @@ enum Answering {
     /// It has no supervisor. It learns of the request only if it looks by itself.
     Detached,
     /// Waiter that does not act.
-    Stopped,
+    Passive,
     /// Waiter that leaves the line.
     Waiting,
     /// Place that was kept for a caller who is away, and is so no longer.
@@ -185,7 +224,7 @@ impl Answering {
             Kind::Kernel | Kind::Detached if claim.token.is_none() => match &claim.reservation {
                 Some(_) => Self::Away,
                 None if meant => Self::Waiting,
-                None => Self::Stopped,
+                None => Self::Passive,
             },
             Kind::Detached | Kind::Foreign | Kind::Sealed => Self::Detached,
             Kind::Kernel if ends_without_release(claim) => Self::Exec,
@@ -198,9 +237,6 @@ impl Answering {
             }
             Kind::Kernel if claim.holder.command.is_none() && !is_unnamed_run(claim) => {
                 Self::Program
-            }
-            Kind::Kernel if reading.is_some_and(|reading| reading.is_stopped(claim)) => {
-                Self::Halted
             }
             Kind::Kernel => Self::Supervised,
         }
@@ -219,33 +255,23 @@ fn not_there(name: &LockName, id: &str) -> Failure {
 
 /// When what is left of the work is killed at the latest, in milliseconds of the wall clock. If that is over, the run is at
 /// its rollback or a hook, which have a time of their own.
-fn killed_at(claim: &Claim, how: Answering, now_ms: u64) -> Option<u64> {
-    let cancel = claim
-        .cancel
-        .as_ref()
-        .filter(|_| how == Answering::Supervised)?;
+fn killed_at(asked: &Asked<'_>, now_ms: u64) -> Option<u64> {
+    let is_heard = asked.how == Answering::Supervised && !asked.is_stopped && !asked.has_ended;
+    let claim = asked.claim;
+    let cancel = claim.cancel.as_ref().filter(|_| is_heard)?;
     let grace_ms = claim.grace_ms.min(cancel.grace_ms.unwrap_or(u64::MAX));
     Some(cancel.at.wall_ms.saturating_add(grace_ms)).filter(|at| *at >= now_ms)
 }
 
 /// The refusal if no supervisor is left that could be asked.
-fn cannot_hear(session: &Session, name: &LockName, claim: &Claim, how: Answering) -> Failure {
-    let is_orphaned = how == Answering::Orphaned;
-    let hint = if is_orphaned {
-        orphan_hint(name, claim.holder.command.map(|command| command.pid))
-    } else {
-        its_command_hint()
-    };
+fn cannot_hear(session: &Session, name: &LockName, asked: &Asked<'_>) -> Failure {
+    let claim = asked.claim;
+    let is_orphaned = asked.how == Answering::Orphaned;
     let message = match session.view(name, None) {
-        Ok(view) => view.headline(),
+        Ok(view) => format!("{}; {}", view.headline(), stop_hint(&view)),
         Err(_) => format!("{name} is held by {}", who(claim)),
     };
-    Failure::new(
-        Exit::Precondition,
-        "CANNOT_ASK",
-        format!("{message}; {hint}"),
-    )
-    .with_context(json!({
+    Failure::new(Exit::Precondition, "CANNOT_ASK", message).with_context(json!({
         "name": name.as_str(),
         "orphaned": is_orphaned,
         "pid": claim.holder.process.map(|process| process.pid),
@@ -260,10 +286,29 @@ fn who(claim: &Claim) -> String {
     }
 }
 
-fn line(claim: &Claim, how: Answering, now_ms: u64) -> String {
-    let who = who(claim);
-    match how {
-        Answering::Supervised => match killed_at(claim, how, now_ms) {
+fn line(session: &Session, name: &LockName, asked: &Asked<'_>, now_ms: u64) -> String {
+    let who = who(asked.claim);
+    if asked.has_ended {
+        return format!("{who} was continued, and its hold has ended");
+    }
+    if asked.is_stopped {
+        let pid = asked.claim.holder.process.map_or(0, |process| process.pid);
+        let then = match asked.how {
+            Answering::Supervised => "ends its command when it goes on",
+            Answering::Waiting => "leaves the line when it goes on",
+            _ => "is told when it goes on",
+        };
+        let force = match asked.how {
+            Answering::Supervised | Answering::Program | Answering::Served => {
+                let line = session.advice(name).line(&["cancel", "--force"], &[]);
+                format!(", and `{line}` has it end, too")
+            }
+            _ => String::new(),
+        };
+        return format!("{who} is stopped and {then}; `kill -CONT {pid}` continues it{force}");
+    }
+    match asked.how {
+        Answering::Supervised => match killed_at(asked, now_ms) {
             Some(at) => format!(
                 "{who} ends its command, and kills what is left of it at {} at the latest",
                 timestamp(at)
@@ -271,9 +316,8 @@ fn line(claim: &Claim, how: Answering, now_ms: u64) -> String {
             None => format!("{who} ends its command"),
         },
         Answering::Orphaned => {
-            format!(
-                "{who} is dead and can ask no command to stop (`tenure cancel --orphan` ends its command)"
-            )
+            let line = session.advice(name).line(&["cancel", "--orphan"], &[]);
+            format!("{who} is dead and can ask no command to stop (`{line}` ends its command)")
         }
         Answering::Exec => {
             format!("{who} has become its command, and no supervisor is there to end that")
@@ -281,10 +325,9 @@ fn line(claim: &Claim, how: Answering, now_ms: u64) -> String {
         Answering::Detached => {
             format!("{who} has no supervisor; `check` and `heartbeat` tell it")
         }
-        Answering::Stopped => {
+        Answering::Passive => {
             format!("{who} does not act; it lets others pass, and ends when it goes on")
         }
-        Answering::Halted => format!("{who} is stopped, and ends its command when it goes on"),
         Answering::Served => format!("the program of {who} is told"),
         Answering::Program => {
             format!("{who} is told, and its work ends when it looks; no command is ended")

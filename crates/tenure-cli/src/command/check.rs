@@ -24,7 +24,7 @@ use tenure_engine::clock::Clock;
 use tenure_engine::process::Ancestors;
 use tenure_engine::readings::{self, READ_AT_ONCE, Read, Readings};
 use tenure_engine::store::contract::Which;
-use tenure_engine::tenure_core::{AgentKey, Host, Process};
+use tenure_engine::tenure_core::{AgentKey, Host, LockName, Process};
 
 #[cold]
 #[inline(never)]
@@ -129,6 +129,7 @@ pub(crate) fn list(list: List, reporter: &mut Reporter) -> Result<(String, Value
         Only {
             of: list.of.as_ref(),
             waiting: list.waiting,
+            name: list.name.as_ref(),
         },
         shown,
         Asks::HowTheyStand(list.order),
@@ -153,7 +154,8 @@ fn all(
     shown: Shown,
     asks: Asks,
 ) -> Result<(String, Value), Failure> {
-    let names = readings::names(&*session.store, Which::Locks)?;
+    let mut names = readings::names(&*session.store, Which::Locks)?;
+    names.retain(|name| only.name.is_none_or(|only| only == name));
     let output = reporter.output;
     let reporter = RefCell::new(reporter);
     let mut looks = Looks {
@@ -219,6 +221,8 @@ struct Only<'a> {
     of: Option<&'a AgentKey>,
     /// Those with a waiter.
     waiting: bool,
+    /// The one of this name.
+    name: Option<&'a LockName>,
 }
 
 impl Only<'_> {
@@ -282,7 +286,9 @@ impl Looks<'_, '_> {
             Err(error) => {
                 self.reporter.borrow_mut().warn(error.to_string());
                 let store = &self.session.store;
-                LockView::unknown(&name, store.policy(), store.place(&name))
+                let mut view = LockView::unknown(&name, store.policy(), store.place(&name));
+                self.session.call_as_asked(&mut view, &name);
+                view
             }
         })
     }
@@ -409,7 +415,8 @@ fn show(
             count => (format!("{count} free locks"), "are"),
         };
         pieces.push(&format!(
-            "\n{locks} {are} not shown; `tenure list --all` shows all"
+            "\n{locks} {are} not shown; `{}` shows all",
+            session.place.line(&["list", "--all"])
         ));
     }
     pieces.end()

@@ -34,11 +34,7 @@ const SERVERS_WITHIN: Duration = Duration::from_secs(5);
 #[cold]
 #[inline(never)]
 pub(super) fn doctor(doctor: Doctor, reporter: &mut Reporter) -> Result<(String, Value), Failure> {
-    let Doctor {
-        place,
-        files,
-        flags,
-    } = doctor;
+    let Doctor { place, files } = doctor;
     let program = std::env::current_exe().ok().map(clean_path);
     let mut report = Report::of(args::version(), program);
     let why = place.as_ref().ok().and_then(Place::why);
@@ -76,15 +72,15 @@ pub(super) fn doctor(doctor: Doctor, reporter: &mut Reporter) -> Result<(String,
     let without_main = opened_place.and_then(Place::without_main);
     configuration(&mut report, &files, passed_over, without_main.as_deref());
     if let Ok(session) = opened {
-        of_place(&session, &flags, &mut report);
+        of_place(&session, &mut report);
     }
     answer(&report, reporter)
 }
 
 /// What is known of the place itself.
-fn of_place(session: &Session, flags: &str, report: &mut Report) {
+fn of_place(session: &Session, report: &mut Report) {
     let only_looks = session.place.is_folder() && folder::look(session, report);
-    locks::look(session, flags, report);
+    locks::look(session, report);
     let (log, recording) = session.audit_writer.kept();
     let dir = clean_path(log.dir());
     match log.look() {

@@ -3,12 +3,13 @@
 
 use super::{Session, near};
 use crate::dialect::Done;
+use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::render::Reporter;
-use crate::render::lock::{age, failure_of, orphan_hint, stop_hint};
-use crate::request::ForceRelease;
+use crate::render::lock::{age, failure_of, stop_hint};
+use crate::render::{Reporter, clean};
+use crate::request::{ForceRelease, Meant};
 use serde_json::{Value, json};
-use tenure_core::{Entry, Force, ForceOnHeld, Forced, LockName, Reason, Refusal, Standing};
+use tenure_core::{Claim, Entry, Force, ForceOnHeld, Forced, LockName, Reason, Refusal, Standing};
 use tenure_engine::audit::{Ending, Releaser};
 use tenure_engine::clock::Clock;
 use tenure_engine::store::Verbs;
@@ -19,14 +20,21 @@ pub(crate) fn force_release(
     force_release: ForceRelease,
     reporter: &mut Reporter,
 ) -> Result<(String, Value), Failure> {
-    let ForceRelease { place, name, force } = force_release;
+    let ForceRelease {
+        place,
+        name,
+        meant,
+        force,
+    } = force_release;
     let session = Session::open(place)?;
     session.tell_place(reporter);
     let before = session.view(&name, None)?;
     let now = session.clock.now();
+    let is_meant = |claim: &Claim| meant.is(claim);
+    let is_meant = (!meant.is_any()).then_some(&is_meant as &dyn Fn(&Claim) -> bool);
     let forced = session
         .store
-        .force_release(&name, force, &now)
+        .force_release_of(&name, is_meant, force, &now)
         .map_err(|error| session.store_failed(&name, error))?;
     match forced.released {
         Forced::Done {
@@ -45,8 +53,8 @@ pub(crate) fn force_release(
             }
             if !before.other_holders.is_empty() {
                 reporter.warn(format!(
-                    "{name}: only that one was ended; `tenure check {name}` shows who else \
-                     holds it"
+                    "{name}: only that one was ended; `{}` shows who else holds it",
+                    session.advice(&name).line(&["check"], &[])
                 ));
             }
             let acting = session.format.request_id(None)?;
@@ -87,27 +95,8 @@ pub(crate) fn force_release(
             });
             Ok((text, data))
         }
-        Forced::SetAside { claim } => {
-            let whose = match claim.holder.process {
-                Some(process) => format!("PID {}", process.pid),
-                None => format!("request {}", claim.holder.request_id),
-            };
-            let text = format!(
-                "{name} is not held; {whose}, which is next in line and does not act, lets \
-                 others pass from now on, and keeps its place"
-            );
-            let data = json!({
-                "name": name.as_str(),
-                "status": "released",
-                "held_ms": null,
-                "set_aside": {
-                    "pid": claim.holder.process.map(|process| process.pid),
-                    "request_id": claim.holder.request_id.as_str(),
-                    "ticket": claim.ticket,
-                },
-            });
-            Ok((text, data))
-        }
+        Forced::SetAside { claim } => Ok(set_aside(&name, &claim)),
+        Forced::Absent if is_meant.is_some() => Err(no_such_hold(&name, &meant)),
         Forced::Absent => {
             near::point_out_absent(&session, reporter, &name);
             reporter.warn(format!("{name} is not held; nothing to remove"));
@@ -117,6 +106,49 @@ pub(crate) fn force_release(
         }
         Forced::Refused(refusal) => Err(refused(reporter, &session, &name, &refusal)?),
     }
+}
+
+/// The answer if there is no hold, and the next claim lets others pass from now on.
+fn set_aside(name: &LockName, claim: &Claim) -> (String, Value) {
+    let whose = match claim.holder.process {
+        Some(process) => format!("PID {}", process.pid),
+        None => format!("request {}", claim.holder.request_id),
+    };
+    let text = format!(
+        "{name} is not held; {whose}, which is next in line and does not act, lets \
+         others pass from now on, and keeps its place"
+    );
+    let data = json!({
+        "name": name.as_str(),
+        "status": "released",
+        "held_ms": null,
+        "set_aside": {
+            "pid": claim.holder.process.map(|process| process.pid),
+            "request_id": claim.holder.request_id.as_str(),
+            "ticket": claim.ticket,
+        },
+    });
+    (text, data)
+}
+
+/// The refusal if no hold is the one that is meant.
+fn no_such_hold(name: &LockName, meant: &Meant) -> Failure {
+    let id = (meant.request_id.as_ref()).map(|id| format!("request id {}", clean(id)));
+    let token = meant.token.map(|token| format!("fencing token {token}"));
+    let shown: Vec<_> = id.into_iter().chain(token).collect();
+    Failure::new(
+        Exit::NotFound,
+        "NO_HOLDER",
+        format!(
+            "no hold of {name} that can be read has {}, so nothing was released",
+            shown.join(" and ")
+        ),
+    )
+    .with_context(json!({
+        "name": name.as_str(),
+        "request_id": meant.request_id,
+        "token": meant.token,
+    }))
 }
 
 /// The answer if the profile does not let force do that, or wants a second yes.
@@ -136,8 +168,6 @@ fn refused(
     // This verb has no phases.
     failure.phase = None;
     let failure = session.blocked(failure, &view, refusal.reason);
-    let orphaned = view.holder.as_ref().filter(|holder| holder.orphaned);
-    let orphaned = orphaned.map(|holder| orphan_hint(name, holder.command_pid));
     let policy = session.store.policy();
     let asks = policy.force_on_held == ForceOnHeld::AskToStop;
     let never = policy.force_on_held == ForceOnHeld::Never;
@@ -147,14 +177,15 @@ fn refused(
         Reason::NeedsConfirmation => {
             failure.with_text(format!("{}; confirm with --yes", view.headline()))
         }
-        Reason::Held if asks => failure.with_text(match orphaned {
-            Some(hint) => format!("{}; {hint}", view.headline()),
-            None => format!(
-                "{}; it is released when its command ends; {}",
-                view.headline(),
-                stop_hint(name, view.holder.as_ref())
-            ),
-        }),
+        Reason::Held if asks => {
+            let is_orphaned = view.holder.as_ref().is_some_and(|holder| holder.orphaned);
+            let when = if is_orphaned {
+                ""
+            } else {
+                "; it is released when its command ends"
+            };
+            failure.with_text(format!("{}{when}; {}", view.headline(), stop_hint(&view)))
+        }
         Reason::Held if never => {
             session.say_unheeded(reporter, Force::Asked);
             failure

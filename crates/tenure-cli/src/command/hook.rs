@@ -40,6 +40,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tenure_core::{AgentKey, LockName};
+use tenure_engine::advice;
 use tenure_engine::clock::{Clock, SystemClock, instant};
 use tenure_engine::config::{CommandRule, Config, OnError};
 use tenure_engine::printed::hex;
@@ -381,7 +382,7 @@ impl Work {
             return (fault(if_closed(closed), &why), None);
         }
         let times = commands::times(&found, self.time_of(call), self.limits());
-        let program = program();
+        let program = advice::word(&advice::program());
         let prefixes: Vec<String> = found
             .hits
             .iter()
@@ -642,27 +643,6 @@ fn here(named: Option<&str>) -> PathBuf {
 
 fn now_ms() -> u64 {
     SystemClock::new(None).now().wall_us / 1_000
-}
-
-/// How the rewritten command calls tenure: by its name if that leads to it, else by its whole path.
-fn program() -> String {
-    let own = std::env::current_exe().ok();
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = std::env::split_paths(&path).any(|folder| folder.join("tenure").is_file());
-    match own.as_deref().and_then(Path::to_str) {
-        Some(own) if !is_there => quoted(own),
-        _ => "tenure".to_owned(),
-    }
-}
-
-/// A text as one word of a shell.
-fn quoted(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%".contains(c);
-    if text.chars().all(is_plain) {
-        text.to_owned()
-    } else {
-        format!("'{}'", text.replace('\'', "'\\''"))
-    }
 }
 
 /// Why a command is refused, and the form that passes. Facts: orders look like something that was smuggled in.

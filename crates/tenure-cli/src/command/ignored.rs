@@ -5,13 +5,13 @@
 //! there; the contract wants the record where it is.
 
 use super::Session;
-use crate::render::{Reporter, clean, clean_path};
+use crate::render::{Reporter, clean};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use tenure_core::LockName;
+use tenure_engine::advice;
 use tenure_engine::clock::{instant, nap};
-use tenure_engine::printed::quoted_for_unix;
 use tenure_engine::profile::Profile;
 use tenure_engine::repository::work_tree;
 
@@ -101,8 +101,8 @@ pub(super) fn line_that_ends(
         Fate::Unseen | Fate::Ignored | Fate::Unknown => None,
         Fate::Committed(_) => Some(ignores()),
         Fate::Tracked { is_ignored } => {
-            let folder = quoted_for_unix(&clean_path(records));
-            let file = quoted_for_unix(record);
+            let folder = advice::word(&records.to_string_lossy());
+            let file = advice::word(record);
             let removes = format!(
                 "git -C {folder} --literal-pathspecs rm --cached --force --quiet -- {file}"
             );
@@ -133,8 +133,8 @@ pub(super) fn line_that_ignores(root: &Path, pattern: &str) -> String {
     let is_open =
         std::fs::read(&ignore).is_ok_and(|text| text.last().is_some_and(|end| *end != b'\n'));
     let (pattern, ignore) = (
-        quoted_for_unix(pattern),
-        quoted_for_unix(&clean_path(&ignore)),
+        advice::word(pattern),
+        advice::word(&ignore.to_string_lossy()),
     );
     // Some shells' echo reads backslashes.
     match (is_open, pattern.contains('\\')) {

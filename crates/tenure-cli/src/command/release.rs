@@ -5,7 +5,7 @@ use super::{Session, give_back, near};
 use crate::dialect::{Done, Line, Refused};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::render::lock::age;
+use crate::render::lock::{age, stop_hint};
 use crate::render::{Reporter, clean};
 use crate::request::Release;
 use serde_json::{Value, json};
@@ -122,7 +122,7 @@ pub(crate) fn release(
             }
             session.tell(reporter, &Line::Ignored { name, claim });
             if id.is_none() && session.is_mine(claim, None, &[]) {
-                reporter.inform(&needs_id(name, claim));
+                reporter.inform(&needs_id(&session, name, claim));
             }
             Ok((String::new(), without_hold(name, "ignored")))
         }
@@ -155,7 +155,8 @@ fn waiting(
     if claim.reservation.is_none() {
         let message =
             format!("request id {id} waits for {name} and holds nothing that could be released");
-        let text = format!("{message}; `tenure cancel {name} --request-id {id}` ends its wait");
+        let line = (session.advice(name)).line(&["cancel"], &["--request-id", id]);
+        let text = format!("{message}; `{line}` ends its wait");
         let failure = Failure::new(Exit::Conflict, "NOT_OWNER", message).with_text(text);
         return Err(failure.with_context(session.view(name, None)?.json()));
     }
@@ -463,7 +464,7 @@ fn not_owner(
             "{}\n{:8}{}",
             view.headline(),
             "",
-            needs_id(name, claim)
+            needs_id(session, name, claim)
         ))
         .with_context(view.json()));
     }
@@ -476,14 +477,17 @@ fn not_owner(
         }
         (ForceOnHeld::Never, _) => by_id.to_owned(),
         (ForceOnHeld::AskToStop, Kind::Kernel) => {
-            format!("it is released when its command ends; `tenure cancel {name}` asks it to stop")
+            format!("it is released when its command ends; {}", stop_hint(&view))
         }
         (_, Kind::Kernel) => {
             "it is released when its command ends; --force overrides it".to_owned()
         }
         (ForceOnHeld::Override, _) => format!("{by_id}, or override it with --force"),
         (ForceOnHeld::AskToStop | ForceOnHeld::OverrideConfirmed, _) => {
-            format!("{by_id}, or take it with `tenure acquire --force --yes {name}`")
+            let line = session
+                .advice(name)
+                .line(&["acquire", "--force", "--yes"], &[]);
+            format!("{by_id}, or take it with `{line}`")
         }
     };
     let failure = Failure::new(
@@ -497,10 +501,10 @@ fn not_owner(
 }
 
 /// The message to a caller that descends from the owner and shows no id.
-fn needs_id(name: &LockName, claim: &Claim) -> String {
+fn needs_id(session: &Session, name: &LockName, claim: &Claim) -> String {
     format!(
         "not released: {name} may be held by another sub-shell or script of the same owner; {}",
-        give_back(name, claim)
+        give_back(&session.advice(name), claim)
     )
 }
 

@@ -31,7 +31,7 @@ use crate::dialect::Line;
 use crate::exit::{Ending, Exit, signalled};
 use crate::failure::Failure;
 use crate::render::Reporter;
-use crate::request::{self, How, OnHeld, Program, Run, Supervised, Task};
+use crate::request::{How, OnHeld, Place, Program, Run, Supervised, Task};
 use crate::signals::{self, Signals};
 use crate::store::Part;
 use crate::supervise::locks::{Around, Driver, RunState, SpawnError};
@@ -119,7 +119,7 @@ fn hold_and_run(
     let session = of_task(place)?;
     session.tell_place(reporter);
     let group_session = group_place.map(of_task).transpose()?;
-    let program = program_of(task)?;
+    let program = program_of(&session.place, task)?;
     let planning = Planning {
         task,
         session: &session,
@@ -364,7 +364,7 @@ impl Supervision<'_> {
 /// The hooks of a run, for when it takes the place of other runs or another run takes its place.
 struct Hooks<'a> {
     task: &'a Task,
-    place: &'a request::Place,
+    place: &'a Place,
     main: &'a LockName,
     id: &'a str,
 }
@@ -476,7 +476,7 @@ fn run_unlocked(
     reporter.set_request_id(id.as_str());
     let signals = collect_signals()?;
     followed.map_or(Ok(()), Followed::watch)?;
-    let program = program_of(&task)?;
+    let program = program_of(&place, &task)?;
     if let Some(warning) = task.warning {
         reporter.warn(warning);
     }
@@ -828,8 +828,9 @@ fn is_refused_to_all(_: &std::io::Error) -> bool {
 }
 
 /// The program of a run, found before the lock is touched.
-fn program_of(task: &Task) -> Result<PathBuf, Failure> {
-    find_program(&task.program.words).map_err(|failure| terms::hint_at_shell(failure, task))
+fn program_of(place: &Place, task: &Task) -> Result<PathBuf, Failure> {
+    let hint = |failure| terms::hint_at_shell(failure, place, task);
+    find_program(&task.program.words).map_err(hint)
 }
 
 /// Finds the program as a shell would, before the lock is touched. It looks in the current folder only if a

@@ -16,6 +16,7 @@ use crate::dialect::sprint::{
 };
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::render::lock::trouble;
 use crate::render::{Output, Reporter, clean};
 use crate::request::sprint::{self as request, Fields};
 use crate::request::{Check, Place, Release};
@@ -115,17 +116,17 @@ pub(super) fn document(args: &DocumentArgs, call: Call) -> Exit {
     match args::parse_as(&mode, &args.words) {
         Ok(Verb::Acquire(args)) => acquire(
             &args,
-            Call::calling("acquire", &args.common, &args.calling),
+            Call::calling("acquire", &args.common, &args.calling, &args.of.path),
             given,
         ),
         Ok(Verb::Release(args)) => release(
             &args,
-            Call::calling("release", &args.common, &args.calling),
+            Call::calling("release", &args.common, &args.calling, &args.of.path),
             given,
         ),
         Ok(Verb::Check(args)) => check(
             &args,
-            Call::calling("check", &args.common, &args.calling),
+            Call::calling("check", &args.common, &args.calling, &args.of.path),
             given,
         ),
         Ok(_) => refuse(&mode, request::invalid_mode(&mode)),
@@ -175,6 +176,7 @@ fn look(
     };
     let mut document = Document::new(status, mode, seen.info(&now), message);
     document.errors = seen.warnings();
+    (document.errors).extend(trouble(&session.view_of(&name, &reading, None)));
     if health {
         document.status = status.health();
     }

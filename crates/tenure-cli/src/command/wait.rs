@@ -1,6 +1,6 @@
 //! `wait`: returns when a lock has room for a claim. It takes nothing and writes nothing.
 
-use super::{Session, attend, cancelled, collect_signals, near, waits_for_itself};
+use super::{Session, attend, cancelled, collect_signals, near};
 use crate::dialect::Done;
 use crate::failure::Failure;
 use crate::render::Reporter;
@@ -59,10 +59,11 @@ pub(super) fn until_free(
     )?;
     drop(showing);
     let Vacancy {
-        view,
+        mut view,
         waited,
         found,
     } = vacancy;
+    session.call_as_asked(&mut view, name);
     match found {
         Found::Room => {}
         Found::Interrupted => return Err(cancelled("wait")),
@@ -122,7 +123,7 @@ impl Onlooker for Showing<'_> {
         if self.limit == Wait::Forever
             && let Some(own) = attend::own_hold(self.session, look.reading, self.mode, look.before)
         {
-            return Err(waits_for_itself(self.name, &own));
+            return Err(self.session.waits_for_itself(self.name, &own));
         }
         let empty = Entry::default();
         Ok(self.progress.show(|here| {

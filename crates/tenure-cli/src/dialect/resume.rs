@@ -4,8 +4,7 @@ use super::{Dialect, Line, Refused, own_line};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::clean;
-use crate::render::lock::{HolderView, LockView, age, orphan_hint, utc};
-use std::path::Path;
+use crate::render::lock::{HolderView, LockView, age, stop_hint, utc};
 
 pub(crate) struct Resume;
 
@@ -49,12 +48,9 @@ impl Dialect for Resume {
 }
 
 fn blocked(mut failure: Failure, view: &LockView, holder: &HolderView) -> Failure {
-    // Once the supervisor is dead, only the command is at work.
-    let at_work = match holder.command_pid.filter(|_| holder.orphaned) {
-        Some(command) => Some(command),
-        None => holder.pid,
-    };
-    let pid = at_work.map_or_else(|| "unknown".to_owned(), |pid| pid.to_string());
+    let pid = holder
+        .work_pid
+        .map_or_else(|| "unknown".to_owned(), |pid| pid.to_string());
     let or_force = if view.yields_to_force() {
         ", or use --force to override"
     } else {
@@ -67,11 +63,18 @@ fn blocked(mut failure: Failure, view: &LockView, holder: &HolderView) -> Failur
         clean(&holder.host),
         utc(holder.since_ms),
     ));
-    if holder.orphaned
+    if let Some(stopped) = holder.is_stopped_and()
+        && let Some(text) = &mut failure.text
+    {
+        text.push_str("\nThe other process is ");
+        text.push_str(&stopped);
+        text.push('.');
+    }
+    if (holder.orphaned || holder.stopped)
         && let Some(text) = &mut failure.text
     {
         text.push('\n');
-        text.push_str(&orphan_hint(&view.name, holder.command_pid));
+        text.push_str(&stop_hint(view));
     }
     let is_here = holder.is_of_this_boot && !holder.other_pid_namespace;
     let Some(text) = failure.text.as_mut().filter(|_| !is_here) else {
@@ -103,11 +106,6 @@ fn blocked(mut failure: Failure, view: &LockView, holder: &HolderView) -> Failur
 
 /// The command that removes the lock of a holder that cannot be seen from here. Its PID says nothing here.
 fn override_of(view: &LockView) -> Option<String> {
-    if !view.yields_to_force() {
-        return None;
-    }
-    let folder = Path::new(&view.lock_file).parent()?.parent()?;
-    Some(tenure_engine::profile::resume::override_command(
-        folder, &view.name,
-    ))
+    let line = || view.advice.line(&["force-release"], &[]);
+    view.yields_to_force().then(line)
 }

@@ -4,6 +4,7 @@
 use crate::failure::Failure;
 use std::time::Duration;
 use tenure_core::Reason;
+use tenure_engine::advice::Advice;
 use tenure_engine::envelope::human;
 pub(crate) use tenure_engine::envelope::{
     HolderView, LockView, StandstillView, age, asks_for_the_lock, stale_reason, timestamp, utc,
@@ -17,24 +18,21 @@ pub(crate) fn failure_of(
     waited: Option<Duration>,
     retry_after_ms: u64,
 ) -> Failure {
-    let (line, name) = (view.headline(), view.name.clone());
-    let orphaned = view.holder.as_ref().filter(|holder| holder.orphaned);
-    let orphaned = orphaned.map(|holder| orphan_hint(&name, holder.command_pid));
-    let hint = view.holder.as_ref().filter(|holder| is_ending(holder));
-    let hint = hint.map(|holder| stop_hint(&name, Some(holder)));
+    let line = view.headline();
+    let check = view.advice.line(&["check"], &[]);
+    let told = |holder: &&HolderView| holder.orphaned || holder.stopped || is_ending(holder);
+    let hint = view.holder.as_ref().filter(told).map(|_| stop_hint(&view));
     let mut failure = Failure::from(view.into_failure(reason, waited, retry_after_ms));
     if failure.retry.is_some() {
         let waited = waited
             .map(|waited| format!("waited {}; ", human(waited)))
             .unwrap_or_default();
         failure.text = Some(format!(
-            "{line}\n{:8}{waited}try again in about {}, wait longer with --wait, or look with \
-             `tenure check {name}`",
+            "{line}\n{:8}{waited}try again in about {}, wait longer with --wait, or look with `{check}`",
             "",
             age(retry_after_ms),
         ));
     }
-    let hint = hint.or(orphaned);
     if let (Some(hint), Some(text)) = (hint, &mut failure.text) {
         text.push_str("\n        ");
         text.push_str(&hint);
@@ -55,34 +53,53 @@ fn is_its_command(holder: &HolderView) -> bool {
     facts.any(|(key, _)| key == ENDS_WITHOUT_RELEASE)
 }
 
-/// What an operator can do about a holder whose supervisor lives.
-pub(crate) fn stop_hint(name: impl std::fmt::Display, holder: Option<&HolderView>) -> String {
-    if holder.is_some_and(is_ending) {
+/// What an operator can do about the holder of a lock.
+pub(crate) fn stop_hint(view: &LockView) -> String {
+    let (advice, holder) = (&view.advice, view.holder.as_ref());
+    if let Some(orphan) = holder.filter(|holder| holder.orphaned) {
+        orphan_hint(advice, orphan.command_pid)
+    } else if holder.is_some_and(|holder| holder.stopped && holder.kind == "run") {
+        let line = advice.line(&["cancel", "--force"], &[]);
         format!(
-            "it was asked to stop, and its command has its grace to end; `tenure cancel {name} --grace 0s` has \
-             its supervisor kill the command now"
+            "it hears nothing while it is stopped; `{line}` continues it, so that it ends its work"
+        )
+    } else if holder.is_some_and(is_ending) {
+        let line = advice.line(&["cancel"], &["--grace", "0s"]);
+        format!(
+            "it was asked to stop, and its command has its grace to end; `{line}` has its supervisor kill the command now"
         )
     } else if holder.is_some_and(is_its_command) {
         its_command_hint()
     } else {
-        format!("`tenure cancel {name}` asks it to stop")
+        format!("`{}` asks it to stop", advice.line(&["cancel"], &[]))
     }
 }
 
+/// What a person has to look after about the holder of a lock, for answers whose form has no other place for it.
+pub(crate) fn trouble(view: &LockView) -> Option<String> {
+    let holder = view.holder.as_ref()?;
+    let what = match (holder.orphaned, holder.is_stopped_and()) {
+        (true, _) => format!("its holder is {}{}", holder.who(), holder.goes_on()),
+        (false, Some(stopped)) => format!("its holder, {}, is {stopped}", holder.who()),
+        (false, None) => return None,
+    };
+    Some(format!("{what}; {}", stop_hint(view)))
+}
+
 /// What an operator can do about a holder that has become its command.
-pub(crate) fn its_command_hint() -> String {
+fn its_command_hint() -> String {
     "it has become its command (--exec), and no supervisor is there to end that; the lock is free when it ends".to_owned()
 }
 
 /// What an operator can do about a holder whose supervisor is dead. Where its record names no command, nobody can prove which
 /// process is at work: a program with a guard forked, or a run died as it started its command.
-pub(crate) fn orphan_hint(name: impl std::fmt::Display, command: Option<u32>) -> String {
+fn orphan_hint(advice: &Advice, command: Option<u32>) -> String {
     if command.is_none() {
         return "no process is left to be asked to stop; the lock is free once all that have it from there have ended"
             .to_owned();
     }
     format!(
-        "no supervisor is left to be asked to stop; the lock is free once that command has ended, and \
-         `tenure cancel --orphan {name}` ends it"
+        "no supervisor is left to be asked to stop; the lock is free once that command has ended, and `{}` ends it",
+        advice.line(&["cancel", "--orphan"], &[])
     )
 }

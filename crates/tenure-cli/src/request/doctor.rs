@@ -6,7 +6,6 @@ use super::{Place, Surroundings};
 use crate::args::{Common, DoctorArgs};
 use crate::failure::Failure;
 use std::path::PathBuf;
-use tenure_engine::printed::quoted_for_unix;
 
 /// Looks at the place of the locks, and at what they rest on.
 #[derive(Debug)]
@@ -15,8 +14,6 @@ pub(crate) struct Doctor {
     pub(crate) place: Result<Place, Failure>,
     /// The configurations that count here, or why one of them cannot be used.
     pub(crate) files: Result<Vec<PathBuf>, Failure>,
-    /// The flags by which another call finds the same place, as a shell reads them; each begins with a space.
-    pub(crate) flags: String,
 }
 
 impl Doctor {
@@ -31,11 +28,7 @@ impl Doctor {
         {
             return Err(failure.clone());
         }
-        Ok(Self {
-            flags: flags_of(common),
-            place,
-            files,
-        })
+        Ok(Self { place, files })
     }
 }
 
@@ -48,36 +41,4 @@ fn names_a_place(common: &Common) -> bool {
         || common.lock_file_name.is_some()
         || common.stale_after.is_some()
         || common.audit_dir.is_some()
-}
-
-/// The typed flags by which another call finds the same place.
-fn flags_of(common: &Common) -> String {
-    let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
-    // A URL may have a password in it, and the line is printed.
-    let store = common.store.as_ref();
-    let store = store.map(|url| if url.contains('@') { "URL" } else { url }.to_owned());
-    let named = [
-        ("--dir", path(&common.dir)),
-        ("--store", store),
-        (
-            "--scope",
-            common.scope.map(|scope| scope.as_str().to_owned()),
-        ),
-        ("--profile", common.profile.clone()),
-        ("--project-root", path(&common.project_root)),
-        ("--lock-file-name", common.lock_file_name.clone()),
-        (
-            "--stale-after",
-            common.stale_after.as_ref().map(|age| age.text.clone()),
-        ),
-        ("--config", path(&common.config)),
-    ];
-    let mut flags: String = named
-        .into_iter()
-        .filter_map(|(flag, value)| Some(format!(" {flag} {}", quoted_for_unix(&value?))))
-        .collect();
-    if common.allow_network_fs {
-        flags.push_str(" --allow-network-fs");
-    }
-    flags
 }

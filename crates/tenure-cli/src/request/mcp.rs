@@ -6,7 +6,7 @@
 use super::serve::{CheckParams, Usual, Where};
 use super::{Acquire, Acquiring, Cancel, Check, List, Surroundings, Wait, said_wait};
 use crate::args::value::{self, Typed};
-use crate::args::{AcquireArgs, Calling, Claiming, Common, OfGroup, OfMode, Patience, WaitArgs};
+use crate::args::{AcquireArgs, Calling, Claiming, Common, OfLock, OfMode, Patience, WaitArgs};
 use crate::failure::Failure;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -87,7 +87,6 @@ impl Asked {
     pub(crate) fn now(common: &Common, agent: Option<&AgentKey>) -> Self {
         let calling = Calling {
             agent: agent.map(|agent| Typed::of(agent.to_string(), value::agent)),
-            ..Calling::default()
         };
         Self {
             usual: Usual {
@@ -133,7 +132,7 @@ impl Asked {
             exclusive: false,
             max_age: None,
             input: None,
-            of: OfGroup::default(),
+            of: OfLock::default(),
             calling: Calling::default(),
             common: self.usual.common.clone(),
         };
@@ -160,7 +159,7 @@ impl Asked {
         let typed = WaitArgs {
             name: Some(Typed::of(&params.name, value::name)),
             patience: patience(params.wait_ms),
-            of: OfGroup::default(),
+            of: OfLock::default(),
             room: OfMode::default(),
             calling: Calling::default(),
             common: self.usual.common.clone(),

@@ -10,16 +10,18 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tenure_core::{AgentKey, Host, LockName, Mode, Policy};
+use tenure_engine::advice::{self, Advice};
 use tenure_engine::audit::{self, Recording};
 use tenure_engine::config::{self, Config, ConfigError, Source};
 use tenure_engine::envelope::clean_path;
 use tenure_engine::inherited::{self, Around, Hold, Saw};
-use tenure_engine::leased_path::PathLock;
+use tenure_engine::leased_path::{self, PathLock};
 use tenure_engine::place::{self, At, Why};
 use tenure_engine::process::Identity;
 use tenure_engine::profile::{self, Native, Profile, Settings};
 use tenure_engine::repository;
-use tenure_engine::store::file::{FileStore, Sleeper};
+use tenure_engine::store::contract::Which;
+use tenure_engine::store::file::{FileStore, Sleeper, ThreadSleeper};
 use tenure_engine::trust::Named;
 
 /// What a call is about.
@@ -54,6 +56,8 @@ pub(crate) struct Place {
     is_relative: bool,
     /// What says that the locks are here; `None` for a place that follows from another one.
     why: Option<Why>,
+    /// The flags by which another call that is made here finds the same locks.
+    flags: Vec<String>,
     /// Why a `tenure.toml` that was found does not count.
     passed_over: Option<String>,
     /// The actor of a claim that names none; `None` for the user's own name.
@@ -238,6 +242,11 @@ impl Place {
             is_named: found.named == Named::ByCaller,
             is_machines: found.is_machines,
             is_relative,
+            // A reader of the answer may be outside of the run that names the place.
+            flags: match found.why {
+                Why::Around => flags_to(&location, &*profile),
+                _ => flags_of(common),
+            },
             why: Some(found.why),
             passed_over: around.passed_over(),
             actor: Format::named(profile.policy().name).actor(variables),
@@ -305,6 +314,7 @@ impl Place {
         place.take_profile();
         place.actor = None;
         place.records = None;
+        place.flags = flags_of(common);
         if !place.is_folder() {
             return Ok(place);
         }
@@ -393,6 +403,7 @@ impl Place {
         Some(Self {
             folder: FileStore::folder_beside(&records, &folder),
             records_of_groups: Some((Box::new(records), folder)),
+            flags: self.flags.clone(),
             is_named: self.is_named,
             is_machines: self.is_machines,
             audit_dir: self.audit_dir.clone(),
@@ -435,6 +446,7 @@ impl Place {
             place.folder = folder;
             place.is_machines = false;
             place.why = None;
+            place.flags = flags_to(&place.location, &Native);
         }
         Ok(place)
     }
@@ -460,10 +472,12 @@ impl Place {
     ) -> Option<Self> {
         let name = profile.policy().name;
         let records = profile.record().is_some().then(|| name.to_owned());
+        let noted = Self::noted(folder, allow_network)?;
         Some(Self {
+            flags: flags_to(&noted.location, &*profile),
             profile: Some(profile),
             records,
-            ..Self::noted(folder, allow_network)?
+            ..noted
         })
     }
 
@@ -471,6 +485,7 @@ impl Place {
     fn of_location(location: Location, allow_network: bool) -> Self {
         Self {
             folder: name_of(&location),
+            flags: flags_to(&location, &Native),
             location,
             records_of_groups: None,
             allow_network,
@@ -497,6 +512,95 @@ impl Place {
             groups: None,
             was_at: None,
         }
+    }
+
+    /// What names the lock of the call in place of a name: a path, or a group.
+    pub(super) fn named_otherwise(&self) -> Option<&LockName> {
+        let leased = self.leased.as_ref().map(|leased| &leased.name);
+        leased.or(self.group.as_ref())
+    }
+
+    /// The lock of a path that is called so, if there is one: the one whose claims say it, else that of the file there, from the
+    /// root of the work tree on. A candidate that cannot be read may be the one, and is not passed over.
+    pub(super) fn lock_shown_as(
+        &self,
+        called: &str,
+        around: &Surroundings,
+    ) -> Result<Option<LockName>, Failure> {
+        let here = Identity::current().host;
+        let store = self.open(Box::new(Native), here, Box::new(ThreadSleeper))?;
+        let mut candidates = Vec::new();
+        store.names(Which::Locks, &mut |name| {
+            if leased_path::may_stand_for(&name, called) {
+                candidates.push(name);
+            }
+        })?;
+        let mut found = Vec::new();
+        for name in &candidates {
+            let reading = store.read(name)?;
+            let mut claims = reading.entry().into_iter().flat_map(|entry| &entry.claims);
+            if claims
+                .any(|claim| claim.holder.path().map(leased_path::called) == Some(called.into()))
+            {
+                found.push(name);
+            }
+        }
+        match &*found {
+            [one] => Ok(Some(LockName::clone(one))),
+            [] if candidates.is_empty() => Ok(None),
+            [] => {
+                let here = around.folder()?;
+                let root = leased_path::root_of(here).unwrap_or(here);
+                let name = surroundings::lock_of(Path::new(called), None, root)?.name;
+                Ok(Some(name).filter(|name| candidates.contains(name)))
+            }
+            several => {
+                let names: Vec<_> = several.iter().map(|name| name.as_str()).collect();
+                Err(Failure::bad_arguments(format!(
+                    "{called} stands for {} locks, of several work trees or ranges: {}; name one of them, or the file with \
+                     --path",
+                    names.len(),
+                    names.join(", ")
+                )))
+            }
+        }
+    }
+
+    /// How the reader of an answer calls the program again about this lock.
+    pub(crate) fn advice(&self, name: &LockName) -> Advice {
+        let leased = self.leased.as_ref().filter(|leased| leased.name == *name);
+        let lock = if let Some(leased) = leased {
+            let path = leased.target.to_string_lossy().into_owned();
+            let across = leased.across.as_str();
+            vec![
+                "--path".to_owned(),
+                path,
+                "--across".to_owned(),
+                across.to_owned(),
+            ]
+        } else if self.records_of_groups.is_some() {
+            vec!["--group".to_owned(), name.to_string()]
+        } else {
+            vec![name.to_string()]
+        };
+        Advice::new(self.start(), lock)
+    }
+
+    /// The line by which that reader calls a verb about the whole place.
+    pub(crate) fn line(&self, words: &[&str]) -> String {
+        let start = self.start();
+        advice::line(
+            start
+                .iter()
+                .map(String::as_str)
+                .chain(words.iter().copied()),
+        )
+    }
+
+    /// The program, and the flags of the place.
+    fn start(&self) -> Vec<String> {
+        let program = std::iter::once(advice::program());
+        program.chain(self.flags.iter().cloned()).collect()
     }
 
     /// Whether nothing says where the locks are.
@@ -968,6 +1072,50 @@ fn check_defaults(config: &Config) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// The typed flags by which another call finds the same place.
+fn flags_of(common: &Common) -> Vec<String> {
+    let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+    let store = common.store.as_deref().map(shown_url);
+    let scope = common.scope.map(|scope| scope.as_str().to_owned());
+    let stale_after = common.stale_after.as_ref().map(|age| age.text.clone());
+    let named = [
+        ("--profile", common.profile.clone()),
+        ("--dir", path(&common.dir)),
+        ("--store", store),
+        ("--scope", scope),
+        ("--project-root", path(&common.project_root)),
+        ("--lock-file-name", common.lock_file_name.clone()),
+        ("--stale-after", stale_after),
+        ("--config", path(&common.config)),
+    ];
+    let named = named
+        .into_iter()
+        .filter_map(|(flag, value)| Some([flag.to_owned(), value?]));
+    let network = common
+        .allow_network_fs
+        .then(|| "--allow-network-fs".to_owned());
+    named.flatten().chain(network).collect()
+}
+
+/// The flags by which a call finds a place, wherever it is made.
+fn flags_to(location: &Location, profile: &dyn Profile) -> Vec<String> {
+    let place = name_of(location).display().to_string();
+    let (flag, place) = match location {
+        Location::Folder(_) => ("--dir", place),
+        #[cfg(all(feature = "etcd", unix))]
+        Location::Etcd(_) => ("--store", shown_url(&place)),
+    };
+    let name = profile.policy().name;
+    let profile = profile.record().is_some().then_some(["--profile", name]);
+    let flags = profile.into_iter().flatten().chain([flag, &*place]);
+    flags.map(str::to_owned).collect()
+}
+
+/// A URL may have a password in it, and the line is printed.
+fn shown_url(url: &str) -> String {
+    if url.contains('@') { "URL" } else { url }.to_owned()
 }
 
 /// The name of a place in notes: its folder or its URL.

@@ -3,7 +3,7 @@
 
 use super::{Cancel, Check, List, Place, Purpose, Run, Surroundings};
 use crate::args::value::{self, Further, Typed};
-use crate::args::{Calling, CancelArgs, CheckArgs, Common, ListArgs, OfGroup, OfMode, RunArgs};
+use crate::args::{Calling, CancelArgs, CheckArgs, Common, ListArgs, OfLock, OfMode, RunArgs};
 use crate::failure::Failure;
 use serde::Deserialize;
 use serde_json::Value;
@@ -231,6 +231,8 @@ impl Usual {
     pub(crate) fn list(&self, place: &Where, all: bool) -> Result<List, Failure> {
         let common = self.common(place)?;
         let typed = ListArgs {
+            name: None,
+            of: OfLock::default(),
             all,
             waiting: false,
             sort: None,
@@ -258,6 +260,7 @@ impl Usual {
             why,
             actor: None,
             orphan: false,
+            force: false,
             grace: None,
             signal: None,
             dry_run: false,
@@ -270,12 +273,7 @@ impl Usual {
     }
 
     /// What a request means in its own surroundings, if it is about a group; else in those of `serve`.
-    fn around<M>(
-        &self,
-        common: &Common,
-        of: &OfGroup,
-        meant: impl FnOnce(&Surroundings) -> M,
-    ) -> M {
+    fn around<M>(&self, common: &Common, of: &OfLock, meant: impl FnOnce(&Surroundings) -> M) -> M {
         match of.group {
             Some(_) => meant(&Surroundings::of(common).of_group(of)),
             None => meant(&self.around),
@@ -286,7 +284,7 @@ impl Usual {
 /// The lock that a request is about: the named one, or that of a group.
 struct About {
     name: Option<Typed<LockName>>,
-    of: OfGroup,
+    of: OfLock,
 }
 
 impl About {
@@ -296,8 +294,9 @@ impl About {
         }
         Ok(Self {
             name: lock.map(name),
-            of: OfGroup {
+            of: OfLock {
                 group: of_group.map(|name| Typed::of(name, value::group)),
+                ..OfLock::default()
             },
         })
     }

@@ -4,7 +4,7 @@
 //! The rest of `request` decides what follows from them.
 
 use crate::args::value::{self, Typed};
-use crate::args::{Calling, Common, OfGroup};
+use crate::args::{Calling, Common, OfLock, OfPath};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use std::cell::{Cell, OnceCell};
@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tenure_core::{AgentKey, LockName};
 use tenure_engine::audit::Recording;
-use tenure_engine::config::{self, Config, Found, OwnSection, Source};
+use tenure_engine::config::{self, Config, ConfigError, Found, OwnSection, Source};
 use tenure_engine::inherited::Saw;
-use tenure_engine::leased_path::{self, PathLock};
+use tenure_engine::leased_path::{self, Across, PathLock};
 use tenure_engine::place::{self, Files, Why};
 
 /// The folder of the audit.
@@ -155,26 +155,23 @@ pub(crate) struct Surroundings {
 impl Surroundings {
     /// Of a call with these flags.
     pub(crate) fn of(common: &Common) -> Self {
-        Self::of_calling(common, &Calling::default())
+        Self::of_calling(common, &Calling::default(), &OfPath::default())
     }
 
     /// The same for a verb that may be called by an agent, or name its lock by a path.
-    pub(crate) fn of_calling(common: &Common, calling: &Calling) -> Self {
+    pub(crate) fn of_calling(common: &Common, calling: &Calling, path: &OfPath) -> Self {
         let mut around = Self {
             given: common.config.clone(),
             typed_agent: calling.agent.clone(),
             ..Self::default()
         };
-        around.leased = calling.path.as_deref().map(|path| {
-            let across = calling.across.unwrap_or_default();
-            leased_path::lock_of(path, across, around.folder()?)
-                .map_err(|error| Failure::bad_arguments(error.to_string()))
-        });
+        let of_path = |named| lock_of(named, path.across, around.folder()?);
+        around.leased = path.path.as_deref().map(of_path);
         around.read(common)
     }
 
     /// The same for a call about the lock of a group.
-    pub(crate) fn of_group(mut self, of: &OfGroup) -> Self {
+    pub(crate) fn of_group(mut self, of: &OfLock) -> Self {
         self.group.clone_from(&of.group);
         self
     }
@@ -245,7 +242,7 @@ impl Surroundings {
     /// The same for an agents' server. Its variable was set for it, so that names the agent as `--as` does.
     #[cfg(all(feature = "mcp", unix))]
     pub(super) fn of_agents_server(common: &Common, calling: &Calling) -> Self {
-        let mut around = Self::of_calling(common, calling);
+        let mut around = Self::of_calling(common, calling, &OfPath::default());
         around.is_agents_server = true;
         around
     }
@@ -284,7 +281,6 @@ impl Surroundings {
     }
 
     /// Of a call without flags that is about this folder, wherever it was made.
-    #[cfg(unix)]
     pub(crate) fn at(folder: PathBuf) -> Self {
         let around = Self::default();
         around.folder.get_or_init(|| folder);
@@ -497,6 +493,39 @@ impl Surroundings {
     pub(crate) fn configuration(&self) -> Result<Arc<Config>, Failure> {
         Ok(self.config()?.unwrap_or_default())
     }
+}
+
+/// The lock of a path. Which callers mean the same lock by it, the rule of the folder says that an agent's hook goes by, unless
+/// the call itself does: otherwise a leased path looked free.
+pub(super) fn lock_of(
+    path: &Path,
+    across: Option<Across>,
+    here: &Path,
+) -> Result<PathLock, Failure> {
+    let read = |across| {
+        let lock = leased_path::lock_of(path, across, here);
+        lock.map_err(|error| Failure::bad_arguments(error.to_string()))
+    };
+    let lock = read(across.unwrap_or_default())?;
+    if across.is_some() {
+        return Ok(lock);
+    }
+    let config = match Surroundings::at(lock.folder.clone()).config() {
+        // A stranger's file has no rules for this caller.
+        Err(_) if is_strangers(&lock.folder) => Config::search(None)?.config.map(Arc::new),
+        config => config?,
+    };
+    let rules = config.iter().flat_map(|config| config.path_rules(&lock));
+    match rules.map(|rule| rule.across).next() {
+        Some(Across::Repo) => read(Across::Repo),
+        Some(Across::Worktree) | None => Ok(lock),
+    }
+}
+
+/// Whether a search from this folder finds another user's file.
+fn is_strangers(folder: &Path) -> bool {
+    let found = Config::search(Some(folder)).and_then(Found::all);
+    matches!(found, Err(ConfigError::Untrusted { .. }))
 }
 
 /// What the flags of a call say of its place.

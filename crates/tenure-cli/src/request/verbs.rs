@@ -1,7 +1,7 @@
 //! What the other verbs mean: one value for each, made from the typed line.
 
 use super::{
-    Place, Surroundings, known_as, lock, mode, mode_of, named_by, refuse_input, said_wait,
+    Place, Surroundings, asked_for, known_as, lock, mode, mode_of, refuse_input, said_wait,
     usual_wait,
 };
 use crate::args::value::{self, Ending, Typed};
@@ -12,7 +12,7 @@ use crate::args::{
 use crate::failure::Failure;
 use std::path::PathBuf;
 use std::time::Duration;
-use tenure_core::{AgentKey, Force, LockName, Mode, RequestId};
+use tenure_core::{AgentKey, Claim, Force, LockName, Mode, RequestId};
 use tenure_engine::audit::{Entry, Filter};
 use tenure_engine::engine;
 
@@ -88,7 +88,7 @@ impl Release {
         let place = Place::of_hold(&typed.common, around, text(typed.name.as_ref()))?;
         let step = typed.failure_step.clone();
         Ok(Self {
-            name: lock(&place, typed.name.as_ref())?,
+            name: lock(&place, typed.name.as_ref(), around)?,
             shown: Shown::of(typed.request_id.as_ref(), &place, around),
             // A caller that names a failed step says that the work failed.
             work: match (typed.result, step) {
@@ -108,11 +108,34 @@ impl Release {
     }
 }
 
+/// The one hold that a call means, as its caller saw it.
+#[derive(Debug, Default)]
+pub(crate) struct Meant {
+    /// As it was typed: another program's record may have an id of any form.
+    pub(crate) request_id: Option<String>,
+    pub(crate) token: Option<u64>,
+}
+
+impl Meant {
+    /// Whether each hold is meant.
+    pub(crate) fn is_any(&self) -> bool {
+        self.request_id.is_none() && self.token.is_none()
+    }
+
+    /// Whether a hold is the one.
+    pub(crate) fn is(&self, claim: &Claim) -> bool {
+        let has_id = |id: &String| tenure_engine::profile::known_as(&claim.holder) == id;
+        self.request_id.as_ref().is_none_or(has_id)
+            && self.token.is_none_or(|token| claim.token == Some(token))
+    }
+}
+
 /// Removes another's hold.
 #[derive(Debug)]
 pub(crate) struct ForceRelease {
     pub(crate) place: Place,
     pub(crate) name: LockName,
+    pub(crate) meant: Meant,
     pub(crate) force: Force,
 }
 
@@ -120,7 +143,11 @@ impl ForceRelease {
     pub(crate) fn of(typed: &ForceReleaseArgs, around: &Surroundings) -> Result<Self, Failure> {
         let place = Place::of(&typed.common, around)?;
         Ok(Self {
-            name: lock(&place, typed.name.as_ref())?,
+            name: lock(&place, typed.name.as_ref(), around)?,
+            meant: Meant {
+                request_id: typed.request_id.as_ref().map(|id| id.text.clone()),
+                token: value::given("--token", typed.token.as_ref())?,
+            },
             force: if typed.yes {
                 Force::Confirmed
             } else {
@@ -143,7 +170,7 @@ impl Heartbeat {
     pub(crate) fn of(typed: &HeartbeatArgs, around: &Surroundings) -> Result<Self, Failure> {
         let place = Place::of_hold(&typed.common, around, text(typed.name.as_ref()))?;
         Ok(Self {
-            name: lock(&place, typed.name.as_ref())?,
+            name: lock(&place, typed.name.as_ref(), around)?,
             shown: Shown::of(typed.request_id.as_ref(), &place, around),
             place,
         })
@@ -169,8 +196,7 @@ impl Check {
         refuse_input(typed.input.as_deref())?;
         let place = Place::of_hold(&typed.common, around, text(typed.name.as_ref()))?;
         let place = place.asked_about(around);
-        let named = named_by(&place, typed.name.as_ref());
-        let name = value::given(value::LOCK_NAME, named.as_ref())?;
+        let name = asked_for(&place, typed.name.as_ref(), around)?;
         if typed.held && name.is_none() {
             return Err(Failure::bad_arguments("--held is about one lock; name it"));
         }
@@ -201,14 +227,18 @@ pub(crate) struct List {
     /// Only locks with a waiter.
     pub(crate) waiting: bool,
     pub(crate) order: Order,
+    /// Only this one.
+    pub(crate) name: Option<LockName>,
     /// Other holders and waiters are left out.
     pub(crate) short: bool,
 }
 
 impl List {
     pub(crate) fn of(typed: &ListArgs, around: &Surroundings) -> Result<Self, Failure> {
+        let place = Place::of(&typed.common, around)?.asked_about(around);
         Ok(Self {
-            place: Place::of(&typed.common, around)?.asked_about(around),
+            name: asked_for(&place, typed.name.as_ref(), around)?,
+            place,
             of: value::given("--as", typed.agent.as_ref())?,
             all: typed.all,
             waiting: typed.waiting,
@@ -247,7 +277,7 @@ impl Wait {
             Some(_) => Place::of(&typed.common, around)?,
             None => Place::of_taker(&typed.common, around)?,
         };
-        let name = lock(&place, typed.name.as_ref())?;
+        let name = lock(&place, typed.name.as_ref(), around)?;
         let said = said_wait(&typed.patience, around)?.or(place.defaults(&name)?.wait);
         Ok(Self {
             limit: said.unwrap_or_else(|| usual_wait(&place)),
@@ -298,6 +328,8 @@ pub(crate) enum Whom {
         why: String,
         /// How long their work is given from now on; `None` for its own grace.
         grace: Option<Duration>,
+        /// Those that are stopped are continued.
+        force: bool,
     },
     /// Ends what is left of a run whose supervisor is dead.
     Orphan(
@@ -347,10 +379,11 @@ impl Cancel {
                 actor: typed.actor.as_deref().map(tenure_engine::profile::why),
                 why: tenure_engine::profile::why(typed.why.as_deref().unwrap_or_default()),
                 grace,
+                force: typed.force,
             }
         };
         Ok(Self {
-            name: lock(&place, typed.name.as_ref())?,
+            name: lock(&place, typed.name.as_ref(), around)?,
             meant,
             by,
             whom,
@@ -402,9 +435,9 @@ impl Fence {
             around,
             text(typed.name.as_ref()).or(around.variables.name.as_deref()),
         )?;
-        let named = value::given(value::LOCK_NAME, typed.name.as_ref())?;
+        let named = asked_for(&place, typed.name.as_ref(), around)?;
         let held = around.variables.name.as_deref();
-        let name = match named.or(place.group.clone()) {
+        let name = match named {
             Some(name) => Some(name),
             None => value::read(value::LOCK_NAME, held, value::name)?,
         };
@@ -482,8 +515,8 @@ impl Audit {
     ) -> Result<Self, Failure> {
         let since = value::given("--since", typed.since.as_ref())?;
         let until = value::given("--until", typed.until.as_ref())?;
-        let name = value::given(value::LOCK_NAME, typed.name.as_ref())?;
-        let name = name.or(around.group()?);
+        let place = Place::of(&typed.common, around)?;
+        let name = asked_for(&place, typed.name.as_ref(), around)?;
         let events = typed.event.iter().map(|event| event.value("--event"));
         Ok(Self {
             filter: Filter {
@@ -501,7 +534,7 @@ impl Audit {
                 (_, true) => Sorted::ByHold,
                 (false, false) => Sorted::ByTime,
             },
-            place: Place::of(&typed.common, around)?,
+            place,
         })
     }
 }

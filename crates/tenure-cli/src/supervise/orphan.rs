@@ -1,4 +1,5 @@
-//! Ends the work of a run whose supervisor is dead, for an operator who asks for exactly that.
+//! Ends the work of a run whose supervisor is dead, or continues a holder that is stopped, for an operator who asks for
+//! exactly that.
 //!
 //! This is the one place that acts on a number which was read from a record. **No other process is ever
 //! hit**. Whoever may write a lock file may write any number into it, with the right start time, boot and PID namespace.
@@ -10,6 +11,8 @@
 //!   record, by its start time. Then the handle is asked whether its process still lives. While it
 //!   lives no other process can have its number, so the compared process was that of the handle. From
 //!   then on only the handle is used.
+//! - A holder that is continued ([`Holder`]) made that environment for others and has it not itself. So there the locked byte
+//!   alone proves it, and SIGCONT alone is sent.
 //! - A descendant is opened first as well. Then its parent's number is read, then both handles are
 //!   asked whether they live. If they do, that number was the parent's own, and the parent is proven
 //!   already.
@@ -137,22 +140,75 @@ impl HoldOf {
         holds.iter().any(is_it)
     }
 
+    /// Proves that a process keeps the byte of the claim.
+    fn is_kept_by(&self, pid: Pid) -> Result<(), Unproven> {
+        let (list, ticket) = self.byte.as_ref().ok_or(Unproven::KeepsNothing)?;
+        match is_kept_by(number(pid), list, *ticket) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Unproven::KeepsNothing),
+            Err(error) => {
+                let errno = Errno::from_io_error(&error).unwrap_or(Errno::ACCESS);
+                Err(Unproven::Unseen(errno))
+            }
+        }
+    }
+
     /// Proves that a process is the work of this hold. Its handle is asked afterwards whether it lives.
     fn prove(&self, pid: Pid) -> Result<(), Unproven> {
-        if let Some((list, ticket)) = &self.byte {
-            match is_kept_by(number(pid), list, *ticket) {
-                Ok(true) => {}
-                Ok(false) => return Err(Unproven::KeepsNothing),
-                Err(error) => {
-                    let errno = Errno::from_io_error(&error).unwrap_or(Errno::ACCESS);
-                    return Err(Unproven::Unseen(errno));
-                }
-            }
+        if self.byte.is_some() {
+            self.is_kept_by(pid)?;
         }
         if self.is_named_by(pid) {
             Ok(())
         } else {
             Err(Unproven::NamesNothing)
+        }
+    }
+}
+
+/// Opens the process of a record and proves by `proof` that it is the one. The caller has found that the record was made on this
+/// boot and in this PID namespace.
+fn open(
+    process: &Process,
+    proof: impl FnOnce(Pid) -> Result<(), Unproven>,
+) -> Result<(Pid, OwnedFd), Unproven> {
+    let pid = i32::try_from(process.pid).ok().and_then(Pid::from_raw);
+    let pid = pid.ok_or(Unproven::Gone)?;
+    let handle = match pidfd_open(pid, PidfdFlags::empty()) {
+        Ok(handle) => handle,
+        Err(Errno::SRCH) => return Err(Unproven::Gone),
+        Err(errno) => return Err(Unproven::Unseen(errno)),
+    };
+    let started = start_time(process.pid);
+    let proof = proof(pid);
+    if !lives(&handle) {
+        return Err(Unproven::Gone);
+    }
+    match (process.started, started) {
+        (Some(recorded), Some(started)) if recorded == started => {}
+        (Some(_), Some(_)) => return Err(Unproven::Gone),
+        _ => return Err(Unproven::Unseen(Errno::ACCESS)),
+    }
+    proof?;
+    Ok((pid, handle))
+}
+
+/// The process of a holder, proven to keep the byte of its claim.
+pub(crate) struct Holder(OwnedFd);
+
+impl Holder {
+    /// Opens it, and sends it nothing.
+    pub(crate) fn open(process: &Process, hold: &HoldOf) -> Result<Self, Unproven> {
+        let (_, handle) = open(process, |pid| hold.is_kept_by(pid))?;
+        Ok(Self(handle))
+    }
+
+    /// Continues it.
+    pub(crate) fn goes_on(&self) -> Result<(), Errno> {
+        match pidfd_send_signal(&self.0, Signal::CONT) {
+            // It has ended, as it was to.
+            Ok(()) | Err(Errno::SRCH) => Ok(()),
+            Err(errno) => Err(errno),
         }
     }
 }
@@ -173,28 +229,12 @@ pub(crate) struct Orphan {
 
 impl Orphan {
     /// Opens the recorded command and all that descends from it. Signals no process.
-    ///
-    /// The caller has found that the record was made on this boot and in this PID namespace.
     pub(crate) fn open(command: &Process, hold: HoldOf) -> Result<Self, Unproven> {
-        let pid = i32::try_from(command.pid).ok().and_then(Pid::from_raw);
-        let pid = pid.ok_or(Unproven::Gone)?;
-        let handle = match pidfd_open(pid, PidfdFlags::empty()) {
-            Ok(handle) => handle,
-            Err(Errno::SRCH) => return Err(Unproven::Gone),
-            Err(errno) => return Err(Unproven::Unseen(errno)),
-        };
-        let started = start_time(command.pid);
-        let group = relations(pid).and_then(|seen| seen.group);
-        let proof = hold.prove(pid);
-        if !lives(&handle) {
-            return Err(Unproven::Gone);
-        }
-        match (command.started, started) {
-            (Some(recorded), Some(started)) if recorded == started => {}
-            (Some(_), Some(_)) => return Err(Unproven::Gone),
-            _ => return Err(Unproven::Unseen(Errno::ACCESS)),
-        }
-        proof?;
+        let mut group = None;
+        let (pid, handle) = open(command, |pid| {
+            group = relations(pid).and_then(|seen| seen.group);
+            hold.prove(pid)
+        })?;
         let mut orphan = Self {
             command: pid,
             hold,

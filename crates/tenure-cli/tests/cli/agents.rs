@@ -472,3 +472,117 @@ fn the_lock_of_a_path_is_where_the_targets_project_says() {
     assert!(!elsewhere.join("here").exists());
     call(&main).expect(4, "the same lock from within");
 }
+
+/// A leased path never looks free: each verb finds the lock by the rule of the folder, and by what `list` prints.
+#[test]
+fn each_verb_takes_a_path_and_what_list_prints() {
+    let scene = Scene::new();
+    let [main, other] = trees(&scene);
+    let rule =
+        "scope = \"repo\"\n[[agent.path]]\nmatch = [\"src/**\", \"Makefile\"]\nacross = \"repo\"\n";
+    fs::write(main.join("tenure.toml"), rule).unwrap();
+    let call = |folder: &Path, words: &[&str]| {
+        let mut call = scene.tenure(words);
+        answer(call.env_remove("TENURE_DIR").current_dir(folder))
+    };
+    for (path, printed) in [("src/api.rs", "src/api.rs"), ("Makefile", "./Makefile")] {
+        let held = [
+            "acquire",
+            "-n",
+            "--owner",
+            "none",
+            "--ttl",
+            "5m",
+            "--request-id",
+            "r1",
+            "--path",
+            path,
+        ];
+        let token = call(&main, &[&held[..], &["--output", "json"]].concat());
+        let token = token.expect(0, "acquired").json()["data"]["token"].to_string();
+        let listed = call(&main, &["list"]).expect(0, "a table").stdout();
+        let first = listed
+            .lines()
+            .nth(1)
+            .and_then(|line| line.split_whitespace().next());
+        assert_eq!(first, Some(printed), "{listed}");
+        let whole = main.join(path).display().to_string();
+        let named: [(&Path, &[&str], &str); 5] = [
+            (&main, &["--path"], path),
+            // Of another work tree, whose file is the same by the rule.
+            (&other, &["--path"], path),
+            (scene.root(), &["--path"], &whole),
+            (&main, &[], printed),
+            (&main.join("src"), &[], printed),
+        ];
+        for (folder, flag, lock) in named {
+            for (verb, code) in [
+                (&["check"][..], 4),
+                (&["check", "--held"], 0),
+                (&["wait", "-n"], 4),
+                (&["release"], 6),
+                (&["release", "--request-id", "r2"], 6),
+                (&["heartbeat", "--request-id", "r1"], 0),
+                (&["force-release", "--yes", "--token", "1"], 5),
+                (&["cancel", "--request-id", "r2"], 5),
+                (&["cancel"], 0),
+                (&["list"], 0),
+            ] {
+                let said = call(folder, &[verb, flag, &[lock]].concat());
+                let said = said.expect(code, &format!("{verb:?} {flag:?} {lock}"));
+                assert!(
+                    verb != ["list"] || said.stdout().contains(printed),
+                    "{}",
+                    said.stdout()
+                );
+            }
+            let flag = if flag.is_empty() {
+                &["--name"][..]
+            } else {
+                flag
+            };
+            let fence = [&["fence", "check", &token], flag, &[lock]].concat();
+            call(folder, &fence).expect(0, "its token");
+        }
+        for (flag, lock) in [(&["--path"][..], path), (&[], printed)] {
+            let said = call(
+                &main,
+                &[&["audit", "--audit-dir", "none"], flag, &[lock]].concat(),
+            );
+            said.expect(0, "no events there");
+        }
+        let taken = ["run", "-n", "--path", path, "--", "true"];
+        call(&main, &taken).expect(4, "as the rule says");
+        let own = ["--path", path, "--across", "worktree"];
+        call(&main, &[&["check"], &own[..]].concat()).expect(0, "the call itself says more");
+        call(&main, &["force-release", "--yes", printed]).expect(0, "by what is printed");
+        for (flag, lock) in [(&["--path"][..], path), (&[], printed)] {
+            call(&main, &[&["check"], flag, &[lock]].concat()).expect(0, "it is free");
+            call(&main, &[&["wait"], flag, &[lock]].concat()).expect(0, "it is free");
+        }
+    }
+    call(&main, &["run", "src/api.rs", "--", "true"]).expect(2, "what is taken is named by --path");
+}
+
+#[test]
+fn a_path_that_stands_for_several_locks_is_refused_with_their_names() {
+    let scene = Scene::new();
+    let trees = trees(&scene);
+    for tree in &trees {
+        let path = tree.join("src/api.rs");
+        let mut call = scene.tenure(["acquire", "--owner", "none", "--ttl", "5m", "--path"]);
+        answer(call.arg(path)).expect(0, "acquired");
+    }
+    let said = scene
+        .run(["check", "src/api.rs"])
+        .expect(2, "which one?")
+        .stderr();
+    let names: Vec<_> = said
+        .split([' ', ',', ';'])
+        .filter(|word| word.starts_with("path="))
+        .collect();
+    assert_eq!(names.len(), 2, "{said}");
+    for name in names {
+        scene.run(["check", name]).expect(4, "each of them is held");
+    }
+}

@@ -302,3 +302,80 @@ fn after_a_force_that_was_refused_force_is_not_advised() {
     assert!(!message.contains("--force replaces it"), "{message}");
     assert!(message.contains("counts for 14m"), "{message}");
 }
+
+/// A person looks at a hold and removes it, and another one has taken its place meanwhile.
+#[test]
+fn a_forced_release_that_names_its_hold_ends_no_other() {
+    let scene = Scene::new();
+    let acquire = |id: &str, slots: &[&str]| {
+        let words = [
+            "acquire",
+            "j",
+            "--owner",
+            "none",
+            "--ttl",
+            "5m",
+            "--request-id",
+            id,
+        ];
+        let answer = scene.run([&words[..], slots, &["--output", "json"]].concat());
+        answer.expect(0, id).json()["data"]["token"].to_string()
+    };
+    let seen = acquire("r1", &[]);
+    scene
+        .run(["release", "j", "--request-id", "r1"])
+        .expect(0, "it has ended");
+    let other = acquire("r2", &[]);
+    for meant in [
+        &["--request-id", "r1"][..],
+        &["--token", &seen],
+        &["--request-id", "r2", "--token", &seen],
+        &["--request-id", "r1", "--token", &other],
+        &["--run-id", "no id of ours"],
+    ] {
+        let words = [&["force-release", "j", "--yes", "--output", "json"], meant].concat();
+        let refused = scene.run(words).expect(5, "that hold is not there").json();
+        assert_eq!(
+            refused["error"]["code"], "NO_HOLDER",
+            "{meant:?}: {refused}"
+        );
+        assert_eq!(scene.check("j")["holder"]["request_id"], "r2", "{meant:?}");
+    }
+    scene
+        .run(["force-release", "j", "--token", &other])
+        .expect(4, "it wants a yes, as ever");
+    let words = [
+        "force-release",
+        "j",
+        "--yes",
+        "--request-id",
+        "r2",
+        "--token",
+        &other,
+    ];
+    scene.run(words).expect(0, "that very hold");
+    assert!(scene.is_free("j"));
+    // Of several holders the one that is meant, wherever it stands.
+    let slots = &["--slots", "3"][..];
+    acquire("s1", slots);
+    let second = acquire("s2", slots);
+    acquire("s3", slots);
+    scene
+        .run(["force-release", "j", "--yes", "--token", &second])
+        .expect(0, "the second one");
+    let left = scene.check("j");
+    let ids = [
+        &left["holder"]["request_id"],
+        &left["other_holders"][0]["request_id"],
+    ];
+    assert_eq!(ids, ["s1", "s3"], "{left}");
+    for bad in [&["--token", "0"][..], &["--token", "x"]] {
+        scene
+            .run([&["force-release", "j", "--yes"], bad].concat())
+            .expect(2, "no token");
+    }
+    // What cannot be read shows no hold to be the one.
+    fs::write(scene.locks().join("j.tenure"), "damaged").expect("damage");
+    let words = ["force-release", "j", "--yes", "--token", &second];
+    scene.run(words).expect(5, "it cannot be read");
+}

@@ -12,6 +12,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod advice;
 mod agent_day;
 mod agent_install;
 mod agents;

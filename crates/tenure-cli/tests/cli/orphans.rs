@@ -4,6 +4,8 @@
 use super::support::{Held, Scene, eventually, is_alive, read_number, timed};
 use rustix::process::Signal;
 use std::time::Duration;
+use tenure::resume::{ResumeLockError, ResumeLockManager};
+use tenure_engine::store::file::{Byte, ByteLock, Mode};
 
 /// A run with its command on record, whose supervisor is dead.
 fn orphan(scene: &Scene, name: &str, flags: &[&str], prelude: &str) -> Held {
@@ -439,4 +441,194 @@ fn lock_file_that_names_a_strangers_process_ends_nothing() {
         .run(["cancel", "--orphan", "j"])
         .expect(0, "its own lock");
     assert!(!is_alive(held.command), "ended");
+}
+
+/// Whether a process is stopped.
+fn is_stopped(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(')').map(|(_, rest)| rest.trim_start());
+    state.is_some_and(|state| state.starts_with('T'))
+}
+
+/// A run that is stopped with its command on record.
+fn stopped(scene: &Scene, name: &str) -> Held {
+    let held = scene.hold(name, ["-q"]);
+    scene.until_named(name);
+    held.signal(Signal::STOP);
+    eventually("it to be stopped", || is_stopped(held.pid()));
+    held
+}
+
+#[test]
+fn every_answer_says_that_a_holder_is_stopped_and_what_continues_it() {
+    let scene = Scene::new();
+    let held = stopped(&scene, "j");
+    let continues = format!("`kill -CONT {}` continues it", held.pid());
+    for (words, code) in [
+        (&["check", "j"][..], 4),
+        (&["list"], 0),
+        (&["run", "-n", "j", "--", "true"], 4),
+        (&["wait", "-n", "j"], 4),
+        (&["release", "j"], 6),
+        (&["force-release", "--yes", "j"], 4),
+        (&["cancel", "--orphan", "j"], 4),
+        (&["cancel", "j"], 0),
+    ] {
+        let said = scene.run(words).expect(code, "it is stopped");
+        let said = said.stdout() + &said.stderr();
+        assert!(said.contains(&continues), "{words:?}: {said}");
+        let is_advised = said.contains("`tenure cancel --force j`");
+        assert!(
+            is_advised || words[0] == "check" || words[0] == "list",
+            "{words:?}: {said}"
+        );
+        assert!(!said.contains("`tenure cancel j`"), "{words:?}: {said}");
+    }
+    let asked = scene.run(["cancel", "j", "--output", "json"]).json();
+    let asked = &asked["data"]["asked"][0];
+    assert_eq!(
+        (&asked["stopped"], &asked["supervised"]),
+        (&true.into(), &false.into())
+    );
+    assert!(is_stopped(held.pid()), "no answer continues it");
+    held.signal(Signal::CONT);
+    held.finish()
+        .expect(79, "it hears of the request when it goes on");
+}
+
+#[test]
+fn force_continues_a_stopped_holder_and_no_other_process() {
+    let scene = Scene::new();
+    let held = stopped(&scene, "j");
+    // A list that names it, whose byte another process keeps.
+    let planted = scene.path("planted");
+    std::fs::create_dir(&planted).expect("a folder");
+    let list = planted.join("j.tenure");
+    std::fs::copy(scene.locks().join("j.tenure"), &list).expect("a copy");
+    let text = String::from_utf8_lossy(&std::fs::read(&list).expect("the list")).into_owned();
+    let ticket = text.split("\"ticket\":").nth(1).expect("a ticket");
+    let digits = ticket.split(|c: char| !c.is_ascii_digit()).next();
+    let byte = ByteLock {
+        byte: Byte::of_ticket(digits.and_then(|it| it.parse().ok()).expect("a ticket")),
+        mode: Mode::Exclusive,
+    };
+    let file = std::fs::File::options()
+        .read(true)
+        .write(true)
+        .open(&list)
+        .expect("the list");
+    assert!(
+        byte.try_take(std::os::fd::AsFd::as_fd(&file))
+            .expect("an answer")
+    );
+    let words = [
+        "--dir",
+        planted.to_str().expect("a path"),
+        "cancel",
+        "--force",
+        "j",
+    ];
+    let said = scene.run(words).expect(4, "no proof").stderr();
+    assert!(
+        said.contains("does not keep the lock on the file"),
+        "{said}"
+    );
+    assert!(is_stopped(held.pid()), "it was not continued");
+    // Its command is stopped, too, as by Ctrl-Z.
+    super::support::send(held.command, Signal::STOP);
+    let done = scene.run(["cancel", "--force", "j", "--output", "json"]);
+    let done = done.expect(0, "it is continued").json();
+    assert_eq!(done["data"]["asked"][0]["ended"], true, "{done}");
+    assert!(!is_alive(held.command), "its command has ended");
+    held.finish().expect(79, "it was cancelled");
+    assert!(scene.is_free("j"));
+    let words = ["cancel", "--force", "j"];
+    scene.run(words).expect(5, "there is no holder");
+}
+
+#[test]
+fn a_sprint_says_what_goes_on_and_what_is_not_judged() {
+    let scene = Scene::new();
+    let sprint = ["--profile", "sprint", "--project-root", "."];
+    let call = |words: &[&str]| {
+        let mut call = scene.tenure([&sprint[..], words].concat());
+        call.env_remove("TENURE_DIR").current_dir(scene.root());
+        super::support::answer(&mut call)
+    };
+    let begins = ["--session-id", "s1", "--epic-spec", "e"];
+    let acquire = [&["acquire"][..], &begins, &["--owner", "1"]].concat();
+    let record = scene.root().join(".sprint-running");
+    let planted = "pid: 4194304\nsession_id: s0\nstarted_at: \"2026-02-07T10:00:00Z\"\nepic_spec: e\nlock_version: 2\n";
+    std::fs::write(&record, planted).expect("a record");
+    for words in [&["check"][..], &acquire] {
+        let said = call(words).expect(4, "it is not judged").stdout();
+        assert!(said.contains("although its process is dead"), "{said}");
+    }
+    super::support::answer(scene.program("rm").arg(&record)).expect(0, "it is gone");
+    let gate = super::support::Gate::new(&scene, "s");
+    let script = gate.script("");
+    let words = [&["run", "-q"][..], &begins, &["--", "sh", "-c", &script]].concat();
+    let mut run = scene.tenure([&sprint[..], &words].concat());
+    run.env_remove("TENURE_DIR").current_dir(scene.root());
+    let run = super::support::Started::new(&mut run);
+    let command = gate.entered();
+    eventually("its command to be named", || {
+        let listed = call(&["list", "--output", "json"]).json();
+        listed["data"]["locks"][0]["holder"]["command_pid"] == command
+    });
+    run.signal(Signal::KILL);
+    let goes_on = format!("its command, PID {command}, goes on");
+    let ends = "`tenure --profile sprint --project-root . cancel --orphan sprint` ends it";
+    eventually("its supervisor to be dead", || {
+        call(&["check"]).stdout().contains(&goes_on)
+    });
+    for words in [&["check"][..], &acquire] {
+        let said = call(words).expect(4, "its command goes on").stdout();
+        assert!(said.contains(&goes_on) && said.contains(ends), "{said}");
+    }
+    let facts = call(&["check", "--output", "json"]).json();
+    assert!(
+        facts["error"]["context"]["errors"][0].is_string(),
+        "{facts}"
+    );
+    gate.open();
+}
+
+/// The library refuses with the process that is at work, and with the line that ends it.
+#[test]
+fn the_librarys_refusal_of_an_orphan_names_its_command_and_what_ends_it() {
+    let scene = Scene::new();
+    let storage = scene.path("it's here");
+    let gate = super::support::Gate::new(&scene, "j");
+    let mut run = scene.tenure(["--profile", "resume", "-q", "run", "j", "--dir"]);
+    let script = gate.script("");
+    run.arg(&storage).args(["--", "sh", "-c", &script]);
+    let run = super::support::Started::new(&mut run);
+    let command = gate.entered();
+    eventually("its command to be named", || {
+        let mut list = scene.tenure(["--profile", "resume", "list", "--output", "json", "--dir"]);
+        let listed = super::support::answer(list.arg(&storage)).json();
+        listed["data"]["locks"][0]["holder"]["command_pid"] == command
+    });
+    run.signal(Signal::KILL);
+    eventually("it to be dead", || !is_alive(run.pid()));
+    let locks = ResumeLockManager::new(storage).expect("a folder");
+    let refused = locks
+        .acquire_lock_blocking("j")
+        .expect_err("its command goes on");
+    let text = refused.to_string();
+    let ResumeLockError::InProgress {
+        process_id,
+        override_command: Some(line),
+        is_orphaned: true,
+        ..
+    } = refused
+    else {
+        panic!("{text}");
+    };
+    assert_eq!(process_id, command);
+    assert!(text.ends_with(&format!("This does: {line}")), "{text}");
+    let _ = scene.shell(&format!("cd / && {line}")).expect(0, &line);
+    assert!(!is_alive(command), "ended");
+    drop(locks.acquire_lock_blocking("j").expect("it is free"));
 }

@@ -605,7 +605,7 @@ fn a_stopped_holder_still_holds() {
     assert!(facts["holder"]["token"].is_u64(), "{facts}");
     assert_eq!(facts["standstill"], Value::Null, "{facts}");
     let said = scene.run(["check", "x"]).expect(4, "held").stdout();
-    assert!(said.contains("stopped, since"), "{said}");
+    assert!(said.contains("stopped (`kill -CONT "), "{said}");
     held.signal(Signal::CONT);
     let _ = held.open().expect(0, "the holder");
 }

@@ -12,8 +12,9 @@
 //! Each value is read here, as the file is read: a rule that could not be obeyed is a mistake of the file, and its
 //! line is named. Which rule a call meets is decided by `tenure hook`.
 
+use super::{Config, is_for_all_folders};
 use crate::duration;
-use crate::leased_path::Across;
+use crate::leased_path::{self, Across, PathLock};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use std::num::NonZeroU32;
@@ -43,6 +44,22 @@ impl AgentRules {
     /// Whether there is no rule.
     pub fn is_empty(&self) -> bool {
         self.commands.is_empty() && self.paths.is_empty()
+    }
+}
+
+impl Config {
+    /// The rules about the file of a path: of each file that counts the first one that fits. The first of all counts.
+    pub fn path_rules(&self, lock: &PathLock) -> Vec<&PathRule> {
+        let root = leased_path::root_of(&lock.folder);
+        let rules = self.files().filter_map(|file| {
+            // Without a work tree, a project's paths begin beside its file.
+            let is_projects = !is_for_all_folders(&file.file);
+            let beside = file.file.parent().filter(|_| is_projects);
+            let names = leased_path::below(root.or(beside)?, &lock.target)?;
+            let mut rules = file.agent.paths.iter();
+            rules.find(|rule| rule.matches.iter().any(|glob| glob.fits(&names)))
+        });
+        rules.collect()
     }
 }
 

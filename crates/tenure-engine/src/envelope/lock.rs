@@ -2,7 +2,9 @@
 //! lines. The object is the `context` of a refusal, and what `tenure check` and `list` answer.
 
 use super::{Exit, Failure, Retry, human};
+use crate::advice::{self, Advice};
 use crate::agent_view::AgentView;
+use crate::leased_path;
 use crate::printed::clean;
 use crate::process::{actor_name, is_other_namespace};
 use crate::profile::known_as;
@@ -75,6 +77,9 @@ pub struct LockView {
     /// When a retry is likely to succeed; a hint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
+    /// How the reader calls the program again about it.
+    #[serde(skip)]
+    pub advice: Advice,
     /// Whether force may end a live hold of it.
     #[serde(skip)]
     yields_to_force: bool,
@@ -157,7 +162,14 @@ pub struct HolderView {
     /// Its process is stopped, by SIGSTOP or Ctrl-Z say.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stopped: bool,
-    /// Its process.
+    /// Its process that is at work: of a run the supervisor, and once that is dead the command.
+    #[serde(rename = "pid")]
+    pub work_pid: Option<u32>,
+    /// The supervisor of an orphan, which is dead.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub supervisor_pid: Option<u32>,
+    /// Its process, as its claim names it.
+    #[serde(skip)]
     pub pid: Option<u32>,
     /// Its process ids are of another PID namespace of this machine, as in a container. Here they name no
     /// process, or another one.
@@ -443,6 +455,7 @@ impl LockView {
             ahead: None,
             queue: Vec::new(),
             retry_after_ms: None,
+            advice: Advice::plain(name),
             yields_to_force: policy.force_on_held != ForceOnHeld::Never,
         }
     }
@@ -489,19 +502,22 @@ impl LockView {
             let Some(claim) = claim else {
                 continue;
             };
-            holder.orphaned |= reading.is_orphan(claim);
+            if reading.is_orphan(claim) {
+                holder.is_orphaned();
+            }
             holder.is_seen_alive = reading.is_seen_alive(claim);
             holder.ends_in_ms = reading.ends_in_ms(policy, claim, now);
         }
     }
 
-    fn show_stopped(&mut self, stopped: &[u64]) {
+    /// Says that the processes of the claims with these tickets are stopped.
+    pub fn show_stopped(&mut self, stopped: &[u64]) {
         let holders = self.holder.iter_mut().chain(&mut self.other_holders);
         for holder in holders {
-            holder.stopped = stopped.contains(&holder.ticket);
+            holder.stopped |= stopped.contains(&holder.ticket);
         }
         for waiting in &mut self.queue {
-            waiting.stopped = stopped.contains(&waiting.ticket);
+            waiting.stopped |= stopped.contains(&waiting.ticket);
         }
     }
 
@@ -595,7 +611,7 @@ impl LockView {
     pub fn called(&self) -> Cow<'_, str> {
         self.path
             .as_deref()
-            .map_or(Cow::Borrowed(&*self.name), clean)
+            .map_or(Cow::Borrowed(&*self.name), leased_path::called)
     }
 
     /// One line for people: whether it is held, by whom, where, since when and why. The first of
@@ -717,7 +733,7 @@ impl LockView {
             .unwrap_or_default();
         let by = holder.map_or_else(
             || "an unknown holder".to_owned(),
-            |holder| match holder.at_work() {
+            |holder| match holder.work_pid {
                 Some(_) if holder.is_this_process => "this process".to_owned(),
                 Some(pid) => format!("PID {pid}"),
                 // A record of another program may name no process and no request.
@@ -790,10 +806,10 @@ impl LockView {
             let fact = |value: Option<String>| value.unwrap_or_else(|| "unknown".to_owned());
             failure.detail = Some(format!(
                 "lock_file={} holder_pid={} holder_age_ms={}",
-                self.lock_file,
+                advice::word(&self.lock_file),
                 fact(
                     holder
-                        .and_then(HolderView::at_work)
+                        .and_then(|holder| holder.work_pid)
                         .map(|pid| pid.to_string())
                 ),
                 fact(holder.map(|holder| holder.age_ms.to_string())),
@@ -830,9 +846,11 @@ impl HolderView {
         found.map(|(_, value)| value.as_str())
     }
 
-    /// The process that is at work: once its supervisor is dead, that is the command.
-    fn at_work(&self) -> Option<u32> {
-        self.command_pid.filter(|_| self.orphaned).or(self.pid)
+    /// Says that its supervisor is dead, and its command goes on.
+    pub fn is_orphaned(&mut self) {
+        self.orphaned = true;
+        self.work_pid = self.command_pid.or(self.pid);
+        self.supervisor_pid = self.pid.filter(|_| self.work_pid != self.pid);
     }
 
     /// Its agent, process, request, actor and host, as far as the record says.
@@ -849,6 +867,9 @@ impl HolderView {
     pub fn line(&self) -> String {
         let mut line = self.who();
         line.push_str(&self.slot_of_slots());
+        if let Some(stopped) = self.is_stopped_and() {
+            line.extend([", ", &stopped]);
+        }
         add_purpose(&mut line, &self.why);
         line
     }
@@ -870,6 +891,15 @@ impl HolderView {
         purpose(&self.why)
     }
 
+    /// That it is stopped and what continues it, as a part of a sentence.
+    pub fn is_stopped_and(&self) -> Option<String> {
+        let pid = self
+            .pid
+            .filter(|_| self.stopped && !self.other_pid_namespace);
+        let continues = pid.map(|pid| format!("stopped (`kill -CONT {pid}` continues it)"));
+        continues.or_else(|| self.stopped.then(|| "stopped".to_owned()))
+    }
+
     /// Which caller asked it to stop, and what for, as a part of a sentence.
     fn asked(&self) -> String {
         let by = match (&self.cancel_requested_actor, &self.cancel_requested_by) {
@@ -883,7 +913,7 @@ impl HolderView {
     }
 
     /// Of an orphan: what died, and what goes on.
-    fn goes_on(&self) -> String {
+    pub fn goes_on(&self) -> String {
         match self.command_pid {
             // A program that holds by `tenure serve` is its own command.
             Some(_) if self.command_pid == self.pid => {
@@ -903,8 +933,8 @@ impl HolderView {
             String::new()
         };
         let mut apart = self.slot_of_slots();
-        if self.stopped {
-            apart.push_str(", stopped");
+        if let Some(stopped) = self.is_stopped_and() {
+            apart.extend([", ", &stopped]);
         }
         if !apart.is_empty() {
             apart.push(',');
@@ -1092,22 +1122,22 @@ fn said(text: Option<&String>) -> Option<String> {
 fn holder(claim: &Claim, standing: Standing, now: &Now) -> HolderView {
     let boot = claim.boot();
     let since = claim.since.unwrap_or(claim.entered);
-    HolderView {
+    // A record of another program may say 0, which is no process.
+    let pid = claim.holder.process.map(|process| process.pid);
+    let pid = pid.filter(|pid| *pid > 0);
+    let mut view = HolderView {
         kind: match claim.kind {
             Kind::Kernel => "run",
             Kind::Detached => "detached",
             Kind::Foreign | Kind::Sealed => "foreign",
         },
-        orphaned: standing == Standing::Held(Life::Orphaned),
+        orphaned: false,
         // The caller of this function finds that out.
         stopped: false,
         is_this_process: false,
-        // A record of another program may say 0, which is no process.
-        pid: claim
-            .holder
-            .process
-            .map(|process| process.pid)
-            .filter(|pid| *pid > 0),
+        pid,
+        work_pid: pid,
+        supervisor_pid: None,
         other_pid_namespace: is_other_namespace(&claim.holder.host, now),
         is_of_this_boot: now.is_on(boot),
         is_seen_alive: false,
@@ -1138,7 +1168,11 @@ fn holder(claim: &Claim, standing: Standing, now: &Now) -> HolderView {
         renewed_ms: claim.lease.renewed.wall_ms,
         silent_ms: claim.lease.silent_ms(boot, now),
         facts: claim.holder.facts.clone(),
+    };
+    if standing == Standing::Held(Life::Orphaned) {
+        view.is_orphaned();
     }
+    view
 }
 
 fn mode(mode: Mode) -> &'static str {

@@ -119,7 +119,8 @@ impl From<StoreError> for Failure {
         let mut failure = Self::of(of_store(&error), &error);
         if let StoreError::Unreadable { place, .. } = error {
             failure.detail = Some(format!(
-                "lock_file={place} holder_pid=unknown holder_age_ms=unknown"
+                "lock_file={} holder_pid=unknown holder_age_ms=unknown",
+                crate::advice::word(&place)
             ));
             failure.context.insert("lock_file".into(), place.into());
             failure.context.insert("holder".into(), Value::Null);

@@ -6,7 +6,7 @@
 
 mod words;
 
-pub use words::{override_command, takeover_text};
+pub use words::takeover_text;
 
 use super::{Profile, Record, document, instant, own};
 use serde_json::Map;

@@ -16,7 +16,7 @@ impl From<AcquireError> for Failure {
                     retry_after_ms.unwrap_or(u64::MAX),
                 )
             }
-            AcquireError::Store { source, .. } => source.into(),
+            AcquireError::Store { source, .. } => in_words_of_programs(source),
             AcquireError::Name { .. } | AcquireError::NoSlots { .. } => {
                 Self::bad_arguments(error.to_string())
             }
@@ -40,6 +40,13 @@ impl From<AcquireError> for Failure {
     }
 }
 
+/// The failure of what was said for a command line. A program has none of its flags.
+fn in_words_of_programs(error: impl Into<Failure>) -> Failure {
+    let mut failure = error.into();
+    failure.message = by_variables(&failure.message);
+    failure
+}
+
 fn already_held(name: &LockName, token: Option<u64>, error: &AcquireError) -> Failure {
     let mut failure = Failure::new(Exit::Deadlock, "ALREADY_HELD", error.to_string());
     failure.context.insert("name".into(), name.as_str().into());
@@ -50,16 +57,12 @@ fn already_held(name: &LockName, token: Option<u64>, error: &AcquireError) -> Fa
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
         let (exit, code) = match error {
-            OpenError::Config(source) => {
-                let mut failure = Self::from(source);
-                failure.message = by_variables(&failure.message);
-                return failure;
-            }
+            OpenError::Config(source) => return in_words_of_programs(source),
             OpenError::Elsewhere { .. } => (Exit::BadArguments, "BAD_CONFIGURATION"),
             OpenError::Servers { .. } => (Exit::StoreUnavailable, "STORE_UNREACHABLE"),
             OpenError::Folder { .. } => (Exit::General, "NO_CURRENT_FOLDER"),
         };
-        Self::new(exit, code, error.to_string())
+        in_words_of_programs(Self::new(exit, code, error.to_string()))
     }
 }
 
@@ -85,6 +88,7 @@ impl Refused {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::StoreError;
     use std::io::ErrorKind;
     use tenure_engine::config::ConfigError;
 
@@ -92,6 +96,32 @@ mod tests {
         ConfigError::Read {
             path: "tenure.toml".to_owned(),
             source: ErrorKind::PermissionDenied.into(),
+        }
+    }
+
+    #[test]
+    fn no_program_is_told_of_a_flag_that_it_has_not() {
+        let why = "others may write there; name the lock folder with --dir if it is to be used";
+        let unsafe_place = || StoreError::Unsafe {
+            place: "/srv/locks".to_owned(),
+            why: why.to_owned(),
+        };
+        let name = LockName::new("j").expect("a name");
+        let of_store = AcquireError::Store {
+            name,
+            source: unsafe_place(),
+        };
+        let of_servers = OpenError::Servers {
+            source: unsafe_place(),
+        };
+        for failure in [
+            Failure::from(of_store),
+            Failure::from(of_servers),
+            Failure::from(OpenError::Config(ConfigError::NoPlace)),
+        ] {
+            let message = &failure.message;
+            assert!(!message.contains("--"), "{message}");
+            assert!(message.contains("TENURE_DIR"), "{message}");
         }
     }
 

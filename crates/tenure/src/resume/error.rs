@@ -4,13 +4,13 @@
 
 use super::data::ResumeLockData;
 use super::instant::{AcquiredAt, utc};
+use crate::advice::Advice;
 use crate::process::{Identity, liveness};
-use crate::profile::resume::override_command;
 use crate::profile::why as shown;
 use crate::store::StoreError;
 use std::fmt::{self, Display};
 use std::path::{Path, PathBuf};
-use tenure_core::{Claim, Liveness, LockName, NameError};
+use tenure_core::{Claim, Liveness, LockName, NameError, Policy, Process};
 
 /// What went wrong with a resume lock.
 #[derive(Debug, thiserror::Error)]
@@ -23,20 +23,22 @@ pub enum ResumeLockError {
          Please wait for the other process to complete, or use --force to override.{far}",
         host = shown(hostname),
         since = utc(acquired_at),
-        far = OutOfSight(override_command.as_deref()),
+        far = WhatHelps(override_command.as_deref(), *is_orphaned),
     )]
     InProgress {
         /// The session or job.
         job_id: String,
-        /// The process that holds it.
+        /// The process that holds it. Of a killed `tenure run` that is the command, which goes on.
         process_id: u32,
         /// The machine on which that process runs.
         hostname: String,
         /// Since when.
         acquired_at: AcquiredAt,
         /// The command that removes the lock, if this process cannot see the holder (which is of another
-        /// machine or container). The death of such a holder goes unnoticed here.
+        /// machine or container). The death of such a holder goes unnoticed here. Of an orphan, the command that ends it.
         override_command: Option<String>,
+        /// The `tenure run` that took the lock was killed, and its command goes on.
+        is_orphaned: bool,
     },
     /// This process holds the lock. The caller should be handed the guard, or
     /// [`again`](super::ResumeLock::again) of it.
@@ -120,12 +122,16 @@ impl ResumeLockError {
     }
 }
 
-/// The line about a process that cannot be seen from here.
-struct OutOfSight<'a>(Option<&'a str>);
+/// The line with the command that helps: against an orphan, or where the process cannot be seen from here.
+struct WhatHelps<'a>(Option<&'a str>, bool);
 
-impl Display for OutOfSight<'_> {
+impl Display for WhatHelps<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
+            Some(command) if self.1 => write!(
+                f,
+                "\nThat is the command of a tenure that was killed, so nothing ends it by itself. This does: {command}"
+            ),
             Some(command) => write!(
                 f,
                 "\nThat is another machine or container, so whether the process still runs \
@@ -142,6 +148,8 @@ pub(super) struct Refused<'a> {
     pub(super) blocker: &'a Claim,
     /// A sign of its life is seen from here.
     pub(super) is_alive: bool,
+    /// The command of a run whose supervisor is dead.
+    pub(super) orphan: Option<Process>,
     /// It is this process's.
     pub(super) is_ours: bool,
     pub(super) here: &'a Identity,
@@ -164,12 +172,21 @@ impl Refused<'_> {
                 acquired_at,
             };
         }
+        let advice = Advice::of_folder(Policy::RESUME.name, self.storage, self.name);
+        let override_command = if self.orphan.is_some() {
+            Some(advice.line(&["cancel", "--orphan"], &[]))
+        } else if self.is_out_of_sight() {
+            Some(advice.line(&["force-release"], &[]))
+        } else {
+            None
+        };
         ResumeLockError::InProgress {
-            override_command: self.is_out_of_sight().then(|| self.override_command()),
             job_id,
-            process_id,
+            process_id: self.orphan.map_or(process_id, |command| command.pid),
             hostname,
             acquired_at,
+            override_command,
+            is_orphaned: self.orphan.is_some(),
         }
     }
 
@@ -182,10 +199,6 @@ impl Refused<'_> {
             let seen = liveness(&process, &holder.host, &self.here.host, false);
             seen == Liveness::Unknown
         })
-    }
-
-    fn override_command(&self) -> String {
-        override_command(self.storage, self.name.as_str())
     }
 }
 
@@ -201,6 +214,7 @@ mod tests {
             hostname: hostname.to_owned(),
             acquired_at: of_millis(1_770_458_400_999),
             override_command: override_command.map(str::to_owned),
+            is_orphaned: false,
         }
         .to_string()
     }

@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use tenure_engine::advice;
 use tenure_engine::clock::{instant, nap, since};
-use tenure_engine::printed::quoted_for_unix;
 
 /// How long `claude` may take. It is a large program, and a machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -130,10 +130,9 @@ pub(super) fn server(task: Task, tenure: &str, roots: &Roots, dry_run: bool) -> 
         (Task::Install, _) => vec![&add],
         (Task::Uninstall, _) => vec![&remove],
     };
-    let lines = calls.iter().map(|words| {
-        let words = words.iter().map(|word| quoted_for_unix(word));
-        format!("claude {}", words.collect::<Vec<_>>().join(" "))
-    });
+    let lines = calls
+        .iter()
+        .map(|words| advice::line(std::iter::once("claude").chain(words.iter().copied())));
     let line = lines.collect::<Vec<_>>().join(" && ");
     let Some(program) = program() else {
         return Server::new(

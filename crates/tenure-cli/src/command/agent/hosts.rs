@@ -7,7 +7,7 @@ use crate::args::AgentHost as Host;
 use crate::request::{Reach, Roots};
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use tenure_engine::printed::quoted_for_unix;
+use tenure_engine::advice;
 
 /// A hook that is installed.
 #[derive(Debug, Clone, Copy)]
@@ -90,7 +90,7 @@ impl Host {
             }),
             Self::Codex => json!({
                 "type": "command",
-                "command": format!("{} hook {}", quoted_for_unix(program), self.word()),
+                "command": format!("{} hook {}", advice::word(program), self.word()),
                 "timeout": seconds,
             }),
         }

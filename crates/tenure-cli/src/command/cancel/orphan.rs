@@ -50,13 +50,7 @@ pub(super) fn end(
     let mut lines = Vec::new();
     for claim in &orphans {
         let command = command_of(session, name, claim)?;
-        let hold = HoldOf {
-            token: claim.token.unwrap_or_default(),
-            folder: session.place.folder.clone(),
-            name: name.as_str().to_owned(),
-            byte: session.store.list_of(name).map(|list| (list, claim.ticket)),
-        };
-        let orphan = Orphan::open(&command, hold);
+        let orphan = Orphan::open(&command, hold_of(session, name, claim));
         let orphan = orphan.map_err(|why| unproven(name, claim, &command, &why))?;
         // Judged again now that the handle on its process is open: if the claim still stands, its command
         // is the process that was opened.
@@ -114,6 +108,16 @@ pub(super) fn end(
     Ok((text, json!({ "name": name.as_str(), "ended": ended })))
 }
 
+/// The hold of a claim, as its processes are known by it.
+pub(super) fn hold_of(session: &Session, name: &LockName, claim: &Claim) -> HoldOf {
+    HoldOf {
+        token: claim.token.unwrap_or_default(),
+        folder: session.place.folder.clone(),
+        name: name.as_str().to_owned(),
+        byte: session.store.list_of(name).map(|list| (list, claim.ticket)),
+    }
+}
+
 fn listed(numbers: &[u32]) -> String {
     let words: Vec<_> = numbers.iter().map(u32::to_string).collect();
     words.join(", ")
@@ -163,15 +167,19 @@ fn is_same_orphan(reading: &Reading, wanted: &Claim) -> bool {
     (claim.token, &claim.holder) == (wanted.token, &wanted.holder) && reading.is_orphan(claim)
 }
 
-/// The recorded command, if its number is of this machine, boot and PID namespace.
-fn command_of(session: &Session, name: &LockName, claim: &Claim) -> Result<Process, Failure> {
+/// Whether the process ids of a claim are of this machine, boot and PID namespace.
+pub(super) fn is_here(session: &Session, claim: &Claim) -> bool {
     let (there, here) = (&claim.holder.host, &session.identity.host);
     let same = |one: &Option<_>, other: &Option<_>| one.is_some() && one == other;
-    let is_here = same(&there.boot_id, &here.boot_id)
+    same(&there.boot_id, &here.boot_id)
         && there.pid_namespace.is_some()
-        && there.pid_namespace == here.pid_namespace;
+        && there.pid_namespace == here.pid_namespace
+}
+
+/// The recorded command, if its number is of this machine, boot and PID namespace.
+fn command_of(session: &Session, name: &LockName, claim: &Claim) -> Result<Process, Failure> {
     let why = match claim.holder.command {
-        _ if !is_here => "its record is of another machine, boot or PID namespace",
+        _ if !is_here(session, claim) => "its record is of another machine, boot or PID namespace",
         None if ends_without_release(claim) => {
             "it had become its command, which has ended, and what keeps the lock now was started by that"
         }
@@ -250,7 +258,7 @@ fn not_orphaned(session: &Session, name: &LockName, reading: &Reading) -> Failur
             let how = match holder.map(|holder| holder.kind) {
                 Some("run") => format!(
                     "its supervisor is not known to be dead; {}",
-                    stop_hint(name, holder)
+                    stop_hint(&view)
                 ),
                 _ => "it has no supervisor that could have died".to_owned(),
             };

@@ -6,8 +6,8 @@ use super::{trial, users_of};
 use crate::render::clean_path;
 use crate::render::doctor::{Finding, Report, Status};
 use std::path::Path;
+use tenure_engine::advice;
 use tenure_engine::place::line_that_makes;
-use tenure_engine::printed::quoted_for_unix;
 use tenure_engine::readings;
 use tenure_engine::store::StoreError;
 use tenure_engine::store::contract::Which;
@@ -35,7 +35,7 @@ pub(super) fn look(session: &Session, report: &mut Report) -> bool {
         return false;
     };
     describe(&survey, report);
-    usable(&survey, report);
+    usable(session, &survey, report);
     mount(&survey, report);
     let only_looks = locks(&survey, report);
     git(session, &survey, report);
@@ -114,12 +114,12 @@ fn mount(survey: &Survey, report: &mut Report) {
 }
 
 /// Whether calls can use the folder.
-fn usable(survey: &Survey, report: &mut Report) {
+fn usable(session: &Session, survey: &Survey, report: &mut Report) {
     if let Some(why) = &survey.set_aside {
-        let mend = Some("tenure clean".to_owned());
+        let mend = Some(session.place.line(&["clean"]));
         report.add(Finding::Folder, Status::Wrong, why, mend);
     }
-    let shown = quoted_for_unix(&survey.path.display().to_string());
+    let shown = advice::word(&survey.path.display().to_string());
     let error = match &survey.is_there {
         Ok(true) => {
             if let Some(group) = keeps_out(survey) {

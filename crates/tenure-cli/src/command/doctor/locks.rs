@@ -7,8 +7,8 @@ use crate::store::Clusters;
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::time::Duration;
+use tenure_engine::advice;
 use tenure_engine::clock;
-use tenure_engine::printed::quoted_for_unix;
 use tenure_engine::profile::{ends_without_release, is_dated_ahead};
 use tenure_engine::readings::{self, Read, Readings};
 use tenure_engine::store::contract::Which;
@@ -50,7 +50,7 @@ impl Unread {
                 "use the program that wrote it for all callers of {name}: {by}"
             )),
             StoreError::Permission { place, doing } if doing.contains("chmod 660") => {
-                Some(format!("chmod 660 {}", quoted_for_unix(place)))
+                Some(format!("chmod 660 {}", advice::word(place)))
             }
             _ => None,
         };
@@ -72,7 +72,7 @@ struct Step {
     ms: i64,
 }
 
-pub(super) fn look(session: &Session, flags: &str, report: &mut Report) {
+pub(super) fn look(session: &Session, report: &mut Report) {
     // What keeps the caller from the folder keeps it from every lock there.
     if report.is_wrong(Finding::Folder) {
         return;
@@ -95,8 +95,8 @@ pub(super) fn look(session: &Session, flags: &str, report: &mut Report) {
     }
     let is_each_users = report.is_for_each_user();
     let seen = seen_in(session, names, is_each_users);
-    leftovers(session, &seen, flags, report);
-    unreadable(&seen, flags, report);
+    leftovers(session, &seen, report);
+    unreadable(session, &seen, report);
     clocks(&seen, report);
 }
 
@@ -247,7 +247,7 @@ fn named(names: &[LockName]) -> String {
     }
 }
 
-fn leftovers(session: &Session, seen: &Seen, flags: &str, report: &mut Report) {
+fn leftovers(session: &Session, seen: &Seen, report: &mut Report) {
     let Some(first) = seen.left.first() else {
         let said = match seen.all.saturating_sub(seen.unreadable.len()) {
             0 if seen.all > 0 => "no lock could be looked at".to_owned(),
@@ -262,12 +262,12 @@ fn leftovers(session: &Session, seen: &Seen, flags: &str, report: &mut Report) {
         StaleUnforced::TakeOver => (
             Status::Note,
             "the next call takes it over",
-            format!("tenure clean{flags}"),
+            session.place.line(&["clean"]),
         ),
         StaleUnforced::Refuse => (
             Status::Wrong,
             "this profile takes it over by force only",
-            format!("tenure force-release {first}{flags}"),
+            session.advice(first).line(&["force-release"], &[]),
         ),
     };
     report.add(
@@ -278,7 +278,7 @@ fn leftovers(session: &Session, seen: &Seen, flags: &str, report: &mut Report) {
     );
 }
 
-fn unreadable(seen: &Seen, flags: &str, report: &mut Report) {
+fn unreadable(session: &Session, seen: &Seen, report: &mut Report) {
     let Some(Unread { name, said, fix }) = seen.unreadable.first() else {
         report.ok(Finding::LockFiles, "each of them can be read");
         return;
@@ -292,7 +292,8 @@ fn unreadable(seen: &Seen, flags: &str, report: &mut Report) {
         Status::Wrong,
         &format!("{said}{more}"),
         Some(fix.clone().unwrap_or_else(|| {
-            format!("see what it is (tenure check {name}{flags}), and remove the file when no caller has the lock")
+            let line = session.advice(name).line(&["check"], &[]);
+            format!("see what it is ({line}), and remove the file when no caller has the lock")
         })),
     );
 }

@@ -3,7 +3,6 @@
 //! They are detached holds in the agent's name (`tenure_engine::agent`), each at the place that is found from its
 //! file. The files of one call are leased all or none, also where they lie at several places.
 
-use super::paths;
 use crate::audit_writer::Grant;
 use crate::command::Session;
 use crate::command::acquire::owner;
@@ -19,7 +18,7 @@ use tenure_core::{
 };
 use tenure_engine::agent::{Agent, Lease, LeaseTerms, Wanted};
 use tenure_engine::clock::Clock;
-use tenure_engine::config::{Config, OnError, PathRule, is_for_all_folders};
+use tenure_engine::config::{Config, OnError, PathRule};
 use tenure_engine::engine::AcquireError;
 use tenure_engine::leased_path::{self, Across, PathLock};
 use tenure_engine::store::Verbs;
@@ -100,20 +99,7 @@ pub(super) fn needed_by(
         let Some(config) = read(around)? else {
             continue;
         };
-        let root = leased_path::root_of(&lock.folder);
-        let mut rules = config.files().filter_map(|file| {
-            // Without a work tree, a project's paths begin beside its file.
-            let beside = file
-                .file
-                .parent()
-                .filter(|_| !is_for_all_folders(&file.file));
-            let names = root
-                .or(beside)
-                .and_then(|root| paths::below(root, &lock.target));
-            let names = names?;
-            let mut rules = file.agent.paths.iter();
-            rules.find(|rule| rule.matches.iter().any(|glob| glob.fits(&names)))
-        });
+        let mut rules = config.path_rules(&lock).into_iter();
         let Some(mut rule) = rules.next().cloned() else {
             continue;
         };

@@ -5,7 +5,7 @@
 
 use super::event::{Call, Tool};
 use serde_json::Value;
-use std::path::{Component, Path, PathBuf};
+use std::path::PathBuf;
 
 /// What the lines of a patch begin with that name a file.
 const NAMES_A_FILE: [&str; 4] = [
@@ -57,17 +57,6 @@ fn of_patch(patch: &str) -> Vec<PathBuf> {
         }
     }
     files
-}
-
-/// The names of a path below a folder; `None` if it does not lie there, or one is no text.
-pub(super) fn below<'a>(root: &Path, file: &'a Path) -> Option<Vec<&'a str>> {
-    let rest = file.strip_prefix(root).ok()?;
-    rest.components()
-        .map(|part| match part {
-            Component::Normal(name) => name.to_str(),
-            _ => None,
-        })
-        .collect()
 }
 
 #[cfg(test)]
@@ -123,15 +112,5 @@ mod tests {
             let why = named(&call(tool, &input)).expect_err("nothing");
             assert!(why.contains(word), "{input}: {why}");
         }
-    }
-
-    #[test]
-    fn the_names_of_a_path_begin_at_a_root() {
-        let names = |root: &str, file: &str| {
-            below(Path::new(root), Path::new(file)).map(|names| names.join("|"))
-        };
-        assert_eq!(names("/w", "/w/a/b.rs").as_deref(), Some("a|b.rs"));
-        assert_eq!(names("/w", "/w").as_deref(), Some(""));
-        assert_eq!(names("/w", "/w2/a"), None);
     }
 }

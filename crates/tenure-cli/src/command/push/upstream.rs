@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::render::Reporter;
 use serde_json::json;
 use std::path::Path;
+use tenure_engine::advice;
 
 /// What a branch tracks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -115,18 +116,15 @@ pub(super) fn gone(branch: &str, remote: &str) -> Failure {
     failure.with_context(json!({ "remote": without_secret(remote), "branch": branch }))
 }
 
-/// The command that makes the branch; `None` where what a person pastes would need quoting.
+/// The command that makes the branch; `None` where the remote may have a secret in it.
 fn fix(branch: &str, remote: &str) -> Option<String> {
-    let is_plain = |text: &str| {
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '/' | '-');
-        text.chars().all(plain)
-    };
-    let elsewhere = match remote {
-        "origin" => String::new(),
-        remote => format!(" --remote {remote}"),
-    };
-    (is_plain(branch) && is_plain(remote))
-        .then(|| format!("tenure push{elsewhere} --branch {branch}"))
+    let elsewhere = (remote != "origin").then_some(["--remote", remote]);
+    let program = advice::program();
+    let words = [&*program, "push"]
+        .into_iter()
+        .chain(elsewhere.into_iter().flatten());
+    let line = || advice::line(words.chain(["--branch", branch]));
+    (without_secret(remote) == remote).then(line)
 }
 
 /// The answer if no setting says where a branch goes.

@@ -5,14 +5,13 @@
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::render::clean;
-use crate::request::{self, Supervised, Task};
+use crate::request::{self, Place, Supervised, Task};
 use crate::signals::Signals;
 use crate::supervise::{OnLost, Terms};
 use serde_json::json;
 use std::fmt::Write as _;
 use std::time::Duration;
-use tenure_core::LockName;
+use tenure_engine::advice;
 
 /// The usual terms of a command: it is asked to end, then by SIGTERM, then killed.
 pub(crate) fn usual(grace: Duration, signals: Signals) -> Terms {
@@ -55,7 +54,7 @@ const SHELL_WORDS: [&str; 12] = [
 /// Adds a hint to the answer that there is no such command, if the words look like a line for a shell.
 #[cold]
 #[inline(never)]
-pub(super) fn hint_at_shell(mut failure: Failure, task: &Task) -> Failure {
+pub(super) fn hint_at_shell(mut failure: Failure, place: &Place, task: &Task) -> Failure {
     let words: Vec<_> = task
         .program
         .words
@@ -80,13 +79,13 @@ pub(super) fn hint_at_shell(mut failure: Failure, task: &Task) -> Failure {
     }
     let line = match words.as_slice() {
         [line] => line.to_string(),
-        words => {
-            let words: Vec<_> = words.iter().map(|word| quoted(word)).collect();
-            words.join(" ")
-        }
+        words => advice::line(words.iter().map(|word| &**word)),
     };
-    let name = task.name.as_ref().map_or("NAME", LockName::as_str);
-    let call = format!("tenure run --shell {name} -- {}", quoted(&clean(&line)));
+    let call = match (task.group(), &task.name) {
+        (None, Some(name)) => place.advice(name).line(&["run", "--shell"], &["--", &line]),
+        (Some(group), _) => place.line(&["run", "--shell", "--group", group.as_str(), "--", &line]),
+        (None, None) => place.line(&["run", "--shell", "NAME", "--", &line]),
+    };
     // Writing to a `String` cannot fail.
     let _ = write!(
         failure.message,
@@ -94,15 +93,6 @@ pub(super) fn hint_at_shell(mut failure: Failure, task: &Task) -> Failure {
     );
     failure.fix_command = Some(call);
     failure
-}
-
-/// A word, quoted for a shell.
-fn quoted(word: &str) -> String {
-    let is_plain = |letter: char| letter.is_alphanumeric() || "_-+=:,./%@".contains(letter);
-    if !word.is_empty() && word.chars().all(is_plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
 }
 
 /// The answer of a run whose work took too long.

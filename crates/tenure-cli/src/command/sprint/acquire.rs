@@ -16,6 +16,7 @@ use crate::dialect::sprint::{
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::Reporter;
+use crate::render::lock::trouble;
 use crate::render::waiting::Progress;
 use crate::request::{Acquire, Owner, Place};
 use crate::signals::{SignalSleeper, Signals};
@@ -432,6 +433,8 @@ impl Acquisition<'_> {
         let info = seen.info(&now);
         let mut document = Document::new(status, self.mode, info, message);
         document.errors = seen.warnings();
+        let view = self.session.view(self.name, None);
+        (document.errors).extend(view.ok().as_ref().and_then(trouble));
         let mut answer = Answer::new(status, document, self.session.store.place(self.name));
         answer.holder_age_ms = seen.age_ms(&now);
         answer

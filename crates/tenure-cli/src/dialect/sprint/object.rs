@@ -307,11 +307,14 @@ impl Seen {
                     clean(why)
                 ));
             } else if claim.kind == Kind::Sealed {
-                warnings.push(
-                    "lock_version is above 1, which tenure cannot judge; overriding it needs \
+                let although = match self.alive {
+                    Some(false) => ", so it counts as active although its process is dead",
+                    Some(true) | None => "",
+                };
+                warnings.push(format!(
+                    "lock_version is above 1, which tenure cannot judge{although}; overriding it needs \
                      --force and --yes"
-                        .to_owned(),
-                );
+                ));
             }
         }
         warnings

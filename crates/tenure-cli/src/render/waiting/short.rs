@@ -202,7 +202,7 @@ impl Short {
 
 /// The name by which people know a holder, and its process.
 fn who(front: &HolderView, here: &str) -> (String, String) {
-    let pid = front.command_pid.filter(|_| front.orphaned).or(front.pid);
+    let pid = front.work_pid;
     let process = pid.map_or_else(String::new, |pid| format!("PID {pid}"));
     let (actor, host) = (clean(&front.actor), clean(&front.host));
     let is_elsewhere = !host.is_empty() && host != here;

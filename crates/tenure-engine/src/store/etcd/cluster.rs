@@ -23,7 +23,7 @@
 
 use super::address::Address;
 use super::api::{Known, ResponseHeader};
-use crate::printed::quoted_for_unix;
+use crate::advice;
 use crate::private;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -202,7 +202,7 @@ impl Cluster {
             "{server} is of etcd cluster {id:x}, and {other:x} is the cluster of another server of the list, or the one from \
              before. A list names the servers of one cluster. If the cluster was restored or replaced and no holder from \
              before is left, or if a server was repaired, say which one it is: tenure allow {}",
-            quoted_for_unix(&line)
+            advice::word(&line)
         )
     }
 }

@@ -1,0 +1,142 @@
+//! The command lines that answers advise. Each works as it stands, in the folder and with the environment of the call that
+//! is answered.
+//!
+//! This is the one place that writes such a line: the program, the flags by which it finds the same locks, the verb, and
+//! what names the lock, each quoted for the shell. Which flags these are is the caller's affair.
+
+use crate::printed::{acts, is_plain};
+use std::fmt::Write as _;
+use std::path::Path;
+use tenure_core::LockName;
+
+/// The program's name, where nothing else is known of how it is found.
+pub const PROGRAM: &str = "tenure";
+
+/// How the program is called again about one lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Advice {
+    /// The program, and the flags of the place.
+    start: Vec<String>,
+    /// What names the lock.
+    lock: Vec<String>,
+}
+
+impl Advice {
+    /// Of a lock that these words name, for a call that begins with those.
+    pub fn new(start: Vec<String>, lock: Vec<String>) -> Self {
+        Self { start, lock }
+    }
+
+    /// Of a lock where plain calls find it.
+    pub fn plain(name: &str) -> Self {
+        Self::new(vec![PROGRAM.to_owned()], vec![name.to_owned()])
+    }
+
+    /// Of a lock of this profile in this folder, wherever the reader is.
+    pub fn of_folder(profile: &str, folder: &Path, name: &LockName) -> Self {
+        let folder = folder.to_string_lossy().into_owned();
+        let start = [PROGRAM, "--profile", profile, "--dir", &folder];
+        Self::new(start.map(str::to_owned).into(), vec![name.to_string()])
+    }
+
+    /// The line of a verb about the lock. Some flags stand before what names it, some behind.
+    pub fn line(&self, before: &[&str], behind: &[&str]) -> String {
+        let lock = self.lock.iter().map(String::as_str);
+        let start = self.start.iter().map(String::as_str);
+        let words = start.chain(before.iter().copied()).chain(lock);
+        line(words.chain(behind.iter().copied()))
+    }
+}
+
+/// How a shell that reads a line of this very program finds it: by its name if that leads to a program, else by its path.
+pub fn program() -> String {
+    let own = std::env::current_exe().ok();
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = std::env::split_paths(&path).any(|folder| folder.join(PROGRAM).is_file());
+    match own.as_deref().and_then(Path::to_str) {
+        Some(own) if !is_there && !cfg!(windows) => own.to_owned(),
+        _ => PROGRAM.to_owned(),
+    }
+}
+
+/// Words as one line for a shell.
+pub fn line<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
+    let words: Vec<_> = words.into_iter().map(word).collect();
+    words.join(" ")
+}
+
+/// A word, quoted for the shell of this system where it has to be.
+pub fn word(word: &str) -> String {
+    if cfg!(windows) {
+        for_windows(word)
+    } else {
+        for_unix(word)
+    }
+}
+
+/// As `sh` takes it. The quotes keep control characters as they are, and a terminal would act on those: bash, zsh and ksh
+/// read them from `$''`.
+fn for_unix(word: &str) -> String {
+    if is_plain(word, "/._-+=@:,") {
+        return word.to_owned();
+    }
+    let acts = |c: char| c.is_control() || acts(c);
+    if !word.contains(acts) {
+        return format!("'{}'", word.replace('\'', r"'\''"));
+    }
+    let mut quoted = "$'".to_owned();
+    for c in word.chars() {
+        match c {
+            '\'' | '\\' => quoted.extend(['\\', c]),
+            c if acts(c) => {
+                for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                    // Writing to a `String` cannot fail.
+                    let _ = write!(quoted, "\\{byte:03o}");
+                }
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('\'');
+    quoted
+}
+
+/// As `cmd` and PowerShell take it. No path can have a quote in it there.
+fn for_windows(word: &str) -> String {
+    if is_plain(word, r"\/._-+:") {
+        return word.to_owned();
+    }
+    format!("\"{}\"", word.replace('"', ""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_one_word_to_its_shell() {
+        for (plain, quoted) in [
+            ("/srv/a-b_c.d", "/srv/a-b_c.d"),
+            ("/srv/it's here", r"'/srv/it'\''s here'"),
+            ("", "''"),
+            ("$HOME", "'$HOME'"),
+            ("a\nb\u{1b}'\\", r"$'a\012b\033\'\\'"),
+            ("a\u{202e}b", r"$'a\342\200\256b'"),
+        ] {
+            assert_eq!(for_unix(plain), quoted);
+        }
+        assert_eq!(for_windows(r"C:\locks\a-b_c.d"), r"C:\locks\a-b_c.d");
+        assert_eq!(for_windows(r"C:\it's here"), r#""C:\it's here""#);
+        assert_eq!(for_windows(""), r#""""#);
+    }
+
+    #[test]
+    fn a_line_has_the_flags_of_its_place_first() {
+        let start = ["tenure", "--dir", "a b"].map(str::to_owned).into();
+        let advice = Advice::new(start, vec!["--group".to_owned(), "g".to_owned()]);
+        assert_eq!(
+            advice.line(&["cancel", "--orphan"], &["--grace", "0s"]),
+            "tenure --dir 'a b' cancel --orphan --group g --grace 0s"
+        );
+    }
+}
