@@ -1005,7 +1005,7 @@ pub(crate) struct AuditArgs {
 #[command(
     disable_help_flag = true,
     override_usage = "tenure flock [OPTIONS] FILE|DIRECTORY COMMAND [ARGUMENT]...",
-    override_help = flock::help("tenure flock", Size::Full)
+    override_help = flock::help("tenure flock")
 )]
 pub(crate) struct FlockArgs {
     /// The program was called `flock`

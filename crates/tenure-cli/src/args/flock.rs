@@ -8,7 +8,6 @@
 //!
 //! `command/flock` finds out which descriptors, files and commands there are.
 
-use super::help::Size;
 use crate::exit::SysExit;
 use std::ffi::{OsStr, OsString};
 use std::fmt::Write;
@@ -350,6 +349,9 @@ pub(crate) const OPTIONS: [Described; 13] = [
     option(&["-V", "--version"], "", "Print version"),
 ];
 
+/// How many of them, at the end, are questions about the program itself.
+const QUESTIONS: usize = 2;
+
 /// What it does, in one line.
 pub(crate) const ABOUT: &str = "Lock a file, directory or open descriptor, as flock(1) does";
 
@@ -376,19 +378,42 @@ const ABOUT_COLUMN: usize = 28;
 /// How wide a line of prose is.
 const PROSE_COLUMNS: usize = 80;
 
-/// The text of `--help`, for the program under this name. A brief one has all options and no prose.
-pub(crate) fn help(name: &str, size: Size) -> String {
+/// The text of `--help`, for the program under this name.
+pub(crate) fn help(name: &str) -> String {
+    let mut text = described(name, &OPTIONS);
+    for note in NOTES {
+        text.push('\n');
+        let mut columns = 0;
+        for word in note.split(' ') {
+            if columns + word.len() > PROSE_COLUMNS {
+                text.push('\n');
+                columns = 0;
+            } else if columns > 0 {
+                text.push(' ');
+            }
+            text.push_str(word);
+            columns += word.len() + 1;
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// The text of `-h`: what is done with a lock, without questions and prose.
+pub(crate) fn brief(name: &str) -> String {
+    let of_locks = OPTIONS.len() - QUESTIONS;
+    let mut text = described(name, OPTIONS.get(..of_locks).unwrap_or_default());
+    let _ = writeln!(text, "\nEverything: {name} --help");
+    text
+}
+
+/// How the program is called, with these options.
+fn described(name: &str, options: &[Described]) -> String {
     let mut text = format!("{ABOUT}\n\nUsage:\n");
     for usage in USAGES {
         let _ = writeln!(text, "  {name} {usage}");
     }
     text.push_str("\nOptions:\n");
-    let options = OPTIONS.iter().filter(|option| {
-        let is_question = ["--help", "--version"]
-            .iter()
-            .any(|word| option.words.contains(word));
-        size == Size::Full || !is_question
-    });
     for option in options {
         // Those that have no letter begin where the words of the others do.
         let mut line = if option.words.iter().all(|word| word.starts_with("--")) {
@@ -407,25 +432,6 @@ pub(crate) fn help(name: &str, size: Size) -> String {
             line.clear();
         }
         let _ = writeln!(text, "{line:<ABOUT_COLUMN$}{}", option.about);
-    }
-    if size == Size::Brief {
-        let _ = writeln!(text, "\nEverything: {name} --help");
-        return text;
-    }
-    for note in NOTES {
-        text.push('\n');
-        let mut columns = 0;
-        for word in note.split(' ') {
-            if columns + word.len() > PROSE_COLUMNS {
-                text.push('\n');
-                columns = 0;
-            } else if columns > 0 {
-                text.push(' ');
-            }
-            text.push_str(word);
-            columns += word.len() + 1;
-        }
-        text.push('\n');
     }
     text
 }

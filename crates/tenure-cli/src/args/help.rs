@@ -190,7 +190,10 @@ const BRIEF_VERBS: [&str; 10] = [
 /// if one was.
 pub(crate) fn page(of: Option<&str>, size: Size, profile: Option<&str>) -> String {
     if of == Some("flock") {
-        return flock::help("tenure flock", size);
+        return match size {
+            Size::Brief => flock::brief("tenure flock"),
+            Size::Full => flock::help("tenure flock"),
+        };
     }
     let mut command = command(of, size, profile);
     command.render_help().to_string()

@@ -1,7 +1,5 @@
 //! The words of `flock` on Windows, where it is refused: none of them is read.
 
-use super::help::Size;
-
 /// An option as the help describes it.
 pub(crate) struct Described {
     pub(crate) words: &'static [&'static str],
@@ -21,8 +19,13 @@ pub(crate) const NOTES: [&str; 1] =
     ["It is not there on Windows: locks of flock(1) are Unix's own."];
 
 /// What `tenure flock --help` says.
-pub(crate) fn help(name: &str, _: Size) -> String {
+pub(crate) fn help(name: &str) -> String {
     format!("{name} is not there on Windows: locks of flock(1) are Unix's own.\n")
+}
+
+/// What `tenure flock -h` says.
+pub(crate) fn brief(name: &str) -> String {
+    help(name)
 }
 
 /// Whether an option has its value in the word that follows it.

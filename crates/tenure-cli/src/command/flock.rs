@@ -51,8 +51,8 @@ pub(super) fn flock(args: &FlockArgs) -> Exit {
         Ok(Asked::Help) => {
             // Under its own name the program has one page, as flock(1) has.
             let is_brief = !args.by_name && Size::asked_for(&args.words) != Some(Size::Full);
-            let size = if is_brief { Size::Brief } else { Size::Full };
-            show(&colour::page(&flock::help(name, size), &io::stdout()))
+            let page = if is_brief { flock::brief } else { flock::help };
+            show(&colour::page(&page(name), &io::stdout()))
         }
         Ok(Asked::Version) => show(&format!(
             "flock from tenure {}\n",
