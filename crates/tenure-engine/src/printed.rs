@@ -30,7 +30,8 @@ const BOUNDS: [&str; 5] = [
 ];
 
 /// What parsers call things by, which is for programmers, and what that is to the author of a text.
-const CALLED: [(&str, &str); 13] = [
+const CALLED: [(&str, &str); 14] = [
+    ("stream did not contain valid UTF-8", "it is not UTF-8"),
     ("EOF while parsing", "the text ends in the middle of"),
     (
         "recursive references require weak recursion types",
@@ -252,6 +253,8 @@ mod tests {
     /// Whoever wrote the text knows neither the types of this program nor the settings of its parsers.
     #[test]
     fn a_parsers_message_names_no_type_and_no_setting() {
+        let unread = io::read_to_string(&b"\xff"[..]).expect_err("no text");
+        assert_eq!(short(&unread), "it is not UTF-8");
         let json = [
             "",
             "{",

@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::Path;
 use tenure_engine::intent::{self, Intent, IntentError, Mode};
+use tenure_engine::printed::short;
 
 /// The key in `metadata` that is the product's own.
 const OWN: &str = "tenure";
@@ -264,6 +265,10 @@ fn text_of(file: &Path) -> Result<String, Failure> {
             std::io::ErrorKind::PermissionDenied => (Exit::Permission, "PERMISSION_DENIED"),
             _ => (Exit::BadArguments, "BAD_ARGUMENTS"),
         };
-        Failure::new(exit, code, format!("--intent {}: {error}", file.display()))
+        Failure::new(
+            exit,
+            code,
+            format!("--intent {}: {}", file.display(), short(&error)),
+        )
     })
 }
