@@ -15,35 +15,54 @@ pub const PROGRAM: &str = "tenure";
 /// How the program is called again about one lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advice {
-    /// The program, and the flags of the place.
-    start: Vec<String>,
+    /// The caller is this program itself, so its path helps where its name does not. No call looks for it before a line is made.
+    is_of_program: bool,
+    /// The flags of the place.
+    flags: Vec<String>,
     /// What names the lock.
     lock: Vec<String>,
 }
 
 impl Advice {
-    /// Of a lock that these words name, for a call that begins with those.
-    pub fn new(start: Vec<String>, lock: Vec<String>) -> Self {
-        Self { start, lock }
+    /// Of a lock that these words name, by a call of this very program with these flags.
+    pub fn of_program(flags: Vec<String>, lock: Vec<String>) -> Self {
+        Self {
+            is_of_program: true,
+            flags,
+            lock,
+        }
     }
 
     /// Of a lock where plain calls find it.
     pub fn plain(name: &str) -> Self {
-        Self::new(vec![PROGRAM.to_owned()], vec![name.to_owned()])
+        Self {
+            is_of_program: false,
+            flags: Vec::new(),
+            lock: vec![name.to_owned()],
+        }
     }
 
     /// Of a lock of this profile in this folder, wherever the reader is.
     pub fn of_folder(profile: &str, folder: &Path, name: &LockName) -> Self {
         let folder = folder.to_string_lossy().into_owned();
-        let start = [PROGRAM, "--profile", profile, "--dir", &folder];
-        Self::new(start.map(str::to_owned).into(), vec![name.to_string()])
+        let flags = ["--profile", profile, "--dir", &folder].map(str::to_owned);
+        Self {
+            flags: flags.into(),
+            ..Self::plain(name.as_str())
+        }
     }
 
     /// The line of a verb about the lock. Some flags stand before what names it, some behind.
     pub fn line(&self, before: &[&str], behind: &[&str]) -> String {
         let lock = self.lock.iter().map(String::as_str);
-        let start = self.start.iter().map(String::as_str);
-        let words = start.chain(before.iter().copied()).chain(lock);
+        let program = if self.is_of_program {
+            program()
+        } else {
+            PROGRAM.to_owned()
+        };
+        let flags = self.flags.iter().map(String::as_str);
+        let words = std::iter::once(&*program).chain(flags);
+        let words = words.chain(before.iter().copied()).chain(lock);
         line(words.chain(behind.iter().copied()))
     }
 }
@@ -132,8 +151,11 @@ mod tests {
 
     #[test]
     fn a_line_has_the_flags_of_its_place_first() {
-        let start = ["tenure", "--dir", "a b"].map(str::to_owned).into();
-        let advice = Advice::new(start, vec!["--group".to_owned(), "g".to_owned()]);
+        let advice = Advice {
+            flags: ["--dir", "a b"].map(str::to_owned).into(),
+            lock: ["--group", "g"].map(str::to_owned).into(),
+            ..Advice::plain("")
+        };
         assert_eq!(
             advice.line(&["cancel", "--orphan"], &["--grace", "0s"]),
             "tenure --dir 'a b' cancel --orphan --group g --grace 0s"

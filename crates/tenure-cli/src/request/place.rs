@@ -583,24 +583,14 @@ impl Place {
         } else {
             vec![name.to_string()]
         };
-        Advice::new(self.start(), lock)
+        Advice::of_program(self.flags.clone(), lock)
     }
 
     /// The line by which that reader calls a verb about the whole place.
     pub(crate) fn line(&self, words: &[&str]) -> String {
-        let start = self.start();
-        advice::line(
-            start
-                .iter()
-                .map(String::as_str)
-                .chain(words.iter().copied()),
-        )
-    }
-
-    /// The program, and the flags of the place.
-    fn start(&self) -> Vec<String> {
-        let program = std::iter::once(advice::program());
-        program.chain(self.flags.iter().cloned()).collect()
+        let (program, flags) = (advice::program(), self.flags.iter().map(String::as_str));
+        let start = std::iter::once(&*program).chain(flags);
+        advice::line(start.chain(words.iter().copied()))
     }
 
     /// Whether nothing says where the locks are.
