@@ -109,9 +109,9 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    fn word(&self) -> Option<String> {
+    fn word(&self) -> Option<&str> {
         match &self.tokens.get(self.at)?.kind {
-            Kind::Word(word) => Some(word.said()),
+            Kind::Word(word) => std::str::from_utf8(&word.text).ok(),
             _ => None,
         }
     }
@@ -132,7 +132,7 @@ impl Parser<'_> {
 
     /// Past the next token, if it is this word.
     fn takes(&mut self, word: &str) -> bool {
-        let is_next = self.word().as_deref() == Some(word);
+        let is_next = self.word() == Some(word);
         self.at += usize::from(is_next);
         is_next
     }
@@ -225,7 +225,7 @@ impl Parser<'_> {
             self.redirections();
             return Node::Subshell(list);
         }
-        let node = match self.word().as_deref() {
+        let node = match self.word() {
             Some("{") => {
                 self.at += 1;
                 let list = self.until("}");
@@ -249,7 +249,7 @@ impl Parser<'_> {
             Some("case") => self.case(),
             Some("function") => {
                 self.at += 1;
-                let name = self.word().unwrap_or_default();
+                let name = self.word().unwrap_or_default().to_owned();
                 self.at += 1;
                 return self.function(name);
             }
@@ -285,7 +285,7 @@ impl Parser<'_> {
             self.at += 1;
             let condition = self.until("then");
             arms.push((condition, self.list(&["elif", "else", "fi"])));
-            if self.word().as_deref() != Some("elif") {
+            if self.word() != Some("elif") {
                 break;
             }
         }
