@@ -196,6 +196,8 @@ pub struct Place {
     dir: PathBuf,
     /// The folder of the locks that it lies in: from there on no link is followed.
     within: Option<PathBuf>,
+    /// That folder is not for locks alone.
+    is_of_others: bool,
     named: Named,
 }
 
@@ -222,6 +224,13 @@ impl Place {
         }
     }
 
+    /// The folder around it is not for locks alone. Where the first event makes that folder, git is not told to ignore it.
+    #[must_use]
+    pub fn among_others(mut self) -> Self {
+        self.is_of_others = true;
+        self
+    }
+
     /// No caller named it: a search or a default led there. It is used if it belongs to the caller or to
     /// root, or is made for several users; otherwise it is [`AuditError::Unsafe`].
     #[must_use]
@@ -242,6 +251,7 @@ impl From<PathBuf> for Place {
         Self {
             dir,
             within: None,
+            is_of_others: false,
             named: Named::ByCaller,
         }
     }

@@ -229,7 +229,17 @@ impl Config {
     /// - [`ConfigError::Read`] if it cannot be read, is no regular file, or is larger than a mebibyte.
     /// - [`ConfigError::Syntax`] if it is not TOML or has keys that mean nothing.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        // What people name for a file that says nothing.
+        if path == Path::new("/dev/null") {
+            return Self::parse("", path);
+        }
         let file = regular::open(path, std::fs::OpenOptions::new().read(true));
+        Self::of_file(path, file.map_err(|source| unread(path, source))?)
+    }
+
+    /// [`Config::read`] of a file that may be a pipe (`<(…)`), for which the caller waits.
+    fn read_waiting(path: &Path) -> Result<Self, ConfigError> {
+        let file = std::fs::File::open(path);
         Self::of_file(path, file.map_err(|source| unread(path, source))?)
     }
 
@@ -407,8 +417,23 @@ impl Config {
     /// # Errors
     /// - As [`Config::read`] for the file, and as [`Config::search`] for the others.
     pub fn named(path: &Path) -> Result<Found, ConfigError> {
+        Self::named_read(path, Self::read_waiting)
+    }
+
+    /// [`Config::named`] for a caller that waits for no pipe.
+    ///
+    /// # Errors
+    /// - As [`Config::named`], and if it is no regular file.
+    pub fn named_at_once(path: &Path) -> Result<Found, ConfigError> {
+        Self::named_read(path, Self::read)
+    }
+
+    fn named_read(
+        path: &Path,
+        read: fn(&Path) -> Result<Self, ConfigError>,
+    ) -> Result<Found, ConfigError> {
         let mut found = Found::default();
-        let (named, farther) = (Self::read(path)?, found.others()?);
+        let (named, farther) = (read(path)?, found.others()?);
         found.config = Some(Self { farther, ..named });
         Ok(found)
     }

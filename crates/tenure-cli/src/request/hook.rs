@@ -38,7 +38,7 @@ impl Surroundings {
 
     fn misread(&self, why: String) -> Misread {
         let found = match self.variables.place.config_file() {
-            Ok(Some(named)) => Config::named(&named),
+            Ok(Some(named)) => Config::named_at_once(&named),
             _ => Config::search(self.folder().ok()),
         };
         let error = found.and_then(Found::all).err();

@@ -923,7 +923,10 @@ impl Place {
             None if !is_folder => (profile, config::default_folder()?),
             None => (profile, self.folder.clone()),
         };
-        let folder = audit::Place::below(locks.clone(), profile.audit_folder(&locks));
+        let mut folder = audit::Place::below(locks.clone(), profile.audit_folder(&locks));
+        if profile.folder(&locks) != locks {
+            folder = folder.among_others();
+        }
         Ok(if is_folder && self.is_named {
             (folder, false)
         } else {

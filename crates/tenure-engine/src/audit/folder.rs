@@ -121,8 +121,9 @@ impl Folder {
             named: place.named,
             ..top
         };
-        // Whose folder it is, and whether git may see what is in it, is not for the audit to say.
-        if create
+        // Git may see what else is in it.
+        if place.is_of_others
+            && create
             && !locks.is_dir()
             && (place.named == Named::ByCaller || trust::refusal_above(locks).is_none())
         {
