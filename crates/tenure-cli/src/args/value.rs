@@ -296,17 +296,28 @@ pub(crate) fn follow(text: &str) -> Result<Follow, String> {
 /// An instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Moment {
-    /// In milliseconds since the Unix epoch.
-    At(u64),
+    /// Its first and its last millisecond since the Unix epoch.
+    At {
+        first: u64,
+        last: u64,
+    },
     Ago(Duration),
 }
 
 impl Moment {
-    /// In milliseconds since the Unix epoch.
-    pub(crate) fn millis(self, now_ms: u64) -> u64 {
+    /// The first millisecond of it.
+    pub(crate) fn first_ms(self, now_ms: u64) -> u64 {
         match self {
-            Self::At(at) => at,
+            Self::At { first, .. } => first,
             Self::Ago(ago) => now_ms.saturating_sub(millis(ago)),
+        }
+    }
+
+    /// The last millisecond of it.
+    pub(crate) fn last_ms(self, now_ms: u64) -> u64 {
+        match self {
+            Self::At { last, .. } => last,
+            Self::Ago(_) => self.first_ms(now_ms),
         }
     }
 }
@@ -314,9 +325,19 @@ impl Moment {
 /// Reads one: RFC 3339, a time in the zone of the caller, `today`, `yesterday`, or a duration, which means that long ago.
 pub(crate) fn moment(text: &str) -> Result<Moment, String> {
     let zone = jiff::tz::TimeZone::system();
-    if let Some(at) = instant(text.trim(), &jiff::Timestamp::now().to_zoned(zone)) {
+    if let Some((first, last)) = instants(text.trim(), &jiff::Timestamp::now().to_zoned(zone)) {
         // Before 1970 there were no locks.
-        return Ok(Moment::At(u64::try_from(at.as_millisecond()).unwrap_or(0)));
+        let millis = |at: jiff::Timestamp| u64::try_from(at.as_millisecond()).unwrap_or(0);
+        // Tables show times to the second, so a time without a fraction means all of its second.
+        let rest = if last.subsec_nanosecond() == 0 {
+            999
+        } else {
+            0
+        };
+        return Ok(Moment::At {
+            first: millis(first),
+            last: millis(last) + rest,
+        });
     }
     duration(text).map(Moment::Ago).map_err(|_| {
         format!(
@@ -326,11 +347,16 @@ pub(crate) fn moment(text: &str) -> Result<Moment, String> {
     })
 }
 
-/// The instant of a time, read where and when it is `now`. A day means its begin, a time of day that of today.
-fn instant(text: &str, now: &jiff::Zoned) -> Option<jiff::Timestamp> {
+/// The first and the last instant that a time can mean, read where and when it is `now`. A day means its begin, a time of
+/// day that of today. A time that a clock shows twice, or passes over, means all between its two instants.
+fn instants(text: &str, now: &jiff::Zoned) -> Option<(jiff::Timestamp, jiff::Timestamp)> {
     use jiff::civil::{DateTime, Time};
+    let once = |at| Some((at, at));
     if let Ok(at) = text.parse::<jiff::Timestamp>() {
-        return Some(at);
+        return once(at);
+    }
+    if let Ok(at) = text.parse::<jiff::Zoned>() {
+        return once(at.timestamp());
     }
     let day = match text {
         "today" => Some(now.date()),
@@ -340,11 +366,16 @@ fn instant(text: &str, now: &jiff::Zoned) -> Option<jiff::Timestamp> {
     let at = match day {
         Some(day) => day.to_datetime(Time::midnight()),
         None => match text.parse::<DateTime>() {
-            Ok(at) => at,
-            Err(_) => now.date().to_datetime(text.parse::<Time>().ok()?),
+            Ok(at) if !text.contains(['[', '+']) => at,
+            // These parsers pass over a zone or an offset behind the time, which then is none of here.
+            Err(_) if !text.contains(['[', '+', '-']) => {
+                now.date().to_datetime(text.parse::<Time>().ok()?)
+            }
+            Ok(_) | Err(_) => return None,
         },
     };
-    Some(at.to_zoned(now.time_zone().clone()).ok()?.timestamp())
+    let at = now.time_zone().to_ambiguous_timestamp(at);
+    Some((at.earlier().ok()?, at.later().ok()?))
 }
 
 /// An event of the audit.
@@ -475,16 +506,16 @@ mod tests {
     #[test]
     fn moments_are_times_or_durations_ago() {
         let now = 1_770_458_400_000;
-        for (text, millis) in [
-            ("2026-02-07T10:00:00Z", now),
-            ("2026-02-07T11:00:00.007+01:00", now + 7),
-            ("1960-01-01T00:00:00Z", 0),
-            ("15m", now - 900_000),
-            ("0s", now),
-            ("90", now - 90_000),
+        for (text, first, last) in [
+            ("2026-02-07T10:00:00Z", now, now + 999),
+            ("2026-02-07T11:00:00.007+01:00", now + 7, now + 7),
+            ("1960-01-01T00:00:00Z", 0, 999),
+            ("15m", now - 900_000, now - 900_000),
+            ("0s", now, now),
+            ("90", now - 90_000, now - 90_000),
         ] {
-            let parsed = moment(text).map(|moment| moment.millis(now));
-            assert_eq!(parsed, Ok(millis), "{text}");
+            let parsed = moment(text).map(|moment| (moment.first_ms(now), moment.last_ms(now)));
+            assert_eq!(parsed, Ok((first, last)), "{text}");
         }
         for text in ["", "yesterday", "2026-02-07T10:00:00", "-5m", "forever"] {
             assert!(moment(text).is_err(), "{text}");

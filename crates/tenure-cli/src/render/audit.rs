@@ -30,7 +30,13 @@ const COMMON: [&str; 11] = [
 
 /// The columns, as their first line names them.
 pub(crate) fn header(zone: &TimeZone) -> Cells<7> {
-    let name = zone.iana_name().unwrap_or("local time");
+    // Times of a zone that is not known here are in UTC.
+    let unnamed = if zone.is_unknown() {
+        "UTC"
+    } else {
+        "local time"
+    };
+    let name = zone.iana_name().unwrap_or(unnamed);
     let time = format!("TIME ({name})").into();
     let [event, lock, who, waited, held, what] =
         ["EVENT", "LOCK", "WHO", "WAITED", "HELD", "WHAT"].map(Cow::from);
@@ -148,8 +154,11 @@ fn time(at_ms: u64, zone: &TimeZone) -> String {
     at.map_or_else(
         || "an unknown time".to_owned(),
         |at| {
-            at.to_zoned(zone.clone())
-                .strftime("%Y-%m-%d %H:%M:%S")
+            let at = at.to_zoned(zone.clone());
+            // A clock that is set back shows an hour twice.
+            let comes_twice = zone.to_ambiguous_timestamp(at.datetime()).is_ambiguous();
+            let offset = if comes_twice { "%:z" } else { "" };
+            at.strftime(&format!("%Y-%m-%d %H:%M:%S{offset}"))
                 .to_string()
         },
     )

@@ -518,12 +518,22 @@ impl Audit {
         let place = Place::of(&typed.common, around)?;
         let name = asked_for(&place, typed.name.as_ref(), around)?;
         let events = typed.event.iter().map(|event| event.value("--event"));
+        let since_ms = since.map(|since| since.first_ms(now_ms));
+        let until_ms = until.map(|until| until.last_ms(now_ms));
+        if since_ms
+            .zip(until_ms)
+            .is_some_and(|(since, until)| since > until)
+        {
+            return Err(Failure::bad_arguments(
+                "--since is later than --until, so no event can lie between them",
+            ));
+        }
         Ok(Self {
             filter: Filter {
                 lock: name.map(|name| name.as_str().to_owned()),
                 events: events.collect::<Result<_, _>>()?,
-                since_ms: since.map(|since| since.millis(now_ms)),
-                until_ms: until.map(|until| until.millis(now_ms)),
+                since_ms,
+                until_ms,
                 // Whatever another program calls itself may stand in an audit.
                 request_id: typed.request_id.as_ref().map(|id| id.text.clone()),
                 agent: value::given("--as", typed.agent.as_ref())?,

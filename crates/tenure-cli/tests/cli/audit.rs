@@ -421,7 +421,7 @@ fn an_audit_that_cannot_be_written_is_told_once() {
 fn times_are_read_as_people_write_them_table() {
     let scene = Scene::new();
     let log = log(&scene, Layout::OneFile);
-    log.append(&acquired("x", "req_1", TEN, 1)).unwrap();
+    log.append(&acquired("x", "req_1", TEN + 857, 1)).unwrap();
     for (since, is_after) in [
         ("2026-02-07 12:00", true),
         ("2026-02-07 12:00:01", false),
@@ -429,6 +429,7 @@ fn times_are_read_as_people_write_them_table() {
         ("2026-02-07", true),
         ("2026-02-08", false),
         ("2026-02-07T10:00:00Z", true),
+        ("2026-02-07T10:00:00.858Z", false),
         ("yesterday", false),
         ("today", false),
         ("00:00", false),
@@ -439,9 +440,81 @@ fn times_are_read_as_people_write_them_table() {
         let count = events(&answer.expect(0, since)).len();
         assert_eq!(count, usize::from(is_after), "{since}");
     }
-    for wrong in ["25:00", "tomorrow", "2026-13-01", ""] {
+    for (since, until, count) in [
+        // A time with another zone is not one of here.
+        ("2026-02-07 05:00[America/New_York]", "2026-02-08", 1),
+        ("2026-02-07 05:00:01[America/New_York]", "2026-02-08", 0),
+        // What a table shows to the second is found by that second.
+        ("2026-02-07 12:00:00", "2026-02-07 12:00:00", 1),
+        ("2026-02-07 12:00:01", "2026-02-07 12:00:01", 0),
+    ] {
+        let words = ["audit", "--output=json", "--since", since, "--until", until];
+        let answer = answer(scene.tenure(words).env("TZ", "Africa/Cairo"));
+        assert_eq!(events(&answer.expect(0, since)).len(), count, "{since}");
+    }
+    for wrong in [
+        "25:00",
+        "tomorrow",
+        "2026-13-01",
+        "",
+        "20:00+02:00",
+        "20:00-02:00",
+        "20:00[Europe/Berlin]",
+        "2026-02-07 10:00[Nowhere/Town]",
+    ] {
         let _ = scene.run(["audit", "--since", wrong]).expect(2, wrong);
     }
+    let words = ["audit", "--since", "today", "--until", "yesterday"];
+    let _ = scene.run(words).expect(2, "no time at all");
+}
+
+/// In Berlin the hour from two on came twice on 2026-10-25, and not at all on 2026-03-29.
+#[test]
+fn an_hour_that_comes_twice_hides_no_event_table() {
+    let scene = Scene::new();
+    let log = log(&scene, Layout::OneFile);
+    // 00:15 UTC, 00:45, 01:15 and 01:45: a quarter past and before, by each of the two offsets.
+    let begin = 1_792_886_400_000;
+    for (token, minutes) in [(1, 15), (2, 45), (3, 75), (4, 105)] {
+        let at_ms = begin + minutes * 60_000;
+        log.append(&acquired("x", "req_1", at_ms, token)).unwrap();
+    }
+    let audit = |words: &[&str]| {
+        let mut audit = scene.tenure(["audit"].iter().chain(words));
+        answer(audit.env("TZ", "Europe/Berlin")).expect(0, "the events")
+    };
+    for (end, time, tokens) in [
+        ("--since", "2026-10-25 02:30", &[2, 3, 4][..]),
+        ("--until", "2026-10-25 02:30", &[1, 2, 3]),
+        ("--until", "2026-10-25 02:59", &[1, 2, 3, 4]),
+        ("--since", "2026-10-25 02:30:00+01:00", &[4]),
+        ("--until", "2026-10-25 02:30:00+02:00", &[1]),
+        ("--since", "2026-03-29 02:30", &[1, 2, 3, 4]),
+        ("--until", "2026-03-29 02:30", &[]),
+    ] {
+        let found = events(&audit(&["--output", "json", end, time]));
+        let found: Vec<_> = found.iter().map(|event| event["token"].as_u64()).collect();
+        let expected: Vec<_> = tokens.iter().copied().map(Some).collect();
+        assert_eq!(found, expected, "{end} {time}");
+    }
+    let shown = audit(&[]).stdout();
+    for (row, time) in shown.lines().skip(1).zip([
+        "2026-10-25 02:15:00+02:00",
+        "2026-10-25 02:45:00+02:00",
+        "2026-10-25 02:15:00+01:00",
+        "2026-10-25 02:45:00+01:00",
+    ]) {
+        assert!(row.starts_with(time), "{shown}");
+        // What is shown can be typed.
+        let (since, until) = (["--since", time], ["--until", time]);
+        let one = audit(&[since, until].concat()).stdout();
+        assert_eq!(one.lines().nth(1), Some(row.trim_end()), "{time}");
+    }
+    let mut unknown = scene.tenure(["audit"]);
+    let unknown = answer(unknown.env("TZ", "Nowhere/Town")).expect(0, "the events");
+    let shown = unknown.stdout();
+    assert!(shown.starts_with("TIME (UTC) "), "{shown}");
+    assert!(shown.contains("\n2026-10-25 00:15:00 "), "{shown}");
 }
 
 #[test]
