@@ -518,6 +518,37 @@ fn an_hour_that_comes_twice_hides_no_event_table() {
 }
 
 #[test]
+fn a_file_that_another_program_made_of_the_audit_is_named() {
+    let scene = Scene::new();
+    let log = log(&scene, Layout::OneFile);
+    log.append(&acquired("x", "req_1", TEN, 1)).unwrap();
+    let place = |name: &str| audit_dir(&scene).join(name);
+    for (name, told) in [
+        ("audit.jsonl-20260208", "audit.jsonl-20260208 is not read: "),
+        (
+            "audit.jsonl.2.gz",
+            "audit.jsonl-20260208 (and 1 more) is not read: ",
+        ),
+    ] {
+        fs::write(place(name), "").unwrap();
+        let answer = scene.run(["audit"]).expect(0, name);
+        assert!(answer.stderr().contains(told), "{}", answer.stderr());
+        assert_eq!(answer.stdout().lines().count(), 2);
+    }
+    fs::remove_file(place("audit.jsonl.2.gz")).unwrap();
+    // Whoever may make files there says nothing to the terminal.
+    fs::write(place("audit.\u{1b}[31m.jsonl"), "").unwrap();
+    let told = scene.run(["audit"]).expect(0, "a name").stderr();
+    assert!(
+        !told.contains('\u{1b}') && told.contains("1 more"),
+        "{told}"
+    );
+    fs::remove_file(place("audit.\u{1b}[31m.jsonl")).unwrap();
+    fs::rename(place("audit.jsonl-20260208"), place("audit.jsonl.1")).unwrap();
+    assert_eq!(scene.run(["audit"]).expect(0, "all").stderr(), "");
+}
+
+#[test]
 fn the_folder_is_the_flags_then_the_environments_then_the_projects_then_beside_the_locks() {
     let scene = Scene::new();
     let folders = ["flag", "environment", "project"].map(|name| scene.path(name));

@@ -9,6 +9,7 @@
 use super::stream::Named as FileName;
 use super::{AuditError, Place};
 use crate::os::{self, BorrowedDescriptor, Descriptor, Errno, Open, Sharing};
+use crate::printed::clean_path;
 #[cfg(unix)]
 use crate::private::could_make_folder;
 use crate::private::{
@@ -363,7 +364,7 @@ fn owned(fd: &Descriptor, path: &Path) -> Result<(), AuditError> {
 
 pub(super) fn fault(path: &Path, doing: &'static str, errno: Errno) -> AuditError {
     AuditError::Io {
-        place: path.display().to_string(),
+        place: clean_path(path),
         doing,
         source: errno.into(),
     }
@@ -375,7 +376,7 @@ const NOBODY_NAMED_IT: &str = "it belongs to another user, and no caller named i
 
 fn distrust(path: &Path, why: &'static str) -> AuditError {
     AuditError::Unsafe {
-        place: path.display().to_string(),
+        place: clean_path(path),
         why,
     }
 }

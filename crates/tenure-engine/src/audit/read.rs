@@ -9,9 +9,10 @@
 
 use super::entry::{Entry, Facts};
 use super::folder::{File, Folder, Inode};
-use super::stream::{Named, Stream};
-use super::{AuditError, EventName, Place, SUFFIX, error_text, span};
+use super::stream::{Named, Stream, is_made_of_one};
+use super::{AuditError, EventName, FILE, Place, SUFFIX, error_text, span};
 use crate::os::{self, AsDescriptor, Errno, uninterrupted};
+use crate::printed::clean_path;
 use jiff::Timestamp;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::Path;
@@ -245,7 +246,10 @@ pub(super) struct Trouble {
 
 impl Trouble {
     pub(super) fn report(&mut self, error: &AuditError) {
-        let problem = error.to_string();
+        self.tell(error.to_string());
+    }
+
+    fn tell(&mut self, problem: String) {
         // A follower meets the same one again and again.
         if !self.problems.contains(&problem) {
             self.problems.push(problem);
@@ -288,10 +292,7 @@ impl Trouble {
                 }
                 Err(errno) => {
                     let error = error_text(&errno.into());
-                    let problem = format!("{}: {error}", place.display());
-                    if !self.problems.contains(&problem) {
-                        self.problems.push(problem);
-                    }
+                    self.tell(format!("{}: {error}", clean_path(place)));
                     return None;
                 }
             }
@@ -331,12 +332,25 @@ pub(super) type Series = (Stream, String);
 /// The files of all series, youngest first.
 pub(super) fn chains(folder: &Folder, trouble: &mut Trouble) -> BTreeMap<Series, Vec<File>> {
     let mut last = BTreeMap::<Series, u32>::new();
+    let mut unread = Vec::new();
     for name in folder.names().unwrap_or_default() {
         if let Some(named) = Named::of(&name) {
             let series = (named.stream, named.file.to_owned());
             let last = last.entry(series).or_default();
             *last = named.age.max(*last);
+        } else if is_made_of_one(&name) {
+            unread.push(name);
         }
+    }
+    if let Some(first) = unread.first() {
+        let others = match unread.len() {
+            1 => String::new(),
+            many => format!(" (and {} more)", many - 1),
+        };
+        trouble.tell(format!(
+            "{}{others} is not read: tenure reads {FILE}, {FILE}.1 and so on, not compressed",
+            clean_path(folder.path_of(first))
+        ));
     }
     let chain = |(series, last): (Series, u32)| {
         let files = chain(folder, &series.1, last, trouble);

@@ -36,6 +36,15 @@ impl Stream {
     }
 }
 
+/// Whether a name says that another program made the file of one of a stream: by rotation, or by packing it.
+pub(super) fn is_made_of_one(name: &str) -> bool {
+    let is_of = |stream: Stream| {
+        let rest = name.strip_prefix(stream.word());
+        rest.is_some_and(|rest| rest.starts_with('.') && rest.contains(SUFFIX))
+    };
+    Named::of(name).is_none() && Stream::ALL.into_iter().any(is_of)
+}
+
 /// A file name of a stream, taken apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Named<'a> {
@@ -120,6 +129,9 @@ mod tests {
             "",
         ] {
             assert_eq!(Named::of(other), None, "{other}");
+            let is_of_one = other.starts_with("audit.");
+            assert_eq!(is_made_of_one(other), is_of_one, "{other}");
         }
+        assert!(!is_made_of_one("audit.jsonl.1"), "it is one itself");
     }
 }
