@@ -53,8 +53,9 @@ pub const ROTATE_BYTES: u64 = 10 << 20;
 pub const ROTATED_KEPT: u32 = 3;
 
 /// How long a writer waits for the file while another process writes or rotates. Both take microseconds; a
-/// process that takes longer was stopped in the middle, and is not waited for.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// process that takes longer was stopped in the middle, and is not waited for. Nor is one that is none of tenure: in a
+/// group's folder each member may lock what it may read, and what a holder waits for its line adds to its hold.
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Which file an event goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -319,7 +320,7 @@ impl AuditLog {
         self
     }
 
-    /// The same, waiting no longer than this for a file that another process keeps, in place of a second.
+    /// The same, waiting no longer than this for a file that another process keeps, in place of a tenth of a second.
     /// It is for a caller whose other work does not wait either.
     #[must_use]
     pub fn waiting_at_most(mut self, patience: Duration) -> Self {

@@ -47,7 +47,7 @@ impl AuditLog {
     ///   the numbers remains; the next rotation fills it and drops nothing for it.
     /// - *Power loss*: nothing is synced, so the last events may be missing.
     ///
-    /// A writer waits for up to a second for a process that was stopped under the lock. Then it appends the
+    /// A writer waits for up to a tenth of a second for a process that was stopped under the lock. Then it appends the
     /// line without the lock, in one write that begins with a newline. Appending writes do not mix, so
     /// nothing is lost by that, and no rotation is begun.
     pub fn append(&self, record: &Record) -> Result<(), AuditError> {
