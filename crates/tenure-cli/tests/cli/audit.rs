@@ -842,6 +842,41 @@ fn two_hundred_writers_at_once_lose_no_line() {
     assert_eq!(found, expected);
 }
 
+/// Two hundred writers at once, each with descriptors of its own as a process has, while the files are rotated.
+#[test]
+fn rotation_under_two_hundred_writers_loses_no_line_and_keeps_the_bound() {
+    const WRITERS: u64 = 200;
+    let scene = Scene::new();
+    let write = |log: &AuditLog, make: &(dyn Fn(u64) -> Record + Sync)| {
+        std::thread::scope(|scope| {
+            for number in 0..WRITERS {
+                scope.spawn(move || log.append(&make(number)).unwrap());
+            }
+        });
+    };
+    let patient = || log(&scene, Layout::OneFile).waiting_at_most(Duration::from_secs(60));
+    let all = patient().rotating(1_000, 200);
+    write(&all, &|number| acquired("x", "req_1", TEN + number, number));
+    let found = events(&scene.run(["audit", "--output", "json"]).expect(0, "all"));
+    let mut tokens: Vec<_> = found.iter().map(|event| event["token"].as_u64()).collect();
+    tokens.sort_unstable();
+    assert_eq!(tokens, (0..WRITERS).map(Some).collect::<Vec<_>>());
+    let few = patient().rotating(20_000, 2);
+    write(&few, &|number| {
+        record("x", "req_1", TEN + number, |occasion| {
+            Record::lock_refused(occasion, "LOCK_HELD", &Default::default(), Duration::ZERO)
+        })
+    });
+    let sizes: Vec<_> = fs::read_dir(audit_dir(&scene))
+        .unwrap()
+        .map(Result::unwrap)
+        .filter(|file| file.file_name().to_str().unwrap().starts_with("refusals."))
+        .map(|file| file.metadata().unwrap().len())
+        .collect();
+    assert_eq!(sizes.len(), 3, "the file and two older ones");
+    assert!(sizes.iter().all(|size| *size < 3_000), "{sizes:?}");
+}
+
 #[test]
 fn a_document_of_many_events_is_whole_and_ends_with_its_warnings() {
     let scene = Scene::new();
