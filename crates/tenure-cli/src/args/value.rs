@@ -13,6 +13,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, Type
 use std::time::Duration;
 use tenure_core::{AgentKey, LockName, Mode, Queueing, RequestId};
 use tenure_engine::audit::EventName;
+use tenure_engine::clock::{Clock, SystemClock};
 use tenure_engine::config::Scope;
 use tenure_engine::duration::{self, DurationError};
 use tenure_engine::engine::Wait;
@@ -325,7 +326,9 @@ impl Moment {
 /// Reads one: RFC 3339, a time in the zone of the caller, `today`, `yesterday`, or a duration, which means that long ago.
 pub(crate) fn moment(text: &str) -> Result<Moment, String> {
     let zone = jiff::tz::TimeZone::system();
-    if let Some((first, last)) = instants(text.trim(), &jiff::Timestamp::now().to_zoned(zone)) {
+    let now = i64::try_from(SystemClock::new(None).now().wall_us).unwrap_or(0);
+    let now = jiff::Timestamp::from_microsecond(now).unwrap_or_default();
+    if let Some((first, last)) = instants(text.trim(), &now.to_zoned(zone)) {
         // Before 1970 there were no locks.
         let millis = |at: jiff::Timestamp| u64::try_from(at.as_millisecond()).unwrap_or(0);
         // Tables show times to the second, so a time without a fraction means all of its second.
@@ -517,7 +520,7 @@ mod tests {
             let parsed = moment(text).map(|moment| (moment.first_ms(now), moment.last_ms(now)));
             assert_eq!(parsed, Ok((first, last)), "{text}");
         }
-        for text in ["", "yesterday", "2026-02-07T10:00:00", "-5m", "forever"] {
+        for text in ["", "tomorrow", "2026-02-07T25:00:00", "-5m", "forever"] {
             assert!(moment(text).is_err(), "{text}");
         }
     }

@@ -258,14 +258,8 @@ fn telling(entry: &Entry, here: &str) -> String {
         }
         Some(EventName::LockLost) => format!("token {}", word("token")),
         Some(EventName::LockSuperseded) => {
-            let by = entry.fields().get("superseded_by");
-            let said = |key: &str| by.and_then(|by| by.get(key)).and_then(Value::as_str);
-            let actor = said("actor").map_or_else(String::new, |actor| format!(" ({actor})"));
-            format!(
-                "{} by {}{actor}",
-                word("kind"),
-                said("request_id").unwrap_or("?")
-            )
+            let by = superseder(entry.fields().get("superseded_by"));
+            format!("{} by {by}", word("kind"))
         }
         Some(EventName::LockCancelled) => {
             let asked = entry.fields().get("asked").and_then(Value::as_array);
@@ -283,6 +277,13 @@ fn telling(entry: &Entry, here: &str) -> String {
             .collect::<Vec<_>>()
             .join(" "),
     }
+}
+
+/// The caller that asked a holder to go.
+fn superseder(by: Option<&Value>) -> String {
+    let said = |key: &str| by.and_then(|by| by.get(key)).and_then(Value::as_str);
+    let actor = said("actor").map_or_else(String::new, |actor| format!(" ({actor})"));
+    format!("{}{actor}", said("request_id").unwrap_or("?"))
 }
 
 /// A holder that another caller met: its actor and process, and the host if that is another one.
