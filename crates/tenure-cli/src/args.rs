@@ -969,13 +969,16 @@ pub(crate) struct AuditArgs {
     pub(crate) name: Option<Typed<LockName>>,
     #[command(flatten)]
     pub(crate) of: OfLock,
-    /// Only these events: lock_acquired, lock_stolen, lock_released, lock_release_failed,
-    /// heartbeat_failed, orphan_ended, lock_skipped, lock_refused, lock_lost, lock_superseded
-    /// or lock_cancelled; may be given more than once
+    /// Only these events (lock_refused); may be given more than once
+    ///
+    /// lock_acquired, lock_stolen, lock_released, lock_release_failed, heartbeat_failed,
+    /// orphan_ended, lock_skipped, lock_refused, lock_lost, lock_superseded or lock_cancelled
     #[arg(long, value_name = "EVENT", value_parser = typed(value::event))]
     pub(crate) event: Vec<Typed<EventName>>,
-    /// Not before this time: "2026-02-07 10:00" here, 2026-02-07T10:00:00Z, yesterday, or 15m
-    /// for that long ago
+    /// Not before this time: "2026-02-07 10:00", yesterday, 15m (ago)
+    ///
+    /// A time here ("2026-02-07 10:00", 2026-02-07, 10:00, today, yesterday), one with its zone
+    /// (2026-02-07T10:00:00Z), or a duration, which means that long ago
     #[arg(long, value_name = "TIME", value_parser = typed(value::moment))]
     pub(crate) since: Option<Typed<Moment>>,
     /// Not after this time

@@ -68,7 +68,7 @@ use std::path::Path;
 use std::time::Duration;
 use tenure_engine::advice::Advice;
 use tenure_engine::audit::{Behind, Occasion, Party, Releaser};
-use tenure_engine::clock::{Clock, SystemClock, instant, nap};
+use tenure_engine::clock::{Clock, SystemClock, instant, nap, since};
 use tenure_engine::engine::{self, AcquireError, Acquired, Limits, Lot};
 use tenure_engine::envelope;
 use tenure_engine::inherited::{self, Hold};
@@ -980,7 +980,7 @@ impl Session {
         let acquired = self.try_acquire_in(lot, reporter, name, request, limits, tend);
         let acquired = acquired.await;
         if let Err(failure) = &acquired {
-            self.record_refusal(reporter, name, request, failure, began.elapsed());
+            self.record_refusal(reporter, name, request, failure, since(began));
         }
         acquired
     }

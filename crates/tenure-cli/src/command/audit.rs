@@ -71,7 +71,7 @@ fn rows(events: &mut Events, sorted: Sorted, here: &str) -> Vec<Row> {
     let mut rows: Vec<Row> = Vec::new();
     let mut known = BTreeMap::<String, usize>::new();
     for entry in events {
-        if sorted.value(&entry).is_none() && sorted != Sorted::ByTime {
+        if sorted.value(&entry).is_none() && sorted != Sorted::Time {
             continue;
         }
         let row = Row::of(&entry, here);
@@ -85,9 +85,9 @@ fn rows(events: &mut Events, sorted: Sorted, here: &str) -> Vec<Row> {
         }
     }
     match sorted {
-        Sorted::ByTime => {}
-        Sorted::ByWait => rows.sort_by_key(|row| Reverse(row.waited_ms)),
-        Sorted::ByHold => rows.sort_by_key(|row| Reverse(row.held_ms)),
+        Sorted::Time => {}
+        Sorted::Wait => rows.sort_by_key(|row| Reverse(row.waited_ms)),
+        Sorted::Hold => rows.sort_by_key(|row| Reverse(row.held_ms)),
     }
     rows
 }
@@ -104,7 +104,7 @@ fn show_as_document(
     }
     let output = reporter.output;
     let reporter = RefCell::new(reporter);
-    let mut all = (sorted != Sorted::ByTime).then(|| {
+    let mut all = (sorted != Sorted::Time).then(|| {
         let value = |entry: Entry| Some((sorted.value(&entry)?, entry));
         let mut all: Vec<_> = events.by_ref().filter_map(value).collect();
         all.sort_by_key(|(value, _)| Reverse(*value));

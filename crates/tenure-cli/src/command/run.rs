@@ -94,6 +94,21 @@ fn skipped(failure: &Failure) -> Value {
     json!({ "name": fact("name"), "status": "skipped", "holder": fact("holder") })
 }
 
+/// Opens the locks of a run, whose audit names its command.
+fn session_of(
+    place: Place,
+    task: &Task,
+    main: &LockName,
+    signals: Signals,
+) -> Result<Session, Failure> {
+    let mut session = Session::waiting(place, signals)?;
+    session.audit_writer.works(&task.program.words);
+    if task.on_held == OnHeld::Skip {
+        session.audit_writer.may_skip(main.clone());
+    }
+    Ok(session)
+}
+
 fn hold_and_run(
     run: Run,
     main: LockName,
@@ -108,17 +123,10 @@ fn hold_and_run(
     let task = &task;
     let signals = collect_signals()?;
     followed.map_or(Ok(()), Followed::watch)?;
-    let of_task = |place| {
-        let mut session = Session::waiting(place, signals)?;
-        session.audit_writer.works(&task.program.words);
-        if task.on_held == OnHeld::Skip {
-            session.audit_writer.may_skip(main.clone());
-        }
-        Ok::<_, Failure>(session)
-    };
-    let session = of_task(place)?;
+    let session = session_of(place, task, &main, signals)?;
     session.tell_place(reporter);
-    let group_session = group_place.map(of_task).transpose()?;
+    let group_session = group_place.map(|place| session_of(place, task, &main, signals));
+    let group_session = group_session.transpose()?;
     let program = program_of(&session.place, task)?;
     let planning = Planning {
         task,

@@ -486,24 +486,24 @@ pub(crate) struct Audit {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sorted {
     /// All of them, oldest first.
-    ByTime,
+    Time,
     /// Those of callers that waited, the longest wait first.
-    ByWait,
+    Wait,
     /// Those that end a hold, the longest hold first.
-    ByHold,
+    Hold,
 }
 
 impl Sorted {
     /// What an event is sorted by, in milliseconds.
     pub(crate) fn value(self, entry: &Entry) -> Option<u64> {
         let key = match self {
-            Self::ByTime => return None,
-            Self::ByWait => "waited_ms",
-            Self::ByHold => "held_ms",
+            Self::Time => return None,
+            Self::Wait => "waited_ms",
+            Self::Hold => "held_ms",
         };
         let value = entry.fields().get(key).and_then(serde_json::Value::as_u64);
         // A lock that was free makes no caller wait.
-        value.filter(|value| self == Self::ByHold || *value > 0)
+        value.filter(|value| self == Self::Hold || *value > 0)
     }
 }
 
@@ -540,9 +540,9 @@ impl Audit {
             },
             follow: typed.follow,
             sorted: match (typed.waited, typed.held) {
-                (true, _) => Sorted::ByWait,
-                (_, true) => Sorted::ByHold,
-                (false, false) => Sorted::ByTime,
+                (true, _) => Sorted::Wait,
+                (_, true) => Sorted::Hold,
+                (false, false) => Sorted::Time,
             },
             place,
         })

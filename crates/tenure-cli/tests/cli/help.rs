@@ -143,6 +143,7 @@ fn value_of(flag: &str) -> Option<&'static str> {
         "lock" => "43",
         "name" => "42",
         "slots" => "2",
+        "token" => "1",
         "group" => "g",
         "guard" => "mark",
         "event" => "lock_acquired",
@@ -157,7 +158,7 @@ fn value_of(flag: &str) -> Option<&'static str> {
 }
 
 /// Flags that stand in a call without the others, which they contradict.
-const ALONE: [&str; 12] = [
+const ALONE: [&str; 13] = [
     "nonblock",
     "shared",
     "slots",
@@ -165,6 +166,7 @@ const ALONE: [&str; 12] = [
     "cancel-in-progress",
     "orphan",
     "held",
+    "waited",
     "guard",
     "intent",
     "param",
