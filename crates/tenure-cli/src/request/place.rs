@@ -229,10 +229,7 @@ impl Place {
             Some(typed) => Some(around.absolute(&place::path_typed("--audit-dir", typed)?)?),
             None => variables.audit_folder()?,
         };
-        let recording = match variables.recording()? {
-            Some(recording) => recording,
-            None => (config.as_ref().and_then(|config| config.recording())).unwrap_or_default(),
-        };
+        let recording = recording(variables, config.as_deref())?;
         let of_project = whole.and_then(|config| config.audit_folder());
         let audit_of_project = match of_project {
             Some((dir, file)) => Some((around.absolute(dir)?, file.source)),
@@ -933,6 +930,12 @@ impl Place {
             (folder.found(), false)
         })
     }
+}
+
+/// Which events the audit records: the environment's word, else that of a file.
+fn recording(variables: &super::Variables, config: Option<&Config>) -> Result<Recording, Failure> {
+    let of_file = || config.and_then(Config::recording).unwrap_or_default();
+    Ok(variables.recording()?.unwrap_or_else(of_file))
 }
 
 /// The flag that says where groups are, beside one that names the folder of the records.

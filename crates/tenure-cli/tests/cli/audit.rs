@@ -1,6 +1,11 @@
 //! `audit`: what happened is shown, to people and to programs, once and to the end. The log is
 //! written through the library, as the other verbs write it.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test takes away what others look for"
+)]
+
 use crate::support::{Answer, Scene, Started, answer, eventually, state};
 use rustix::process::Signal;
 use serde_json::Value;

@@ -1923,7 +1923,7 @@ fn each_user_of_a_shared_folder_records_in_a_file_of_its_own_table() {
         let forged = fs::read(file("audit", &ADA)).unwrap();
         fs::remove_file(file("audit", &ADA)).unwrap();
         fs::write(file("audit", &ADA), forged).unwrap();
-        chown(&file("audit", &ADA), Some(BOB.number), Some(TEAM)).unwrap();
+        chown(file("audit", &ADA), Some(BOB.number), Some(TEAM)).unwrap();
         let said = run(ADA, &audit_of).expect(0, "the rest of it");
         assert_eq!(count(&said), 4, "{}", said.said());
         assert!(

@@ -410,7 +410,7 @@ mod tests {
             "backup: ada since 12s, asked to stop, ./backup.sh · next · 56s left"
         );
         change(&mut seen, &|front| {
-            (front.orphaned, front.command_pid) = (true, Some(4712));
+            (front.orphaned, front.work_pid) = (true, Some(4712));
             front.host = "there".to_owned();
         });
         assert_eq!(
