@@ -659,7 +659,7 @@ pub(crate) struct CancelArgs {
     #[arg(long)]
     pub(crate) orphan: bool,
     /// Continue a holder that is stopped, so that it ends its work
-    #[arg(long, conflicts_with = "orphan")]
+    #[arg(id = "continues", long = "force", conflicts_with = "orphan")]
     pub(crate) force: bool,
     /// How long the work is given from now on before it is killed [default: as its run says]
     ///

@@ -108,8 +108,11 @@ impl AuditWriter {
         self.line = Some(why.to_owned());
     }
 
-    /// Writes grants only when told so, or before any other line.
+    /// Writes grants only when told so, or before any other line. What a contract asks for is written at once.
     pub(crate) fn hold_back(&self) {
+        if self.is_owed {
+            return;
+        }
         locked(&self.held_back).get_or_insert_default();
     }
 

@@ -32,6 +32,7 @@ pub use record::{
 pub use stream::Stream;
 
 use crate::trust::Named;
+use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -207,15 +208,8 @@ impl Place {
     /// link. If it does not lie below, it is a folder like any other.
     ///
     /// Where every user of the machine may make files, each user's locks are its own, and so is its audit: the folder has the
-    /// user's number in its name.
+    /// user's number behind this name.
     pub fn below(locks: PathBuf, dir: PathBuf) -> Self {
-        #[cfg(unix)]
-        let dir = match dir.file_name().and_then(|name| name.to_str()) {
-            Some(name) if crate::os::facts_of(&locks).is_ok_and(|facts| facts.all_may_write()) => {
-                dir.with_file_name(format!("{name}.{}", crate::os::our_number()))
-            }
-            Some(_) | None => dir,
-        };
         let within = dir
             .strip_prefix(&locks)
             .is_ok_and(|rest| rest != Path::new(""));
@@ -240,9 +234,25 @@ impl Place {
         self
     }
 
-    /// The folder.
+    /// The folder, before anybody has looked for whom the one around it is.
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// The place as the folder around it wants it.
+    fn settled(&self) -> Cow<'_, Self> {
+        #[cfg(unix)]
+        if let Some(locks) = &self.within
+            && let Some(name) = self.dir.file_name().and_then(|name| name.to_str())
+            && crate::os::facts_of(locks).is_ok_and(|facts| facts.all_may_write())
+        {
+            let own = format!("{name}.{}", crate::os::our_number());
+            return Cow::Owned(Self {
+                dir: self.dir.with_file_name(own),
+                ..self.clone()
+            });
+        }
+        Cow::Borrowed(self)
     }
 }
 
@@ -333,7 +343,7 @@ impl AuditLog {
     /// # Errors
     /// - [`AuditError`] if the folder cannot be opened or written.
     pub fn keep_out_of_git(&self) -> Result<(), AuditError> {
-        match folder::Folder::open(&self.place, false)? {
+        match folder::Folder::open(&self.place.settled(), false)? {
             Some(folder) => folder.ignore_all(),
             None => Ok(()),
         }
@@ -345,8 +355,9 @@ impl AuditLog {
     /// - [`AuditError`] as a writer gets it.
     #[cfg(unix)]
     pub fn look(&self) -> Result<bool, AuditError> {
-        let Some(folder) = folder::Folder::open(&self.place, false)? else {
-            folder::could_make(&self.place)?;
+        let place = self.place.settled();
+        let Some(folder) = folder::Folder::open(&place, false)? else {
+            folder::could_make(&place)?;
             return Ok(false);
         };
         folder.may_write()?;

@@ -56,7 +56,7 @@ pub(crate) fn unmade(verb: &str, code: &str) -> Option<Unmade> {
         ("run", "NO_OWNER") => Never("it owns its lock itself"),
         ("list", "UNSAFE_PLACE") => Never("one lock that cannot be looked at does not end it"),
         ("help" | "version", "BAD_ARGUMENTS") => Elsewhere("cli/help.rs"),
-        ("help" | "version", "BAD_CONFIGURATION") => Elsewhere("cli/configuration.rs"),
+        ("help" | "version", "BAD_CONFIGURATION") => Elsewhere("cli/profiles.rs"),
         (_, "QUEUE_FULL") => Elsewhere("cli/groups.rs"),
         (_, "STORE_UNREACHABLE" | "PERMISSION_DENIED") => Elsewhere("etcd.rs"),
         (_, "FILE_SYSTEM_UNSUITABLE") => Never("it needs a network file system"),

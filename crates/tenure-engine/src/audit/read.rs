@@ -502,6 +502,7 @@ impl Events {
     }
 
     pub(super) fn begin(place: Place, filter: Filter, followed: bool) -> Result<Self, AuditError> {
+        let place = place.settled().into_owned();
         let folder = Folder::open(&place, false)?;
         let mut trouble = Trouble::default();
         let mut chains = Vec::new();

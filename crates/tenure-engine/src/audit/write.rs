@@ -62,8 +62,9 @@ impl AuditLog {
         // One patience for all tries: a file that is moved away while another process keeps it costs no
         // more time.
         let until = instant().checked_add(self.patience);
+        let place = self.place.settled();
         for _ in 0..TRIES_MAX {
-            let Some(top) = Folder::open(&self.place, true)? else {
+            let Some(top) = Folder::open(&place, true)? else {
                 continue;
             };
             let (folder, name) = match stream {
