@@ -160,10 +160,15 @@ fn folder(name: &str) -> String {
     format!("`{}/`", dated(name))
 }
 
-/// A day is the same as any other.
+/// A day is the same as any other, and so is the file of a request whose id was drawn.
 fn dated(name: &str) -> &str {
     let is_day = name.len() == 10 && name.bytes().filter(|byte| *byte == b'-').count() == 2;
-    if is_day { "DATE" } else { name }
+    let is_drawn = name.len() == "req_.jsonl".len() + 32 && name.starts_with("req_");
+    match (is_day, is_drawn) {
+        (true, _) => "DATE",
+        (_, true) => "REQUEST.jsonl",
+        (false, false) => name,
+    }
 }
 
 /// The tickets in a coordination file.
