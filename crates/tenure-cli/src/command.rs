@@ -73,7 +73,7 @@ use tenure_engine::engine::{self, AcquireError, Acquired, Limits, Lot};
 use tenure_engine::envelope;
 use tenure_engine::inherited::{self, Hold};
 use tenure_engine::offload::at_once;
-use tenure_engine::process::{Identity, Kin, is_caller, is_descendant_of, is_stopped, liveness};
+use tenure_engine::process::{Identity, Kin, is_caller, is_descendant_of, liveness, stopped_among};
 use tenure_engine::profile::{self, Native, Profile, Settings, ends_without_release, known_as};
 use tenure_engine::store::file::ThreadSleeper;
 use tenure_engine::store::{Cleaned, Content, Reading, StoreError, Verbs};
@@ -774,13 +774,6 @@ impl Session {
         inherited::of(&self.place.folder, name)
     }
 
-    /// Whether the process of a claim is certainly stopped. Over a network no process is seen.
-    fn is_stopped(&self, claim: &Claim) -> bool {
-        let (process, host) = (claim.holder.process, &claim.holder.host);
-        let here = &self.identity.host;
-        !self.store.is_remote() && process.is_some_and(|it| is_stopped(&it, host, here, false))
-    }
-
     pub(crate) fn reading(&self, name: &LockName) -> Result<Reading, StoreError> {
         self.store.read(name)
     }
@@ -1401,9 +1394,10 @@ impl Session {
             &self.clock.now(),
         );
         self.call_as_asked(&mut view, name);
-        let claims = entry.granted().chain(refusal.blocker.as_deref());
-        let stopped = claims.filter(|claim| self.is_stopped(claim));
-        view.show_stopped(&stopped.map(|claim| claim.ticket).collect::<Vec<_>>());
+        if !self.store.is_remote() {
+            let claims = entry.granted().chain(refusal.blocker.as_deref());
+            view.show_stopped(&stopped_among(claims, &self.identity.host));
+        }
         let nobody_is_named = matches!(refusal.standing, Standing::Stale(StaleReason::Unreadable));
         if (refusal.reason == Reason::Unreadable || nobody_is_named)
             && let Ok(reading) = self.reading(name)

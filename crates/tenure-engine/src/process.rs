@@ -47,7 +47,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
-use tenure_core::{Death, Host, Liveness, Now, Process, RequestId};
+use tenure_core::{Claim, Death, Host, Liveness, Now, Process, RequestId};
 
 /// This process and the surroundings in which its number means something.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -295,6 +295,18 @@ fn out_of_sight(host: &Host, here: &Host, local: bool) -> Option<Liveness> {
 /// Where the system does not tell (Windows, macOS), no process counts as stopped.
 pub fn is_stopped(process: &Process, host: &Host, here: &Host, local: bool) -> bool {
     out_of_sight(host, here, local).is_none() && Sight::of(process).is_stopped
+}
+
+/// The tickets of those claims whose processes are certainly stopped, by a look at each. Over a network no process is seen.
+pub fn stopped_among<'a>(claims: impl Iterator<Item = &'a Claim>, here: &Host) -> Vec<u64> {
+    let is_stopped = |claim: &&Claim| {
+        let holder = &claim.holder;
+        (holder.process).is_some_and(|process| is_stopped(&process, &holder.host, here, false))
+    };
+    claims
+        .filter(is_stopped)
+        .map(|claim| claim.ticket)
+        .collect()
 }
 
 /// What one look shows of a process of this boot and namespace.

@@ -1410,6 +1410,11 @@ impl Shared {
                     | Reason::Unknown => None,
                 };
                 let blocker = refusal.blocker.as_deref();
+                let stopped = if self.store.rules().network {
+                    Vec::new()
+                } else {
+                    process::stopped_among(entry.granted().chain(blocker), &self.identity.host)
+                };
                 let refused = Box::new(Refused {
                     is_own: blocker.is_some_and(|claim| {
                         self.is_in_our_name(claim) && self.is_of_this_program(&name, claim)
@@ -1421,6 +1426,7 @@ impl Shared {
                     entry: *entry,
                     seen: self.clock.now(),
                     unreadable_because,
+                    stopped,
                     waited,
                     retry_after: before_restart.unwrap_or(Duration::from_millis(retry_after_ms)),
                     before_restart,

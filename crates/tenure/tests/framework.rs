@@ -312,6 +312,33 @@ fn a_refusal_says_when_to_come_back() {
     );
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn a_refusal_names_what_continues_a_stopped_holder() {
+    let scene = Scene::new();
+    let holder = scene.at_work(&[]);
+    let pid = holder.child.id();
+    holder.signal(Signal::STOP);
+    eventually(|| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.contains(") T ")
+    });
+    let line = format!("kill -CONT {pid}");
+    let refused = scene.locks().try_acquire("deploy-prod").expect_err("held");
+    assert!(
+        refused
+            .to_string()
+            .contains(&format!("`{line}` continues it")),
+        "{refused}"
+    );
+    assert!(refused.held_by().expect("a holder").is_stopped);
+    let answer = scene.run(&["--wait", "0", "deploy", "--env", "prod"]);
+    assert_eq!(answer.error(4, "LOCK_HELD")["fix_command"], line);
+    holder.signal(Signal::CONT);
+    holder.signal(Signal::TERM);
+    holder.end().error(143, "CANCELLED");
+}
+
 /// The third.
 #[test]
 fn the_lock_is_free_after_a_normal_exit() {

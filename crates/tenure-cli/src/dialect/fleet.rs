@@ -57,7 +57,9 @@ impl Dialect for Fleet {
         match why {
             Refused::Blocked { view, reason, .. } => {
                 let document = match reason {
-                    Reason::Held | Reason::QueueFull => blocked(&view.name, &holder(view), WAIT),
+                    Reason::Held | Reason::QueueFull => {
+                        blocked(&view.name, &holder(view), &wait_of(view))
+                    }
                     Reason::NeedsConfirmation => {
                         let mut document = stale(view);
                         document["suggestion"] = failure.message.as_str().into();
@@ -214,6 +216,13 @@ fn blocked(name: &str, held_by: &Value, suggestion: &str) -> Value {
     })
 }
 
+/// What to do about an active lock. A holder that is stopped renews nothing until somebody continues it.
+fn wait_of(view: &LockView) -> String {
+    let stopped = view.holder.as_ref().and_then(HolderView::is_stopped_and);
+    let stopped = stopped.map(|stopped| format!("; its holder is {stopped}"));
+    format!("{WAIT}{}", stopped.unwrap_or_default())
+}
+
 fn corrupt_of(view: &LockView) -> String {
     let why = view.unreadable_because.as_deref();
     corrupt_because(why.unwrap_or("it cannot be understood"))
@@ -243,7 +252,7 @@ fn stale(view: &LockView) -> Value {
 fn standing(view: &LockView) -> Value {
     let holder_view = view.holder.as_ref();
     let (status, suggestion) = match view.standing {
-        "held" => ("active", (!view.mine).then(|| WAIT.to_owned())),
+        "held" => ("active", (!view.mine).then(|| wait_of(view))),
         "stale" => ("stale", Some(FORCE.to_owned())),
         "unreadable" => ("corrupt", Some(corrupt_of(view))),
         other => (other, None),

@@ -60,6 +60,9 @@ impl Dialect for Session {
         if let (Some(text), Some(_)) = (&mut failure.text, holder.fact("future")) {
             text.push_str("\nIts acquiredAt lies in the future, so its age counts as 0");
         }
+        if let (Some(text), Some(stopped)) = (&mut failure.text, holder.is_stopped_and()) {
+            text.extend(["\nThat run is ", &stopped]);
+        }
         failure
     }
 }

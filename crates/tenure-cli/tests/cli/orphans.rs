@@ -1,7 +1,9 @@
 //! A run whose supervisor was killed while its command goes on: every verb says so, and `cancel --orphan`
 //! ends that command and no other process.
 
-use super::support::{Held, Scene, eventually, is_alive, read_number, timed};
+use super::support::{
+    Gate, Held, Scene, Started, answer, eventually, is_alive, read_number, timed,
+};
 use rustix::process::Signal;
 use std::time::Duration;
 use tenure::resume::{ResumeLockError, ResumeLockManager};
@@ -9,7 +11,7 @@ use tenure_engine::store::file::{Byte, ByteLock, Mode};
 
 /// A run with its command on record, whose supervisor is dead.
 fn orphan(scene: &Scene, name: &str, flags: &[&str], prelude: &str) -> Held {
-    let gate = super::support::Gate::new(scene, name);
+    let gate = Gate::new(scene, name);
     let held = scene.hold_with(name, [&["-q"], flags].concat(), &gate, prelude);
     scene.until_named(name);
     held.signal(Signal::KILL);
@@ -103,7 +105,7 @@ fn the_bound_of_a_wait_holds_against_an_orphan_that_was_asked_to_stop() {
 #[test]
 fn a_holder_that_dies_in_its_grace_stops_no_clock() {
     let scene = Scene::new();
-    let gate = super::support::Gate::new(&scene, "j");
+    let gate = Gate::new(&scene, "j");
     let held = scene.hold_with("j", ["-q", "--grace", "30s"], &gate, "trap '' INT TERM");
     scene.until_named("j");
     let words = [
@@ -115,7 +117,7 @@ fn a_holder_that_dies_in_its_grace_stops_no_clock() {
         "--",
         "true",
     ];
-    let waiter = super::support::Started::new(
+    let waiter = Started::new(
         scene
             .tenure(words)
             .stdout(std::process::Stdio::piped())
@@ -272,10 +274,10 @@ fn a_call_from_within_the_orphan_is_refused() {
         go = go.display(),
         said = said.display()
     );
-    let gate = super::support::Gate::new(&scene, "j");
+    let gate = Gate::new(&scene, "j");
     let script = gate.script(&prelude);
     let mut command = scene.tenure(["run", "-q", "j", "--", "sh", "-c", &script]);
-    let run = super::support::Started::new(
+    let run = Started::new(
         command
             .stdout(std::process::Stdio::null())
             .stderr(std::process::Stdio::null()),
@@ -315,7 +317,7 @@ fn orphan_whose_lock_is_too_old_stays_one_table() {
             let begun = "echo $$ >pid.new; mv pid.new pid; exec sleep 600";
             let words = [of, &["run", "42"], begins, &["--", "sh", "-c", begun]].concat();
             let mut run = scene.tenure(words);
-            let run = super::support::Started::piped(run.current_dir(scene.root()));
+            let run = Started::piped(run.current_dir(scene.root()));
             let command = read_number(&scene.path("pid"));
             // A command writes its number a moment before its supervisor records it.
             eventually("its command is on record", || {
@@ -382,7 +384,7 @@ fn orphan_is_ended_only_with_proof_table() {
     ] {
         let scene = Scene::new();
         let words = [&["run", "-q", "x", "--"], command].concat();
-        let run = super::support::Started::piped(&mut scene.tenure(words));
+        let run = Started::piped(&mut scene.tenure(words));
         let pid = || scene.check("x")["holder"]["command_pid"].as_u64();
         eventually("a command", || pid().is_some());
         let pid = u32::try_from(pid().expect("a command")).expect("a number");
@@ -497,6 +499,43 @@ fn every_answer_says_that_a_holder_is_stopped_and_what_continues_it() {
 }
 
 #[test]
+fn every_profile_says_in_its_own_words_that_a_holder_is_stopped() {
+    let profiles: [(&str, &[&str]); 4] = [
+        ("native", &[]),
+        ("resume", &[]),
+        ("fleet", &["--intent-name", "i", "--intent-version", "1"]),
+        ("session", &["--run-id"]),
+    ];
+    for (profile, begins) in profiles {
+        let scene = Scene::new();
+        let gate = Gate::new(&scene, "held");
+        let call = |id: &[&str], verb: &[&str], more: &[&str]| {
+            let id = if profile == "session" { id } else { &[] };
+            let words = [&["--profile", profile], verb, &["42"], begins, id, more];
+            scene.tenure(words.concat())
+        };
+        let script = gate.script("");
+        let held = Started::new(&mut call(&["one"], &["run"], &["--", "sh", "-c", &script]));
+        gate.entered();
+        held.signal(Signal::STOP);
+        eventually("it to be stopped", || is_stopped(held.pid()));
+        let line = format!("kill -CONT {}", held.pid());
+        let refused = answer(&mut call(&["two"], &["run", "-n"], &["--", "true"]));
+        let said = refused.stdout() + &refused.stderr();
+        assert!(
+            said.contains(&format!("`{line}` continues it")),
+            "{profile}: {said}"
+        );
+        let asked = ["run", "-n", "--output", "json"];
+        let refused = answer(&mut call(&["two"], &asked, &["--", "true"]));
+        assert_eq!(refused.json()["error"]["fix_command"], *line, "{profile}");
+        held.signal(Signal::CONT);
+        gate.open();
+        held.finish().expect(0, "it goes on");
+    }
+}
+
+#[test]
 fn force_continues_a_stopped_holder_and_no_other_process() {
     let scene = Scene::new();
     let held = stopped(&scene, "j");
@@ -553,7 +592,7 @@ fn a_sprint_says_what_goes_on_and_what_is_not_judged() {
     let call = |words: &[&str]| {
         let mut call = scene.tenure([&sprint[..], words].concat());
         call.env_remove("TENURE_DIR").current_dir(scene.root());
-        super::support::answer(&mut call)
+        answer(&mut call)
     };
     let begins = ["--session-id", "s1", "--epic-spec", "e"];
     let acquire = [&["acquire"][..], &begins, &["--owner", "1"]].concat();
@@ -564,13 +603,13 @@ fn a_sprint_says_what_goes_on_and_what_is_not_judged() {
         let said = call(words).expect(4, "it is not judged").stdout();
         assert!(said.contains("although its process is dead"), "{said}");
     }
-    super::support::answer(scene.program("rm").arg(&record)).expect(0, "it is gone");
-    let gate = super::support::Gate::new(&scene, "s");
+    answer(scene.program("rm").arg(&record)).expect(0, "it is gone");
+    let gate = Gate::new(&scene, "s");
     let script = gate.script("");
     let words = [&["run", "-q"][..], &begins, &["--", "sh", "-c", &script]].concat();
     let mut run = scene.tenure([&sprint[..], &words].concat());
     run.env_remove("TENURE_DIR").current_dir(scene.root());
-    let run = super::support::Started::new(&mut run);
+    let run = Started::new(&mut run);
     let command = gate.entered();
     eventually("its command to be named", || {
         let listed = call(&["list", "--output", "json"]).json();
@@ -599,15 +638,15 @@ fn a_sprint_says_what_goes_on_and_what_is_not_judged() {
 fn the_librarys_refusal_of_an_orphan_names_its_command_and_what_ends_it() {
     let scene = Scene::new();
     let storage = scene.path("it's here");
-    let gate = super::support::Gate::new(&scene, "j");
+    let gate = Gate::new(&scene, "j");
     let mut run = scene.tenure(["--profile", "resume", "-q", "run", "j", "--dir"]);
     let script = gate.script("");
     run.arg(&storage).args(["--", "sh", "-c", &script]);
-    let run = super::support::Started::new(&mut run);
+    let run = Started::new(&mut run);
     let command = gate.entered();
     eventually("its command to be named", || {
         let mut list = scene.tenure(["--profile", "resume", "list", "--output", "json", "--dir"]);
-        let listed = super::support::answer(list.arg(&storage)).json();
+        let listed = answer(list.arg(&storage)).json();
         listed["data"]["locks"][0]["holder"]["command_pid"] == command
     });
     run.signal(Signal::KILL);

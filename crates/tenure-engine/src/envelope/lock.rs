@@ -816,6 +816,7 @@ impl LockView {
             ));
             failure.phase = Some(phase);
         }
+        failure.fix_command = holder.and_then(HolderView::continuing);
         let mut context = self.json();
         if let Some(waited) = waited {
             let millis = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
@@ -893,11 +894,15 @@ impl HolderView {
 
     /// That it is stopped and what continues it, as a part of a sentence.
     pub fn is_stopped_and(&self) -> Option<String> {
-        let pid = self
-            .pid
-            .filter(|_| self.stopped && !self.other_pid_namespace);
-        let continues = pid.map(|pid| format!("stopped (`kill -CONT {pid}` continues it)"));
+        let continues = self.continuing();
+        let continues = continues.map(|line| format!("stopped (`{line}` continues it)"));
         continues.or_else(|| self.stopped.then(|| "stopped".to_owned()))
+    }
+
+    /// The line that continues its stopped process, where its number means something here.
+    fn continuing(&self) -> Option<String> {
+        let pid = self.pid.filter(|_| self.stopped)?;
+        (!self.other_pid_namespace).then(|| format!("kill -CONT {pid}"))
     }
 
     /// Which caller asked it to stop, and what for, as a part of a sentence.

@@ -248,7 +248,8 @@ impl AcquireError {
     /// ```
     pub fn held_by(&self) -> Option<LockHolder> {
         let refused = self.refused()?;
-        Some(LockHolder::of(refused.blocker()?, &refused.seen))
+        let view = refused.view();
+        Some(LockHolder::seen(refused.blocker()?, view.holder.as_ref()?))
     }
 
     /// Whether the system, or the servers, refuse access: no wait helps, and no other name.
@@ -306,6 +307,8 @@ pub struct Refused {
     pub seen: Now,
     /// What is wrong with its record, if it cannot be read.
     pub unreadable_because: Option<String>,
+    /// The tickets of the claims in the way whose processes were seen to be stopped.
+    pub(super) stopped: Vec<u64>,
     /// The claim that stood in the way is of this process.
     pub(super) is_own: bool,
     /// How long the caller waited; `None` if it did not want to wait.

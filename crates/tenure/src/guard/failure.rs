@@ -77,6 +77,7 @@ impl Refused {
             &self.policy,
             &self.seen,
         );
+        view.show_stopped(&self.stopped);
         view.unreadable_because.clone_from(&self.unreadable_because);
         if let Some(holder) = &mut view.holder {
             holder.is_this_process = self.is_own;
