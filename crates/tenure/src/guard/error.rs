@@ -355,11 +355,15 @@ impl fmt::Display for Refused {
         }
         let view = self.view();
         match self.refusal.reason {
-            Reason::Held | Reason::QueueFull => f.write_str(&view.headline()),
-            Reason::StaleNeedsForce | Reason::NeedsConfirmation => {
-                write!(f, "{}, and nobody takes it over unasked", view.headline())
+            Reason::Held | Reason::Unreadable => f.write_str(&view.headline()),
+            Reason::QueueFull => {
+                write!(f, "{}, and as many wait as may", view.headline())
             }
-            Reason::Unreadable => write!(f, "{}: its record cannot be read", self.name),
+            Reason::StaleNeedsForce | Reason::NeedsConfirmation => {
+                let stale = |left| format!("{} is stale: {left}", self.name);
+                let stands = view.left_behind().map_or_else(|| view.headline(), stale);
+                write!(f, "{stands}, and nobody takes it over unasked")
+            }
             Reason::Unknown => write!(f, "{}: it cannot be found out who has it", self.name),
         }
     }

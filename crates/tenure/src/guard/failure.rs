@@ -3,18 +3,24 @@
 use super::{AcquireError, OpenError, Refused};
 use crate::config::by_variables;
 use crate::envelope::{Exit, Failure, LockView};
-use tenure_core::LockName;
+use tenure_core::{LockName, Reason};
 
 impl From<AcquireError> for Failure {
     fn from(error: AcquireError) -> Self {
         match error {
             AcquireError::Held(refused) | AcquireError::Refused(refused) => {
+                let reason = refused.refusal.reason;
                 let retry_after_ms = u64::try_from(refused.retry_after.as_millis());
-                refused.view().into_failure(
-                    refused.refusal.reason,
+                let mut failure = refused.view().into_failure(
+                    reason,
                     refused.waited,
                     retry_after_ms.unwrap_or(u64::MAX),
-                )
+                );
+                // The contract words the sentence of a held lock. The others name flags that no program has.
+                if reason != Reason::Held {
+                    failure.message = refused.to_string();
+                }
+                failure
             }
             AcquireError::Store { source, .. } => in_words_of_programs(source),
             AcquireError::Name { .. } | AcquireError::NoSlots { .. } => {
@@ -91,6 +97,8 @@ mod tests {
     use super::*;
     use crate::store::StoreError;
     use std::io::ErrorKind;
+    use std::time::Duration;
+    use tenure_core::{Entry, Life, Now, Policy, Refusal, StaleReason, Standing};
     use tenure_engine::config::ConfigError;
 
     fn denied() -> ConfigError {
@@ -98,6 +106,35 @@ mod tests {
             path: "tenure.toml".to_owned(),
             source: ErrorKind::PermissionDenied.into(),
         }
+    }
+
+    /// A refusal for a reason, as a document has it and as a line for people.
+    fn refused_for(reason: Reason) -> (Failure, String) {
+        let standing = match reason {
+            Reason::Unreadable => Standing::Unreadable,
+            Reason::Unknown => Standing::Unknown,
+            Reason::StaleNeedsForce | Reason::NeedsConfirmation => {
+                Standing::Stale(StaleReason::Silent)
+            }
+            Reason::Held | Reason::QueueFull => Standing::Held(Life::Supervised),
+        };
+        let refused = Box::new(Refused {
+            name: LockName::new("j").expect("a name"),
+            place: "/srv/locks/j.tenure".to_owned(),
+            policy: Policy::FLEET,
+            refusal: Refusal::new(reason, standing, None),
+            entry: Entry::default(),
+            seen: Now::default(),
+            unreadable_because: (reason == Reason::Unreadable).then(|| "damaged".to_owned()),
+            stopped: Vec::new(),
+            is_own: false,
+            waited: None,
+            retry_after: Duration::from_secs(1),
+            before_restart: None,
+        });
+        let error = AcquireError::Refused(refused);
+        let told = error.to_string();
+        (error.into(), told)
     }
 
     #[test]
@@ -115,6 +152,18 @@ mod tests {
         let of_servers = OpenError::Servers {
             source: unsafe_place(),
         };
+        for reason in [
+            Reason::Held,
+            Reason::StaleNeedsForce,
+            Reason::NeedsConfirmation,
+            Reason::QueueFull,
+            Reason::Unreadable,
+            Reason::Unknown,
+        ] {
+            let (failure, refused) = refused_for(reason);
+            assert!(!failure.message.contains("--"), "{}", failure.message);
+            assert!(!refused.contains("--"), "{refused}");
+        }
         for failure in [
             Failure::from(of_store),
             Failure::from(of_servers),
