@@ -79,6 +79,7 @@ pub(super) fn push(
         clock: &session.clock,
         signals,
         quiet: reporter.is_quiet(),
+        place: &session.place,
     };
     let mut attempts = Attempts {
         made: 0,
@@ -197,7 +198,7 @@ fn foretell(
     )?;
     let base = Base::of(git, target)?;
     if there.is_none() {
-        base.refuse_anew(target)?;
+        base.refuse_anew(git, target)?;
     }
     let count = |range: String| -> Result<Option<u64>, Failure> {
         Ok(git.tell(&["rev-list", "--count", &range])?.parse().ok())
@@ -792,7 +793,7 @@ impl Push<'_> {
     /// What follows from a branch that the remote does not have: it is made if the caller names it, or if this clone has
     /// never seen it.
     fn gone(&mut self) -> Result<Pulled, Failure> {
-        self.base.refuse_anew(self.target)?;
+        self.base.refuse_anew(self.git, self.target)?;
         self.base = Base::default();
         Ok(Pulled::Done)
     }

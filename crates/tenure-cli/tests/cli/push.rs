@@ -942,7 +942,8 @@ fn a_branch_that_says_not_where_to_is_refused_before_anything_is_touched() {
         }
         shared.commit(&clone, branch, "1\n");
         let before = shared.standing(&clone);
-        let words = ["--output", "json"];
+        let elsewhere = shared.scene.path("l'x y").display().to_string();
+        let words = ["--dir", &elsewhere, "--output", "json"];
         let refused = shared.push(&clone, &words).expect(5, branch).json();
         let error = &refused["error"];
         assert_eq!(error["code"], "NO_UPSTREAM", "{refused:#}");
@@ -952,7 +953,8 @@ fn a_branch_that_says_not_where_to_is_refused_before_anything_is_touched() {
             message.ends_with("name the branch with --branch"),
             "{message}"
         );
-        let fix = format!("tenure push --branch {branch}");
+        let elsewhere = tenure_engine::advice::word(&elsewhere);
+        let fix = format!("tenure --profile native --dir {elsewhere} push --branch {branch}");
         assert_eq!(error["fix_command"], fix, "{refused:#}");
         shared
             .push(&clone, &["--dry-run"])

@@ -106,9 +106,9 @@ impl Base {
     }
 
     /// Refuses to make a branch anew that this clone has seen and the remote no longer has, unless the call names it.
-    pub(super) fn refuse_anew(&self, target: &Target) -> Result<(), Failure> {
+    pub(super) fn refuse_anew(&self, git: &Git<'_>, target: &Target) -> Result<(), Failure> {
         if self.seen.is_some() && !target.is_named {
-            return Err(upstream::gone(&target.branch, &target.remote));
+            return Err(upstream::gone(git, &target.branch, &target.remote));
         }
         Ok(())
     }

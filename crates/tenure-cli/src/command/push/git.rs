@@ -12,6 +12,7 @@ use crate::command::run::{ChildEnv, acquire_all, not_started, terms};
 use crate::command::{cancelled, cancelled_by, superseded};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::request::Place;
 use crate::signals::{self, Signals};
 use crate::supervise::locks::{Driver, RunState};
 use crate::supervise::{End, Terms, Verdict};
@@ -44,6 +45,8 @@ pub(super) struct Git<'a> {
     pub(super) clock: &'a dyn Clock,
     pub(super) signals: Signals,
     pub(super) quiet: bool,
+    /// The place of the locks, which a line that an answer advises repeats.
+    pub(super) place: &'a Place,
 }
 
 /// The lock under which it runs.

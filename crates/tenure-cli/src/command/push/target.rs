@@ -110,7 +110,7 @@ fn unnamed(
     if default == local {
         return Ok(default);
     }
-    Err(upstream::unknown(&local, &why, remote, &default))
+    Err(upstream::unknown(git, &local, &why, remote, &default))
 }
 
 /// The remote's default branch: as this clone knows it, else as the remote says.

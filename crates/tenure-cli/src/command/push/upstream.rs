@@ -12,7 +12,6 @@ use crate::failure::Failure;
 use crate::render::Reporter;
 use serde_json::json;
 use std::path::Path;
-use tenure_engine::advice;
 
 /// What a branch tracks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,7 +102,7 @@ pub(super) fn tip(
 }
 
 /// The answer if this clone tracks a branch that the remote no longer has.
-pub(super) fn gone(branch: &str, remote: &str) -> Failure {
+pub(super) fn gone(git: &Git<'_>, branch: &str, remote: &str) -> Failure {
     let mut failure = Failure::new(
         Exit::NotFound,
         "NO_UPSTREAM",
@@ -112,23 +111,29 @@ pub(super) fn gone(branch: &str, remote: &str) -> Failure {
             without_secret(remote)
         ),
     );
-    failure.fix_command = fix(branch, remote);
+    failure.fix_command = fix(git, branch, remote);
     failure.with_context(json!({ "remote": without_secret(remote), "branch": branch }))
 }
 
 /// The command that makes the branch; `None` where the remote may have a secret in it.
-fn fix(branch: &str, remote: &str) -> Option<String> {
-    let elsewhere = (remote != "origin").then_some(["--remote", remote]);
-    let program = advice::program();
-    let words = [&*program, "push"]
-        .into_iter()
-        .chain(elsewhere.into_iter().flatten());
-    let line = || advice::line(words.chain(["--branch", branch]));
-    (without_secret(remote) == remote).then(line)
+fn fix(git: &Git<'_>, branch: &str, remote: &str) -> Option<String> {
+    let elsewhere = ["--remote", remote].into_iter();
+    let elsewhere = elsewhere.filter(|_| remote != "origin");
+    let words: Vec<_> = std::iter::once("push")
+        .chain(elsewhere)
+        .chain(["--branch", branch])
+        .collect();
+    (without_secret(remote) == remote).then(|| git.place.line(&words))
 }
 
 /// The answer if no setting says where a branch goes.
-pub(super) fn unknown(branch: &str, why: &str, remote: &str, default: &str) -> Failure {
+pub(super) fn unknown(
+    git: &Git<'_>,
+    branch: &str,
+    why: &str,
+    remote: &str,
+    default: &str,
+) -> Failure {
     let (remote_as_named, remote) = (remote, without_secret(remote));
     let mut failure = Failure::new(
         Exit::NotFound,
@@ -138,7 +143,7 @@ pub(super) fn unknown(branch: &str, why: &str, remote: &str, default: &str) -> F
              with --branch"
         ),
     );
-    failure.fix_command = fix(branch, remote_as_named);
+    failure.fix_command = fix(git, branch, remote_as_named);
     failure.with_context(json!({
         "remote": remote,
         "local_branch": branch,
