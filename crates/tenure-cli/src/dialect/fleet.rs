@@ -80,7 +80,7 @@ impl Dialect for Fleet {
                     "error": error_of(&failure),
                     "lock_name": view.name,
                     "held_by": holder(view),
-                    "message": failure.message,
+                    "message": format!("{}{}", failure.message, stopped_of(view)),
                     "suggestion": OWNER,
                 })));
                 failure.is_answer = true;
@@ -216,11 +216,16 @@ fn blocked(name: &str, held_by: &Value, suggestion: &str) -> Value {
     })
 }
 
-/// What to do about an active lock. A holder that is stopped renews nothing until somebody continues it.
+/// What to do about an active lock.
 fn wait_of(view: &LockView) -> String {
+    format!("{WAIT}{}", stopped_of(view))
+}
+
+/// That the holder is stopped, as the end of a sentence. It renews nothing until somebody continues it.
+fn stopped_of(view: &LockView) -> String {
     let stopped = view.holder.as_ref().and_then(HolderView::is_stopped_and);
     let stopped = stopped.map(|stopped| format!("; its holder is {stopped}"));
-    format!("{WAIT}{}", stopped.unwrap_or_default())
+    stopped.unwrap_or_default()
 }
 
 fn corrupt_of(view: &LockView) -> String {

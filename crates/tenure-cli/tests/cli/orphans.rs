@@ -526,6 +526,15 @@ fn every_profile_says_in_its_own_words_that_a_holder_is_stopped() {
             said.contains(&format!("`{line}` continues it")),
             "{profile}: {said}"
         );
+        if profile != "session" {
+            let words = ["--profile", profile, "release", "42"];
+            let said = scene.run(words).expect(6, profile);
+            let said = said.stdout() + &said.stderr();
+            assert!(
+                said.contains(&format!("`{line}` continues it")),
+                "{profile}: {said}"
+            );
+        }
         let asked = ["run", "-n", "--output", "json"];
         let refused = answer(&mut call(&["two"], &asked, &["--", "true"]));
         assert_eq!(refused.json()["error"]["fix_command"], *line, "{profile}");
