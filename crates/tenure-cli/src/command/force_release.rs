@@ -167,7 +167,7 @@ fn refused(
     let mut failure = failure_of(view.clone(), refusal.reason, None, retry_after_ms);
     // This verb has no phases.
     failure.phase = None;
-    let failure = session.blocked(failure, &view, refusal.reason);
+    let mut failure = session.blocked(failure, &view, refusal.reason);
     let policy = session.store.policy();
     let asks = policy.force_on_held == ForceOnHeld::AskToStop;
     let never = policy.force_on_held == ForceOnHeld::Never;
@@ -175,7 +175,18 @@ fn refused(
         // By the clock of its file system it is no more stale than this.
         Reason::NeedsConfirmation if view.standing == "stale" => failure,
         Reason::NeedsConfirmation => {
-            failure.with_text(format!("{}; confirm with --yes", view.headline()))
+            let holder = view.holder.as_ref();
+            let token = holder
+                .and_then(|holder| holder.token)
+                .map(|it| it.to_string());
+            // A yes to this hold, and to none that comes after it.
+            let exact = token.as_deref().map(|token| ["--token", token]);
+            let mut words = vec!["force-release", "--yes"];
+            words.extend(exact.into_iter().flatten());
+            let line = view.advice.line(&words, &[]);
+            let text = format!("{}; `{line}` confirms it", view.headline());
+            failure.fix_command = Some(line);
+            failure.with_text(text)
         }
         Reason::Held if asks => {
             let is_orphaned = view.holder.as_ref().is_some_and(|holder| holder.orphaned);

@@ -87,6 +87,27 @@ const ASKS: &[&[&str]] = &[
 const SPRINTS: &[&[&str]] = &[
     &["check"],
     &["acquire", "--session-id", "s2", "--epic-spec", "e"],
+    &["force-release"],
+];
+
+const FLEET: &[&str] = &["--profile", "fleet", "--dir", "fl eet"];
+const INTENT: &[&str] = &["--intent-name", "i", "--intent-version", "1"];
+const FLEETS: &[&[&str]] = &[
+    &["check"],
+    &["release"],
+    &["force-release"],
+    &["cancel", "--orphan", "--dry-run"],
+    &["cancel", "--grace", "100ms"],
+    &["run", "-n", "--intent-name", "i", "--intent-version", "1"],
+];
+const SESSION: &[&str] = &["--profile", "session", "--dir", "se ssion"];
+const SESSIONS: &[&[&str]] = &[
+    &["check"],
+    &["release"],
+    &["force-release"],
+    &["cancel", "--orphan", "--dry-run"],
+    &["cancel", "--grace", "100ms"],
+    &["run", "-n", "--run-id", "r2"],
 ];
 
 const fn row(
@@ -112,7 +133,23 @@ const fn sprint(fate: Fate, expected: &'static [&'static str]) -> Row {
     }
 }
 
-const ROWS: [Row; 10] = {
+const fn fleet(fate: Fate, expected: &'static [&'static str]) -> Row {
+    Row {
+        begins: INTENT,
+        asks: FLEETS,
+        ..row((FLEET, &["web"]), fate, expected)
+    }
+}
+
+const fn session(fate: Fate, expected: &'static [&'static str]) -> Row {
+    Row {
+        begins: &["--run-id", "r1"],
+        asks: SESSIONS,
+        ..row((SESSION, &["42"]), fate, expected)
+    }
+}
+
+const ROWS: [Row; 14] = {
     use Fate::{Detached, Orphaned, Stopped, Works};
     [
         row((DIR, &["j"]), Works, &["check j", "cancel j"]),
@@ -135,8 +172,24 @@ const ROWS: [Row; 10] = {
             Orphaned,
             &["--dir 're sume' cancel --orphan j"],
         ),
-        sprint(Stopped, &["--project-root . cancel --force sprint"]),
+        sprint(
+            Stopped,
+            &[
+                "--project-root . cancel --force sprint",
+                "--project-root . force-release --yes --token ",
+            ],
+        ),
         sprint(Orphaned, &["--project-root . cancel --orphan sprint"]),
+        fleet(
+            Stopped,
+            &["fleet --dir 'fl eet' cancel --force web", "kill -CONT "],
+        ),
+        fleet(Orphaned, &["fleet --dir 'fl eet' cancel --orphan web"]),
+        session(
+            Stopped,
+            &["session --dir 'se ssion' cancel --force 42", "kill -CONT "],
+        ),
+        session(Orphaned, &["session --dir 'se ssion' cancel --orphan 42"]),
     ]
 };
 
