@@ -34,6 +34,7 @@ use crate::render::{Reporter, clean_path};
 use crate::request::{Agent, Reach};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
+use tenure_engine::advice;
 
 #[allow(
     clippy::needless_pass_by_value,
@@ -48,6 +49,13 @@ pub(super) fn agent(call: Agent, reporter: &mut Reporter) -> Result<(String, Val
         AgentAction::Status => status::status(&call, reporter.is_quiet()),
         AgentAction::Probe => probe::probe(call.host),
     }
+}
+
+/// The line of an action of this verb for a host.
+fn line(action: &str, host: AgentHost, more: &[&str]) -> String {
+    let program = advice::program();
+    let words = [&*program, "agent", action, host.word()];
+    advice::line(words.into_iter().chain(more.iter().copied()))
 }
 
 /// How the hooks name this program. All users of a project have to find it, so there it is called by its name.
@@ -86,7 +94,16 @@ fn change(task: Task, call: &Agent, reporter: &mut Reporter) -> Result<(String, 
         let steps = decide(task, &words, &files, &receipts, &call.roots)?;
         (steps, server())
     } else {
-        let done = carry_out(task, &words, &files, &receipts, &call.roots, server)?;
+        let done = carry_out(task, &words, &files, &receipts, &call.roots, server);
+        let done = done.map_err(|mut failure| {
+            if failure.partial {
+                let reach = format!("--{}", call.reach.word());
+                let out = line("uninstall", call.host, &[&reach]);
+                failure.message = format!("{}; `{out}` takes it out", failure.message);
+                failure.fix_command = Some(out);
+            }
+            failure
+        })?;
         for kept in &done.kept {
             reporter.warn(kept);
         }
@@ -165,8 +182,8 @@ fn next_steps(call: &Agent, program: &str) -> Vec<String> {
         (AgentHost::Claude, Reach::User) => next.push("start Claude Code anew".to_owned()),
     }
     next.push(format!(
-        "have an agent run `tenure agent probe {}` once: it says whether the hooks arrive",
-        call.host.word()
+        "have an agent run `{}` once: it says whether the hooks arrive",
+        line("probe", call.host, &[])
     ));
     next
 }

@@ -738,6 +738,7 @@ fn a_file_that_fails_gives_the_files_before_it_their_old_texts_back() {
     assert_eq!(word(&answer), "PARTIAL", "{}", answer.said());
     let said = answer.stdout();
     assert!(said.contains("stays installed in"), "{said}");
+    assert!(said.contains("agent uninstall claude --"), "{said}");
     for (path, text) in desk.all() {
         if path.is_file() && before.get(&path) != Some(&text) && !text.is_empty() {
             assert!(said.contains(&path.display().to_string()), "{said}");

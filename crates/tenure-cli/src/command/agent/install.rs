@@ -526,9 +526,6 @@ fn undo(steps: &mut [Step], at: usize, written: usize, receipts: &Receipts) -> R
     if still.is_empty() {
         Ok(())
     } else {
-        Err(format!(
-            "tenure stays installed in {}; `tenure agent uninstall` takes it out",
-            still.join(", ")
-        ))
+        Err(["tenure stays installed in ", &still.join(", ")].concat())
     }
 }

@@ -72,8 +72,8 @@ pub(super) fn probe(host: AgentHost) -> Result<(String, Value), Failure> {
         Arrived::Nothing => (
             "no hook was called for this command".to_owned(),
             format!(
-                "run this as a command of an agent in {name}, by itself; if it was one, `tenure agent status \
-                 {word}` says what is missing"
+                "run this as a command of an agent in {name}, by itself; if it was one, `{}` says what is missing",
+                super::line("status", host, &[])
             ),
         ),
     };

@@ -10,8 +10,8 @@ use super::files::text_of;
 use super::hosts::is_tenure;
 use super::install::files_of;
 use super::path;
-use super::program;
 use super::toml;
+use super::{line, program};
 use crate::args::AgentHost;
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -20,6 +20,7 @@ use crate::request::{Agent, Reach};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use tenure_engine::advice;
 
 /// How a check ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,7 +183,6 @@ fn has_plugin(layer: &Layer) -> bool {
 }
 
 fn hooks(call: &Agent, layers: &[Layer], report: &mut Report) {
-    let host = call.host.word();
     let mut places: Vec<String> = Vec::new();
     for layer in layers {
         let flag = match layer.reach {
@@ -195,7 +195,7 @@ fn hooks(call: &Agent, layers: &[Layer], report: &mut Report) {
             Has::Other => report.wrong(
                 "hooks",
                 format!("{} has some of them, or an older form", layer.shown),
-                format!("tenure agent install {host} {flag}"),
+                line("install", call.host, &[flag]),
             ),
         }
         if layer.has != Has::Nothing {
@@ -216,9 +216,9 @@ fn hooks(call: &Agent, layers: &[Layer], report: &mut Report) {
                     "{} has {most} hooks of tenure for one event, and all fire",
                     layer.shown
                 ),
-                format!(
-                    "tenure agent uninstall {host} {flag} && tenure agent install {host} {flag}"
-                ),
+                ["uninstall", "install"]
+                    .map(|action| line(action, call.host, &[flag]))
+                    .join(" && "),
             );
         }
     }
@@ -234,7 +234,7 @@ fn hooks(call: &Agent, layers: &[Layer], report: &mut Report) {
                 "none are installed for {}: no lock is taken by itself",
                 call.host.name()
             ),
-            format!("tenure agent install {host}"),
+            line("install", call.host, &[]),
         ),
         1 => {}
         _ => report.wrong(
@@ -244,11 +244,11 @@ fn hooks(call: &Agent, layers: &[Layer], report: &mut Report) {
                 places.join(", ")
             ),
             if places.iter().any(|place| place == "the plugin") {
-                format!(
-                    "keep one: tenure agent uninstall {host}, or claude plugin uninstall tenure"
-                )
+                let own = line("uninstall", call.host, &[]);
+                format!("keep one: `{own}`, or `claude plugin uninstall tenure`")
             } else {
-                format!("keep one: tenure agent uninstall {host} --user, or --project")
+                let all = ["--user", "--project"].map(|flag| line("uninstall", call.host, &[flag]));
+                format!("keep one: `{}`, or `{}`", all[0], all[1])
             },
         ),
     }
@@ -256,7 +256,6 @@ fn hooks(call: &Agent, layers: &[Layer], report: &mut Report) {
 
 /// The server and the skill.
 fn parts(call: &Agent, layers: &[Layer], report: &mut Report) {
-    let host = call.host.word();
     for reach in [Reach::Project, Reach::User] {
         let is_installed = layers
             .iter()
@@ -273,7 +272,7 @@ fn parts(call: &Agent, layers: &[Layer], report: &mut Report) {
                 continue;
             }
             let name = clean_path(&file);
-            let fix = format!("tenure agent install {host} --{}", reach.word());
+            let fix = line("install", call.host, &[&format!("--{}", reach.word())]);
             let has = match text_of(&file) {
                 Ok(None) => Ok(Has::Nothing),
                 Ok(Some(text)) => words.has(kind, &text),
@@ -303,7 +302,7 @@ fn parts(call: &Agent, layers: &[Layer], report: &mut Report) {
                 Some(Registered::Stale) => report.note(
                     "server",
                     "the user's server is registered, and its program is not there",
-                    "tenure agent install claude --user",
+                    line("install", call.host, &["--user"]),
                 ),
                 Some(Registered::Another) => report.note(
                     "server",
@@ -389,7 +388,7 @@ fn folder(call: &Agent, report: &mut Report) -> Option<PathBuf> {
             report.wrong(
                 "folder",
                 format!("the place of the locks is not known: {}", failure.message),
-                "tenure doctor",
+                advice::line([&*advice::program(), "doctor"]),
             );
             return None;
         }
@@ -416,7 +415,7 @@ fn folder(call: &Agent, report: &mut Report) -> Option<PathBuf> {
         report.wrong(
             "folder",
             format!("{name} cannot be written by this user"),
-            "tenure doctor",
+            place.line(&["doctor"]),
         );
     }
     Some(folder)
