@@ -103,8 +103,12 @@ impl AuditWriter {
         self.skips.as_ref()
     }
 
-    /// A reason that is a command line.
+    /// A reason that is a command line: that of a program that others work for.
+    #[cfg(unix)]
     pub(crate) fn is_line(&mut self, why: &str) {
+        let program = why.split(' ').next().map(Path::new);
+        let name = program.and_then(Path::file_name);
+        self.command = name.map(|name| name.to_string_lossy().into_owned());
         self.line = Some(why.to_owned());
     }
 

@@ -160,6 +160,29 @@ fn a_wait_that_ran_out_names_the_lock_its_holder_and_the_wait_that_was_said() {
     let _ = holder.open().expect(0, "the holder");
 }
 
+/// What a program holds and gives back stands in the audit, with the name of the program and without its arguments.
+#[test]
+fn the_audit_names_the_program_and_not_its_command_line() {
+    let scene = Scene::new();
+    let mut client = Client::new(&scene);
+    let hold = client.acquire("x");
+    client.call("release", &of_hold(&hold));
+    let events = scene.run(["audit", "x", "--output", "json"]).json();
+    let events = events["data"]["events"].as_array().unwrap().clone();
+    assert_eq!(events.len(), 2, "{events:?}");
+    let program = std::env::current_exe().unwrap();
+    for event in &events {
+        assert_eq!(
+            event["command"].as_str(),
+            program.file_name().unwrap().to_str()
+        );
+        assert_eq!(
+            (&event["why"], &event["pid"]),
+            (&Value::Null, &std::process::id().into())
+        );
+    }
+}
+
 #[test]
 fn the_parent_owns_the_hold_and_the_death_of_serve_frees_nothing() {
     let scene = Scene::new();

@@ -73,7 +73,6 @@ pub(super) fn push(
     let program = find_program(&["git".into()])?;
     let signals = collect_signals()?;
     let mut session = Session::waiting(push.place, signals)?;
-    session.audit_writer.works(&["git".into()]);
     let git = Git {
         program,
         clock: &session.clock,

@@ -558,7 +558,9 @@ impl Serve {
         }
         // Holds name it, and it is of use for as long as this process lives.
         let sleeper = Box::new(ThreadSleeper);
-        let session: &'static Session = Box::leak(Box::new(Session::at(place, sleeper)?));
+        let mut session = Session::at(place, sleeper)?;
+        session.audit_writer.is_line(&self.parent.command);
+        let session: &'static Session = Box::leak(Box::new(session));
         let place = if session.store.is_remote() {
             Arc::new(PlaceOfHolds::of_cluster())
         } else {

@@ -58,7 +58,7 @@ impl Events {
     /// # Errors
     /// - As [`Events::open`].
     pub fn open_to_follow(place: impl Into<Place>, filter: Filter) -> Result<Self, AuditError> {
-        Self::begin(place.into(), filter, true)
+        Self::begin(&place.into(), filter, true)
     }
 
     /// Goes on from here. What was not yet read comes first.

@@ -498,10 +498,10 @@ impl Events {
     /// - [`AuditError::Io`] if the folder cannot be read.
     /// - [`AuditError::Unsafe`] if it cannot be trusted.
     pub fn open(place: impl Into<Place>, filter: Filter) -> Result<Self, AuditError> {
-        Self::begin(place.into(), filter, false)
+        Self::begin(&place.into(), filter, false)
     }
 
-    pub(super) fn begin(place: Place, filter: Filter, followed: bool) -> Result<Self, AuditError> {
+    pub(super) fn begin(place: &Place, filter: Filter, followed: bool) -> Result<Self, AuditError> {
         let place = place.settled().into_owned();
         let folder = Folder::open(&place, false)?;
         let mut trouble = Trouble::default();
