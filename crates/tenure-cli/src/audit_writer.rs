@@ -13,9 +13,9 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tenure_core::{AgentKey, Claim, Event, Force, Holder, LockName, RequestId};
+use tenure_core::{AgentKey, Claim, Holder, LockName, RequestId};
 use tenure_engine::audit::{
-    self, AuditError, AuditLog, Behind, Ending, Occasion, Party, Record, Recording, Releaser,
+    self, AuditError, AuditLog, Ending, Grant, Occasion, Party, Record, Recording, Releaser,
     StealReason, Stream, error_text,
 };
 use tenure_engine::profile::Profile;
@@ -151,39 +151,9 @@ impl AuditWriter {
         &self,
         reporter: &mut Reporter,
         occasion: Occasion<'_>,
-        claim: &Claim,
-        lock_path: &str,
-        grant: Grant<'_>,
+        grant: &Grant<'_>,
     ) {
-        let Grant {
-            events,
-            force,
-            waited,
-            behind,
-        } = grant;
-        for event in events {
-            let record = match event {
-                Event::Stolen {
-                    why,
-                    previous,
-                    record,
-                } => Record::of_steal(
-                    occasion,
-                    *why,
-                    previous.as_deref(),
-                    record,
-                    force != Force::No,
-                ),
-                Event::Acquired { token } => Record::lock_acquired(
-                    occasion,
-                    lock_path.as_ref(),
-                    Duration::from_millis(claim.lease.ttl_ms),
-                    *token,
-                )
-                .waited(waited, behind)
-                .of_path(claim.holder.path()),
-                _ => continue,
-            };
+        for record in grant.records(occasion) {
             let mut held_back = locked(&self.held_back);
             match &mut *held_back {
                 Some(records) if self.records(&record) => {
@@ -372,16 +342,6 @@ fn unwritten(error: &AuditError) -> String {
 pub(crate) fn line(words: &[OsString]) -> String {
     let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
     tenure_engine::profile::why(&words.join(" "))
-}
-
-/// How a lock was granted.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Grant<'a> {
-    pub(crate) events: &'a [Event],
-    pub(crate) force: Force,
-    pub(crate) waited: Duration,
-    /// `None` if the caller did not wait.
-    pub(crate) behind: Option<&'a Behind>,
 }
 
 /// The id under which the caller acts: the one that it has shown, in whatever form another program's

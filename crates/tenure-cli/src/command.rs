@@ -48,7 +48,7 @@ use self::attend::{Attendance, Tend};
 use self::result::RunResult;
 use crate::args::value::Typed;
 use crate::args::{self, Common, DoctorArgs, Verb};
-use crate::audit_writer::{self, AuditWriter, Grant};
+use crate::audit_writer::{self, AuditWriter};
 use crate::dialect::{self, Dialect, Done, Line, Refused};
 use crate::exit::{Ending, Exit, signalled};
 use crate::failure::Failure;
@@ -67,7 +67,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 use tenure_engine::advice::Advice;
-use tenure_engine::audit::{Behind, Occasion, Party, Releaser};
+use tenure_engine::audit::{Behind, Grant, Occasion, Party, Releaser};
 use tenure_engine::clock::{Clock, SystemClock, instant, nap, since};
 use tenure_engine::engine::{self, AcquireError, Acquired, Limits, Lot};
 use tenure_engine::envelope;
@@ -1170,11 +1170,11 @@ impl Session {
         self.audit_writer.acquired(
             reporter,
             self.occasion(name, &id, Some(&claim.holder), &now),
-            claim,
-            &self.store.place(name),
-            Grant {
+            &Grant {
+                claim,
+                lock_path: self.store.place(name).as_ref(),
                 events: &acquired.events,
-                force,
+                forced: force != Force::No,
                 waited: acquired.waited,
                 behind,
             },

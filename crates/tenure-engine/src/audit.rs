@@ -26,8 +26,8 @@ pub use entry::Entry;
 pub use follow::Follower;
 pub use read::{Events, Filter};
 pub use record::{
-    Behind, Ending, LINE_BYTES_MAX, Occasion, Party, RAW_BYTES_MAX, Record, Releaser, StealReason,
-    error_text, holder_facts,
+    Behind, Ending, Grant, LINE_BYTES_MAX, Occasion, Party, RAW_BYTES_MAX, Record, Releaser,
+    StealReason, error_text, holder_facts,
 };
 pub use stream::Stream;
 
@@ -54,9 +54,11 @@ pub const ROTATE_BYTES: u64 = 10 << 20;
 pub const ROTATED_KEPT: u32 = 3;
 
 /// How long a writer waits for the file while another process writes or rotates. Both take microseconds; a
-/// process that takes longer was stopped in the middle, and is not waited for. Nor is one that is none of tenure: in a
-/// group's folder each member may lock what it may read, and what a holder waits for its line adds to its hold.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// process that takes longer was stopped in the middle, and is not waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// The same where several users write: each may lock what it may read, and what a holder waits for its line adds to its hold.
+const PATIENCE_AMONG_OTHERS: Duration = Duration::from_millis(100);
 
 /// Which file an event goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

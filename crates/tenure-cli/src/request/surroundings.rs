@@ -344,7 +344,12 @@ impl Surroundings {
         };
         let config = match path {
             Some(path) => {
-                let found = match Config::named(&path) {
+                // The words of a call may name a pipe (`<(…)`); nobody waits for one that stands around it.
+                let read = match &self.given {
+                    Some(_) => Config::named,
+                    None => Config::named_at_once,
+                };
+                let found = match read(&path) {
                     Err(_) if self.tends.get() && !is_typed => Found::default(),
                     found => found?,
                 };

@@ -16,7 +16,9 @@ use sha2::{Digest, Sha256};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
-use tenure_core::{AgentKey, Claim, Holder, LockName, RequestId, StaleReason, Stamp, Takeover};
+use tenure_core::{
+    AgentKey, Claim, Event, Holder, LockName, RequestId, StaleReason, Stamp, Takeover,
+};
 
 /// The longest line, its newline included.
 pub const LINE_BYTES_MAX: usize = 64 << 10;
@@ -140,6 +142,49 @@ pub struct Behind {
     pub holder: Option<Claim>,
     /// How many callers waited before it.
     pub waiting: usize,
+}
+
+/// How a lock was granted: what the lines about that are made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Grant<'a> {
+    /// The claim as granted.
+    pub claim: &'a Claim,
+    /// Where the lock is kept.
+    pub lock_path: &'a Path,
+    /// What happened on the way.
+    pub events: &'a [Event],
+    /// Whether force was used.
+    pub forced: bool,
+    /// How long the holder waited.
+    pub waited: Duration,
+    /// What it stood behind; `None` if it did not wait.
+    pub behind: Option<&'a Behind>,
+}
+
+impl Grant<'_> {
+    /// The takeovers, and the grant.
+    pub fn records(&self, occasion: Occasion<'_>) -> impl Iterator<Item = Record> {
+        self.events.iter().filter_map(move |event| match event {
+            Event::Stolen {
+                why,
+                previous,
+                record,
+            } => Some(Record::of_steal(
+                occasion,
+                *why,
+                previous.as_deref(),
+                record,
+                self.forced,
+            )),
+            Event::Acquired { token } => {
+                let ttl = Duration::from_millis(self.claim.lease.ttl_ms);
+                let record = Record::lock_acquired(occasion, self.lock_path, ttl, *token);
+                let record = record.waited(self.waited, self.behind);
+                Some(record.of_path(self.claim.holder.path()))
+            }
+            _ => None,
+        })
+    }
 }
 
 /// How a hold ended.

@@ -3,7 +3,7 @@
 use super::folder::{File, Folder, fault};
 use super::span::Span;
 use super::stream::Stream;
-use super::{AuditError, AuditLog, Record};
+use super::{AuditError, AuditLog, PATIENCE_AMONG_OTHERS, Record};
 use crate::clock::{instant, nap};
 use crate::os::{self, Errno, uninterrupted};
 use std::time::{Duration, Instant};
@@ -61,11 +61,15 @@ impl AuditLog {
         };
         // One patience for all tries: a file that is moved away while another process keeps it costs no
         // more time.
-        let until = instant().checked_add(self.patience);
+        let began = instant();
         let place = self.place.settled();
         for _ in 0..TRIES_MAX {
             let Some(top) = Folder::open(&place, true)? else {
                 continue;
+            };
+            let patience = match top.user() {
+                Some(_) => self.patience.min(PATIENCE_AMONG_OTHERS),
+                None => self.patience,
             };
             let (folder, name) = match stream {
                 Some(stream) => {
@@ -80,7 +84,7 @@ impl AuditLog {
             let Some(file) = folder.append(&name)? else {
                 continue;
             };
-            let guard = lock(&file, until);
+            let guard = lock(&file, began.checked_add(patience));
             let done = self.append_to(&folder, &name, &file, guard, (record, stream));
             if guard == Guard::Held {
                 // An explicit unlock: a copy of the descriptor in a child that was just forked would keep

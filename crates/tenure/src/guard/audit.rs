@@ -2,12 +2,12 @@
 
 use super::error::AcquireError;
 use super::{Options, Shared};
-use crate::audit::{AuditLog, Behind, Layout, Occasion, Party, Record, holder_facts};
+use crate::audit::{AuditLog, Behind, Grant, Layout, Occasion, Party, Record, holder_facts};
 use crate::engine::Acquired;
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 use std::time::Duration;
-use tenure_core::{Event, Holder, LockName, Mode};
+use tenure_core::{Holder, LockName, Mode};
 
 /// The audit of a manager.
 pub(super) fn log_in(folder: PathBuf) -> AuditLog {
@@ -36,17 +36,23 @@ impl Line {
 
     /// Writes it. An audit that cannot be written stops no program: the log says so.
     pub(super) fn write(&self, make: impl FnOnce(Occasion<'_>) -> Record) {
+        self.write_all(|occasion| vec![make(occasion)]);
+    }
+
+    fn write_all(&self, make: impl FnOnce(Occasion<'_>) -> Vec<Record>) {
         let (name, holder) = (&self.name, &self.holder);
         let party = Party {
             why: Some(&holder.why),
             ..Party::of(holder)
         };
         let occasion = Occasion::new(name, &holder.request_id, self.at_ms).by(party);
-        if let Err(error) = self.log.append(&make(occasion)) {
-            tracing::warn!(
-                name: "tenure.audit.failed", target: "tenure", lock = %name, %error,
-                "the audit of {name} could not be written: {error}",
-            );
+        for record in make(occasion) {
+            if let Err(error) = self.log.append(&record) {
+                tracing::warn!(
+                    name: "tenure.audit.failed", target: "tenure", lock = %name, %error,
+                    "the audit of {name} could not be written: {error}",
+                );
+            }
         }
     }
 }
@@ -63,23 +69,16 @@ pub(super) fn acquired(
     let Some(line) = Line::of(shared, name, &claim.holder) else {
         return;
     };
-    for event in &acquired.events {
-        match event {
-            Event::Stolen {
-                why,
-                previous,
-                record,
-            } => line.write(|occasion| {
-                Record::of_steal(occasion, *why, previous.as_deref(), record, false)
-            }),
-            Event::Acquired { token } => line.write(|occasion| {
-                let ttl = Duration::from_millis(claim.lease.ttl_ms);
-                let place = shared.store.location(name).shown;
-                Record::lock_acquired(occasion, place.as_ref(), ttl, *token).waited(waited, behind)
-            }),
-            _ => {}
-        }
-    }
+    let place = shared.store.location(name).shown;
+    let grant = Grant {
+        claim,
+        lock_path: place.as_ref(),
+        events: &acquired.events,
+        forced: false,
+        waited,
+        behind,
+    };
+    line.write_all(|occasion| grant.records(occasion).collect());
 }
 
 /// Records a call that did not get the lock. A store that failed gave no answer.

@@ -3,7 +3,6 @@
 //! They are detached holds in the agent's name (`tenure_engine::agent`), each at the place that is found from its
 //! file. The files of one call are leased all or none, also where they lie at several places.
 
-use crate::audit_writer::Grant;
 use crate::command::Session;
 use crate::command::acquire::owner;
 use crate::failure::Failure;
@@ -13,10 +12,9 @@ use crate::request::{Misread, Owner, Place, Purpose, Surroundings};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use tenure_core::{
-    AGENT_AGE_MAX_MS, AGENT_AGE_MS, AgentKey, Force, LockName, Ownership, SILENCE_MS,
-};
+use tenure_core::{AGENT_AGE_MAX_MS, AGENT_AGE_MS, AgentKey, LockName, Ownership, SILENCE_MS};
 use tenure_engine::agent::{Agent, Lease, LeaseTerms, Wanted};
+use tenure_engine::audit::Grant;
 use tenure_engine::clock::Clock;
 use tenure_engine::config::{Config, OnError, PathRule};
 use tenure_engine::engine::AcquireError;
@@ -275,11 +273,11 @@ fn record(session: &Session, lease: &Lease) {
             Some(&lease.claim.holder),
             &session.clock.now(),
         ),
-        &lease.claim,
-        &session.store.place(&lease.name),
-        Grant {
+        &Grant {
+            claim: &lease.claim,
+            lock_path: session.store.place(&lease.name).as_ref(),
             events: &acquired.events,
-            force: Force::No,
+            forced: false,
             waited: acquired.waited,
             behind: None,
         },
