@@ -728,7 +728,7 @@ impl LockManager {
     /// # Examples
     /// ```
     /// # let folder = tempfile::tempdir()?;
-    /// use tenure::LockManager;
+    /// use tenure::guard::LockManager;
     ///
     /// let locks = LockManager::new(folder.path().join("locks"))?;
     /// locks.record_in(folder.path().join("locks/audit"));
