@@ -644,7 +644,7 @@ fn a_sprint_says_what_goes_on_and_what_is_not_judged() {
 
 /// The library refuses with the process that is at work, and with the line that ends it.
 #[test]
-fn the_librarys_refusal_of_an_orphan_names_its_command_and_what_ends_it() {
+fn a_refusal_of_the_library_names_the_command_of_an_orphan_and_what_ends_it() {
     let scene = Scene::new();
     let storage = scene.path("it's here");
     let gate = Gate::new(&scene, "j");
