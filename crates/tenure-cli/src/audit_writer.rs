@@ -61,10 +61,14 @@ impl AuditWriter {
         recording: Recording,
         agent: Option<AgentKey>,
     ) -> Self {
+        let is_owed = profile.record().is_some();
         Self {
             log: AuditLog::new(folder, profile.audit_layout()),
-            recording,
-            is_owed: profile.record().is_some(),
+            recording: match recording {
+                Recording::Incidents if is_owed => Recording::All,
+                recording => recording,
+            },
+            is_owed,
             ignored: profile.place().ignored && !is_named,
             agent,
             command: None,
@@ -79,17 +83,12 @@ impl AuditWriter {
     /// Where it records, and which events.
     #[cfg(unix)]
     pub(crate) fn kept(&self) -> (&AuditLog, Recording) {
-        let recording = match self.recording {
-            Recording::Incidents if self.is_owed => Recording::All,
-            recording => recording,
-        };
-        (&self.log, recording)
+        (&self.log, self.recording)
     }
 
     /// The command of this call.
     pub(crate) fn works(&mut self, words: &[OsString]) {
-        let program = words.first().map(Path::new).and_then(Path::file_name);
-        self.command = program.map(|name| name.to_string_lossy().into_owned());
+        self.command = words.first().and_then(name_of);
         self.line = Some(line(words));
     }
 
@@ -106,9 +105,7 @@ impl AuditWriter {
     /// A reason that is a command line: that of a program that others work for.
     #[cfg(unix)]
     pub(crate) fn is_line(&mut self, why: &str) {
-        let program = why.split(' ').next().map(Path::new);
-        let name = program.and_then(Path::file_name);
-        self.command = name.map(|name| name.to_string_lossy().into_owned());
+        self.command = why.split(' ').next().and_then(name_of);
         self.line = Some(why.to_owned());
     }
 
@@ -298,8 +295,7 @@ impl AuditWriter {
     }
 
     fn records(&self, record: &Record) -> bool {
-        let is_small = self.recording == Recording::Incidents && !self.is_owed;
-        !is_small || record.stream() == Stream::Incidents
+        self.recording != Recording::Incidents || record.stream() == Stream::Incidents
     }
 
     /// Whether the caller does not know yet that the audit cannot be written.
@@ -336,6 +332,12 @@ impl AuditWriter {
 
 fn unwritten(error: &AuditError) -> String {
     format!("the audit could not be written: {error}")
+}
+
+/// The name of a program, without its path.
+fn name_of(program: impl AsRef<Path>) -> Option<String> {
+    let name = program.as_ref().file_name()?;
+    Some(name.to_string_lossy().into_owned())
 }
 
 /// The command line, as the reason for which a lock is held.

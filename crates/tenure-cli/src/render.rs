@@ -231,7 +231,7 @@ impl Reporter {
         self.front = "\n";
     }
 
-    /// One line on stdout.
+    /// Prints one line on stdout.
     fn print_out(&self, text: &str) -> Result<(), Unheard> {
         print_lines(&format!("{}{text}\n", self.front))
     }

@@ -297,7 +297,7 @@ pub(crate) fn follow(text: &str) -> Result<Follow, String> {
 /// An instant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Moment {
-    /// Its first and its last millisecond since the Unix epoch.
+    /// First and last millisecond, since the Unix epoch.
     At {
         first: u64,
         last: u64,

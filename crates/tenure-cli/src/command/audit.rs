@@ -158,7 +158,7 @@ fn warn_of_skipped(reporter: &mut Reporter, skipped: u64) {
 struct Printer {
     output: Output,
     zone: TimeZone,
-    /// This host.
+    /// Host of the viewer, which need not be named.
     here: String,
     /// Rows by which the columns are to be sized.
     first: Vec<Cells<7>>,
