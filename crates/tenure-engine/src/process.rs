@@ -206,11 +206,24 @@ pub fn host_name() -> String {
 /// of a container, as a rule. False if that is not known. What another machine recorded is told by its host
 /// name.
 pub fn is_other_namespace(host: &Host, now: &Now) -> bool {
-    static OURS: OnceLock<Option<u64>> = OnceLock::new();
-    let ours = || *OURS.get_or_init(system::pid_namespace);
     now.is_on(host.boot_id.as_deref())
         && host.pid_namespace.is_some()
-        && ours().is_some_and(|ours| host.pid_namespace != Some(ours))
+        && own_pid_namespace().is_some_and(|ours| host.pid_namespace != Some(ours))
+}
+
+/// The PID namespace of this process, which it never leaves.
+fn own_pid_namespace() -> Option<u64> {
+    static OURS: OnceLock<Option<u64>> = OnceLock::new();
+    *OURS.get_or_init(system::pid_namespace)
+}
+
+/// What one look shows of a process that was recorded on `host`; `None` if it cannot be seen from here, as on another boot
+/// or in another PID namespace.
+pub(crate) fn look_at(process: &Process, host: &Host, now: &Now) -> Option<Sight> {
+    let is_here = now.is_on(host.boot_id.as_deref())
+        && host.pid_namespace.is_some()
+        && host.pid_namespace == own_pid_namespace();
+    is_here.then(|| Sight::of(process))
 }
 
 /// The first PID namespace of a Linux machine, by the number that its kernel has for it (`PROC_PID_INIT_INO`).

@@ -334,6 +334,10 @@ fn a_refusal_names_what_continues_a_stopped_holder() {
     assert!(refused.held_by().expect("a holder").is_stopped);
     let answer = scene.run(&["--wait", "0", "deploy", "--env", "prod"]);
     assert_eq!(answer.error(4, "LOCK_HELD")["fix_command"], line);
+    let waited = scene.run(&["--wait", "300ms", "deploy", "--env", "prod"]);
+    let first = waited.err.lines().next().unwrap_or_default();
+    assert!(first.starts_with("waiting for"), "{}", waited.err);
+    assert!(first.contains(&format!("`{line}` continues it")), "{first}");
     holder.signal(Signal::CONT);
     holder.signal(Signal::TERM);
     holder.end().error(143, "CANCELLED");

@@ -13,7 +13,7 @@ use crate::render::Reporter;
 use crate::render::lock::{stop_hint, timestamp};
 use crate::request::{Cancel, Whom, millis};
 use serde_json::{Value, json};
-use tenure_core::{CancelKind, Claim, Kind, Life, LockName, RequestId, Standing, StopRequest};
+use tenure_core::{CancelKind, Claim, Kind, LockName, RequestId, StopRequest};
 use tenure_engine::clock::Clock;
 use tenure_engine::inherited::is_unnamed_run;
 use tenure_engine::profile::{ends_without_release, known_as};
@@ -89,14 +89,19 @@ pub(super) fn cancel(cancel: Cancel, reporter: &mut Reporter) -> Result<(String,
         .iter()
         .map(|claim| Asked {
             claim,
-            how: Answering::of(claim, meant.is_some(), reading.as_ref(), &session),
+            how: Answering::of(claim, meant.is_some(), reading.as_ref()),
             is_stopped: reading
                 .as_ref()
                 .is_some_and(|reading| reading.is_stopped(claim)),
             has_ended: false,
         })
         .collect();
-    let is_heard = |asked: &Asked<'_>| !matches!(asked.how, Answering::Orphaned | Answering::Exec);
+    let is_heard = |asked: &Asked<'_>| {
+        !matches!(
+            asked.how,
+            Answering::Orphaned | Answering::Exec | Answering::Ended
+        )
+    };
     if !asked.iter().any(is_heard)
         && let Some(asked) = asked.first()
     {
@@ -201,6 +206,8 @@ enum Answering {
     Served,
     /// Its supervisor is dead, and no other process ends its command. The hold lasts until the command ends.
     Orphaned,
+    /// Its processes are dead, and its record still counts.
+    Ended,
     /// Program with a guard of the library, whose work ends when it looks.
     Program,
     /// It became its command.
@@ -216,19 +223,19 @@ enum Answering {
 }
 
 impl Answering {
-    fn of(claim: &Claim, meant: bool, reading: Option<&Reading>, session: &Session) -> Self {
-        let policy = session.store.policy();
-        let now = session.clock.now();
-        let standing = reading.map(|reading| reading.standing_of(policy, claim, &now));
+    fn of(claim: &Claim, meant: bool, reading: Option<&Reading>) -> Self {
+        let is_orphaned = reading.is_some_and(|reading| reading.is_orphan(claim));
+        let has_ended = reading.is_some_and(|reading| reading.has_ended(claim));
         match claim.kind {
             Kind::Kernel | Kind::Detached if claim.token.is_none() => match &claim.reservation {
                 Some(_) => Self::Away,
                 None if meant => Self::Waiting,
                 None => Self::Passive,
             },
+            _ if has_ended => Self::Ended,
             Kind::Detached | Kind::Foreign | Kind::Sealed => Self::Detached,
             Kind::Kernel if ends_without_release(claim) => Self::Exec,
-            Kind::Kernel if standing == Some(Standing::Held(Life::Orphaned)) => Self::Orphaned,
+            Kind::Kernel if is_orphaned => Self::Orphaned,
             Kind::Kernel
                 if claim.holder.command.is_some()
                     && claim.holder.command == claim.holder.process =>
@@ -318,6 +325,11 @@ fn line(session: &Session, name: &LockName, asked: &Asked<'_>, now_ms: u64) -> S
         Answering::Orphaned => {
             let line = session.advice(name).line(&["cancel", "--orphan"], &[]);
             format!("{who} is dead and can ask no command to stop (`{line}` ends its command)")
+        }
+        Answering::Ended => {
+            format!(
+                "{who} has ended, and nothing of it runs; its record counts until it is too old for this profile"
+            )
         }
         Answering::Exec => {
             format!("{who} has become its command, and no supervisor is there to end that")

@@ -5,7 +5,7 @@ use super::{Session, give_back, near};
 use crate::dialect::{Done, Line, Refused};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::render::lock::{age, stop_hint};
+use crate::render::lock::{HolderView, age, stop_hint, trouble};
 use crate::render::{Reporter, clean};
 use crate::request::Release;
 use serde_json::{Value, json};
@@ -121,6 +121,9 @@ pub(crate) fn release(
                 return Ok((String::new(), without_hold(name, "ignored")));
             }
             session.tell(reporter, &Line::Ignored { name, claim });
+            if let Some(trouble) = session.view(name, id).ok().as_ref().and_then(trouble) {
+                reporter.inform(&trouble);
+            }
             if id.is_none() && session.is_mine(claim, None, &[]) {
                 reporter.inform(&needs_id(&session, name, claim));
             }
@@ -490,13 +493,14 @@ fn not_owner(
             format!("{by_id}, or take it with `{line}`")
         }
     };
-    let failure = Failure::new(
+    let mut failure = Failure::new(
         Exit::Conflict,
         "NOT_OWNER",
         format!("{name} is held by another owner and was not released"),
     )
     .with_text(format!("{}; {next}", view.headline()))
     .with_context(view.json());
+    failure.fix_command = view.holder.as_ref().and_then(HolderView::continuing);
     Err(session.dialect.refusal(failure, &Refused::NotOwner(&view)))
 }
 

@@ -126,9 +126,9 @@ impl Onlooker for Showing<'_> {
             return Err(self.session.waits_for_itself(self.name, &own));
         }
         let empty = Entry::default();
-        Ok(self.progress.show(|here| {
+        Ok(self.progress.show(|| {
             let entry = look.reading.entry().unwrap_or(&empty);
-            Sight::from_outside(look.view, entry, look.front, look.now, here)
+            Sight::from_outside(look.view, entry, look.front, look.now)
         }))
     }
 

@@ -58,6 +58,9 @@ pub(crate) fn stop_hint(view: &LockView) -> String {
     let (advice, holder) = (&view.advice, view.holder.as_ref());
     if let Some(orphan) = holder.filter(|holder| holder.orphaned) {
         orphan_hint(advice, orphan.command_pid)
+    } else if holder.is_some_and(|holder| holder.has_ended) {
+        "nothing of it runs any more; its record counts until it is too old for this profile"
+            .to_owned()
     } else if holder.is_some_and(|holder| holder.stopped && holder.kind == "run") {
         let line = advice.line(&["cancel", "--force"], &[]);
         format!(

@@ -18,9 +18,8 @@ use short::Short;
 use std::time::{Duration, Instant};
 use tenure_engine::clock::{instant, since};
 use tenure_engine::engine::{Observer, Wait, Waiting};
-use tenure_engine::process::liveness;
 use tenure_engine::store::StoreError;
-use tenure_engine::tenure_core::{Claim, Entry, Host, Kind, Liveness, LockName, Mode as Hold, Now};
+use tenure_engine::tenure_core::{Claim, Entry, Host, Kind, LockName, Mode as Hold, Now};
 
 /// How often the line on a terminal is drawn.
 const FRAME: Duration = Duration::from_millis(120);
@@ -92,7 +91,7 @@ impl<'a> Progress<'a> {
     }
 
     /// Shows how the wait stands, if it is time to. Answers when the caller has to call again.
-    pub(crate) fn show(&mut self, sight: impl FnOnce(&Host) -> Sight) -> Option<Instant> {
+    pub(crate) fn show(&mut self, sight: impl FnOnce() -> Sight) -> Option<Instant> {
         let now = instant();
         if self.mode == Mode::Unknown {
             let stderr = std::io::stderr();
@@ -109,7 +108,7 @@ impl<'a> Progress<'a> {
         if self.next.is_some_and(|next| now < next) {
             return self.next;
         }
-        let sight = sight(self.here);
+        let sight = sight();
         let left = self.limit.map(|limit| {
             let elapsed = Duration::from_secs(since(self.began).as_secs());
             limit.saturating_sub(elapsed)
@@ -186,7 +185,7 @@ enum Estimate {
 
 impl Sight {
     /// What a caller in line sees.
-    fn in_line(waiting: &Waiting<'_>, here: &Host) -> Self {
+    fn in_line(waiting: &Waiting<'_>) -> Self {
         let front = waiting.front();
         let front = front.filter(|front| front.ticket != waiting.ticket);
         let before = waiting.before();
@@ -195,7 +194,7 @@ impl Sight {
                 .standstill
                 .map(|still| (Duration::from_millis(still.rest_ms), still.is_stopped)),
             before: Some(before),
-            ..Self::of(waiting.entry, front, before, waiting.now, here)
+            ..Self::of(waiting.entry, front, before, waiting.now)
         }
     }
 
@@ -205,7 +204,6 @@ impl Sight {
         entry: &Entry,
         front: Option<&Claim>,
         now: &Now,
-        here: &Host,
     ) -> Self {
         let still = view.standstill.as_ref();
         Self {
@@ -213,19 +211,18 @@ impl Sight {
                 let rest = Duration::from_millis(still.stands_aside_in_ms);
                 (rest, still.stopped)
             }),
-            ..Self::of(entry, front, view.queue.len(), now, here)
+            ..Self::of(entry, front, view.queue.len(), now)
         }
     }
 
     /// `turns` turns have to come and go after the one in front.
-    fn of(entry: &Entry, front: Option<&Claim>, turns: usize, now: &Now, here: &Host) -> Self {
-        let mut seen = front.map(|front| LockView::holder_of(front, now));
-        if let (Some(front), Some(seen)) = (front, &mut seen) {
-            seen.orphaned = is_orphan(front, here);
-        }
+    fn of(entry: &Entry, front: Option<&Claim>, turns: usize, now: &Now) -> Self {
+        let seen = front.map(|front| LockView::holder_of(front, now));
         Self {
             estimate: match (&seen, front) {
-                (Some(seen), Some(front)) if !seen.orphaned => estimate(entry, front, turns, seen),
+                (Some(seen), Some(front)) if !seen.orphaned && !seen.stopped => {
+                    estimate(entry, front, turns, seen)
+                }
                 _ => None,
             },
             holds: front.is_some_and(|front| front.token.is_some()),
@@ -276,8 +273,11 @@ impl Sight {
                 };
                 format!("{}{slot}, whose supervisor is dead,", command.who())
             }
-            _ if slot.is_empty() => front.who(),
-            _ => format!("{}{slot},", front.who()),
+            _ => match front.is_stopped_and() {
+                Some(stopped) => format!("{}{slot}, {stopped},", front.who()),
+                None if slot.is_empty() => front.who(),
+                None => format!("{}{slot},", front.who()),
+            },
         };
         let (since, age, why) = (&front.since, age(front.age_ms), front.purpose());
         format!("{name} {held} {who} since {since} ({age} ago){why}")
@@ -297,17 +297,6 @@ fn estimate(entry: &Entry, front: &Claim, turns: usize, seen: &HolderView) -> Op
     Some(match entry.history.rest_ms(seen.age_ms) {
         Some(rest) => Estimate::Rest(rest.saturating_add(usual.saturating_mul(turns))),
         None => Estimate::Usual(usual),
-    })
-}
-
-/// Whether the supervisor of the hold in front is proven to be dead. Its command still runs, or the caller
-/// would not wait for it.
-fn is_orphan(front: &Claim, here: &Host) -> bool {
-    let is_run = front.kind == Kind::Kernel && front.token.is_some();
-    let supervisor = front.holder.process.filter(|_| is_run);
-    supervisor.is_some_and(|supervisor| {
-        let seen = liveness(&supervisor, &front.holder.host, here, false);
-        matches!(seen, Liveness::Dead(_))
     })
 }
 
@@ -339,7 +328,7 @@ fn in_foreground() -> bool {
 
 impl Observer for Progress<'_> {
     fn waiting(&mut self, waiting: &Waiting<'_>) -> Option<Instant> {
-        self.show(|here| Sight::in_line(waiting, here))
+        self.show(|| Sight::in_line(waiting))
     }
 
     fn hindered(&mut self, error: &StoreError) -> bool {

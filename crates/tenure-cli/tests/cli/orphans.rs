@@ -2,7 +2,7 @@
 //! ends that command and no other process.
 
 use super::support::{
-    Gate, Held, Scene, Started, answer, eventually, is_alive, read_number, timed,
+    Gate, Held, Scene, Started, answer, eventually, is_alive, read_number, send, timed,
 };
 use rustix::process::Signal;
 use std::time::Duration;
@@ -133,6 +133,36 @@ fn a_holder_that_dies_in_its_grace_stops_no_clock() {
     held.gate.open();
 }
 
+/// The age of a record lets a hold count for a while after all of its processes have ended.
+#[test]
+fn cancel_says_that_nothing_of_an_ended_hold_hears_it_table() {
+    let intent = ["--intent-name", "i", "--intent-version", "1"];
+    for (profile, name, more) in [("session", "42", &[][..]), ("fleet", "web", &intent[..])] {
+        let scene = Scene::new();
+        let lock = [&["--profile", profile, "run", name], more].concat();
+        let run = [&lock[..], &["--", "sleep", "600"]].concat();
+        let holder = Started::new(&mut scene.tenure(run));
+        let command = || {
+            let list = ["--profile", profile, "list", "--output", "json"];
+            let listed = scene.run(list).json();
+            listed["data"]["locks"][0]["holder"]["command_pid"].as_u64()
+        };
+        eventually("its command to be named", || command().is_some());
+        let command = u32::try_from(command().unwrap()).unwrap();
+        for pid in [holder.pid(), command] {
+            send(pid, Signal::KILL);
+            eventually("both to be dead", || !is_alive(pid));
+        }
+        let said = scene.run(["--profile", profile, "cancel", name]);
+        let said = said.expect(4, "its record counts").said();
+        assert!(
+            said.contains("nothing of it runs any more"),
+            "{profile}: {said}"
+        );
+        assert!(!said.contains("ends its command"), "{profile}: {said}");
+    }
+}
+
 #[test]
 fn asking_an_orphan_to_stop_is_refused_with_the_way_to_end_it() {
     let scene = Scene::new();
@@ -259,7 +289,7 @@ fn what_has_lost_its_parent_is_named_and_not_ended() {
     let refused = refused.expect(4, "now its command is gone").json();
     assert_eq!(refused["error"]["code"], "ORPHAN_UNPROVEN", "{refused}");
     assert!(is_alive(daemon), "tenure does not guess");
-    super::support::send(daemon, Signal::KILL);
+    send(daemon, Signal::KILL);
     scene.until_free("j");
 }
 
@@ -583,7 +613,7 @@ fn force_continues_a_stopped_holder_and_no_other_process() {
     );
     assert!(is_stopped(held.pid()), "it was not continued");
     // Its command is stopped, too, as by Ctrl-Z.
-    super::support::send(held.command, Signal::STOP);
+    send(held.command, Signal::STOP);
     let done = scene.run(["cancel", "--force", "j", "--output", "json"]);
     let done = done.expect(0, "it is continued").json();
     assert_eq!(done["data"]["asked"][0]["ended"], true, "{done}");

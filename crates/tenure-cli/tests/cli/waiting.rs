@@ -1,6 +1,7 @@
 //! Waiting: bounded, in order, ended by a release, and told about.
 
 use crate::support::{Held, Scene, Started, answer, eventually, throughout, timed};
+use rustix::process::Signal;
 use std::io::Read;
 use std::process::Stdio;
 use std::time::Duration;
@@ -39,6 +40,41 @@ fn a_bounded_wait_ends_in_time() {
             "{words:?} ended {over:?} late"
         );
     }
+    let _ = holder.open().expect(0, "the holder");
+}
+
+/// A wait reads the list alone, and looks at the holder's process beside it.
+#[test]
+fn wait_says_that_its_holder_is_stopped_and_so_does_a_release_by_another() {
+    let scene = Scene::new();
+    let holder = scene.hold("x", ["-q"]);
+    holder.signal(Signal::STOP);
+    eventually("it to be stopped", || {
+        scene.check("x")["holder"]["stopped"] == true
+    });
+    let continues = format!("kill -CONT {}", holder.pid());
+    let stopped = format!("stopped (`{continues}` continues it)");
+    for words in [
+        &["run", "x", "-w", "300ms", "--", "true"][..],
+        &["acquire", "x", "-w", "300ms"],
+        &["wait", "x", "-w", "300ms"],
+    ] {
+        let said = scene.run(words).expect(4, "held").stderr();
+        let first = said.lines().next().unwrap_or_default();
+        assert!(first.contains("waiting"), "{words:?}: {said}");
+        assert!(first.contains(&stopped), "{words:?}: {said}");
+    }
+    let release = [
+        "release",
+        "x",
+        "--request-id",
+        "another",
+        "--output",
+        "json",
+    ];
+    let said = scene.run(release).expect(6, "of another").json();
+    assert_eq!(said["error"]["fix_command"], continues, "{said}");
+    holder.signal(Signal::CONT);
     let _ = holder.open().expect(0, "the holder");
 }
 
@@ -194,7 +230,7 @@ fn whoever_gives_up_or_dies_leaves_the_line() {
         &["run", "x", "-q", "-w", "forever", "--", "echo", "ran"],
     );
     let _ = short.finish().expect(4, "its time was up");
-    killed.signal(rustix::process::Signal::KILL);
+    killed.signal(Signal::KILL);
     drop(killed);
     let _ = holder.open().expect(0, "the holder");
     let answer = last.finish().expect(0, "its turn came");
@@ -291,7 +327,7 @@ fn wait_waits_for_a_detached_hold_and_for_its_owners_death() {
                     .run(["release", "x", "--request-id", "r"])
                     .expect(0, "released");
             }
-            "death" => owner.signal(rustix::process::Signal::KILL),
+            "death" => owner.signal(Signal::KILL),
             _ => {}
         }
         // A child that has died and was not collected yet is dead all the same.

@@ -6,7 +6,7 @@ use crate::advice::{self, Advice};
 use crate::agent_view::AgentView;
 use crate::leased_path;
 use crate::printed::clean;
-use crate::process::{actor_name, is_other_namespace};
+use crate::process::{actor_name, is_other_namespace, look_at};
 use crate::profile::known_as;
 use crate::store::{Content, Reading};
 use serde::{Serialize, Serializer};
@@ -17,8 +17,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 use tenure_core::{
     AgentKey, Caller, Cancel, CancelKind, Claim, Death, Decision, Entry, Force, ForceOnHeld, Kind,
-    Life, LockName, Mode, Now, PENDING_MAX, Patience, Policy, RETRY_FLOOR_MS, Reason, Refusal,
-    Silence, StaleReason, Standing, Standstill, decide, retry_after_ms,
+    Life, Liveness, LockName, Mode, Now, PENDING_MAX, Patience, Policy, Process, RETRY_FLOOR_MS,
+    Reason, Refusal, Silence, StaleReason, Standing, Standstill, decide, retry_after_ms,
 };
 
 /// Whether a refusal for this reason may end by itself.
@@ -233,6 +233,9 @@ pub struct HolderView {
     /// A sign of its life is seen from here.
     #[serde(skip)]
     pub is_seen_alive: bool,
+    /// Its processes are proven dead. Its record may count for a while.
+    #[serde(skip)]
+    pub has_ended: bool,
     /// Milliseconds until it ends by silence, if that ends it.
     #[serde(skip)]
     pub ends_in_ms: Option<u64>,
@@ -422,9 +425,22 @@ impl LockView {
         Self::bare(name.as_str(), Standing::Unknown, policy, lock_file)
     }
 
-    /// What is said of one claim.
+    /// What is said of one claim: its record, and what a look at its processes shows where they can be seen from here. A
+    /// wait reads the list alone, so this is its one way to hear of a holder that is stopped, or whose supervisor died.
     pub fn holder_of(claim: &Claim, now: &Now) -> HolderView {
-        holder(claim, Standing::Held(Life::Supervised), now)
+        let mut view = holder(claim, Standing::Held(Life::Supervised), now);
+        let look = |process: Option<Process>| look_at(&process?, &claim.holder.host, now);
+        let Some(seen) = look(claim.holder.process) else {
+            return view;
+        };
+        view.stopped = seen.is_stopped;
+        let is_run = claim.kind == Kind::Kernel && claim.token.is_some();
+        let command = look(claim.holder.command).map(|seen| seen.liveness);
+        if is_run && matches!(seen.liveness, Liveness::Dead(_)) && command == Some(Liveness::Alive)
+        {
+            view.is_orphaned();
+        }
+        view
     }
 
     fn bare(name: &str, standing: Standing, policy: &Policy, lock_file: String) -> Self {
@@ -506,6 +522,7 @@ impl LockView {
                 holder.is_orphaned();
             }
             holder.is_seen_alive = reading.is_seen_alive(claim);
+            holder.has_ended = reading.has_ended(claim);
             holder.ends_in_ms = reading.ends_in_ms(policy, claim, now);
         }
     }
@@ -900,7 +917,7 @@ impl HolderView {
     }
 
     /// The line that continues its stopped process, where its number means something here.
-    fn continuing(&self) -> Option<String> {
+    pub fn continuing(&self) -> Option<String> {
         let pid = self.pid.filter(|_| self.stopped)?;
         (!self.other_pid_namespace).then(|| format!("kill -CONT {pid}"))
     }
@@ -1146,6 +1163,7 @@ fn holder(claim: &Claim, standing: Standing, now: &Now) -> HolderView {
         other_pid_namespace: is_other_namespace(&claim.holder.host, now),
         is_of_this_boot: now.is_on(boot),
         is_seen_alive: false,
+        has_ended: false,
         ends_in_ms: None,
         command_pid: claim.holder.command.map(|process| process.pid),
         request_id: known_as(&claim.holder).to_owned(),

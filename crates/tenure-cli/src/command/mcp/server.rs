@@ -222,7 +222,10 @@ fn listener(sight: &Sight) -> Listener {
     Listener(Arc::new(move |name: &LockName, waiting: &Waiting<'_>| {
         let holder = waiting.front().filter(|front| front.token.is_some());
         let holder = holder.map(|claim| LockView::holder_of(claim, waiting.now));
-        let by = holder.map_or_else(String::new, |holder| format!(", held by {}", holder.who()));
+        let by = holder.map_or_else(String::new, |holder| {
+            let stopped = (holder.is_stopped_and()).map(|stopped| format!(", {stopped}"));
+            format!(", held by {}{}", holder.who(), stopped.unwrap_or_default())
+        });
         let place = waiting.before() + 1;
         let seen = format!("waiting for {name}, place {place} in line{by}");
         *sight.lock().unwrap_or_else(PoisonError::into_inner) = Some(seen);

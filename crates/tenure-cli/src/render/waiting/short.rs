@@ -116,6 +116,8 @@ impl Short {
             age,
             remark: if front.orphaned {
                 "supervisor dead"
+            } else if front.stopped {
+                "stopped"
             } else if front.cancel_requested {
                 "asked to stop"
             } else {
