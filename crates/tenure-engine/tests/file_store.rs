@@ -581,6 +581,63 @@ fn a_file_that_was_emptied_under_a_holder_is_not_a_free_lock() {
     place.granted("next");
 }
 
+/// A power cut may tear both pages. The next boot begins anew where all that is left says that every claim ended with its
+/// machine, and refuses in every other case.
+#[test]
+fn a_torn_list_is_begun_anew_only_after_the_end_of_all_its_claims_table() {
+    let lives = Some(tenure_core::Process {
+        pid: std::process::id(),
+        started: tenure_engine::process::start_time(std::process::id()),
+    });
+    let boot = |id: &str, machine: Option<&str>| {
+        let host = Identity::current().host;
+        Host {
+            boot_id: Some(id.to_owned()),
+            machine_id: machine.map(str::to_owned).or(host.machine_id),
+            ..host
+        }
+    };
+    let (ended, now) = (boot("ended", None), boot("now", None));
+    let tears_frames: fn(&str) -> String = |text| text.replace("tenure 1 ", "tenure x ");
+    let tears_claims: fn(&str) -> String = |text| text.replace("\"ttl_ms\"", "\"ttl_mx\"");
+    for (what, host, process, tears, is_begun) in [
+        ("of an ended boot", &ended, lives, tears_claims, true),
+        ("no header is left", &ended, lives, tears_frames, false),
+        ("no process", &ended, None, tears_claims, false),
+        ("of this boot", &now, lives, tears_claims, false),
+        (
+            "of another machine",
+            &boot("ended", Some("another")),
+            lives,
+            tears_claims,
+            false,
+        ),
+    ] {
+        let mut place = Place::with_folder();
+        place.host = host.clone();
+        for id in ["first", "second", "third"] {
+            let mut request = place.request(id);
+            (request.kind, request.holder.process) = (Kind::Detached, process);
+            request.terms.mode = tenure_core::Mode::Shared;
+            let entered = place.store().enter(&place.name, request, &place.now());
+            let entered = entered.expect("an answer").entering;
+            assert!(matches!(entered, Entering::Granted { .. }), "{what}");
+        }
+        let text = fs::read_to_string(place.file()).expect("two pages");
+        fs::write(place.file(), tears(&text)).expect("torn pages");
+        place.host = now.clone();
+        let read = place.store().read(&place.name, None).expect("a reading");
+        let is_readable = matches!(read.content, Content::Whole { .. });
+        assert_eq!(is_readable, is_begun, "{what}: as a look sees it");
+        let next = (place.store()).enter(&place.name, place.request("next"), &place.now());
+        match next.map(|entered| entered.entering) {
+            Ok(Entering::Granted { .. }) => assert!(is_begun, "{what}"),
+            Err(StoreError::Unreadable { .. }) => assert!(!is_begun, "{what}"),
+            other => panic!("{what}: {other:?}"),
+        }
+    }
+}
+
 /// A caller that has its bytes already is about to write its claim.
 #[test]
 fn a_reader_waits_for_the_list_of_an_empty_file_in_which_a_process_has_a_place() {

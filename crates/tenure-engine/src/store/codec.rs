@@ -40,9 +40,12 @@ const NUMBER_MAX: u64 = 1 << 53;
 
 #[derive(Serialize, Deserialize)]
 struct Header<'a> {
-    /// A hold stands that no power cut may end. The first key, so that the beginning of a list shows it ([`has_durable`]).
+    /// [`Marks::durable`]. The first key, so that the beginning of a list shows it ([`has_durable`]).
     #[serde(default, skip_serializing_if = "is_false")]
     durable: bool,
+    /// [`Marks::outlives`].
+    #[serde(default, skip_serializing_if = "is_false")]
+    outlives: bool,
     last: u64,
     #[serde(default, skip_serializing_if = "is_zero")]
     holds: u64,
@@ -228,12 +231,7 @@ pub fn encode(entry: &Entry) -> Result<Vec<u8>, CodecError> {
             hosts.push(&*claim.holder.host);
         }
     }
-    write_head(
-        &mut body,
-        entry,
-        &hosts,
-        entry.claims.iter().any(is_durable),
-    )?;
+    write_head(&mut body, entry, &hosts, Marks::of(&entry.claims))?;
     for claim in &entry.claims {
         write_claim(&mut body, claim, &hosts)?;
     }
@@ -248,7 +246,7 @@ pub(in crate::store) fn write_head(
     body: &mut Vec<u8>,
     entry: &Entry,
     hosts: &[&Host],
-    durable: bool,
+    marks: Marks,
 ) -> Result<(), CodecError> {
     if entry.last > NUMBER_MAX {
         return Err("its counter is out of range, and no caller could read it again".into());
@@ -256,7 +254,8 @@ pub(in crate::store) fn write_head(
     // Claims name hosts. Without hosts there is no claim that waits for its turn.
     let ended = entry.ended.filter(|_| !hosts.is_empty());
     let header = Header {
-        durable,
+        durable: marks.durable,
+        outlives: marks.outlives,
         last: entry.last,
         holds: entry.history.holds,
         mean_hold_ms: entry.history.mean_ms,
@@ -423,8 +422,34 @@ pub fn decode(body: &[u8]) -> Result<Entry, CodecError> {
 pub(in crate::store) struct Head {
     pub(in crate::store) entry: Entry,
     pub(in crate::store) hosts: Vec<Arc<Host>>,
-    /// One of its claims is a hold that no power cut may end.
+    pub(in crate::store) marks: Marks,
+}
+
+/// What a header says of the claims behind it, for a reader that does not see all of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(in crate::store) struct Marks {
+    /// One is a hold that no power cut may end.
     pub(in crate::store) durable: bool,
+    /// One has no process, and so does not end with the machine.
+    pub(in crate::store) outlives: bool,
+}
+
+impl Marks {
+    pub(in crate::store) fn of(claims: &[Claim]) -> Self {
+        Self {
+            durable: claims.iter().any(is_durable),
+            outlives: (claims.iter())
+                .any(|claim| claim.kind == Kind::Detached && claim.holder.process.is_none()),
+        }
+    }
+
+    /// Those of more claims.
+    pub(in crate::store) fn and(self, others: Self) -> Self {
+        Self {
+            durable: self.durable || others.durable,
+            outlives: self.outlives || others.outlives,
+        }
+    }
 }
 
 /// Whether the list in these bytes has a hold that no power cut may end.
@@ -456,7 +481,10 @@ pub(in crate::store) fn read_head(line: &[u8]) -> Result<Head, String> {
             claims: Vec::new(),
         },
         hosts: header.hosts.into_iter().map(host).collect(),
-        durable: header.durable,
+        marks: Marks {
+            durable: header.durable,
+            outlives: header.outlives,
+        },
     })
 }
 

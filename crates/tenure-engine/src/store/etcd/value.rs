@@ -6,7 +6,7 @@
 //! in its place.
 
 use crate::printed::short;
-use crate::store::codec;
+use crate::store::codec::{self, Marks};
 use serde::{Deserialize, Serialize};
 use tenure_core::{Claim, Entry, History, Stamp};
 
@@ -97,7 +97,7 @@ pub(super) fn encode(
         written.claim.token = None;
     }
     let hosts = [&*written.claim.holder.host];
-    codec::write_head(&mut value, &Entry::default(), &hosts, false)?;
+    codec::write_head(&mut value, &Entry::default(), &hosts, Marks::default())?;
     codec::write_claim(&mut value, &written.claim, &hosts)?;
     Ok(value)
 }
@@ -136,7 +136,7 @@ pub(super) fn encode_header(history: History) -> Result<Vec<u8>, codec::CodecErr
         history,
         ..Entry::default()
     };
-    codec::write_head(&mut value, &entry, &[], false)?;
+    codec::write_head(&mut value, &entry, &[], Marks::default())?;
     Ok(value)
 }
 

@@ -394,8 +394,9 @@ impl<'a> Guarded<'a> {
             Ok(snapshot) => snapshot,
             Err(ReadError::Torn(why)) => {
                 let snapshot = Snapshot::replacing_torn();
-                if self.store.does_without_list(self.any_is_held()) {
-                    return self.join(Entry::default(), snapshot, now);
+                let anew = self.store.begun_anew(self.opened, self.any_is_held());
+                if let Some(entry) = anew {
+                    return self.join(entry, snapshot, now);
                 }
                 return Err(LoadError::List {
                     why,
@@ -422,6 +423,9 @@ impl<'a> Guarded<'a> {
                 let file = fd(self.opened);
                 let is_dead = !self.any_is_held();
                 if !is_dead || pages::fill_without_damage(file, &mut snapshot.text).is_err() {
+                    if let Some(entry) = self.store.begun_anew(self.opened, !is_dead) {
+                        return self.join(entry, snapshot, now);
+                    }
                     let snapshot = snapshot.into();
                     return Err(LoadError::List { why, snapshot });
                 }

@@ -173,12 +173,10 @@ impl FileStore {
                     entry.map_err(|error| Broken::list(error.into()))
                 }
                 Some(Err(ReadError::Torn(why))) => {
-                    is_torn = self.does_without_list(opened.as_ref().is_some_and(any_is_held));
-                    if is_torn {
-                        Ok(Entry::default())
-                    } else {
-                        Err(Broken::list(why))
-                    }
+                    let anew = |opened| self.begun_anew(opened, any_is_held(opened));
+                    let anew = opened.as_ref().and_then(anew);
+                    is_torn = anew.is_some();
+                    anew.ok_or_else(|| Broken::list(why))
                 }
                 Some(Err(error)) => return Err(error.into_store(&self.list_path(names))),
             };
@@ -208,10 +206,34 @@ impl FileStore {
         Err(self.contended(names))
     }
 
-    /// Whether a torn list beside a record is begun anew. Where no process has a byte of it (`is_held`), its waiters have
-    /// ended, and the record says who holds.
-    pub(super) fn does_without_list(&self, is_held: bool) -> bool {
-        self.profile.record().is_some() && !is_held
+    /// A torn list begun anew, if nobody in it can be alive. Where no process has a byte of it (`is_held`), its waiters have
+    /// ended, and beside a record that record says who holds. A native list on a local file system has ended with its
+    /// machine, if the headers that are left name hosts, all of them in boots that have ended, and no claim without a
+    /// process.
+    ///
+    /// A header of a newer state may be lost with its page. Then no sync has forced that page, so the power cut has taken
+    /// back what that state alone said, as it may take back any change. A hold that is durable was forced, and its page
+    /// is whole.
+    pub(super) fn begun_anew(&self, opened: &Opened, is_held: bool) -> Option<Entry> {
+        if is_held {
+            return None;
+        }
+        if self.profile.record().is_some() {
+            return Some(Entry::default());
+        }
+        let heads = pages::heads(fd(opened)).ok()?;
+        let heads = heads.iter().map(|head| codec::read_head(head).ok());
+        let heads: Vec<_> = heads.collect::<Option<_>>()?;
+        let mut hosts = heads.iter().flat_map(|head| &head.hosts).peekable();
+        let is_over = self.is_local()
+            && hosts.peek().is_some()
+            && hosts.all(|host| process::is_of_an_ended_boot(host, &self.here))
+            && !heads.iter().any(|head| head.marks.outlives);
+        let last = heads.iter().map(|head| head.entry.last).max()?;
+        is_over.then(|| Entry {
+            last,
+            ..Entry::default()
+        })
     }
 
     /// By what a list of this store and the record beside it are brought together.

@@ -514,6 +514,32 @@ fn read_all(file: BorrowedDescriptor<'_>) -> Result<Vec<u8>, Errno> {
     Ok(bytes)
 }
 
+/// How much of a page [`heads`] reads: a header with more hosts than that is not found.
+const HEAD_BYTES: usize = PAGE_BYTES;
+
+/// The first lines of the lists in all pages whose frame can be read: what is left of a file of which no page is whole.
+pub(super) fn heads(file: BorrowedDescriptor<'_>) -> Result<Vec<Vec<u8>>, Errno> {
+    let mut heads = Vec::new();
+    for pair in 0..PAIRS_MAX {
+        for second in [false, true] {
+            let mut start = [0; HEAD_BYTES];
+            let filled = read_at(file, &mut start, Page { pair, second }.offset())?;
+            let start = start.get(..filled).unwrap_or_default();
+            let body = Frame::of(start).ok();
+            let body = body.and_then(|frame| start.get(frame.start..));
+            let mut lines = body
+                .into_iter()
+                .flat_map(|body| body.split(|byte| *byte == b'\n'));
+            heads.extend(
+                lines
+                    .find(|line| !segments::is_index(line))
+                    .map(<[u8]>::to_vec),
+            );
+        }
+    }
+    Ok(heads)
+}
+
 /// The pages of a file, as far as it reaches.
 fn pages_of(bytes: &[u8]) -> impl Iterator<Item = (Page, &[u8])> {
     let pairs = 0..PAIRS_MAX;

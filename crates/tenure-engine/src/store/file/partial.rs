@@ -9,8 +9,7 @@
 
 use super::lines::{is_above, is_plain, number, ticket_of};
 use super::segments::{Gap, Kind, Piece, Text};
-use crate::profile::is_durable;
-use crate::store::codec::{self, Head};
+use crate::store::codec::{self, Head, Marks};
 use memchr::arch::all::memchr::One;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -44,8 +43,8 @@ pub(super) enum Want {
 #[derive(Debug, Clone)]
 pub(super) struct Rest {
     hosts: Vec<Arc<Host>>,
-    /// One of its claims, read or not, may be a hold that no power cut may end.
-    durable: bool,
+    /// What the header says of all claims, read or not.
+    marks: Marks,
     /// Where the first claim's line begins.
     start: usize,
     /// The lines that were read, in their order.
@@ -106,8 +105,8 @@ impl Rest {
             gaps: &before.gaps,
             at: self.start,
         };
-        let durable = self.durable || entry.claims.iter().any(is_durable);
-        codec::write_head(&mut parts.text, entry, &hosts, durable)?;
+        let marks = self.marks.and(Marks::of(&entry.claims));
+        codec::write_head(&mut parts.text, entry, &hosts, marks)?;
         for line in &self.read {
             parts.lend_until(line.range.start);
             if let Some(claim) = entry.claim(line.ticket) {
@@ -250,7 +249,7 @@ pub(super) fn decode(text: &Text, want: Want) -> Option<(Entry, Rest)> {
     let Head {
         mut entry,
         hosts,
-        durable,
+        marks,
     } = codec::read_head(body.get(..head_end)?).ok()?;
     // Reading and writing the whole list drops the hosts that no claim names any more.
     if hosts.len() > SHORT || known > entry.last {
@@ -262,7 +261,7 @@ pub(super) fn decode(text: &Text, want: Want) -> Option<(Entry, Rest)> {
     }
     let rest = Rest {
         hosts,
-        durable,
+        marks,
         start,
         read,
         count,

@@ -292,6 +292,11 @@ pub(super) fn is_split_up(list: &[Piece<'_>]) -> bool {
     segments.sum::<usize>() > SPARE + 2 * bytes.div_ceil(SLOT_BYTES)
 }
 
+/// Whether a line names segments.
+pub(super) fn is_index(line: &[u8]) -> bool {
+    line.starts_with(MARK.as_bytes())
+}
+
 impl Piece<'_> {
     /// Its own lines.
     pub(super) fn lines(&self) -> &[u8] {
