@@ -16,7 +16,7 @@ struct Wrapper {
     operands: usize,
     /// Options whose value is the next word.
     valued: &'static str,
-    /// Options whose value is a text of shell.
+    /// Options whose value is a text of shell; of [`How::Behind`] those behind which the command begins.
     texts: &'static str,
 }
 
@@ -31,8 +31,8 @@ enum How {
     Often,
     /// Its words, joined, as a text of shell.
     Joined,
-    /// The command behind each `-exec`.
-    Found,
+    /// The command behind each of some options.
+    Behind,
     /// As a lock's holder: the command stands behind `--`.
     Lock,
 }
@@ -54,8 +54,8 @@ const fn row(
 }
 
 #[rustfmt::skip]
-const WRAPPERS: [Wrapper; 45] = {
-    use How::{Apart, Around, Found, Joined, Lock, Often};
+const WRAPPERS: [Wrapper; 85] = {
+    use How::{Apart, Around, Behind, Joined, Lock, Often};
     [
         row("tenure run", Lock, 0, "", ""),
         row("env", Around, 0, "-u --unset -C --chdir -a --argv0", "-S --split-string"),
@@ -79,6 +79,23 @@ const WRAPPERS: [Wrapper; 45] = {
         row("uv run", Around, 0, "-p --python --with --extra --group --package --project --directory --env-file", ""),
         row("poetry run", Around, 0, "-C --directory -P --project", ""),
         row("bundle exec", Around, 0, "--gemfile", ""),
+        row("pipenv run", Around, 0, "", ""),
+        row("pdm run", Around, 0, "-p --project", ""),
+        row("hatch run", Around, 0, "", ""),
+        row("pixi run", Around, 0, "-e --environment --manifest-path", ""),
+        row("conda run", Around, 0, "-n --name -p --prefix --cwd", ""),
+        row("mamba run", Around, 0, "-n --name -p --prefix --cwd", ""),
+        row("micromamba run", Around, 0, "-n --name -p --prefix --cwd", ""),
+        row("direnv exec", Around, 1, "", ""),
+        row("asdf exec", Around, 0, "", ""),
+        row("pnpm exec", Around, 0, "", ""),
+        row("yarn exec", Around, 0, "", ""),
+        row("chronic", Around, 0, "", ""),
+        row("xvfb-run", Around, 0, "-n --server-num -e --error-file -f --auth-file -p --xauth-protocol -s --server-args -w --wait", ""),
+        row("valgrind", Around, 0, "", ""),
+        row("ltrace", Around, 0, "-a -A -D -e -F -l -n -o -p -s -u -w -x", ""),
+        row("perf stat", Around, 0, "-e --event -o --output -r --repeat -C --cpu -I", ""),
+        row("perf record", Around, 0, "-e --event -o --output -F --freq -c --count -C --cpu --call-graph", ""),
         row("setsid", Apart, 0, "", ""),
         row("setpriv", Apart, 0, "--reuid --regid --groups --bounding-set --inh-caps --ambient-caps --securebits", ""),
         row("sudo", Apart, 0, "-u -g -h -p -C -T -r -t -U -D -R --user --group --host --prompt --chdir --chroot", ""),
@@ -96,11 +113,34 @@ const WRAPPERS: [Wrapper; 45] = {
         row("builtin", Apart, 0, "", ""),
         row("noglob", Apart, 0, "", ""),
         row("nocorrect", Apart, 0, "", ""),
-        row("find", Found, 0, "", ""),
+        row("find", Behind, 0, "", "-exec -execdir -ok -okdir"),
+        row("fd", Behind, 0, "", "-x -X --exec --exec-batch"),
+        row("fdfind", Behind, 0, "", "-x -X --exec --exec-batch"),
+        row("nix develop", Behind, 0, "", "-c --command"),
+        row("nix shell", Behind, 0, "", "-c --command"),
+        row("mise exec", Behind, 0, "", "-- -c --command"),
+        row("mise x", Behind, 0, "", "-- -c --command"),
+        row("npm exec", Behind, 0, "", "-- -c --call"),
+        row("dotenvx run", Behind, 0, "", "--"),
+        row("op run", Behind, 0, "", "--"),
+        row("doppler run", Behind, 0, "", "--"),
+        row("aws-vault exec", Behind, 0, "", "--"),
+        row("rr record", Apart, 0, "-o --output-trace-dir", ""),
+        row("screen", Apart, 0, "-c -e -h -p -s -S -t -T", ""),
+        row("nix-shell", Apart, 1, "-p --packages -I --arg --argstr -A --attr", "--run --command"),
+        row("nodemon", Apart, 1, "-w --watch -e --ext -i --ignore -d --delay", "-x --exec"),
+        row("cargo watch", Apart, 0, "-w --watch -i --ignore -d --delay -C --workdir -x --exec", "-s --shell"),
+        row("watchexec", Often, 0, "-w --watch -e --exts -i --ignore -f --filter -d --debounce --shell", ""),
         row("entr", Often, 0, "", "-s"),
         row("eval", Joined, 0, "", ""),
         row("trap", Joined, 0, "", ""),
         row("watch", Joined, 0, "-n --interval -q --equexit -s --shotsdir", ""),
+        row("hyperfine", Joined, 0, "-w --warmup -m --min-runs -M --max-runs -r --runs -p --prepare -c --cleanup -s --setup -S --shell -n --command-name", ""),
+        row("concurrently", Joined, 0, "-n --names -c --prefix-colors -p --prefix -m --max-processes", ""),
+        row("tmux new", Joined, 0, "-c -e -f -F -n -s -t -x -y", ""),
+        row("tmux new-session", Joined, 0, "-c -e -f -F -n -s -t -x -y", ""),
+        row("tmux new-window", Joined, 0, "-c -e -F -n -t", ""),
+        row("tmux split-window", Joined, 0, "-c -e -F -l -t", ""),
         row("parallel", Joined, 0, "-j --jobs -a --arg-file -n --max-args -N -L -I -S --sshlogin --tmpdir --joblog --results --retries --timeout", ""),
     ]
 };
@@ -167,11 +207,14 @@ pub(super) fn inside<'a>(words: &[&'a str]) -> Inside<'a> {
     };
     inside.is_around = matches!(wrapper.how, How::Around | How::Lock);
     match wrapper.how {
-        How::Found => {
-            let is_exec = |word: &str| matches!(word, "-exec" | "-execdir" | "-ok" | "-okdir");
-            let words = words.iter().enumerate().take(FRONT_MAX);
-            let starts = words.filter(|(_, word)| is_exec(word));
-            inside.starts.extend(starts.map(|(at, _)| at + 1));
+        How::Behind => {
+            let is_one = |word: &str| wrapper.texts.split(' ').any(|one| one == word);
+            let front = words.iter().enumerate().take(FRONT_MAX);
+            let starts = front.filter(|(at, word)| *at >= from && is_one(word));
+            let starts: Vec<_> = starts.map(|(at, _)| at + 1).collect();
+            let values = starts.iter().filter_map(|at| words.get(*at..=*at));
+            inside.texts.extend(values.flat_map(texts));
+            inside.starts.extend(starts);
         }
         How::Lock => {
             let front = words.iter().take(FRONT_MAX);
@@ -229,12 +272,18 @@ fn behind(wrapper: &Wrapper, words: &[&str], from: usize, inside: &mut Inside<'_
         let starts = std::mem::take(&mut inside.starts);
         let first = starts.first().and_then(|at| words.get(*at..));
         inside.texts.extend(first.map(|words| words.join(" ")));
-        inside.texts.extend(
-            first
-                .and_then(|words| words.first())
-                .map(|word| (*word).to_owned()),
-        );
+        inside
+            .texts
+            .extend(first.into_iter().flat_map(|words| texts(words)));
     }
+}
+
+/// The words that may be a text of shell each.
+fn texts(words: &[&str]) -> impl Iterator<Item = String> {
+    let texts = words
+        .iter()
+        .filter(|word| word.contains(char::is_whitespace));
+    texts.map(|word| (*word).to_owned())
 }
 
 /// The text of a shell: behind `-c`, or what it reads if it has no script.
