@@ -74,6 +74,11 @@ fn one_build_at_a_time_per_machine() {
 }
 
 #[test]
+fn jobs_of_ci() {
+    assert_eq!(run_guide("ci-jobs.md"), 1, "lines that were run");
+}
+
+#[test]
 fn agents_of_ci() {
     assert_eq!(run_guide("ci-agents.md"), 4, "lines that were run");
 }

@@ -20,6 +20,7 @@ mod arguments;
 mod around;
 mod audit;
 mod calls;
+mod ci_jobs;
 mod completions;
 mod configuration;
 mod consent;
