@@ -302,3 +302,98 @@ fn who_cannot_be_followed_is_refused_before_anything_table() {
         assert!(!scene.locks().exists(), "nothing was touched: {flags:?}");
     }
 }
+
+/// The variable by which the processes of a round are known.
+const ROUND: &str = "ROUND_OF_THE_HARNESS";
+
+/// Processes of a round that are at work: none of them is tenure.
+fn work_of(round: &str) -> Vec<String> {
+    let mark = format!("{ROUND}={round}");
+    let mut found = Vec::new();
+    for folder in std::fs::read_dir("/proc").expect("processes").flatten() {
+        // A process that has ended meanwhile has no environment any more.
+        let read = |file| std::fs::read(folder.path().join(file)).unwrap_or_default();
+        if read("environ")
+            .split(|byte| *byte == 0)
+            .any(|it| it == mark.as_bytes())
+        {
+            let line = String::from_utf8_lossy(&read("cmdline")).replace('\0', " ");
+            if !line.contains(env!("CARGO_BIN_EXE_tenure")) {
+                found.push(line);
+            }
+        }
+    }
+    found
+}
+
+/// As harnesses are found in the field: `timeout -k`, and a program in Python that ends the group of its job. Two rounds of
+/// each, or two hundred with `TENURE_FOLLOW=long`, each killed at another instant of its life.
+#[test]
+fn harness_that_is_killed_leaves_neither_work_nor_waiter() {
+    const PYTHON: &str = "import os, signal, subprocess, sys, time
+later, grace, how = float(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
+job = subprocess.Popen(['sh', '-c', sys.argv[4]], start_new_session=True, stdin=subprocess.DEVNULL)
+time.sleep(later)
+if how == 'asks':
+    os.killpg(job.pid, signal.SIGTERM)
+    time.sleep(grace)
+try:
+    os.killpg(job.pid, signal.SIGKILL)
+except ProcessLookupError:
+    pass
+job.wait()";
+    let is_long = std::env::var("TENURE_FOLLOW").is_ok_and(|it| it == "long");
+    let rounds: u32 = if is_long { 200 } else { 2 };
+    for (harness, at) in ["timeout", "python"]
+        .into_iter()
+        .flat_map(|harness| (0..rounds).map(move |at| (harness, at)))
+    {
+        let scene = Scene::new();
+        let work = scene.script(
+            "work",
+            "#!/bin/sh\nsetsid sleep 600 &\n\
+             (setsid sh -c 'exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&- 9>&-; exec sleep 600' &)\nexec sleep 600\n",
+        );
+        let (round, work) = (format!("{harness}-{at}"), work.to_str().unwrap());
+        let tenure = env!("CARGO_BIN_EXE_tenure");
+        // From before the run has its lock to well into its work, and less or more than the work takes to end.
+        let later = format!("0.{:03}", (at * 37) % 250 + 1);
+        let grace = format!("0.{:03}", (at * 13) % 100 + 1);
+        let run = ["run", "x", "--die-with-parent", "--grace", "300ms"];
+        let mut jobs = vec![scene.program(if harness == "timeout" {
+            harness
+        } else {
+            "python3"
+        })];
+        if harness == "timeout" {
+            jobs[0].args(["-k", &grace, &later, tenure]).args(run);
+            jobs[0].args(["--", work]);
+            let mut waiter = scene.program(harness);
+            waiter.args(["-k", &grace, &later, tenure]).args(run);
+            waiter.args(["-w", "60s", "--", work]);
+            jobs.push(waiter);
+        } else {
+            let (how, run) = (["asks", "kills"][(at % 2) as usize], run.join(" "));
+            let line = format!("{tenure} {run} -- {work} & {tenure} {run} -w 60s -- {work}; :");
+            jobs[0].args(["-c", PYTHON, &later, &grace, how, &line]);
+        }
+        let jobs = jobs.iter_mut().map(|job| {
+            let job = job.env(ROUND, &round).stdin(Stdio::null());
+            Started::new(job.stdout(Stdio::null()).stderr(Stdio::null()))
+        });
+        for job in jobs.collect::<Vec<_>>() {
+            let _ = job.finish();
+        }
+        eventually(&round, || {
+            let is_free = scene.is_free("x");
+            let left = work_of(&round);
+            let is_running = is_free && !left.is_empty() && {
+                // What is ending now may be seen for a moment.
+                std::thread::sleep(Duration::from_millis(100));
+                scene.is_free("x") && !work_of(&round).is_empty()
+            };
+            assert!(!is_running, "{round}: the lock is free beside {left:?}");
+            is_free && left.is_empty()
+        });
+    }
+}
