@@ -6,6 +6,7 @@ use super::guarded::{GUARD_PATIENCE, Guarded};
 use super::names::Names;
 use super::pages::{self, ReadError, Room, Snapshot};
 use super::{FileStore, fd};
+use crate::advice;
 use crate::os;
 use crate::private::new_name;
 use crate::profile::SUFFIX;
@@ -59,11 +60,13 @@ pub(super) fn read(folder: &Folder) -> Floor {
     let file = floor_file(folder);
     let owner = os::facts_at(folder.fd(), &file).map(|facts| facts.owner_text());
     let owner = owner.map_or_else(|_| String::new(), |owner| format!(" of {owner}"));
+    let dir = folder.path().to_string_lossy();
+    let clean = advice::line([&*advice::program(), "--dir", &dir, "clean"]);
     Floor {
         last: 0,
         set_aside: Some(format!(
             "{}{owner} should say the highest token of removed locks and is set aside ({why}); the tokens of new locks count \
-             from the clock; `tenure clean`, run by root or by its owner, mends it",
+             from the clock; `{clean}`, run by root or by its owner, mends it",
             folder.path_of(&file).display()
         )),
     }
