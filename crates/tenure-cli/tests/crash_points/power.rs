@@ -222,7 +222,7 @@ impl NextBoot<'_> {
         }
     }
 
-    /// Whether the list beside a record cannot be read, as that of a native lock it would be.
+    /// Whether the list beside a record cannot be read, as that of a native lock it would be before its machine ended.
     fn is_list_torn(&self, site: &Site) -> Result<bool, Fault> {
         let Some(format) = self.story.format else {
             return Ok(false);
@@ -233,7 +233,8 @@ impl NextBoot<'_> {
             return Ok(false);
         };
         let folder = format.folder(site).join(".tenure");
-        let lists = FileStore::new(folder, self.here.clone(), Box::new(ThreadSleeper));
+        let then = Identity::current().host;
+        let lists = FileStore::new(folder, then, Box::new(ThreadSleeper));
         let reading = lists.read(&name, None).map_err(|error| error.to_string())?;
         Ok(matches!(reading.content, Content::Unreadable { .. }))
     }
