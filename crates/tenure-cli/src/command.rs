@@ -1354,10 +1354,13 @@ impl Session {
         match unreadable {
             Some(why) => {
                 let mut failure = Failure::from(error);
-                if self.store.policy().unreadable == UnreadableRule::Stale {
-                    let advice = "the next `acquire` or `run` replaces it";
-                    failure.text = Some(format!("{}\n{:8}{advice}", failure.message, ""));
-                }
+                let advice = if self.store.policy().unreadable == UnreadableRule::Stale {
+                    "the next `acquire` or `run` replaces it".to_owned()
+                } else {
+                    let line = self.advice(name).line(&["force-release"], &[]);
+                    format!("look at what stands there; `{line}` removes it")
+                };
+                failure.text = Some(format!("{}\n{:8}{advice}", failure.message, ""));
                 let why = Refused::Unreadable { name, why: &why };
                 self.dialect.refusal(failure, &why)
             }

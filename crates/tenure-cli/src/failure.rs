@@ -145,20 +145,6 @@ impl From<envelope::Failure> for Failure {
     }
 }
 
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        let advice = matches!(error, StoreError::Unreadable { .. });
-        let mut failure = Self::from(envelope::Failure::from(error));
-        if advice {
-            failure.text = Some(format!(
-                "{}\n{:8}look at what stands there; `acquire --force` or `run --force` replaces it",
-                failure.message, ""
-            ));
-        }
-        failure
-    }
-}
-
 /// The errors whose message is the text for a person.
 macro_rules! told_by_their_message {
     ($($error:ty),+) => {
@@ -175,7 +161,8 @@ told_by_their_message!(
     GuardError,
     ConfigError,
     ProfileError,
-    OwnerError
+    OwnerError,
+    StoreError
 );
 
 /// The fields of a JSON object, for `context`.

@@ -14,6 +14,7 @@ use tenure_engine::advice::{self, Advice};
 use tenure_engine::audit::{self, Recording};
 use tenure_engine::config::{self, Config, ConfigError, Source};
 use tenure_engine::envelope::clean_path;
+use tenure_engine::group::of_lock;
 use tenure_engine::inherited::{self, Around, Hold, Saw};
 use tenure_engine::leased_path::{self, PathLock};
 use tenure_engine::place::{self, At, Why};
@@ -576,7 +577,8 @@ impl Place {
                 across.to_owned(),
             ]
         } else if self.records_of_groups.is_some() {
-            vec!["--group".to_owned(), name.to_string()]
+            let text = of_lock(name).unwrap_or_else(|| name.to_string());
+            vec!["--group".to_owned(), text]
         } else {
             vec![name.to_string()]
         };

@@ -266,6 +266,88 @@ fn each_line_that_an_answer_advises_runs_as_it_stands() {
     }
 }
 
+/// Answers beside those about one holder. The script leaves its children behind, and `$T` is tenure with the flags of the
+/// place.
+#[test]
+fn each_line_of_other_answers_runs_as_it_stands_table() {
+    let held = "$T -q acquire j --owner none --ttl 5m --request-id r1 >/dev/null";
+    for (what, script, expected) in [
+        (
+            "a caller that waits for itself",
+            "$T -q acquire j >/dev/null; $T run j --wait forever -- true; :",
+            "release j --request-id req_",
+        ),
+        (
+            "a holder that is ending",
+            "$T -q run j --grace 30s -- sh -c 'trap \"\" INT TERM; >up; sleep 600' >/dev/null 2>&1 & \
+             until [ -e up ]; do sleep 0.02; done; rm up; $T -q cancel j >/dev/null; $T run -n j -- true",
+            "cancel j --grace 0s",
+        ),
+        (
+            "one holder of several",
+            "for i in 1 2; do $T -q acquire j --slots 2 --owner none --request-id r$i >/dev/null; done; \
+             $T force-release j --request-id r1 --yes >/dev/null",
+            "check j",
+        ),
+        (
+            "a waiter that is to be released",
+            &format!(
+                "{held}; $T -q run j --request-id w1 --wait 60s -- true >/dev/null 2>&1 & \
+                 until $T check j --output json | grep -q w1; do sleep 0.02; done; $T release j --request-id w1"
+            ),
+            "cancel j --request-id w1",
+        ),
+        (
+            "free locks that are not shown",
+            "$T -q run k -- true; $T -q acquire j --owner none >/dev/null; $T list",
+            "list --all",
+        ),
+        (
+            "a record that cannot be read",
+            "$T -q run j -- true; echo x >\"$D/j.tenure\"; $T run j -n -- true",
+            "force-release j",
+        ),
+        (
+            "what doctor finds",
+            "$T -q run k -- true; echo x >\"$D/k.tenure\"; $T doctor | sed -n 's/.*(\\(tenure [^)]*\\)).*/`\\1`/p'",
+            "check k",
+        ),
+        (
+            "a line for the shell",
+            "$T run j -- 'echo a && echo b' 2>&1 | sed 's/needs --shell: \\(.*\\)/`\\1`/'",
+            "run --shell j -- 'echo a && echo b'",
+        ),
+        (
+            "a line for the shell, of a group",
+            "$T run --group 'G h/2' -- 'echo $TENURE_NAME && echo b' 2>&1 | sed 's/needs --shell: \\(.*\\)/`\\1`/'",
+            "run --shell --group 'g h/2' -- ",
+        ),
+    ] {
+        let scene = Scene::new();
+        let mut shell = scene.program("bash");
+        let script = format!(
+            "D=\"l'x y\"; T() {{ tenure --dir \"$D\" \"$@\"; }}; {}",
+            script.replace("$T ", "T ")
+        );
+        let said = at(&scene, shell.args(["-c", &script]));
+        let lines = lines_of(&said);
+        let line = lines.iter().find(|line| line.contains(expected));
+        let line = line.unwrap_or_else(|| panic!("{what}: {lines:#?} in {}", said.said()));
+        let done = at(&scene, scene.program("sh").args(["-c", line]));
+        assert!(
+            !matches!(done.code(), 2 | 126 | 127),
+            "{what}: {line}: {}",
+            done.said()
+        );
+        if what.ends_with("a group") {
+            assert_eq!(done.stdout(), "g=20h=2f2\nb\n", "{line}: the same group");
+        }
+        let end =
+            "for i in 1 2 3; do tenure --dir \"l'x y\" -q cancel j --grace 0s; sleep 0.1; done";
+        let _ = at(&scene, scene.program("sh").args(["-c", end]));
+    }
+}
+
 /// Whether a process is stopped.
 fn is_stopped(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

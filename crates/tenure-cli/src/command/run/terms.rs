@@ -81,9 +81,10 @@ pub(super) fn hint_at_shell(mut failure: Failure, place: &Place, task: &Task) ->
         [line] => line.to_string(),
         words => advice::line(words.iter().map(|word| &**word)),
     };
-    let call = match (task.group(), &task.name) {
+    // The group as its caller wrote it: the name of its lock is the text of another group.
+    let call = match (&task.group_text, &task.name) {
         (None, Some(name)) => place.advice(name).line(&["run", "--shell"], &["--", &line]),
-        (Some(group), _) => place.line(&["run", "--shell", "--group", group.as_str(), "--", &line]),
+        (Some(group), _) => place.line(&["run", "--shell", "--group", group, "--", &line]),
         (None, None) => place.line(&["run", "--shell", "NAME", "--", &line]),
     };
     // Writing to a `String` cannot fail.
