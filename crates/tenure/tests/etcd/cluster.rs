@@ -746,6 +746,8 @@ fn since(then: Instant) -> Duration {
 struct Story {
     /// In the order in which they began.
     holds: Vec<Relied>,
+    /// The one that the lines of a journal are about. Tokens are what is judged, so none says which hold it is.
+    current: Option<usize>,
     told_lost: BTreeSet<String>,
     added: Vec<String>,
     fenced: usize,
@@ -776,15 +778,20 @@ impl Story {
                 let (Ok(token), Ok(at)) = (token.parse(), at.parse()) else {
                     return;
                 };
-                match self.holds.iter_mut().rfind(|hold| hold.token == token) {
+                let current = self.current.and_then(|index| self.holds.get_mut(index));
+                match current.filter(|hold| hold.token == token) {
                     Some(hold) => hold.to = at,
-                    None => self.holds.push(Relied {
-                        from: at,
-                        to: at,
-                        token,
-                    }),
+                    None => {
+                        self.current = Some(self.holds.len());
+                        self.holds.push(Relied {
+                            from: at,
+                            to: at,
+                            token,
+                        });
+                    }
                 }
             }
+            ["P" | "E", ..] => self.current = None,
             ["L", token, _] => {
                 self.told_lost.insert((*token).to_owned());
             }

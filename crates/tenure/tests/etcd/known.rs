@@ -1,7 +1,7 @@
 //! The server behind an address is not taken for the one that was known: clusters that were restored or replaced, and
 //! two of them in one list.
 
-use super::proxy::{Proxy, Weather};
+use super::proxy::{Fault, Proxy, Weather};
 use super::server::{Server, Tls, address};
 use super::{caller, caller_as, claims, line_up, name, now, request, take, until, wait};
 use std::sync::Mutex;
@@ -156,6 +156,42 @@ fn a_claim_that_servers_bring_back_is_removed() {
         .map(|claim| claim.holder.request_id.to_string())
         .collect();
     assert_eq!(left, ["two"]);
+    let renewed = store.renew(&*handle, &now()).expect("an answer");
+    assert!(matches!(renewed, Renewal::Renewed { .. }), "{renewed:?}");
+}
+
+/// A process uses the names of its claims again. If the answer to an attempt is lost, and servers that were restored have
+/// an earlier claim of that name, that claim is not what the attempt made.
+#[test]
+fn an_earlier_claim_of_the_name_is_not_taken_for_an_attempt_without_an_answer() {
+    let server = Server::start();
+    let proxy = Proxy::to(server.port());
+    let store = caller(&proxy.address("again"));
+    let name = name("x");
+    let (handle, first) = take(&store, &name, "one", LONG);
+    let key = server.etcdctl(&["get", "--prefix", "--keys-only", "/again/locks/x/claims/"]);
+    let key = key.trim().to_owned();
+    let value = server.etcdctl(&["get", "--print-value-only", &key]);
+    let id = key.rsplit('/').next().expect("an id").to_owned();
+    let lease = id.split('-').next().expect("a lease").to_owned();
+    let lives = format!("/again/locks/x/lives/{id}");
+    let left = store.release(&*handle, &now()).expect("an answer");
+    assert!(matches!(left, Left::Released { .. }), "{left:?}");
+    drop(handle);
+    server.etcdctl(&["put", &key, value.trim_end_matches('\n')]);
+    server.etcdctl(&["put", "--lease", &lease, &lives, ""]);
+    proxy.strike(&format!("{name}/claims/"), Fault::CutBefore);
+    let (handle, second) = take(&store, &name, "two", LONG);
+    assert!(proxy.has_struck());
+    assert!(second > first, "{second} after {first}");
+    until("the earlier claim is gone", Duration::from_secs(5), || {
+        let claims = claims(&store, &name);
+        let left: Vec<_> = claims
+            .iter()
+            .map(|it| it.holder.request_id.as_str())
+            .collect();
+        left == ["two"]
+    });
     let renewed = store.renew(&*handle, &now()).expect("an answer");
     assert!(matches!(renewed, Renewal::Renewed { .. }), "{renewed:?}");
 }

@@ -615,6 +615,15 @@ impl<'a> Transaction<'a> {
             self.begin_anew();
             return Ok(Did::Nothing(why));
         };
+        // Servers that were restored bring back an earlier claim of that name (`ids`), with its token. It is not this one.
+        let wanted = tried.entry.claim(made.ticket);
+        if !wanted.is_some_and(|wanted| is_same(wanted, &row.written.claim)) {
+            // The request may still be on its way, so the name gets a tombstone.
+            self.store.give_up_later(self.ask.name, &attempt, &row.id);
+            self.store.shared.ids.forget(&attempt.id);
+            self.begin_anew();
+            return Ok(Did::Nothing(why));
+        }
         let token = row.written.claim.token;
         let handle = self.found(&found, row);
         // A tombstone that was not answered may still come, and make a lease key.
@@ -839,6 +848,13 @@ fn settle(before: &List, after: &mut Entry, revision: i64, token: u64) {
             claim.token = Some(token);
         }
     }
+}
+
+/// Whether a claim that was found is the one that was to be made, or comes back. A name is used for many claims, one after
+/// the other, and each enters at an instant of its own.
+fn is_same(wanted: &Claim, found: &Claim) -> bool {
+    let known = |claim: &Claim| (claim.entered, claim.holder.request_id.clone());
+    known(wanted) == known(found)
 }
 
 /// The same for the events of the change.
