@@ -67,8 +67,8 @@ pub use rests_on::RestsOn;
 pub use retry_hint::{RETRY_CEILING_MS, RETRY_FLOOR_MS, retry_after_ms};
 pub use schedule::{Due, Failed, LeaseTerms, Moment, Schedule, interval_ms};
 pub use standing::{
-    Death, Evidence, Life, Liveness, LivenessLock, StaleReason, Standing, is_orphan, judge,
-    unreadable,
+    Death, Evidence, Life, Liveness, LivenessLock, StaleReason, Standing, has_ended, is_orphan,
+    judge, unreadable,
 };
 pub use time::{Boot, Now, Stamp};
 pub use turn::{Predecessor, Refusal};

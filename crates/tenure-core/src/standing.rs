@@ -218,6 +218,15 @@ pub fn is_orphan(claim: &Claim, evidence: &Evidence) -> bool {
         && (evidence.liveness_lock == LivenessLock::Held || evidence.command == Liveness::Alive)
 }
 
+/// Whether the processes of a hold are all proven dead. A row that goes by age, or a store with leases, lets such a hold
+/// count for a while.
+pub fn has_ended(evidence: &Evidence) -> bool {
+    let is_dead = |process| matches!(process, Liveness::Dead(_));
+    evidence.liveness_lock != LivenessLock::Held
+        && is_dead(evidence.process)
+        && (is_dead(evidence.command) || evidence.command == Liveness::NotRecorded)
+}
+
 /// The standing of a claim whose process cannot be seen, under a row that takes it as alive. Its own kernel and its own
 /// words say more: a byte that nobody keeps on the kernel of the claim proves that its supervisor is gone, and a caller
 /// that chose a ttl wants it to count.

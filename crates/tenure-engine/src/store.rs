@@ -164,17 +164,6 @@ impl Reading {
         evidence.is_some_and(|evidence| is_orphan(claim, &evidence))
     }
 
-    /// Whether the processes of one of its claims are all proven dead, however the lock stands. A row that goes by age, or a
-    /// store with leases, lets such a hold count for a while.
-    pub fn has_ended(&self, claim: &Claim) -> bool {
-        self.evidence_of(claim).is_some_and(|evidence| {
-            let is_dead = |process| matches!(process, Liveness::Dead(_));
-            evidence.liveness_lock != LivenessLock::Held
-                && is_dead(evidence.process)
-                && (is_dead(evidence.command) || evidence.command == Liveness::NotRecorded)
-        })
-    }
-
     /// Milliseconds until one of its claims, which counts now, ends by silence; `None` if silence does not end it.
     pub fn ends_in_ms(&self, policy: &Policy, claim: &Claim, now: &Now) -> Option<u64> {
         let boot = claim.boot();

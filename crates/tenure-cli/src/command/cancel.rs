@@ -13,7 +13,7 @@ use crate::render::Reporter;
 use crate::render::lock::{stop_hint, timestamp};
 use crate::request::{Cancel, Whom, millis};
 use serde_json::{Value, json};
-use tenure_core::{CancelKind, Claim, Kind, LockName, RequestId, StopRequest};
+use tenure_core::{CancelKind, Claim, Kind, LockName, RequestId, StopRequest, has_ended};
 use tenure_engine::clock::Clock;
 use tenure_engine::inherited::is_unnamed_run;
 use tenure_engine::profile::{ends_without_release, known_as};
@@ -225,7 +225,8 @@ enum Answering {
 impl Answering {
     fn of(claim: &Claim, meant: bool, reading: Option<&Reading>) -> Self {
         let is_orphaned = reading.is_some_and(|reading| reading.is_orphan(claim));
-        let has_ended = reading.is_some_and(|reading| reading.has_ended(claim));
+        let evidence = reading.and_then(|reading| reading.evidence_of(claim));
+        let has_ended = evidence.is_some_and(|evidence| has_ended(&evidence));
         match claim.kind {
             Kind::Kernel | Kind::Detached if claim.token.is_none() => match &claim.reservation {
                 Some(_) => Self::Away,

@@ -18,7 +18,7 @@ use std::time::Duration;
 use tenure_core::{
     AgentKey, Caller, Cancel, CancelKind, Claim, Death, Decision, Entry, Force, ForceOnHeld, Kind,
     Life, Liveness, LockName, Mode, Now, PENDING_MAX, Patience, Policy, Process, RETRY_FLOOR_MS,
-    Reason, Refusal, Silence, StaleReason, Standing, Standstill, decide, retry_after_ms,
+    Reason, Refusal, Silence, StaleReason, Standing, Standstill, decide, has_ended, retry_after_ms,
 };
 
 /// Whether a refusal for this reason may end by itself.
@@ -522,7 +522,8 @@ impl LockView {
                 holder.is_orphaned();
             }
             holder.is_seen_alive = reading.is_seen_alive(claim);
-            holder.has_ended = reading.has_ended(claim);
+            let evidence = reading.evidence_of(claim);
+            holder.has_ended = evidence.is_some_and(|evidence| has_ended(&evidence));
             holder.ends_in_ms = reading.ends_in_ms(policy, claim, now);
         }
     }
