@@ -35,7 +35,9 @@ pub(crate) fn force_release(
     let forced = session
         .store
         .force_release_of(&name, is_meant, force, &now)
-        .map_err(|error| session.store_failed(&name, error))?;
+        .map_err(|error| {
+            session.after_force(session.store_failed(&name, error), &name, Force::Asked)
+        })?;
     match forced.released {
         Forced::Done {
             claim,

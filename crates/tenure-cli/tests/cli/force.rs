@@ -237,7 +237,9 @@ fn a_record_that_cannot_be_read_is_replaced_by_force_only() {
         .expect(4, "unreadable");
     assert_eq!(answer.stdout(), "", "nothing ran");
     assert!(
-        answer.stderr().contains("--force"),
+        answer
+            .stderr()
+            .contains("`tenure force-release x` removes it"),
         "what to do is said: {}",
         answer.said()
     );
@@ -265,7 +267,7 @@ fn a_file_that_was_emptied_under_a_live_run_is_not_free() {
         let refused = refused.expect(4, "the same");
         let said = refused.stderr();
         assert!(said.contains("a live process has a place in it"), "{said}");
-        let advised = said.contains("replaces it");
+        let advised = said.contains("removes it");
         assert_eq!(advised, words.len() == 1, "{said}");
     }
     holder.signal(Signal::CONT);

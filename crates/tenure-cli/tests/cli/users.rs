@@ -282,7 +282,7 @@ fn a_floor_of_root_alone_is_mended_by_its_owner_and_does_not_count_while_it_is_e
     let warned = warned.expect(0, "a floor keeps no user out");
     assert_eq!(warned.stdout(), "ran\n");
     assert!(
-        warned.stderr().contains("tenure clean") && warned.stderr().contains("of root"),
+        warned.stderr().contains(" clean`") && warned.stderr().contains("of root"),
         "whose it is and what mends it is said: {}",
         warned.said()
     );
