@@ -366,7 +366,7 @@ impl Scenario for Transition {
     }
 
     fn early_sample(&self) -> usize {
-        20
+        60
     }
 
     fn failing_sample(&self) -> usize {
