@@ -753,6 +753,29 @@ impl Session {
         named.is_some_and(|(caller, agent)| caller.covers(&agent))
     }
 
+    /// Whether the agent that calls keeps a claim by itself. It need not wait for that claim: what it calls goes on under it.
+    pub(crate) fn is_agents_own(&self, claim: &Claim) -> bool {
+        self.place.is_agents
+            && claim.kind.is_detached()
+            && claim
+                .holder
+                .agent()
+                .is_some_and(|agent| self.place.agent.as_ref() == Some(&agent))
+    }
+
+    /// The live hold of this lock that the agent which calls took by itself, for the time between its calls.
+    pub(crate) fn agents_hold(&self, name: &LockName) -> Result<Option<Claim>, Failure> {
+        if !self.place.is_agents {
+            return Ok(None);
+        }
+        let reading = self.store.read(name)?;
+        let now = self.clock.now();
+        let mut granted = reading.entry().into_iter().flat_map(Entry::granted);
+        let own =
+            granted.find(|claim| self.is_agents_own(claim) && self.is_held(&reading, claim, &now));
+        Ok(own.cloned())
+    }
+
     /// Whether the caller is related to a claim's owner as `related` asks. The owner of an agent's hold is the host
     /// of all agents of a session, so that relation says nothing about one of them.
     fn is_owned(&self, claim: &Claim, related: impl Fn(&Process, &Host, &Host) -> bool) -> bool {
@@ -917,16 +940,24 @@ impl Session {
     fn waits_for_itself(&self, name: &LockName, claim: &Claim) -> Failure {
         let owner = claim.holder.process.map(|process| process.pid);
         let owner = owner.map_or_else(String::new, |pid| format!(", PID {pid}"));
-        let failure = Failure::new(
-            Exit::Deadlock,
-            "ALREADY_HELD",
-            format!(
+        let is_agents = self.is_agents_own(claim);
+        let message = match claim.holder.agent().filter(|_| is_agents) {
+            Some(agent) => format!(
+                "{name} is held by this agent itself, {agent}; its commands go on under that hold"
+            ),
+            None => format!(
                 "{name} is held in the name of the caller's own owner{owner}; the caller may wait for \
                  itself, without end"
             ),
-        );
+        };
+        let failure = Failure::new(Exit::Deadlock, "ALREADY_HELD", message);
+        let bounded = if is_agents {
+            ""
+        } else {
+            "; with a bounded --wait it waits all the same"
+        };
         let text = format!(
-            "{}\n{:8}{}; with a bounded --wait it waits all the same",
+            "{}\n{:8}{}{bounded}",
             failure.message,
             "",
             give_back(&self.advice(name), claim)
@@ -1030,6 +1061,14 @@ impl Session {
                 && let Ok(Some(outer)) = self.outer_hold(name, Looks::Everywhere)
             {
                 return already_held(name, &outer);
+            }
+            // A caller that does not wait has not found that out on the way.
+            if failure.code == "LOCK_HELD"
+                && self.place.is_agents
+                && let Ok(reading) = self.reading(name)
+                && let Some(own) = attend::own_hold(self, &reading, request.terms.mode, u64::MAX)
+            {
+                return self.waits_for_itself(name, &own);
             }
             if failure.code == "LOCK_HELD" {
                 self.say_unheeded(reporter, request.force);

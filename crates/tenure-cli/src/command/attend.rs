@@ -96,8 +96,8 @@ pub(crate) struct Attendance<'a> {
     pub(crate) behind: Option<Behind>,
 }
 
-/// A native wait that may be for itself: for a hold of the run that the caller is inside of, or, without an end, for one
-/// of the caller's own owner.
+/// A native wait that may be for itself: for a hold of the run that the caller is inside of, for one of the agent that
+/// calls, or, without an end, for one of the caller's own owner.
 ///
 /// A script that holds a lock in its own name and asks for it once more waits for itself. Only a hold
 /// from before the wait counts. Its token is lower than the waiter's ticket, because both come from one
@@ -130,7 +130,9 @@ impl Itself<'_> {
                 return self.is_around(claim);
             }
             // The agents of one host follow one process, and each gives back its own.
-            is_owned(claim, &owners, here) && claim.holder.agent() == self.request.holder.agent()
+            self.session.is_agents_own(claim)
+                || (is_owned(claim, &owners, here)
+                    && claim.holder.agent() == self.request.holder.agent())
         };
         let mode = self.request.terms.mode;
         blocking(waiting.entry, mode, &is_own, before.into_iter()).cloned()
@@ -262,9 +264,10 @@ pub(super) fn own_hold(
     }
     let owners = owners(job());
     let is_own = |claim: &&Claim| {
-        is_owned(claim, &owners, &session.identity.host)
-            && claim.holder.agent() == session.place.agent
-            && claim.token.is_some_and(|token| token <= before)
+        let is_own = session.is_agents_own(claim)
+            || (is_owned(claim, &owners, &session.identity.host)
+                && claim.holder.agent() == session.place.agent);
+        is_own && claim.token.is_some_and(|token| token <= before)
     };
     blocking(entry, mode, &is_own, entry.granted()).cloned()
 }

@@ -120,7 +120,8 @@ impl Onlooker for Showing<'_> {
     }
 
     fn sleeps(&mut self, look: &Look<'_>) -> Result<Option<Instant>, Failure> {
-        if self.limit == Wait::Forever
+        let may_be_own = self.limit == Wait::Forever || self.session.place.is_agents;
+        if may_be_own
             && let Some(own) = attend::own_hold(self.session, look.reading, self.mode, look.before)
         {
             return Err(self.session.waits_for_itself(self.name, &own));

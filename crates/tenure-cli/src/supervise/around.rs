@@ -3,9 +3,11 @@
 //! other ways: by `tenure release` of an acquired lock, by the removal of a lock file, or on servers,
 //! where no supervisor waits. Then the work of this run has to end.
 //!
+//! The hold of an agent ends by the agent's silence. A command of that agent in the background is none.
+//!
 //! A thread of its own looks from time to time, because an answer may take as long as a network does.
 
-use super::locks::Around;
+use super::locks::{Around, OfAgent};
 use crate::store::Locks;
 use std::io;
 #[cfg(unix)]
@@ -14,7 +16,9 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 use tenure_core::{Entry, LockName};
+use tenure_engine::agent::Agent;
 use tenure_engine::clock::instant;
+use tenure_engine::store::contract::AgentSign;
 
 /// How often a hold is looked at.
 const LOOK: Duration = Duration::from_secs(1);
@@ -33,6 +37,9 @@ struct Seen<'a> {
     name: &'a LockName,
     token: u64,
     lapses: Option<Duration>,
+    agent: Option<OfAgent<'a>>,
+    /// When its agent was heard of last.
+    heard: Instant,
     /// When it was seen to stand last.
     at: Instant,
     is_over: bool,
@@ -45,6 +52,19 @@ impl Seen<'_> {
             return false;
         }
         let now = instant();
+        if let Some(of) = self.agent
+            && now.saturating_duration_since(self.heard) >= of.silence / 4
+        {
+            let agent = Agent {
+                store: &**self.store,
+                clock: of.clock,
+                key: of.key,
+            };
+            // A sign that cannot be written is tried again at the next look.
+            if agent.seen(AgentSign::Seen).is_ok() {
+                self.heard = now;
+            }
+        }
         match self.stands() {
             Some(true) => self.at = now,
             Some(false) => self.is_over = true,
@@ -80,6 +100,8 @@ impl Watch {
             name: around.name,
             token: around.token,
             lapses: around.lapses,
+            agent: around.agent,
+            heard: instant(),
             at: instant(),
             is_over: false,
         });

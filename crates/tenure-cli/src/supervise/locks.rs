@@ -16,13 +16,13 @@ use crate::render::say;
 use crate::signals::Signals;
 use crate::store::{Locks, Part};
 use std::time::{Duration, Instant};
-use tenure_engine::clock::Clock;
+use tenure_engine::clock::{Clock, SystemClock};
 use tenure_engine::keep::{Ask, Life, Loss, News, Step};
 use tenure_engine::process::BeforeFork;
 #[cfg(unix)]
 use tenure_engine::store::file::Own;
 use tenure_engine::store::{Handle, StoreError};
-use tenure_engine::tenure_core::{Cancel, LockName, Now, Process, Renewal};
+use tenure_engine::tenure_core::{AgentKey, Cancel, LockName, Now, Process, Renewal};
 
 /// A lock under which a command runs.
 pub(crate) struct Held<'a> {
@@ -40,11 +40,21 @@ pub(crate) struct Around<'a> {
     pub(crate) token: u64,
     /// After how long without an answer other callers may have it.
     pub(crate) lapses: Option<Duration>,
+    /// The agent that took it, where that is no run's.
+    pub(crate) agent: Option<OfAgent<'a>>,
     #[cfg_attr(
         windows,
         allow(dead_code, reason = "a command inherits no part in a hold there")
     )]
     pub(crate) part: &'a Part,
+}
+
+/// A hold that ends by the silence of its agent, of which this run is a sign of life.
+#[derive(Clone, Copy)]
+pub(crate) struct OfAgent<'a> {
+    pub(crate) key: &'a AgentKey,
+    pub(crate) clock: &'a SystemClock,
+    pub(crate) silence: Duration,
 }
 
 /// What a supervised run needs.

@@ -72,6 +72,86 @@ fn no_sibling_of_one_host_ends_or_renews_what_an_agent_holds() {
         .expect(0, "its own agent");
 }
 
+/// A hook writes `--as KEY` in front of a command, whatever its agent holds already.
+#[test]
+fn an_agents_commands_go_on_under_what_it_took_itself() {
+    let scene = Scene::new();
+    let host = host(&scene);
+    let owner = host.pid().to_string();
+    let run = |agent: &str, more: &[&str]| {
+        let words = [
+            "run", "x", "--as", agent, "--wait", "300ms", "--ticket", "auto",
+        ];
+        scene.run([&words[..], more, &["--"]].concat().iter().copied().chain([
+            "sh",
+            "-c",
+            "echo $TENURE_TOKEN $TENURE_REQUEST_ID",
+        ]))
+    };
+    let held = acquired(&scene, &["x", "--as", FIRST, "--owner", &owner]);
+    let expected = format!("{} {}\n", held["token"], id_of(&held));
+    assert_eq!(run(FIRST, &[]).expect(0, "its own hold").stdout(), expected);
+    run(FIRST, &["--shared"]).expect(0, "has all that it gives");
+    for other in [SIBLING, "claude/1f3c", "claude/2/a6b4"] {
+        run(other, &[]).expect(4, "held by another agent");
+    }
+    // Neither of the others waits for itself: no other caller would end that.
+    for verb in ["acquire", "wait"] {
+        let words = [verb, "x", "--as", FIRST, "--wait", "20s"];
+        let (refused, took) = timed(|| scene.run(words));
+        let said = refused.expect(81, verb).stderr();
+        assert!(said.contains("held by this agent itself"), "{said}");
+        assert!(took < Duration::from_secs(10), "{took:?}");
+    }
+    // Within the command it is the hold of a run around.
+    let inner = "tenure run x -w 20s -- true; echo $?; tenure run x --reentrant -- echo within";
+    let words = ["run", "x", "--as", FIRST, "--", "sh", "-c", inner];
+    let said = scene.run(words).expect(0, "the script");
+    assert_eq!(said.stdout(), "81\nwithin\n");
+    // What the agent gives back under its command, that command is not left with.
+    let release = format!("tenure release x --request-id {}; sleep 60", id_of(&held));
+    let words = ["run", "x", "--as", FIRST, "--", "sh", "-c", &release];
+    let (ended, took) = timed(|| scene.run(words));
+    ended.expect(80, "the hold is gone");
+    assert!(took < Duration::from_secs(30), "{took:?}");
+    // The work of an agent is a sign of life of it, also where nothing else tells of it.
+    acquired(
+        &scene,
+        &["z", "--as", FIRST, "--owner", &owner, "--ttl", "1500ms"],
+    );
+    let words = ["run", "z", "--as", FIRST, "--", "sleep", "4"];
+    scene.run(words).expect(0, "it is not taken for silent");
+    // A session holds beside its agents, and not over them.
+    acquired(
+        &scene,
+        &[
+            "y",
+            "--as",
+            "claude/1f3c",
+            "--owner",
+            &owner,
+            "--slots",
+            "2",
+        ],
+    );
+    let words = [
+        "run",
+        "y",
+        "--as",
+        "claude/1f3c",
+        "--wait",
+        "0",
+        "--",
+        "true",
+    ];
+    let refused = scene.run(words).expect(81, "another mode");
+    assert!(
+        refused.stderr().contains("in another mode"),
+        "{}",
+        refused.stderr()
+    );
+}
+
 #[test]
 fn the_owner_itself_gives_back_no_agents_hold_without_its_id() {
     let scene = Scene::new();
@@ -470,7 +550,7 @@ fn the_lock_of_a_path_is_where_the_targets_project_says() {
     let common = main.canonicalize().unwrap().join(".git/tenure/locks");
     assert!(Path::new(file).starts_with(&common), "{file}");
     assert!(!elsewhere.join("here").exists());
-    call(&main).expect(4, "the same lock from within");
+    call(&main).expect(81, "the same lock from within");
 }
 
 /// A leased path never looks free: each verb finds the lock by the rule of the folder, and by what `list` prints.

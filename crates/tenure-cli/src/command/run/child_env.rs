@@ -53,13 +53,21 @@ impl ChildEnv {
             let folder = &hold.session.place.folder;
             inherited::extend(&mut held, token, folder, hold.name());
         }
+        // The hold of an agent comes by no run around this one.
+        for outer in &plan.around {
+            let folder = &outer.session.place.folder;
+            let known = inherited::of(folder, &outer.name);
+            if !known.iter().any(|hold| hold.token == outer.token) {
+                inherited::extend(&mut held, outer.token, folder, &outer.name);
+            }
+        }
         // A group may have the name of a lock that is taken after it.
         let own = holds.iter().rfind(|hold| hold.name() == main);
         if let Some(outer) = outer {
-            // The run around this one has set the rest.
             set.extend([
                 ("TENURE_NAME", main.as_str().into()),
                 ("TENURE_TOKEN", outer.token.to_string().into()),
+                ("TENURE_REQUEST_ID", outer.id.as_str().into()),
                 around(outer.session, main, outer.token),
             ]);
             slot = outer.slot;

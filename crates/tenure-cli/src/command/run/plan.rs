@@ -20,19 +20,22 @@ pub(crate) struct Plan<'a> {
     pub(crate) keep: Option<Keep>,
     /// The lock that gives the run its name.
     pub(super) main: LockName,
-    /// The main lock, where the run around this one holds it.
+    /// The main lock, where the run around this one, or its agent, holds it.
     pub(super) outer: Option<Outer<'a>>,
-    /// All locks that the run around this one holds, and under which this one goes on.
+    /// All locks that these hold, and under which this one goes on.
     pub(super) around: Vec<Outer<'a>>,
     /// The id by which the run is known.
     pub(crate) id: String,
 }
 
-/// A hold of the run around this one.
+/// A hold of the run around this one, or of the agent that calls it.
 #[derive(Clone)]
 pub(crate) struct Outer<'a> {
     pub(super) name: LockName,
     pub(super) token: u64,
+    pub(super) id: RequestId,
+    /// The agent that calls took it by itself.
+    pub(super) is_agents: bool,
     /// Its number, if it is one of several slots.
     pub(super) slot: Option<u32>,
     /// What that slot stands for.
@@ -83,7 +86,7 @@ impl<'a> Planning<'_, 'a> {
         Ok(plan)
     }
 
-    /// Adds one lock, unless the run around this one has it and shares it.
+    /// Adds one lock, unless the run around this one has it and shares it, or the agent that calls has it.
     fn add(&self, plan: &mut Plan<'a>, wanted: &Wanted) -> Result<(), Failure> {
         let (name, reentrant) = (&wanted.name, self.task.reentrant);
         let session = match wanted.at {
@@ -98,7 +101,11 @@ impl<'a> Planning<'_, 'a> {
             (false, true) => Looks::Everywhere,
             (false, false) => Looks::Inherited,
         };
-        match session.outer_hold(name, looks)? {
+        // What an agent took between its calls is to its commands what a run is to the runs within it.
+        let own = session.agents_hold(name)?;
+        let goes_on = reentrant || own.is_some();
+        let outer = own.map_or_else(|| session.outer_hold(name, looks), |own| Ok(Some(own)));
+        match outer? {
             // Work that began under a hold that is gone must not go on under another one.
             None if reentrant && !session.inherited(name).is_empty() => {
                 return Err(outer_lost(name));
@@ -108,14 +115,16 @@ impl<'a> Planning<'_, 'a> {
                 name: name.clone(),
                 request: self.request(session, wanted)?,
             }),
-            Some(claim) if !reentrant => return Err(already_held(name, &claim)),
+            Some(claim) if !goes_on => return Err(already_held(name, &claim)),
             Some(claim) if !covers(claim.mode, wanted.terms.mode) => {
-                return Err(held_otherwise(name, &claim));
+                return Err(held_otherwise(name, &claim, session.is_agents_own(&claim)));
             }
             Some(claim) => {
                 let outer = Outer {
                     name: name.clone(),
                     token: claim.token.unwrap_or_default(),
+                    id: claim.holder.request_id.clone(),
+                    is_agents: session.is_agents_own(&claim),
                     slot: claim.slot,
                     member: claim.member().map(str::to_owned),
                     ttl: Duration::from_millis(claim.lease.ttl_ms),
@@ -177,10 +186,15 @@ impl<'a> Planning<'_, 'a> {
 
 #[cold]
 #[inline(never)]
-fn held_otherwise(name: &LockName, claim: &Claim) -> Failure {
+fn held_otherwise(name: &LockName, claim: &Claim, by_agent: bool) -> Failure {
     let mut failure = already_held(name, claim);
+    let (whose, what) = if by_agent {
+        ("agent", "its command")
+    } else {
+        ("run", "--reentrant")
+    };
     failure.message = format!(
-        "{name} is held by this run itself in another mode, and --reentrant goes on only under the \
+        "{name} is held by this {whose} itself in another mode, and {what} goes on only under the \
          same; waiting for it would never end"
     );
     failure

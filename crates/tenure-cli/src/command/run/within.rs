@@ -1,5 +1,6 @@
 //! A run within the hold of another. It goes on under that hold (`--reentrant`), and the outer run stays until
-//! the inner one has ended.
+//! the inner one has ended. A run of an agent goes on in the same way under what that agent took by itself; no run stays
+//! there for it, and while it works the agent is not silent.
 //!
 //! # Crash safety
 //! The part that an inner run has in a hold is a byte of the lock's file, which all inner runs share. Its
@@ -17,7 +18,7 @@
 use super::plan::{Outer, outer_lost};
 use crate::failure::Failure;
 use crate::store::Part;
-use crate::supervise::locks::Around;
+use crate::supervise::locks::{Around, OfAgent};
 
 /// Goes on under these holds, if they still stand.
 pub(super) fn enter(outers: &[Outer<'_>]) -> Result<Vec<Part>, Failure> {
@@ -39,6 +40,13 @@ pub(super) fn around<'b>(outers: &'b [Outer<'_>], parts: &'b [Part]) -> Vec<Arou
         name: &outer.name,
         token: outer.token,
         lapses: outer.session.store.rules().lapse(outer.ttl),
+        agent: (outer.session.place.agent.as_ref())
+            .filter(|_| outer.is_agents)
+            .map(|key| OfAgent {
+                key,
+                clock: &outer.session.clock,
+                silence: outer.ttl,
+            }),
         part,
     };
     outers.iter().zip(parts).map(of).collect()
