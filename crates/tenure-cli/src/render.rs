@@ -378,10 +378,10 @@ impl Reporter {
         }
     }
 
-    /// The document of an answer that goes another way than stdout.
+    /// What the call has warned of so far.
     #[cfg(all(feature = "mcp", unix))]
-    pub(crate) fn envelope(&self, answer: Result<Value, &envelope::Failure>) -> Envelope {
-        Envelope::of(answer, self.warnings.clone(), self.meta())
+    pub(crate) fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// All warnings of a call that warns of nothing more.

@@ -71,7 +71,7 @@ fn the_end_of_a_server_frees_nothing_and_the_next_one_knows_the_holds() {
         let mut host = Host::start(&mut scene.tenure(["mcp"]), era);
         let seen = host.data("lock_check", &json!({ "name": "first" }));
         assert_eq!(seen["mine"], true, "{seen:#}");
-        assert_eq!(seen["holder"]["request_id"], first.as_str());
+        assert_eq!(seen["handle"], first.as_str());
         host.data("lock_release", &json!({ "handle": first }));
         assert!(scene.is_free("first"));
         assert_eq!(host.end(), 0, "the end of stdin is an orderly one");
@@ -127,8 +127,13 @@ fn the_answer_to_a_request_to_stop_shows_no_handle() {
     let id = host.begin("lock_cancel", &json!({ "name": "deploy" }));
     let said = host.answer(id)["result"].clone();
     assert!(!said.to_string().contains(&handle), "{said:#}");
-    let asked = &said["structuredContent"]["data"]["asked"][0];
-    assert_eq!(asked["pid"], std::process::id(), "{said:#}");
+    let asked = &said["structuredContent"];
+    assert_eq!(asked["status"], "asked", "{said:#}");
+    assert!(
+        said.to_string()
+            .contains(&format!("PID {}", std::process::id())),
+        "{said:#}"
+    );
     host.data("lock_release", &json!({ "handle": handle }));
     assert_eq!(host.end(), 0);
 }
@@ -142,13 +147,12 @@ fn a_lock_that_is_held_is_a_result_with_all_that_an_agent_acts_by() {
     let (error, is_error) = host.refused("lock_acquire", &at_once);
     assert!(!is_error, "{error:#}");
     assert_eq!(error["code"], "LOCK_HELD");
-    assert_eq!(error["context"]["holder"]["why"], "release 4.2");
-    assert_eq!(error["context"]["ticket"], Value::Null, "it has not waited");
+    assert_eq!(error["ticket"], Value::Null, "it has not waited");
     let id = host.begin("lock_acquire", &json!({ "name": "deploy", "wait_ms": 100 }));
     let answer = host.answer(id);
     let text = answer["result"]["content"][0]["text"].as_str().unwrap();
-    let error = &answer["result"]["structuredContent"]["error"];
-    let (ticket, retry) = (&error["context"]["ticket"], &error["retry_after_ms"]);
+    let error = &answer["result"]["structuredContent"];
+    let (ticket, retry) = (&error["ticket"], &error["retry_after_ms"]);
     for fact in [
         format!("deploy is held by PID {}", held.pid()),
         "release 4.2".to_owned(),
@@ -172,25 +176,23 @@ fn a_lock_that_is_held_is_a_result_with_all_that_an_agent_acts_by() {
     });
     held.open();
     let (granted, _) = host.result(back);
-    assert_eq!(granted["ok"], true, "the first in line: {granted:#}");
-    let seen = scene.check("deploy");
-    assert_eq!(seen["holder"]["request_id"], granted["data"]["handle"]);
-    host.data(
-        "lock_release",
-        &json!({ "handle": granted["data"]["handle"] }),
+    assert_eq!(
+        granted["status"], "acquired",
+        "the first in line: {granted:#}"
     );
+    let seen = scene.check("deploy");
+    assert_eq!(seen["holder"]["request_id"], granted["handle"]);
+    host.data("lock_release", &json!({ "handle": granted["handle"] }));
     let said = newcomer.wait_with_output().unwrap();
     assert_eq!(String::from_utf8_lossy(&said.stdout), "newcomer\n");
     // A place that has lapsed is no error: the call begins anew, and says so.
     let gone = json!({ "name": "deploy", "wait_ms": 1000, "ticket": 7 });
     let (granted, is_error) = host.call("lock_acquire", &gone);
-    assert!(!is_error && granted["ok"] == true, "{granted:#}");
+    assert!(!is_error && granted["status"] == "acquired", "{granted:#}");
+    let warned = granted["text"].as_str().unwrap();
     assert!(
-        granted["warnings"][0]
-            .as_str()
-            .unwrap()
-            .contains("ticket 7"),
-        "{granted:#}"
+        warned.contains("warning: the place in line under ticket 7"),
+        "{warned}"
     );
     assert_eq!(host.end(), 0);
 }
@@ -212,7 +214,7 @@ fn a_program_waits_for_itself_no_longer_than_it_says_and_is_told_so() {
     assert!(!said.contains("lock_release"), "{said}");
     let (error, is_error) = host.refused("lock_acquire", &again);
     assert!(!is_error);
-    assert_eq!(error["context"]["mine"], true, "{error:#}");
+    assert_eq!(error["code"], "LOCK_HELD", "{error:#}");
     host.data("lock_release", &json!({ "handle": handle }));
     // The place that the call above has left is the program's own, so it does not wait behind itself.
     let (granted, took) = timed(|| host.acquire("deploy"));
@@ -297,7 +299,7 @@ fn a_cancelled_call_leaves_no_waiter_and_no_hold() {
         loop {
             let line = host.line().expect("an answer");
             if line["id"] == id {
-                let handle = line["result"]["structuredContent"]["data"]["handle"].clone();
+                let handle = line["result"]["structuredContent"]["handle"].clone();
                 assert!(handle.is_string(), "{line}");
                 host.data("lock_release", &json!({ "handle": handle }));
                 answered += 1;
@@ -447,7 +449,7 @@ fn a_host_that_does_not_read_keeps_no_other_caller_and_does_not_keep_the_server(
         if end == Signal::KILL {
             // It reads at last: nothing was lost.
             let (granted, _) = host.result(id);
-            let handle = granted["data"]["handle"].clone();
+            let handle = granted["handle"].clone();
             host.data("lock_release", &json!({ "handle": handle }));
             assert_eq!(host.end(), 0);
         } else {
@@ -459,7 +461,7 @@ fn a_host_that_does_not_read_keeps_no_other_caller_and_does_not_keep_the_server(
             let mut host = Host::new(&scene);
             let seen = host.data("lock_check", &json!({ "name": "deploy" }));
             if seen["standing"] == "held" {
-                let handle = seen["holder"]["request_id"].clone();
+                let handle = seen["handle"].clone();
                 host.data("lock_release", &json!({ "handle": handle }));
             }
             assert!(scene.is_free("deploy"));
@@ -557,7 +559,7 @@ fn the_locks_are_those_of_the_flags_and_the_configuration_as_of_a_run() {
     std::fs::write(project.join("tenure.toml"), "dri = 1\n").unwrap();
     let (error, is_error) = host.refused("lock_check", &json!({ "name": "gpu" }));
     assert!(
-        is_error && error["message"].as_str().unwrap().contains("dri"),
+        is_error && error["text"].as_str().unwrap().contains("dri"),
         "{error:#}"
     );
     assert_eq!(host.end(), 0);
@@ -578,7 +580,19 @@ fn the_locks_are_those_of_the_flags_and_the_configuration_as_of_a_run() {
     let mut host = server(&words);
     let held = host.data("lock_acquire", &json!({ "name": "7" }));
     let handle = held["handle"].as_str().unwrap();
-    let record = std::fs::read_to_string(held["lock_file"].as_str().unwrap()).unwrap();
+    let words = [
+        "check",
+        "7",
+        "--dir",
+        flags.to_str().unwrap(),
+        "--profile",
+        "session",
+    ];
+    let seen = scene
+        .run([&words[..], &["--output", "json"]].concat())
+        .json();
+    let file = seen["data"]["lock_file"].as_str().expect("a record");
+    let record = std::fs::read_to_string(file).unwrap();
     let record: Value = serde_json::from_str(&record).expect("a record that others read");
     assert_eq!(record["runId"], handle, "{record:#}");
     host.data("lock_release", &json!({ "handle": handle }));
@@ -602,8 +616,8 @@ fn a_shell_that_only_starts_the_server_is_passed_over() {
     let mut shell = scene.program("sh");
     shell.args(["-c", "tenure mcp; true"]);
     let mut host = Host::start(&mut shell, Era::Inline);
-    let data = host.data("lock_acquire", &json!({ "name": "deploy" }));
-    assert_eq!(data["owner_pid"], std::process::id());
+    host.acquire("deploy");
+    assert_eq!(scene.check("deploy")["holder"]["pid"], std::process::id());
     assert_eq!(host.end(), 0);
     assert!(is_refused(&scene, "deploy"));
 }
@@ -638,33 +652,178 @@ fn agents_of_one_host_are_told_apart_where_the_host_names_them() {
         "lock_acquire",
         json!({ "name": "deploy" }),
     );
-    let handle = mine["data"]["handle"].clone();
+    let handle = mine["handle"].clone();
     assert_eq!(scene.check("deploy")["holder"]["agent"]["key"], "codex/t-1");
-    // A refusal tempts no agent to give back what its sibling holds; a look at the lock has the handle.
+    // Nothing tempts an agent to give back what its sibling holds: neither a refusal nor a look.
     let call = json!({ "name": "lock_acquire", "arguments": { "name": "deploy", "wait_ms": 0 },
         "_meta": { "threadId": "t-2" } });
     let id = host.ask("tools/call", call);
     let said = host.answer(id)["result"].to_string();
     assert!(!said.contains(handle.as_str().unwrap()), "{said}");
     assert!(!said.contains("lock_release"), "{said}");
-    let seen = of_thread(&mut host, "t-2", "lock_check", json!({ "name": "deploy" }));
-    assert_eq!(seen["data"]["holder"]["request_id"], handle);
+    for (thread, sees) in [("t-1", true), ("t-2", false)] {
+        let seen = of_thread(&mut host, thread, "lock_check", json!({ "name": "deploy" }));
+        let listed = of_thread(&mut host, thread, "lock_list", json!({}));
+        for said in [seen, listed] {
+            let shows = said.to_string().contains(handle.as_str().unwrap());
+            assert_eq!(shows, sees, "{thread}: {said:#}");
+        }
+    }
     // The place in line that one has left is not the other's.
     let wait = json!({ "name": "deploy", "wait_ms": 50 });
     let first = of_thread(&mut host, "t-2", "lock_acquire", wait.clone());
     let second = of_thread(&mut host, "t-3", "lock_acquire", wait);
-    let ticket = |refused: &Value| refused["error"]["context"]["ticket"].clone();
+    let ticket = |refused: &Value| refused["ticket"].clone();
     assert_ne!(ticket(&first), ticket(&second), "{second:#}");
     let release = json!({ "handle": handle });
     let refused = of_thread(&mut host, "t-2", "lock_release", release.clone());
-    assert_eq!(refused["error"]["code"], "NOT_OWNER", "{refused:#}");
+    assert_eq!(refused["code"], "NOT_OWNER", "{refused:#}");
     let released = of_thread(&mut host, "t-1", "lock_release", release);
-    assert_eq!(released["data"]["name"], "deploy");
+    assert_eq!(released["name"], "deploy");
     let next = json!({ "name": "deploy", "ticket": ticket(&first), "wait_ms": 5000 });
     assert_eq!(
-        of_thread(&mut host, "t-2", "lock_acquire", next)["ok"],
-        true
+        of_thread(&mut host, "t-2", "lock_acquire", next)["status"],
+        "acquired"
     );
+    assert_eq!(host.end(), 0);
+}
+
+/// What hooks and this server take for an agent has one key, whichever host says it and however.
+#[test]
+fn hooks_and_the_server_call_an_agent_by_one_key() {
+    let scene = Scene::new();
+    let mut host = Host::new(&scene);
+    // A hook of Claude Code is told call and agent, the server the call alone.
+    let noted = |event: &str, call: &str, agent: Option<&str>| {
+        let mut event = json!({
+            "session_id": "1f3c", "cwd": scene.root(), "hook_event_name": event, "tool_use_id": call,
+            "tool_name": "mcp__tenure__lock_acquire", "tool_input": { "name": "x" },
+        });
+        if let Some(agent) = agent {
+            event["agent_id"] = agent.into();
+        }
+        let mut hook = scene.tenure(["hook", "claude"]);
+        let hook = hook.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        let mut hook = hook.expect("a hook");
+        let mut stdin = hook.stdin.take().expect("its stdin");
+        stdin.write_all(event.to_string().as_bytes()).unwrap();
+        drop(stdin);
+        let said = Answer(hook.wait_with_output().unwrap()).expect(0, "no decision");
+        assert_eq!(said.stdout(), "");
+    };
+    noted("PreToolUse", "toolu_1", None);
+    noted("PreToolUse", "toolu_2", Some("a6b4"));
+    noted("PreToolUse", "toolu_3", None);
+    noted("PostToolUse", "toolu_3", None);
+    let claude = |call: &str| json!({ "claudecode/toolUseId": call });
+    for (name, meta, key) in [
+        ("a", claude("toolu_1"), json!("claude/1f3c")),
+        ("b", claude("toolu_2"), json!("claude/1f3c/a6b4")),
+        ("c", claude("toolu_3"), Value::Null),
+        ("d", claude("toolu_none"), Value::Null),
+        ("e", claude("../toolu"), Value::Null),
+        ("f", json!({ "threadId": "t" }), json!("codex/t")),
+        (
+            "g",
+            json!({ "threadId": "t", "sessionId": "t" }),
+            json!("codex/t"),
+        ),
+        (
+            "h",
+            json!({ "threadId": "u", "sessionId": "t" }),
+            json!("codex/t/u"),
+        ),
+        ("i", json!({}), Value::Null),
+    ] {
+        let arguments = json!({ "name": name });
+        let taken = host.said_of(&meta, "lock_acquire", &arguments);
+        let holder = &scene.check(name)["holder"];
+        assert_eq!(holder["agent"]["key"], key, "{meta}");
+        // Only the agent that has it is shown its handle. A host that names calls alone has several agents.
+        let seen = host.said_of(&meta, "lock_check", &arguments);
+        let is_shown = key.is_string() || name == "i";
+        assert_eq!(seen["handle"].is_string(), is_shown, "{meta}: {seen:#}");
+        let other = host.said_of(&claude("toolu_1"), "lock_check", &arguments);
+        assert_eq!(
+            other["handle"].is_string(),
+            name == "a",
+            "{meta}: {other:#}"
+        );
+        // A second call waits for nobody: the hold is the agent's own.
+        let again = json!({ "name": name, "wait_ms": 0 });
+        let again = host.said_of(&meta, "lock_acquire", &again);
+        let code = if key.is_string() {
+            "ALREADY_HELD"
+        } else {
+            "LOCK_HELD"
+        };
+        assert_eq!(again["code"], code, "{again:#}");
+        let shown = if key.is_string() {
+            &taken["handle"]
+        } else {
+            &Value::Null
+        };
+        assert_eq!(again["handle"], *shown, "{again:#}");
+    }
+    assert_eq!(host.end(), 0);
+}
+
+/// A model is shown the result as it is, and pays for each word.
+#[test]
+fn results_are_short_and_no_other_id_looks_like_a_handle() {
+    let scene = Scene::new();
+    let mut host = Host::new(&scene);
+    let handle = host.acquire("deploy");
+    let held = scene.hold("build", ["--why", "release 4.2"]);
+    for (tool, arguments) in [
+        ("lock_acquire", json!({ "name": "other" })),
+        ("lock_acquire", json!({ "name": "build", "wait_ms": 0 })),
+        ("lock_check", json!({ "name": "build" })),
+        ("lock_check", json!({ "name": "deploy" })),
+        ("lock_list", json!({})),
+        ("lock_wait", json!({ "name": "build", "wait_ms": 0 })),
+        ("lock_release", json!({ "handle": handle })),
+        ("lock_acquire", json!({ "name": "" })),
+    ] {
+        let (shown, _) = host.call(tool, &arguments);
+        let text = shown.to_string();
+        assert!(text.len() < 700, "{tool} {arguments}: {text}");
+        assert!(!text.contains("req_"), "{tool} {arguments}: {text}");
+        assert!(!text.contains("request id"), "{tool} {arguments}: {text}");
+    }
+    held.open();
+    assert_eq!(host.end(), 0);
+}
+
+/// An agent that edits a file by a tool has a lease of it. One that writes it by a command can take the same lease.
+#[test]
+fn the_lease_of_a_file_is_taken_and_found_by_its_path() {
+    let scene = Scene::new();
+    let mut host = Host::new(&scene);
+    let file = scene.path("src/api.rs").display().to_string();
+    let path = json!({ "path": file });
+    let taken = host.data("lock_acquire", &path);
+    scene
+        .run(["acquire", "--path", &file, "-n"])
+        .expect(4, "the same lock");
+    let seen = host.data("lock_check", &path);
+    assert_eq!(seen["handle"], taken["handle"], "{seen:#}");
+    for (tool, wrong) in [
+        ("lock_acquire", json!({ "path": file, "name": "x" })),
+        ("lock_acquire", json!({ "path": "" })),
+        ("lock_wait", json!({})),
+        ("lock_check", json!({ "path": 7 })),
+    ] {
+        let (error, is_error) = host.refused(tool, &wrong);
+        assert!(is_error && error["code"] == "BAD_ARGUMENTS", "{error:#}");
+    }
+    let (error, _) = host.refused("lock_wait", &json!({ "path": file, "wait_ms": 0 }));
+    assert_eq!(error["code"], "LOCK_HELD", "{error:#}");
+    host.data("lock_cancel", &path);
+    host.data("lock_release", &json!({ "handle": taken["handle"] }));
+    scene
+        .run(["acquire", "--path", &file, "-n"])
+        .expect(0, "it was given back");
     assert_eq!(host.end(), 0);
 }
 
@@ -725,11 +884,6 @@ fn a_short_ttl_does_not_hand_the_lock_on_under_a_working_agent() {
     for fact in ["no sign of life for 15m", "at the age of 2h"] {
         assert!(text.contains(fact), "{fact:?} in {text:?}");
     }
-    let data = &result["structuredContent"]["data"];
-    assert_eq!(
-        (&data["ttl_ms"], &data["max_age_ms"]),
-        (&json!(900_000), &json!(7_200_000))
-    );
     throughout(Duration::from_secs(1), "it is held", || {
         is_refused(&scene, "deploy")
     });
@@ -739,7 +893,6 @@ fn a_short_ttl_does_not_hand_the_lock_on_under_a_working_agent() {
         &json!({ "name": "other", "ttl_ms": 60_000 }),
     );
     let result = host.answer(id)["result"].clone();
-    assert_eq!(result["structuredContent"]["data"]["ttl_ms"], 60_000);
     assert!(!result.to_string().contains("sign of life"), "{result:#}");
     assert_eq!(host.end(), 0);
 }

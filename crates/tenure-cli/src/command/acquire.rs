@@ -168,7 +168,15 @@ pub(super) fn take_for(
         return Err(held_otherwise(&name, claim));
     }
     let member = claim.member();
-    let (text, data) = told(&session, &name, claim, acquired.already, (owner, member));
+    // A client calls that id by another word.
+    let id = client.is_none().then(|| known_as(&claim.holder));
+    let (text, data) = told(
+        &session,
+        &name,
+        claim,
+        acquired.already,
+        (owner, member, id),
+    );
     Ok(Taken {
         text,
         data,
@@ -179,14 +187,14 @@ pub(super) fn take_for(
     })
 }
 
-/// What people and programs are told of a hold: a text and data. `owner` is the process that this call chose, and
-/// `member` is what its slot stands for.
+/// What people and programs are told of a hold: a text and data. `owner` is the process that this call chose, `member`
+/// what its slot stands for, and `id` the request id for people.
 fn told(
     session: &Session,
     name: &LockName,
     claim: &Claim,
     already: bool,
-    (owner, member): (Option<Chosen>, Option<&str>),
+    (owner, member, id): (Option<Chosen>, Option<&str>, Option<&str>),
 ) -> (String, Value) {
     let token = claim.token.unwrap_or_default();
     // A hold from before this call has its own owner.
@@ -240,7 +248,9 @@ fn told(
         claim,
         lock_file: &lock_file,
     };
-    let text = session.text_of(&done, || sentence(name, claim, already, member, &lasts));
+    let text = session.text_of(&done, || {
+        sentence(name, claim, already, (member, id), &lasts)
+    });
     (text, data)
 }
 
@@ -249,7 +259,7 @@ fn sentence(
     name: &LockName,
     claim: &Claim,
     already: bool,
-    member: Option<&str>,
+    (member, id): (Option<&str>, Option<&str>),
     lasts: &str,
 ) -> String {
     let slot = match (claim.slot, claim.mode, member) {
@@ -262,11 +272,11 @@ fn sentence(
     let agent = claim.holder.agent();
     let agent = agent.map_or_else(String::new, |agent| format!("agent {agent}, "));
     let called = claim.holder.path().map_or(name.as_str().into(), clean);
+    let id = id.map_or_else(String::new, |id| format!(", request id {id}"));
     format!(
-        "{} {called}: {slot}{agent}{lasts}, fencing token {}, request id {}",
+        "{} {called}: {slot}{agent}{lasts}, fencing token {}{id}",
         if already { "already held" } else { "acquired" },
         claim.token.unwrap_or_default(),
-        known_as(&claim.holder)
     )
 }
 

@@ -30,6 +30,8 @@ use commands::{Found, Limits};
 use event::{Call, EVENT_MAX, Event, Kind, Read, Tool};
 use faults::{fault, if_closed, unread};
 use leases::{Leased, Refused, Untold};
+#[cfg(feature = "mcp")]
+pub(super) use memory::agent_of_call;
 use memory::{Memory, Proof};
 pub(super) use proof::ran;
 use serde_json::{Value, json};
@@ -148,6 +150,8 @@ struct Sign {
     folder: PathBuf,
     leased: Vec<Leased>,
     call: Sighting,
+    /// Servers are told as well. Of a call that no rule can be about they are not: it would wait for them.
+    on_servers: bool,
 }
 
 /// What was seen of an agent.
@@ -166,7 +170,7 @@ impl Sign {
             Sighting::Ended(call) => AgentSign::Ended(call),
             Sighting::Rests => AgentSign::Rests,
         };
-        leases::seen(&self.key, &self.folder, &self.leased, sign);
+        leases::seen(&self.key, &self.folder, &self.leased, sign, self.on_servers);
     }
 }
 
@@ -199,11 +203,15 @@ impl Work {
         let folder = here(event.folder.as_deref());
         let key = AgentKey::new(self.host.word(), &event.session, event.agent.as_deref());
         let Ok(key) = key else {
+            if !event.kind.has_rules() {
+                return (Answer::default(), None);
+            }
             let why =
                 "the event's session_id or agent_id has characters that no key of an agent has";
             return (unread(why, &folder), None);
         };
         let memory = Memory::of(&key, now_ms());
+        let on_servers = event.kind.has_rules();
         let sign = |call| {
             let leased = memory.as_ref().map(|memory| memory.leased(&key));
             Some(Sign {
@@ -211,6 +219,7 @@ impl Work {
                 folder: folder.clone(),
                 leased: leased.unwrap_or_default(),
                 call,
+                on_servers,
             })
         };
         self.follows(match &event.kind {
@@ -222,11 +231,15 @@ impl Work {
             Kind::Rests => Some("a call that was interrupted may count as under way"),
             Kind::AgentEnds | Kind::Ends => Some("what was not given back ends by silence"),
         });
+        // Claude Code tells its servers the call alone.
+        let names_calls = self.host == AgentHost::Claude;
         match event.kind {
             Kind::Before(call) => {
+                if names_calls && call.tool == Tool::Lock {
+                    memory::of_call(&call.id, Some(&key));
+                }
                 let answer = self.before(&call, &key, &folder, memory.as_ref());
-                let begins = call.tool == Tool::Shell
-                    && !call.id.is_empty()
+                let begins = !call.id.is_empty()
                     && !matches!(answer.decision, Decision::Deny(_) | Decision::Said(_));
                 let seen = if begins {
                     Sighting::Began(call.id)
@@ -239,10 +252,13 @@ impl Work {
                 let answer = memory
                     .as_ref()
                     .map_or_else(Answer::default, |memory| proof::judge(&call, ended, memory));
-                let seen = if call.tool == Tool::Shell && !call.id.is_empty() {
-                    Sighting::Ended(call.id)
-                } else {
+                if names_calls && call.tool == Tool::Lock {
+                    memory::of_call(&call.id, None);
+                }
+                let seen = if call.id.is_empty() {
                     Sighting::Somehow
+                } else {
+                    Sighting::Ended(call.id)
                 };
                 (answer, sign(seen))
             }
@@ -267,6 +283,9 @@ impl Work {
         folder: &Path,
         memory: Option<&Memory>,
     ) -> Answer {
+        if matches!(call.tool, Tool::Lock | Tool::Other) {
+            return Answer::default();
+        }
         // A host that numbers its calls may give a number twice, so the number alone does not say that it is one call.
         let asks = asks(call, key, folder);
         let before = memory.and_then(|memory| memory.said(&call.id, &asks));
@@ -277,8 +296,8 @@ impl Work {
             return answer;
         }
         let (answer, proves) = match call.tool {
-            Tool::Shell => self.of_command(call, key, folder, memory),
             Tool::Edit | Tool::Patch => (self.of_files(call, key, folder, memory), None),
+            _ => self.of_command(call, key, folder, memory),
         };
         if let (Some(memory), Some(text)) = (memory, answer.text(self.host))
             && text.len() <= TEXT_MAX
@@ -317,7 +336,7 @@ impl Work {
     fn probed(&self, call: &Call) -> Option<Answer> {
         let text = call.input.get("command")?.as_str()?;
         let asked = ["tenure", "agent", "probe", self.host.word()];
-        if call.tool != Tool::Shell || !text.split_whitespace().eq(asked) {
+        if !call.tool.is_shell() || !text.split_whitespace().eq(asked) {
             return None;
         }
         let id = tenure_engine::process::new_request_id().ok()?;
@@ -410,22 +429,25 @@ impl Work {
         let mut input = call.input.clone();
         input.insert("command".to_owned(), new.into());
         let in_background = input.get("run_in_background") == Some(&Value::Bool(true));
-        if self.host == AgentHost::Claude && !in_background {
+        // A tool that is not known gets no argument that it may not know.
+        let is_timed = call.tool == Tool::Shell || self.time_of(call).is_some();
+        if self.host == AgentHost::Claude && !in_background && is_timed {
             let millis = u64::try_from(times.call.as_millis()).unwrap_or(CLAUDE_MOST_MS);
-            input.insert("timeout".to_owned(), millis.into());
+            input.insert(timeout_of(call).to_owned(), millis.into());
         }
         let answer = Answer {
             decision: Decision::Input(input),
             message: warning,
         };
         let first = found.hits.first().filter(|_| found.is_certain);
-        let proves = first.filter(|_| self.host == AgentHost::Claude);
+        let is_awaited = self.host == AgentHost::Claude && call.tool == Tool::Shell;
+        let proves = first.filter(|_| is_awaited);
         (answer, proves.map(|hit| hit.rule.lock.clone()))
     }
 
     /// The time that a call of the shell gives its command.
     fn time_of(&self, call: &Call) -> Option<Duration> {
-        let millis = call.input.get("timeout")?.as_u64()?;
+        let millis = call.input.get(timeout_of(call))?.as_u64()?;
         (self.host == AgentHost::Claude).then(|| Duration::from_millis(millis))
     }
 
@@ -641,6 +663,14 @@ fn here(named: Option<&str>) -> PathBuf {
         .unwrap_or_else(|| PathBuf::from("/"))
 }
 
+/// The argument that says how long a call may take.
+fn timeout_of(call: &Call) -> &'static str {
+    match call.tool {
+        Tool::Monitor => "timeout_ms",
+        _ => "timeout",
+    }
+}
+
 fn now_ms() -> u64 {
     SystemClock::new(None).now().wall_us / 1_000
 }
@@ -662,14 +692,21 @@ fn refusal(found: &Found<'_>, new: &str, prefixes: &[String], unheeded: bool) ->
     } else {
         format!("{}…", prefixes.concat())
     };
-    format!("{}{why}. This form passes: {form}", locks.join(", "))
+    format!("{}{why}.\n{}", locks.join(", "), passes(&form))
+}
+
+/// The form of a call that is not refused, on a line of its own: some hosts write more behind a reason.
+fn passes(form: &str) -> String {
+    format!("This form passes: {form}\nNothing of this call was run.")
 }
 
 fn refusal_of_doubt(doubt: &commands::Doubt<'_>, prefix: &str) -> String {
     format!(
-        "`{}` runs under the lock {} here. In this call it {}, so tenure put no prefix in front of it. This form \
-         passes: {prefix}sh -c '…'",
-        doubt.words, doubt.rule.lock, doubt.why
+        "`{}` runs under the lock {} here. In this call it {}, so tenure put no prefix in front of it.\n{}",
+        doubt.words,
+        doubt.rule.lock,
+        doubt.why,
+        passes(&format!("{prefix}sh -c '…'"))
     )
 }
 

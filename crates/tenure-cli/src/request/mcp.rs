@@ -6,13 +6,15 @@
 use super::serve::{CheckParams, Usual, Where};
 use super::{Acquire, Acquiring, Cancel, Check, List, Surroundings, Wait, said_wait};
 use crate::args::value::{self, Typed};
-use crate::args::{AcquireArgs, Calling, Claiming, Common, OfLock, OfMode, Patience, WaitArgs};
+use crate::args::{
+    AcquireArgs, Calling, Claiming, Common, OfLock, OfMode, OfPath, Patience, WaitArgs,
+};
 use crate::failure::Failure;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::time::Duration;
-use tenure_core::{AgentKey, SILENCE_MS};
+use tenure_core::{AgentKey, LockName, SILENCE_MS};
 use tenure_engine::engine;
 use tenure_engine::printed::short;
 
@@ -27,7 +29,10 @@ const SERVERS: Duration = Duration::from_millis(4_200);
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AcquireParams {
-    name: String,
+    #[serde(default)]
+    pub(crate) name: Option<String>,
+    #[serde(default)]
+    pub(crate) path: Option<String>,
     #[serde(default)]
     why: Option<String>,
     #[serde(default)]
@@ -51,7 +56,10 @@ pub(crate) struct ReleaseParams {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NameParams {
-    name: String,
+    #[serde(default)]
+    pub(crate) name: Option<String>,
+    #[serde(default)]
+    pub(crate) path: Option<String>,
 }
 
 /// The arguments of `lock_list`.
@@ -63,7 +71,10 @@ pub(crate) struct NoParams {}
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct WaitParams {
-    name: String,
+    #[serde(default)]
+    pub(crate) name: Option<String>,
+    #[serde(default)]
+    pub(crate) path: Option<String>,
     #[serde(default)]
     wait_ms: Option<u64>,
 }
@@ -85,12 +96,38 @@ pub(crate) struct Asked {
 impl Asked {
     /// A call now, in the name of this agent. The configuration of a server that lives for days may have changed.
     pub(crate) fn now(common: &Common, agent: Option<&AgentKey>) -> Self {
+        Self::at(common, agent, &OfPath::default())
+    }
+
+    /// The same for a call about one lock, which is meant by its name or by the path of a file.
+    pub(crate) fn about(
+        common: &Common,
+        agent: Option<&AgentKey>,
+        (name, path): (Option<&str>, Option<&str>),
+    ) -> Result<Self, Failure> {
+        let path = match (name, path) {
+            (Some(_), None) => None,
+            (None, Some(path)) if !path.is_empty() => Some(path.into()),
+            (Some(_), Some(_)) => {
+                return Err(Failure::bad_arguments("name and path: give one of them"));
+            }
+            (None, _) => {
+                return Err(Failure::bad_arguments(
+                    "name: name a lock, or give the path of a file",
+                ));
+            }
+        };
+        let across = None;
+        Ok(Self::at(common, agent, &OfPath { path, across }))
+    }
+
+    fn at(common: &Common, agent: Option<&AgentKey>, path: &OfPath) -> Self {
         let calling = Calling {
             agent: agent.map(|agent| Typed::of(agent.to_string(), value::agent)),
         };
         Self {
             usual: Usual {
-                around: Surroundings::of_agents_server(common, &calling),
+                around: Surroundings::of_agents_server(common, &calling, path),
                 common: common.clone(),
             },
         }
@@ -118,7 +155,7 @@ impl Asked {
             ));
         }
         let typed = AcquireArgs {
-            name: Some(Typed::of(&params.name, value::name)),
+            name: named(params.name.as_deref()),
             claiming: Claiming {
                 patience,
                 ttl: (params.ttl_ms).map(|ttl| Typed::of(format!("{ttl}ms"), value::lease)),
@@ -157,7 +194,7 @@ impl Asked {
     /// Until when a lock is waited for.
     pub(crate) fn wait(&self, params: &WaitParams) -> Result<Wait, Failure> {
         let typed = WaitArgs {
-            name: Some(Typed::of(&params.name, value::name)),
+            name: named(params.name.as_deref()),
             patience: patience(params.wait_ms),
             of: OfLock::default(),
             room: OfMode::default(),
@@ -174,7 +211,7 @@ impl Asked {
 
     /// Which lock is looked at.
     pub(crate) fn check(&self, params: &NameParams) -> Result<Check, Failure> {
-        let asked = CheckParams::named(&params.name);
+        let asked = CheckParams::named(params.name.as_deref());
         let mut check = self.usual.check(&asked)?;
         check.place.patience = Some(SERVERS);
         Ok(check)
@@ -189,11 +226,15 @@ impl Asked {
 
     /// Whose holder is asked to stop.
     pub(crate) fn cancel(&self, params: &NameParams, why: String) -> Result<Cancel, Failure> {
-        let name = Some(params.name.as_str());
+        let name = params.name.as_deref();
         let mut cancel = (self.usual).cancel(&Where::default(), name, None, None, Some(why))?;
         cancel.place.patience = Some(SERVERS);
         Ok(cancel)
     }
+}
+
+fn named(name: Option<&str>) -> Option<Typed<LockName>> {
+    name.map(|name| Typed::of(name, value::name))
 }
 
 fn patience(wait_ms: Option<u64>) -> Patience {

@@ -317,9 +317,9 @@ impl LockParam {
 impl CheckParams {
     /// Plain question about a lock.
     #[cfg(feature = "mcp")]
-    pub(crate) fn named(name: &str) -> Self {
+    pub(crate) fn named(name: Option<&str>) -> Self {
         Self {
-            name: Some(name.to_owned()),
+            name: name.map(str::to_owned),
             ..Self::default()
         }
     }

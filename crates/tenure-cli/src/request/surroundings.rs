@@ -241,8 +241,8 @@ impl Surroundings {
 
     /// The same for an agents' server. Its variable was set for it, so that names the agent as `--as` does.
     #[cfg(all(feature = "mcp", unix))]
-    pub(super) fn of_agents_server(common: &Common, calling: &Calling) -> Self {
-        let mut around = Self::of_calling(common, calling, &OfPath::default());
+    pub(super) fn of_agents_server(common: &Common, calling: &Calling, path: &OfPath) -> Self {
+        let mut around = Self::of_calling(common, calling, path);
         around.is_agents_server = true;
         around
     }

@@ -1285,7 +1285,7 @@ fn status_names_what_codex_asks_of_its_user() {
     assert!(trust[0].contains("this project"), "{trust:?}");
     desk.write(config, &trusted("sandbox_mode = \"danger-full-access\""));
     let trust = wrong(&status(1), "trust");
-    assert!(trust[0].contains("6 of 6 hooks"), "{trust:?}");
+    assert!(trust[0].contains("7 of 7 hooks"), "{trust:?}");
     let marks: String = [
         "pre_tool_use",
         "post_tool_use",
@@ -1312,7 +1312,7 @@ fn status_names_what_codex_asks_of_its_user() {
         config,
         &(trusted("sandbox_mode = \"danger-full-access\"") + &off),
     );
-    assert!(wrong(&status(1), "trust")[0].contains("1 of 6"));
+    assert!(wrong(&status(1), "trust")[0].contains("1 of 7"));
     desk.write(config, &(trusted("[features]\nhooks = false") + &marks));
     assert_eq!(wrong(&status(1), "hooks").len(), 1);
     // Below /tmp every sandbox of Codex lets a command write, so the locks are elsewhere.
@@ -1381,3 +1381,4 @@ fn a_probe_tells_the_hook_from_the_rewrite() {
     desk.write(note, "id-2");
     assert_eq!(probe("id-2", 0)["data"]["rewrite"], true);
 }
+        "interrupt",

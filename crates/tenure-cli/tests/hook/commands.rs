@@ -1,7 +1,7 @@
 //! Commands that run under a lock: what the hosts are told.
 
 use super::{Repository, bash, claude, codex};
-use serde_json::json;
+use serde_json::{Value, json};
 
 const BUILD: &str =
     "[[agent.command]]\nmatch = [\"cargo test\", \"make\"]\nlock = \"build\"\nslots = 2\n";
@@ -101,6 +101,55 @@ fn the_wait_fits_the_time_of_the_call() {
         answer["hookSpecificOutput"]["updatedInput"]["timeout"],
         40_000
     );
+}
+
+/// The input tells what a tool does: a list of names would miss the next one.
+#[test]
+fn a_command_is_one_whatever_tool_runs_it() {
+    let repository = Repository::with(BUILD);
+    let ask = |tool: &str, input: Value| {
+        let event = claude("PreToolUse", &repository.root(), "", tool, input);
+        repository.ask("claude", &event)
+    };
+    for (tool, input, more) in [
+        (
+            "Monitor",
+            json!({"command": "make", "description": "d"}),
+            json!({"description": "d"}),
+        ),
+        (
+            "Monitor",
+            json!({"command": "make", "timeout_ms": 20_000}),
+            json!({"timeout_ms": 30_000}),
+        ),
+        ("Later", json!({"command": "make"}), json!({})),
+    ] {
+        let answer = ask(tool, input).json();
+        let mut new = answer["hookSpecificOutput"]["updatedInput"].clone();
+        let command = super::text(&new["command"]);
+        assert!(
+            command.starts_with("tenure run build "),
+            "{tool}: {command}"
+        );
+        // No argument is added that a tool may not know.
+        new.as_object_mut().expect("an input").remove("command");
+        assert_eq!(new, more, "{tool}");
+    }
+    for (tool, input) in [
+        ("mcp__far__run", json!({"command": "make"})),
+        ("mcp__tenure__lock_check", json!({"name": "build"})),
+        ("Read", json!({"file_path": "/w/make"})),
+        ("Later", json!({"command": ["make"]})),
+    ] {
+        assert!(ask(tool, input).nothing(), "{tool}");
+    }
+    // Its end comes early, and proves nothing.
+    let event = |name: &str| {
+        let input = json!({"command": "make"});
+        claude(name, &repository.root(), "toolu_1", "Monitor", input)
+    };
+    repository.ask("claude", &event("PreToolUse")).command();
+    assert!(repository.ask("claude", &event("PostToolUse")).nothing());
 }
 
 #[test]
@@ -221,7 +270,11 @@ fn a_rule_may_refuse_and_name_the_form_that_passes() {
     let reason = repository
         .ask("claude", &bash(&repository, "1", "cd x && make all"))
         .reason();
-    let form = reason.split("This form passes: ").nth(1).expect("a form");
+    // The form stands on a line of its own, also where a host writes more behind the reason.
+    let mut lines = reason.lines();
+    let form = lines.find_map(|line| line.strip_prefix("This form passes: "));
+    let form = form.expect("a form");
+    assert!(lines.next().is_some(), "{reason}");
     assert!(
         form.starts_with("cd x && tenure run build --slots 2 --as claude/1f3c "),
         "{reason}"

@@ -211,7 +211,8 @@ fn a_call_without_an_end_keeps_a_lease_until_the_turn_ends_and_no_longer() {
     let mut both = held(&repository);
     both.sort();
     assert_eq!(both, ["migrations/helper", "migrations/main"]);
-    ends(&repository, "Stop", "s", None);
+    // Codex says of a turn that a person ended.
+    ends(&repository, "Interrupt", "s", None);
     eventually("the lease of the agent that rests ends by silence", || {
         held(&repository) == ["migrations/helper"]
     });

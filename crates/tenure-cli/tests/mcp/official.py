@@ -49,12 +49,13 @@ async def conversation(mode):
             same(hints.destructive_hint, name == "lock_cancel", f"{name} destroys")
             assert tool.description and tool.output_schema, name
 
-        granted = (await call(client, "lock_acquire", name="deploy", why="release 4.2"))["data"]
+        granted = await call(client, "lock_acquire", name="deploy", why="release 4.2")
         same(len(granted["handle"].removeprefix("mcp_")), 32, "128 bits")
-        same(granted["owner_pid"], os.getpid(), "the hold is this program's")
-        seen = (await call(client, "lock_check", name="deploy"))["data"]
-        same((seen["standing"], seen["mine"], seen["holder"]["why"]), ("held", True, "release 4.2"), "check")
-        same(len((await call(client, "lock_list"))["data"]["locks"]), 1, "list")
+        assert f"PID {os.getpid()}" in granted["text"], "the hold is this program's"
+        seen = await call(client, "lock_check", name="deploy")
+        same((seen["standing"], seen["mine"], seen["handle"]), ("held", True, granted["handle"]), "check")
+        assert "release 4.2" in seen["text"], seen
+        assert "deploy is held" in (await call(client, "lock_list"))["text"], "list"
 
         told = []
 
@@ -63,19 +64,19 @@ async def conversation(mode):
 
         waited = await client.call_tool("lock_acquire", {"name": "deploy", "wait_ms": 5600}, progress_callback=progress)
         same(waited.is_error, False, "a lock that is held is a result")
-        error = waited.structured_content["error"]
-        same((error["code"], error["retryable"]), ("LOCK_HELD", True), "held")
+        error = waited.structured_content
+        same(error["code"], "LOCK_HELD", "held")
         same(len(told), 1, f"told after five seconds: {told}")
         assert "waiting for deploy, place 1 in line, held by PID" in told[0][1], told
-        ticket = error["context"]["ticket"]
+        ticket = error["ticket"]
 
         # While the lock is given back, the call that comes back to its place waits.
         back = asyncio.create_task(call(client, "lock_acquire", name="deploy", wait_ms=20000, ticket=ticket))
         await asyncio.sleep(0.3)
-        same((await call(client, "lock_release", handle=granted["handle"]))["data"]["name"], "deploy", "release")
-        again = (await back)["data"]
+        same((await call(client, "lock_release", handle=granted["handle"]))["name"], "deploy", "release")
+        again = await back
         assert again["token"] > granted["token"], "tokens rise"
-        same((await call(client, "lock_release", handle=granted["handle"]))["data"]["name"], None, "released twice")
+        same((await call(client, "lock_release", handle=granted["handle"])).get("name"), None, "released twice")
 
         # A call that the client gives up leaves nothing behind.
         try:
@@ -84,24 +85,23 @@ async def conversation(mode):
         except Exception as error:  # The client has an exception of its own for each era.
             assert "imed out" in str(error), error
         for _ in range(200):
-            queue = (await call(client, "lock_check", name="deploy"))["data"]["queue"]
+            queue = (await call(client, "lock_check", name="deploy"))["waiting"]
             if not queue:
                 break
             await asyncio.sleep(0.02)
-        same(queue, [], "the wait has ended")
+        same(queue, 0, "the wait has ended")
 
-        asked = (await call(client, "lock_cancel", name="deploy"))["data"]["asked"]
-        same(asked[0]["token"], again["token"], "its holder is asked")
+        same((await call(client, "lock_cancel", name="deploy"))["status"], "asked", "its holder is asked")
         wrong = await client.call_tool("lock_acquire", {"name": "../deploy"})
-        same((wrong.is_error, wrong.structured_content["error"]["code"]), (True, "BAD_ARGUMENTS"), "no name")
+        same((wrong.is_error, wrong.structured_content["code"]), (True, "BAD_ARGUMENTS"), "no name")
         kept = again["handle"]
 
     # The server has gone, and the hold is this program's. The next server knows it.
     same(standing("deploy"), 0, "this program still has it")
     async with Client(server(), mode=mode) as client:
-        same((await call(client, "lock_check", name="deploy"))["data"]["holder"]["request_id"], kept, "the same hold")
-        same((await call(client, "lock_release", handle=kept))["data"]["name"], "deploy", "released by the next server")
-        same((await call(client, "lock_wait", name="deploy", wait_ms=1000))["data"]["standing"], "free", "wait")
+        same((await call(client, "lock_check", name="deploy"))["handle"], kept, "the same hold")
+        same((await call(client, "lock_release", handle=kept))["name"], "deploy", "released by the next server")
+        same((await call(client, "lock_wait", name="deploy", wait_ms=1000))["standing"], "free", "wait")
 
 
 asyncio.run(conversation(sys.argv[1]))

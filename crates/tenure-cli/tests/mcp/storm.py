@@ -161,31 +161,30 @@ def program(folder):
             servers[0].end()
             servers[0] = Server(folder)
             seen = patiently(folder, servers, lambda server: server.call("lock_check", name=name))
-            holder = seen["data"]["holder"]
-            if seen["data"]["standing"] == "held" and holder and holder["pid"] == os.getpid():
+            if seen["standing"] == "held" and seen["mine"]:
                 tell(folder, "found")
-                patiently(folder, servers, lambda server: server.call("lock_release", handle=holder["request_id"]))
+                patiently(folder, servers, lambda server: server.call("lock_release", handle=seen["handle"]))
             continue
         if said is None:
             tell(folder, "given-up")
             continue
-        if not said["ok"]:
-            error = said["error"]
+        if "code" in said:
+            error = said
             # A server that is asked to end says so to the calls that wait.
             usual = {"LOCK_HELD": "refused", "ABANDONED": "ended"}
             tell(folder, usual.get(error["code"], "ERROR"), json.dumps(error))
-            if "ticket" in error.get("context", {}):
-                tickets[name] = error["context"]["ticket"]
+            if "ticket" in error:
+                tickets[name] = error["ticket"]
             continue
-        hold = said["data"]
+        hold = said
         path = witness(folder, name, hold["token"])
         time.sleep(chance.choice([0, 0.001, 0.02]))
         seen = patiently(folder, servers, lambda server: server.call("lock_check", name=name))
-        if not seen["data"]["holder"] or seen["data"]["holder"]["request_id"] != hold["handle"]:
+        if seen.get("handle") != hold["handle"]:
             tell(folder, "LOST", f"{name}: {json.dumps(seen)}")
         os.unlink(path)
         released = patiently(folder, servers, lambda server: server.call("lock_release", handle=hold["handle"]))
-        tell(folder, "held" if released["ok"] else "ERROR", json.dumps(released["error"]))
+        tell(folder, "ERROR" if "code" in released else "held", json.dumps(released))
     servers[0].end()
     tell(folder, "done")
 

@@ -99,6 +99,8 @@ impl Host {
         satisfies("mcp", structured);
         let text = result["content"][0]["text"].as_str();
         assert!(text.is_some_and(|text| !text.is_empty()), "{answer:#}");
+        // A host shows its model one of both.
+        assert_eq!(Some(text.unwrap_or_default()), structured["text"].as_str());
         (structured.clone(), result["isError"] == true)
     }
 
@@ -107,20 +109,27 @@ impl Host {
         self.result(id)
     }
 
-    /// The data of a call that has to succeed.
+    /// The result of a call that has to succeed.
     #[track_caller]
     pub(crate) fn data(&mut self, tool: &str, arguments: &Value) -> Value {
         let (structured, is_error) = self.call(tool, arguments);
-        assert!(!is_error && structured["ok"] == true, "{structured:#}");
-        structured["data"].clone()
+        assert!(!is_error && structured["code"].is_null(), "{structured:#}");
+        structured
+    }
+
+    /// The result of a call of which the host says this.
+    pub(crate) fn said_of(&mut self, meta: &Value, tool: &str, arguments: &Value) -> Value {
+        let call = json!({ "name": tool, "arguments": arguments, "_meta": meta });
+        let id = self.ask("tools/call", call);
+        self.result(id).0
     }
 
     /// The error of a call, and whether it is one for the client too.
     #[track_caller]
     pub(crate) fn refused(&mut self, tool: &str, arguments: &Value) -> (Value, bool) {
         let (structured, is_error) = self.call(tool, arguments);
-        assert!(structured["ok"] == false, "{structured:#}");
-        (structured["error"].clone(), is_error)
+        assert!(structured["code"].is_string(), "{structured:#}");
+        (structured, is_error)
     }
 
     /// Takes a lock, and answers with its handle.

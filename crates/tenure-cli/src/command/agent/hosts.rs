@@ -13,41 +13,34 @@ use tenure_engine::advice;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Hook {
     pub(super) event: &'static str,
-    /// The tools it is about; `None` for events that are about no tool.
-    matcher: Option<&'static str>,
     /// How many seconds the host waits for it.
     seconds: u32,
 }
 
-const CLAUDE_TOOLS: &str = "Bash|Edit|Write|MultiEdit|NotebookEdit";
-const CODEX_TOOLS: &str = "Bash|apply_patch";
-
-const fn hook(event: &'static str, matcher: Option<&'static str>, seconds: u32) -> Hook {
-    Hook {
-        event,
-        matcher,
-        seconds,
-    }
+const fn hook(event: &'static str, seconds: u32) -> Hook {
+    Hook { event, seconds }
 }
 
+/// Of every tool: what a tool does, its event says (`hook/event`), and each call is a sign of life.
 const CLAUDE: [Hook; 7] = [
-    hook("PreToolUse", Some(CLAUDE_TOOLS), 10),
-    hook("PostToolUse", Some(CLAUDE_TOOLS), 10),
-    hook("PostToolUseFailure", Some(CLAUDE_TOOLS), 10),
-    hook("Stop", None, 10),
-    hook("SubagentStop", None, 10),
-    hook("SessionStart", None, 10),
-    hook("SessionEnd", None, 10),
+    hook("PreToolUse", 10),
+    hook("PostToolUse", 10),
+    hook("PostToolUseFailure", 10),
+    hook("Stop", 10),
+    hook("SubagentStop", 10),
+    hook("SessionStart", 10),
+    hook("SessionEnd", 10),
 ];
 
-const CODEX: [Hook; 6] = [
-    hook("PreToolUse", Some(CODEX_TOOLS), 10),
-    hook("PostToolUse", Some(CODEX_TOOLS), 10),
-    hook("Stop", None, 10),
-    hook("SubagentStop", None, 10),
-    hook("SessionStart", None, 10),
+const CODEX: [Hook; 7] = [
+    hook("PreToolUse", 10),
+    hook("PostToolUse", 10),
+    hook("Stop", 10),
+    hook("Interrupt", 3),
+    hook("SubagentStop", 10),
+    hook("SessionStart", 10),
     // Codex gives this event 3 s at most, and warns at each start of a hook that asks for more.
-    hook("SessionEnd", None, 3),
+    hook("SessionEnd", 3),
 ];
 
 /// The text that tells a model how to live with locks.
@@ -96,13 +89,9 @@ impl Host {
         }
     }
 
-    /// The same with the tools it is about.
+    /// The same for all tools.
     pub(super) fn group(self, hook: &Hook, program: &str) -> Value {
-        let handlers = json!([self.handler(hook, program)]);
-        match hook.matcher {
-            Some(matcher) => json!({ "matcher": matcher, "hooks": handlers }),
-            None => json!({ "hooks": handlers }),
-        }
+        json!({ "hooks": [self.handler(hook, program)] })
     }
 
     /// The folder of the host's own files.

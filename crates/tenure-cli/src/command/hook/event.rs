@@ -28,12 +28,24 @@ pub(super) enum Kind {
     After { call: Call, ended: Ended },
     /// A session begins; `resumed` if it goes on with an earlier one.
     Begins { resumed: bool },
-    /// An agent has ended its turn, and waits for a person: no call of its own is under way any more.
+    /// An agent has ended its turn, or a person has: no call of its own is under way any more.
     Rests,
     /// An agent of a session has ended.
     AgentEnds,
     /// A session has ended.
     Ends,
+}
+
+impl Kind {
+    /// Whether a rule may be about it. What no rule is about is at most a sign of life.
+    pub(super) fn has_rules(&self) -> bool {
+        match self {
+            Self::Before(call) | Self::After { call, .. } => {
+                !matches!(call.tool, Tool::Lock | Tool::Other)
+            }
+            Self::Begins { .. } | Self::Rests | Self::AgentEnds | Self::Ends => true,
+        }
+    }
 }
 
 /// How a call of a tool ended.
@@ -53,25 +65,47 @@ pub(super) struct Call {
     pub(super) input: Map<String, Value>,
 }
 
-/// The tools that rules may be about.
+/// What a tool does, as far as rules may be about it. Its input tells that of a tool whose name is not known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Tool {
-    /// Runs a line of shell.
+    /// Runs a line of shell, and ends with it.
     Shell,
+    /// Runs a line of shell beside the turn, or in some other way of its own.
+    Monitor,
     /// Writes one file.
     Edit,
     /// Writes the files that a patch names.
     Patch,
+    /// Asks tenure's own server for something.
+    Lock,
+    /// No rule is about it. It is a sign of life.
+    Other,
 }
 
 impl Tool {
-    fn of(name: &str) -> Option<Self> {
+    /// Reads the name and whether the input has a command. What another program's server runs, nobody here can tell: its
+    /// machine may be another one.
+    fn of(name: &str, has_command: bool) -> Self {
         match name {
-            "Bash" => Some(Self::Shell),
-            "Edit" | "Write" | "MultiEdit" | "NotebookEdit" => Some(Self::Edit),
-            "apply_patch" => Some(Self::Patch),
-            _ => None,
+            "Bash" => Self::Shell,
+            "Edit" | "Write" | "MultiEdit" | "NotebookEdit" => Self::Edit,
+            "apply_patch" => Self::Patch,
+            name if name.starts_with("mcp__") => {
+                let tool = name.rsplit("__").next().unwrap_or_default();
+                if tool.starts_with("lock_") {
+                    Self::Lock
+                } else {
+                    Self::Other
+                }
+            }
+            _ if has_command => Self::Monitor,
+            _ => Self::Other,
         }
+    }
+
+    /// Whether its command is a line of shell.
+    pub(super) fn is_shell(self) -> bool {
+        matches!(self, Self::Shell | Self::Monitor)
     }
 }
 
@@ -120,6 +154,9 @@ pub(super) fn read(bytes: &[u8], is_cut: bool) -> Read {
         }
     };
     let Some(session) = text(&fields, "session_id") else {
+        if !kind.has_rules() {
+            return Read::OfNoConcern;
+        }
         let why = "the event has no session_id".to_owned();
         return Read::Unreadable { why, folder };
     };
@@ -134,7 +171,7 @@ pub(super) fn read(bytes: &[u8], is_cut: bool) -> Read {
 fn kind(fields: &mut Map<String, Value>) -> Result<Option<Kind>, &'static str> {
     let name = text(fields, "hook_event_name").ok_or("hook_event_name")?;
     Ok(match name.as_str() {
-        "PreToolUse" => call(fields)?.map(Kind::Before),
+        "PreToolUse" => Some(Kind::Before(call(fields)?)),
         "PostToolUse" | "PostToolUseFailure" => {
             let flag = |map: Option<&Map<String, Value>>, key: &str| {
                 let value = map.and_then(|map| map.get(key));
@@ -145,15 +182,15 @@ fn kind(fields: &mut Map<String, Value>) -> Result<Option<Kind>, &'static str> {
                 || flag(response, "backgroundTaskId")
                 || flag(Some(fields), "is_interrupt");
             let failed = name == "PostToolUseFailure";
-            call(fields)?.map(|call| {
-                let goes_on = call.input.get("run_in_background") == Some(&Value::Bool(true));
-                let ended = if is_unfinished || failed || goes_on {
-                    Ended::Otherwise
-                } else {
-                    Ended::Well
-                };
-                Kind::After { call, ended }
-            })
+            let call = call(fields)?;
+            let goes_on = call.tool == Tool::Monitor
+                || call.input.get("run_in_background") == Some(&Value::Bool(true));
+            let ended = if is_unfinished || failed || goes_on {
+                Ended::Otherwise
+            } else {
+                Ended::Well
+            };
+            Some(Kind::After { call, ended })
         }
         "SessionStart" => {
             let source = text(fields, "source").unwrap_or_default();
@@ -161,23 +198,25 @@ fn kind(fields: &mut Map<String, Value>) -> Result<Option<Kind>, &'static str> {
                 resumed: matches!(source.as_str(), "resume" | "compact"),
             })
         }
-        "Stop" => Some(Kind::Rests),
+        "Stop" | "Interrupt" => Some(Kind::Rests),
         "SubagentStop" => Some(Kind::AgentEnds),
         "SessionEnd" => Some(Kind::Ends),
         _ => None,
     })
 }
 
-fn call(fields: &mut Map<String, Value>) -> Result<Option<Call>, &'static str> {
+fn call(fields: &mut Map<String, Value>) -> Result<Call, &'static str> {
     let name = text(fields, "tool_name").ok_or("tool_name")?;
-    let Some(tool) = Tool::of(&name) else {
-        return Ok(None);
-    };
     let id = text(fields, "tool_use_id").unwrap_or_default();
-    match fields.remove("tool_input") {
-        Some(Value::Object(input)) => Ok(Some(Call { id, tool, input })),
-        _ => Err("tool_input"),
-    }
+    let input = match fields.remove("tool_input") {
+        Some(Value::Object(input)) => Some(input),
+        _ => None,
+    };
+    let has_command = (input.as_ref()).is_some_and(|input| text(input, "command").is_some());
+    let tool = Tool::of(&name, has_command);
+    let input = input.or_else(|| (tool == Tool::Other).then(Map::new));
+    let input = input.ok_or("tool_input")?;
+    Ok(Call { id, tool, input })
 }
 
 fn text(fields: &Map<String, Value>, key: &str) -> Option<String> {
@@ -190,7 +229,9 @@ fn text(fields: &Map<String, Value>, key: &str) -> Option<String> {
 fn of_beginning(bytes: &[u8]) -> Read {
     let is = |key: &str, good: fn(&str) -> bool| value_of(bytes, key).is_some_and(good);
     let is_other_event = is("hook_event_name", |name| name != "PreToolUse");
-    let is_other_tool = is("tool_name", |name| Tool::of(name).is_none());
+    let has_command = value_of(bytes, "command").is_some();
+    let tool = value_of(bytes, "tool_name").map(|name| Tool::of(name, has_command));
+    let is_other_tool = matches!(tool, Some(Tool::Lock | Tool::Other));
     if is_other_event || is_other_tool {
         return Read::OfNoConcern;
     }
@@ -250,11 +291,42 @@ mod tests {
         assert_eq!(call.input.get("timeout"), Some(&json!(5)));
     }
 
+    /// A host has more tools than are known here, and gets new ones.
+    #[test]
+    fn the_input_says_what_a_tool_does_whose_name_is_not_known() {
+        let command = json!({"command": "make"});
+        for (name, input, expected) in [
+            ("Bash", command.clone(), Tool::Shell),
+            ("Monitor", command.clone(), Tool::Monitor),
+            ("PowerShell", command.clone(), Tool::Monitor),
+            ("Later", json!({"command": ["make"]}), Tool::Other),
+            ("Read", json!({"file_path": "/w/a"}), Tool::Other),
+            ("Edit", json!({"file_path": "/w/a"}), Tool::Edit),
+            ("apply_patch", command.clone(), Tool::Patch),
+            ("mcp__far__run", command.clone(), Tool::Other),
+            ("mcp__tenure__lock_check", json!({"name": "b"}), Tool::Lock),
+            (
+                "mcp__plugin_tenure_tenure__lock_acquire",
+                json!({}),
+                Tool::Lock,
+            ),
+        ] {
+            let event = event(&json!({
+                "session_id": "s", "hook_event_name": "PreToolUse", "tool_name": name, "tool_input": input,
+            }));
+            let Kind::Before(call) = event.kind else {
+                panic!("a call");
+            };
+            assert_eq!(call.tool, expected, "{name} {input}");
+        }
+    }
+
     #[test]
     fn what_asks_for_nothing_is_of_no_concern() {
         for value in [
             json!({"hook_event_name": "Notification", "session_id": "s"}),
-            json!({"hook_event_name": "PreToolUse", "tool_name": "Read", "session_id": "s"}),
+            json!({"hook_event_name": "UserPromptSubmit", "session_id": "s"}),
+            json!({"hook_event_name": "PreToolUse", "tool_name": "Read"}),
         ] {
             assert!(
                 matches!(read(value.to_string().as_bytes(), false), Read::OfNoConcern),
@@ -302,6 +374,10 @@ mod tests {
             ),
             (
                 "{\"hook_event_name\":\"PreToolUse\",\"tool_name\":\"Write\",\"tool_input\":{\"content\":\"",
+                true,
+            ),
+            (
+                "{\"hook_event_name\":\"PreToolUse\",\"tool_name\":\"Monitor\",\"tool_input\":{\"command\":\"make\",\"",
                 true,
             ),
             (

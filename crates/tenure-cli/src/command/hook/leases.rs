@@ -302,8 +302,16 @@ fn places(folder: &Path, leased: &[Leased]) -> Vec<Place> {
 }
 
 /// Notes a sign of life of an agent. A sign that cannot be noted only makes its holds shorter.
-pub(super) fn seen(key: &AgentKey, folder: &Path, leased: &[Leased], sign: AgentSign<'_>) {
-    for place in places(folder, leased) {
+pub(super) fn seen(
+    key: &AgentKey,
+    folder: &Path,
+    leased: &[Leased],
+    sign: AgentSign<'_>,
+    on_servers: bool,
+) {
+    let mut places = places(folder, leased);
+    places.retain(|place| on_servers || place.is_folder());
+    for place in places {
         if let Ok(session) = open_within(place, key, SERVERS_OF_SIGNS) {
             let _ = agent(&session, key).seen(sign);
         }

@@ -9,6 +9,9 @@
 //! A file that is too long loses its oldest answers. What counts for the whole session stays: its leases, whose places
 //! its end has to find, and that rewrites do not arrive. A hook that appends while another one shortens may write into
 //! the file that is replaced. Its line is lost then, as above; a lock between the two would keep calls waiting.
+//!
+//! A call to tenure's own server has a file of its own while it is under way (`of_call`): that server is told the call,
+//! and not the agent.
 
 use super::leases::Leased;
 use serde_json::{Value, json};
@@ -295,6 +298,44 @@ impl Memory {
             let _ = rustix::fs::unlink(&new);
         }
     }
+}
+
+/// Notes the agent of a call to tenure's server, of which the host tells the server nothing but the call; or that the
+/// call is over. The note is a file of its own: the server knows no session.
+pub(super) fn of_call(id: &str, agent: Option<&AgentKey>) {
+    let Some(file) = file_of_call(id) else { return };
+    let Some(agent) = agent else {
+        let _ = rustix::fs::unlink(&file);
+        return;
+    };
+    let (Some(folder), mut options) = (file.parent(), OpenOptions::new()) else {
+        return;
+    };
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(folder);
+    let opened = made.and_then(|()| regular::open(&file, &mut options));
+    let _ = opened.and_then(|mut file| file.write_all(agent.to_string().as_bytes()));
+}
+
+/// The agent of a call that is under way, where its host's hook was told of it.
+#[cfg(feature = "mcp")]
+pub(in crate::command) fn agent_of_call(id: &str) -> Option<AgentKey> {
+    let noted = regular::bytes(&file_of_call(id)?, LINE_MAX as u64).ok()?;
+    String::from_utf8(noted).ok()?.parse().ok()
+}
+
+fn file_of_call(id: &str) -> Option<PathBuf> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if id.is_empty() || id.len() > 128 || !id.chars().all(is_plain) {
+        return None;
+    }
+    let locks = config::default_folder().ok()?;
+    Some(
+        locks
+            .parent()?
+            .join(FOLDER)
+            .join(format!("call-{id}.jsonl")),
+    )
 }
 
 fn is_of_unheeded(line: &Value) -> bool {

@@ -22,7 +22,7 @@ const NAMES_A_FILE: [&str; 4] = [
 pub(super) fn named(call: &Call) -> Result<Vec<PathBuf>, String> {
     let text = |key: &str| call.input.get(key).and_then(Value::as_str);
     match call.tool {
-        Tool::Shell => Ok(Vec::new()),
+        Tool::Shell | Tool::Monitor | Tool::Lock | Tool::Other => Ok(Vec::new()),
         Tool::Edit => {
             let named = text("file_path").or_else(|| text("notebook_path"));
             let named = named.filter(|path| !path.is_empty());

@@ -9,8 +9,9 @@ pub(super) const INSTRUCTIONS: &str = "Locks with one holder at a time, shared b
      on this machine. lock_acquire returns a handle, and lock_release gives the lock back by it. A lock that is held \
      is a normal result: it says who holds it, since when and why, and when a retry may succeed. Holds belong to the \
      program that started this server, and end with that program at the latest. A hold that names an agent also ends \
-     when that agent shows no sign of life for 15 minutes, and at the age of two hours. For one command, `tenure run NAME -- COMMAND` in a shell \
-     holds the lock for as long as the command runs.";
+     when that agent shows no sign of life for 15 minutes, and at the age of two hours. Commands that hooks put under a lock go \
+     on under the agent's own hold. For one command, `tenure run NAME -- COMMAND` in a shell holds the lock for as \
+     long as the command runs.";
 
 /// A tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,7 +85,7 @@ impl Tool {
             }
             Self::Check => {
                 "Says whether a lock is free or held, by whom, since when and why, and who waits for it. It takes \
-                 nothing. `mine` is true for a hold of the program that started this server."
+                 nothing. Of a hold of the agent that calls it has the handle, too."
             }
             Self::List => "Shows all locks that are held or waited for, as lock_check shows each.",
             Self::Wait => {
@@ -106,6 +107,11 @@ impl Tool {
             "minLength": 1,
             "maxLength": 128,
         });
+        let path = json!({
+            "type": "string",
+            "description": "A file or folder, in place of name: takes the lease that an edit of it takes.",
+            "minLength": 1,
+        });
         let wait = json!({
             "type": "integer",
             "description": "How long to wait, in milliseconds; 0 does not wait. At most 50000, which is the default \
@@ -116,6 +122,7 @@ impl Tool {
             Self::Acquire => (
                 json!({
                     "name": name,
+                    "path": path,
                     "why": {
                         "type": "string",
                         "description": "What the lock is held for. Those who wait read it.",
@@ -140,7 +147,7 @@ impl Tool {
                         "minimum": 1,
                     },
                 }),
-                vec!["name"],
+                Vec::new(),
             ),
             Self::Release => (
                 json!({ "handle": {
@@ -150,9 +157,12 @@ impl Tool {
                 } }),
                 vec!["handle"],
             ),
-            Self::Check | Self::Cancel => (json!({ "name": name }), vec!["name"]),
+            Self::Check | Self::Cancel => (json!({ "name": name, "path": path }), Vec::new()),
             Self::List => (json!({}), Vec::new()),
-            Self::Wait => (json!({ "name": name, "wait_ms": wait }), vec!["name"]),
+            Self::Wait => (
+                json!({ "name": name, "path": path, "wait_ms": wait }),
+                Vec::new(),
+            ),
         };
         object(json!({
             "type": "object",
@@ -162,29 +172,23 @@ impl Tool {
         }))
     }
 
-    /// The result: the envelope of the verb. `schemas/mcp.schema.json` says more.
+    /// The result. Hosts show their model this or the text beside it, so it is short and has the same text.
+    /// `schemas/mcp.schema.json` says more.
     pub(super) fn output() -> Map<String, Value> {
         object(json!({
             "type": "object",
-            "description": "The answer of tenure: data on success, error otherwise. error.code LOCK_HELD is a normal \
-                            result.",
-            "required": ["ok", "data", "error", "warnings", "meta"],
+            "required": ["text"],
             "properties": {
-                "ok": { "type": "boolean" },
-                "data": { "type": ["object", "null"] },
-                "error": {
-                    "type": ["object", "null"],
-                    "required": ["code", "message", "retryable"],
-                    "properties": {
-                        "code": { "type": "string" },
-                        "message": { "type": "string" },
-                        "retryable": { "type": "boolean" },
-                        "retry_after_ms": { "type": "integer" },
-                        "context": { "type": "object" },
-                    },
+                "text": { "type": "string", "description": "The answer." },
+                "code": {
+                    "type": "string",
+                    "description": "Only of a refusal. LOCK_HELD and ALREADY_HELD are normal results.",
                 },
-                "warnings": { "type": "array", "items": { "type": "string" } },
-                "meta": { "type": "object" },
+                "retry_after_ms": { "type": "integer" },
+                "ticket": { "type": "integer" },
+                "status": { "type": "string" },
+                "handle": { "type": "string" },
+                "token": { "type": "integer" },
             },
         }))
     }

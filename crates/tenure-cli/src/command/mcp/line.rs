@@ -141,10 +141,10 @@ fn granted(message: &TxJsonRpcMessage<RoleServer>) -> Option<String> {
     let ServerResult::CallToolResult(result) = &response.result else {
         return None;
     };
-    let envelope = result.structured_content.as_ref()?;
-    let is_grant = envelope.pointer("/meta/command").and_then(Value::as_str) == Some("acquire");
-    let handle = envelope.pointer("/data/handle").filter(|_| is_grant);
-    handle.and_then(Value::as_str).map(str::to_owned)
+    let structured = result.structured_content.as_ref()?;
+    let text = |key: &str| structured.get(key).and_then(Value::as_str);
+    let handle = text("handle").filter(|_| text("status") == Some("acquired"));
+    handle.map(str::to_owned)
 }
 
 /// What is said in place of an answer that grants what was given back.

@@ -73,6 +73,7 @@ impl Server {
         let call = Call {
             client: client_of(context),
             agent: agent_of(context),
+            named: text_of(context, "claudecode/toolUseId"),
             cancel: cancel.clone(),
             listener: listener(&sight),
         };
@@ -115,7 +116,7 @@ impl Server {
         let work = move || {
             // Dropped last: until the hold is added, the end of this process waits for this call.
             let _running = running;
-            let mut answer = tools.carry_out(tool, arguments, &call);
+            let mut answer = tools.carry_out(tool, arguments, call);
             let handle = answer.granted.take().map(|(handle, granted)| {
                 grants.add(&handle, granted);
                 handle
@@ -184,7 +185,7 @@ impl ServerHandler for Server {
         } else {
             CallToolResult::success(content)
         };
-        result.structured_content = Some(answer.envelope);
+        result.structured_content = Some(answer.structured);
         Ok(result.into())
     }
 }
@@ -209,11 +210,19 @@ fn client_of(context: &RequestContext<RoleServer>) -> String {
     })
 }
 
-/// The agent that calls, where the host says it. Codex names the thread. Claude names the call alone, so its agents look
-/// the same, unless the server was told one (`TENURE_AS`).
+/// The agent that calls, where the host says it. Codex names the session and the thread: the main thread of a session has
+/// the session's name, and the others are what its hooks call agents.
 fn agent_of(context: &RequestContext<RoleServer>) -> Option<AgentKey> {
-    let thread = context.meta.get("threadId").and_then(Value::as_str)?;
-    AgentKey::new("codex", thread, None).ok()
+    let thread = text_of(context, "threadId")?;
+    let session = text_of(context, "sessionId").unwrap_or_else(|| thread.clone());
+    let agent = Some(&*thread).filter(|thread| *thread != session);
+    AgentKey::new("codex", &session, agent).ok()
+}
+
+/// What the host says of a call beside its arguments.
+fn text_of(context: &RequestContext<RoleServer>, key: &str) -> Option<String> {
+    let text = context.meta.get(key).and_then(Value::as_str);
+    text.map(str::to_owned)
 }
 
 /// Notes what each look at the lock showed.

@@ -1,8 +1,7 @@
 //! What the tools do: plain functions that may block, and know nothing of the protocol.
 //!
-//! Each of them does what the verb of its name does, by the same code, and answers with the envelope of that verb and
-//! with a text that has all an agent acts by. A lock that is held is a result. An error is what an agent cannot wait
-//! out.
+//! Each of them does what the verb of its name does, by the same code, and answers with a text that has all an agent acts
+//! by. A lock that is held is a result. An error is what an agent cannot wait out.
 
 use super::catalog::Tool;
 use crate::args::Common;
@@ -13,8 +12,8 @@ use crate::exit::Exit;
 use crate::failure::{Failure, Retry, human};
 use crate::ids::fresh_id;
 use crate::output::Output;
-use crate::render::lock::{LockView, age};
-use crate::render::{Listener, Reporter};
+use crate::render::lock::{HolderView, LockView, age};
+use crate::render::{Listener, Reporter, clean_path};
 use crate::request::mcp::{
     AcquireParams, Asked, NameParams, NoParams, ReleaseParams, WaitParams, read,
 };
@@ -63,17 +62,39 @@ pub(super) struct Call {
     pub(super) client: String,
     /// The agent that calls, where the client says it.
     pub(super) agent: Option<AgentKey>,
+    /// The call, where the client names that and not the agent.
+    pub(super) named: Option<String>,
     /// Ends its wait.
     pub(super) cancel: Cancel,
     /// Is told of its wait.
     pub(super) listener: Listener,
 }
 
-/// What a call answers.
+impl Call {
+    /// Finds the agent of a call that the client names alone: the client's hook was told both.
+    fn find_agent(&mut self) {
+        let named = self.named.as_deref();
+        let found = named.and_then(crate::command::hook::agent_of_call);
+        self.agent = self.agent.take().or(found);
+    }
+
+    /// Whether the agent that calls has a hold. The agents of a client that names none look the same, and those of one that
+    /// names calls alone are known to be several.
+    fn has(&self, session: &Session, view: &LockView) -> bool {
+        let holder = view.holder.as_ref().filter(|_| view.mine);
+        let by = |holder: &HolderView| holder.agent.as_ref().map(|agent| agent.key.clone());
+        let caller = session.place.agent.as_ref().map(AgentKey::to_string);
+        let is_known = caller.is_some() || self.named.is_none();
+        is_known && holder.is_some_and(|holder| holder.kind == "detached" && by(holder) == caller)
+    }
+}
+
+/// What a call answers. Hosts show their model the structured result or the text, and not both. So both have the same
+/// text, and the structured one has the few values that an agent sends back.
 pub(super) struct Answer {
-    /// For programs.
-    pub(super) envelope: Value,
-    /// For the agent.
+    /// For programs, and for the agent of most hosts.
+    pub(super) structured: Value,
+    /// For the agent of the others.
     pub(super) text: String,
     /// It is nothing that an agent can wait out.
     pub(super) is_error: bool,
@@ -110,7 +131,7 @@ impl Granted {
     }
 }
 
-/// What is said: a text, and the data of an envelope.
+/// What is said: a text, and values for programs beside it.
 type Told = (String, Value);
 type Said = Result<Told, Failure>;
 
@@ -129,8 +150,10 @@ impl Tools {
         &self,
         tool: Tool,
         arguments: Map<String, Value>,
-        call: &Call,
+        mut call: Call,
     ) -> Answer {
+        call.find_agent();
+        let call = &call;
         let mut reporter = reporter(tool.verb()).listened(call.listener.clone());
         self.note(call);
         let mut granted = None;
@@ -162,6 +185,16 @@ impl Tools {
         Asked::now(&self.common, agent)
     }
 
+    fn asked_of(
+        &self,
+        call: &Call,
+        name: Option<&String>,
+        path: Option<&String>,
+    ) -> Result<Asked, Failure> {
+        let lock = (name.map(String::as_str), path.map(String::as_str));
+        Asked::about(&self.common, call.agent.as_ref(), lock)
+    }
+
     /// A call is a sign of life of its agent, which keeps what it holds.
     fn note(&self, call: &Call) {
         let seen = || {
@@ -190,7 +223,7 @@ impl Tools {
         reporter: &mut Reporter,
     ) -> Result<(Told, (String, Granted)), Failure> {
         let mut params: AcquireParams = read(arguments)?;
-        let asked = self.asked(call.agent.as_ref());
+        let asked = self.asked_of(call, params.name.as_ref(), params.path.as_ref())?;
         let taken = match self.take(&asked, &params, call, reporter) {
             // The place has lapsed: the call gets a new one.
             Err(failure) if failure.code == "TICKET_NOT_FOUND" => {
@@ -205,14 +238,19 @@ impl Tools {
         };
         let Taken {
             text,
-            mut data,
+            data,
             session,
             name,
             claim,
             ..
         } = taken?;
         let handle = known_as(&claim.holder).to_owned();
-        data["handle"] = handle.as_str().into();
+        let mut shown = json!({ "status": "acquired", "handle": handle });
+        for key in ["name", "path", "token", "slot", "member"] {
+            if let Some(value) = data.get(key).filter(|value| !value.is_null()) {
+                shown[key] = value.clone();
+            }
+        }
         let mut text = format!("{text}\nhandle: {handle} (for lock_release)");
         if let Some(ends) = end_of_an_agents(&session, &claim) {
             let _ = write!(text, "\n{ends}");
@@ -224,7 +262,7 @@ impl Tools {
             name,
             claim,
         };
-        Ok(((text, data), (handle, granted)))
+        Ok(((text, shown), (handle, granted)))
     }
 
     fn take(
@@ -245,6 +283,15 @@ impl Tools {
             Ok::<Acquire, Failure>(acquire)
         };
         let mut meant = acquire(None)?;
+        // This server looks after the holds of one place.
+        let own = self.asked(None).list()?.place;
+        if meant.place.leased.is_some() && meant.place.folder != own.folder {
+            return Err(Failure::bad_arguments(format!(
+                "path: the locks of this file are in {}, and this server keeps those in {}",
+                clean_path(&meant.place.folder),
+                clean_path(&own.folder)
+            )));
+        }
         if meant.place.format() == Format::Native {
             meant = acquire(Some(&fresh_handle()?))?;
         }
@@ -261,15 +308,9 @@ impl Tools {
             shown.id(|_| false)?;
             self.known().remove(&handle);
             reporter.warn("no hold has this handle: it was given back, or is over");
-            let data = json!({
-                "handle": handle,
-                "name": null,
-                "status": "released",
-                "held_ms": null,
-            });
             return Ok((
                 "released: no hold has this handle any more".to_owned(),
-                data,
+                json!({ "status": "released" }),
             ));
         };
         let by_another = match (&session.place.agent, claim.holder.agent()) {
@@ -288,10 +329,10 @@ impl Tools {
             shown,
             work: None,
         };
-        let (text, mut data) = release::release(release, reporter)?;
-        data["handle"] = handle.as_str().into();
+        let shown = json!({ "status": "released", "name": release.name.as_str() });
+        let (text, _) = release::release(release, reporter)?;
         self.known().remove(&handle);
-        Ok((text, data))
+        Ok((text, shown))
     }
 
     /// The hold of a handle. The lock that this server knows for it is looked at first.
@@ -349,7 +390,9 @@ impl Tools {
 
     fn check(&self, arguments: Map<String, Value>, call: &Call) -> Said {
         let params: NameParams = read(arguments)?;
-        let check = self.asked(call.agent.as_ref()).check(&params)?;
+        let check = self
+            .asked_of(call, params.name.as_ref(), params.path.as_ref())?
+            .check(&params)?;
         let name = check
             .name
             .ok_or_else(|| Failure::bad_arguments("name: name a lock"))?;
@@ -357,14 +400,24 @@ impl Tools {
         let reading = session.reading(&name)?;
         let view = session.view_of(&name, &reading, None);
         let view = session.in_mode(view, None, (&name, &reading), &session.clock.now());
-        Ok((with_handle(&view), view.json().into()))
+        let mut shown = json!({
+            "name": name.as_str(),
+            "standing": view.standing,
+            "available": view.available,
+            "mine": view.mine,
+            "waiting": view.queue.len(),
+        });
+        if let Some(holder) = view.holder.as_ref().filter(|_| call.has(&session, &view)) {
+            shown["handle"] = holder.request_id.as_str().into();
+        }
+        Ok((with_handle(&view, call.has(&session, &view)), shown))
     }
 
     fn list(&self, arguments: Map<String, Value>, call: &Call, reporter: &mut Reporter) -> Said {
         let NoParams {} = read(arguments)?;
         let session = Session::open(self.asked(call.agent.as_ref()).list()?.place)?;
         let names = readings::names(&*session.store, Which::Locks)?;
-        let (mut texts, mut locks, mut more) = (Vec::new(), Vec::new(), 0_usize);
+        let (mut texts, mut more) = (Vec::new(), 0_usize);
         for read in readings::Readings::of(&*session.store, &session.clock, names) {
             let view = match &read.reading {
                 Ok(reading) => {
@@ -381,15 +434,13 @@ impl Tools {
             if view.standing == "free" && view.queue.is_empty() {
                 continue;
             }
-            if locks.len() == LISTED_MAX {
+            if texts.len() == LISTED_MAX {
                 more += 1;
                 continue;
             }
-            texts.push(with_handle(&view));
-            locks.push(Value::from(view.json()));
+            texts.push(with_handle(&view, call.has(&session, &view)));
         }
         if more > 0 {
-            reporter.warn(format!("{more} more locks are not free"));
             texts.push(format!("and {more} more"));
         }
         let text = if texts.is_empty() {
@@ -397,14 +448,21 @@ impl Tools {
         } else {
             texts.join("\n")
         };
-        Ok((text, json!({ "locks": locks })))
+        Ok((text, json!({})))
     }
 
     fn wait(&self, arguments: Map<String, Value>, call: &Call, reporter: &mut Reporter) -> Said {
         let params: WaitParams = read(arguments)?;
-        let meant = self.asked(call.agent.as_ref()).wait(&params)?;
+        let meant = self
+            .asked_of(call, params.name.as_ref(), params.path.as_ref())?
+            .wait(&params)?;
         let session = Session::open(meant.place)?;
-        wait::until_free(&session, &meant.name, meant.mode, meant.limit, reporter)
+        let (text, data) =
+            wait::until_free(&session, &meant.name, meant.mode, meant.limit, reporter)?;
+        Ok((
+            text,
+            json!({ "name": data["name"], "standing": data["standing"] }),
+        ))
     }
 
     fn cancel(&self, arguments: Map<String, Value>, call: &Call, reporter: &mut Reporter) -> Said {
@@ -413,11 +471,11 @@ impl Tools {
             "" => "an agent asks for it".to_owned(),
             client => format!("an agent asks for it, by {client}"),
         };
-        let asked = self.asked(call.agent.as_ref()).cancel(&params, why)?;
-        let (text, mut data) = cancel::cancel(asked, reporter)?;
-        let holders = data["asked"].as_array_mut();
-        holders.into_iter().flatten().for_each(without_handles);
-        Ok((text, data))
+        let asked = self
+            .asked_of(call, params.name.as_ref(), params.path.as_ref())?
+            .cancel(&params, why)?;
+        let (text, data) = cancel::cancel(asked, reporter)?;
+        Ok((text, json!({ "status": "asked", "name": data["name"] })))
     }
 
     pub(super) fn handles(&self) -> BTreeSet<String> {
@@ -435,26 +493,21 @@ impl Tools {
 
 impl Answer {
     fn of(reporter: &Reporter, said: Said) -> Self {
-        let (text, is_error, envelope) = match said {
-            Ok((text, data)) => (text, false, reporter.envelope(Ok(data))),
+        let (mut text, is_error, mut structured) = match said {
+            Ok((text, shown)) => (text, false, shown),
             Err(failure) => (
                 text_of(&failure),
                 !is_a_result(&failure),
-                reporter.envelope(Err(&failure)),
+                facts_of(&failure),
             ),
         };
-        let mut text = text;
-        let mut envelope = serde_json::to_value(&envelope).unwrap_or_default();
-        if let Some(context) = envelope.pointer_mut("/error/context") {
-            without_handles(context);
-        }
-        let warnings = envelope["warnings"].as_array();
-        for warning in warnings.into_iter().flatten().filter_map(Value::as_str) {
+        for warning in reporter.warnings() {
             text.push_str("\nwarning: ");
             text.push_str(warning);
         }
+        structured["text"] = text.as_str().into();
         Self {
-            envelope,
+            structured,
             text,
             is_error,
             granted: None,
@@ -527,14 +580,35 @@ fn end_of_an_agents(session: &Session, claim: &Claim) -> Option<String> {
     ))
 }
 
-/// A lock as it stands; of a hold of the agent's program also the handle, for an agent that has lost it.
-fn with_handle(view: &LockView) -> String {
+/// A lock as it stands; of a hold of the caller's also the handle, for an agent that has lost it.
+fn with_handle(view: &LockView, is_callers: bool) -> String {
     let mut text = view.text();
-    let holder = view.holder.as_ref().filter(|_| view.mine);
-    if let Some(holder) = holder.filter(|holder| holder.kind == "detached") {
+    if let Some(holder) = view.holder.as_ref().filter(|_| is_callers) {
         let _ = write!(text, "\n{:8}handle: {}", "", holder.request_id);
     }
     text
+}
+
+/// What an agent acts by of a refusal. It shows no handle but that of the agent's own hold: one that wants a lock and reads
+/// a handle beside it might give back what another agent of its program holds.
+fn facts_of(failure: &Failure) -> Value {
+    let mut facts = json!({ "code": failure.code.as_str() });
+    if let Some(retry) = failure.retry {
+        facts["retry_after_ms"] = retry.after_ms.into();
+    }
+    for (key, name) in [("ticket", "ticket"), ("request_id", "handle")] {
+        let fact = failure.context.get(key).filter(|fact| !fact.is_null());
+        let is_shown = key == "ticket" || is_agents_own(failure);
+        if let Some(fact) = fact.filter(|_| is_shown) {
+            facts[name] = fact.clone();
+        }
+    }
+    facts
+}
+
+/// Whether the lock is held by the very agent that asks for it.
+fn is_agents_own(failure: &Failure) -> bool {
+    failure.code == "ALREADY_HELD"
 }
 
 /// Facts, and no orders: an agent decides what follows.
@@ -564,21 +638,12 @@ fn text_of(failure: &Failure) -> String {
             "; its place in line is kept{kept}: lock_acquire with ticket {ticket} comes back to it"
         );
     }
-    if fact("mine").and_then(Value::as_bool) == Some(true) {
+    if is_agents_own(failure) {
+        if let Some(handle) = fact("request_id").and_then(Value::as_str) {
+            let _ = write!(text, "\nhandle: {handle} (for lock_release)");
+        }
+    } else if fact("mine").and_then(Value::as_bool) == Some(true) {
         text.push_str("; the holder is this same program: it may be another agent of this program");
     }
     text
-}
-
-/// Leaves the request ids out of a refusal, and out of the answer to an agent that asks a holder to stop. An agent that
-/// wants a lock and reads a handle beside it might give back what another agent of its program holds. One that has lost its own looks for it (`lock_check`, `lock_list`).
-fn without_handles(context: &mut Value) {
-    match context {
-        Value::Object(facts) => {
-            facts.remove("request_id");
-            facts.values_mut().for_each(without_handles);
-        }
-        Value::Array(items) => items.iter_mut().for_each(without_handles),
-        _ => {}
-    }
 }
