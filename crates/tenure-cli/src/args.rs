@@ -1128,12 +1128,12 @@ pub(crate) struct HookArgs {
 /// `agent`.
 #[derive(Debug, Clone, Args)]
 #[command(
-    override_usage = "tenure agent install|uninstall|status|probe [OPTIONS] HOST",
+    override_usage = "tenure agent install|uninstall|status|probe [OPTIONS] [HOST]",
     after_help = "Examples:
-  tenure agent install claude            for all who work in this repository
+  tenure agent install                   for all who work in this repository
   tenure agent install codex --user      for you, in all folders
   tenure agent install claude --dry-run  show the difference, change nothing
-  tenure agent status claude             what is installed, and what is wrong
+  tenure agent status claude             whether it is on, and what is wrong
   tenure agent uninstall claude          give back the files as they were
 
 install puts hooks, a server and a skill into the host's own files, and keeps every other byte of them. \
@@ -1149,10 +1149,10 @@ pub(crate) struct AgentArgs {
     /// What to do: install, uninstall, status or probe
     #[arg(value_name = "ACTION", hide_possible_values = true)]
     pub(crate) action: AgentAction,
-    /// The host of the agents: claude (Claude Code) or codex
+    /// The host of the agents: claude (Claude Code) or codex [default: the one that is found here]
     #[arg(value_name = "HOST", hide_possible_values = true)]
-    pub(crate) host: AgentHost,
-    /// For this user, in all folders
+    pub(crate) host: Option<AgentHost>,
+    /// For this user, in all folders [default where no repository is]
     #[arg(long, conflicts_with = "project")]
     pub(crate) user: bool,
     /// For all who work in this repository; in none, for this folder [default in a repository]

@@ -579,7 +579,7 @@ fn what_is_installed_for_agents() {
         let mut command = scene.tenure(words.iter().chain(flags));
         judged("agent", answer(command.current_dir(scene.root())), code)
     };
-    let refused = agent("install", &[], 2);
+    let refused = agent("status", &["--user"], 2);
     has_code(&refused, "BAD_ARGUMENTS");
     let shown = agent("install", &["--user", "--dry-run"], 0);
     assert!(shown["data"]["difference"].is_string());

@@ -225,6 +225,14 @@ fn unquoted(value: &str) -> String {
     plain.trim_end().to_owned()
 }
 
+/// The main checkout of a linked work tree. `None` for any other folder, and where the repository does not say it.
+pub fn main_checkout(tree: &Path) -> Option<PathBuf> {
+    match tree_at(tree) {
+        Tree::LinkedTo(main) => Some(main),
+        Tree::None | Tree::Main | Tree::LinkedToUnknown => None,
+    }
+}
+
 /// The linked work tree around a folder, if its repository does not say where the main checkout is. Then no
 /// configuration there is found.
 pub fn tree_without_main(start: &Path) -> Option<&Path> {

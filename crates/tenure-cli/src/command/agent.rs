@@ -27,6 +27,7 @@ mod toml;
 use self::entries::Words;
 use self::install::{Step, Task, carry_out, decide, files_of};
 use self::receipts::Receipts;
+use self::status::Told;
 use crate::args::{AgentAction, AgentHost};
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -46,7 +47,14 @@ pub(super) fn agent(call: Agent, reporter: &mut Reporter) -> Result<(String, Val
     match call.action {
         AgentAction::Install => change(Task::Install, &call, reporter),
         AgentAction::Uninstall => change(Task::Uninstall, &call, reporter),
-        AgentAction::Status => status::status(&call, reporter.is_quiet()),
+        AgentAction::Status => status::status(
+            &call,
+            match (reporter.is_quiet(), reporter.is_verbose()) {
+                (true, _) => Told::Faults,
+                (false, true) => Told::All,
+                (false, false) => Told::Usual,
+            },
+        ),
         AgentAction::Probe => probe::probe(call.host),
     }
 }
@@ -121,7 +129,12 @@ fn change(task: Task, call: &Agent, reporter: &mut Reporter) -> Result<(String, 
         Task::Install => next_steps(call, &words.program),
         Task::Uninstall => Vec::new(),
     };
-    let text = told(task, call, &steps, server.as_ref(), &difference, &next);
+    let reach = format!("--{}", call.reach.word());
+    let undo = (task == Task::Install).then(|| line("uninstall", call.host, &[&reach]));
+    let mut text = told(task, call, &steps, server.as_ref(), &difference, &next);
+    if let Some(undo) = undo.as_ref().filter(|_| !call.dry_run) {
+        let _ = write!(text, "\nundo: {undo}");
+    }
     let data = json!({
         "action": call.action_word(),
         "host": call.host.word(),
@@ -131,6 +144,7 @@ fn change(task: Task, call: &Agent, reporter: &mut Reporter) -> Result<(String, 
         "server": server.as_ref().map(claude::Server::json),
         "difference": call.dry_run.then_some(difference),
         "next": next,
+        "undo": undo,
     });
     let hindered: Vec<&Failure> = steps
         .iter()
@@ -167,6 +181,22 @@ fn next_steps(call: &Agent, program: &str) -> Vec<String> {
         } else {
             format!("put {program} on the PATH: the commands that hooks write call it `tenure`")
         });
+    }
+    if call.host == AgentHost::Codex && call.roots.main != call.roots.project {
+        next.push(format!(
+            "install in {}, too: Codex takes the hooks of all work trees from there",
+            clean_path(&call.roots.main)
+        ));
+    }
+    if call
+        .config
+        .as_ref()
+        .is_ok_and(|config| config.files().all(|file| file.agent.is_empty()))
+    {
+        next.push(
+            "say in tenure.toml which commands and files have a lock, as: [[agent.command]] match = [\"make\"] lock = \"build\""
+                .to_owned(),
+        );
     }
     match (call.host, call.reach) {
         (AgentHost::Codex, Reach::Project) => next.push(

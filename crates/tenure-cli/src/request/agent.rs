@@ -3,10 +3,11 @@
 use super::{Place, Surroundings};
 use crate::args::{AgentAction, AgentArgs, AgentHost};
 use crate::failure::Failure;
+use clap::ValueEnum;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tenure_engine::config::Config;
-use tenure_engine::repository::work_tree;
+use tenure_engine::repository::{main_checkout, work_tree};
 
 /// For whom something is installed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,6 +33,8 @@ pub(crate) struct Roots {
     pub(crate) home: PathBuf,
     /// The work tree around the call, or the folder of the call if there is none.
     pub(crate) project: PathBuf,
+    /// The main checkout of that work tree: Codex takes a project's hooks and its trust from there.
+    pub(crate) main: PathBuf,
     pub(crate) claude: PathBuf,
     pub(crate) codex: PathBuf,
     /// Whether the folder of Claude Code is named by its variable.
@@ -48,9 +51,11 @@ impl Roots {
         };
         let (claude_is_named, claude) = named("CLAUDE_CONFIG_DIR", ".claude");
         let (_, codex) = named("CODEX_HOME", ".codex");
+        let main = main_checkout(&project).unwrap_or_else(|| project.clone());
         Self {
             home,
             project,
+            main,
             claude,
             codex,
             claude_is_named,
@@ -108,12 +113,8 @@ impl Agent {
         }
         let here = around.folder()?;
         let tree = work_tree(here);
-        if installs && tree.is_none() && !typed.user && !typed.project {
-            return Err(Failure::bad_arguments(
-                "no git repository is around this folder; say for whom: --user for you in all folders, or \
-                 --project for this folder",
-            ));
-        }
+        // Without a repository nobody else works here.
+        let is_users = typed.user || (tree.is_none() && !typed.project);
         let home = std::env::var_os("HOME").map(PathBuf::from);
         let home = home.filter(|home| home.is_absolute()).ok_or_else(|| {
             Failure::bad_arguments("HOME names no folder, and hosts keep their files there")
@@ -122,20 +123,42 @@ impl Agent {
         for path in [&home, &project] {
             named_in_text(path)?;
         }
+        let roots = Roots::new(home, project);
         Ok(Self {
             action: typed.action,
-            host: typed.host,
-            reach: if typed.user {
+            host: typed.host.map_or_else(|| host_here(&roots), Ok)?,
+            reach: if is_users {
                 Reach::User
             } else {
                 Reach::Project
             },
-            roots: Roots::new(home, project),
+            roots,
             dry_run: typed.dry_run,
             place: Place::of(&typed.common, around),
             config: around.configuration(),
         })
     }
+}
+
+/// The host that is there: its program is on the PATH, or its user has its folder.
+fn host_here(roots: &Roots) -> Result<AgentHost, Failure> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_here = |host: &&AgentHost| {
+        let folder = match host {
+            AgentHost::Claude => &roots.claude,
+            AgentHost::Codex => &roots.codex,
+        };
+        let mut programs = std::env::split_paths(&path).filter(|folder| folder.is_absolute());
+        folder.is_dir() || programs.any(|folder| folder.join(host.word()).is_file())
+    };
+    let mut here = AgentHost::value_variants().iter().filter(is_here);
+    let found = match (here.next(), here.next()) {
+        (Some(host), None) => return Ok(*host),
+        (None, _) => "none of them is found here",
+        (Some(_), Some(_)) => "both are here",
+    };
+    let message = format!("HOST: name the host, claude or codex; {found}");
+    Err(Failure::bad_arguments(message))
 }
 
 /// Refuses a path that cannot stand in a file of text.

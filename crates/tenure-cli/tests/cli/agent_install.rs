@@ -354,18 +354,20 @@ fn programs_are_told_by_a_word_what_is_wrong() {
     let is = |code: i32, word: &str| (code, word.to_owned());
     assert_eq!(asked(&["probe", "claude"]), is(1, "NOT_ARRIVED"));
     assert_eq!(asked(&["status", "claude"]), is(1, "SOMETHING_WRONG"));
-    fs::remove_dir(desk.scene.path("project/.git")).expect("no repository");
-    assert_eq!(asked(&["install", "claude"]), is(2, "BAD_ARGUMENTS"));
+    assert_eq!(
+        asked(&["status", "claude", "--user"]),
+        is(2, "BAD_ARGUMENTS")
+    );
 }
 
 #[test]
-fn outside_a_repository_the_caller_says_for_whom() {
+fn outside_a_repository_it_is_for_the_user() {
     let desk = Desk::new();
     fs::remove_dir(desk.scene.path("project/.git")).expect("no repository");
-    let before = desk.all();
-    let refused = desk.run(&["install", "claude"]).expect(2, "no repository");
-    assert_eq!(refused.stderr().lines().count(), 1, "{}", refused.said());
-    assert_eq!(desk.all(), before);
+    let said = desk.run(&["install", "claude"]).expect(0, "no repository");
+    let undo = "undo: tenure agent uninstall claude --user\n";
+    assert!(said.stdout().ends_with(undo), "{}", said.stdout());
+    assert!(desk.scene.path("home/.claude/settings.json").is_file());
     desk.run(&["install", "claude", "--project"])
         .expect(0, "this folder");
     assert!(desk.scene.path("project/.mcp.json").is_file());
@@ -1265,6 +1267,106 @@ fn status_names_what_keeps_claudes_hooks_from_working() {
     assert_eq!(wrong(&blind, "program").len(), 1);
 }
 
+/// What can be found out is not asked: which host there is, and for whom, where no repository is.
+#[test]
+fn an_installation_asks_for_nothing_that_can_be_found_out() {
+    let desk = Desk::new();
+    let run = |words: &[&str], folder: &str| {
+        let mut command = desk.command(words);
+        let folder = desk.scene.path(folder);
+        command
+            .env("PATH", desk.scene.path("bin"))
+            .current_dir(folder);
+        answer(&mut command)
+    };
+    fs::create_dir(desk.scene.path("outside")).expect("a folder");
+    let said = run(&["install"], "project").expect(2, "no host").stderr();
+    assert!(said.contains("none of them is found here"), "{said}");
+    desk.write("bin/codex", "");
+    let said = run(&["install"], "outside").expect(0, "the one that is here");
+    assert!(
+        said.stdout().contains("installed for Codex for this user"),
+        "{}",
+        said.stdout()
+    );
+    assert!(desk.scene.path("home/.codex/hooks.json").is_file());
+    run(&["uninstall"], "outside").expect(0, "for the same");
+    assert!(!desk.scene.path("home/.codex/hooks.json").exists());
+    desk.write("bin/claude", "");
+    for action in ["install", "status"] {
+        let said = run(&[action], "project").expect(2, "two hosts").stderr();
+        assert!(said.contains("both are here"), "{said}");
+    }
+}
+
+/// Three questions that a person has, in the first three lines.
+#[test]
+fn status_begins_with_whether_it_is_on_for_what_and_what_is_wrong() {
+    let desk = Desk::new();
+    let first = |words: &[&str], code: i32| -> Vec<String> {
+        let said = desk.run(&[&["status", "claude"], words].concat());
+        let said = said.expect(code, "status").stdout();
+        said.lines().map(str::to_owned).collect()
+    };
+    let begin = |lines: &[String], expected: [&str; 3]| {
+        for (line, expected) in lines.iter().zip(expected) {
+            assert!(line.starts_with(expected), "{line:?}, and not {expected:?}");
+        }
+    };
+    let nothing = "for    nothing: no tenure.toml has a rule";
+    let off = first(&[], 1);
+    begin(
+        &off,
+        [
+            "off    none are installed",
+            nothing,
+            "faults one, with what mends it",
+        ],
+    );
+    let said = desk
+        .run(&["install", "claude"])
+        .expect(0, "installed")
+        .stdout();
+    let from = said.find("next: ").expect("what to do next");
+    let rest: Vec<&str> = said[from..].lines().collect();
+    assert!(rest.len() <= 6, "five lines, and how to undo it: {rest:#?}");
+    assert!(
+        rest.iter().any(|line| line.contains("[[agent.command]]")),
+        "{rest:#?}"
+    );
+    assert_eq!(
+        rest.last(),
+        Some(&"undo: tenure agent uninstall claude --project")
+    );
+    desk.scene.write(
+        "project/tenure.toml",
+        "[[agent.command]]\nmatch = [\"make\", \"cargo test\"]\nlock = \"build\"\n\
+         [[agent.path]]\nmatch = [\"migrations/**\"]\n",
+    );
+    let rules = "for    commands make, cargo test (lock build); files migrations/**";
+    let on = first(&[], 0);
+    begin(
+        &on,
+        [
+            "on     Claude Code calls tenure's hooks: ",
+            rules,
+            "faults none",
+        ],
+    );
+    assert_eq!(on.len(), 3, "what is well is left out: {on:#?}");
+    assert!(first(&["-v"], 0).len() > 6, "and told to who asks for it");
+    assert_eq!(first(&["-q"], 0), [""; 0]);
+    let settings = desk.scene.path(&format!("project/{SETTINGS}"));
+    let switched = fs::read_to_string(&settings).expect("text");
+    let switched = switched.replacen('{', "{\"disableAllHooks\": true,", 1);
+    fs::write(&settings, switched).expect("a file");
+    let off = first(&[], 1);
+    assert!(
+        off[0].starts_with("off") && off[0].contains("disableAllHooks"),
+        "{off:#?}"
+    );
+}
+
 #[test]
 fn status_names_what_codex_asks_of_its_user() {
     let desk = Desk::new();
@@ -1290,6 +1392,7 @@ fn status_names_what_codex_asks_of_its_user() {
         "pre_tool_use",
         "post_tool_use",
         "stop",
+        "interrupt",
         "subagent_stop",
         "session_start",
         "session_end",
@@ -1307,6 +1410,19 @@ fn status_names_what_codex_asks_of_its_user() {
         &(trusted("sandbox_mode = \"danger-full-access\"") + &marks),
     );
     status(0);
+    // In a linked work tree Codex takes hooks and trust from the main checkout.
+    let (git, second) = (
+        project.join(".git/worktrees/second"),
+        desk.scene.path("second"),
+    );
+    desk.write("project/.git/worktrees/second/commondir", "../..\n");
+    desk.write("second/.git", &format!("gitdir: {}\n", git.display()));
+    let mut linked = desk.command(&["status", "codex", "--output", "json"]);
+    answer(linked.current_dir(&second)).expect(0, "the hooks of the main checkout");
+    let mut linked = desk.command(&["install", "codex"]);
+    let said = answer(linked.current_dir(&second)).expect(0, "for the branch");
+    let elsewhere = format!("install in {}, too", project.display());
+    assert!(said.stdout().contains(&elsewhere), "{}", said.stdout());
     let off = marks.replacen("trusted_hash", "enabled = false\ntrusted_hash", 1);
     desk.write(
         config,
@@ -1381,4 +1497,3 @@ fn a_probe_tells_the_hook_from_the_rewrite() {
     desk.write(note, "id-2");
     assert_eq!(probe("id-2", 0)["data"]["rewrite"], true);
 }
-        "interrupt",

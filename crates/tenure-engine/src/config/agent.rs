@@ -208,6 +208,11 @@ enum Part {
 }
 
 impl Glob {
+    /// The pattern as it is written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
     /// Reads one.
     ///
     /// # Errors

@@ -50,6 +50,17 @@ struct Check {
     fix: Option<String>,
 }
 
+/// How much a person is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    /// What is not as it should be.
+    Faults,
+    /// Whether tenure is on, for what, and the same.
+    Usual,
+    /// What is well, too.
+    All,
+}
+
 /// Everything that was found.
 #[derive(Default)]
 struct Report(Vec<Check>);
@@ -93,10 +104,10 @@ struct Layer {
     has: Has,
 }
 
-pub(super) fn status(call: &Agent, quiet: bool) -> Result<(String, Value), Failure> {
+pub(super) fn status(call: &Agent, told: Told) -> Result<(String, Value), Failure> {
     let mut report = Report::default();
     let layers = layers(call, &mut report);
-    hooks(call, &layers, &mut report);
+    let places = hooks(call, &layers, &mut report);
     parts(call, &layers, &mut report);
     programs(&layers, &mut report);
     let folder = folder(call, &mut report);
@@ -110,15 +121,19 @@ pub(super) fn status(call: &Agent, quiet: bool) -> Result<(String, Value), Failu
         }
         AgentHost::Codex => codex(call, &layers, folder.as_deref(), &mut report),
     }
-    answer(call, &report, quiet)
+    answer(call, &report, &places, told)
 }
 
 /// The files in which the host looks for hooks, and what they have of tenure.
 fn layers(call: &Agent, report: &mut Report) -> Vec<Layer> {
+    let mut looked = call.roots.clone();
+    if call.host == AgentHost::Codex {
+        looked.project.clone_from(&looked.main);
+    }
     let mut files = vec![
         (
             Reach::Project,
-            call.host.hooks_file(Reach::Project, &call.roots),
+            call.host.hooks_file(Reach::Project, &looked),
         ),
         (Reach::User, call.host.hooks_file(Reach::User, &call.roots)),
     ];
@@ -182,7 +197,7 @@ fn has_plugin(layer: &Layer) -> bool {
     })
 }
 
-fn hooks(call: &Agent, layers: &[Layer], report: &mut Report) {
+fn hooks(call: &Agent, layers: &[Layer], report: &mut Report) -> Vec<String> {
     let mut places: Vec<String> = Vec::new();
     for layer in layers {
         let flag = match layer.reach {
@@ -252,6 +267,7 @@ fn hooks(call: &Agent, layers: &[Layer], report: &mut Report) {
             },
         ),
     }
+    places
 }
 
 /// The server and the skill.
@@ -523,9 +539,13 @@ fn codex(call: &Agent, layers: &[Layer], folder: Option<&Path>, report: &mut Rep
     }
     for layer in layers.iter().filter(|layer| layer.has != Has::Nothing) {
         if layer.reach == Reach::Project {
-            let root = call.roots.project.display().to_string();
-            let level = get(&["projects", &root, "trust_level"]);
-            if level.and_then(::toml::Value::as_str) != Some("trusted") {
+            // The folder itself says more than the main checkout.
+            let levels = [&call.roots.project, &call.roots.main].map(|root| {
+                let root = root.display().to_string();
+                let level = get(&["projects", &root, "trust_level"]);
+                level.and_then(::toml::Value::as_str)
+            });
+            if levels.into_iter().flatten().next() != Some("trusted") {
                 report.wrong(
                     "trust",
                     format!(
@@ -646,10 +666,76 @@ fn snake(event: &str) -> String {
     text
 }
 
-fn answer(call: &Agent, report: &Report, quiet: bool) -> Result<(String, Value), Failure> {
+/// The answers to three questions: whether tenure is on, for what, and what would go wrong.
+fn first_lines(call: &Agent, report: &Report, places: &[String]) -> First {
+    let mut wrong = (report.0.iter()).filter(|check| check.status == Status::Wrong);
+    let keeps_off =
+        |check: &&Check| matches!(check.about, "hooks" | "trust" | "program" | "config");
+    let count = wrong.clone().count();
+    let off = wrong.find(keeps_off);
+    let is_on = off.is_none();
+    let on = match off {
+        Some(check) => format!("off    {}", check.message),
+        None => format!(
+            "on     {} calls tenure's hooks: {}",
+            call.host.name(),
+            places.join(", ")
+        ),
+    };
+    let files = call.config.iter().flat_map(|config| config.files());
+    let (mut commands, mut paths) = (Vec::new(), Vec::new());
+    for file in files {
+        for rule in &file.agent.commands {
+            let words = rule.matches.iter().map(|words| words.words().join(" "));
+            let words: Vec<String> = words.collect();
+            commands.push(format!("{} (lock {})", words.join(", "), rule.lock));
+        }
+        let globs = file.agent.paths.iter().flat_map(|rule| &rule.matches);
+        paths.extend(globs.map(|glob| glob.as_str().to_owned()));
+    }
+    let of = |what: &str, all: &[String]| {
+        let all = clean(&all.join("; ")).into_owned();
+        (!all.is_empty()).then(|| format!("{what} {all}"))
+    };
+    let of = [of("commands", &commands), of("files", &paths)];
+    let of: Vec<String> = of.into_iter().flatten().collect();
+    let rules = if of.is_empty() {
+        "nothing: no tenure.toml has a rule for agents here".to_owned()
+    } else {
+        of.join("; ")
+    };
+    let faults = match count {
+        0 => "none that can be seen from here".to_owned(),
+        1 => "one, with what mends it".to_owned(),
+        count => format!("{count}, each with what mends it"),
+    };
+    First {
+        is_on,
+        lines: [on, format!("for    {rules}"), format!("faults {faults}")],
+        rules,
+    }
+}
+
+/// The first lines of an answer, and what programs are told of them.
+struct First {
+    is_on: bool,
+    rules: String,
+    lines: [String; 3],
+}
+
+fn answer(
+    call: &Agent,
+    report: &Report,
+    places: &[String],
+    told: Told,
+) -> Result<(String, Value), Failure> {
+    let first = first_lines(call, report, places);
     let mut text = String::new();
+    for line in first.lines.iter().filter(|_| told != Told::Faults) {
+        let _ = writeln!(text, "{line}");
+    }
     for check in &report.0 {
-        if quiet && check.status == Status::Ok {
+        if told != Told::All && check.status == Status::Ok {
             continue;
         }
         let _ = writeln!(
@@ -675,6 +761,8 @@ fn answer(call: &Agent, report: &Report, quiet: bool) -> Result<(String, Value),
     let data = json!({
         "action": "status",
         "host": call.host.word(),
+        "on": first.is_on,
+        "for": first.rules,
         "checks": checks.collect::<Vec<_>>(),
     });
     let wrong = report
