@@ -695,9 +695,9 @@ fn refusal(found: &Found<'_>, new: &str, prefixes: &[String], unheeded: bool) ->
     format!("{}{why}.\n{}", locks.join(", "), passes(&form))
 }
 
-/// The form of a call that is not refused, on a line of its own: some hosts write more behind a reason.
+/// The form of a call that is not refused, on a line of its own: Codex goes on behind a reason, with a full stop.
 fn passes(form: &str) -> String {
-    format!("This form passes: {form}\nNothing of this call was run.")
+    format!("This form passes: {form}\nNothing of this call was run")
 }
 
 fn refusal_of_doubt(doubt: &commands::Doubt<'_>, prefix: &str) -> String {
