@@ -35,7 +35,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tenure_core::{AgentKey, LockName, RequestId};
 use tenure_engine::audit::EventName;
-use tenure_engine::config::Scope;
+use tenure_engine::config::{OnError, Scope};
 use tenure_engine::engine::Wait;
 use tenure_engine::leased_path::Across;
 
@@ -510,6 +510,10 @@ pub(crate) struct RunArgs {
         hide_possible_values = true
     )]
     pub(crate) on_lost: Option<OnLost>,
+    /// What to do where the place of the lock cannot be used: closed refuses, open runs the command without its lock and says
+    /// so [default: closed]
+    #[arg(hide_short_help = true, long, value_name = "ACTION", value_parser = value::on_error)]
+    pub(crate) on_error: Option<OnError>,
     #[command(flatten)]
     pub(crate) path: OfPath,
     #[command(flatten)]

@@ -605,7 +605,10 @@ impl Session {
     /// own are no use at the default place, so that is said in any case.
     pub(crate) fn tell_place(&self, reporter: &mut Reporter) {
         if self.place.is_default() {
-            reporter.is_at_default();
+            // An agent's locks are those of the people beside it: elsewhere they exclude nobody.
+            if !self.place.is_agents {
+                reporter.is_at_default();
+            }
             if self.store.publishes() {
                 reporter.warn(format!(
                     "{}, where no other program of the profile {} looks; name its folder with --dir or TENURE_DIR",

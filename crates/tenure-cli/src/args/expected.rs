@@ -379,6 +379,10 @@ fn known_value(arg: &Arg) -> Option<Expected> {
         "group" => Expected::Groups,
         "wait" => Expected::Words(vec![one("forever", "as long as it takes")]),
         "ticket" => Expected::Words(vec![one("auto", "the place of the caller")]),
+        "on_error" => Expected::Words(vec![
+            one("open", "run the command without its lock"),
+            one("closed", "refuse it"),
+        ]),
         "owner" => Expected::Words(vec![
             one("auto", "what outlives this call and ends with the work"),
             one(

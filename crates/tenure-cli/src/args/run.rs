@@ -38,6 +38,7 @@ impl RunArgs {
             rollback: None,
             failure_step: None,
             on_lost: None,
+            on_error: None,
             path: OfPath::default(),
             calling: Calling::default(),
             common: Common::default(),

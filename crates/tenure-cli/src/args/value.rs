@@ -14,7 +14,7 @@ use std::time::Duration;
 use tenure_core::{AgentKey, LockName, Mode, Queueing, RequestId};
 use tenure_engine::audit::EventName;
 use tenure_engine::clock::{Clock, SystemClock};
-use tenure_engine::config::Scope;
+use tenure_engine::config::{OnError, Scope};
 use tenure_engine::duration::{self, DurationError};
 use tenure_engine::engine::Wait;
 use tenure_engine::fence::{self, TOKEN_MAX};
@@ -439,6 +439,15 @@ pub(crate) fn signal(_: &str) -> Result<i32, String> {
 /// The milliseconds of a duration.
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Reads what a run does where the place of its lock cannot be used.
+pub(crate) fn on_error(text: &str) -> Result<OnError, String> {
+    match text {
+        "open" => Ok(OnError::Open),
+        "closed" => Ok(OnError::Closed),
+        _ => Err("write open or closed".to_owned()),
+    }
 }
 
 /// How a run waits.

@@ -70,7 +70,7 @@ pub(crate) fn run(run: Run, mut reporter: Reporter) -> Ending {
     // First: what follows is the guardian's.
     let followed = follow.map_or(Ok(None), |follow| follow::begin(follow, run.task.grace));
     let ran = followed.and_then(|followed| match run.task.main().cloned() {
-        Some(main) => hold_and_run(run, main, followed, &mut reporter),
+        Some(main) => hold_or_run(run, main, followed, &mut reporter),
         None => run_unlocked(run, followed, &mut reporter),
     });
     if let Some(why) = follow::reason() {
@@ -109,7 +109,12 @@ fn session_of(
     Ok(session)
 }
 
-fn hold_and_run(
+/// Runs the command under its locks. Where their place cannot be used, and the caller wants that, it runs without: a sandbox
+/// keeps a command from the locks, and the work that they are for from going on.
+///
+/// Nothing is held then, and nothing was started. A lock that is held, a list of a newer format and a guard that another
+/// process keeps say that the place works: these refuse in any case.
+fn hold_or_run(
     run: Run,
     main: LockName,
     followed: Option<Followed>,
@@ -120,11 +125,51 @@ fn hold_and_run(
         group_place,
         task,
     } = run;
-    let task = &task;
     let signals = collect_signals()?;
     followed.map_or(Ok(()), Followed::watch)?;
+    let open = task.is_open.then(|| {
+        let id = place.format().request_id(task.who.id.clone())?;
+        Ok::<_, Failure>(ChildEnv::of_no_hold(&place, &id))
+    });
+    let open = open.transpose()?;
+    let (name, folder) = (main.clone(), place.folder.clone());
+    let held = hold_and_run((place, group_place), &task, main, signals, reporter);
+    match (held, open) {
+        (Ok(ended), _) => ended,
+        (Err(failure), Some(child_env)) if is_of_place(&failure, &folder) => {
+            reporter.warn(format!(
+                "{}; {name} is not taken, and the command runs without it (--on-error open)",
+                failure.message
+            ));
+            let program = find_program(&task.program.words)?;
+            work_unlocked(&task, &program, &child_env, signals, reporter)
+        }
+        (Err(failure), _) => Err(failure),
+    }
+}
+
+/// Whether a failure is that the place of a lock cannot be used: it is refused or out of reach, or its folder is none.
+fn is_of_place(failure: &Failure, folder: &Path) -> bool {
+    let is_none = || folder.metadata().is_ok_and(|facts| !facts.is_dir());
+    failure.exit == Exit::Permission
+        || failure.code == "STORE_UNREACHABLE"
+        || (failure.exit == Exit::StoreUnavailable && is_none())
+}
+
+/// The failure is one from before the command: nothing has started, and nothing is held.
+fn hold_and_run(
+    (place, group_place): (Place, Option<Place>),
+    task: &Task,
+    main: LockName,
+    signals: Signals,
+    reporter: &mut Reporter,
+) -> Result<Result<Ending, Failure>, Failure> {
     let session = session_of(place, task, &main, signals)?;
     session.tell_place(reporter);
+    if task.is_open && session.store.is_remote() {
+        // A wait goes on through an outage. Servers that were never there are none to wait for.
+        session.reading(&main)?;
+    }
     let group_session = group_place.map(|place| session_of(place, task, &main, signals));
     let group_session = group_session.transpose()?;
     let program = program_of(&session.place, task)?;
@@ -178,7 +223,7 @@ fn hold_and_run(
         holds.iter().for_each(Hold::catch_up);
         let failure = become_it(task, (&program, &child_env), signals, &holds, &parts);
         release_all(&holds, reporter, &RunResult::of_nothing(task));
-        return Err(failure);
+        return Ok(Err(failure));
     };
     let supervision = Supervision {
         task,
@@ -209,9 +254,9 @@ fn hold_and_run(
     );
     if let (false, OnLost::Terminate, Ok(Verdict::Command(end))) = (was_ours, how.on_lost, &verdict)
     {
-        return Err(lost_unseen(&plan.main, *end));
+        return Ok(Err(lost_unseen(&plan.main, *end)));
     }
-    answer(verdict, about.as_ref().unwrap_or(&plan.main), task)
+    Ok(answer(verdict, about.as_ref().unwrap_or(&plan.main), task))
 }
 
 /// Becomes the command. Comes back only if that failed.
@@ -492,15 +537,28 @@ fn run_unlocked(
         return Err(cancelled("run"));
     }
     let child_env = ChildEnv::of_no_hold(&place, &id);
+    work_unlocked(&task, &program, &child_env, signals, reporter)
+}
+
+/// Does the work of a run that holds nothing.
+#[cold]
+#[inline(never)]
+fn work_unlocked(
+    task: &Task,
+    program: &Path,
+    child_env: &ChildEnv,
+    signals: Signals,
+    reporter: &mut Reporter,
+) -> Result<Ending, Failure> {
     let How::Supervised(how) = &task.how else {
-        return Err(become_it(&task, (&program, &child_env), signals, &[], &[]));
+        return Err(become_it(task, (program, child_env), signals, &[], &[]));
     };
     let clock = SystemClock::new(None);
     let terms = terms::of(how, task.grace, signals);
     let driver = driver(how, &clock, signals, terms, reporter);
     let mut state = RunState::new([]);
-    match supervise(&task, &program, &driver, &child_env, &mut state, reporter) {
-        Ok(verdict) => ended(&verdict, &task),
+    match supervise(task, program, &driver, child_env, &mut state, reporter) {
+        Ok(verdict) => ended(&verdict, task),
         Err(error) => Err(not_started(&task.program.words, error)),
     }
 }
@@ -1017,4 +1075,113 @@ fn prepare(said: &Program, program: &Path, child_env: &ChildEnv) -> Command {
     }
     child_env.apply(&mut command);
     command
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+
+    /// What an open run goes on at, and what it refuses: a lock that works and is not to be had.
+    #[test]
+    fn only_a_place_that_cannot_be_used_opens_a_run() {
+        let place = || "/l/x".to_owned();
+        let doing = "opening the folder";
+        let why = || "why".to_owned();
+        for (error, expected) in [
+            (
+                StoreError::Permission {
+                    place: place(),
+                    doing,
+                },
+                true,
+            ),
+            (
+                StoreError::Denied {
+                    place: place(),
+                    doing,
+                    why: why(),
+                },
+                true,
+            ),
+            (StoreError::Missing { place: place() }, true),
+            (
+                StoreError::Unsafe {
+                    place: place(),
+                    why: why(),
+                },
+                true,
+            ),
+            (
+                StoreError::Unreachable {
+                    place: place(),
+                    doing,
+                    why: why(),
+                },
+                true,
+            ),
+            (
+                StoreError::Format {
+                    place: place(),
+                    found: why(),
+                    known: 1,
+                    by: why(),
+                },
+                false,
+            ),
+            (
+                StoreError::Stuck {
+                    place: place(),
+                    waited_ms: 1,
+                    keeper: None,
+                },
+                false,
+            ),
+            (
+                StoreError::Crowded {
+                    place: place(),
+                    waited_ms: 1,
+                },
+                false,
+            ),
+            (StoreError::Contended { place: place() }, false),
+            (
+                StoreError::Full {
+                    place: place(),
+                    claims: 1,
+                },
+                false,
+            ),
+            (
+                StoreError::Unreadable {
+                    place: place(),
+                    why: why(),
+                },
+                false,
+            ),
+            (
+                StoreError::Io {
+                    place: place(),
+                    doing,
+                    source: io::ErrorKind::StorageFull.into(),
+                },
+                false,
+            ),
+        ] {
+            let told = error.to_string();
+            assert_eq!(
+                is_of_place(&error.into(), Path::new("/")),
+                expected,
+                "{told}"
+            );
+        }
+        let held = Failure::new(Exit::Precondition, "LOCK_HELD", "held");
+        assert!(!is_of_place(&held, Path::new("/dev/null")));
+        let none = Failure::new(
+            Exit::StoreUnavailable,
+            "STORE_UNAVAILABLE",
+            "not a directory",
+        );
+        assert!(is_of_place(&none, Path::new("/dev/null")));
+    }
 }

@@ -16,6 +16,7 @@ use crate::supervise::OnLost;
 use std::ffi::OsString;
 use std::time::Duration;
 use tenure_core::{Force, LockName, Mode, Queueing, Terms};
+use tenure_engine::config::OnError;
 use tenure_engine::engine::Wait;
 use tenure_engine::group::folded;
 
@@ -42,6 +43,8 @@ pub(crate) struct Task {
     pub(crate) ticket: Option<Ticket>,
     pub(crate) reentrant: bool,
     pub(crate) who: Who,
+    /// The command runs also where the place of the lock cannot be used.
+    pub(crate) is_open: bool,
     /// The warning about an intent that takes no lock.
     pub(crate) warning: Option<&'static str>,
     pub(crate) program: Program,
@@ -179,6 +182,7 @@ impl Run {
                 ticket,
                 reentrant: defaults.reentrant(typed),
                 who,
+                is_open: typed.on_error == Some(OnError::Open),
                 warning,
                 program,
                 grace,

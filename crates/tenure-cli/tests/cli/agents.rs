@@ -5,7 +5,7 @@ use crate::support::{Scene, Started, answer, eventually, timed};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Duration;
@@ -665,4 +665,68 @@ fn a_path_that_stands_for_several_locks_is_refused_with_their_names() {
     for name in names {
         scene.run(["check", name]).expect(4, "each of them is held");
     }
+}
+
+/// A sandbox keeps a command from the folder of the locks, or from their servers. What a hook has written goes on there if its
+/// rule is open. A lock that works, and is not to be had, stays what it is.
+#[test]
+fn a_run_that_is_open_goes_on_where_the_place_of_its_lock_cannot_be_used() {
+    let scene = Scene::new();
+    let run = |flags: &[&str], more: &[&str]| {
+        let mut words = vec!["run", "x", "--as", FIRST, "--wait", "1s"];
+        words.extend(flags);
+        words.extend(more);
+        words.extend(["--", "sh", "-c", "echo ran; exit 3"]);
+        scene.run(words)
+    };
+    let open = ["--on-error", "open"];
+    // Others may put files there, so nothing in it is believed.
+    let unsafe_place = scene.path("shared");
+    fs::create_dir(&unsafe_place).expect("a folder");
+    fs::set_permissions(&unsafe_place, fs::Permissions::from_mode(0o777)).expect("rights");
+    let unsafe_place = unsafe_place.to_str().expect("text");
+    scene.write("file", "");
+    let file = scene.path("file");
+    let file = file.to_str().expect("text");
+    let mut places = vec![(["--dir", unsafe_place], 7), (["--dir", file], 12)];
+    // Takes no connection: the port is bound, and nothing listens.
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let port = socket.local_addr().expect("its number").port();
+    let servers = format!("etcd://127.0.0.1:{port}/x");
+    if cfg!(feature = "etcd") {
+        places.push((["--store", &servers], 12));
+    }
+    for (place, code) in places {
+        for flags in [&[][..], &["--on-error", "closed"]] {
+            let refused = run(flags, &place).expect(code, "closed");
+            assert!(!refused.stdout().contains("ran"), "{}", refused.said());
+            assert!(
+                !refused.stderr().contains("TENURE_DIR"),
+                "{}",
+                refused.said()
+            );
+        }
+        let ran = run(&open, &place).expect(3, "open");
+        assert_eq!(ran.stdout(), "ran\n");
+        assert!(
+            ran.stderr()
+                .contains("x is not taken, and the command runs without it"),
+            "{}",
+            ran.said()
+        );
+    }
+    let become_it = run(&["--on-error", "open", "--exec"], &["--dir", unsafe_place]);
+    assert_eq!(become_it.expect(3, "open, by exec").stdout(), "ran\n");
+    // The place works: a held lock, and a list that a later version has written.
+    let held = scene.hold("x", ["-q"]);
+    let _ = run(&open, &[]).expect(4, "held");
+    let _ = held.open();
+    let _ = run(&open, &[]).expect(3, "it is free");
+    let file = scene.locks().join("x.tenure");
+    let mut bytes = fs::read(&file).expect("a lock file");
+    let later = b"tenure 2 9 1 0123456789abcdef 9.9.9\n";
+    bytes[..later.len()].copy_from_slice(later);
+    fs::write(&file, &bytes).expect("a later format");
+    let later = run(&open, &[]).expect(12, "a later format");
+    assert_eq!(later.stdout(), "");
 }
