@@ -143,6 +143,9 @@ pub(crate) enum Verb {
     /// The version
     #[command(skip)]
     Version(Output),
+    /// A call without any word
+    #[command(skip)]
+    Bare,
 }
 
 /// A call with `--input` and without a verb.

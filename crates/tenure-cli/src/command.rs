@@ -266,14 +266,23 @@ pub(crate) fn carry_out(verb: Verb) -> Ending {
         #[cfg(unix)]
         Verb::Hook(args) => hook::hook(&args),
         #[cfg(windows)]
-        Verb::Hook(_) => report(&Failure::not_here(
-            "hook",
-            "it has not been ported; write `tenure run` into the commands themselves",
-        )),
+        Verb::Hook(_) => {
+            let mut failure = Failure::not_here(
+                "hook",
+                "it has not been ported; write `tenure run` into the commands themselves",
+            );
+            // Hosts take 2 for a refusal, and at the end of a turn for "go on".
+            failure.exit = Exit::General;
+            report(&failure)
+        }
         Verb::GroupName(args) => Call::of("group-name", &args.common)
             .answer(|_| Ok(args), |args, _| group_name::group_name(&args)),
         Verb::Help(args) => help::help(&args),
         Verb::Version(output) => help::show_version(output),
+        #[cfg(unix)]
+        Verb::Bare => hook::instead_of(&[]).unwrap_or_else(help::bare),
+        #[cfg(windows)]
+        Verb::Bare => help::bare(),
         Verb::Completions(args) => completions::completions(&args),
         Verb::Man(args) => man::man(&args),
     };
@@ -433,6 +442,10 @@ fn reporter(common: &Common, around: &Surroundings, command: &'static str) -> Re
 
 /// Answers a call whose arguments could not be read, in the form of its profile if that is known.
 pub(crate) fn misread(words: &[OsString], failure: Failure) -> Exit {
+    #[cfg(unix)]
+    if let Some(exit) = hook::instead_of(words) {
+        return exit;
+    }
     if failure.is_silent() || failure.exit == Exit::Success {
         return report(&failure);
     }

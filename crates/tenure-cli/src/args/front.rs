@@ -1,14 +1,11 @@
 //! What may stand where a verb should: questions about tenure itself (`help`, `--help`, `--version`) with
 //! global flags before them, and `--input`. The document of `--input` has the verb (its `mode`).
 
-use super::help::{Size, page};
+use super::help::Size;
 use super::refusal;
 use super::{Common, DocumentArgs, HelpArgs, Verb, hints_of, is_verb, output_of, verb_index};
-use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::render::colour;
-use crate::speech;
 use clap::{Args, FromArgMatches as _};
 use std::ffi::OsString;
 
@@ -36,12 +33,7 @@ pub(super) fn read(words: &[OsString]) -> Result<Verb, Failure> {
     let output = output_of(words);
     let asks_for_help = word == Some("help");
     match word {
-        _ if words.len() <= 1 && output == Output::Text => {
-            let page = page(None, Size::Brief, None);
-            let page = colour::page(page.trim_end(), &std::io::stderr());
-            speech::say_plainly(&page);
-            return Err(Failure::already_said(Exit::BadArguments, output));
-        }
+        _ if words.len() <= 1 && output == Output::Text => return Ok(Verb::Bare),
         Some(flag) if flag.starts_with('-') => {
             if let Some(input) = input_of(words) {
                 if let Some(size) = Size::asked_for(words) {

@@ -1,10 +1,11 @@
 //! `help`, `-h` and `--help`, and the version: text for people, and a document where one was asked for.
 
-use crate::args::help::page;
+use crate::args::help::{Size, page};
 use crate::args::{HelpArgs, version};
 use crate::exit::Exit;
 use crate::render::{Output, Reporter, colour, report};
 use crate::request::{Format, Surroundings};
+use crate::speech;
 use serde_json::{Value, json};
 
 #[cold]
@@ -21,6 +22,15 @@ pub(super) fn help(args: &HelpArgs) -> Exit {
     let page = page.trim_end();
     let text = || colour::page(page, &std::io::stdout());
     answer("help", output, text, json!({ "verb": verb, "page": page }))
+}
+
+/// Shows a caller that typed nothing what can be typed.
+#[cold]
+#[inline(never)]
+pub(super) fn bare() -> Exit {
+    let page = page(None, Size::Brief, None);
+    speech::say_plainly(&colour::page(page.trim_end(), &std::io::stderr()));
+    Exit::BadArguments
 }
 
 #[cold]

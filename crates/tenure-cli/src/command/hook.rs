@@ -6,6 +6,10 @@
 //! and names the fault. A host takes a hook that is late for one that agrees. So a second thread does the work, and
 //! this one answers within three seconds in any case.
 //!
+//! **It never exits 2 where an event is on stdin**, whatever its arguments are (`instead_of`). A host takes 2 for a refusal,
+//! and at the end of a turn for "go on": then a hook that fails each time makes an endless loop of calls of the model. For
+//! the same reason only the event before a call is ever refused (`event::may_be_a_call`).
+//!
 //! What an event says, `event` reads; `commands` finds the commands that run under a lock, and `folders` where; `leases`
 //! takes what a file needs, `memory` remembers, `proof` knows whether rewrites arrive, `faults` what follows where
 //! tenure itself fails, and `answer` the words of the hosts.
@@ -21,7 +25,7 @@ mod paths;
 mod proof;
 
 use super::agent::probe;
-use crate::args::{AgentHost, Common, HookArgs};
+use crate::args::{self, AgentHost, Common, HookArgs};
 use crate::exit::Exit;
 use crate::request::{About, Misread, Place, Surroundings};
 use crate::signals::{Stream, write_within};
@@ -36,7 +40,8 @@ use memory::{Memory, Proof};
 pub(super) use proof::ran;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use std::io::{Read as _, Write as _};
+use std::ffi::OsString;
+use std::io::{BufRead as _, IsTerminal as _, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -76,6 +81,8 @@ const FORM_MAX: usize = 2_000;
 /// What the thread that works has found out, for the one that answers when the time is over.
 #[derive(Debug, Default)]
 struct Progress {
+    /// What is on stdin begins as an event does.
+    is_event: bool,
     is_closed: bool,
     /// What it does now, as the end of a sentence. At first it reads the event.
     doing: Option<&'static str>,
@@ -85,6 +92,7 @@ struct Progress {
 
 /// One event on its way to an answer.
 struct Work {
+    /// Who asks; for a call that does not say so, whoever the event tells.
     host: AgentHost,
     began: Instant,
     progress: Arc<Mutex<Progress>>,
@@ -93,55 +101,133 @@ struct Work {
 #[cold]
 #[inline(never)]
 pub(super) fn hook(args: &HookArgs) -> Exit {
+    answered(Some(args.host)).unwrap_or(Exit::Success)
+}
+
+/// Answers the event on stdin of a call that is no good `hook HOST`: a call without any word, as hosts make it that ignore
+/// the arguments of a hook, or a `hook` that cannot be read. The event tells the host. `None` where no event is there: then a
+/// person has typed it.
+#[cold]
+#[inline(never)]
+pub(super) fn instead_of(words: &[OsString]) -> Option<Exit> {
+    let is_hosts = words.len() <= 1 || args::hints_of(words).1 == "hook";
+    if !is_hosts || std::io::stdin().is_terminal() {
+        return None;
+    }
+    answered(None)
+}
+
+/// Answers the event on stdin. `None` if none is there, and the call names no host.
+fn answered(host: Option<AgentHost>) -> Option<Exit> {
     let began = instant();
     let progress = Arc::new(Mutex::new(Progress::default()));
-    let work = Arc::new(Work {
-        host: args.host,
+    let (tell, told) = mpsc::channel();
+    let inquiry = Inquiry {
+        host,
         began,
         progress: Arc::clone(&progress),
-    });
-    let (tell, told) = mpsc::channel();
-    let on_thread = Arc::clone(&work);
+    };
+    let on_thread = inquiry.clone();
     let started = std::thread::Builder::new().spawn(move || {
-        let (answer, sign) = on_thread.answer();
+        let (answer, sign) = on_thread.answer().unzip();
         let _ = tell.send(answer);
         // What the answer does not depend on comes behind it.
-        if let Some(sign) = sign {
+        if let Some(sign) = sign.flatten() {
             sign.note();
         }
     });
     let left = || PATIENCE.saturating_sub(instant().saturating_duration_since(began));
     let late = |why: &str| {
         let progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
+        if host.is_none() {
+            return progress.is_event.then_some(None);
+        }
         let doing = progress.doing.unwrap_or("the event was read");
         let why = format!("{why}, while {doing}");
-        match progress.follows {
+        let answer = match progress.follows {
             Some(follows) => Answer::message(format!("{why}; {follows}")),
             None => fault(if_closed(progress.is_closed), &why),
-        }
+        };
+        Some(answer.text(host.unwrap_or(AgentHost::Claude)))
     };
-    let answer = match started {
+    let text = match started {
         // The rules say what follows, and this thread can find them as well. Nothing ends it in time then.
-        Err(_) => {
-            let (answer, _) = work.answer();
-            answer
-        }
+        Err(_) => inquiry.answer().map(|(text, _)| text),
         Ok(_) => match told.recv_timeout(left()) {
-            Ok(answer) => answer,
+            Ok(text) => text,
             Err(RecvTimeoutError::Timeout) => late("nothing was found out within 3 seconds"),
             Err(RecvTimeoutError::Disconnected) => {
                 late("it broke off, which is a mistake in tenure")
             }
         },
     };
-    if let Some(mut text) = answer.text(args.host) {
+    let text = text?;
+    if let Some(mut text) = text {
         text.push('\n');
         // A host that does not read has decided already.
         let _ = write_within(Stream::Out, text.as_bytes(), WRITE);
     }
     // Until the thread has ended, and nobody can tell anything any more.
     let _ = told.recv_timeout(left());
-    Exit::Success
+    Some(Exit::Success)
+}
+
+/// A call that asks for the answer to what is on stdin.
+#[derive(Clone)]
+struct Inquiry {
+    host: Option<AgentHost>,
+    began: Instant,
+    progress: Arc<Mutex<Progress>>,
+}
+
+impl Inquiry {
+    /// The text of the answer, and what is done behind it. `None` as for [`answered`].
+    fn answer(&self) -> Option<(Option<String>, Option<Sign>)> {
+        let read = self.read()?;
+        let host = match (self.host, &read) {
+            (None, Ok((bytes, _))) => event::host_of(bytes),
+            (host, _) => host,
+        };
+        // Another host's words for an answer are not known here.
+        let Some(host) = host else {
+            return Some((None, None));
+        };
+        let work = Work {
+            host,
+            began: self.began,
+            progress: Arc::clone(&self.progress),
+        };
+        let (answer, sign) = match &read {
+            Ok((bytes, is_cut)) => work.of_bytes(bytes, *is_cut),
+            Err(why) => (unread(why, &here(None)), None),
+        };
+        Some((answer.text(host), sign))
+    }
+
+    /// The bytes on stdin, and whether more than these were there. `None` if they are no event, and the call names no host: that
+    /// is known with the first of them.
+    fn read(&self) -> Option<Result<(Vec<u8>, bool), String>> {
+        let mut bytes = Vec::new();
+        let mut stdin = std::io::stdin().lock();
+        let limit = u64::try_from(EVENT_MAX).unwrap_or(u64::MAX);
+        if self.host.is_none() {
+            let begins = stdin.fill_buf().ok()?.trim_ascii_start();
+            if !begins.is_empty() && !begins.starts_with(b"{") {
+                return None;
+            }
+            let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+            progress.is_event = !begins.is_empty();
+        }
+        if let Err(error) = stdin.by_ref().take(limit + 1).read_to_end(&mut bytes) {
+            return Some(Err(format!("the event could not be read: {error}")));
+        }
+        let is_cut = bytes.len() > EVENT_MAX;
+        if is_cut {
+            let _ = std::io::copy(&mut stdin.take(DRAIN_MAX), &mut std::io::sink());
+        }
+        let is_asked = self.host.is_some() || event::name_of(&bytes).is_some();
+        is_asked.then_some(Ok((bytes, is_cut)))
+    }
 }
 
 /// A sign of life of an agent, at every place where it may hold something.
@@ -175,26 +261,13 @@ impl Sign {
 }
 
 impl Work {
-    fn answer(&self) -> (Answer, Option<Sign>) {
-        let mut bytes = Vec::new();
-        let mut stdin = std::io::stdin().lock();
-        let limit = u64::try_from(EVENT_MAX).unwrap_or(u64::MAX);
-        if let Err(error) = stdin.by_ref().take(limit + 1).read_to_end(&mut bytes) {
-            return (
-                unread(
-                    &format!("the event could not be read: {error}"),
-                    &here(None),
-                ),
-                None,
-            );
-        }
-        let is_cut = bytes.len() > EVENT_MAX;
-        if is_cut {
-            let _ = std::io::copy(&mut stdin.take(DRAIN_MAX), &mut std::io::sink());
-        }
-        match event::read(&bytes, is_cut) {
+    fn of_bytes(&self, bytes: &[u8], is_cut: bool) -> (Answer, Option<Sign>) {
+        match event::read(bytes, is_cut) {
             Read::OfNoConcern => (Answer::default(), None),
-            Read::Unreadable { why, folder } => (unread(&why, &here(folder.as_deref())), None),
+            Read::Unreadable { why, folder } if event::may_be_a_call(bytes) => {
+                (unread(&why, &here(folder.as_deref())), None)
+            }
+            Read::Unreadable { why, .. } => (Answer::message(why), None),
             Read::Event(event) => self.of_event(event),
         }
     }
@@ -208,7 +281,11 @@ impl Work {
             }
             let why =
                 "the event's session_id or agent_id has characters that no key of an agent has";
-            return (unread(why, &folder), None);
+            let answer = match event.kind {
+                Kind::Before(_) => unread(why, &folder),
+                _ => Answer::message(why.to_owned()),
+            };
+            return (answer, None);
         };
         let memory = Memory::of(&key, now_ms());
         let on_servers = event.kind.has_rules();

@@ -1,7 +1,7 @@
 //! Events beside the calls of tools.
 
-use super::{Repository, claude, codex};
-use serde_json::json;
+use super::{Repository, claude, codex, heard};
+use serde_json::{Value, json};
 
 const RULES: &str =
     "[[agent.command]]\nmatch = [\"make\"]\nlock = \"b\"\n[[agent.path]]\nmatch = [\"a\"]\n";
@@ -153,10 +153,10 @@ fn a_missing_mark_that_has_another_reason_proves_nothing() {
     let repository = Repository::with(rules);
     let folder = repository.root();
     repository.scene.script("make", "#!/bin/sh\n");
-    let ask = |event: &serde_json::Value| {
+    let ask = |event: &Value| {
         let mut hook = repository.hook("claude");
         hook.env_remove("TENURE_DIR");
-        super::heard(&mut hook, event.to_string().as_bytes())
+        heard(&mut hook, event.to_string().as_bytes())
     };
     let event = |session: &str, name: &str, command: &str| {
         let mut event = claude(name, &folder, "t", "Bash", json!({"command": command}));
@@ -285,4 +285,105 @@ fn an_agent_that_probes_is_told_that_both_arrive() {
         "{}",
         told.said()
     );
+}
+
+/// What a call on stdin may be, and how its host is told: the events as the hosts sent them, shortened.
+fn of_hosts(folder: &std::path::Path, name: &str, command: &str) -> [(&'static str, Value); 2] {
+    let mut claude = claude(name, folder, "t", "Bash", json!({"command": command}));
+    claude["transcript_path"] = "/home/u/.claude/projects/w/1f3c.jsonl".into();
+    let mut codex = codex(name, folder, "t", "Bash", command);
+    codex["transcript_path"] = "/home/u/.codex/sessions/2026/11/30/rollout-0199a.jsonl".into();
+    [("claude", claude), ("codex", codex)]
+}
+
+/// Codex ignores the arguments of a plugin's hook, and so did an older Claude Code: they call the program alone. Exit 2 there
+/// refused each call, and at the end of a turn it meant "go on": the host asked its model again and again.
+#[test]
+fn a_call_without_arguments_answers_an_event_as_the_hook_of_its_host() {
+    let repository = Repository::with("[[agent.command]]\nmatch = [\"make\"]\nlock = \"b\"\n");
+    let bare = |event: &[u8]| {
+        let mut command = repository.scene.tenure([] as [&str; 0]);
+        heard(command.current_dir(repository.root()), event)
+    };
+    for (host, event) in of_hosts(&repository.root(), "PreToolUse", "make") {
+        let told = bare(event.to_string().as_bytes()).json();
+        assert_eq!(told, repository.ask(host, &event).json(), "{host}");
+    }
+    // A host that is not known gets no decision, and a person the help.
+    let foreign = json!({"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": "make"}});
+    assert!(bare(foreign.to_string().as_bytes()).nothing());
+    for text in ["", "make\n", "{\"a\": 1}", "  \n"] {
+        let heard = bare(text.as_bytes());
+        assert_eq!((heard.code, heard.text.as_str()), (2, ""), "{text:?}");
+        assert!(heard.stderr.contains("tenure run"), "{heard:?}");
+    }
+}
+
+#[test]
+fn no_answer_to_the_end_of_a_turn_ever_blocks() {
+    let closed = "[[agent.command]]\nmatch = [\"make\"]\nlock = \"b\"\non_error = \"closed\"\n";
+    let repository = Repository::with(closed);
+    let folder = repository.root();
+    let calls: [&[&str]; 9] = [
+        &["hook", "claude"],
+        &["hook", "codex"],
+        &[],
+        &["hook"],
+        &["hook", "cursor"],
+        &["hook", "claude", "more"],
+        &["hook", "codex", "--output", "json"],
+        &["--dir", "/nowhere/x", "hook", "codex"],
+        &["hook", "--no-such-flag"],
+    ];
+    let broken = "[[agent.command]]\non_error = \"closed\"\nx = 1\n";
+    for (rules, name) in [(closed, "Stop"), (broken, "SubagentStop")] {
+        repository.rules(rules);
+        for (host, whole) in of_hosts(&folder, name, "make") {
+            let with = |key: &str, value: Value| {
+                let mut event = whole.clone();
+                event[key] = value;
+                event.to_string()
+            };
+            // It has no session or a strange one, breaks off, or is longer than what is read.
+            let mut cut = whole.to_string();
+            cut.truncate(cut.len() - 9);
+            let events = [
+                whole.to_string(),
+                with("session_id", json!(null)),
+                with("session_id", json!("a b/c")),
+                cut,
+                with("zzz", json!("y".repeat(1 << 20))),
+            ];
+            let calls = if host == "claude" {
+                &calls[..]
+            } else {
+                &calls[1..5]
+            };
+            for (number, event) in events.iter().enumerate() {
+                for words in calls {
+                    let mut command = repository.scene.tenure(*words);
+                    let heard = heard(command.current_dir(&folder), event.as_bytes());
+                    let about = || format!("{words:?} {name} {host} {number}: {heard:?}");
+                    assert_eq!((heard.code, heard.stderr.as_str()), (0, ""), "{}", about());
+                    for word in ["deny", "block", "\"decision\"", "\"continue\"", "refused"] {
+                        assert!(!heard.text.contains(word), "{word}: {}", about());
+                    }
+                }
+            }
+        }
+    }
+    // The variable that is wrong for each call is no reason, either.
+    let (_, stop) = &of_hosts(&folder, "Stop", "")[0];
+    let mut command = repository.hook("claude");
+    let told = heard(
+        command.env("TENURE_OUTPUT", "xml"),
+        stop.to_string().as_bytes(),
+    );
+    assert_eq!(told.code, 0, "{told:?}");
+    // A person is told what is wrong with the words.
+    let typed = repository
+        .scene
+        .run(["hook", "cursor"])
+        .expect(2, "no host");
+    assert!(typed.stderr().contains("cursor"), "{}", typed.said());
 }

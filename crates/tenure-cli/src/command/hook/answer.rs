@@ -10,6 +10,7 @@
 //! Codex takes no field that it does not know. Its `allow` beside a new input approves nothing: its own approval
 //! still comes.
 
+use super::event;
 use crate::args::AgentHost;
 use serde_json::{Map, Value, json};
 
@@ -68,14 +69,14 @@ impl Answer {
             Decision::Said(text) => return Some(text.clone()),
             Decision::None => None,
             Decision::Deny(reason) => Some(json!({
-                "hookEventName": "PreToolUse",
+                "hookEventName": event::BEFORE,
                 "permissionDecision": "deny",
                 "permissionDecisionReason": reason,
             })),
             Decision::Input(input) => Some(match host {
-                AgentHost::Claude => json!({"hookEventName": "PreToolUse", "updatedInput": input}),
+                AgentHost::Claude => json!({"hookEventName": event::BEFORE, "updatedInput": input}),
                 AgentHost::Codex => json!({
-                    "hookEventName": "PreToolUse",
+                    "hookEventName": event::BEFORE,
                     "permissionDecision": "allow",
                     "updatedInput": input,
                 }),

@@ -2,11 +2,40 @@
 //!
 //! Both hosts send the same names (Claude Code's were first). What an event asks for is decided elsewhere.
 
+use crate::args::AgentHost;
 use serde_json::{Map, Value};
 use tenure_engine::printed::short;
 
 /// The longest event that is read.
 pub(super) const EVENT_MAX: usize = 1 << 20;
+
+/// The one event that may be refused.
+pub(super) const BEFORE: &str = "PreToolUse";
+
+/// The name of an event, as far as its bytes tell.
+pub(super) fn name_of(bytes: &[u8]) -> Option<&str> {
+    value_of(bytes, "hook_event_name")
+}
+
+/// Whether a call may be under way to which this event comes first. At the end of a turn a refusal means "go on", and one that
+/// comes each time never lets the turn end.
+pub(super) fn may_be_a_call(bytes: &[u8]) -> bool {
+    name_of(bytes).is_none_or(|name| name == BEFORE)
+}
+
+/// The host that sends an event, where that can be told: each names its files in its own way, and only Codex numbers turns.
+pub(super) fn host_of(bytes: &[u8]) -> Option<AgentHost> {
+    let file =
+        value_of(bytes, "transcript_path").map(|path| path.rsplit('/').next().unwrap_or(path));
+    let session = value_of(bytes, "session_id").filter(|session| !session.is_empty());
+    let is_claudes = |file: &str| session.is_some() && file.strip_suffix(".jsonl") == session;
+    if value_of(bytes, "turn_id").is_some() || file.is_some_and(|file| file.starts_with("rollout-"))
+    {
+        Some(AgentHost::Codex)
+    } else {
+        file.is_some_and(is_claudes).then_some(AgentHost::Claude)
+    }
+}
 
 /// An event.
 #[derive(Debug, Clone)]
@@ -171,7 +200,7 @@ pub(super) fn read(bytes: &[u8], is_cut: bool) -> Read {
 fn kind(fields: &mut Map<String, Value>) -> Result<Option<Kind>, &'static str> {
     let name = text(fields, "hook_event_name").ok_or("hook_event_name")?;
     Ok(match name.as_str() {
-        "PreToolUse" => Some(Kind::Before(call(fields)?)),
+        BEFORE => Some(Kind::Before(call(fields)?)),
         "PostToolUse" | "PostToolUseFailure" => {
             let flag = |map: Option<&Map<String, Value>>, key: &str| {
                 let value = map.and_then(|map| map.get(key));
@@ -228,7 +257,7 @@ fn text(fields: &Map<String, Value>, key: &str) -> Option<String> {
 /// of these asks for anything.
 fn of_beginning(bytes: &[u8]) -> Read {
     let is = |key: &str, good: fn(&str) -> bool| value_of(bytes, key).is_some_and(good);
-    let is_other_event = is("hook_event_name", |name| name != "PreToolUse");
+    let is_other_event = !may_be_a_call(bytes);
     let has_command = value_of(bytes, "command").is_some();
     let tool = value_of(bytes, "tool_name").map(|name| Tool::of(name, has_command));
     let is_other_tool = matches!(tool, Some(Tool::Lock | Tool::Other));
