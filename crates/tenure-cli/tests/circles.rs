@@ -314,7 +314,7 @@ const ROOMS: &[(&str, &str, &str)] = &[
     ),
     (
         "tenure-cli",
-        "command::agent::claude",
+        "command::agent::ask",
         "where programs are found",
     ),
     (

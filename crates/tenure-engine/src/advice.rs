@@ -6,7 +6,7 @@
 
 use crate::printed::{acts, is_plain};
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tenure_core::LockName;
 
 /// The program's name, where nothing else is known of how it is found.
@@ -76,6 +76,22 @@ pub fn program() -> String {
         Some(own) if !is_there && !cfg!(windows) => own.to_owned(),
         _ => PROGRAM.to_owned(),
     }
+}
+
+/// This program by its whole path, for lines that are read where the `PATH` is another one. A name on the `PATH` that leads to
+/// this very file outlives an update better than the file's own.
+pub fn path() -> String {
+    let Ok(own) = std::env::current_exe() else {
+        return PROGRAM.to_owned();
+    };
+    let is_own = |path: &PathBuf| path.canonicalize().is_ok_and(|path| path == own);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut named = std::env::split_paths(&path)
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join(PROGRAM));
+    let found = named.find(is_own).unwrap_or(own);
+    let found = found.to_str().filter(|_| !cfg!(windows));
+    found.map_or_else(program, str::to_owned)
 }
 
 /// Words as one line for a shell.

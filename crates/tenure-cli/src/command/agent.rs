@@ -7,18 +7,24 @@
 //! | what becomes of the files, all or none | `install` |
 //! | one file replaced; what it was before | `files`, `receipts` |
 //! | the user's servers of Claude Code, which only Claude Code writes | `claude` |
+//! | the person's own rules for commands, which a rewrite must not hide | `permissions` |
+//! | what a hook puts in front of a command | `form` |
+//! | what other programs are asked | `ask` |
 //! | what is installed, and what is wrong | `status` |
 //! | whether hook and rewrite arrive | `probe` |
 //!
 //! What the hooks do when a host calls them is `tenure hook`'s.
 
+mod ask;
 mod claude;
 mod entries;
 pub(super) mod files;
+pub(super) mod form;
 mod hosts;
 mod install;
 mod json;
 mod path;
+pub(super) mod permissions;
 pub(super) mod probe;
 mod receipts;
 mod status;
@@ -66,22 +72,21 @@ fn line(action: &str, host: AgentHost, more: &[&str]) -> String {
     advice::line(words.into_iter().chain(more.iter().copied()))
 }
 
-/// How the hooks name this program. All users of a project have to find it, so there it is called by its name.
+/// How the hooks name this program. All users of a project have to find it, so there it is called by its name. A user's hooks
+/// name its path: a host that goes on in the background may have the `PATH` of another window.
 fn program(reach: Reach) -> Result<String, Failure> {
-    let first = path::programs();
-    let is_found = first.first().is_some_and(path::is_this);
-    if is_found || reach == Reach::Project {
+    if reach == Reach::Project {
         return Ok(hosts::NAME.to_owned());
     }
-    let own = std::env::current_exe().ok();
-    let own = own.and_then(|own| own.to_str().map(str::to_owned));
-    own.filter(|own| hosts::is_tenure(own)).ok_or_else(|| {
-        Failure::new(
-            Exit::General,
-            "NO_PROGRAM",
-            "no tenure is on the PATH, and this program cannot be named; put it on the PATH as `tenure`",
-        )
-    })
+    let own = advice::path();
+    if hosts::is_tenure(&own) {
+        return Ok(own);
+    }
+    Err(Failure::new(
+        Exit::General,
+        "NO_PROGRAM",
+        "no tenure is on the PATH, and this program cannot be named; put it on the PATH as `tenure`",
+    ))
 }
 
 fn change(task: Task, call: &Agent, reporter: &mut Reporter) -> Result<(String, Value), Failure> {
@@ -179,7 +184,7 @@ fn next_steps(call: &Agent, program: &str) -> Vec<String> {
             "put tenure on the PATH of all who work here: a host goes on without a hook that it does not find"
                 .to_owned()
         } else {
-            format!("put {program} on the PATH: the commands that hooks write call it `tenure`")
+            format!("put {program} on the PATH: agents and people call it `tenure`")
         });
     }
     if call.host == AgentHost::Codex && call.roots.main != call.roots.project {

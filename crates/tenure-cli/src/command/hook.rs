@@ -24,6 +24,8 @@ mod memory;
 mod paths;
 mod proof;
 
+use super::agent::form;
+use super::agent::permissions::{self, CommandText, Permission, Ruling};
 use super::agent::probe;
 use crate::args::{self, AgentHost, Common, HookArgs};
 use crate::exit::Exit;
@@ -425,7 +427,9 @@ impl Work {
         let _ = regular::open(&note, &mut options)
             .and_then(|mut note| note.write_all(id.as_str().as_bytes()));
         let mut input = call.input.clone();
-        let text = format!("{}={id} {}", probe::VARIABLE, text.trim());
+        let program = advice::word(&advice::path());
+        let words = asked.get(1..).unwrap_or_default().join(" ");
+        let text = format!("{}={id} {program} {words}", probe::VARIABLE);
         input.insert("command".to_owned(), text.into());
         Some(Answer {
             decision: Decision::Input(input),
@@ -467,7 +471,7 @@ impl Work {
             return (fault(if_closed(closed), "the call has no command"), None);
         };
         self.is_doing("the command was looked through");
-        let found = commands::find(text, &line, |number| rules.of(number));
+        let mut found = commands::find(text, &line, |number| rules.of(number));
         if found.is_empty() {
             return (Answer::default(), None);
         }
@@ -478,16 +482,25 @@ impl Work {
             return (fault(if_closed(closed), &why), None);
         }
         let times = commands::times(&found, self.time_of(call), self.limits());
-        let program = advice::word(&advice::program());
-        let prefixes: Vec<String> = found
-            .hits
-            .iter()
-            .zip(&times.waits)
-            .map(|(hit, wait)| commands::prefix(&program, hit.rule, &key.to_string(), *wait))
+        let program = advice::word(&advice::path());
+        let prefix = |rule, closed, wait| {
+            let wait = commands::wait(wait);
+            form::prefix(&program, rule, closed, &key.to_string(), &wait)
+        };
+        let waits = found.hits.iter().zip(&times.waits);
+        let mut prefixes: Vec<String> = waits
+            .map(|(hit, wait)| prefix(hit.rule, hit.closed, *wait))
             .collect();
+        let unheeded = memory.is_some_and(Memory::is_unheeded);
+        let refuses = found.is_refused() || unheeded;
+        let asks = if refuses || found.hits.is_empty() {
+            None
+        } else {
+            self.is_doing("the person's own rules were read");
+            self.leave((text, &line), folder, &mut found, &mut prefixes)
+        };
         if let Some(doubt) = found.closed() {
-            let usual = self.limits().usual / 2;
-            let prefix = commands::prefix(&program, doubt.rule, &key.to_string(), usual);
+            let prefix = prefix(doubt.rule, true, self.limits().usual / 2);
             return (Answer::deny(refusal_of_doubt(doubt, &prefix)), None);
         }
         let warning = (!found.doubts.is_empty()).then(|| warning(&found));
@@ -496,8 +509,7 @@ impl Work {
         else {
             return (warning.map_or_else(Answer::default, Answer::message), None);
         };
-        let unheeded = memory.is_some_and(Memory::is_unheeded);
-        if found.is_refused() || unheeded {
+        if refuses {
             return (
                 Answer::deny(refusal(&found, &new, &prefixes, unheeded)),
                 None,
@@ -513,13 +525,67 @@ impl Work {
             input.insert(timeout_of(call).to_owned(), millis.into());
         }
         let answer = Answer {
-            decision: Decision::Input(input),
+            decision: match asks {
+                Some(why) => Decision::Ask(input, why),
+                None => Decision::Input(input),
+            },
             message: warning,
         };
         let first = found.hits.first().filter(|_| found.is_certain);
         let is_awaited = self.host == AgentHost::Claude && call.tool == Tool::Shell;
         let proves = first.filter(|_| is_awaited);
         (answer, proves.map(|hit| hit.rule.lock.clone()))
+    }
+
+    /// Leaves those commands as they are that a rule of the person may stop which their new form would escape. Where the host
+    /// can ask, what a rule wants asked is prefixed; the answer is why the person is asked.
+    fn leave(
+        &self,
+        (text, line): (&str, &shell::Line),
+        folder: &Path,
+        found: &mut Found<'_>,
+        prefixes: &mut Vec<String>,
+    ) -> Option<String> {
+        let rules = permissions::of(self.host, folder);
+        if rules.is_empty() {
+            return None;
+        }
+        let shell::Line::Plain(commands) = line else {
+            return None;
+        };
+        let (mut asks, mut kept) = (None, Vec::new());
+        // A host may compare the text as a whole, too.
+        let whole = CommandText::whole(text);
+        let of_text: Vec<bool> = rules.iter().map(|rule| rule.may_fit(&whole)).collect();
+        let hits: Vec<usize> = found.hits.iter().map(|hit| hit.at).collect();
+        for (at, prefix) in hits.into_iter().zip(std::mem::take(prefixes)) {
+            let is_it = |command: &&shell::Simple| (command.from..command.to).contains(&at);
+            let to = commands
+                .iter()
+                .find(is_it)
+                .map_or(text.len(), |command| command.to);
+            let own = text.get(at..to).unwrap_or_default();
+            let old = CommandText::of(own);
+            let may_fit =
+                |at: usize, rule: &Permission| of_text.get(at) == Some(&true) || rule.may_fit(&old);
+            let new = CommandText::of(&format!("{prefix}{own}"));
+            match permissions::escaped(&rules, may_fit, &new) {
+                Some(rule) if rule.ruling == Ruling::Ask && self.host == AgentHost::Claude => {
+                    let why = || {
+                        format!(
+                            "{} may be about this command, which tenure runs under a lock",
+                            rule.told()
+                        )
+                    };
+                    asks.get_or_insert_with(why);
+                    kept.push(prefix);
+                }
+                Some(rule) => found.leave(at, &rule.told()),
+                None => kept.push(prefix),
+            }
+        }
+        *prefixes = kept;
+        asks
     }
 
     /// The time that a call of the shell gives its command.

@@ -42,6 +42,20 @@ pub(crate) struct Roots {
 }
 
 impl Roots {
+    /// Those of a call in this folder.
+    pub(crate) fn around(folder: &Path) -> Option<Self> {
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let home = home.filter(|home| home.is_absolute())?;
+        let project = work_tree(folder).unwrap_or_else(|| folder.to_owned());
+        Some(Self::new(home, project))
+    }
+
+    /// The folder in which a session of Claude Code began, as it tells its hooks.
+    pub(crate) fn project_of_claude() -> Option<PathBuf> {
+        let named = std::env::var_os("CLAUDE_PROJECT_DIR").map(PathBuf::from);
+        named.filter(|named| named.is_absolute())
+    }
+
     /// With the folders that the hosts' own variables name, where they name one.
     fn new(home: PathBuf, project: PathBuf) -> Self {
         let named = |variable: &str, usual: &str| {
@@ -115,15 +129,12 @@ impl Agent {
         let tree = work_tree(here);
         // Without a repository nobody else works here.
         let is_users = typed.user || (tree.is_none() && !typed.project);
-        let home = std::env::var_os("HOME").map(PathBuf::from);
-        let home = home.filter(|home| home.is_absolute()).ok_or_else(|| {
+        let roots = Roots::around(here).ok_or_else(|| {
             Failure::bad_arguments("HOME names no folder, and hosts keep their files there")
         })?;
-        let project = tree.unwrap_or_else(|| here.to_owned());
-        for path in [&home, &project] {
+        for path in [&roots.home, &roots.project] {
             named_in_text(path)?;
         }
-        let roots = Roots::new(home, project);
         Ok(Self {
             action: typed.action,
             host: typed.host.map_or_else(|| host_here(&roots), Ok)?,

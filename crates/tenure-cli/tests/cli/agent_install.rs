@@ -978,9 +978,9 @@ fn the_users_server_of_claude_is_claudes_own_to_change() {
         .run(&["install", "claude", "--user"])
         .expect(0, "no claude");
     assert!(
-        without
-            .stdout()
-            .contains("claude mcp add --scope user tenure -- tenure mcp"),
+        without.stdout().contains(&format!(
+            "claude mcp add --scope user tenure -- {TENURE} mcp"
+        )),
         "{}",
         without.said()
     );
@@ -1008,7 +1008,7 @@ fn the_users_server_of_claude_is_claudes_own_to_change() {
     call(&["install", "claude", "--user"]).expect(0, "claude is there");
     assert_eq!(
         fs::read_to_string(&log).expect("a line"),
-        "mcp add --scope user tenure -- tenure mcp\n"
+        format!("mcp add --scope user tenure -- {TENURE} mcp\n")
     );
     fs::write(
         &own,
@@ -1043,7 +1043,7 @@ fn the_users_server_of_claude_is_claudes_own_to_change() {
         renewed.lines().skip(2).collect::<Vec<_>>(),
         [
             "mcp remove --scope user tenure",
-            "mcp add --scope user tenure -- tenure mcp"
+            &format!("mcp add --scope user tenure -- {TENURE} mcp")
         ]
     );
     // Another call was faster: what `claude` says then is no failure.
@@ -1212,9 +1212,17 @@ fn status_names_what_keeps_claudes_hooks_from_working() {
         "[[agent.command]]\nmatch = [\"cargo test\"]\nlock = \"build\"\nslots = 2\n",
     );
     let well = status(0);
-    assert!(well.stdout().contains(
-        "Bash(tenure run build --slots 2 --as * --wait * --ticket auto -- cargo test *)"
-    ));
+    // As the hook writes it, with and without more words.
+    let form = format!(
+        "Bash({TENURE} run build --slots 2 --as * --wait * --die-with auto --ticket auto --on-error open -- cargo test"
+    );
+    for end in [")", " *)"] {
+        assert!(
+            well.stdout().contains(&format!("{form}{end}")),
+            "{}",
+            well.stdout()
+        );
+    }
     assert!(!well.stdout().contains("tenure run *)"));
     // The same hooks a second time: for the user, and by the plugin.
     desk.run(&["install", "claude", "--user"])
@@ -1231,21 +1239,24 @@ fn status_names_what_keeps_claudes_hooks_from_working() {
         local,
         "{\"permissions\": {\"deny\": [\"Bash(cargo test --release *)\"], \"allow\": [\"Bash(cargo:*)\"]}}",
     );
-    let rules = wrong(&status(1), "rules");
+    let rules = wrong(&status(0), "rules");
     assert_eq!(rules.len(), 2, "{rules:?}");
     assert!(
-        rules[0].contains("wrong") && rules[0].contains("permissions.deny"),
+        rules[0].contains("gets no prefix") && rules[0].contains("permissions.deny"),
         "{rules:?}"
     );
     assert!(
-        rules[1].contains("note") && rules[1].contains("permissions.allow"),
+        rules[1].contains("asks") && rules[1].contains("permissions.allow"),
         "{rules:?}"
     );
-    desk.write(
-        local,
-        "{\"permissions\": {\"deny\": [\"Bash(cargo test *)\", \"Bash(tenure run build * -- cargo test *)\"]}}",
-    );
-    status(0);
+    // The rules that it prints.
+    let stopping = ["", " *"].map(|more| format!("Bash({TENURE} run build * -- cargo test{more})"));
+    assert!(rules[0].contains(&stopping[0]), "{rules:?}");
+    let denied = json!({"permissions": {"deny": ["Bash(cargo test *)", stopping[0], stopping[1]]}});
+    desk.write(local, &denied.to_string());
+    assert_eq!(wrong(&status(0), "rules"), [""; 0]);
+    desk.write(local, "{\"permissions\": {\"ask\": [\"Bash(cargo:*)\"]}}");
+    assert!(wrong(&status(0), "rules")[0].contains("ask before it runs"));
     // Hooks that are switched off, a sandbox around the folder of the locks, settings that are no JSON.
     desk.write(local, "{\"disableAllHooks\": true}");
     assert_eq!(wrong(&status(1), "hooks").len(), 1);

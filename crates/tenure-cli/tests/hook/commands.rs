@@ -1,6 +1,7 @@
 //! Commands that run under a lock: what the hosts are told.
 
-use super::{Repository, bash, claude, codex};
+use super::support::TENURE;
+use super::{Repository, bash, claude, codex, heard};
 use serde_json::{Value, json};
 
 const BUILD: &str =
@@ -16,13 +17,16 @@ fn claude_gets_the_whole_input_with_a_prefix_and_no_decision() {
     });
     let event = claude("PreToolUse", &repository.root(), "toolu_1", "Bash", input);
     let answer = repository.ask("claude", &event).json();
+    // The whole path: the shell of a host may have another PATH than its hooks.
+    let prefix = format!(
+        "{TENURE} run build --slots 2 --as claude/1f3c --wait 60s --die-with auto --ticket auto --on-error open"
+    );
     assert_eq!(
         answer,
         json!({"hookSpecificOutput": {
             "hookEventName": "PreToolUse",
             "updatedInput": {
-                "command": "cd x && tenure run build --slots 2 --as claude/1f3c --wait 60s --die-with auto --ticket auto -- \
-                            cargo test --all 2>&1 | tail -5",
+                "command": format!("cd x && {prefix} -- cargo test --all 2>&1 | tail -5"),
                 "description": "Run the tests",
                 "timeout": 180_000,
             },
@@ -47,7 +51,10 @@ fn codex_gets_the_allow_that_it_demands_beside_another_input() {
             "hookEventName": "PreToolUse",
             "permissionDecision": "allow",
             "updatedInput": {
-                "command": "tenure run build --slots 2 --as codex/0199a --wait 60s --die-with auto --ticket auto -- make all",
+                "command": format!(
+                    "{TENURE} run build --slots 2 --as codex/0199a --wait 60s --die-with auto --ticket auto --on-error open \
+                     -- make all"
+                ),
             },
         }})
     );
@@ -96,7 +103,7 @@ fn the_wait_fits_the_time_of_the_call() {
     let mut hook = repository.hook("claude");
     hook.env("BASH_DEFAULT_TIMEOUT_MS", "30000")
         .env("BASH_MAX_TIMEOUT_MS", "40000");
-    let answer = super::heard(&mut hook, event.to_string().as_bytes()).json();
+    let answer = heard(&mut hook, event.to_string().as_bytes()).json();
     assert_eq!(
         answer["hookSpecificOutput"]["updatedInput"]["timeout"],
         40_000
@@ -322,15 +329,140 @@ fn a_call_with_the_name_of_an_earlier_one_gets_an_answer_of_its_own() {
 }
 
 #[test]
-fn a_tenure_that_is_not_on_the_path_is_called_by_its_own() {
+fn the_prefix_names_this_program_by_a_path_that_stays() {
     let repository = Repository::with(BUILD);
-    let event = bash(&repository, "t", "make");
-    let mut hook = repository.hook("claude");
-    hook.env("PATH", "/nowhere");
-    let command = super::heard(&mut hook, event.to_string().as_bytes()).command();
-    let own = super::support::TENURE;
-    assert!(
-        command.starts_with(&format!("{own} run build")),
-        "{command}"
+    let event = bash(&repository, "", "make");
+    let bin = repository.scene.path("bin");
+    std::fs::create_dir(&bin).expect("a folder");
+    let link = bin.join("tenure");
+    for (prepare, expected) in [
+        // Not on the PATH at all, another program there, and a link to this one.
+        (None, TENURE.to_owned()),
+        (Some("/bin/true"), TENURE.to_owned()),
+        (Some(TENURE), link.display().to_string()),
+    ] {
+        if let Some(to) = prepare {
+            let _ = rustix::fs::unlink(&link);
+            std::os::unix::fs::symlink(to, &link).expect("a link");
+        }
+        let mut hook = repository.hook("claude");
+        hook.env("PATH", &bin);
+        let answer = heard(&mut hook, event.to_string().as_bytes()).json();
+        let command = super::text(&answer["hookSpecificOutput"]["updatedInput"]["command"]);
+        assert!(
+            command.starts_with(&format!("{expected} run build")),
+            "{prepare:?}: {command}"
+        );
+    }
+}
+
+/// The settings of a person, in one of the files that Claude Code reads.
+fn settings(repository: &Repository, file: &str, list: &str, rule: &str) {
+    let file = repository.scene.path(file);
+    std::fs::create_dir_all(file.parent().expect("a folder")).expect("folders");
+    let text = json!({"permissions": {list: [rule]}}).to_string();
+    std::fs::write(file, text).expect("settings");
+}
+
+/// Claude Code judges the person's rules by the command that the hook has written: a denial of `make` would be gone.
+#[test]
+fn what_a_rule_of_the_person_may_stop_gets_no_prefix() {
+    let closed = format!("{BUILD}on_error = \"closed\"\n");
+    for file in [
+        ".claude/settings.json",
+        "w/.claude/settings.json",
+        "w/.claude/settings.local.json",
+    ] {
+        let repository = Repository::with(BUILD);
+        settings(&repository, file, "deny", "Bash(make:*)");
+        let ask = |text: &str| repository.ask("claude", &bash(&repository, "", text));
+        let left = ask("make all");
+        assert!(left.json().get("hookSpecificOutput").is_none(), "{left:?}");
+        assert!(
+            left.message().contains("the deny rule Bash(make:*) of"),
+            "{left:?}"
+        );
+        let wrapped = ask("cd x && A=1 timeout 5 make all | tail");
+        assert!(
+            wrapped.json().get("hookSpecificOutput").is_none(),
+            "{wrapped:?}"
+        );
+        // What the rule is not about is prefixed, beside it as well.
+        assert!(ask("cargo test").command().starts_with("tenure run build"));
+        let both = ask("cargo test && make");
+        assert!(
+            both.command().ends_with("-- cargo test && make"),
+            "{both:?}"
+        );
+        repository.rules(&closed);
+        let reason = ask("make all").reason();
+        assert!(reason.contains("Bash(make:*)"), "{reason}");
+        assert!(
+            reason.contains("This form passes: tenure run build"),
+            "{reason}"
+        );
+        assert!(!reason.contains("--on-error"), "{reason}");
+    }
+    // A rule that is about the new command, too, makes the prefix harmless.
+    let repository = Repository::with(BUILD);
+    settings(&repository, ".claude/settings.json", "deny", "Bash(*make*)");
+    let heard = repository.ask("claude", &bash(&repository, "", "make"));
+    assert!(heard.command().starts_with("tenure run build"), "{heard:?}");
+}
+
+#[test]
+fn what_a_rule_of_the_person_wants_asked_is_asked_about() {
+    let repository = Repository::with(BUILD);
+    settings(
+        &repository,
+        "w/.claude/settings.json",
+        "ask",
+        "Bash(make *)",
     );
+    let heard = repository.ask("claude", &bash(&repository, "", "make"));
+    assert!(heard.command().starts_with("tenure run build"), "{heard:?}");
+    let specific = &heard.json()["hookSpecificOutput"];
+    assert_eq!(specific["permissionDecision"], "ask");
+    let reason = super::text(&specific["permissionDecisionReason"]);
+    assert!(reason.contains("Bash(make *)"), "{reason}");
+    let allowed = repository.ask("claude", &bash(&repository, "", "cargo test"));
+    assert!(
+        allowed.json()["hookSpecificOutput"]
+            .get("permissionDecision")
+            .is_none()
+    );
+    // An allowance is the host's to judge.
+    settings(
+        &repository,
+        "w/.claude/settings.json",
+        "allow",
+        "Bash(make *)",
+    );
+    let heard = repository.ask("claude", &bash(&repository, "", "make"));
+    assert!(
+        heard.json()["hookSpecificOutput"]
+            .get("permissionDecision")
+            .is_none()
+    );
+}
+
+#[test]
+fn codex_rules_of_the_person_count_as_well() {
+    for (folder, decision) in [(".codex", "forbidden"), ("w/.codex", "prompt")] {
+        let repository = Repository::with(BUILD);
+        let rules = repository.scene.path(folder).join("rules");
+        std::fs::create_dir_all(&rules).expect("folders");
+        let rule = format!("prefix_rule(pattern=[\"make\", \"all\"], decision=\"{decision}\")\n");
+        std::fs::write(rules.join("default.rules"), rule).expect("rules");
+        let ask = |text: &str| {
+            let event = codex("PreToolUse", &repository.root(), "", "Bash", text);
+            repository.ask("codex", &event)
+        };
+        let left = ask("make all");
+        assert!(left.json().get("hookSpecificOutput").is_none(), "{left:?}");
+        assert!(left.message().contains("make all"), "{left:?}");
+        assert!(ask("make other").command().starts_with("tenure run build"));
+        repository.rules(&format!("{BUILD}on_error = \"closed\"\n"));
+        assert!(ask("make all").reason().contains("This form passes"));
+    }
 }

@@ -283,6 +283,8 @@ fn no_pipe_in_place_of_a_file_keeps_the_hook() {
         "w/.git/commondir",
         "w/.git/config",
         ".config/tenure/tenure.toml",
+        ".claude/settings.json",
+        "w/.claude/settings.local.json",
     ];
     for file in files {
         pipe(&repository.scene.path(file));

@@ -3,6 +3,7 @@
 //!
 //! Where there is no `claude` yet, the line for later is the answer.
 
+use super::ask::{self, is_program};
 use super::entries::{is_our_server, is_started};
 use super::files::text_of;
 use super::hosts::NAME;
@@ -11,15 +12,13 @@ use crate::failure::Failure;
 use crate::render::clean_path;
 use crate::request::Roots;
 use serde_json::{Value, json};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 use tenure_engine::advice;
-use tenure_engine::clock::{instant, nap, since};
 
 /// How long `claude` may take. It is a large program, and a machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(30);
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// What became of the server.
 #[derive(Debug)]
@@ -72,7 +71,8 @@ pub(super) fn registered(roots: &Roots, tenure: &str) -> Option<Registered> {
     }
     let command = server.get("command").and_then(Value::as_str);
     let is_found = command.is_some_and(|command| {
-        command == tenure || (command.starts_with('/') && is_program(Path::new(command)))
+        [tenure, NAME].contains(&command)
+            || (command.starts_with('/') && is_program(Path::new(command)))
     });
     Some(if is_found && is_started(server) {
         Registered::Ours
@@ -90,21 +90,6 @@ pub(super) fn refuse_another(roots: &Roots) -> Result<(), Failure> {
     Err(Failure::bad_arguments(format!(
         "{file} is left as it is: its server `{NAME}` is another program"
     )))
-}
-
-fn is_program(path: &Path) -> bool {
-    use std::os::unix::fs::PermissionsExt;
-    path.metadata()
-        .is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
-}
-
-/// The first `claude` of the PATH. A folder that is not named from the root on may be any project's.
-pub(super) fn program() -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    let mut found = std::env::split_paths(&path)
-        .filter(|folder| folder.is_absolute())
-        .map(|folder| folder.join("claude"));
-    found.find(|program| is_program(program))
 }
 
 /// Has the server registered, or removed.
@@ -134,7 +119,7 @@ pub(super) fn server(task: Task, tenure: &str, roots: &Roots, dry_run: bool) -> 
         .iter()
         .map(|words| advice::line(std::iter::once("claude").chain(words.iter().copied())));
     let line = lines.collect::<Vec<_>>().join(" && ");
-    let Some(program) = program() else {
+    let Some(program) = ask::on_path("claude") else {
         return Server::new(
             "later",
             format!("no claude is on the PATH; run this once it is there: {line}"),
@@ -159,30 +144,8 @@ pub(super) fn server(task: Task, tenure: &str, roots: &Roots, dry_run: bool) -> 
     }
 }
 
-/// Runs `claude`, and does not wait for ever.
+/// Runs `claude`. In a project it would look at that project's settings, too.
 fn run(program: &Path, words: &[&str], folder: &Path) -> Result<(), String> {
-    let mut child = Command::new(program)
-        .args(words)
-        // In a project it would look at that project's settings, too.
-        .current_dir(folder)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .map_err(|error| error.to_string())?;
-    let begun = instant();
-    while since(begun) < PATIENCE {
-        match child.try_wait().map_err(|error| error.to_string())? {
-            Some(status) if status.success() => return Ok(()),
-            Some(status) => return Err(status.to_string()),
-            None => nap(PAUSE),
-        }
-    }
-    end(&mut child);
-    Err("it did not end within 30 s".to_owned())
-}
-
-fn end(child: &mut Child) {
-    let _ = child.kill();
-    let _ = child.wait();
+    let mut command = Command::new(program);
+    ask::answer(command.args(words).current_dir(folder), "", PATIENCE).map(drop)
 }

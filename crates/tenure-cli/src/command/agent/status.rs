@@ -1,6 +1,6 @@
 //! `agent status`: what is installed where, and what keeps it from working. It reads only.
 //!
-//! Which rules of permission a rewritten command escapes, `rules` finds.
+//! What the person's own rules make of a rewritten command, `rules` says.
 
 mod rules;
 
@@ -111,10 +111,10 @@ pub(super) fn status(call: &Agent, told: Told) -> Result<(String, Value), Failur
     parts(call, &layers, &mut report);
     programs(&layers, &mut report);
     let folder = folder(call, &mut report);
+    rules::look(call, &mut report);
     match call.host {
         AgentHost::Claude => {
             switched_off(&layers, &mut report);
-            rules::look(call, &layers, &mut report);
             if let Some(folder) = &folder {
                 sandbox_of_claude(call, &layers, folder, &mut report);
             }

@@ -6,6 +6,7 @@
 //! | a message | `systemMessage`, shown to the person | the same |
 //! | refused | `permissionDecision: "deny"` and the reason, which the model reads | the same |
 //! | another input | `updatedInput`, whole, without a decision | the same with `allow`, which it demands |
+//! | another input, and a question | `updatedInput` with `ask` | never: it runs the call then |
 //!
 //! Codex takes no field that it does not know. Its `allow` beside a new input approves nothing: its own approval
 //! still comes.
@@ -32,6 +33,8 @@ pub(super) enum Decision {
     Deny(String),
     /// It has this input.
     Input(Map<String, Value>),
+    /// It has this input, and the person is asked first, for this reason. Only Claude Code does so.
+    Ask(Map<String, Value>, String),
     /// What was answered before, as it was written.
     Said(String),
     /// The model is told something beside it.
@@ -81,6 +84,12 @@ impl Answer {
                     "updatedInput": input,
                 }),
             }),
+            Decision::Ask(input, reason) => Some(json!({
+                "hookEventName": event::BEFORE,
+                "permissionDecision": "ask",
+                "permissionDecisionReason": reason,
+                "updatedInput": input,
+            })),
             Decision::Tell { event, context } => Some(json!({
                 "hookEventName": event,
                 "additionalContext": context,

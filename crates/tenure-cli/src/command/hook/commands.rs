@@ -6,7 +6,6 @@
 //!
 //! How a text is read, which programs run a command, and when a command is one of a rule, `tenure_engine::shell` decides.
 
-use std::num::NonZeroU32;
 use std::time::Duration;
 use tenure_engine::config::{CommandRule, How, OnError, Words};
 use tenure_engine::shell::{Fit, Line, Seen, Simple, Word, each, each_in, fits, written};
@@ -56,9 +55,20 @@ pub(super) struct Found<'a> {
     pub(super) is_certain: bool,
 }
 
-impl Found<'_> {
+impl<'a> Found<'a> {
     pub(super) fn is_empty(&self) -> bool {
         self.hits.is_empty() && self.doubts.is_empty()
+    }
+
+    /// Leaves a command to a rule of the person: it gets no prefix.
+    pub(super) fn leave(&mut self, at: usize, rule: &str) {
+        let left = self.hits.iter().position(|hit| hit.at == at);
+        let Some(left) = left.map(|left| self.hits.remove(left)) else {
+            return;
+        };
+        self.is_certain = false;
+        let why = format!("may be what {rule} is about, which a prefix would hide");
+        self.doubt((left.rule, left.words), left.closed, why);
     }
 
     /// Whether a fault of tenure's refuses one of the commands.
@@ -67,7 +77,7 @@ impl Found<'_> {
     }
 
     /// Whether a doubt ends the call.
-    pub(super) fn closed(&self) -> Option<&Doubt<'_>> {
+    pub(super) fn closed(&self) -> Option<&Doubt<'a>> {
         let mut doubts = self.doubts.iter();
         doubts.find(|doubt| doubt.closed)
     }
@@ -345,20 +355,12 @@ fn whole(wait: Duration) -> Duration {
     }
 }
 
-/// What stands in front of a command.
-pub(super) fn prefix(program: &str, rule: &CommandRule, key: &str, wait: Duration) -> String {
-    let slots = match rule.slots.map(NonZeroU32::get) {
-        None | Some(1) => String::new(),
-        Some(slots) => format!(" --slots {slots}"),
-    };
-    let wait = match wait.subsec_millis() {
+/// How a prefix writes how long its run waits.
+pub(super) fn wait(wait: Duration) -> String {
+    match wait.subsec_millis() {
         0 => format!("{}s", wait.as_secs()),
         _ => format!("{}ms", wait.as_millis()),
-    };
-    format!(
-        "{program} run {}{slots} --as {key} --wait {wait} --die-with auto --ticket auto -- ",
-        rule.lock
-    )
+    }
 }
 
 /// The text with a prefix in front of each hit.
@@ -618,15 +620,8 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_names_what_the_rule_says() {
-        let rules = rules("[[agent.command]]\nmatch = [\"make\"]\nlock = \"b\"\nslots = 2\n");
-        let rule = rules.first().expect("a rule");
-        assert_eq!(
-            prefix("tenure", rule, "claude/1f3c/a6", Duration::from_secs(60)),
-            "tenure run b --slots 2 --as claude/1f3c/a6 --wait 60s --die-with auto --ticket auto -- "
-        );
-        assert!(
-            prefix("tenure", rule, "k", Duration::from_millis(1_500)).contains("--wait 1500ms")
-        );
+    fn a_wait_is_written_in_seconds_where_it_has_any() {
+        assert_eq!(wait(Duration::from_secs(60)), "60s");
+        assert_eq!(wait(Duration::from_millis(1_500)), "1500ms");
     }
 }

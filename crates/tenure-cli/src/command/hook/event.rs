@@ -256,7 +256,6 @@ fn text(fields: &Map<String, Value>, key: &str) -> Option<String> {
 /// What can be told of an event by its beginning. Ends of calls may be long, and so may calls of other tools; none
 /// of these asks for anything.
 fn of_beginning(bytes: &[u8]) -> Read {
-    let is = |key: &str, good: fn(&str) -> bool| value_of(bytes, key).is_some_and(good);
     let is_other_event = !may_be_a_call(bytes);
     let has_command = value_of(bytes, "command").is_some();
     let tool = value_of(bytes, "tool_name").map(|name| Tool::of(name, has_command));

@@ -1,20 +1,21 @@
-//! Rules of permission that a rewritten command escapes.
+//! What the person's own rules make of a rewritten command.
 //!
-//! Claude Code judges its rules by the command that a hook has written. That begins with `tenure run`, so a rule
-//! about `cargo test` is not about it any more: what was denied is not, and what was allowed is asked about.
+//! A host judges its rules by the command that a hook has written, which begins with `tenure run`. So what was allowed is asked
+//! about, and what a rule may stop gets no prefix (`permissions`).
 //!
-//! A rule that allows the rewritten command names all of it but the agent's key and the time. It is printed and
-//! never written: what is allowed is the user's to say.
+//! A rule for the rewritten command names all of it but the agent's key and the time, as the hook itself writes it. It is
+//! printed and never written: what is allowed is the user's to say.
 
-use super::{Layer, Report};
+use super::Report;
+use crate::args::AgentHost;
+use crate::command::agent::form::prefix;
+use crate::command::agent::permissions::{self, CommandText, Permission, Ruling};
 use crate::request::Agent;
 use serde_json::Value;
-use tenure_engine::config::{CommandRule, How};
+use tenure_engine::advice;
+use tenure_engine::config::{CommandRule, How, OnError};
 
-/// The lists of rules, and whether a call goes on where a rule of the list is missed.
-const LISTS: [(&str, bool); 3] = [("deny", true), ("ask", true), ("allow", false)];
-
-pub(super) fn look(call: &Agent, layers: &[Layer], report: &mut Report) {
+pub(super) fn look(call: &Agent, report: &mut Report) {
     let config = match &call.config {
         Ok(config) => config,
         Err(failure) => {
@@ -34,104 +35,119 @@ pub(super) fn look(call: &Agent, layers: &[Layer], report: &mut Report) {
         );
         return;
     }
+    let persons = permissions::of(call.host, &call.roots.project);
     let rewritten = config.agent.commands.iter();
     for rule in rewritten.filter(|rule| rule.how == How::Rewrite) {
         for words in &rule.matches {
-            of_command(rule, words.words(), layers, report);
+            of_command(call.host, rule, words.words(), &persons, report);
         }
     }
 }
 
 /// The rules about the commands that begin with these words.
-fn of_command(rule: &CommandRule, words: &[String], layers: &[Layer], report: &mut Report) {
+fn of_command(
+    host: AgentHost,
+    rule: &CommandRule,
+    words: &[String],
+    persons: &[Permission],
+    report: &mut Report,
+) {
     let (lock, command) = (rule.lock.as_str(), words.join(" "));
-    let slots = rule
-        .slots
-        .map_or_else(String::new, |slots| format!(" --slots {slots}"));
-    let allowing =
-        format!("Bash(tenure run {lock}{slots} --as * --wait * --ticket auto -- {command} *)");
-    let stopping = format!("Bash(tenure run {lock} * -- {command} *)");
-    for (list, is_missed) in LISTS {
-        let needed = if is_missed { &stopping } else { &allowing };
-        for layer in layers {
-            let rules = rules_of(&layer.document, list);
-            let Some(hidden) = rules.iter().find(|rule| is_about(rule, words)) else {
-                continue;
-            };
-            if layers
-                .iter()
-                .any(|layer| rules_of(&layer.document, list).contains(&needed.as_str()))
-            {
-                continue;
+    let program = advice::path();
+    let closed = rule.on_error == OnError::Closed;
+    let any = prefix(&advice::word(&program), rule, closed, "*", "*");
+    let allowing = pair(&format!("{any}{command}"));
+    // As the hook writes it, alone and with more words.
+    let new = prefix(&advice::word(&program), rule, closed, "k", "1s");
+    let new = ["", " x"].map(|more| CommandText::of(&format!("{new}{command}{more}")));
+    for list in [Ruling::Deny, Ruling::Ask, Ruling::Allow] {
+        let is_about = |person: &&Permission| person.ruling == list && person.is_about(words);
+        let Some(person) = persons.iter().find(is_about) else {
+            continue;
+        };
+        let told = person.told();
+        let stopping = match host {
+            AgentHost::Claude => pair(&format!(
+                "{} run {lock} * -- {command}",
+                advice::word(&program)
+            )),
+            AgentHost::Codex => {
+                let words = [&*program, "run", lock].map(|word| Value::from(word).to_string());
+                let decision = if list == Ruling::Deny {
+                    "forbidden"
+                } else {
+                    "prompt"
+                };
+                vec![format!(
+                    "prefix_rule(pattern=[{}], decision=\"{decision}\")",
+                    words.join(", ")
+                )]
             }
-            let said = format!(
-                "{}: the {list} rule {hidden} is not about `{command}` as the hook writes it",
-                layer.shown
-            );
-            let fix = format!("add to permissions.{list}: \"{needed}\"");
-            if is_missed {
-                report.wrong("rules", said, fix);
-            } else {
-                report.note("rules", format!("{said}, so Claude Code asks"), fix);
+        };
+        let needed = if list == Ruling::Allow {
+            &allowing
+        } else {
+            &stopping
+        };
+        let is_there = |new: &CommandText| {
+            let mut as_strict = persons.iter().filter(|person| person.ruling == list);
+            as_strict.any(|person| person.fits(new))
+        };
+        if new.iter().all(is_there) {
+            continue;
+        }
+        let fix = match host {
+            AgentHost::Claude => {
+                let needed = needed.iter().map(|rule| format!("\"{rule}\""));
+                let needed = needed.collect::<Vec<_>>().join(", ");
+                format!("add to permissions.{}: {needed}", list.word())
+            }
+            AgentHost::Codex => format!("add to a file of rules: {}", needed.concat()),
+        };
+        match (list, host) {
+            (Ruling::Allow, AgentHost::Claude) => report.note(
+                "rules",
+                format!("{told} is not about `{command}` as the hook writes it, so Claude Code asks"),
+                fix,
+            ),
+            (Ruling::Allow, AgentHost::Codex) => {}
+            (Ruling::Ask, AgentHost::Claude) => report.note(
+                "rules",
+                format!("{told} may be about `{command}`, so the hook has Claude Code ask before it runs under {lock}"),
+                fix,
+            ),
+            (Ruling::Deny | Ruling::Ask, _) => {
+                let then = if closed {
+                    "is refused"
+                } else {
+                    "runs without its lock where that rule lets it run"
+                };
+                report.note(
+                    "rules",
+                    format!("{told} may be about `{command}`: such a command gets no prefix, and {then}"),
+                    fix,
+                );
             }
         }
     }
-    report.ok(
-        "rules",
-        format!(
-            "`{command}` runs under {lock}; a rule that allows it (each * fits any words, so an agent could put \
-             another command there): {allowing}"
-        ),
-    );
-}
-
-fn rules_of<'a>(document: &'a Value, list: &str) -> Vec<&'a str> {
-    let rules = document
-        .get("permissions")
-        .and_then(|all| all.get(list)?.as_array());
-    let rules = rules.into_iter().flatten();
-    rules.filter_map(Value::as_str).collect()
-}
-
-/// Whether a rule is about commands that begin with these words, or about some of them.
-fn is_about(rule: &str, words: &[String]) -> bool {
-    let pattern = rule
-        .strip_prefix("Bash(")
-        .and_then(|rest| rest.strip_suffix(')'));
-    let Some(pattern) = pattern else {
-        return false;
-    };
-    let pattern = pattern
-        .strip_suffix(":*")
-        .or_else(|| pattern.strip_suffix('*'))
-        .unwrap_or(pattern);
-    let mut both = pattern.split_whitespace().zip(words).peekable();
-    both.peek().is_some() && both.all(|(one, other)| one == other)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_about;
-
-    #[test]
-    fn a_rule_is_about_a_command_if_one_begins_with_the_other() {
-        let words = ["cargo".to_owned(), "test".to_owned()];
-        for rule in [
-            "Bash(cargo *)",
-            "Bash(cargo:*)",
-            "Bash(cargo test)",
-            "Bash(cargo test --doc *)",
-        ] {
-            assert!(is_about(rule, &words), "{rule}");
-        }
-        for rule in [
-            "Bash(cargo build *)",
-            "Bash(tenure run b -- cargo test)",
-            "Bash",
-            "Read(cargo test)",
-            "Bash(*)",
-        ] {
-            assert!(!is_about(rule, &words), "{rule}");
-        }
+    if host == AgentHost::Claude {
+        report.ok(
+            "rules",
+            format!(
+                "`{command}` runs under {lock}; a rule that allows it (each * fits any words, so an agent could put \
+                 another command there): {}",
+                allowing.join(", ")
+            ),
+        );
+    } else {
+        report.ok("rules", format!("`{command}` runs under {lock}"));
     }
+}
+
+/// The rules about this command, and about it with more words. In a pattern with several `*` the last one stands for
+/// something.
+fn pair(command: &str) -> Vec<String> {
+    ["", " *"]
+        .map(|more| format!("Bash({command}{more})"))
+        .into()
 }

@@ -1,0 +1,93 @@
+//! Other programs that are asked something: a host its version, a login shell its `PATH`, our server its place. None of them
+//! keeps this one waiting for ever.
+
+use std::io::{Read as _, Write as _};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+use tenure_engine::clock::{instant, nap, since};
+
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// The longest answer that is read.
+const ANSWER_MAX: u64 = 1 << 20;
+
+/// How long an answer is waited for that a report needs.
+pub(super) const SOON: Duration = Duration::from_secs(3);
+
+/// What a program writes to stdout, if it succeeds. Its errors are not shown.
+///
+/// # Errors
+/// - Why there is no answer, as a sentence.
+pub(super) fn answer(
+    command: &mut Command,
+    input: &str,
+    patience: Duration,
+) -> Result<String, String> {
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| error.to_string())?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // Less than a pipe holds. A program that does not read has its reasons.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let (tell, told) = mpsc::channel();
+    if let Some(stdout) = child.stdout.take() {
+        // What the program leaves behind may keep its stdout open, and then this ends with the process.
+        let _ = std::thread::Builder::new().spawn(move || {
+            let mut bytes = Vec::new();
+            let _ = stdout.take(ANSWER_MAX).read_to_end(&mut bytes);
+            let _ = tell.send(bytes);
+        });
+    }
+    let begun = instant();
+    while since(begun) < patience {
+        match child.try_wait().map_err(|error| error.to_string())? {
+            Some(status) if status.success() => {
+                let bytes = told.recv_timeout(patience.saturating_sub(since(begun)));
+                let bytes = bytes.map_err(|error| error.to_string())?;
+                return Ok(String::from_utf8_lossy(&bytes).into_owned());
+            }
+            Some(status) => return Err(status.to_string()),
+            None => nap(PAUSE),
+        }
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    Err(format!("it did not end within {} s", patience.as_secs()))
+}
+
+pub(super) fn is_program(path: &Path) -> bool {
+    path.metadata()
+        .is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
+}
+
+/// The first program of this name on the `PATH`. A folder that is not named from the root on may be any project's.
+pub(super) fn on_path(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    let mut found = std::env::split_paths(&path)
+        .filter(|folder| folder.is_absolute())
+        .map(|folder| folder.join(name));
+    found.find(|program| is_program(program))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_does_not_end_is_not_waited_for() {
+        let mut sleeps = Command::new("sleep");
+        let late = answer(sleeps.arg("60"), "", Duration::from_millis(50));
+        assert!(late.is_err_and(|why| why.contains("did not end")));
+        let mut cat = Command::new("cat");
+        assert_eq!(answer(&mut cat, "a\n", SOON), Ok("a\n".to_owned()));
+        let mut fails = Command::new("sh");
+        assert!(answer(fails.args(["-c", "exit 3"]), "", SOON).is_err());
+    }
+}
