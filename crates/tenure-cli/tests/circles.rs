@@ -319,6 +319,11 @@ const ROOMS: &[(&str, &str, &str)] = &[
     ),
     (
         "tenure-cli",
+        "command::agent::status::codex",
+        "what Codex gives its server, and its login shell",
+    ),
+    (
+        "tenure-cli",
         "command::agent::probe",
         "the probe of an agent's host",
     ),

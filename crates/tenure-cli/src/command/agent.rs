@@ -216,6 +216,11 @@ fn next_steps(call: &Agent, program: &str) -> Vec<String> {
         }
         (AgentHost::Claude, Reach::User) => next.push("start Claude Code anew".to_owned()),
     }
+    if call.host == AgentHost::Codex
+        && let Some((what, fix)) = status::hindrance_of_codex(call)
+    {
+        next.push(format!("Codex' sandbox: {what}; {fix}"));
+    }
     next.push(format!(
         "have an agent run `{}` once: it says whether the hooks arrive",
         line("probe", call.host, &[])

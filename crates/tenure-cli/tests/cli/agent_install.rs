@@ -1141,45 +1141,71 @@ fn a_link_or_a_folder_of_another_user_on_the_way_leads_nowhere() {
     assert!(!desk.scene.path("project/.mcp.json").exists());
 }
 
+/// A plugin is what an installation is for all who work in a project, in the layout of its host.
 #[test]
-fn the_plugin_has_what_an_installation_has() {
+fn the_plugins_have_what_an_installation_has() {
     let desk = Desk::new();
-    desk.run(&["install", "claude"])
-        .expect(0, "the plugin's model");
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let plugin =
-        |file: &str| fs::read_to_string(repository.join("plugins/claude").join(file)).expect(file);
-    for (of_plugin, of_install) in [
-        ("hooks/hooks.json", SETTINGS),
-        (".mcp.json", ".mcp.json"),
-        ("skills/tenure/SKILL.md", ".claude/skills/tenure/SKILL.md"),
+    let of = |file: &Path| fs::read_to_string(file).expect("a file of the repository");
+    let json_of = |text: &str| serde_json::from_str::<Value>(text).expect("JSON");
+    for (host, market, settings, server) in [
+        ("claude", ".claude-plugin", SETTINGS, ".mcp.json"),
+        (
+            "codex",
+            ".agents/plugins",
+            ".codex/hooks.json",
+            ".codex/config.toml",
+        ),
     ] {
+        desk.run(&["install", host]).expect(0, "the model");
+        let market = json_of(&of(&repository.join(market).join("marketplace.json")));
+        let plugin = &market["plugins"][0];
         assert_eq!(
-            plugin(of_plugin),
-            desk.read(&format!("project/{of_install}")),
-            "{of_plugin}"
+            (&market["name"], &plugin["name"]),
+            (&json!("tenure"), &json!("tenure"))
         );
+        let source = plugin["source"]["path"]
+            .as_str()
+            .or(plugin["source"].as_str());
+        let folder = repository.join(source.expect("a folder"));
+        let installed = |file: &str| desk.read(&format!("project/{file}"));
+        assert_eq!(
+            of(&folder.join("hooks/hooks.json")),
+            installed(settings),
+            "{host}"
+        );
+        let skill = of(&folder.join("skills/tenure/SKILL.md"));
+        let skills = if host == "claude" {
+            ".claude"
+        } else {
+            ".agents"
+        };
+        assert_eq!(
+            skill,
+            installed(&format!("{skills}/skills/tenure/SKILL.md"))
+        );
+        assert!(
+            skill.starts_with("---\nname: tenure\ndescription: "),
+            "as its folder is called"
+        );
+        let bundled = json_of(&of(&folder.join(".mcp.json")))["mcpServers"]["tenure"].clone();
+        let of_install = if host == "claude" {
+            json_of(&installed(server))["mcpServers"]["tenure"].clone()
+        } else {
+            let config: toml::Table = installed(server).parse().expect("TOML");
+            serde_json::to_value(&config["mcp_servers"]["tenure"]).expect("JSON")
+        };
+        assert_eq!(bundled, of_install, "{host}");
+        let manifest = folder.join(format!(".{host}-plugin/plugin.json"));
+        let manifest = json_of(&of(&manifest));
+        assert_eq!(manifest["name"], "tenure");
+        assert_eq!(manifest["version"], env!("CARGO_PKG_VERSION"));
+        for part in ["skills", "hooks", "mcpServers"] {
+            if let Some(part) = manifest[part].as_str() {
+                assert!(folder.join(part).exists(), "{host}: {part}");
+            }
+        }
     }
-    let manifest: Value =
-        serde_json::from_str(&plugin(".claude-plugin/plugin.json")).expect("JSON");
-    assert_eq!(manifest["name"], "tenure");
-    assert_eq!(manifest["version"], env!("CARGO_PKG_VERSION"));
-    let market = repository.join(".claude-plugin/marketplace.json");
-    let market: Value =
-        serde_json::from_str(&fs::read_to_string(market).expect("a file")).expect("JSON");
-    assert_eq!(market["plugins"][0]["name"], "tenure");
-    let source = market["plugins"][0]["source"].as_str().expect("a folder");
-    assert!(
-        repository
-            .join(source)
-            .join(".claude-plugin/plugin.json")
-            .is_file()
-    );
-    let skill = plugin("skills/tenure/SKILL.md");
-    assert!(
-        skill.starts_with("---\nname: tenure\ndescription: "),
-        "as its folder is called"
-    );
 }
 
 /// The checks of a kind that are not well, with their fixes.
@@ -1453,8 +1479,156 @@ fn status_names_what_codex_asks_of_its_user() {
         sandbox[0].contains("writable_roots = [\"/var/lib/tenure-of-a-test\"]"),
         "{sandbox:?}"
     );
+    // Servers are behind the network, which the sandbox keeps from commands.
+    desk.scene.write(
+        "project/tenure.toml",
+        "store = \"etcd://127.0.0.1:1/x\"\n[[agent.command]]\nmatch = [\"make\"]\nlock = \"b\"\n",
+    );
+    if cfg!(feature = "etcd") {
+        desk.write(
+            config,
+            &(trusted("sandbox_mode = \"workspace-write\"") + &marks),
+        );
+        let sandbox = wrong(&status(1), "sandbox");
+        assert!(sandbox[0].contains("network_access = true"), "{sandbox:?}");
+    }
+    // What the person's own rules make of a rewrite.
+    desk.scene.write(
+        "project/tenure.toml",
+        "[[agent.command]]\nmatch = [\"make\"]\nlock = \"b\"\n",
+    );
+    desk.write(
+        config,
+        &(trusted("sandbox_mode = \"danger-full-access\"") + &marks),
+    );
+    desk.write(
+        "home/.codex/rules/default.rules",
+        "prefix_rule(pattern=[\"make\"], decision=\"prompt\")\n",
+    );
+    let rules = wrong(&status(0), "rules");
+    let printed = format!("prefix_rule(pattern=[\"{TENURE}\", \"run\", \"b\"]");
+    assert!(rules[0].contains(&printed), "{rules:?}");
     desk.write(config, "a = \n");
     assert_eq!(wrong(&status(1), "config").len(), 1);
+}
+
+/// Codex gives a server only the variables that its table names: then server and commands lock in different folders.
+#[cfg(feature = "mcp")]
+#[test]
+fn status_asks_the_server_of_codex_where_its_locks_are() {
+    let desk = Desk::new();
+    desk.run(&["install", "codex", "--user"])
+        .expect(0, "installed");
+    let config = desk.read("home/.codex/config.toml");
+    let lines = config.split_inclusive('\n');
+    let without: String = lines.filter(|line| !line.starts_with("env_vars")).collect();
+    assert_ne!(without, config, "the names of variables are installed");
+    let found = |variable: &str| {
+        let mut command = desk.command(&["status", "codex", "--output", "json"]);
+        let place = desk.scene.path("elsewhere");
+        wrong(&answer(command.env(variable, place)), "server")
+    };
+    for variable in ["TENURE_DIR", "XDG_STATE_HOME"] {
+        desk.write("home/.codex/config.toml", &config);
+        assert_eq!(found(variable), [""; 0], "{variable}");
+        desk.write("home/.codex/config.toml", &without);
+        let found = found(variable);
+        let is_told =
+            |line: &String| line.contains("elsewhere") && line.contains("install codex --user");
+        assert!(found.iter().any(is_told), "{variable}: {found:?}");
+    }
+    // The next installation puts the names in.
+    desk.run(&["install", "codex", "--user"]).expect(0, "again");
+    assert!(
+        desk.read("home/.codex/config.toml")
+            .contains("\"TENURE_DIR\"")
+    );
+}
+
+/// Codex' window runs its sessions in a process in the background, with the variables of the window that came first.
+#[cfg(target_os = "linux")]
+#[test]
+fn status_looks_at_the_process_behind_the_windows_of_codex() {
+    let desk = Desk::new();
+    desk.run(&["install", "codex"]).expect(0, "installed");
+    let found = || {
+        let mut command = desk.command(&["status", "codex", "--output", "json"]);
+        wrong(&answer(&mut command), "window")
+    };
+    assert_eq!(found(), [""; 0], "none runs");
+    let program = desk.scene.path("codex");
+    symlink("/bin/sleep", &program).expect("a link");
+    let own = Path::new(TENURE).parent().expect("a folder");
+    for (path, place, expected) in [
+        (own, None, None),
+        (Path::new("/nowhere"), None, Some("its PATH has no tenure")),
+        (own, Some("/elsewhere"), Some("TENURE_DIR differ there")),
+    ] {
+        let mut daemon = Command::new(&program);
+        daemon.arg("600").env_clear().env("PATH", path);
+        daemon.envs(place.map(|place| ("TENURE_DIR", place)));
+        let mut daemon = Started::new(&mut daemon);
+        let record = json!({"pid": daemon.pid(), "processStartTime": "x"});
+        desk.write(
+            "home/.codex/app-server-daemon/app-server.pid",
+            &record.to_string(),
+        );
+        let found = found();
+        daemon.signal(rustix::process::Signal::KILL);
+        daemon.end();
+        match expected {
+            None => assert_eq!(found, [""; 0], "{path:?}"),
+            Some(expected) => assert!(found[0].contains(expected), "{found:?}"),
+        }
+    }
+}
+
+#[test]
+fn status_knows_the_plugins_of_both_hosts_and_versions_that_are_too_old() {
+    let desk = Desk::new();
+    fs::create_dir(desk.scene.path("bin")).expect("a folder");
+    let status = |host: &str| {
+        let mut command = desk.command(&["status", host, "--output", "json"]);
+        let own = Path::new(TENURE).parent().expect("a folder").display();
+        let path = format!("{}:{own}:/usr/bin:/bin", desk.scene.path("bin").display());
+        answer(command.env("PATH", path))
+    };
+    desk.write(
+        "project/.claude/settings.json",
+        "{\"enabledPlugins\": {\"tenure@tenure\": true}}",
+    );
+    desk.write(
+        "home/.codex/config.toml",
+        "[plugins.\"tenure@tenure\"]\nenabled = true\n",
+    );
+    for (host, old, new) in [
+        ("claude", "2.1.138 (Claude Code)", "2.1.332 (Claude Code)"),
+        ("codex", "codex-cli 0.99.0", "codex-cli 0.171.0"),
+    ] {
+        let say = |version: &str| {
+            let text = format!("#!/bin/sh\necho '{version}'\n");
+            desk.scene.script(&format!("bin/{host}"), &text);
+            status(host)
+        };
+        let found = wrong(&say(old), "version");
+        assert!(found[0].contains("is older than"), "{host}: {found:?}");
+        let well = say(new);
+        assert_eq!(wrong(&well, "version"), [""; 0], "{host}");
+        assert!(
+            well.stdout().contains("switches the plugin on"),
+            "{}",
+            well.said()
+        );
+        assert_eq!(
+            wrong(&well, "hooks"),
+            [""; 0],
+            "{host}: the plugin has them"
+        );
+        desk.run(&["install", host, "--user"])
+            .expect(0, "installed beside it");
+        let double = wrong(&status(host), "double");
+        assert!(double[0].contains(&format!("{host} plugin")), "{double:?}");
+    }
 }
 
 #[test]

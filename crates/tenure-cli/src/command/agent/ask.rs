@@ -76,9 +76,40 @@ pub(super) fn on_path(name: &str) -> Option<PathBuf> {
     found.find(|program| is_program(program))
 }
 
+/// The version that a program says it has: the first word with two dots between numbers.
+pub(super) fn version(name: &str) -> Option<[u32; 3]> {
+    let program = on_path(name)?;
+    let said = answer(Command::new(program).arg("--version"), "", SOON).ok()?;
+    said.split_whitespace().find_map(numbers)
+}
+
+fn numbers(word: &str) -> Option<[u32; 3]> {
+    let plain = word.split(['-', '+']).next()?;
+    let numbers = plain.split('.').map(|part| part.parse().ok());
+    let numbers: Vec<u32> = numbers.collect::<Option<_>>()?;
+    numbers.try_into().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_version_is_three_numbers() {
+        for (said, expected) in [
+            ("2.1.332 (Claude Code)", Some([2, 1, 332])),
+            ("codex-cli 0.171.0", Some([0, 171, 0])),
+            ("codex-cli 0.172.0-alpha.3", Some([0, 172, 0])),
+            ("tool 1.2", None),
+            ("", None),
+        ] {
+            assert_eq!(
+                said.split_whitespace().find_map(numbers),
+                expected,
+                "{said}"
+            );
+        }
+    }
 
     #[test]
     fn a_program_that_does_not_end_is_not_waited_for() {

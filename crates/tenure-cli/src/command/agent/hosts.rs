@@ -1,5 +1,5 @@
-//! What is installed for each host of agents: which hooks, which server, where the files are. The plugin folder
-//! (`plugins/claude`) has the same; a test holds both equal.
+//! What is installed for each host of agents: which hooks, which server, where the files are. The plugin folders
+//! (`plugins/claude`, `plugins/codex`) have the same; a test holds both equal.
 //!
 //! What the files look like inside is in `entries`, what is done with them in `files`.
 
@@ -43,6 +43,33 @@ const CODEX: [Hook; 7] = [
     hook("SessionEnd", 3),
 ];
 
+/// The variables by which a caller finds its locks. Codex gives a server few of its own, and else the server's locks would be
+/// elsewhere than those of the commands beside it.
+pub(super) const VARIABLES: [&str; 17] = [
+    "TENURE_DIR",
+    "TENURE_STORE",
+    "TENURE_SCOPE",
+    "TENURE_CONFIG",
+    "TENURE_PROFILE",
+    "TENURE_AS",
+    "TENURE_HELD",
+    "TENURE_AROUND",
+    "TENURE_AUDIT",
+    "TENURE_AUDIT_DIR",
+    "TENURE_WAIT",
+    "TENURE_ETCD_USER",
+    "TENURE_ETCD_CACERT",
+    "TENURE_ETCD_CERT",
+    "TENURE_ETCD_KEY",
+    "XDG_STATE_HOME",
+    "XDG_CONFIG_HOME",
+];
+
+/// Those that Codex gives each server (`codex-rs/rmcp-client`, read on 2026-11-30).
+pub(super) const GIVEN: [&str; 10] = [
+    "HOME", "LOGNAME", "PATH", "SHELL", "USER", "LANG", "LC_ALL", "TERM", "TMPDIR", "TZ",
+];
+
 /// The text that tells a model how to live with locks.
 pub(super) const SKILL: &str = include_str!("skill.md");
 
@@ -67,6 +94,20 @@ impl Host {
         match self {
             Self::Claude => &CLAUDE,
             Self::Codex => &CODEX,
+        }
+    }
+
+    /// The oldest version that is known to do what the hooks need, and what an older one does.
+    pub(super) fn oldest(self) -> ([u32; 3], &'static str) {
+        match self {
+            Self::Claude => (
+                [2, 1, 139],
+                "an older one drops the arguments of a hook, so its hooks work by what the event tells alone",
+            ),
+            Self::Codex => (
+                [0, 160, 1],
+                "an older one may drop what a hook writes, and its commands run without their locks",
+            ),
         }
     }
 

@@ -1,16 +1,19 @@
 //! `agent status`: what is installed where, and what keeps it from working. It reads only.
 //!
-//! What the person's own rules make of a rewritten command, `rules` says.
+//! What the person's own rules make of a rewritten command, `rules` says; what Codex asks of its user, `codex`.
 
+mod codex;
 mod rules;
 
+pub(super) use codex::hindrance as hindrance_of_codex;
+
+use super::ask;
 use super::claude::{self, Registered};
 use super::entries::{Has, Kind, Words};
 use super::files::text_of;
 use super::hosts::is_tenure;
 use super::install::files_of;
 use super::path;
-use super::toml;
 use super::{line, program};
 use crate::args::AgentHost;
 use crate::exit::Exit;
@@ -21,6 +24,10 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use tenure_engine::advice;
+
+/// What follows where a command cannot use the place of its lock.
+const WITHOUT_PLACE: &str =
+    "a command of an open rule runs without its lock, and one of a closed rule is refused";
 
 /// How a check ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,6 +117,7 @@ pub(super) fn status(call: &Agent, told: Told) -> Result<(String, Value), Failur
     let places = hooks(call, &layers, &mut report);
     parts(call, &layers, &mut report);
     programs(&layers, &mut report);
+    version(call.host, &mut report);
     let folder = folder(call, &mut report);
     rules::look(call, &mut report);
     match call.host {
@@ -119,7 +127,7 @@ pub(super) fn status(call: &Agent, told: Told) -> Result<(String, Value), Failur
                 sandbox_of_claude(call, &layers, folder, &mut report);
             }
         }
-        AgentHost::Codex => codex(call, &layers, folder.as_deref(), &mut report),
+        AgentHost::Codex => codex::look(call, &layers, &mut report),
     }
     answer(call, &report, &places, told)
 }
@@ -186,15 +194,41 @@ fn layers(call: &Agent, report: &mut Report) -> Vec<Layer> {
     layers
 }
 
-/// Whether a plugin of ours is switched on in a file of settings.
-fn has_plugin(layer: &Layer) -> bool {
-    let plugins = layer.document.get("enabledPlugins");
-    let plugins = plugins.and_then(Value::as_object);
-    plugins.is_some_and(|plugins| {
-        plugins
-            .iter()
-            .any(|(name, on)| name.starts_with("tenure@") && *on == Value::Bool(true))
-    })
+/// The file that switches a plugin of ours on.
+fn plugin(call: &Agent, layers: &[Layer]) -> Option<String> {
+    if call.host == AgentHost::Codex {
+        return codex::plugin(call);
+    }
+    let is_on = |layer: &&Layer| {
+        let plugins = layer.document.get("enabledPlugins");
+        let mut plugins = plugins.and_then(Value::as_object).into_iter().flatten();
+        plugins.any(|(name, on)| is_our_plugin(name) && *on == Value::Bool(true))
+    };
+    Some(layers.iter().find(is_on)?.shown.clone())
+}
+
+/// Whether this is our plugin, from whatever marketplace.
+fn is_our_plugin(name: &str) -> bool {
+    name.split('@').next() == Some(super::hosts::NAME)
+}
+
+/// Whether the host is one that takes what the hooks say.
+fn version(host: AgentHost, report: &mut Report) {
+    let Some(version) = ask::version(host.word()) else {
+        return;
+    };
+    let text = |version: [u32; 3]| version.map(|number| number.to_string()).join(".");
+    let (oldest, what) = host.oldest();
+    let said = format!("{} {}", host.name(), text(version));
+    if version >= oldest {
+        report.ok("version", said);
+    } else {
+        report.note(
+            "version",
+            format!("{said} is older than {}: {what}", text(oldest)),
+            format!("update {}", host.name()),
+        );
+    }
 }
 
 fn hooks(call: &Agent, layers: &[Layer], report: &mut Report) -> Vec<String> {
@@ -237,9 +271,8 @@ fn hooks(call: &Agent, layers: &[Layer], report: &mut Report) -> Vec<String> {
             );
         }
     }
-    let plugins = layers.iter().filter(|layer| has_plugin(layer));
-    for layer in plugins.take(1) {
-        report.ok("plugin", format!("{} switches the plugin on", layer.shown));
+    if let Some(file) = plugin(call, layers) {
+        report.ok("plugin", format!("{file} switches the plugin on"));
         places.push("the plugin".to_owned());
     }
     match places.len() {
@@ -260,7 +293,11 @@ fn hooks(call: &Agent, layers: &[Layer], report: &mut Report) -> Vec<String> {
             ),
             if places.iter().any(|place| place == "the plugin") {
                 let own = line("uninstall", call.host, &[]);
-                format!("keep one: `{own}`, or `claude plugin uninstall tenure`")
+                let out = match call.host {
+                    AgentHost::Claude => "claude plugin uninstall tenure",
+                    AgentHost::Codex => "codex plugin remove tenure@tenure",
+                };
+                format!("keep one: `{own}`, or `{out}`")
             } else {
                 let all = ["--user", "--project"].map(|flag| line("uninstall", call.host, &[flag]));
                 format!("keep one: `{}`, or `{}`", all[0], all[1])
@@ -488,182 +525,10 @@ fn sandbox_of_claude(call: &Agent, layers: &[Layer], folder: &Path, report: &mut
         let entry = json!({ "sandbox": { "filesystem": { "allowWrite": [folder.display().to_string()] } } });
         report.wrong(
             "sandbox",
-            format!("it keeps commands from writing in {name}, so no lock can be taken"),
+            format!("it keeps commands from writing in {name}: {WITHOUT_PLACE}"),
             format!("add to the user's settings: {entry}"),
         );
     }
-}
-
-/// What Codex asks of its user before a hook runs, and what its sandbox lets a command write.
-fn codex(call: &Agent, layers: &[Layer], folder: Option<&Path>, report: &mut Report) {
-    let user = call.roots.codex.join("config.toml");
-    let read = |file: &Path| match text_of(file) {
-        Ok(Some(text)) => toml::read(&text),
-        Ok(None) => Ok(::toml::Table::new()),
-        Err(failure) => Err(failure.message.clone()),
-    };
-    let users = match read(&user) {
-        Ok(users) => users,
-        Err(why) => {
-            report.wrong(
-                "config",
-                format!("{} cannot be used: {why}", clean_path(&user)),
-                format!("mend {}", clean_path(&user)),
-            );
-            return;
-        }
-    };
-    let get = |path: &[&str]| {
-        path.iter()
-            .try_fold(None, |at: Option<&::toml::Value>, key| {
-                let next = match at {
-                    None => users.get(*key),
-                    Some(value) => value.get(*key),
-                };
-                next.map(Some)
-            })
-            .flatten()
-    };
-    if get(&["features", "hooks"]).and_then(::toml::Value::as_bool) == Some(false) {
-        report.wrong(
-            "hooks",
-            format!(
-                "{} switches all hooks off (features.hooks)",
-                clean_path(&user)
-            ),
-            format!(
-                "write hooks = true below [features] in {}",
-                clean_path(&user)
-            ),
-        );
-    }
-    for layer in layers.iter().filter(|layer| layer.has != Has::Nothing) {
-        if layer.reach == Reach::Project {
-            // The folder itself says more than the main checkout.
-            let levels = [&call.roots.project, &call.roots.main].map(|root| {
-                let root = root.display().to_string();
-                let level = get(&["projects", &root, "trust_level"]);
-                level.and_then(::toml::Value::as_str)
-            });
-            if levels.into_iter().flatten().next() != Some("trusted") {
-                report.wrong(
-                    "trust",
-                    format!(
-                        "Codex does not know this project as trusted, so it reads none of {}",
-                        layer.shown
-                    ),
-                    "start codex in this project and trust it",
-                );
-                continue;
-            }
-        }
-        trust(layer, get(&["hooks", "state"]), report);
-        let inline = read(&layer.file.with_file_name("config.toml")).ok();
-        let events = inline
-            .as_ref()
-            .and_then(|config| config.get("hooks")?.as_table());
-        if events.is_some_and(|events| events.keys().any(|event| event != "state")) {
-            report.note(
-                "hooks",
-                format!(
-                    "hooks stand beside {} in config.toml, too: Codex warns of that at each start",
-                    layer.shown
-                ),
-                "move those of config.toml to hooks.json",
-            );
-        }
-    }
-    if let Some(folder) = folder {
-        let mode = get(&["sandbox_mode"]).and_then(::toml::Value::as_str);
-        let roots = get(&["sandbox_workspace_write", "writable_roots"]);
-        let roots = roots
-            .and_then(::toml::Value::as_array)
-            .map_or(&[][..], Vec::as_slice);
-        let roots: Vec<&str> = roots.iter().filter_map(::toml::Value::as_str).collect();
-        sandbox_of_codex(call, mode, &roots, folder, report);
-    }
-}
-
-fn sandbox_of_codex(
-    call: &Agent,
-    mode: Option<&str>,
-    roots: &[&str],
-    folder: &Path,
-    report: &mut Report,
-) {
-    let name = clean_path(folder);
-    let tree = &call.roots.project;
-    // Below the work tree all can be written but git's folder and Codex' own.
-    let is_kept = [".git", ".codex", ".agents"]
-        .iter()
-        .any(|kept| folder.starts_with(tree.join(kept)));
-    let in_tree = folder.starts_with(tree) && !is_kept;
-    let in_scratch = folder.starts_with("/tmp") || folder.starts_with(std::env::temp_dir());
-    if mode == Some("danger-full-access") || in_tree || in_scratch || lies_in(folder, roots, call) {
-        report.ok("sandbox", format!("it lets commands write in {name}"));
-        return;
-    }
-    let root = Value::from(folder.display().to_string());
-    report.wrong(
-        "sandbox",
-        format!("it keeps commands from writing in {name}, so no lock can be taken"),
-        format!(
-            "below [sandbox_workspace_write] in {}: writable_roots = [{root}]",
-            clean_path(call.roots.codex.join("config.toml"))
-        ),
-    );
-}
-
-/// Whether Codex has a mark of trust for each of our hooks. Whether the mark fits the hook only Codex can tell.
-fn trust(layer: &Layer, state: Option<&::toml::Value>, report: &mut Report) {
-    let (mut all, mut trusted) = (0, 0);
-    let events = layer.document.get("hooks").and_then(Value::as_object);
-    for (event, groups) in events.into_iter().flatten() {
-        let groups = groups.as_array().map_or(&[][..], Vec::as_slice);
-        for (of_group, group) in groups.iter().enumerate() {
-            let handlers = group.get("hooks").and_then(Value::as_array);
-            for (of_handler, handler) in handlers.into_iter().flatten().enumerate() {
-                if !super::entries::is_ours(handler, AgentHost::Codex) {
-                    continue;
-                }
-                all += 1;
-                let file = layer.file.display();
-                let key = format!("{file}:{}:{of_group}:{of_handler}", snake(event));
-                let known = state.and_then(|state| state.get(&key));
-                let is_on = known.and_then(|known| known.get("enabled")?.as_bool()) != Some(false);
-                let is_known = known.is_some_and(|known| known.get("trusted_hash").is_some());
-                trusted += usize::from(is_on && is_known);
-            }
-        }
-    }
-    if trusted == all {
-        report.ok(
-            "trust",
-            format!("Codex has a mark of trust for each hook of {}", layer.shown),
-        );
-    } else {
-        report.wrong(
-            "trust",
-            format!(
-                "{} of {all} hooks of {} have no trust: Codex does not run them",
-                all - trusted,
-                layer.shown
-            ),
-            "start codex and trust them with /hooks",
-        );
-    }
-}
-
-/// `PreToolUse` as Codex writes it in a key: `pre_tool_use`.
-fn snake(event: &str) -> String {
-    let mut text = String::new();
-    for (at, c) in event.chars().enumerate() {
-        if c.is_ascii_uppercase() && at > 0 {
-            text.push('_');
-        }
-        text.push(c.to_ascii_lowercase());
-    }
-    text
 }
 
 /// The answers to three questions: whether tenure is on, for what, and what would go wrong.

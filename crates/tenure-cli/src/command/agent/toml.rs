@@ -5,24 +5,32 @@
 //! never damaged. `toml_edit` writes nothing here: it turns the line ends of Windows into others, drops a byte order
 //! mark, and ends a last line that had no end.
 
-use super::hosts::NAME;
-use super::hosts::is_tenure;
+use super::hosts::{NAME, VARIABLES, is_tenure};
 use serde_json::Value as Json;
 use tenure_engine::printed::short;
 use toml::de::DeTable;
-use toml::{Table, Value};
+use toml::{Spanned, Table, Value};
 
 /// The key of all servers.
 const SERVERS: &str = "mcp_servers";
 
+/// The words behind the program.
+const WORDS: &str = "[\"mcp\"]";
+
 /// The table of our server.
 pub(super) fn fresh(program: &str) -> String {
     format!(
-        "{}\ncommand = {}\nargs = [\"mcp\"]",
+        "{}\ncommand = {}\nargs = {WORDS}\nenv_vars = [{}]",
         header(),
         // A basic string of TOML is written as one of JSON.
-        Json::from(program)
+        Json::from(program),
+        listed(VARIABLES)
     )
+}
+
+fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    let names = names.into_iter().map(|name| Json::from(name).to_string());
+    names.collect::<Vec<_>>().join(", ")
 }
 
 fn header() -> String {
@@ -53,10 +61,28 @@ fn is_ours(server: &Value) -> bool {
         .is_some_and(is_tenure)
 }
 
+/// Our server in a text, where it has one.
+pub(super) fn ours(text: &str) -> Option<Value> {
+    let document = read(text).ok()?;
+    server(&document).filter(|server| is_ours(server)).cloned()
+}
+
 /// Whether the table starts the server, with whatever its user has added.
 fn is_started(server: &Value) -> bool {
     let args = server.get("args").and_then(Value::as_array);
     args.is_some_and(|args| args.first().and_then(Value::as_str) == Some("mcp"))
+}
+
+/// The variables that the host gives the server, as far as the table names them.
+pub(super) fn passed(server: &Value) -> impl Iterator<Item = &str> {
+    let names = server.get("env_vars").and_then(Value::as_array);
+    names.into_iter().flatten().filter_map(Value::as_str)
+}
+
+/// The variables that the table lacks.
+fn missing(server: &Value) -> Vec<&'static str> {
+    let is_missing = |name: &&str| !passed(server).any(|passed| passed == *name);
+    VARIABLES.into_iter().filter(is_missing).collect()
 }
 
 /// Whether a text has our server as it is installed for this program.
@@ -64,7 +90,9 @@ fn has(text: &str, program: &str) -> bool {
     read(text).is_ok_and(|document| {
         let server = server(&document);
         server.is_some_and(|server| {
-            server.get("command").and_then(Value::as_str) == Some(program) && is_started(server)
+            server.get("command").and_then(Value::as_str) == Some(program)
+                && is_started(server)
+                && missing(server).is_empty()
         })
     })
 }
@@ -74,18 +102,41 @@ fn line_end(text: &str) -> &'static str {
     if text.contains("\r\n") { "\r\n" } else { "\n" }
 }
 
-/// Gives our table its program and, if it starts something else, its words. The rest of it is its user's.
+/// Gives our table its program, the variables that it lacks and, if it starts something else, its words. The rest of it is its
+/// user's.
 fn renewed(text: &str, old: &Value, program: &str) -> Option<String> {
     let document = DeTable::parse(text).ok()?;
     let entry = document.get_ref().get(SERVERS)?.get_ref().get(NAME)?;
-    let command = entry.get_ref().get("command")?.span();
-    let name = Json::from(program).to_string();
-    let words = "[\"mcp\"]";
-    let mut edits = match entry.get_ref().get("args") {
-        _ if is_started(old) => vec![(command, name)],
-        Some(args) => vec![(command, name), (args.span(), words.to_owned())],
-        None => vec![(command, format!("{name}{}args = {words}", line_end(text)))],
-    };
+    let span = |key: &str| entry.get_ref().get(key).map(Spanned::span);
+    let command = span("command")?;
+    let (mut edits, mut lines) = (
+        vec![(command.clone(), Json::from(program).to_string())],
+        Vec::new(),
+    );
+    match span("args") {
+        _ if is_started(old) => {}
+        Some(args) => edits.push((args, WORDS.to_owned())),
+        None => lines.push(format!("args = {WORDS}")),
+    }
+    let missing = missing(old);
+    match span("env_vars") {
+        _ if missing.is_empty() => {}
+        Some(names) => {
+            let comma = if passed(old).next().is_some() {
+                ", "
+            } else {
+                ""
+            };
+            let first = names.start + 1;
+            edits.push((first..first, listed(missing) + comma));
+        }
+        None => lines.push(format!("env_vars = [{}]", listed(missing))),
+    }
+    // Behind the line of the program, with whatever comment it has.
+    let rest = text.get(command.end..)?;
+    let behind = command.end + rest.find(['\r', '\n']).unwrap_or(rest.len());
+    let lines = lines.iter().map(|line| format!("{}{line}", line_end(text)));
+    edits.push((behind..behind, lines.collect()));
     // From the last one on, so that the places before it stay what they are.
     edits.sort_by_key(|(at, _)| std::cmp::Reverse(at.start));
     let mut new = text.to_owned();
@@ -234,21 +285,32 @@ mod tests {
         ] {
             put(text, "tenure").expect_err(text);
         }
-        let grown =
-            "[mcp_servers.tenure]\ncommand = \"tenure\"\nargs = [\"mcp\"]\nenv = { A = \"b\" }\n";
-        assert_eq!(put(grown, "tenure").expect("it is there"), grown);
-        assert_eq!(take_out(grown).expect("it is taken out"), "");
+        let grown = fresh("tenure") + "\nenv = { A = \"b\" }\n";
+        assert_eq!(put(&grown, "tenure").expect("it is there"), grown);
+        assert_eq!(take_out(&grown).expect("it is taken out"), "");
         // What its user has changed stays when the program is elsewhere, and goes with the table.
         let own = "a = 1\n\n[mcp_servers.tenure] # mine\ncommand = '/old/tenure' # why\nargs = [\"mcp\", \"--dir\", \"/x\"]\n\
                    \n[mcp_servers.tenure.env]\nA = \"b\"\n\n# of others\n[z]\nb = 2\n";
         let new = put(own, "tenure").expect("another path");
-        assert_eq!(new, own.replace("'/old/tenure'", "\"tenure\""));
+        let names = listed(VARIABLES);
+        let command = format!("\"tenure\" # why\nenv_vars = [{names}]");
+        assert_eq!(new, own.replace("'/old/tenure' # why", &command));
         assert_eq!(
             take_out(&new).expect("it is taken out"),
             "a = 1\n\n# of others\n[z]\nb = 2\n"
         );
         let bare = "[mcp_servers.tenure]\ncommand = \"tenure\"\nenv = { A = \"b\" }\n";
         let mended = put(bare, "tenure").expect("words are missing");
-        assert_eq!(mended, bare.replace("\nenv", "\nargs = [\"mcp\"]\nenv"));
+        let more = format!("\nargs = [\"mcp\"]\nenv_vars = [{names}]\nenv");
+        assert_eq!(mended, bare.replace("\nenv", &more));
+        // Names that its user has added stay.
+        let named = "[mcp_servers.tenure]\ncommand = \"tenure\"\nargs = [\"mcp\"]\nenv_vars = [\"MINE\", \"TENURE_DIR\"]\n";
+        let mended = put(named, "tenure").expect("names are missing");
+        let server = ours(&mended).expect("ours");
+        assert_eq!(passed(&server).count(), VARIABLES.len() + 1, "{mended}");
+        assert!(
+            missing(&server).is_empty() && mended.contains("\"MINE\""),
+            "{mended}"
+        );
     }
 }

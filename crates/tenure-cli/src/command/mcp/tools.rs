@@ -17,7 +17,7 @@ use crate::render::{Listener, Reporter, clean_path};
 use crate::request::mcp::{
     AcquireParams, Asked, NameParams, NoParams, ReleaseParams, WaitParams, read,
 };
-use crate::request::{Acquire, Format, Release, Shown};
+use crate::request::{Acquire, Format, Place, Release, Shown, Surroundings};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -193,6 +193,14 @@ impl Tools {
     ) -> Result<Asked, Failure> {
         let lock = (name.map(String::as_str), path.map(String::as_str));
         Asked::about(&self.common, call.agent.as_ref(), lock)
+    }
+
+    /// Where the locks are, as a sentence. A host may start this server with other variables than the commands beside it.
+    pub(super) fn place(&self) -> String {
+        match Place::of(&self.common, &Surroundings::of(&self.common)) {
+            Ok(place) => format!("Here {}.", place.told()),
+            Err(failure) => format!("Where the locks are is not known: {}.", failure.message),
+        }
     }
 
     /// A call is a sign of life of its agent, which keeps what it holds.
