@@ -214,7 +214,11 @@ mod tests {
             ".wait_timeout_while(",
             "park_timeout(",
         ];
-        const KNOWN: [(&str, &str); 19] = [
+        const KNOWN: [(&str, &str); 20] = [
+            (
+                "tenure-cli/src/command/agent/ask.rs",
+                "a bound for an answer",
+            ),
             ("tenure-engine/src/clock.rs", "`nap` itself"),
             (
                 "tenure-engine/src/conformance/terms.rs",

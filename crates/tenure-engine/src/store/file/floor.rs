@@ -61,7 +61,7 @@ pub(super) fn read(folder: &Folder) -> Floor {
     let owner = os::facts_at(folder.fd(), &file).map(|facts| facts.owner_text());
     let owner = owner.map_or_else(|_| String::new(), |owner| format!(" of {owner}"));
     let dir = folder.path().to_string_lossy();
-    let clean = advice::line([&*advice::program(), "--dir", &dir, "clean"]);
+    let clean = advice::line([advice::PROGRAM, "--dir", &dir, "clean"]);
     Floor {
         last: 0,
         set_aside: Some(format!(
