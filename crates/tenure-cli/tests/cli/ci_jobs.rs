@@ -1,5 +1,10 @@
 //! `examples/ci`: the line of each example, in a job that is started and cancelled as the documents of that runner say.
 
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the test removes files of its own, which no store has"
+)]
+
 use crate::support::{Scene, Started, answer, eventually, read_number};
 use rustix::process::Signal;
 use std::fs;

@@ -272,9 +272,7 @@ fn behind(wrapper: &Wrapper, words: &[&str], from: usize, inside: &mut Inside<'_
         let starts = std::mem::take(&mut inside.starts);
         let first = starts.first().and_then(|at| words.get(*at..));
         inside.texts.extend(first.map(|words| words.join(" ")));
-        inside
-            .texts
-            .extend(first.into_iter().flat_map(|words| texts(words)));
+        inside.texts.extend(first.into_iter().flat_map(texts));
     }
 }
 

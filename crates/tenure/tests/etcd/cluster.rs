@@ -779,16 +779,15 @@ impl Story {
                     return;
                 };
                 let current = self.current.and_then(|index| self.holds.get_mut(index));
-                match current.filter(|hold| hold.token == token) {
-                    Some(hold) => hold.to = at,
-                    None => {
-                        self.current = Some(self.holds.len());
-                        self.holds.push(Relied {
-                            from: at,
-                            to: at,
-                            token,
-                        });
-                    }
+                if let Some(hold) = current.filter(|hold| hold.token == token) {
+                    hold.to = at;
+                } else {
+                    self.current = Some(self.holds.len());
+                    self.holds.push(Relied {
+                        from: at,
+                        to: at,
+                        token,
+                    });
                 }
             }
             ["P" | "E", ..] => self.current = None,
