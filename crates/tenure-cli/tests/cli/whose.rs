@@ -821,7 +821,7 @@ fn callers_and_verbs_table() {
         ),
         ("a step of CI", format!("printf '%s\\n' \"$T\" >_temp/1.sh; echo 'bash _temp/1.sh' >call; {own}/Runner.Worker call"), "0 1 0 0", "0 0 0"),
         ("an agent's host", below("codex"), "0 1 0 0", "0 0 0"),
-        ("a terminal server", "tmux -L $PPID -f /dev/null new-session -d 'eval \"$T\" >out 2>&1; mv out done'; until [ -e done ]; do sleep 0.05; done; cat done; rm done".to_owned(), "0 1 0 0", "0 0 0"),
+        ("a terminal server", "tmux -L $$ -f /dev/null new-session -d 'eval \"$T\" >out 2>&1; mv out done'; until [ -e done ]; do sleep 0.05; done; cat done; rm done".to_owned(), "0 1 0 0", "0 0 0"),
     ] {
         let is_root = crate::support::is_root();
         if (runs.contains("unshare") && !is_root) || (runs.contains("tmux") && !has("tmux")) {
