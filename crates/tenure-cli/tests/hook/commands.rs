@@ -134,10 +134,7 @@ fn a_command_is_one_whatever_tool_runs_it() {
         let answer = ask(tool, input).json();
         let mut new = answer["hookSpecificOutput"]["updatedInput"].clone();
         let command = super::text(&new["command"]);
-        assert!(
-            command.contains("tenure run build "),
-            "{tool}: {command}"
-        );
+        assert!(command.contains("tenure run build "), "{tool}: {command}");
         // No argument is added that a tool may not know.
         new.as_object_mut().expect("an input").remove("command");
         assert_eq!(new, more, "{tool}");
