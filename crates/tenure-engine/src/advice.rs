@@ -78,7 +78,7 @@ pub fn program() -> String {
     }
 }
 
-/// This program by its whole path, for lines that are read where the `PATH` is another one. A name on the `PATH` that leads to
+/// Names this program by its whole path, for lines that are read where the `PATH` is another one. A name on the `PATH` that leads to
 /// this very file outlives an update better than the file's own.
 pub fn path() -> String {
     let Ok(own) = std::env::current_exe() else {

@@ -57,7 +57,7 @@ pub const ROTATED_KEPT: u32 = 3;
 /// process that takes longer was stopped in the middle, and is not waited for.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The same where several users write: each may lock what it may read, and what a holder waits for its line adds to its hold.
+/// Patience where several users write: each may lock what it may read, and what a holder waits for its line adds to its hold.
 const PATIENCE_AMONG_OTHERS: Duration = Duration::from_millis(100);
 
 /// Which file an event goes to.

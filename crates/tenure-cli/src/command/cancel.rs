@@ -10,7 +10,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::ids::request_id_or_new;
 use crate::render::Reporter;
-use crate::render::lock::{stop_hint, timestamp};
+use crate::render::lock::{COUNTS_STILL, stop_hint, timestamp};
 use crate::request::{Cancel, Whom, millis};
 use serde_json::{Value, json};
 use tenure_core::{CancelKind, Claim, Kind, LockName, RequestId, StopRequest, has_ended};
@@ -206,7 +206,7 @@ enum Answering {
     Served,
     /// Its supervisor is dead, and no other process ends its command. The hold lasts until the command ends.
     Orphaned,
-    /// Its processes are dead, and its record still counts.
+    /// All processes of the hold are dead, and its record still counts.
     Ended,
     /// Program with a guard of the library, whose work ends when it looks.
     Program,
@@ -328,9 +328,7 @@ fn line(session: &Session, name: &LockName, asked: &Asked<'_>, now_ms: u64) -> S
             format!("{who} is dead and can ask no command to stop (`{line}` ends its command)")
         }
         Answering::Ended => {
-            format!(
-                "{who} has ended, and nothing of it runs; its record counts until it is too old for this profile"
-            )
+            format!("{who} has ended, and nothing of it runs; {COUNTS_STILL}")
         }
         Answering::Exec => {
             format!("{who} has become its command, and no supervisor is there to end that")

@@ -221,7 +221,7 @@ fn wait_of(view: &LockView) -> String {
     format!("{WAIT}{}", stopped_of(view))
 }
 
-/// That the holder is stopped, as the end of a sentence. It renews nothing until somebody continues it.
+/// Says at the end of a sentence that the holder is stopped. A stopped holder renews nothing until somebody continues it.
 fn stopped_of(view: &LockView) -> String {
     let stopped = view.holder.as_ref().and_then(HolderView::is_stopped_and);
     let stopped = stopped.map(|stopped| format!("; its holder is {stopped}"));

@@ -53,14 +53,16 @@ fn is_its_command(holder: &HolderView) -> bool {
     facts.any(|(key, _)| key == ENDS_WITHOUT_RELEASE)
 }
 
+/// Until when the record of a hold counts whose processes have all ended.
+pub(crate) const COUNTS_STILL: &str = "its record counts until it is too old for this profile";
+
 /// What an operator can do about the holder of a lock.
 pub(crate) fn stop_hint(view: &LockView) -> String {
     let (advice, holder) = (&view.advice, view.holder.as_ref());
     if let Some(orphan) = holder.filter(|holder| holder.orphaned) {
         orphan_hint(advice, orphan.command_pid)
     } else if holder.is_some_and(|holder| holder.has_ended) {
-        "nothing of it runs any more; its record counts until it is too old for this profile"
-            .to_owned()
+        format!("nothing of it runs any more; {COUNTS_STILL}")
     } else if holder.is_some_and(|holder| holder.stopped && holder.kind == "run") {
         let line = advice.line(&["cancel", "--force"], &[]);
         format!(

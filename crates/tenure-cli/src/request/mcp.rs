@@ -99,7 +99,7 @@ impl Asked {
         Self::at(common, agent, &OfPath::default())
     }
 
-    /// The same for a call about one lock, which is meant by its name or by the path of a file.
+    /// Reads what a call about one lock asks for. The lock is meant by its name or by the path of a file.
     pub(crate) fn about(
         common: &Common,
         agent: Option<&AgentKey>,

@@ -233,7 +233,7 @@ pub struct HolderView {
     /// A sign of its life is seen from here.
     #[serde(skip)]
     pub is_seen_alive: bool,
-    /// Its processes are proven dead. Its record may count for a while.
+    /// All processes of the holder are proven dead. The record may count for a while.
     #[serde(skip)]
     pub has_ended: bool,
     /// Milliseconds until it ends by silence, if that ends it.

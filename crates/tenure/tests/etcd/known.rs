@@ -128,28 +128,46 @@ fn a_waiter_hears_of_servers_that_were_set_back() {
     assert_eq!(tried.grant, TryGrant::Gone);
 }
 
+/// The one claim of a lock, as the servers keep it.
+struct Kept {
+    key: String,
+    value: String,
+    lives: String,
+    lease: String,
+}
+
+impl Kept {
+    fn of(server: &Server, lock: &str) -> Self {
+        let claims = format!("{lock}/claims/");
+        let key = server.etcdctl(&["get", "--prefix", "--keys-only", &claims]);
+        let key = key.trim().to_owned();
+        let id = key.rsplit('/').next().expect("an id");
+        Self {
+            value: server.etcdctl(&["get", "--print-value-only", &key]),
+            lives: format!("{lock}/lives/{id}"),
+            lease: id.split('-').next().expect("a lease").to_owned(),
+            key,
+        }
+    }
+
+    /// Puts it back, as servers do that were restored.
+    fn comes_back(&self, server: &Server) {
+        server.etcdctl(&["put", &self.key, self.value.trim_end_matches('\n')]);
+        server.etcdctl(&["put", "--lease", &self.lease, &self.lives, ""]);
+    }
+}
+
 #[test]
 fn a_claim_that_servers_bring_back_is_removed() {
     let server = Server::start();
     let store = caller(&server.address("back"));
     let name = name("x");
     let (handle, _) = take(&store, &name, "one", LONG);
-    let key = server.etcdctl(&["get", "--prefix", "--keys-only", "/back/locks/x/claims/"]);
-    let key = key.trim().to_owned();
-    let value = server.etcdctl(&["get", "--print-value-only", &key]);
-    let id = key.rsplit('/').next().expect("an id").to_owned();
-    let lease = id.split('-').next().expect("a lease").to_owned();
+    let kept = Kept::of(&server, "/back/locks/x");
     let left = store.release(&*handle, &now()).expect("an answer");
     assert!(matches!(left, Left::Released { .. }), "{left:?}");
     drop(handle);
-    server.etcdctl(&["put", &key, value.trim_end_matches('\n')]);
-    server.etcdctl(&[
-        "put",
-        "--lease",
-        &lease,
-        &format!("/back/locks/x/lives/{id}"),
-        "",
-    ]);
+    kept.comes_back(&server);
     let (handle, _) = take(&store, &name, "two", LONG);
     let left: Vec<_> = claims(&store, &name)
         .iter()
@@ -169,17 +187,11 @@ fn an_earlier_claim_of_the_name_is_not_taken_for_an_attempt_without_an_answer() 
     let store = caller(&proxy.address("again"));
     let name = name("x");
     let (handle, first) = take(&store, &name, "one", LONG);
-    let key = server.etcdctl(&["get", "--prefix", "--keys-only", "/again/locks/x/claims/"]);
-    let key = key.trim().to_owned();
-    let value = server.etcdctl(&["get", "--print-value-only", &key]);
-    let id = key.rsplit('/').next().expect("an id").to_owned();
-    let lease = id.split('-').next().expect("a lease").to_owned();
-    let lives = format!("/again/locks/x/lives/{id}");
+    let kept = Kept::of(&server, "/again/locks/x");
     let left = store.release(&*handle, &now()).expect("an answer");
     assert!(matches!(left, Left::Released { .. }), "{left:?}");
     drop(handle);
-    server.etcdctl(&["put", &key, value.trim_end_matches('\n')]);
-    server.etcdctl(&["put", "--lease", &lease, &lives, ""]);
+    kept.comes_back(&server);
     proxy.strike(&format!("{name}/claims/"), Fault::CutBefore);
     let (handle, second) = take(&store, &name, "two", LONG);
     assert!(proxy.has_struck());

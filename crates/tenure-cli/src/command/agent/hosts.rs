@@ -130,7 +130,7 @@ impl Host {
         }
     }
 
-    /// The same for all tools.
+    /// Entry for all tools.
     pub(super) fn group(self, hook: &Hook, program: &str) -> Value {
         json!({ "hooks": [self.handler(hook, program)] })
     }

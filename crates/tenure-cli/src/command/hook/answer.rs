@@ -33,7 +33,7 @@ pub(super) enum Decision {
     Deny(String),
     /// It has this input.
     Input(Map<String, Value>),
-    /// It has this input, and the person is asked first, for this reason. Only Claude Code does so.
+    /// Input of the call, once the person was asked for this reason. Only Claude Code asks.
     Ask(Map<String, Value>, String),
     /// What was answered before, as it was written.
     Said(String),
