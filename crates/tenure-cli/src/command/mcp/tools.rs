@@ -291,14 +291,16 @@ impl Tools {
             Ok::<Acquire, Failure>(acquire)
         };
         let mut meant = acquire(None)?;
-        // This server looks after the holds of one place.
-        let own = self.asked(None).list()?.place;
-        if meant.place.leased.is_some() && meant.place.folder != own.folder {
-            return Err(Failure::bad_arguments(format!(
-                "path: the locks of this file are in {}, and this server keeps those in {}",
-                clean_path(&meant.place.folder),
-                clean_path(&own.folder)
-            )));
+        if meant.place.leased.is_some() {
+            // This server looks after the holds of one place.
+            let own = self.asked(None).list()?.place;
+            if meant.place.folder != own.folder {
+                return Err(Failure::bad_arguments(format!(
+                    "path: the locks of this file are in {}, and this server keeps those in {}",
+                    clean_path(&meant.place.folder),
+                    clean_path(&own.folder)
+                )));
+            }
         }
         if meant.place.format() == Format::Native {
             meant = acquire(Some(&fresh_handle()?))?;
