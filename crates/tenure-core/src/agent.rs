@@ -198,8 +198,9 @@ impl Holder {
 impl Claim {
     /// Whether the silence of its agent ends this hold, though the process that it names goes on.
     ///
-    /// That process is the host of all agents of a session, and of an idle terminal too. So its life proves nothing
-    /// about one agent's work. A row that never believes a heartbeat does not believe this one either.
+    /// The process of such a claim is the host of all agents of a session, and of an idle terminal too. Its life
+    /// proves nothing about the work of a single agent. A row that never believes a heartbeat does not believe this
+    /// one either.
     pub fn ends_by_silence(&self, policy: &Policy) -> bool {
         self.is_limited(policy) && self.holder.fact(AGENT).is_some()
     }

@@ -1,4 +1,4 @@
-//! One acquisition from the first try to its end, as a state machine. An [`Input`] says what happened; an
+//! An acquisition from the first try to its end, as a state machine. An [`Input`] says what happened; an
 //! [`Effect`] says what to do next.
 //!
 //! A driver (the engine, or a test) carries out the effects against a store and reports back. The machine
@@ -58,17 +58,17 @@ pub enum Outcome {
     Granted {
         /// The claim's ticket.
         ticket: u64,
-        /// Its fencing token.
+        /// Fencing token of the grant.
         token: u64,
     },
-    /// It was held already, by an earlier claim of the same owner.
+    /// The owner held the lock already, by an earlier claim.
     Yours {
-        /// That claim's ticket.
+        /// Ticket of the earlier claim.
         ticket: u64,
-        /// Its fencing token.
+        /// Fencing token of the earlier claim.
         token: u64,
     },
-    /// It was refused without waiting, or a stale claim in front wants a person's decision.
+    /// Refused without waiting, or a stale claim in front needs a person's decision.
     Refused(Refusal),
     /// The time was up.
     TimedOut,
@@ -97,7 +97,7 @@ impl Attempt {
         (Self::default(), Effect::Enter)
     }
 
-    /// The same for a caller that may come back: its place is kept when the time is up.
+    /// Keeps the place in the queue at the timeout, for a caller that may come back.
     #[must_use]
     pub fn keeping_place(mut self) -> Self {
         self.keeps_place = true;

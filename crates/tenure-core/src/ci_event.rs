@@ -22,7 +22,7 @@ pub struct CiEvent<'a> {
     pub event: &'a str,
     /// The number of the issue or pull request.
     pub number: Option<u64>,
-    /// That number is a pull request's, whatever the event is called.
+    /// Whether the number is a pull request's, whatever the event is called.
     pub on_pull_request: bool,
     /// The id of the run.
     pub run_id: Option<&'a str>,

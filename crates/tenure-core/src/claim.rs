@@ -39,7 +39,7 @@ impl Kind {
     }
 }
 
-/// One place in the list.
+/// A place in the list: a holder or a waiter.
 ///
 /// Any release may add a field, so another crate makes a claim by [`Claim::new`]:
 ///
@@ -64,14 +64,14 @@ pub struct Claim {
     pub entered: Stamp,
     /// When it was granted.
     pub since: Option<Stamp>,
-    /// Its ttl and last renewal.
+    /// Ttl and last renewal.
     pub lease: Lease,
     /// How much its caller insists. It counts for as long as the claim waits, because a claim in front may
     /// become stale meanwhile.
     pub force: Force,
     /// How it holds.
     pub mode: Mode,
-    /// Which of its slots it has, from 0, once it is granted. No other holder of the lock has this number.
+    /// Slot of the holder, from 0, once the claim is granted. No other holder of the lock has this number.
     /// `None` in another mode, and for a hold that a version without numbers granted.
     pub slot: Option<u32>,
     /// How it waits.
@@ -172,7 +172,7 @@ impl Reservation {
 /// What identifies a kept place, for a claim of the mode that waited there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kept {
-    /// Its ticket. Where no place is kept under it, the request fails.
+    /// Ticket of the kept place. Where no place is kept under it, the request fails.
     Ticket(u64),
     /// The process that it is kept for. Where there is none, the request enters anew.
     Owner(Process),
@@ -186,7 +186,7 @@ pub enum Kept {
 pub struct WaitingFor {
     /// Where that lock is kept.
     pub place: String,
-    /// Its name.
+    /// Name of that lock.
     pub name: String,
     /// The ticket of the claim that waits there.
     pub ticket: u64,
@@ -203,7 +203,7 @@ pub struct Cancel {
     pub actor: String,
     /// What for; empty if the caller did not say.
     pub why: String,
-    /// Which kind of caller asked first.
+    /// Kind of the caller that asked first.
     pub kind: CancelKind,
     /// The time from `at` until the work is killed, in milliseconds, where that is less than its own grace.
     pub grace_ms: Option<u64>,
@@ -237,7 +237,7 @@ pub struct StopRequest<'a> {
     pub actor: &'a str,
     /// What for; empty if the caller does not say.
     pub why: &'a str,
-    /// Which kind of caller asks.
+    /// Kind of the caller that asks.
     pub kind: CancelKind,
     /// How long the work is given from now on, in milliseconds; `None` for its own grace. A grace that runs already is
     /// shortened, never extended.
@@ -288,7 +288,7 @@ pub enum Patience {
     Default,
     /// Never.
     AtOnce,
-    /// It queues; the engine decides for how long.
+    /// Queue; the engine decides for how long.
     Queue,
 }
 
@@ -299,7 +299,7 @@ pub struct Request {
     pub holder: Holder,
     /// How it will live.
     pub kind: Kind,
-    /// Its ttl in milliseconds.
+    /// Ttl in milliseconds.
     pub ttl_ms: u64,
     /// How much it insists.
     pub force: Force,

@@ -32,21 +32,21 @@ pub enum Entering {
     Granted {
         /// The claim's ticket.
         ticket: u64,
-        /// Its fencing token.
+        /// Fencing token of the grant.
         token: u64,
     },
     /// The claim stands in the queue.
     Queued {
-        /// Its ticket.
+        /// Ticket of the waiter.
         ticket: u64,
         /// What it stands behind.
         behind: Predecessor,
     },
     /// The caller has the lock already, by an earlier claim of its own.
     Yours {
-        /// That claim's ticket.
+        /// Ticket of the earlier claim.
         ticket: u64,
-        /// Its fencing token.
+        /// Fencing token of the earlier claim.
         token: u64,
     },
     /// No claim was made.
@@ -58,18 +58,18 @@ pub enum Entering {
 /// What a waiter found after waking up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TryGrant {
-    /// It holds the lock.
+    /// The claim holds the lock.
     Granted {
-        /// Its fencing token.
+        /// Fencing token of the grant.
         token: u64,
     },
-    /// It stands behind another one.
+    /// The claim stands behind another one.
     Behind(Predecessor),
-    /// Its owner got the lock meanwhile, by another claim under the same request id.
+    /// The claim's owner got the lock meanwhile, by another claim under the same request id.
     Yours {
-        /// That claim's ticket.
+        /// Ticket of the other claim.
         ticket: u64,
-        /// Its fencing token.
+        /// Fencing token of the other claim.
         token: u64,
     },
     /// Another caller asked it to stop before it held the lock.
@@ -136,9 +136,9 @@ impl Entry {
         self.enter_seeing(policy, request, now, evidence, |_| false, events)
     }
 
-    /// The same for a store that sees which processes are stopped. `is_stopped` says whether a process is
-    /// certainly stopped; a process that cannot be seen is not. It is asked of waiting claims only, and
-    /// only if no holder blocks the request.
+    /// Enters the claim, for a store that sees which processes are stopped. `is_stopped` says whether a
+    /// process is certainly stopped; a process that cannot be seen is not. It is asked of waiting claims
+    /// only, and only if no holder blocks the request.
     pub fn enter_seeing(
         &mut self,
         policy: &Policy,
@@ -551,8 +551,8 @@ impl Entry {
         self.standing_seeing(policy, now, evidence, |_| false)
     }
 
-    /// The same for a store that sees which processes are stopped. A line in which all waiters are stopped
-    /// and stand aside is free.
+    /// Reports the standing, for a store that sees which processes are stopped. A line in which all
+    /// waiters are stopped and stand aside is free.
     pub fn standing_seeing(
         &self,
         policy: &Policy,

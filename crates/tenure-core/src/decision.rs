@@ -10,7 +10,7 @@ use crate::standing::{Life, Standing};
 /// The caller, as seen from the claim that blocks it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Caller {
-    /// Its owner, known by the request id.
+    /// The owner of the claim, known by the request id.
     Owner,
     /// Any other caller.
     Other,

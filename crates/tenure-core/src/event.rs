@@ -16,13 +16,13 @@ pub enum Takeover {
     Active,
 }
 
-/// One thing that happened, as the store reports it to the caller that asked for the change.
+/// A change of the list, as the store reports it to the caller that asked for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Event {
     /// A claim was granted.
     Acquired {
-        /// Its fencing token.
+        /// Fencing token of the grant.
         token: u64,
     },
     /// A claim was removed in favour of another.

@@ -53,7 +53,7 @@ impl Silence {
 }
 
 impl Lease {
-    /// One more sign of life.
+    /// Records a sign of life.
     pub fn renew(&mut self, at: Stamp) {
         self.renewed = at;
         self.renewals = self.renewals.saturating_add(1);

@@ -49,7 +49,7 @@ pub enum Queueing {
     /// Every claim waits for its turn, without a limit.
     #[default]
     Fifo,
-    /// One claim waits; a newer one takes its place.
+    /// A single claim waits; a newer one takes its place.
     Single,
     /// At most [`PENDING_MAX`] claims wait; a further one is refused.
     Max,

@@ -1,4 +1,4 @@
-//! Which lock names and request ids are accepted, decided before anything touches a disk.
+//! Rules for lock names and request ids, checked before anything touches a disk.
 
 use alloc::string::String;
 use alloc::sync::Arc;

@@ -14,7 +14,7 @@ pub struct AgeRule {
     pub whole_seconds: bool,
 }
 
-/// Which age is compared, and with what.
+/// The age that is compared, and its limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AgeLimit {
     /// The age since the grant, against a fixed number of milliseconds.
@@ -28,11 +28,11 @@ pub enum AgeLimit {
 /// What it means when a process cannot be judged (another host, another PID namespace).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnknownLife {
-    /// It counts as alive, without end.
+    /// Alive, without end.
     Alive,
-    /// It counts as alive until the claim's heartbeat has been silent for its ttl.
+    /// Alive until the claim's heartbeat has been silent for its ttl.
     AliveUntilTtl,
-    /// It counts as dead (only a contract that asks before it acts may say so).
+    /// Dead (only a contract that asks before it acts may say so).
     Dead,
     /// The process is never asked; only ages decide.
     NotAsked,
@@ -41,11 +41,11 @@ pub enum UnknownLife {
 /// What an unreadable record means, once it has settled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UnreadableRule {
-    /// It is treated like a stale one.
+    /// Treated like a stale record.
     Stale,
-    /// It blocks; force may replace it.
+    /// Blocks; force may replace the record.
     RefuseUnlessForced,
-    /// It blocks; force may replace it once no process has written it for longer than the ttl.
+    /// Blocks; force may replace the record once no process has written it for longer than the ttl.
     RefuseUntilTtl,
 }
 
@@ -70,7 +70,7 @@ pub enum HeldUnforced {
 /// The answer to an owner that asks again under the request id of its live detached hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OwnAgain {
-    /// It has the lock.
+    /// The caller has the lock.
     Yours,
     /// The answer that every other caller gets: the lock is held.
     Held,
@@ -93,7 +93,7 @@ pub enum ForceOnHeld {
 /// What happens when a caller other than the owner releases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReleaseByOther {
-    /// It is refused and nothing changes.
+    /// Refused; nothing changes.
     Refuse,
     /// A warning, and the lock is released.
     WarnAndRelease,
@@ -110,7 +110,7 @@ pub enum AbsentRelease {
     SuccessWithWarning,
 }
 
-/// One profile's answers to the questions on which the five systems differ.
+/// A profile's answers to the questions on which the five systems differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Policy {
     /// The profile's name.

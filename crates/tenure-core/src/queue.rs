@@ -63,9 +63,9 @@ pub const WATCH_MS: u64 = STOPPED_GRACE_MS - UNTAKEN_MS;
 /// What a claim means to the claims behind it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Weight {
-    /// It counts.
+    /// The claim counts.
     Live(Standing),
-    /// It is in the list, and blocks no claim.
+    /// The claim is in the list, and blocks no other.
     Aside,
     /// A waiter that is gone: it may be removed without a word.
     Gone(Standing),
@@ -138,7 +138,7 @@ impl<E: FnMut(&Claim) -> Evidence> Asking<'_, E> {
         self.weigh_by(claim, seen)
     }
 
-    /// The same where its evidence is known already.
+    /// Weighs a claim whose evidence is known already.
     pub(crate) fn weigh_by(&mut self, claim: &Claim, seen: Evidence) -> Weight {
         match claim.weigh(self.policy, seen, self.now) {
             Weight::Live(_) if self.stands_aside(claim) => Weight::Aside,
@@ -219,7 +219,7 @@ impl Entry {
         }
     }
 
-    /// The same for one that has had its time: other claims pass it from now on.
+    /// Sets aside a claim that has had its time: other claims pass it from now on.
     pub(crate) fn set_aside(&mut self, ticket: u64, now: &Now) {
         let notice_ms = self.notice_ms();
         if let Some(claim) = self.claim_mut(ticket) {
@@ -491,8 +491,8 @@ impl Entry {
         self.cancel_seeing(policy, by, None, now, evidence, |_| false)
     }
 
-    /// The same for a store that sees which processes are stopped. If no claim holds and the next claim does not take
-    /// its turn, that claim is asked. It stands aside at once, and leaves when its process goes on.
+    /// Cancels claims, for a store that sees which processes are stopped. If no claim holds and the next claim does
+    /// not take its turn, that claim is asked. It stands aside at once, and leaves when its process goes on.
     ///
     /// With `whom`, the live claims of which that says yes are asked, waiting or holding, and no others. A place that is kept
     /// for a caller who is away is taken away at once.

@@ -19,7 +19,7 @@ pub enum Left {
     },
     /// A waiting claim was withdrawn.
     Withdrawn,
-    /// There was no such claim.
+    /// No such claim was in the list.
     Absent,
 }
 
@@ -58,7 +58,7 @@ pub enum Released {
     },
     /// The record could not be read, and was removed as this profile wants it.
     Unreadable {
-        /// Its bytes.
+        /// Bytes of the record.
         record: Vec<u8>,
     },
 }
@@ -78,12 +78,12 @@ pub enum Forced {
     /// No claim holds it, and the process of the next claim is stopped. From now on that claim stands
     /// aside, and keeps its place.
     SetAside {
-        /// That claim.
+        /// The claim that was set aside.
         claim: Box<Claim>,
     },
     /// No claim holds it, or none of those that were meant.
     Absent,
-    /// This profile does not let force end the hold, or wants a second yes.
+    /// Refused: this profile does not let force end the hold, or wants a second yes.
     Refused(Refusal),
 }
 

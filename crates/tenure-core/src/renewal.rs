@@ -8,12 +8,12 @@ use crate::time::Now;
 pub enum Renewal {
     /// The hold is renewed.
     Renewed {
-        /// Its fencing token.
+        /// Fencing token of the hold.
         token: u64,
         /// Another caller asked the holder to stop.
         cancel_requested: bool,
     },
-    /// There is no such hold any more.
+    /// The hold is no longer in the list.
     Lost,
 }
 

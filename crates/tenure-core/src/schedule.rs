@@ -64,7 +64,7 @@ impl LeaseTerms {
 pub struct Moment {
     /// At this time at the latest.
     pub at_ms: u64,
-    /// So much earlier is allowed, for a caller that renews many holds together.
+    /// How much earlier a renewal may come, for a caller that renews many holds together.
     pub early_ms: u64,
 }
 
@@ -84,7 +84,7 @@ pub enum Due {
 pub struct Failed {
     /// How many have failed in a row.
     pub consecutive: u32,
-    /// It is worth an event, for the first time in this row.
+    /// Whether the failure is worth an event: true for the first in a row.
     pub is_event: bool,
     /// Set if the holder cannot rely on the lock any longer, and was not told yet. Others may take the lock
     /// after so many milliseconds, and that is all the time that its work has.
@@ -113,9 +113,9 @@ pub struct Schedule {
 /// What the holder knows of its hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Knows {
-    /// It can rely on the lock.
+    /// The holder can rely on the lock.
     Held,
-    /// It was told that it cannot rely on the lock. A renewal may still succeed.
+    /// The holder was notified that it cannot rely on the lock. A renewal may still succeed.
     Told,
     /// The hold is gone.
     Gone,

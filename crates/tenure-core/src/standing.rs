@@ -18,9 +18,9 @@ pub enum LivenessLock {
     Held,
     /// No process on this kernel keeps it.
     Released,
-    /// It is a lease on servers that ran out. Its claimant has been silent for longer than its ttl; it may
-    /// be dead, stopped or cut off. Over a network no process proves anything: clones of one machine share all by
-    /// which a process is known. So the lease alone decides.
+    /// A lease on servers that ran out. The claimant has been silent for longer than its ttl; it may be dead,
+    /// stopped or cut off. Over a network no process proves anything: clones of one machine share all by which a
+    /// process is known. So the lease alone decides.
     Lapsed,
     /// The store has no liveness locks, or the claim never had one.
     None,
@@ -31,22 +31,22 @@ pub enum LivenessLock {
 pub enum Death {
     /// No process has that number.
     Gone,
-    /// It has ended and only waits to be collected.
+    /// The process has ended and only waits to be collected.
     Zombie,
     /// Another process has its number now.
     Replaced,
-    /// Its machine has restarted since.
+    /// The machine has restarted since.
     Rebooted,
 }
 
 /// What is known of a recorded process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Liveness {
-    /// It runs.
+    /// The process runs.
     Alive,
-    /// It certainly does not.
+    /// The process certainly does not run.
     Dead(Death),
-    /// It cannot be seen from here.
+    /// The process cannot be seen from here.
     Unknown,
     /// The record names none.
     NotRecorded,
@@ -55,7 +55,7 @@ pub enum Liveness {
 /// All that was gathered about one claim.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Evidence {
-    /// Its liveness lock.
+    /// State of the liveness lock.
     pub liveness_lock: LivenessLock,
     /// The supervisor of a run, the owner of a detached hold.
     pub process: Liveness,
@@ -66,17 +66,17 @@ pub struct Evidence {
 /// Why a claim no longer counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StaleReason {
-    /// Its liveness lock is released and its command, if it had one, is gone.
+    /// The liveness lock is released and the command, if there was one, is gone.
     LivenessLockReleased,
-    /// Its process is dead.
+    /// The process is dead.
     ProcessDead(Death),
-    /// Its process cannot be judged, and this profile takes that as dead.
+    /// The process cannot be judged, and this profile takes that as dead.
     ProcessUnknown,
     /// Nothing can be seen of it, and its heartbeat has been silent for longer than its ttl.
     Silent,
-    /// It is older than this profile, or the claim itself, allows.
+    /// The claim is older than this profile, or the claim itself, allows.
     Aged,
-    /// Its record cannot be read, and this profile takes that as stale.
+    /// The record cannot be read, and this profile takes that as stale.
     Unreadable,
 }
 
@@ -100,9 +100,9 @@ pub enum Standing {
     Held(Life),
     /// A claim that no longer counts has it.
     Stale(StaleReason),
-    /// There is a record that cannot be understood.
+    /// The record cannot be understood.
     Unreadable,
-    /// It could not be found out. This is never the same as free.
+    /// The standing could not be found out. Never the same as free.
     Unknown,
 }
 

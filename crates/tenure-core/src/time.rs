@@ -4,9 +4,9 @@ use alloc::sync::Arc;
 
 /// The instant at which a question is asked, read once by the caller.
 ///
-/// It has two clocks, because they answer different questions. People read the wall clock, and another
-/// machine can compare it; it may be set back. The boot clock never steps and goes on while the machine
-/// sleeps, so every age on the same boot is taken from it.
+/// Two clocks, because they answer different questions. People read the wall clock, and another machine
+/// can compare it; it may be set back. The boot clock never steps and goes on while the machine sleeps,
+/// so every age on the same boot is taken from it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Now {
     /// Microseconds since the Unix epoch, as the machine believes them to be.
@@ -18,7 +18,7 @@ pub struct Now {
 }
 
 impl Now {
-    /// The same instant, for a record that was made on this boot.
+    /// Stamps this instant, for a record that was made on this boot.
     pub fn stamp(&self) -> Stamp {
         Stamp {
             wall_ms: self.wall_us / 1_000,
@@ -34,8 +34,8 @@ impl Now {
             .is_some_and(|boot| !boot.is_empty() && *boot == *self.boot_id)
     }
 
-    /// The same instant, for a record that was made on `recorded_boot`. On another boot only the wall clock
-    /// is written: a reader would take the boot clock for that other boot's own.
+    /// Stamps this instant, for a record that was made on `recorded_boot`. On another boot only the wall
+    /// clock is written: a reader would take the boot clock for that other boot's own.
     pub fn stamp_for<'a>(&self, recorded_boot: impl Into<Boot<'a>>) -> Stamp {
         let same = recorded_boot
             .into()

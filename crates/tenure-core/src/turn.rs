@@ -22,16 +22,17 @@ use alloc::vec::Vec;
 /// The claim that a waiter stands behind, and what to sleep on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Predecessor {
-    /// Its liveness lock is held; the kernel says when it is released.
+    /// A claim with a liveness lock; the kernel says when the lock is released.
     LivenessLock {
-        /// Its ticket.
+        /// Ticket of the predecessor.
         ticket: u64,
     },
     /// Only its record speaks: sleep on its process, its ttl and a change of the record.
     Record(Box<Claim>),
-    /// It waits itself. Sleep until it waits no longer: its grant will do as well as its end.
+    /// A claim that waits itself. Sleep until it waits no longer: a grant ends its wait as well as
+    /// a release.
     Turn {
-        /// Its ticket.
+        /// Ticket of the predecessor.
         ticket: u64,
     },
     /// The end of any of these claims will do: sleep on their processes and a change of the list.
@@ -40,7 +41,7 @@ pub enum Predecessor {
     Still {
         /// The nearest claim.
         behind: Box<Predecessor>,
-        /// Which claim does not take its turn, and the time until it stands aside.
+        /// The claim that does not take its turn, and the time until it stands aside.
         still: Standstill,
     },
 }
@@ -215,7 +216,7 @@ impl Entry {
         }
     }
 
-    /// The same without a look at which processes are stopped.
+    /// Finds the predecessor without looking which processes are stopped.
     pub(crate) fn before<E: FnMut(&Claim) -> Evidence>(
         &mut self,
         own: Option<u64>,
@@ -258,8 +259,8 @@ impl Entry {
         Blocker::None
     }
 
-    /// The same among the claims behind. One that came later may hold there: it was granted while this
-    /// claim's caller was away.
+    /// Looks among the claims behind. A later claim may hold there, granted while this claim's caller
+    /// was away.
     fn granted_behind<E: FnMut(&Claim) -> Evidence>(
         &mut self,
         own: Option<u64>,

@@ -40,7 +40,7 @@ const PATIENCES: [(&str, Patience); 3] = [
     ("queues", Patience::Queue),
 ];
 
-/// One way of asking.
+/// A way of asking.
 #[derive(Clone, Copy, PartialEq)]
 struct Way {
     caller: usize,

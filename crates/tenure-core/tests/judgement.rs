@@ -146,7 +146,7 @@ fn an_orphan_is_one_in_every_format() {
     );
 }
 
-/// It will go, and gives up its place now.
+/// The waiter will go, and gives up its place now.
 #[test]
 fn who_waits_and_is_asked_to_leave_stands_in_nobody_s_way() {
     let mut entry = Entry::default();
@@ -845,7 +845,7 @@ fn who_keeps_its_place_parks_when_its_time_is_up_and_leaves_when_interrupted() {
 
 // The hint to a refused caller.
 
-/// One hold of this kind, made at 0, for a process or for none, after so many earlier ones.
+/// A hold of this kind, made at 0, for a process or for none, after so many earlier ones.
 fn held_after(history: History, kind: Kind, process: Option<Process>) -> Entry {
     let mut entry = Entry {
         history,

@@ -53,17 +53,17 @@ const CONFIRMS: Script = Script {
     force: Force::Confirmed,
     ..RUN
 };
-/// Its command goes on until it is asked to stop.
+/// The command goes on until it is asked to stop.
 const ENDLESS: Script = Script {
     endless: true,
     ..RUN
 };
-/// Its owner neither releases nor dies.
+/// The owner neither releases nor dies.
 const ENDLESS_DETACHED: Script = Script {
     endless: true,
     ..DETACHED
 };
-/// Its owner releases, or dies.
+/// The owner releases, or dies.
 const MORTAL: Script = Script {
     mortal_owner: true,
     ..DETACHED

@@ -421,7 +421,7 @@ fn force_from_a_kept_place_gets_what_it_overrides() {
     assert_eq!(forced(true, false), (true, false), "one waits before it");
 }
 
-/// It learns of it when it wakes, and leaves by itself.
+/// The displaced waiter learns of it when it wakes, and leaves by itself.
 #[test]
 fn who_was_displaced_keeps_its_claim_until_it_has_read_so_and_is_told_once() {
     let single = Terms {
@@ -504,7 +504,7 @@ fn who_is_away_or_was_asked_to_leave_keeps_no_reader_from_holding() {
     assert_eq!(entry.claims.len(), 4, "and neither is removed for it");
 }
 
-/// Its own place is not among those that it takes.
+/// The place of the caller itself is not among those that it takes.
 #[test]
 fn who_comes_back_to_a_queue_of_one_has_its_own_place_and_takes_those_before_it() {
     let single = Terms {

@@ -56,7 +56,7 @@ enum Operation {
     Raise(u64),
 }
 
-/// One operation, when it happens, and what is seen of each claim at that moment.
+/// An operation, when it happens, and what is seen of each claim at that moment.
 #[derive(Debug, Clone)]
 struct Step {
     operation: Operation,
@@ -393,7 +393,7 @@ fn queue() -> impl Strategy<Value = Entry> {
     })
 }
 
-/// The same with claims of any terms, some of whose callers are away, and some of which were asked to stop.
+/// A list of claims of any terms, some of whose callers are away, and some of which were asked to stop.
 /// There may be too many holders; no user of these lists looks at that.
 fn entry_of_terms() -> impl Strategy<Value = Entry> {
     let claim = (
@@ -445,7 +445,8 @@ fn seen_by_place<'a>(
 proptest! {
     #![proptest_config(config())]
 
-    /// This holds whatever evidence there is, and whichever claims come back, are overridden or displaced.
+    /// Holders tolerate each other whatever evidence there is, and whichever claims come back, are
+    /// overridden or displaced.
     #[test]
     fn those_who_hold_tolerate_each_other(policy in policy(), steps in steps()) {
         let mut entry = Entry::default();

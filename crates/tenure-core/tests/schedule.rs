@@ -31,13 +31,13 @@ fn next_ms(schedule: &Schedule) -> u64 {
     schedule.next().expect("something comes").at_ms
 }
 
-/// One renewal that fails at this instant.
+/// Fails a renewal at this instant.
 fn fail(schedule: &mut Schedule, now_ms: u64) -> tenure_core::Failed {
     schedule.begin(now_ms);
     schedule.failed(now_ms)
 }
 
-/// One that succeeds.
+/// Renews at this instant.
 fn renew(schedule: &mut Schedule, now_ms: u64) -> bool {
     schedule.begin(now_ms);
     schedule.renewed()
@@ -213,7 +213,7 @@ fn is_told_at(schedule: &mut Schedule, lapse_ms: u64, told_ms: u64) {
     assert!(schedule.renewed(), "which may still come");
 }
 
-/// One that lapses by silence, at the far end of a network.
+/// A lease that lapses by silence, at the far end of a network.
 fn over_a_network(lapse_ms: u64, grace_ms: u64) -> Schedule {
     let terms = LeaseTerms {
         grace_ms,
@@ -346,7 +346,7 @@ fn a_long_ttl_under_a_short_limit_is_renewed_in_time() {
 enum Fate {
     /// The renewal that is due succeeds after so long.
     Succeeds(u64),
-    /// It fails after so long.
+    /// The renewal fails after so long.
     Fails(u64),
     /// The holder sleeps on for so much longer than it meant to.
     Oversleeps(u64),

@@ -26,11 +26,11 @@ pub(crate) enum Closes {
 /// What becomes of its place when a contender has lost its patience.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// It leaves the list.
+    /// The claim leaves the list.
     Left,
-    /// It is kept, and its contender comes back to it, once in each round.
+    /// The place is kept, and its contender comes back to it, once in each round.
     Kept,
-    /// It is kept, and its contender never comes back to it.
+    /// The place is kept, and its contender never comes back to it.
     Abandoned,
 }
 
@@ -38,9 +38,9 @@ pub(crate) enum Place {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stops {
     Never,
-    /// It goes on some time.
+    /// The process goes on some time.
     ForAWhile,
-    /// It never goes on.
+    /// The process never goes on.
     ForEver,
 }
 
@@ -165,9 +165,9 @@ pub(crate) enum Defect {
     ForgetsWhoGoesOn,
     /// A waiting claim that is granted rests on nothing.
     LooksRestOnNothing,
-    /// The same, on those before it alone, for one that was passed while it was stopped.
+    /// A waiter that was passed while it was stopped looks at those before it alone.
     LooksOfThePassedRestOnBefore,
-    /// The same for one that holds beside others.
+    /// A claim that holds beside others looks at those before it alone.
     LooksBesideOthersRestOnBefore,
     /// A claim that holds as it enters rests on nothing.
     GrantsAtOnceRestOnNothing,
@@ -190,7 +190,7 @@ pub(crate) enum Commits {
     Compared,
 }
 
-/// One configuration to explore.
+/// A configuration to explore.
 #[expect(
     clippy::struct_excessive_bools,
     reason = "a scenario is a list of switches"

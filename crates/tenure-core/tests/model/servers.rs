@@ -1,5 +1,6 @@
-//! The same contenders where no process keeps a guard and each change is committed by comparison, as a
-//! store on servers does it: the rules of what a change rests on are the core's own ([`RestsOn`]).
+//! The contenders of the model on servers: no process keeps a guard, and each change is committed by
+//! comparison, as a store on servers does it. The rules of what a change rests on are the core's own
+//! ([`RestsOn`]).
 //!
 //! In each of these scenarios every state is also asked whether what a change leaves out changes its
 //! answer. The second half narrows the rules on purpose: each narrower one has to be found.
@@ -17,7 +18,7 @@ use crate::{
 use std::num::NonZeroU32;
 use tenure_core::{Mode, Patience, Policy, Queueing};
 
-/// One of two slots, held by its record.
+/// A pool of two slots, held by its record.
 const DETACHED_TWO: Script = Script {
     mode: Mode::Slots(NonZeroU32::MIN.saturating_add(1)),
     ..DETACHED
@@ -140,7 +141,7 @@ struct Narrower {
     scripts: &'static [Script],
     clock: &'static [(u64, u64)],
     invariant: &'static str,
-    /// It is found as well by asking once more what would be answered.
+    /// Whether a second look at the answer finds the defect as well.
     changes_answers: bool,
 }
 

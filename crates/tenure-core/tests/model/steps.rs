@@ -1,4 +1,4 @@
-//! Which steps are possible in a state: for each contender the next one of the file store's
+//! The steps that are possible in a state: for each contender the next one of the file store's
 //! protocol, and what may befall it there.
 
 use super::transitions::admits;

@@ -1,7 +1,7 @@
 //! The modelled machine: what is on the disk, which bytes are locked, where each contender stands,
 //! what can be seen of all that, and what must hold.
 //!
-//! Which steps are possible is `steps`' business, what they do is `transitions`'.
+//! The possible steps are `steps`' business, what they do is `transitions`'.
 
 #[path = "comparing.rs"]
 mod comparing;
@@ -81,7 +81,7 @@ enum At {
     PutOut,
     Exit,
     Holding,
-    /// Its place is kept, and none of its processes is there.
+    /// The place is kept, and none of its processes is there.
     Away,
     Done,
 }
@@ -95,7 +95,7 @@ enum Command {
     Ended,
 }
 
-/// One contender: a supervisor with its command, or an acquirer with its owner.
+/// A contender: a supervisor with its command, or an acquirer with its owner.
 #[expect(clippy::struct_excessive_bools, reason = "a state is a list of facts")]
 #[derive(Debug, Clone)]
 struct Person {
@@ -111,19 +111,19 @@ struct Person {
     /// The supervisor has seen a request to stop, or that the lock is lost.
     asked: bool,
     renewed: bool,
-    /// Its place is kept from now on.
+    /// Whether the place is kept from now on.
     reserved: bool,
-    /// It has come back to its place once, and leaves it for good the next time.
+    /// Whether the contender has come back to its place once. It leaves it for good the next time.
     returned: bool,
-    /// It asks for the place that was kept.
+    /// Whether the contender asks for the place that was kept.
     returning: bool,
-    /// It believes that it holds.
+    /// Whether the contender believes that it holds.
     inside: bool,
-    /// Its process is stopped.
+    /// Whether the process is stopped.
     stopped: bool,
-    /// It was stopped in this round already.
+    /// Whether the process was stopped in this round already.
     was_stopped: bool,
-    /// Its hold was broken as its contract allows.
+    /// Whether the hold was broken as its contract allows.
     exempt: bool,
     /// What it read last; kept only by the defects that go on with it.
     seen: Option<Rc<Entry>>,
@@ -131,7 +131,7 @@ struct Person {
     mode: Mode,
 }
 
-/// Which processes keep the byte of one ticket locked, one bit for each contender.
+/// The processes that keep the byte of one ticket locked, a bit for each contender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Byte {
     ticket: u64,
@@ -165,11 +165,12 @@ impl Byte {
 pub(crate) struct Step {
     pub(crate) who: u8,
     pub(crate) what: &'static str,
-    /// It is sure to happen if nothing else does; a crash, say, is not.
+    /// Sure to happen if nothing else does; a crash, say, is not.
     pub(crate) certain: bool,
 }
 
-/// One state. Most steps leave the list and the plans as they are, so a state shares them with the one before.
+/// A state of the modelled machine. Most steps leave the list and the plans as they are, so a state shares
+/// them with the one before.
 #[derive(Debug, Clone)]
 pub(crate) struct World {
     disk: Rc<Entry>,
