@@ -305,7 +305,7 @@ pub enum StoreError {
         found: String,
         /// The number of the format that this build reads and writes.
         known: u32,
-        /// Which program wrote it, as far as the file says so.
+        /// The program that wrote the format, as far as the file says so.
         by: String,
     },
     /// The claim cannot be written down in the format that this profile publishes.
@@ -341,7 +341,7 @@ pub enum StoreError {
         place: String,
         /// How long this caller waited.
         waited_ms: u64,
-        /// Which process that is, if the system shows it.
+        /// Process id of the keeper, if the system shows it.
         keeper: Option<u32>,
     },
     /// Other callers, of this process or of others, change the lock one after the other all the time.
@@ -409,7 +409,7 @@ pub enum RenewedOwned {
     },
     /// Another owner holds the lock.
     NotOwner {
-        /// That claim.
+        /// The claim of the other owner.
         claim: Box<Claim>,
     },
     /// No claim holds the lock.

@@ -428,9 +428,9 @@ pub(in crate::store) struct Head {
 /// What a header says of the claims behind it, for a reader that does not see all of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(in crate::store) struct Marks {
-    /// One is a hold that no power cut may end.
+    /// Whether one of the claims is a hold that no power cut may end.
     pub(in crate::store) durable: bool,
-    /// One has no process, and so does not end with the machine.
+    /// Whether one of the claims has no process, and so does not end with the machine.
     pub(in crate::store) outlives: bool,
 }
 
@@ -443,7 +443,7 @@ impl Marks {
         }
     }
 
-    /// Those of more claims.
+    /// Joins the marks of two parts of a list.
     pub(in crate::store) fn and(self, others: Self) -> Self {
         Self {
             durable: self.durable || others.durable,

@@ -202,11 +202,11 @@ pub enum About<'a> {
         /// could hold there, the verb looks again.
         unseen: bool,
     },
-    /// This waiting claim, the claims before it, and the claims that hold.
+    /// A waiting claim, the claims before it, and the claims that hold.
     Turn(&'a dyn Handle),
-    /// This claim alone.
+    /// The claim of this handle alone.
     Own(&'a dyn Handle),
-    /// This claim alone. Before the change, the store renews what keeps the claim alive.
+    /// The claim of this handle alone. Before the change, the store renews what keeps it alive.
     Renewal(&'a dyn Handle),
     /// The whole list.
     All,
@@ -274,9 +274,9 @@ pub struct Corrupt {
     pub place: String,
     /// How long its holder has been silent.
     pub silence: Silence,
-    /// Its bytes, if other programs see them.
+    /// Bytes of the record, if other programs see them.
     pub record: Vec<u8>,
-    /// It is a record of another program's format, and not the store's own list.
+    /// Whether this is a record of another program's format, and not the store's own list.
     pub is_record: bool,
     /// True: a caller that may not replace it is refused, as it would be by a claim that holds. False:
     /// its call fails.
@@ -339,7 +339,7 @@ impl Debug for Draft<'_> {
 /// liveness lock before it writes the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewClaim {
-    /// Its ticket in the draft.
+    /// Ticket of the claim in the draft.
     pub ticket: u64,
     /// How it proves that it lives.
     pub kind: Kind,
@@ -371,11 +371,11 @@ impl NewClaim {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub enum Step {
-    /// It writes nothing.
+    /// Write nothing.
     Keep,
     /// Claims that were left out matter: the store runs the change again on the whole list.
     ShowAll,
-    /// It writes the draft.
+    /// Write the draft.
     Write(Write),
 }
 
@@ -417,13 +417,13 @@ impl Step {
 /// How a transaction ended.
 #[derive(Debug)]
 pub enum Outcome {
-    /// There is no such lock, or it is no longer the lock in which the handle's claim was made.
+    /// The lock does not exist, or is no longer the lock in which the handle's claim was made.
     Absent,
     /// The change counts.
     Done(Committed),
 }
 
-/// Which run of the change counts.
+/// The run of the change that counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Run {
     /// The run with this number, counted from 0.
@@ -505,7 +505,7 @@ pub struct Notices {
     pub ends_with_renewal: bool,
 }
 
-/// Which names a store is to show.
+/// The names that a store is to show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Which {
     /// The names of locks.
@@ -517,15 +517,17 @@ pub enum Which {
 /// What an agent does, as its host says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AgentSign<'a> {
-    /// It is at work.
+    /// The agent is at work.
     Seen,
-    /// It is at work, and holds something here: its signs count from now on.
+    /// The agent is at work, and holds something here: its signs count from now on.
     Holds,
-    /// It began a call of this name, which may take long. Its holds live as long as the call goes on.
+    /// The agent began a call of this name, which may take long. Its holds live as long as the call
+    /// goes on.
     Began(&'a str),
-    /// That call has ended.
+    /// The call of this name has ended.
     Ended(&'a str),
-    /// It ended its turn: no call of its own is under way, whether or not its end was told.
+    /// The agent ended its turn: no call of its own is under way, whether or not its end was
+    /// reported.
     Rests,
 }
 

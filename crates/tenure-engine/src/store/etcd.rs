@@ -1,10 +1,10 @@
 //! The etcd store: one list of claims for many machines.
 //!
-//! One key per claim. Its creation revision is the ticket, so the order of the queue is the order in
-//! which etcd wrote the claims. The revision of the write that grants, above a `floor`, is the fencing token. Beside the
-//! claim stands its *lease key*, an empty key attached to a lease that the claimant's process keeps
-//! alive. It does what a kernel lock on a byte does for the file store. A waiter watches its own claim,
-//! and the claims and lease keys that it waits behind, and no others.
+//! Each claim has a key. The key's creation revision is the ticket, so the order of the queue is the order in which
+//! etcd wrote the claims. The revision of the write that grants, above a `floor`, is the fencing token. Beside the
+//! claim stands its *lease key*, an empty key attached to a lease that the claimant's process keeps alive. It does what
+//! a kernel lock on a byte does for the file store. A waiter watches its own claim, and the claims and lease keys that
+//! it waits behind, and no others.
 //!
 //! A transaction reads the list, runs the change, and commits the result in one transaction of etcd that
 //! names everything the decision rests on (`list`). If any of that was changed meanwhile, etcd does
@@ -147,7 +147,7 @@ impl EtcdStore {
         Self::with_policy(Policy::NATIVE, address, credentials, here, sleeper)
     }
 
-    /// The same, by another row.
+    /// The locks below an address, by another row than the native one.
     ///
     /// # Errors
     /// - As [`EtcdStore::new`].
@@ -178,7 +178,7 @@ impl EtcdStore {
         })
     }
 
-    /// The same store with another patience: its calls give up after this time. A call that gives up
+    /// Sets the patience of the store: its calls give up after this time. A call that gives up
     /// returns an error; it never says that a lock is free.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
@@ -188,8 +188,8 @@ impl EtcdStore {
         self
     }
 
-    /// The same store, for which this folder remembers the cluster of each server (`config::servers_folder`). Servers of
-    /// another cluster are then refused until [`accept_cluster`] is called.
+    /// Remembers in this folder the cluster of each server (`config::servers_folder`). Servers of another cluster are
+    /// then refused until [`accept_cluster`] is called.
     #[must_use]
     pub fn remembering(mut self, folder: Option<PathBuf>) -> Self {
         if let (Some(shared), Some(folder)) = (Arc::get_mut(&mut self.shared), folder) {

@@ -259,8 +259,8 @@ impl FileStore {
     /// - the handle of a claim has no [`Handle::descriptor`];
     /// - a thread that waits for a claim of this store is woken by the thread that ends it.
     ///
-    /// Its [`Sleeper`] has to be one that a [`crate::cancel::Cancel`] ends, as [`ThreadSleeper`] is. In a copy of
-    /// the process that a fork made, the program drops handles and makes no call.
+    /// The store's [`Sleeper`] has to be one that a [`crate::cancel::Cancel`] ends, as [`ThreadSleeper`] is. In a
+    /// copy of the process that a fork made, the program drops handles and makes no call.
     #[must_use]
     pub fn within_program(mut self) -> Self {
         self.ends = Some(Arc::new(Ends::new()));
@@ -277,7 +277,7 @@ impl FileStore {
         Self { root, ..self }
     }
 
-    /// The same with the root that another store has had from its beginning.
+    /// Takes the root that another store has had from its beginning.
     #[doc(hidden)]
     #[must_use]
     pub fn rooted_as(self, other: &Self) -> Self {

@@ -58,12 +58,12 @@ pub enum Adopted {
     Done {
         /// The claim.
         claim: Box<Claim>,
-        /// Its new handle.
+        /// New handle of the hold.
         handle: Box<dyn Handle>,
     },
     /// Another process still keeps its liveness lock.
     Kept,
-    /// There is no such hold.
+    /// No such hold is in the list.
     Absent,
 }
 
@@ -371,8 +371,8 @@ pub trait Verbs: Store {
         Ok(left.unwrap_or(Left::Absent))
     }
 
-    /// The same for a holder that other runs may have joined ([`Store::go_within`]): `None`, and nothing
-    /// is changed, while they work.
+    /// Releases a hold that other runs may have joined ([`Store::go_within`]): `None`, and nothing is
+    /// changed, while they work.
     ///
     /// # Errors
     /// - As for [`Verbs::release`].
@@ -787,7 +787,7 @@ fn run<S: Store + ?Sized, A>(
     Ok(Some((answer, done)))
 }
 
-/// The same for a change that makes no claim.
+/// Runs a change that makes no claim.
 fn settled<S: Store + ?Sized, A>(
     store: &S,
     ask: &Ask<'_>,

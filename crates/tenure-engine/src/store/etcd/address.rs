@@ -37,10 +37,10 @@ pub struct Address {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddressError {
-    /// It begins with something else.
+    /// The URL begins with something else.
     #[error("it begins neither with etcd:// nor with etcds://")]
     Scheme,
-    /// There is no host in it, or one of several is empty.
+    /// The URL has no host, or one of several is empty.
     #[error("no host is named; write etcd://HOST:PORT[,HOST:PORT]/PREFIX")]
     NoHost,
     /// A host has characters that no host has.
@@ -49,7 +49,7 @@ pub enum AddressError {
         /// What stands there.
         host: String,
     },
-    /// There is a user or a password in it.
+    /// The URL has a user or a password in it.
     #[error(
         "a user or password in it would be seen by everybody; set TENURE_ETCD_USER to NAME:PASSWORD"
     )]
@@ -154,7 +154,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// One `HOST[:PORT]`, with the port.
+/// Reads a `HOST[:PORT]`, and adds the port.
 fn endpoint(text: &str) -> Result<String, AddressError> {
     if text.is_empty() {
         return Err(AddressError::NoHost);
@@ -201,9 +201,9 @@ pub struct Credentials {
 /// The files of [`Credentials`]; `None` for what is in no file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CredentialFiles {
-    /// That of the authority.
+    /// Certificate of the authority.
     pub authority: Option<PathBuf>,
-    /// Those of the client's certificate and of its key.
+    /// The client's certificate and its key.
     pub certificate: Option<(PathBuf, PathBuf)>,
 }
 
@@ -280,7 +280,7 @@ impl Credentials {
         .again()
     }
 
-    /// The same with what its files contain now.
+    /// Reads the files again: these credentials with what the files contain now.
     ///
     /// # Errors
     /// - [`CredentialsError::File`] if a file cannot be read.

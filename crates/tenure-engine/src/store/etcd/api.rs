@@ -143,7 +143,7 @@ impl RequestOp {
         Self::leased(key, value, 0)
     }
 
-    /// The same for a key that ends with a lease.
+    /// Puts a key that ends with a lease.
     pub(super) fn leased(key: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>, lease: i64) -> Self {
         let (key, value) = (key.into(), value.into());
         Step::RequestPut(PutRequest { key, value, lease }).into()
@@ -406,8 +406,8 @@ impl Client {
         }
     }
 
-    /// The same for an answer that the member has not agreed on with the others: if it is older than what is known, a
-    /// read decides whether the member lags or the cluster was set back.
+    /// Looks at the head of an answer that the member has not agreed on with the others. If the answer is older than
+    /// what is known, a read decides whether the member lags or the cluster was set back.
     async fn look_closely<A: Answer>(
         &self,
         answer: &A,
@@ -421,7 +421,7 @@ impl Client {
         Ok(())
     }
 
-    /// The same with the user's token.
+    /// Sends a request with the user's token.
     async fn ask<Q, A>(&self, path: &'static str, message: Q) -> Result<A, Status>
     where
         Q: Message + Clone + 'static,
@@ -557,7 +557,7 @@ impl Client {
 /// How many messages may be on their way after the first ones.
 const LATER_MAX: usize = 16;
 
-/// One conversation about any number of keys.
+/// A conversation about any number of keys.
 pub(super) struct WatchStream {
     client: Client,
     /// What was known when it began.

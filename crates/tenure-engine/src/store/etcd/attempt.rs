@@ -86,8 +86,8 @@ impl EtcdStore {
             .inspect_err(|_| self.give_up_later(name, attempt, claim))
     }
 
-    /// The same in the background, after the caller was told that the call failed. The claim is removed
-    /// if it was made.
+    /// Gives up an attempt in the background, after its caller was told that the call failed. The claim
+    /// is removed if it was made.
     pub(super) fn give_up_later(&self, name: &LockName, attempt: &Attempt, claim: &str) {
         let keys = &self.shared.keys;
         let (lease_key, claim) = (keys.lease_key(name, &attempt.id), keys.claim(name, claim));

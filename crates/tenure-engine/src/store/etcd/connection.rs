@@ -56,19 +56,21 @@ const SILENT: Duration = Duration::from_millis(100);
 /// How long the others are waited for after the first one of a list has answered: each has to belong to its cluster.
 const OTHERS: Duration = Duration::from_millis(50);
 
-/// The same for those that this machine has never met. Later calls know them, also when they are silent.
+/// How long servers are waited for that this machine has never met. Later calls know them, also when
+/// they are silent.
 const STRANGERS: Duration = Duration::from_millis(500);
 
 /// How a request failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// It may have been carried out, or be carried out later.
+    /// The request may have been carried out, or be carried out later.
     Unsure(String),
-    /// It was not carried out, and never will be.
+    /// The request was not carried out, and never will be.
     Refused(String),
-    /// The same, because of the user: it has no right, its password is wrong, or there is none.
+    /// The request was refused because of the user: it has no right, its password is wrong, or
+    /// there is none.
     Denied(String),
-    /// It was not carried out, because the lease that it names has run out.
+    /// The request was not carried out, because the lease that it names has run out.
     LeaseGone,
     /// A server of another cluster has answered. The locks are not there.
     Stranger(String),
@@ -85,7 +87,7 @@ pub(super) struct Endpoints {
     state: Mutex<Current>,
 }
 
-/// One server of the list: whose answers its client shows to the cluster.
+/// A server of the list: whose answers its client shows to the cluster.
 struct Shown {
     cluster: Arc<Cluster>,
     server: usize,
@@ -401,7 +403,7 @@ impl Endpoints {
         }
     }
 
-    /// One request to one endpoint.
+    /// Sends a request to a single endpoint.
     pub(super) async fn once<T, F, A>(self: &Arc<Self>, ask: F) -> Result<T, Fault>
     where
         F: FnOnce(Client) -> A,
@@ -410,7 +412,7 @@ impl Endpoints {
         self.once_within(REQUEST_MAX, ask).await
     }
 
-    /// The same for less time than a request may take.
+    /// Sends a request to a single endpoint, for less time than a request may take.
     pub(super) async fn once_within<T, F, A>(
         self: &Arc<Self>,
         limit: Duration,
@@ -484,7 +486,7 @@ impl Endpoints {
         Fault::Unsure(why)
     }
 
-    /// The same again and again until `end`, for a request that may be carried out any number of times.
+    /// Sends a request again and again until `end`. The request may be carried out any number of times.
     pub(super) async fn until<T, F, A>(self: &Arc<Self>, end: Instant, ask: F) -> Result<T, Fault>
     where
         F: Fn(Client) -> A,

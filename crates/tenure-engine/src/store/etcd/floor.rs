@@ -45,7 +45,7 @@ impl Floor {
         raises.then(|| RequestOp::put(self.key.clone(), self.value.to_string()))
     }
 
-    /// Its read, for a grant that does nothing.
+    /// Reads the floor, for a grant that does nothing.
     pub(super) fn again(&self) -> RequestOp {
         RequestOp::get(RangeRequest::of(self.key.clone()))
     }

@@ -33,7 +33,7 @@ pub(super) struct EtcdHandle {
     pub(super) lease_key: String,
     pub(super) ttl_ms: u64,
     pub(super) kind: Kind,
-    /// Its place was reserved while its caller was away.
+    /// Whether the place was reserved while its caller was away.
     pub(super) was_reserved: bool,
     /// The revision up to which the answer to a renewal has told the holder everything about its claim.
     pub(super) told: Arc<AtomicI64>,
@@ -46,7 +46,7 @@ pub(super) struct EtcdHandle {
     settled: AtomicBool,
     /// A change that attached its lease key may still be carried out.
     doubtful: AtomicBool,
-    /// Its name may be that of another claim by now.
+    /// Whether the name may be that of another claim by now.
     is_given_back: AtomicBool,
     /// Whether the drop waits for no answer.
     forsaken: AtomicBool,

@@ -18,7 +18,7 @@ const LOCKS: &str = "/locks/";
 /// What the claims of a lock begin with, below the lock.
 const CLAIMS: &str = "claims/";
 
-/// The same of its lease keys.
+/// What the lease keys of a lock begin with, below the lock.
 const LEASE_KEYS: &str = "lives/";
 
 /// The names below one prefix.

@@ -147,7 +147,7 @@ pub(super) struct Change {
     pub(super) header: Option<Header>,
     /// What it reads if a condition is not met.
     pub(super) otherwise: Vec<RequestOp>,
-    /// It puts something besides the header.
+    /// Whether the change puts something besides the header.
     puts: bool,
 }
 

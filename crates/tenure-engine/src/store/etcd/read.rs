@@ -22,9 +22,9 @@ pub(super) enum Scope {
     All,
     /// The claims up to this one, the header, and whether a claim went before waiting ones.
     Upto(u64),
-    /// This claim, and the header.
+    /// A single claim, and the header.
     One {
-        /// Its id.
+        /// Id of the claim.
         id: String,
         /// The id of its lease key.
         lease_key: String,

@@ -106,7 +106,7 @@ impl Sessions {
         (!session.is_over()).then(|| Arc::clone(session))
     }
 
-    /// The same, or a new one.
+    /// The session for claims of this ttl, begun if there is none whose lease counts.
     pub(super) async fn get(
         &self,
         endpoints: &Arc<Endpoints>,

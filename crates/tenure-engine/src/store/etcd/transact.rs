@@ -1,4 +1,4 @@
-//! One call of [`Store::transact`](crate::store::contract::Store::transact): shows the list to a change,
+//! A call of [`Store::transact`](crate::store::contract::Store::transact): shows the list to a change,
 //! commits what the change made of it, and begins anew if it was overtaken.
 //!
 //! `list` says what a transaction is conditional on, and `expect` says which list is tried without a
@@ -35,7 +35,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 use tenure_core::{Claim, Entry, Event, Evidence, Host, Kind, LivenessLock, RestsOn, Silence};
 
-/// One call.
+/// A call of `transact`.
 pub(super) struct Transaction<'a> {
     pub(super) store: &'a EtcdStore,
     pub(super) ask: &'a Ask<'a>,
@@ -85,7 +85,7 @@ impl Swept {
     }
 }
 
-/// One run of the change, not committed yet.
+/// A run of the change, not committed yet.
 pub(super) struct Tried {
     pub(super) run: usize,
     pub(super) step: Step,
@@ -391,7 +391,7 @@ impl<'a> Transaction<'a> {
         Ok(true)
     }
 
-    /// One try on a list that was read.
+    /// Tries the change on a list that was read.
     fn looked(&mut self, list: &List) -> Result<Did, StoreError> {
         if self.remove_what_is_not_held(list)? {
             return Ok(Did::Overtaken(None));
@@ -857,7 +857,7 @@ fn is_same(wanted: &Claim, found: &Claim) -> bool {
     known(wanted) == known(found)
 }
 
-/// The same for the events of the change.
+/// Puts the fencing token into the events of the change.
 fn settle_events(events: &mut [Event], token: Option<u64>) {
     for event in events {
         if let (Event::Acquired { token: drawn }, Some(token)) = (event, token) {

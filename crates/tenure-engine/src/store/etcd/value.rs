@@ -52,10 +52,10 @@ pub(super) enum DecodeError {
     /// A later version wrote it.
     #[error("it is of version {version}, which this program does not know")]
     Newer {
-        /// That version.
+        /// Version of the value.
         version: u32,
     },
-    /// It is no claim.
+    /// The value is no claim.
     #[error("{0}")]
     Junk(String),
 }

@@ -51,7 +51,7 @@ impl Watched {
         }
     }
 
-    /// The same without the changes of which the caller knows by then.
+    /// Leaves out the changes of which the caller knows by then.
     pub(super) fn known_up_to(mut self, known: Arc<AtomicI64>) -> Self {
         self.known = Some(known);
         self
@@ -75,7 +75,7 @@ impl Watched {
         }
     }
 
-    /// Its watch, from now on.
+    /// The watch request, from now on.
     fn watch(&self) -> WatchCreateRequest {
         let puts = self.only_end.then_some(FilterType::Noput.into());
         WatchCreateRequest {

@@ -1,11 +1,11 @@
 //! Kernel locks on single bytes far beyond the data of a file.
 //!
-//! They belong to an open file, not to the process. Closing another descriptor of the same file releases
-//! nothing (the trap of the older POSIX locks). The kernel releases them when the open file is closed,
-//! however that happens. On Unix they are open-file-description locks, which copies of the descriptor
-//! share: a command that inherits one keeps its supervisor's liveness lock held. On Windows
-//! (`LockFileEx`) they end with the process that took them, even if another process has inherited the
-//! handle.
+//! The locks belong to an open file, not to the process. Closing another descriptor of the same file
+//! releases nothing (the trap of the older POSIX locks). The kernel releases the locks when the open
+//! file is closed, however that happens. On Unix they are open-file-description locks, which copies of
+//! the descriptor share: a command that inherits one keeps its supervisor's liveness lock held. On
+//! Windows (`LockFileEx`) they end with the process that took them, even if another process has
+//! inherited the handle.
 //!
 //! An owner locks a byte exclusively; a waiter locks it *shared*, so waiters never look like owners to
 //! each other. Looking ([`probe`]) takes nothing at all on Unix; on Windows it takes the byte *shared*
@@ -29,7 +29,7 @@ const WITHIN: i64 = 1 << 55;
 /// How often a failed unlock is tried again.
 const UNLOCK_RETRIES: u32 = 3;
 
-/// One byte that can be locked.
+/// A byte that can be locked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Byte(i64);
 

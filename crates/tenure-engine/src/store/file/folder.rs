@@ -106,7 +106,7 @@ pub(super) struct Opened {
 }
 
 impl Opened {
-    /// The same file under the lowest free descriptor from `min` on; unchanged if there is none.
+    /// Moves the file to the lowest free descriptor from `min` on; unchanged if there is none.
     pub(super) fn moved_above(self, min: i32) -> Self {
         let fd = os::moved_above(self.fd, min);
         Self { fd, ..self }
@@ -147,7 +147,7 @@ impl Folder {
         Self::open_named(path, create, allow_network, private, Named::ByCaller)
     }
 
-    /// The same; `named` says whether the caller named the folder.
+    /// Opens the folder; `named` says whether the caller named it.
     pub(super) fn open_named(
         path: &Path,
         create: bool,
@@ -379,7 +379,7 @@ impl Folder {
         }
     }
 
-    /// The same, but nothing is known of the file before the caller has it [`seen`](Self::seen).
+    /// Opens a lock file of which nothing is known before the caller has it [`seen`](Self::seen).
     pub(super) fn open_unseen(
         &self,
         file: &str,
@@ -563,7 +563,7 @@ pub(super) fn fault(path: &Path, doing: &'static str, errno: Errno) -> StoreErro
     }
 }
 
-/// The same for an error that comes from std.
+/// Maps an error that comes from std, as [`fault`] does.
 pub(super) fn io_fault(path: &Path, doing: &'static str, error: std::io::Error) -> StoreError {
     match error.raw_os_error() {
         Some(raw) => fault(path, doing, Errno::from_raw_os_error(raw)),

@@ -1,8 +1,8 @@
 //! The decoders of a coordination file, for the fuzzer and the test that replays its corpus.
 //!
-//! They are private, because no user of the library reads such a file except through the store; an
-//! integration test or a fuzzer is another crate. So the feature `fuzzing` alone makes them visible, and
-//! the library does not promise them. The programs that try them (`fuzz/src`) say what has to hold.
+//! Private, because no user of the library reads such a file except through the store. An integration
+//! test or a fuzzer is another crate, so the feature `fuzzing` alone makes the decoders visible, and the
+//! library does not promise them. The programs that try them (`fuzz/src`) say what has to hold.
 
 use super::pages::{self, ReadError, Snapshot};
 use super::partial::{self, Want};
@@ -31,7 +31,7 @@ fn length_of(file: BorrowedFd<'_>) -> u64 {
     crate::os::facts(file).map_or(0, |facts| facts.size())
 }
 
-/// The same, as a reader without the guard finds them.
+/// Reads the state and its number as a reader without the guard finds them.
 ///
 /// # Errors
 /// - Why there is no state.

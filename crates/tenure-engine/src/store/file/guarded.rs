@@ -1,5 +1,5 @@
-//! One lock's files under the guard: list and published record are read together and written back
-//! together.
+//! The files of a single lock under the guard: list and published record are read together and
+//! written back together.
 //!
 //! # Crash safety
 //! A grant writes the list first and publishes the record then. A release removes the record first and
@@ -699,7 +699,7 @@ mod tests {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     enum Meanwhile {
         Nothing,
-        /// It renames a record of its own over the path.
+        /// The other program renames a record of its own over the path.
         Replaces,
         Removes,
     }

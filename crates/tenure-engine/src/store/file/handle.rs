@@ -49,8 +49,8 @@ pub(super) struct FileHandle {
     pub(super) has_turn: bool,
     /// How a waiting claim learns that it was asked to stop, if it may be asked.
     pub(super) wake_up: WakeUp,
-    /// Its work lasts long. So its holder watches over the folder, and its last change asks once more
-    /// whether the folder was renamed.
+    /// Whether the holder's work lasts long. Such a holder watches over the folder, and its last
+    /// change asks once more whether the folder was renamed.
     pub(super) lasts: AtomicBool,
     /// The claim as it was granted, if a record of it is published.
     pub(super) granted: OnceLock<Box<Granted>>,
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
     use tenure_core::RequestId;
 
-    /// Its maker died in the middle of a change, and the copy that a fork made has the guard with its descriptor.
+    /// The maker died in the middle of a change, and the copy that a fork made has the guard with its descriptor.
     #[cfg(unix)]
     #[test]
     fn a_copy_frees_the_list_that_its_maker_left_guarded() {

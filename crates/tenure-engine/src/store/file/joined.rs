@@ -133,7 +133,7 @@ fn as_written(held: &Claim, published: &Published, around: &Around<'_>) -> Optio
 enum Damage {
     /// Nobody's.
     Nobodys,
-    /// That of the hold in the list, which is judged in its place.
+    /// The record of the hold in the list, which is judged in its place.
     Listed,
     /// The policy judges it by how long its holder has been silent.
     Unknown(Silence),

@@ -254,7 +254,7 @@ impl FileStore {
         }
     }
 
-    /// The same, repeated until the content can be understood or has settled.
+    /// Looks again until the content can be understood or has settled.
     fn look_settled<'a>(
         &'a self,
         names: &Names,

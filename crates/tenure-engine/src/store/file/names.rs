@@ -1,6 +1,6 @@
 //! The names of one lock's files.
 //!
-//! Which names a lock has is said by the store (`file`), and what the files hold by `pages` and `publication`.
+//! The store (`file`) says which names a lock has, `pages` and `publication` say what the files hold.
 
 use tenure_core::LockName;
 
@@ -9,9 +9,9 @@ use tenure_core::LockName;
 pub(super) struct Names {
     /// The lock.
     pub(super) name: LockName,
-    /// Its coordination file.
+    /// Name of the coordination file.
     pub(super) list: String,
-    /// Its record, where the profile publishes.
+    /// Name of the record, where the profile publishes.
     pub(super) record: String,
 }
 

@@ -34,12 +34,12 @@ use tenure_core::{Entry, Now, Renewal, Silence, UnreadableRule};
 pub enum Own {
     /// The claim stands, as a renewal would find it.
     Stands(Renewal),
-    /// It stands while its record is what no caller can read. Another program may be writing there, and what it writes
+    /// The claim stands while no caller can read its record. Another program may be writing there, and what it writes
     /// may be a record of its own: the holder looks again.
     Unsettled(Renewal),
-    /// It does not. What happened, as a clause that names the file.
+    /// The claim does not stand. What happened, as a clause that names the file.
     Lost(String),
-    /// It is lost if this stays; as a clause that names the file.
+    /// The claim is lost if this stays; as a clause that names the file.
     Doubtful(String),
 }
 

@@ -116,7 +116,7 @@ pub(crate) struct Snapshot {
 pub(crate) enum ReadError {
     /// The system failed.
     Io(Errno),
-    /// There is content, and no page of it is whole.
+    /// The file has content, and no page of it is whole.
     Torn(String),
     /// A page has the frame of another format.
     Format(Format),
@@ -125,7 +125,7 @@ pub(crate) enum ReadError {
 /// Another format of a coordination file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Format {
-    /// Its number, as it stands in the frame line.
+    /// Number of the format, as it stands in the frame line.
     number: String,
     /// The version that wrote the page.
     by: Option<String>,
@@ -284,7 +284,7 @@ pub(super) fn fill_without_damage(
     })
 }
 
-/// The same from bytes of the file, all of its segments.
+/// Fills a list from bytes of the file, with all of its segments.
 fn filled(mut snapshot: Snapshot, file: &[u8]) -> Result<Snapshot, ReadError> {
     let text = &mut snapshot.text;
     text.fill(0..text.named.len(), |segment| {

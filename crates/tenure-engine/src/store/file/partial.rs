@@ -25,15 +25,15 @@ const SHORT_BYTES: usize = 1024;
 /// How many waiters are read before an own one. A waiter with more of them before it is far from its turn.
 const BEFORE_MAX: usize = 4;
 
-/// Which claims of a list to read for a change.
+/// The claims of a list to read for a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Want {
     /// All of them.
     All,
     /// The claim with this ticket.
     Own(u64),
-    /// That claim, all before it, and every granted one. Of a plain waiter far from its turn: that claim, the
-    /// one directly before it, the first ones, and every granted one ([`Rest::before`]).
+    /// The claim with this ticket, all before it, and every granted one. Of a plain waiter far from its turn:
+    /// that claim, the one directly before it, the first ones, and every granted one ([`Rest::before`]).
     UpTo(u64),
     /// The first, the last, and every granted one; only where all others are plain waiters.
     Ends,
@@ -562,8 +562,8 @@ pub(super) mod tests {
         }
     }
 
-    /// The same change to a part and to the whole list has to give the same answer and the same list.
-    /// Returns the written text.
+    /// Makes a change to a part and to the whole list: both have to give the same answer and the same
+    /// list. Returns the written text.
     fn same_either_way<A: PartialEq + std::fmt::Debug>(
         entry: &Entry,
         want: Want,

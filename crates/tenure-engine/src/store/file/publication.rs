@@ -17,7 +17,7 @@
 //! that creates its own record then has come first, and its record stays. Our own readers recognise that
 //! instant by the private file that waits to go in, and look again.
 //!
-//! One danger remains: the instant between an exchange and its way back. A program that unlinks without
+//! A danger remains: the instant between an exchange and its way back. A program that unlinks without
 //! looking, or renames over the path, can then remove the wrong record. `docs/deviations.md` says so.
 //!
 //! # Crash safety
@@ -43,13 +43,13 @@ const REPLACING: &str = "replacing the record";
 /// A record as it was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Published {
-    /// Its bytes.
+    /// Bytes of the record.
     pub(super) bytes: Vec<u8>,
     /// The file, by its inode.
     inode: (u64, u64),
     /// When it was written last, in milliseconds since the epoch.
     pub(super) modified_ms: u64,
-    /// It has more bytes than any record, so not all of them were read.
+    /// Whether the record has more bytes than any record may have, so not all of them were read.
     pub(super) is_too_long: bool,
 }
 
@@ -74,7 +74,7 @@ impl Published {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Change {
-    /// It was made.
+    /// The change was made.
     Done,
     /// Another program changed the record first; its record stands, and we changed nothing.
     Overtaken,
@@ -385,7 +385,8 @@ pub(super) fn read_unguarded(
     read_between_steps(records, private, file, || crate::clock::nap(ABSENCE))
 }
 
-/// The same where a replacement takes two steps: between them nothing stands there for an instant.
+/// Reads a record that a replacement in two steps may be changing: between the steps nothing stands
+/// there for an instant.
 fn read_between_steps(
     records: &Folder,
     private: Option<&Folder>,

@@ -177,7 +177,7 @@ fn sum(slot: usize, bytes: &[u8]) -> u64 {
 pub(crate) struct Gap {
     /// How many of the bytes that were read come before it.
     pub(super) at: usize,
-    /// Which of the segments that the page names.
+    /// The segments of the gap, among those that the page names.
     pub(super) segments: Range<usize>,
 }
 
@@ -274,7 +274,7 @@ fn named_in(body: &[u8]) -> Option<(Vec<Segment>, usize, usize)> {
 /// A part of a list that is to be written.
 #[derive(Debug)]
 pub(super) enum Piece<'b> {
-    /// These lines.
+    /// Lines that are written here.
     Lines(Cow<'b, [u8]>),
     /// Segments that stay as they are.
     Kept(&'b [Segment]),
@@ -298,7 +298,7 @@ pub(super) fn is_index(line: &[u8]) -> bool {
 }
 
 impl Piece<'_> {
-    /// Its own lines.
+    /// Lines of the piece itself.
     pub(super) fn lines(&self) -> &[u8] {
         match self {
             Self::Lines(lines) => lines,

@@ -284,7 +284,7 @@ impl Drop for Awaited {
     }
 }
 
-/// One thread that waits for the descriptors of all waits of a process that have none. It ends some time after the last
+/// A thread that waits for the descriptors of all waits of a process that have none. It ends some time after the last
 /// of them.
 #[cfg(target_os = "linux")]
 struct Readable {
@@ -304,7 +304,8 @@ struct Waited {
 
 #[cfg(target_os = "linux")]
 impl Readable {
-    /// That of this process; a copy that a fork made has no threads, and shares what the kernel keeps.
+    /// The thread of this process; a copy that a fork made has no threads, and shares what the kernel
+    /// keeps.
     fn here() -> io::Result<Arc<Self>> {
         static HERE: OnceLock<Arc<Readable>> = OnceLock::new();
         let own = std::process::id();
@@ -475,8 +476,8 @@ const POLL_SHARE: u32 = 10;
 const IDLE_MAX: Duration = Duration::from_secs(1);
 
 impl Helpers {
-    /// Those of this process. A copy that a fork made has no threads, and perhaps a mutex that stays locked, so each wait
-    /// there has helpers of its own.
+    /// The helpers of this process. A copy that a fork made has no threads, and perhaps a mutex that stays locked, so
+    /// each wait there has helpers of its own.
     fn here() -> Arc<Self> {
         static HERE: OnceLock<(u32, Arc<Helpers>)> = OnceLock::new();
         let own = std::process::id();
@@ -701,7 +702,7 @@ pub fn poll_readable(
 
 /// How a sleep on descriptors ended.
 enum Polled {
-    /// One of them is readable, a signal handler ran, or the alarm of a long nap went off.
+    /// A descriptor is readable, a signal handler ran, or the alarm of a long nap went off.
     Readable,
     NapIsOver,
     /// The caller's patience is over.

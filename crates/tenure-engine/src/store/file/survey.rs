@@ -21,7 +21,8 @@ pub struct Survey {
     pub path: PathBuf,
     /// Whether it is there; an error if calls cannot use it, as they would get it.
     pub is_there: Result<bool, StoreError>,
-    /// Its owner and its users, as far as it is there; also where this process may not open it.
+    /// Owner of the folder and users of its locks, as far as it is there; also where this process
+    /// may not open it.
     pub whose: Option<(String, Users)>,
     /// Whose it will be once the first call has made it, if calls can make it.
     pub will_be: Option<Users>,
@@ -48,7 +49,7 @@ pub struct Nearest {
     pub remote: Option<&'static str>,
 }
 
-/// Which users the locks of a folder are for.
+/// The users whom the locks of a folder are for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Users {
     /// The folder's owner.
@@ -175,17 +176,17 @@ impl Nearest {
         })
     }
 
-    /// Its rights, as `chmod` takes them.
+    /// Rights of the folder, as `chmod` takes them.
     pub fn mode(&self) -> String {
         self.facts.mode_text()
     }
 
-    /// Its owner.
+    /// Owner of the folder.
     pub fn owner(&self) -> String {
         self.facts.owner_name()
     }
 
-    /// Which users its locks are for.
+    /// The users whom its locks are for.
     pub fn users(&self) -> Users {
         users_of(&self.facts)
     }

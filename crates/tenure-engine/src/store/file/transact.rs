@@ -90,7 +90,7 @@ enum Round {
     Again,
 }
 
-/// One change, over as many rounds as it takes.
+/// A change, over as many rounds as it takes.
 struct Frame<'a> {
     store: &'a FileStore,
     ask: &'a Ask<'a>,
@@ -214,7 +214,7 @@ impl<'f> Frame<'f> {
         matches!(self.ask.about, About::NewClaim { .. })
     }
 
-    /// One time through all steps.
+    /// Goes through all steps a single time.
     fn round(
         &mut self,
         change: &mut dyn FnMut(&mut Draft<'_>) -> Step,

@@ -1,8 +1,8 @@
 //! Tries whether the locks of a file system hold between two processes, with a file of its own.
 //!
-//! One process keeps two bytes, the other one is refused the first, waits for it in the kernel as a waiter does,
-//! gets it when it is released, and is ended: with that the byte has to be free again. These are the calls by
-//! which the store locks, on bytes that no lock has.
+//! Two processes try. The first keeps two bytes; the other is refused the first byte, waits for it in the kernel
+//! as a waiter does, gets it when it is released, and is ended: with that the byte has to be free again. The
+//! calls are those by which the store locks, on bytes that no lock has.
 //!
 //! **Nothing is left behind, whichever of the two dies.** The file has no name; where a file system knows no such
 //! files, its name is removed before the trial begins. The other process sleeps for bytes that the first one
@@ -52,7 +52,7 @@ pub trait Other {
 pub enum Shown {
     /// The locks hold.
     Holds,
-    /// They do not: what happened.
+    /// The locks do not hold: what happened.
     Fails(&'static str),
     /// The other process could not take its part.
     Nothing,

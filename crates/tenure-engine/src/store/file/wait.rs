@@ -242,7 +242,7 @@ impl FileStore {
     /// record that is published for it, or their folders. It does not report changes to a folder above
     /// those (`moves`).
     ///
-    /// It costs an inotify instance, so it is for work that lasts. The watch of a record ends when the
+    /// Costs an inotify instance, so it is for work that lasts. The watch of a record ends when the
     /// record is replaced. There is none where nothing can be watched; there a holder looks again from
     /// time to time.
     pub(super) fn notices_of(&self, handle: &FileHandle) -> Option<Notices> {
@@ -326,7 +326,7 @@ impl FileStore {
         woken.map_err(|error| io_fault(&self.shown_path(names), "watching the lock", error))
     }
 
-    /// The same sleep without a thread.
+    /// Sleeps on records without a thread.
     fn park_on_records(
         &self,
         handle: &FileHandle,

@@ -4,7 +4,7 @@
 //! a release does outside of the kernel. So the store keeps the last list that it wrote, as bytes and as claims: where
 //! the same bytes stand in the file, the claims are those that were written.
 //!
-//! It is one list for each store and not one for each hold, so that ten thousand holds take no more memory. What is
+//! The store keeps a single list and not one for each hold, so that ten thousand holds take no more memory. What is
 //! kept decides nothing. Other bytes are read, and so are these if another thread has taken them.
 //!
 //! # What it leaves to others

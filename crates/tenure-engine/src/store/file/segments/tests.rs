@@ -60,7 +60,7 @@ impl Twice {
         }
     }
 
-    /// The same change to both: to the file in the way of a store that wants no more than this.
+    /// Changes both: the file in the way of a store that wants no more than this.
     fn change<A: PartialEq + std::fmt::Debug>(
         &mut self,
         want: Want,
@@ -99,7 +99,7 @@ impl Twice {
         expected
     }
 
-    /// The same without a comparison.
+    /// Changes both without a comparison.
     fn quietly<A>(&mut self, want: Want, change: impl Fn(&mut Entry) -> A) {
         let file = borrow(&self.file);
         let mut snapshot = pages::read(file, UNKNOWN).expect("a state");
@@ -153,7 +153,7 @@ fn crashes(before: &[u8], after: &[u8], old: &Entry, new: &Entry) {
     }
 }
 
-/// The same numbers each time.
+/// Numbers that come in the same order each time.
 struct Numbers(u64);
 
 impl Numbers {
