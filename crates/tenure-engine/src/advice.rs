@@ -1,8 +1,8 @@
 //! The command lines that answers advise. Each works as it stands, in the folder and with the environment of the call that
 //! is answered.
 //!
-//! This is the one place that writes such a line: the program, the flags by which it finds the same locks, the verb, and
-//! what names the lock, each quoted for the shell. Which flags these are is the caller's affair.
+//! No other place writes such a line: the program, the flags by which it finds the same locks, the verb, and what names
+//! the lock, each quoted for the shell. Which flags these are is the caller's affair.
 
 use crate::printed::{acts, is_plain};
 use std::fmt::Write as _;

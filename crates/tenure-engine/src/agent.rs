@@ -156,7 +156,8 @@ impl Agent<'_> {
         self.look_at_all(&mut Vec::new())
     }
 
-    /// The same, whatever signs there are; `places` gets the locks in whose line a place is kept for one of them.
+    /// Looks for the holds in all locks, whatever signs there are; `places` gets the locks in whose line a place
+    /// is kept for one of the agents.
     fn look_at_all(
         &self,
         places: &mut Vec<LockName>,

@@ -12,9 +12,9 @@ pub struct AgentView {
     pub key: String,
     /// The program that runs it.
     pub host: String,
-    /// Its session.
+    /// Session of the agent.
     pub session: String,
-    /// Which agent of the session; `None` for the session itself.
+    /// The agent within the session; `None` for the session itself.
     pub agent: Option<String>,
 }
 

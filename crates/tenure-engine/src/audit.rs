@@ -60,7 +60,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// Patience where several users write: each may lock what it may read, and what a holder waits for its line adds to its hold.
 const PATIENCE_AMONG_OTHERS: Duration = Duration::from_millis(100);
 
-/// Which file an event goes to.
+/// The file that an event goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
     /// `<dir>/<YYYY-MM-DD>/<request_id>.jsonl`, the date being the record's own, in UTC. What was refused stands in the file
@@ -136,11 +136,12 @@ impl EventName {
     }
 }
 
-/// Which events are recorded, and how much of each.
+/// The events that are recorded, and how much of each.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Recording {
-    /// Those of [`Stream::Incidents`] alone: another caller's holder was promised that these are recorded.
+    /// The events of [`Stream::Incidents`] alone: another caller's holder was promised that these are
+    /// recorded.
     Incidents,
     /// All of them.
     #[default]
@@ -200,7 +201,7 @@ pub struct Place {
     dir: PathBuf,
     /// The folder of the locks that it lies in: from there on no link is followed.
     within: Option<PathBuf>,
-    /// That folder is not for locks alone.
+    /// Whether the folder around is not for locks alone.
     is_of_others: bool,
     named: Named,
 }
@@ -323,8 +324,8 @@ impl AuditLog {
         }
     }
 
-    /// The same, rotating the file of [`Stream::Ordinary`] once it has this many bytes and keeping so many older ones
-    /// (at least one). Those of the other streams have a tenth of the bytes.
+    /// Rotates the file of [`Stream::Ordinary`] once it has this many bytes, and keeps so many older ones (at least
+    /// one). The files of the other streams have a tenth of the bytes.
     #[must_use]
     pub fn rotating(mut self, bytes: u64, kept: u32) -> Self {
         self.rotate_bytes = bytes;
@@ -332,8 +333,8 @@ impl AuditLog {
         self
     }
 
-    /// The same, waiting no longer than this for a file that another process keeps, in place of a tenth of a second.
-    /// It is for a caller whose other work does not wait either.
+    /// Waits no longer than this for a file that another process keeps, in place of a tenth of a second. For a
+    /// caller whose other work does not wait either.
     #[must_use]
     pub fn waiting_at_most(mut self, patience: Duration) -> Self {
         self.patience = patience;

@@ -12,7 +12,7 @@ use std::future::poll_fn;
 
 /// Ends waits for locks, from any thread. Clones are one and the same.
 ///
-/// It stays cancelled: a wait that begins afterwards ends at once.
+/// Stays cancelled: a wait that begins afterwards ends at once.
 #[derive(Clone, Default)]
 pub struct Cancel {
     shared: Arc<Shared>,

@@ -23,7 +23,7 @@ use tenure_core::{Claim, Host, LockName, Mode, Standing, WaitingFor};
 /// How many locks a circle may have. Real ones have two or three.
 const LENGTH_MAX: usize = 64;
 
-/// One wait in a circle: when it began, and its lock and ticket, which decide between two that began
+/// A wait in a circle: when it began, and its lock and ticket, which decide between two that began
 /// together.
 type Wait = (u64, Folder, String, u64);
 

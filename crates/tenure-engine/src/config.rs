@@ -54,7 +54,7 @@ pub struct Config {
     /// The file that is asked for what this one does not say.
     #[serde(skip)]
     pub farther: Option<Box<Self>>,
-    /// Which callers see the same locks.
+    /// The callers that see the same locks.
     pub scope: Option<Scope>,
     /// The lock folder. Relative paths begin at the file's own folder; beside `scope = "repo"` the path is
     /// relative, and begins at git's common folder.
@@ -66,7 +66,7 @@ pub struct Config {
     pub store: Option<String>,
     /// The folder of the audit; relative paths begin at the file's own folder.
     pub audit_dir: Option<PathBuf>,
-    /// Which events the audit records; else all of them.
+    /// The events that the audit records; all of them if absent.
     pub audit: Option<Recording>,
     /// What this machine is called in the records of a fleet; else its host name.
     pub host_id: Option<String>,
@@ -85,7 +85,7 @@ pub struct Config {
     pub allow: Option<Vec<String>>,
 }
 
-/// Which callers see the same locks.
+/// The callers that see the same locks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
@@ -148,7 +148,7 @@ pub fn by_variables(message: &str) -> String {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("{path}: {source}")]
     Read {
         /// The file.
@@ -156,7 +156,7 @@ pub enum ConfigError {
         /// How it failed.
         r#source: std::io::Error,
     },
-    /// It says something that is not understood.
+    /// The file says something that is not understood.
     #[error("{path}: {why}")]
     Syntax {
         /// The file.
@@ -172,7 +172,7 @@ pub enum ConfigError {
     Untrusted {
         /// The file.
         path: String,
-        /// Which user owns it, or may write it.
+        /// The user who owns the file, or may write it.
         why: String,
     },
     /// A search found it in a clone, and it asks for what no one has allowed ([`consent`](crate::consent)).
@@ -520,7 +520,7 @@ impl Config {
         Ok(None)
     }
 
-    /// This file and those behind it, in the order in which they are asked.
+    /// The files that count, this one first, in the order in which they are asked.
     pub fn files(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |config| config.farther.as_deref())
     }
@@ -535,7 +535,7 @@ impl Config {
         self.files().find(|file| file.names_a_place())
     }
 
-    /// Which events the audit records.
+    /// The events that the audit records.
     pub fn recording(&self) -> Option<Recording> {
         self.files().find_map(|file| file.audit)
     }

@@ -134,7 +134,7 @@ pub struct Broken {
     pub what: String,
 }
 
-/// One promise as a function.
+/// A promise as a function.
 pub type Promise<H> = fn(&H) -> Result<(), Broken>;
 
 /// Every promise, with its name.
@@ -546,8 +546,8 @@ fn a_watcher_without_a_claim_is_woken_by_the_end_of_the_hold<H: Harness>(
     Ok(())
 }
 
-/// There is no instant at which a live claimant looks dead: not while it enters, not while it
-/// waits, not while it leaves.
+/// A live claimant looks dead at no instant: not while it enters, not while it waits, not while it
+/// leaves.
 fn a_claim_that_can_be_seen_is_alive<H: Harness>(scene: &Scene<'_, H>) -> Result<(), Broken> {
     const ROUNDS: usize = 150;
     let working = AtomicU64::new(2);

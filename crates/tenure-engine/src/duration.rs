@@ -10,13 +10,13 @@ pub const MAX: Duration = Duration::from_secs(366 * 24 * 3_600);
 /// Why a text is no duration.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
-    /// It is not written like one.
+    /// The text is not written like a duration.
     #[error("{text:?} is not a duration; write 90s, 15m, 1h30m or a number of seconds")]
     Form {
         /// The text.
         text: String,
     },
-    /// It is longer than [`MAX`].
+    /// The duration is longer than [`MAX`].
     #[error("{text}: a year is the most")]
     TooLong {
         /// The text.

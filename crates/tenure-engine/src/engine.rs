@@ -26,8 +26,9 @@ use tenure_core::{
 /// does not act.
 const LOOK_AGAIN: Duration = Duration::from_millis(LOOK_AGAIN_MS);
 
-/// The same in a short line. A waiter that was asked to stop by `cancel` is out of the line at once, and ends at this look: a
-/// watch of the file would tell it at once, and would cost each waiter one of the 128 that a user may have.
+/// How long a sleep lasts at most in a short line. A waiter that `cancel` asked to stop leaves the line at once, and
+/// ends at this look: a watch of the file would wake it at once, and would cost each waiter one of the 128 that a user
+/// may have.
 const LOOK_AGAIN_SHORT: Duration = Duration::from_millis(LOOK_AGAIN_SHORT_MS);
 
 /// How long a caller that has just come watches a claim that, by the list, has not taken its turn for a grace.
@@ -41,8 +42,8 @@ const LEAST_TRY: Duration = Duration::from_millis(500);
 /// How long after an error of servers a waiter asks them again at the earliest.
 const REACHED_AGAIN: Duration = Duration::from_millis(200);
 
-/// The same while the clock of a wait stands still, so that a holder that has died meanwhile does not stop
-/// the clock for long.
+/// How long a sleep lasts at most while the clock of a wait stands still, so that a holder that has died
+/// meanwhile does not stop the clock for long.
 const PAUSE_LOOK: Duration = Duration::from_secs(1);
 
 /// How long a holder may take, beyond its grace, to be gone after it was killed.
@@ -111,7 +112,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Those of a caller that has just said how long it waits.
+    /// Limits of a caller that has just said how long it waits.
     pub fn new(wait: Wait, keep: Option<Keep>) -> Self {
         Self {
             wait,
@@ -139,7 +140,7 @@ pub struct Waiting<'a> {
     pub ticket: u64,
     /// The instant at which this was seen.
     pub now: &'a Now,
-    /// Which claim does not take its turn, and when it stands aside.
+    /// The claim that does not take its turn, and when it stands aside.
     pub standstill: Option<Standstill>,
 }
 
@@ -914,7 +915,7 @@ fn whole_ms(length: Duration) -> u64 {
     u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Which claim does not take its turn.
+/// The claim that does not take its turn.
 fn standstill(behind: &Predecessor) -> Option<Standstill> {
     match behind {
         Predecessor::Still { still, .. } => Some(*still),

@@ -281,7 +281,7 @@ pub enum StopSignal {
 }
 
 impl StopSignal {
-    /// Its number.
+    /// The signal's number.
     pub fn number(self) -> u8 {
         match self {
             Self::Hangup => 1,
@@ -290,7 +290,7 @@ impl StopSignal {
         }
     }
 
-    /// Its name.
+    /// The signal's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Hangup => "SIGHUP",

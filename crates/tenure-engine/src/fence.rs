@@ -1,9 +1,9 @@
 //! Decides whether a request may still touch a resource: the resource keeps the highest fencing
 //! token that it has seen, and a smaller one is refused.
 //!
-//! This is the resource's half of a fence. A lock gives each exclusive holder a higher token than the one
-//! before. A holder that was paused and lost its lock comes with an old token, and a [`Guard`] knows a
-//! newer one by then. No lock folder is needed, and no clock is asked.
+//! The resource's half of a fence. A lock gives each exclusive holder a higher token than the one before.
+//! A holder that was paused and lost its lock comes with an old token, and a [`Guard`] knows a newer one
+//! by then. No lock folder is needed, and no clock is asked.
 //!
 //! # Crash safety
 //! The mark stands in one file, as a decimal number and a newline. A higher mark is written beside it, into
@@ -64,12 +64,12 @@ pub fn token(text: &str) -> Option<u64> {
 #[must_use]
 #[non_exhaustive]
 pub enum Admission {
-    /// It may go on, and its token is the mark now.
+    /// The request may go on, and its token is the mark now.
     Recorded {
         /// The mark before, if there was one.
         before: Option<u64>,
     },
-    /// It may go on; its token was the mark already.
+    /// The request may go on; its token was the mark already.
     Known,
     /// A newer token was seen. Nothing was changed.
     Refused {

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// So many messages may wait before those that can be spared are left out.
+/// How many messages may wait before those that can be spared are left out.
 const WAITING_MAX: usize = 1_024;
 
 /// How often a caller looks whether all was told.
@@ -59,7 +59,7 @@ impl Herald {
         }
     }
 
-    /// The same for a message that can be left out if too many wait already.
+    /// Hands over a message that can be left out if too many wait already.
     pub fn tell_unless_busy(&self, message: impl FnOnce() + Send + 'static) {
         if self.waiting.load(Ordering::Acquire) < WAITING_MAX {
             self.tell(message);

@@ -30,9 +30,9 @@ const PARAMETER: &str = "${params.";
 /// What an intent says about its lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Intent {
-    /// Its name, if it says one.
+    /// Name of the intent, if it says one.
     pub name: Option<String>,
-    /// Its version as written, if it says one.
+    /// Version of the intent as written, if it says one.
     pub version: Option<String>,
     /// What it may do.
     pub mode: Mode,
@@ -45,17 +45,17 @@ pub struct Intent {
 /// What an intent may do to the fleet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Mode {
-    /// It only looks: it must not lock, even if it names a lock, and is never blocked.
+    /// The script only looks: it must not lock, even if it names a lock, and is never blocked.
     Observe,
-    /// It changes something, and locks if it names a lock.
+    /// The script changes something, and locks if it names a lock.
     #[default]
     Mutate,
-    /// It brings something to a wanted state, and should lock.
+    /// The script brings something to a wanted state, and should lock.
     Reconcile,
 }
 
 impl Mode {
-    /// Its word.
+    /// The word of the mode.
     pub fn word(self) -> &'static str {
         match self {
             Self::Observe => "observe",
@@ -83,13 +83,13 @@ pub enum IntentError {
         /// How large it is.
         bytes: usize,
     },
-    /// It is no YAML, or a key has a value of another kind.
+    /// The text is no YAML, or a key has a value of another kind.
     #[error("the intent cannot be read: {why}")]
     Syntax {
         /// What, and where.
         why: String,
     },
-    /// It has none of the keys by which an intent is known.
+    /// The text has none of the keys by which an intent is known.
     #[error("the intent says nothing: it has no name, version, mode or lock")]
     Nothing,
     /// The two places of one key say different things.
@@ -130,19 +130,19 @@ pub enum IntentError {
     /// Parameters were not given.
     #[error("not every parameter of the lock is given; add {}", flags(.parameters))]
     ParametersMissing {
-        /// Which, in the order of the template.
+        /// The parameters, in the order of the template.
         parameters: Vec<String>,
     },
     /// A parameter is empty.
     #[error("parameter {parameter:?} is empty")]
     ParameterEmpty {
-        /// Which.
+        /// The parameter.
         parameter: String,
     },
     /// A parameter brings a placeholder into the name.
     #[error("parameter {parameter:?} leaves `${{` in the name of the lock")]
     ParameterOpen {
-        /// Which.
+        /// The parameter.
         parameter: String,
     },
     /// The name is empty.
@@ -292,7 +292,7 @@ impl Intent {
 
     /// The name of its lock with these parameters; `None` if it has none.
     ///
-    /// Its mode says whether the lock may be taken ([`Mode::may_lock`]).
+    /// The intent's mode says whether the lock may be taken ([`Mode::may_lock`]).
     ///
     /// # Errors
     /// - [`IntentError::Template`] if the template is not understood.

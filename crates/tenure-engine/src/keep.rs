@@ -74,9 +74,9 @@ pub enum Loss {
 /// What a holder learns from an answer.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct News {
-    /// It must stop relying on the lock.
+    /// Set if the holder must stop relying on the lock.
     pub lost: Option<Loss>,
-    /// It may rely on the lock again.
+    /// Whether the holder may rely on the lock again.
     pub is_back: bool,
     /// Another caller asks it to stop. Reported with each answer that says so.
     pub stop_requested: bool,
@@ -123,7 +123,7 @@ pub struct Life {
     schedule: Schedule,
     /// When it is renewed: as the schedule says, or earlier, together with others.
     renew_at_ms: u64,
-    /// One of many holds of its driver.
+    /// Whether the hold is one of many of its driver.
     is_among_many: bool,
     /// When it is looked at.
     look_at_ms: Option<u64>,
@@ -291,7 +291,7 @@ impl Life {
         }
     }
 
-    /// There is no more time to wait for the answer to a renewal.
+    /// Ends the wait for the answer to a renewal: no time is left.
     pub fn unanswered(&mut self, now_ms: u64) -> News {
         let failed = self.schedule.unanswered(now_ms);
         News::failed(failed)
@@ -383,8 +383,8 @@ pub struct LeaseEnd {
 }
 
 impl LeaseEnd {
-    /// That of a hold whose last sign of life was at `sign_ms`. After a silence of `lapse_ms` others may take the lock
-    /// although its holder lives; without it they never may.
+    /// The end of a hold whose last sign of life was at `sign_ms`. After a silence of `lapse_ms` others may take the
+    /// lock although its holder lives; without it they never may.
     pub fn new(lapse_ms: Option<u64>, sign_ms: u64) -> Self {
         Self {
             lapse_ms,
@@ -448,7 +448,7 @@ struct Doubt {
 }
 
 impl Doubt {
-    /// One look more.
+    /// Counts a further look.
     fn after(before: Option<Self>, now_ms: u64) -> Self {
         match before {
             None => Self {

@@ -1,4 +1,4 @@
-//! Which lock stands for a path: a name that is derived from where the path leads.
+//! The lock that stands for a path: a name that is derived from where the path leads.
 //!
 //! The name is the same for all callers that mean the same file, whichever links they came by, whichever folder they
 //! stand in, and whether or not the file exists yet. It ends in 128 bits of a hash, so two files never share a name by
@@ -26,13 +26,13 @@ const SHOWN_MAX: usize = 64;
 /// How many links are followed.
 const LINKS_MAX: u32 = 40;
 
-/// Which callers mean the same lock by a path.
+/// The callers that mean the same lock by a path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Across {
-    /// Those that mean this very file.
+    /// Callers that mean this very file.
     #[default]
     Worktree,
-    /// Those that mean the file of this path in any work tree of the repository.
+    /// Callers that mean the file of this path in any work tree of the repository.
     Repo,
 }
 
@@ -46,7 +46,7 @@ impl Across {
         }
     }
 
-    /// That word.
+    /// The word of a flag or a configuration.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Worktree => "worktree",
@@ -58,9 +58,9 @@ impl Across {
 /// The lock of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathLock {
-    /// Its name.
+    /// Name of the lock.
     pub name: LockName,
-    /// Which callers mean the same lock by the path.
+    /// The callers that mean the same lock by the path.
     pub across: Across,
     /// Where the path leads, absolute and without links.
     pub target: PathBuf,
@@ -73,10 +73,10 @@ pub struct PathLock {
 /// Why a path has no lock.
 #[derive(Debug, thiserror::Error)]
 pub enum PathError {
-    /// It was empty.
+    /// The path was empty.
     #[error("--path: it is empty; name a file or a folder")]
     Empty,
-    /// It cannot be followed.
+    /// The path cannot be followed.
     #[error("--path {path}: it cannot be followed: {source}")]
     Io {
         /// The path.

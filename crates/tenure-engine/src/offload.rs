@@ -1,4 +1,4 @@
-//! One piece of blocking work on a thread of its own, as a future for any executor.
+//! A piece of blocking work on a thread of its own, as a future for any executor.
 //!
 //! The last owner drops the result of the work. So if the caller has gone, the thread that acquired a guard
 //! for it releases that guard.
@@ -19,7 +19,7 @@ pub struct Logs {
 }
 
 impl Logs {
-    /// Those of the present caller.
+    /// The logs of the present caller.
     pub fn here() -> Self {
         Self {
             dispatch: dispatcher::get_default(Clone::clone),
@@ -95,9 +95,9 @@ pub fn at_once<T>(work: impl Future<Output = T>) -> T {
 
 /// Where the work stands.
 enum State<T> {
-    /// It goes on; this is to be woken.
+    /// The work goes on; the waker is called at its end.
     Working(Option<Waker>),
-    /// It has ended, and its result was not fetched yet.
+    /// The work has ended, and its result was not fetched yet.
     Done(T),
     /// The work panicked with this.
     Panicked(Box<dyn Any + Send>),

@@ -2,10 +2,10 @@
 //! overwrite nothing, locks on single bytes, sleeping until something happens, and the identity of this
 //! process.
 //!
-//! One surface with one implementation per system: `unix` for Linux and macOS, `windows`. Nothing here
-//! decides anything; what a system cannot do is answered with an error, never with a guess. A difference
-//! between the systems that a caller has to know is a constant or an `Option` of this surface. It is no
-//! `cfg` at the caller.
+//! A single surface has an implementation for each system: `unix` for Linux and macOS, `windows`.
+//! Nothing here decides anything; what a system cannot do is answered with an error, never with a guess.
+//! A difference between the systems that a caller has to know is a constant or an `Option` of this
+//! surface. It is no `cfg` at the caller.
 //!
 //! [`Errno`] is the system's own error under the names that POSIX has for them.
 
@@ -41,7 +41,7 @@ pub struct Mount {
 pub enum Told {
     /// Nothing.
     Nothing,
-    /// That something has changed.
+    /// Something has changed.
     Changed,
     /// No process is left that could tell anything: it counts as readable from now on.
     Ended,
@@ -57,7 +57,7 @@ pub(crate) enum Open {
     Change,
     /// Changing it, and making it (for this user alone) if it is not there.
     Create,
-    /// The same, and every write goes to the end.
+    /// For changing, where every write goes to the end; made if it is not there.
     Append,
     /// Writing to the end of what is there.
     Extend,

@@ -9,8 +9,8 @@
 //! 4. a variable; the project's configuration, the user's, the machine's (`config`);
 //! 5. nothing: the user's own folder.
 //!
-//! So the nested calls of a run have its locks, whatever named these. In another project they have that project's, as
-//! every other call there has.
+//! Nested calls of a run have its locks, whatever named these. In another project they have that project's, as every
+//! other call there has.
 //!
 //! Where files say nothing of the place, what else they say counts all the same. So callers of one lock agree about it,
 //! however each of them names its place.
@@ -187,7 +187,7 @@ pub struct Place {
     /// Whether the caller named it, or a search or a default led there. A scope names no folder: the caller
     /// did not see which one it is.
     pub named: Named,
-    /// It is the machine's: its administrator makes it, and no call does.
+    /// Whether the place is the machine's: its administrator makes it, and no call does.
     pub is_machines: bool,
     /// Whether the folder depends on where the call is made, or on where the file lies that names it.
     pub is_relative: bool,
@@ -204,7 +204,7 @@ impl Place {
         }
     }
 
-    /// One that a variable names.
+    /// A place that a variable names.
     fn told(at: At, why: Why) -> Self {
         let is_machines = match &at {
             At::Folder(folder) => cfg!(unix) && folder == Path::new(MACHINE_FOLDER),
@@ -319,8 +319,8 @@ pub fn find<F: Files>(
 }
 
 impl Variables {
-    /// Those of this process that count for a call in this folder: the place of a run around it, and what that run did
-    /// not see. In another project than the run's that is all of them, as if no run were around the call.
+    /// The variables of this process that count for a call in this folder: the place of a run around it, and what that
+    /// run did not see. In another project than the run's all variables count, as if no run were around the call.
     pub fn read<'s>(start: impl FnOnce() -> Option<&'s Path>) -> Self {
         let all = Self::all();
         let Some(around) = life::around() else {
@@ -346,7 +346,7 @@ impl Variables {
         }
     }
 
-    /// Those of this process, as if no run were around it.
+    /// The variables of this process, as if no run were around it.
     pub fn all() -> Self {
         use std::env::var_os;
         Self {
@@ -359,7 +359,7 @@ impl Variables {
         }
     }
 
-    /// Those that are set, by name.
+    /// The variables that are set, by name.
     pub fn written(&self) -> impl Iterator<Item = (&'static str, &OsStr)> {
         let values = [
             (DIR, self.dir.as_deref().map(Path::as_os_str)),

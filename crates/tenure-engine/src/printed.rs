@@ -5,8 +5,8 @@
 //! For programs they are escaped, so that a parser gets exactly what was written; for people they are
 //! replaced.
 //!
-//! This is the one list of them. YAML is in `crate::yaml`; what a record's own format writes is with its
-//! profile.
+//! No other list of such characters is kept. YAML is in `crate::yaml`; what a record's own format writes
+//! is with its profile.
 
 use crate::gathered::Gathered;
 use serde::Serialize;
@@ -134,7 +134,7 @@ pub fn json_line(document: &impl Serialize) -> String {
     }
 }
 
-/// The same, written as the document is made.
+/// Writes a document as one line of JSON, as the document is made.
 ///
 /// # Errors
 /// - What the writer answers, or what a part of the document cannot be written for.

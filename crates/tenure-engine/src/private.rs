@@ -179,8 +179,8 @@ pub(crate) fn make_folder_in(folder: &Descriptor, name: &str) -> Result<(), Errn
     Ok(())
 }
 
-/// The same for a folder that will hold nothing but files of tenure. Inside a git work tree it tells git to
-/// leave it alone.
+/// Makes a folder that will hold nothing but files of tenure, and its parent. Inside a git work tree the
+/// folder tells git to leave it alone.
 ///
 /// # Crash safety
 /// The folder gets its name when its `.gitignore` is in it, so a process that finds the folder finds both.
@@ -204,7 +204,7 @@ pub(crate) fn make_own_folder(path: &Path) -> Result<(), (PathBuf, Errno)> {
     }
 }
 
-/// The same in a folder that is open, and was opened by this path.
+/// Makes such a folder in a folder that is open, and was opened by this path.
 pub(crate) fn make_own_folder_in(folder: &Descriptor, at: &Path, name: &str) -> Result<(), Errno> {
     if is_in_work_tree(at) {
         return make_ignored(folder, name);

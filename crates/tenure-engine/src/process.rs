@@ -49,14 +49,15 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use tenure_core::{Claim, Death, Host, Liveness, Now, Process, RequestId};
 
-/// This process and the surroundings in which its number means something.
+/// The calling process and the surroundings in which its number means something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
     /// Where it runs.
     pub host: Host,
     /// The process itself.
     pub process: Process,
-    /// Its user: `$USER`, `$LOGNAME`, else its number (see [`actor_name`]); on Windows `%USERNAME%`.
+    /// User of the process: `$USER`, `$LOGNAME`, else its number (see [`actor_name`]); on Windows
+    /// `%USERNAME%`.
     pub actor: String,
 }
 

@@ -131,7 +131,7 @@ fn sprint(_: &Settings) -> Result<Box<dyn Profile>, ProfileError> {
     ))
 }
 
-/// One system's rules and format.
+/// A system's rules and format.
 pub trait Profile: Debug + Send + Sync {
     /// The row by which locks are judged and decided.
     fn policy(&self) -> Policy;
@@ -188,12 +188,12 @@ pub trait Profile: Debug + Send + Sync {
 /// What the folder of a profile's locks has to be like.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Place {
-    /// It is a user's project, and never made.
+    /// Whether the folder is a user's project, and never made.
     pub must_exist: bool,
     /// No other user may write in it, not even with the sticky bit. A folder that others can read deserves
     /// a warning.
     pub private: bool,
-    /// It stands inside a work tree and tells git to leave it alone.
+    /// Whether the folder stands inside a work tree and tells git to leave it alone.
     pub ignored: bool,
 }
 
@@ -248,9 +248,9 @@ pub trait Record: Debug {
 /// What can be read of a record that breaks a rule. At least one of both can.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Signs {
-    /// Its last heartbeat, in milliseconds since the epoch, if it can be true.
+    /// Instant of the last heartbeat, in milliseconds since the epoch, if it can be true.
     pub renewed_ms: Option<u64>,
-    /// Its ttl, in milliseconds.
+    /// Ttl of the holder, in milliseconds.
     pub ttl_ms: Option<u64>,
 }
 

@@ -17,7 +17,7 @@ pub const READ_AT_ONCE: usize = 512;
 
 /// A lock as it was read, and the time by which it is to be judged.
 pub struct Read {
-    /// Its name.
+    /// Name of the lock.
     pub name: LockName,
     /// What was read.
     pub reading: Result<Reading, StoreError>,
@@ -36,7 +36,7 @@ pub fn names(locks: &dyn Store, which: Which) -> Result<Vec<LockName>, StoreErro
     Ok(names)
 }
 
-/// Which of two names comes first, if a run of digits counts as a number. No two names are the same.
+/// The order of two names, if a run of digits counts as a number. Two names are never equal.
 fn in_count(one: &str, other: &str) -> Ordering {
     let is_digit = |byte: u8| byte.is_ascii_digit();
     let (mut left, mut right) = (one.as_bytes(), other.as_bytes());
@@ -76,7 +76,7 @@ pub struct Readings<'a> {
 }
 
 impl<'a> Readings<'a> {
-    /// Those of these names.
+    /// Readings of these names.
     pub fn of(locks: &'a dyn Store, clock: &'a dyn Clock, names: Vec<LockName>) -> Self {
         Self {
             locks,

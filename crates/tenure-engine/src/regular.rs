@@ -51,7 +51,7 @@ pub fn bytes(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The same as text.
+/// The text of a regular file of at most so many bytes.
 ///
 /// # Errors
 /// - `InvalidData` if it is not UTF-8.

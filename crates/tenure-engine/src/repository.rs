@@ -1,8 +1,8 @@
 //! Finds the git repository around a folder, and the folder that all its work trees share.
 //!
-//! It reads what git itself reads: `.git`, a folder or a file with `gitdir:`, and `commondir` in the git folder
-//! of a linked work tree. It starts no process, so it needs no git. It also finds a bare repository, and the
-//! repository around a folder inside of git's own.
+//! The files that git itself reads are read: `.git`, a folder or a file with `gitdir:`, and `commondir` in the
+//! git folder of a linked work tree. No process is started, so git need not be installed. A bare repository is
+//! found as well, and the repository around a folder inside of git's own.
 //!
 //! The variables that git passes to its hooks (`GIT_DIR` and others) are not asked. They outlive a `cd` into
 //! another repository, and a hook would use another place than a terminal in the same folder.
@@ -74,7 +74,7 @@ pub(crate) fn is_gits_own(name: &OsStr) -> bool {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Missing {
-    /// There is none.
+    /// The folder is in no repository.
     #[error(
         "{place} is in no git repository; call from inside one, or choose another scope \
          (--scope user, --scope machine) or a folder (--dir)"
@@ -83,7 +83,7 @@ pub enum Missing {
         /// The folder of the call.
         place: String,
     },
-    /// It is another user's.
+    /// The repository is another user's.
     #[error(
         "{path} belongs to {owner}, who does not share it with a group (as `git init --shared` does), so no lock \
          is taken there; name a lock folder with --dir if it is to be used"
@@ -91,7 +91,7 @@ pub enum Missing {
     Untrusted {
         /// `.git`, or git's common folder.
         path: String,
-        /// Its owner.
+        /// Owner of the file.
         owner: String,
     },
     /// A work tree's repository is not where the work tree says.
@@ -124,11 +124,11 @@ pub fn work_tree(folder: &Path) -> Option<PathBuf> {
 pub(crate) enum Tree {
     /// Nothing: it is no root, or it is one of another user's making.
     None,
-    /// It is a root that stands for itself.
+    /// The root stands for itself.
     Main,
-    /// It is a linked work tree. This is the root of the main checkout.
+    /// The root is a linked work tree, of this main checkout.
     LinkedTo(PathBuf),
-    /// It is a linked work tree, and the repository does not say where the main checkout is.
+    /// The root is a linked work tree, and the repository does not say where the main checkout is.
     LinkedToUnknown,
 }
 

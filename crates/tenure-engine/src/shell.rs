@@ -1,9 +1,9 @@
 //! Finds the simple commands in a line of shell text. The text is data: nothing of it is run or expanded.
 //!
-//! It understands a small part of what bash, zsh and dash have in common: lists (`&&`, `||`, `;`, lines), pipes,
-//! assignments in front, redirections, quotes, plain expansions (`$x`, `${x}`), comments. A text with anything else
-//! is [`Line::Other`], whole: where one construct is not understood, no later character can be. So what it says of a
-//! [`Line::Plain`] holds in each of these shells, and a test compares them.
+//! The reader understands a small part of what bash, zsh and dash have in common: lists (`&&`, `||`, `;`, lines),
+//! pipes, assignments in front, redirections, quotes, plain expansions (`$x`, `${x}`), comments. A text with
+//! anything else is [`Line::Other`], whole: where one construct is not understood, no later character can be. So
+//! what it says of a [`Line::Plain`] holds in each of these shells, and a test compares them.
 //!
 //! What cannot be known from a text: aliases and functions that the shell has before, and what a program does that
 //! the text starts. `meant` has the wider question, which commands a text may run at all.
@@ -25,7 +25,7 @@ pub use wrappers::{ends_with_its_command, is_shell};
 pub enum Line {
     /// Each of its simple commands, in their order.
     Plain(Vec<Simple>),
-    /// It contains this.
+    /// Text with a construct that is not understood.
     Other(Construct),
 }
 
@@ -38,11 +38,11 @@ pub struct Simple {
     pub to: usize,
     /// The variables that are set in front of it.
     pub assigned: Vec<String>,
-    /// Its words; the first is the command word. None if it only sets variables or opens files.
+    /// The words; the first is the command word. None if it only sets variables or opens files.
     pub words: Vec<Word>,
     /// A redirection stands before the command word.
     pub redirects_first: bool,
-    /// It reads from a pipe.
+    /// Whether the command reads from a pipe.
     pub is_piped: bool,
 }
 
@@ -53,7 +53,7 @@ pub struct Word {
     pub at: usize,
     /// What it says after quotes are removed; `None` if a shell would expand it.
     pub text: Option<String>,
-    /// The same as far as the text tells: an expansion stands there as `$` and its name.
+    /// The text as far as it is known: an expansion stands there as `$` and its name.
     pub shown: String,
     /// Some of it is quoted, or goes on in a new line.
     pub is_quoted: bool,
@@ -81,7 +81,7 @@ pub enum Construct {
     Expansion,
     /// More commands than are looked at one by one.
     Length,
-    /// It ends within quotes, or is no text that a shell takes.
+    /// The text ends within quotes, or is no text that a shell takes.
     Broken,
 }
 

@@ -22,7 +22,7 @@ pub enum Named {
     ByNobody,
 }
 
-/// Which user owns a configuration that was found.
+/// The owner of a configuration that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Whose {
     /// The caller, or root.
@@ -33,7 +33,7 @@ pub(crate) enum Whose {
     Stranger,
 }
 
-/// Which user owns an opened file.
+/// The owner of an opened file.
 pub(crate) fn whose(facts: &Facts) -> Whose {
     if facts.is_ours() || facts.is_roots() {
         return Whose::Ours;

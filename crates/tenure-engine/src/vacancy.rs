@@ -27,7 +27,7 @@ const REACHED_AGAIN: Duration = Duration::from_millis(200);
 pub struct Look<'a> {
     /// The lock as it was read.
     pub reading: &'a Reading,
-    /// Its facts for a claim of the mode that is asked about.
+    /// The lock's facts for a claim of the mode that is asked about.
     pub view: &'a LockView,
     /// The claim that decides how it stands.
     pub front: Option<&'a Claim>,
@@ -79,7 +79,7 @@ pub struct Vacancy {
 pub enum Found {
     /// The lock has room.
     Room,
-    /// It is held and the time is up, or something stands there that no wait ends.
+    /// The lock is held and the wait timed out, or something stands there that no wait ends.
     Refused {
         /// Why, as for a caller that wanted to take it.
         refusal: Box<Refusal>,

@@ -143,7 +143,7 @@ pub fn write(document: &Value) -> Result<String, String> {
     Ok(text)
 }
 
-/// The same, written as the document is made, a line at a time. Each text of it has to be [`shown`].
+/// Writes a document as YAML as it is made, a line at a time. Each text of it has to be [`shown`].
 ///
 /// # Errors
 /// - The library's words, for a value that it cannot write, or a writer that fails.

@@ -332,7 +332,8 @@ fn a_lease_that_is_taken_while_its_agent_ends_lives_by_signs() {
     assert!(left > 1, "the end asks for the time at its steps: {left}");
 }
 
-/// It waits in line while its session ends, which looks for holds alone, and is granted the lock then.
+/// The agent waits in line while its session ends, which looks for holds alone, and is granted the
+/// lock then.
 #[test]
 fn a_waiter_whose_agent_has_ended_meanwhile_lives_by_signs_from_its_grant_on() {
     let scratch = tempfile::tempdir().unwrap();

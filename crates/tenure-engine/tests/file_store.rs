@@ -438,7 +438,7 @@ fn a_record_that_cannot_be_read_is_left_as_it_is_until_force_replaces_it() {
     }
 }
 
-/// Its list may be newer than any that this build finds in the file. So force does not help either.
+/// The list may be newer than any that this build finds in the file, so force does not help either.
 #[test]
 fn a_lock_file_of_another_format_is_refused_by_every_call_and_stays_as_it_is() {
     let refused = |place: &Place, call: &str, answer: Result<(), StoreError>| {

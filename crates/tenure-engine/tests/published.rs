@@ -323,7 +323,7 @@ impl Place {
         fs::write(self.record(), text).expect("a record");
     }
 
-    /// The same, as a program that writes a private file and renames it over the path.
+    /// Writes a record as a program does that writes a private file and renames it over the path.
     fn plant_by_rename(&self, text: &str) {
         let new = self.folder().join("foreign.new");
         fs::write(&new, text).expect("a private file");
@@ -431,7 +431,7 @@ fn each(mut test: impl FnMut(Format)) {
     }
 }
 
-/// The same at a place of each format, with the folder of its records.
+/// Runs the test at a place of each format, with the folder of its records.
 fn each_place(test: impl Fn(Format, Place)) {
     each(|format| test(format, Place::with_folder(format)));
 }
@@ -1848,7 +1848,7 @@ fn a_ledger_that_all_users_may_write_is_refused() {
     });
 }
 
-/// Its group may where the folder says so, and the format lets it.
+/// Members of the group may read a record where the folder says so, and the format lets them.
 #[cfg(unix)]
 #[test]
 fn who_may_read_a_record_follows_from_its_folder_and_its_format() {

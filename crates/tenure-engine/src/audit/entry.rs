@@ -1,13 +1,13 @@
-//! One event as it was read: the whole of it, or only what a filter asks.
+//! An event as it was read: the whole of it, or only what a filter asks.
 //!
-//! Which lines are read, and in what order, is in `read`.
+//! `read` decides which lines are read, and in what order.
 
 use super::text::{self, at_ms};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
 
-/// One event as it was read. Fields of later versions and other writers are kept.
+/// An event as it was read. Fields of later versions and other writers are kept.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
     at_ms: u64,
@@ -67,7 +67,7 @@ impl Entry {
         &self.fields
     }
 
-    /// The same, taken out.
+    /// All fields, taken out.
     pub fn into_fields(self) -> Map<String, Value> {
         self.fields
     }

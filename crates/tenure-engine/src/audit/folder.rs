@@ -43,7 +43,7 @@ pub(super) struct File {
     pub(super) fd: Descriptor,
     pub(super) inode: Inode,
     pub(super) size: u64,
-    /// It has the rights of files of its folder.
+    /// Whether the file has the rights of files of its folder.
     is_shared: bool,
 }
 
@@ -314,7 +314,7 @@ impl Folder {
         }
     }
 
-    /// Which file a name leads to, and how long it is.
+    /// The file that a name leads to, and its length.
     pub(super) fn look(&self, name: &str) -> Option<(Inode, u64)> {
         let facts = os::facts_at(&self.fd, name).ok()?;
         Some((facts.inode(), facts.size()))

@@ -14,7 +14,8 @@ use std::time::Duration;
 /// How long to sleep between two looks where the system gives no notices.
 const NAP: Duration = Duration::from_millis(200);
 
-/// The same where it gives notices: for what it does not tell (a folder that was replaced).
+/// How long to sleep between two looks where the system gives notices: for what these do not report
+/// (a folder that was replaced).
 const NAP_WATCHED: Duration = Duration::from_secs(1);
 
 /// Reads what is appended to a log, across rotations, new days and new files.

@@ -40,12 +40,12 @@ const LOOK_PAUSE: Duration = Duration::from_millis(2);
 /// next reader sees it.
 pub(super) const DAYS_FOLLOWED: usize = 2;
 
-/// Which events are wanted. The default is all of them.
+/// The events that are wanted. The default is all of them.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
     /// Of this lock.
     pub lock: Option<String>,
-    /// One of these; empty for all.
+    /// Of one of these names; empty for all.
     pub events: Vec<EventName>,
     /// At this instant or later, in milliseconds since the Unix epoch.
     pub since_ms: Option<u64>,
@@ -273,7 +273,7 @@ impl Trouble {
         None
     }
 
-    /// Its line.
+    /// Reads the next line of an event.
     fn next_line(
         &mut self,
         position: &mut Position,
@@ -361,8 +361,8 @@ pub(super) fn chains(folder: &Folder, trouble: &mut Trouble) -> BTreeMap<Series,
 
 /// The files of a series, youngest first; `last` is how many rotations ago the oldest was written that is known.
 ///
-/// They are opened from the youngest to the oldest, as a rotation moves them. A rotation meanwhile shows
-/// files a second time, which is noticed. It hides none.
+/// Opens the files from the youngest to the oldest, as a rotation moves them. A rotation meanwhile shows
+/// files a second time, which is noticed, and hides none.
 fn chain(folder: &Folder, name: &str, last: u32, trouble: &mut Trouble) -> Vec<File> {
     let mut files: Vec<File> = Vec::new();
     let mut open = |name: &str| match folder.read(name) {
@@ -467,7 +467,7 @@ struct Chain {
     /// Oldest first; those before `at` are read.
     links: Vec<Link>,
     at: usize,
-    /// Its next event.
+    /// The chain's next event.
     next: Option<Entry>,
 }
 
@@ -481,7 +481,7 @@ pub struct Events {
     /// `None` where there is no audit.
     folder: Option<Folder>,
     chains: Vec<Chain>,
-    /// Those to come.
+    /// Days that are still to be read.
     days: VecDeque<String>,
     day: VecDeque<Line>,
     /// What the follower goes on from.

@@ -1,4 +1,4 @@
-//! One event and its line.
+//! An event and its line.
 //!
 //! A line is one JSON object with sorted keys. Nothing that a field contains can end the line, begin
 //! another one, or control a terminal. Control characters (C1 too), line separators, marks that turn the
@@ -59,7 +59,7 @@ impl<'a> Occasion<'a> {
         }
     }
 
-    /// The same, on which this party acts.
+    /// Says which party acts on the occasion.
     #[must_use]
     pub fn by(mut self, party: Party<'a>) -> Self {
         self.by = Some(party);
@@ -101,13 +101,13 @@ impl<'a> Party<'a> {
 /// Why a lock was taken over without a release by its holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StealReason {
-    /// It was stale, and force was used.
+    /// The lock was stale, and force was used.
     StaleLockForced,
-    /// It was stale.
+    /// The lock was stale.
     StaleLock,
-    /// Its record could not be read.
+    /// The lock's record could not be read.
     CorruptLock,
-    /// It was alive, and force was used.
+    /// The lock was alive, and force was used.
     ActiveLockForced,
 }
 
@@ -210,7 +210,7 @@ pub enum Releaser<'a> {
     Other(Option<&'a Claim>),
 }
 
-/// One event, ready to be written.
+/// An event, ready to be written.
 ///
 /// Every record has `event`, `lock_name`, `request_id` and `timestamp` (RFC 3339, UTC, with
 /// milliseconds); if it is known who acts, also `actor`, `host`, `pid`, `why` and `command`, each null where it is not known.
@@ -512,7 +512,7 @@ impl Record {
         self
     }
 
-    /// Which event it is.
+    /// The event's name.
     pub fn event(&self) -> EventName {
         self.event
     }
@@ -558,7 +558,7 @@ impl Record {
         format!("{beginning}={}{SUFFIX}", printed::hash(&self.request_id))
     }
 
-    /// The same event, whose line ends a span.
+    /// A copy of the record whose line ends a span.
     pub(super) fn ending(&self, span: Span) -> Self {
         let mut record = self.clone();
         record.set(span::FIELD, span.to_value());

@@ -13,9 +13,10 @@ use std::sync::OnceLock;
 /// The shift of this process's boot clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shift {
-    /// Its boot clock shows this many nanoseconds more than the machine's own.
+    /// The process's boot clock shows this many nanoseconds more than the machine's own.
     Nanos(i64),
-    /// It is in a namespace that does not say. Its numbers mean nothing to other processes.
+    /// The process is in a namespace that does not say. Its numbers mean nothing to other
+    /// processes.
     Unknown,
 }
 

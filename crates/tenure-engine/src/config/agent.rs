@@ -85,7 +85,7 @@ pub struct CommandRule {
     /// How long the command waits for the lock, in place of half the time that its call has.
     #[serde(default, deserialize_with = "wait")]
     pub wait: Option<Duration>,
-    /// Which of the files that count says it, the nearest one being 0.
+    /// The file that says it, among those that count: the nearest one is 0.
     #[serde(skip)]
     pub file: usize,
 }
@@ -97,7 +97,7 @@ pub struct PathRule {
     /// The paths, from the root of the work tree on.
     #[serde(rename = "match", deserialize_with = "some")]
     pub matches: Vec<Glob>,
-    /// Which files of the name are one.
+    /// How far files of one path count as the same.
     #[serde(default, deserialize_with = "across")]
     pub across: Across,
     /// What is done if tenure itself fails.
@@ -118,7 +118,7 @@ pub enum How {
     /// `tenure run` is put in front of it.
     #[default]
     Rewrite,
-    /// It is refused, and the right form is named.
+    /// The command is refused, and the right form is named.
     Refuse,
 }
 
@@ -270,7 +270,7 @@ impl Glob {
 
     /// Whether a path fits: its names, from the root of the work tree on.
     ///
-    /// It looks at each part with each name at most once, so no pattern keeps it busy.
+    /// Looks at each part with each name at most once, so no pattern keeps it busy.
     pub fn fits(&self, names: &[&str]) -> bool {
         // The numbers of names that the parts so far may have used up.
         let mut reached = vec![false; names.len() + 1];

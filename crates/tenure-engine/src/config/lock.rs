@@ -60,12 +60,13 @@ pub struct LockDefaults {
     pub rollback: Option<String>,
     /// A line for a shell before the command, when a run takes the place of others.
     pub on_supersede: Option<String>,
-    /// The same after the command, when another run takes its place.
+    /// A line for a shell after the command, when another run takes its place.
     pub on_superseded: Option<String>,
 }
 
 impl LockDefaults {
-    /// These, and of the others what these do not say. Slots, their members and `shared` are one statement.
+    /// These defaults, and of the others what these do not say. Slots, their members and `shared` are one
+    /// statement.
     #[must_use]
     pub fn or(self, others: Self) -> Self {
         let says_mode = self.slots.is_some() || self.members.is_some() || self.shared.is_some();

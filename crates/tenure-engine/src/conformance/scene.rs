@@ -316,7 +316,7 @@ impl<'a, H: Harness> Scene<'a, H> {
         )
     }
 
-    /// The same behind a hold without a liveness lock.
+    /// Looks at what the claim stands behind, where that is a hold without a liveness lock.
     pub(super) fn stands_behind_record(
         &self,
         waiting: &Waiting,

@@ -6,9 +6,9 @@ use crate::profile::ends_without_release;
 use std::path::{Path, PathBuf};
 use tenure_core::{Claim, Host, LockName};
 
-/// Which folder a path leads to. Links, two bind mounts of one folder and `/proc/self/root` differ in
-/// their text, but not in their device and number. A path that leads nowhere is known by its text, and
-/// so is the URL of servers.
+/// The folder that a path leads to. Links, two bind mounts of one folder and `/proc/self/root` differ
+/// in their text, but not in their device and number. A path that leads nowhere is known by its text,
+/// and so is the URL of servers.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Folder {
     /// A folder that is there.

@@ -12,7 +12,7 @@ mod linux {
     use std::collections::HashMap;
     use std::mem::MaybeUninit;
 
-    /// One instance for all holds.
+    /// A single watch for all holds.
     pub(in crate::keep) struct Files {
         watch: Descriptor,
         /// A file may be the lock of several holds.
@@ -93,7 +93,7 @@ mod unwatched {
     use crate::os::BorrowedDescriptor;
     use std::convert::Infallible;
 
-    /// There are none.
+    /// No value exists: this system reports no changes of files.
     pub(in crate::keep) struct Files(Infallible);
 
     impl Files {

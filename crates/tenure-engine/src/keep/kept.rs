@@ -17,7 +17,7 @@ pub enum Watching {
     Looks(Duration),
     /// Both: a look this often, also where the kernel reports changes.
     Both(Duration),
-    /// The same for a clock that stands still while the test sleeps: at all of them, this often.
+    /// Looks at all holds this often, for a clock that stands still while the test sleeps.
     Always(Duration),
 }
 
@@ -33,7 +33,7 @@ impl Watching {
 
 /// A hold as its thread sees it.
 pub trait Kept: Send + Sync + 'static {
-    /// Its life, from now on the thread's.
+    /// Takes the hold's life, which is the thread's from now on.
     fn life(&self) -> Life;
 
     /// Whether other callers may take the lock after some silence although it is held.

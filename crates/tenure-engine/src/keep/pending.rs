@@ -21,7 +21,7 @@ pub struct Pending<H, R> {
 
 struct State<H, R> {
     holds: VecDeque<(Instant, Weak<H>)>,
-    /// There once the thread was started.
+    /// Set once the thread was started.
     wake: Option<R>,
     /// Whether the thread will look at the pending holds by itself.
     awake: bool,

@@ -48,7 +48,7 @@ pub trait Leaving: Send + Sync {
     /// The fencing token.
     fn token(&self) -> u64;
 
-    /// One try to give it back.
+    /// Tries to give the hold back.
     fn tries_to_leave(&self, is_first: bool) -> Given;
 
     /// Whether other callers may have the lock by now, whatever becomes of a release.
@@ -102,7 +102,7 @@ pub struct Releases(Arc<Inner>);
 #[derive(Default)]
 struct Inner {
     state: Mutex<State>,
-    /// There is a job, one has ended, or the manager has.
+    /// Notified when a job comes, when one has ended, and when the manager ends.
     changed: Condvar,
 }
 
@@ -111,7 +111,7 @@ struct State {
     jobs: VecDeque<Job>,
     /// The lock and the token of each hold that is not given back yet, the one at work included.
     holds: Vec<(LockName, u64)>,
-    /// Those that were given back last.
+    /// The holds that were given back last.
     gone: VecDeque<(LockName, u64)>,
     threads: usize,
     /// How many of them have nothing to do.

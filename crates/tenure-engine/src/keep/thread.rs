@@ -1,4 +1,4 @@
-//! One thread that looks after any number of holds: it sleeps until something is due or has happened, asks their stores,
+//! A thread that looks after any number of holds: it sleeps until something is due or has happened, asks their stores,
 //! and tells each hold what follows.
 //!
 //! The thread starts with the first hold and ends with its home and the last hold. It renews a few holds together, and not
@@ -44,7 +44,7 @@ const PLACE_LOOK: Duration = Duration::from_secs(3);
 /// failed.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// This many holds that were taken in a row are renewed in a row: their data lie side by side, here and
+/// How many holds that were taken in a row are renewed in a row: their data lie side by side, here and
 /// in the kernel. With ten thousand holds, none of them in any cache by the time it is renewed, a
 /// heartbeat took a sixth less time.
 const NEIGHBOURS: u64 = 64;
@@ -113,7 +113,7 @@ struct Held<T> {
     life: Life,
     /// When it is looked after next, in milliseconds of the boot clock.
     due_ms: u64,
-    /// It lapses although its holder lives, so the worker asks its store.
+    /// Whether the hold lapses although its holder lives, so that the worker asks its store.
     lapses: bool,
     /// The number of its file's watch.
     watch: Option<i32>,

@@ -43,7 +43,7 @@ struct Scheduled<D> {
     due: BTreeMap<Deadline, D>,
     /// Until when the thread that sees to them sleeps; `None` without a thread.
     sleeps_until: Option<Instant>,
-    /// Those who had the deadlines are gone.
+    /// Whether those who had the deadlines are gone.
     has_ended: bool,
 }
 

@@ -35,7 +35,7 @@ pub struct Pool(Arc<Inner>);
 struct Inner {
     at_work_max: usize,
     state: Mutex<State>,
-    /// There is work, or the manager has ended.
+    /// Notified when work comes, and when the manager ends.
     changed: Condvar,
     is_closed: AtomicBool,
 }
@@ -119,11 +119,11 @@ struct Task {
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 enum TaskState {
-    /// It waits to be woken.
+    /// The task waits to be woken.
     Parked(Work),
     Queued(Work),
     Running {
-        /// It was woken meanwhile, so it may not have seen why.
+        /// Whether the task was woken meanwhile, so that it may not have seen why.
         is_woken: bool,
     },
     Done,

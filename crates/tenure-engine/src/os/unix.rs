@@ -75,7 +75,7 @@ pub(crate) struct Facts {
     user: u32,
     group: u32,
     size: u64,
-    /// It is a folder that gives what is made in it an ACL, as far as that was asked.
+    /// Whether this is a folder that gives what is made in it an ACL, as far as that was asked.
     gives_rights: bool,
 }
 
@@ -139,7 +139,7 @@ impl Facts {
         (!keeps && rustix::process::geteuid().is_root()).then_some(self.user)
     }
 
-    /// Its owner, for people: by name where the machine knows one.
+    /// The owner, for people: by name where the machine knows one.
     pub(crate) fn owner_text(&self) -> String {
         let number = self.user;
         match user_name(number) {
@@ -148,19 +148,19 @@ impl Facts {
         }
     }
 
-    /// Its owner's name, or number.
+    /// The owner's name, or number.
     pub(crate) fn owner_name(&self) -> String {
         let number = self.user;
         user_name(number).unwrap_or_else(|| number.to_string())
     }
 
-    /// Its group's name, or number.
+    /// The group's name, or number.
     pub(crate) fn group_name(&self) -> String {
         let number = self.group;
         name_in(GROUPS, number).unwrap_or_else(|| number.to_string())
     }
 
-    /// Its rights as `chmod` takes them: `3770`.
+    /// The rights as `chmod` takes them: `3770`.
     pub(crate) fn mode_text(&self) -> String {
         format!("{:o}", self.mode().as_raw_mode() & 0o7777)
     }
@@ -327,7 +327,7 @@ fn look(folder: impl AsFd, path: &Path, flags: AtFlags) -> Result<Facts, Errno> 
     }
 }
 
-/// There is no call that leaves the times out.
+/// Asks for everything: no call of this system leaves the times out.
 #[cfg(not(target_os = "linux"))]
 fn look(folder: impl AsFd, path: &Path, flags: AtFlags) -> Result<Facts, Errno> {
     look_with_times(folder, path, flags).map(|stat| Facts::from(&stat))
@@ -423,7 +423,7 @@ pub(crate) fn open_folder(path: &Path) -> Result<Descriptor, Errno> {
     rustix::fs::open(path, FOLDER, Mode::empty())
 }
 
-/// The same, and not through a link in the last part of its name.
+/// Opens a folder by its path, unless the last part of its name is a link.
 pub(crate) fn open_folder_itself(path: &Path) -> Result<Descriptor, Errno> {
     rustix::fs::open(path, FOLDER | OFlags::NOFOLLOW, Mode::empty())
 }
@@ -468,7 +468,7 @@ pub(crate) fn make_parent(path: &Path) -> Result<(), Errno> {
     rustix::fs::chmod(path, made.union(Mode::RWXU))
 }
 
-/// The same inside of another.
+/// Makes a folder for this user alone inside of another.
 pub(crate) fn make_folder_in(folder: impl AsFd, name: &str) -> Result<(), Errno> {
     make_folder_at(folder, name.as_ref())
 }
@@ -507,7 +507,7 @@ pub(crate) fn open_file(
     }
 }
 
-/// The same file under an open file of its own, for reading or for changing. A copy of the
+/// Opens a file again, under an open file of its own, for reading or for changing. A copy of the
 /// descriptor would share its locks.
 ///
 /// # Errors
@@ -518,7 +518,7 @@ pub fn reopen(file: BorrowedDescriptor<'_>, changes: bool) -> io::Result<Descrip
     reopened(file, changes).or_else(|_| file.try_clone_to_owned())
 }
 
-/// The same, and never a copy.
+/// Opens a file again, and never answers with a copy.
 pub(crate) fn reopened(file: BorrowedDescriptor<'_>, changes: bool) -> Result<Descriptor, Errno> {
     let access = if changes {
         OFlags::RDWR
@@ -551,7 +551,7 @@ fn open_again(file: BorrowedDescriptor<'_>, flags: OFlags) -> Result<Descriptor,
     }
 }
 
-/// The same open file under the lowest free number from `min` on; where there is none, as it is.
+/// Moves the open file to the lowest free number from `min` on; where there is none, as it is.
 pub(crate) fn moved_above(descriptor: Descriptor, min: i32) -> Descriptor {
     rustix::io::fcntl_dupfd_cloexec(&descriptor, min).unwrap_or(descriptor)
 }
@@ -690,7 +690,7 @@ pub(crate) fn write_at(file: impl AsFd, bytes: &[u8], offset: u64) -> Result<usi
     rustix::io::pwrite(file, bytes, offset)
 }
 
-/// The same with bytes that lie apart. The system may take a part of them only.
+/// Writes bytes that lie apart from an offset on. The system may take a part of them only.
 pub(crate) fn write_parts_at(
     file: impl AsFd,
     parts: &[io::IoSlice<'_>],
@@ -814,7 +814,7 @@ pub(crate) fn each_entry(
     Ok(())
 }
 
-/// The same without the names of folders.
+/// Shows every name in a folder but those of folders.
 pub(crate) fn each_file(folder: impl AsFd, each: &mut dyn FnMut(&str)) -> Result<(), Errno> {
     for item in rustix::fs::Dir::read_from(&folder)? {
         let item = item?;
@@ -968,7 +968,7 @@ mod ranges {
         look(file, byte, 1, WRITE)
     }
 
-    /// The same for any byte from this one on.
+    /// Whether another open file has any byte from this one on.
     pub(crate) fn is_any_locked_from(
         file: BorrowedDescriptor<'_>,
         byte: i64,
@@ -1024,7 +1024,7 @@ pub(crate) fn alarm(time: Duration) -> Option<Descriptor> {
     Some(alarm)
 }
 
-/// There is none.
+/// `None`: this system has no such descriptor.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn alarm(_: Duration) -> Option<Descriptor> {
     None
@@ -1117,7 +1117,7 @@ mod watch {
     pub(crate) struct Watch(Descriptor);
 
     impl Watch {
-        /// One that watches nothing yet.
+        /// A watch of nothing yet.
         ///
         /// # Errors
         /// - `EMFILE`, if that would leave the user's other programs fewer than [`RESERVE`] instances. The caller looks
@@ -1170,7 +1170,7 @@ mod watch {
     use std::convert::Infallible;
     use std::path::Path;
 
-    /// There are none.
+    /// No value exists: this system has no watches.
     #[derive(Debug)]
     pub(crate) struct Watch(Infallible);
 
@@ -1272,7 +1272,7 @@ pub(crate) fn nameless_file(folder: impl AsFd) -> Result<Option<Descriptor>, Err
     }
 }
 
-/// There are none.
+/// Gives nothing: this system has none.
 #[cfg(not(target_os = "linux"))]
 #[allow(
     clippy::unnecessary_wraps,

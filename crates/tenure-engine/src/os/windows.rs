@@ -146,7 +146,7 @@ impl Errno {
         })
     }
 
-    /// The same for a number as std has it.
+    /// The error with this number, as std has it.
     pub(crate) fn from_raw_os_error(code: i32) -> Self {
         Self::of(code.cast_unsigned())
     }
@@ -209,8 +209,8 @@ const EPOCH: u64 = 116_444_736_000_000_000;
 pub(crate) struct Facts(Information);
 
 impl Facts {
-    /// Its number: the same as long as a file lives, whatever its name. Files are only compared within one
-    /// volume, so the volume has no part in it.
+    /// The file's number: the same as long as a file lives, whatever its name. Files are only compared
+    /// within one volume, so the volume has no part in it.
     pub(crate) fn inode(&self) -> (u64, u64) {
         (0, self.0.number)
     }
@@ -302,7 +302,7 @@ impl Facts {
         false
     }
 
-    /// There is no such thing.
+    /// Always false: this system has no such folders.
     #[allow(clippy::unused_self, reason = "one surface")]
     pub(crate) fn is_sticky(&self) -> bool {
         false
@@ -383,7 +383,7 @@ pub(crate) fn open_folder(path: &Path) -> Result<Descriptor, Errno> {
     }
 }
 
-/// The same; a link counts as what it leads to, for owners are not looked at.
+/// Opens a folder by its path; a link counts as what it leads to, for owners are not looked at.
 pub(crate) fn open_folder_itself(path: &Path) -> Result<Descriptor, Errno> {
     open_folder(path)
 }
@@ -436,7 +436,7 @@ pub(crate) fn make_folder(path: &Path) -> Result<(), Errno> {
     std::fs::create_dir(path).map_err(|error| Errno::of_io(&error))
 }
 
-/// The same inside of another.
+/// Makes a folder inside of another.
 pub(crate) fn make_folder_in(folder: impl AsHandle, name: &str) -> Result<(), Errno> {
     let how = How {
         access: FOLDER_ACCESS,
@@ -489,8 +489,8 @@ pub(crate) fn open_file(
     Ok(opened)
 }
 
-/// The same file under an open file of its own, for reading or for changing. A copy of the handle
-/// would share its locks.
+/// Opens a file again, under an open file of its own, for reading or for changing. A copy of the
+/// handle would share its locks.
 pub(crate) fn reopen(file: BorrowedDescriptor<'_>, changes: bool) -> io::Result<Descriptor> {
     let access = if changes {
         FILE_GENERIC_READ | FILE_GENERIC_WRITE
@@ -563,7 +563,7 @@ pub(crate) fn write_at(file: impl AsHandle, bytes: &[u8], offset: u64) -> Result
     raw::write(file.as_handle(), bytes, Some(offset))
 }
 
-/// The same with bytes that lie apart. It takes those that come first, and the caller asks again.
+/// Writes bytes that lie apart. The system takes those that come first, and the caller asks again.
 pub(crate) fn write_parts_at(
     file: impl AsHandle,
     parts: &[io::IoSlice<'_>],
@@ -725,7 +725,7 @@ pub(crate) fn each_name(folder: impl AsHandle, each: &mut dyn FnMut(&str)) -> Re
     each_item(folder, &mut |name, _| each(name))
 }
 
-/// The same without the names of folders.
+/// Shows every name in a folder but those of folders.
 pub(crate) fn each_file(folder: impl AsHandle, each: &mut dyn FnMut(&str)) -> Result<(), Errno> {
     each_item(folder, &mut |name, is_folder| {
         if !is_folder {
@@ -847,7 +847,7 @@ pub(crate) fn is_byte_locked(file: BorrowedDescriptor<'_>, byte: i64) -> Result<
     look(file, byte, 1)
 }
 
-/// The same for any byte from this one on.
+/// Whether another open file has any byte from this one on.
 pub(crate) fn is_any_locked_from(file: BorrowedDescriptor<'_>, byte: i64) -> Result<bool, Errno> {
     look(file, byte, i64::MAX.abs_diff(byte))
 }

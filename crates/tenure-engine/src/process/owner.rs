@@ -12,7 +12,7 @@ use tenure_core::{Host, Liveness, Process};
 pub struct Chosen {
     /// The process.
     pub process: Process,
-    /// Its command name, for people.
+    /// The command's name, for people.
     pub name: String,
 }
 
@@ -26,7 +26,8 @@ pub enum OwnerError {
         /// The number.
         pid: u32,
     },
-    /// It runs, but nothing more can be seen of it: no `/proc` shows the processes of this PID namespace.
+    /// The process runs, but nothing more can be seen of it: no `/proc` shows the processes of this PID
+    /// namespace.
     #[error(
         "--owner {pid}: the processes of this PID namespace cannot be seen, for no /proc of it is mounted; \
          use --owner none with a --ttl"
@@ -45,7 +46,7 @@ pub enum OwnerError {
     NoJob {
         /// What the daemon is called.
         daemon: String,
-        /// Its number.
+        /// The daemon's process id.
         pid: u32,
     },
     /// Each step of a job has a shell of its own, and no process of the job can be seen.
@@ -178,9 +179,9 @@ pub fn caller() -> Option<Process> {
 /// Whether the calling process is a part of a run's work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kin {
-    /// It descends from the run's command, or the run's supervisor started it for the run.
+    /// The process descends from the run's command, or the run's supervisor started it for the run.
     Inside,
-    /// It can be seen that it does not. The run will end without it.
+    /// The process certainly does not descend from it. The run will end without it.
     Outside,
     /// Not every link can be seen from here.
     Unknown,
@@ -389,7 +390,8 @@ fn is_shell_of_windows(program: &str) -> bool {
     ["cmd", "powershell", "pwsh"].contains(&name.as_str()) || is_shell(name.as_str())
 }
 
-/// The same for the shells of Windows: `cmd /c …`, `powershell -Command …`, in any of their spellings.
+/// Whether these arguments are those of a one-shot shell of Windows: `cmd /c …`,
+/// `powershell -Command …`, in any of their spellings.
 fn is_one_shot_of_windows(arguments: &[String]) -> bool {
     let Some((first, rest)) = arguments.split_first() else {
         return false;

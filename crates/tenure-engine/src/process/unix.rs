@@ -102,7 +102,7 @@ pub fn probe(process: &Process) -> Liveness {
     look_at(process).0
 }
 
-/// The same, with what the table shows of a process that is there.
+/// Asks the kernel about a process, and gives what the table shows of one that is there.
 pub(super) fn look_at(process: &Process) -> (Liveness, Option<Stat>) {
     let Some(pid) = i32::try_from(process.pid).ok().and_then(Pid::from_raw) else {
         return (Liveness::Dead(Death::Gone), None);

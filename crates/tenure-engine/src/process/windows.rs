@@ -82,7 +82,7 @@ impl Stat {
         false
     }
 
-    /// There are no signals that stop a process here.
+    /// Always false: this system has no signals that stop a process.
     #[allow(clippy::unused_self, reason = "one surface")]
     pub(super) fn is_stopped(&self) -> bool {
         false
@@ -101,7 +101,7 @@ fn micros(filetime: u64) -> u64 {
     filetime.saturating_sub(EPOCH) / 10
 }
 
-/// One process of the system's list.
+/// A process of the system's list.
 struct Seen {
     pid: u32,
     parent: u32,
@@ -242,7 +242,8 @@ pub fn probe(process: &Process) -> Liveness {
     }
 }
 
-/// The same. What else the system's list shows is not needed: nothing is stopped here.
+/// Asks the system about a process. What else its list shows is not needed: nothing is stopped
+/// here.
 pub(super) fn look_at(process: &Process) -> (Liveness, Option<Stat>) {
     (probe(process), None)
 }

@@ -75,7 +75,7 @@ impl<R: Record> Records<R> {
         self.read_on(&here(), text)
     }
 
-    /// The same on another host.
+    /// What a record says, read on another host.
     pub(super) fn read_on(&self, host: &Host, text: &str) -> Result<Claim, String> {
         (self.format).decode(&name(self.lock), text.as_bytes(), &now(), host)
     }

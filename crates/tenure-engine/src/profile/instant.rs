@@ -30,14 +30,14 @@ pub(super) fn parse(text: &str) -> Option<u64> {
     Some(u64::try_from(timestamp.as_millisecond()).unwrap_or(0))
 }
 
-/// The same for a format whose times are UTC by definition: one without a zone is taken so.
+/// Reads an instant of a format whose times are UTC by definition, also where no zone is written.
 pub(super) fn parse_utc(text: &str) -> Option<u64> {
     parse(text).or_else(|| parse(&format!("{}Z", text.trim())))
 }
 
-/// The same for a format whose records other tools and people write: also what dates of JavaScript print of themselves
-/// (`toUTCString`, `toString`, `toLocaleString` in English), of Go and Ruby, what `date` prints, dates as people write them,
-/// and numbers of [`of_epoch`]. One without a zone is UTC.
+/// Reads an instant of a format whose records other tools and people write. Beside the forms above: dates as JavaScript
+/// prints them (`toUTCString`, `toString`, `toLocaleString` in English), as Go, Ruby and `date` do, dates as people
+/// write them, and numbers of [`of_epoch`]. A date without a zone is UTC.
 pub(super) fn as_people_write(text: &str) -> Option<u64> {
     // The name of the zone, and the monotonic clock of Go.
     let text = text.split(" (").next().unwrap_or(text);
@@ -101,7 +101,8 @@ const DATES: [&str; 17] = [
 /// else, as a date written in digits alone is.
 const EPOCH_SECONDS_MIN: f64 = 1e9;
 
-/// So many times the smallest number of seconds lies beyond every clock, and likewise with milliseconds.
+/// How many times the smallest number of seconds lies beyond every clock, and likewise with
+/// milliseconds.
 const EPOCH_FACTOR: f64 = 100.0;
 
 /// How many there are to a second of what programs count since 1970: seconds, milliseconds, microseconds, nanoseconds.

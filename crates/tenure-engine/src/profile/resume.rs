@@ -97,9 +97,9 @@ impl Record for Resume {
     }
 }
 
-/// The same for records that are all of this machine, whatever its name was when they were written. A
-/// record that shows nothing of its machine but a name is judged by its process number, as the original
-/// program does.
+/// The rules of [`Resume`] for records that are all of this machine, whatever its name was when they
+/// were written. A record that shows nothing of its machine but a name is judged by its process number,
+/// as the original program does.
 #[derive(Debug, Clone, Copy)]
 pub struct OneMachine;
 
@@ -159,7 +159,7 @@ impl Record for OneMachine {
     }
 }
 
-/// This host if the record names it, else a host of which only the name is known.
+/// The present host if the record names it, else a host of which only the name is known.
 fn host(name: &str, here: &Host) -> Host {
     if name == here.name && !name.is_empty() && name != UNKNOWN_HOST {
         here.clone()

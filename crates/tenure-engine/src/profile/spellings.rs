@@ -1,7 +1,7 @@
-//! One table for each kind of spelling: what each of the formats of other programs makes of what shells, Python, JavaScript,
-//! Go and YAML tools write. A spelling that a format does not know is never a free lock by itself: `x` blocks in resume and in
-//! fleet, is cleaned in session and asks in sprint, as their contracts say. Nor does it hold for ever: each `x` can be forced
-//! or runs out, and `d` is judged by its process.
+//! A table for each kind of spelling: what each of the formats of other programs makes of what shells, Python,
+//! JavaScript, Go and YAML tools write. A spelling that a format does not know is never a free lock by itself: `x`
+//! blocks in resume and in fleet, is cleaned in session and asks in sprint, as their contracts say. Nor does it hold
+//! for ever: each `x` can be forced or runs out, and `d` is judged by its process.
 
 use super::fixture::{AT_MS, here, name, now, pid_of, since_ms};
 use super::{Fleet, Record, Resume, Session, Sprint, document::UNDATED};

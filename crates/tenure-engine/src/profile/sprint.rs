@@ -350,7 +350,7 @@ fn one_of<T: PartialEq>(
     meant.ok_or_else(|| format!("it has no {key}"))
 }
 
-/// One YAML document that is a mapping.
+/// Reads a YAML document that is a mapping.
 fn parse<T: DeserializeOwned>(text: &str) -> Result<T, String> {
     yaml::read(text).map_err(|why| format!("it is not YAML of this format: {why}"))
 }
@@ -631,7 +631,7 @@ mod tests {
         }
     }
 
-    /// This version cannot tell what they mean, so they are never overridden silently.
+    /// Records of other versions may mean anything, so they are never overridden silently.
     #[test]
     fn versions_that_are_not_ours_are_sealed_and_ours_in_any_spelling_is_not() {
         for version in [

@@ -279,7 +279,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// One word. Something of it stands here.
+    /// Reads a word, of which something stands here. Something of it stands here.
     fn word(&mut self, end: Option<u8>, depth: usize) -> Piece {
         let at = self.at;
         let mut word = Piece::default();

@@ -1,5 +1,5 @@
-//! Which commands a text runs, also inside of what `plain` does not take, behind programs that run a command, and in the
-//! texts that a shell is given. And whether a command is one of a rule.
+//! The commands that a text runs, also inside of what `plain` does not take, behind programs that run a command, and in
+//! the texts that a shell is given. Decides too whether a command is one of a rule.
 //!
 //! Nothing is expanded. A word that begins with an expansion may be any text; so it stands for a word of a rule, or for
 //! options, where another word of the rule is written out.
@@ -22,7 +22,8 @@ const WRITERS_MAX: usize = 8;
 /// A command that a text runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
-    /// Its words, without what stands in front of them. An expansion stands there as `$` and its name.
+    /// The command's words, without what stands in front of them. An expansion stands there as `$` and
+    /// its name.
     pub words: &'a [&'a str],
     /// The program that runs it in a way of its own, if one does.
     pub by: Option<&'a str>,
@@ -41,7 +42,7 @@ impl Seen<'_> {
 /// How a command meets the words of a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fit {
-    /// It has them.
+    /// The command has them.
     Is,
     /// An expansion may say one of them, or stands between them.
     Perhaps,
@@ -112,7 +113,7 @@ pub fn fits(seen: &[&str], rule: &[String]) -> Option<Fit> {
 struct State {
     /// The number of the word that is wanted.
     next: usize,
-    /// One of the words before is written out.
+    /// Whether one of the words before is written out.
     is_written: bool,
     is_expanded: bool,
     is_behind_option: bool,

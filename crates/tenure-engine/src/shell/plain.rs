@@ -90,7 +90,7 @@ impl Reader<'_> {
         }
     }
 
-    /// One simple command, if one begins here.
+    /// Reads a simple command, if one begins here.
     fn simple(&mut self, before: End) -> Result<Option<Simple>, Construct> {
         let mut command = Simple {
             is_piped: before == End::Pipe,

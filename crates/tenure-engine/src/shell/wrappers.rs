@@ -9,7 +9,7 @@ use super::program;
 /// A program that runs a command.
 #[derive(Debug, Clone, Copy)]
 struct Wrapper {
-    /// Its name, with a verb if only that runs a command.
+    /// Name of the program, with a verb if only that runs a command.
     name: &'static str,
     how: How,
     /// How many words that are no options stand before the command.
@@ -27,9 +27,9 @@ enum How {
     Around,
     /// In a way of its own: for another user, with other input, in place of the shell.
     Apart,
-    /// The same, often or for long.
+    /// In a way of its own, often or for long.
     Often,
-    /// Its words, joined, as a text of shell.
+    /// The words of the command, joined, as a text of shell.
     Joined,
     /// The command behind each of some options.
     Behind,

@@ -47,16 +47,16 @@ pub(crate) struct Process {
     pub(crate) parent: u32,
     /// In microseconds since 1970. No process may look at another user's.
     pub(crate) started: Option<u64>,
-    /// It has ended, and its parent has not collected it.
+    /// The process has ended, and its parent has not collected it.
     pub(crate) is_zombie: bool,
-    /// It has become a program of its own. Not known of another user's process.
+    /// The process has become a program of its own. Not known of another user's process.
     pub(crate) has_executed: Option<bool>,
 }
 
 /// The kernel's `PROC_FLAG_EXEC`, which the crate `libc` does not have.
 const HAS_EXECUTED: u32 = 0x4000;
 
-/// One process, zombies included.
+/// Asks for a process, zombies included.
 pub(crate) fn process(pid: u32) -> Result<Process, Errno> {
     // SAFETY: both structures are plain numbers, for which zeroes are valid, and the second argument
     // names the one that is filled in.
@@ -90,7 +90,7 @@ unsafe fn info<T>(pid: u32, flavor: i32) -> Result<T, Errno> {
     Ok(unsafe { filled.assume_init() })
 }
 
-/// Which processes are listed: `PROC_PGRP_ONLY` and `PROC_PPID_ONLY` of the kernel's headers.
+/// The processes that are listed: `PROC_PGRP_ONLY` and `PROC_PPID_ONLY` of the kernel's headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Listed {
     OfGroup(u32),

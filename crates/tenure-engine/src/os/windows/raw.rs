@@ -131,7 +131,7 @@ pub(super) fn open_in(
     Ok(unsafe { OwnedHandle::from_raw_handle(handle) })
 }
 
-/// The same file under an open file of its own.
+/// Opens a file again, under an open file of its own.
 pub(super) fn reopen(file: BorrowedHandle<'_>, access: u32) -> Result<OwnedHandle, Errno> {
     // SAFETY: the file is open for as long as it is borrowed; the rest are numbers.
     let handle = unsafe { ReOpenFile(raw(file), access, SHARED, 0) };
@@ -142,7 +142,7 @@ pub(super) fn reopen(file: BorrowedHandle<'_>, access: u32) -> Result<OwnedHandl
     Ok(unsafe { OwnedHandle::from_raw_handle(handle) })
 }
 
-/// The same folder under an open folder of its own, which is read from its beginning.
+/// Opens a folder again, under an open folder of its own, which is read from its beginning.
 pub(super) fn reopen_folder(folder: BorrowedHandle<'_>, access: u32) -> Result<OwnedHandle, Errno> {
     let how = How {
         access,
@@ -160,9 +160,9 @@ pub(super) struct Information {
     pub(super) written: u64,
     pub(super) size: u64,
     pub(super) names: u32,
-    /// It is removed as soon as no process has it open.
+    /// Whether the file is removed as soon as no process has it open.
     pub(super) is_going: bool,
-    /// Its number on its volume.
+    /// The file's number on its volume.
     pub(super) number: u64,
 }
 
@@ -356,11 +356,11 @@ fn bytes_of(words: &[u64]) -> Vec<u8> {
 /// How a rename treats what has the name already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Target {
-    /// It fails.
+    /// The rename fails.
     Kept,
-    /// It is replaced, even while a process has it open.
+    /// The target is replaced, even while a process has it open.
     Replaced,
-    /// The same on systems that cannot do so while a process has it open.
+    /// The target is replaced, on systems that cannot do so while a process has it open.
     ReplacedIfClosed,
 }
 
@@ -397,9 +397,9 @@ pub(super) fn rename(
 /// How a file is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Removal {
-    /// Its name is free at once, even if processes still have it open.
+    /// The name is free at once, even if processes still have the file open.
     Posix,
-    /// Its name is free once no process has it open.
+    /// The name is free once no process has the file open.
     WhenClosed,
 }
 

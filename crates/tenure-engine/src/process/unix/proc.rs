@@ -100,7 +100,7 @@ pub(in crate::process) fn stat(pid: u32) -> Option<Stat> {
     shows_our_numbers().then(|| look(pid))?
 }
 
-/// The same for this process, by a name that needs no number. The number that stands there tells whose
+/// Reads the line of this process, by a name that needs no number. The number in the line tells whose
 /// numbers these are.
 fn own_stat(pid: u32) -> Option<Stat> {
     let mut buffer = [0; SMALL_BYTES];
