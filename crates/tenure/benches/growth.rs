@@ -116,8 +116,8 @@ usage: growth [--curve NAME] [--least N] [--most N] [--rounds N]
             bare(command, folder)
         }
 
-        /// So many processes wait for one lock, and each holds it for as long as `true` takes. What a hold
-        /// costs, from the release by the first holder to the end of the last process.
+        /// Lets so many processes wait for one lock, each of which holds it for as long as `true` takes.
+        /// What a hold costs, from the release by the first holder to the end of the last process.
         fn waiters(&self, folder: &Path, size: usize) -> Outcome<Points> {
             let peer = folder.join("peer");
             let peer = peer.to_str().ok_or("a folder without a name")?;
@@ -179,7 +179,7 @@ usage: growth [--curve NAME] [--least N] [--most N] [--rounds N]
             ])
         }
 
-        /// One process holds so many guards. What it costs to take and release one more.
+        /// What it costs to take and release one more guard, while a process holds so many.
         fn guards(&self, folder: &Path, size: usize) -> Outcome<Points> {
             let mut files = getrlimit(Resource::Nofile);
             files.current = files.maximum;

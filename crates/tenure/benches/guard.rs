@@ -129,7 +129,7 @@ usage: guard [--rounds N] [--holds N] [--hold-us N] [--only TEXT]
     /// first one of each turn finds what the others left in the caches of the processor.
     const AT_A_TIME: usize = 20;
 
-    /// One thing that is measured, again and again.
+    /// A thing that is measured, again and again.
     type Once = Box<dyn FnMut() -> Outcome<()>>;
 
     fn uncontended(plan: &Plan, place: &Path) -> Outcome<()> {
@@ -302,7 +302,7 @@ usage: guard [--rounds N] [--holds N] [--hold-us N] [--only TEXT]
         }
     }
 
-    /// One of two that contend for a lock.
+    /// A party of two that contend for a lock.
     enum Contender {
         Flock(PathBuf),
         Guard(LockManager),

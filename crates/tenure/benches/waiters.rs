@@ -99,7 +99,7 @@ mod measured {
         Ok(())
     }
 
-    /// So many tasks that wait, in turns for so many locks.
+    /// Lets so many tasks wait, in turns for so many locks.
     fn waits(runtime: &tokio::runtime::Runtime, waiters: usize, locks: usize) -> Outcome<()> {
         let place = tempfile::tempdir()?;
         let mut holder = holder(place.path(), locks)?;

@@ -177,7 +177,7 @@ impl Lock {
         Self::none().and(name)
     }
 
-    /// One more lock. The call takes all of them, in one order, or none.
+    /// Adds a lock. The call takes all of them, in one order, or none.
     pub fn and(mut self, name: impl Into<String>) -> Self {
         self.names.push(name.into());
         self

@@ -224,11 +224,11 @@ pub enum Again {
     /// The acquire is refused at once, with [`AcquireError::HeldByThisProcess`].
     #[default]
     Refuse,
-    /// It joins the hold of the same manager, if that covers what is asked for. The new guard is of the
-    /// same lock with the same token; the lock ends with the last guard.
+    /// The caller joins the hold of the same manager, if that covers what is asked for. The new guard
+    /// is of the same lock with the same token; the lock ends with the last guard.
     Reenter,
-    /// It waits like any other caller: for programs whose threads take turns. A thread that holds the
-    /// lock itself waits in vain, and so does a task that awaits the lock while it has it.
+    /// The caller waits like any other: for programs whose threads take turns. A thread that holds
+    /// the lock itself waits in vain, and so does a task that awaits the lock while it has it.
     Wait,
 }
 
@@ -1253,7 +1253,7 @@ impl Shared {
         Some(held.token())
     }
 
-    /// One more guard of this manager's hold, if that covers `mode`.
+    /// Another guard of this manager's hold, if that covers `mode`.
     fn again(&self, name: &LockName, mode: Mode) -> Option<Guard> {
         let own = self.own(name);
         let covers = |hold: &&Arc<Hold>| hold.mode == Mode::Exclusive || hold.mode == mode;
@@ -1469,7 +1469,7 @@ struct Attendance<'a> {
     options: &'a Options,
     call: &'a Call,
     told: bool,
-    /// That of the caller's claim, once it has one.
+    /// Ticket of the caller's claim, once there is one.
     ticket: Option<u64>,
     /// Finds a circle of waits, for a caller that works under a hold.
     circle: Option<Circle<'a>>,

@@ -7,7 +7,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! One holder at a time, for scripts, CI jobs and AI agents.
+//! Locks for scripts, CI jobs and AI agents: one holder at a time.
 //!
 //! # The model
 //! A lock is an ordered list of claims, kept by a [`store`]. The first live claim holds. A claim lives by a

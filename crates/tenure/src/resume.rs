@@ -4,9 +4,9 @@
 //! <storage_dir>/resume_locks/<id>.lock
 //! ```
 //!
-//! These are thin names over the [`engine`] with the profile [`Resume`]. A program that uses this
-//! module and `tenure --profile resume` exclude each other. Both respect the records that the original
-//! program of this format has written.
+//! Thin names over the [`engine`] with the profile [`Resume`]. A program that uses this module and
+//! `tenure --profile resume` exclude each other. Both respect the records that the original program of
+//! this format has written.
 //!
 //! # The guard
 //! [`ResumeLockManager::acquire_lock`] gives a [`ResumeLock`]. While it lives the lock is held;
@@ -197,7 +197,8 @@ struct Place {
     storage: PathBuf,
     identity: Identity,
     others: OtherHosts,
-    /// One for all calls: this process may get another root (`chroot`), and goes on in the folder that is open.
+    /// The store of all calls: this process may get another root (`chroot`), and goes on in the folder that is
+    /// open.
     store: FileStore,
 }
 
@@ -213,7 +214,7 @@ impl std::fmt::Debug for Place {
 /// How to judge a record that names another host, and says nothing more about that host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OtherHosts {
-    /// This machine cannot tell whether the record's process lives.
+    /// The machine cannot tell whether the record's process lives.
     Unknown,
     /// The host is this machine by another name.
     Here,
@@ -320,7 +321,8 @@ impl ResumeLockManager {
         self.acquire_lock_with(id, Override::No).await
     }
 
-    /// The same; `overriding` says what happens to a holder that is alive.
+    /// Takes the lock of a session or a job; `overriding` says what happens to a holder that is
+    /// alive.
     ///
     /// # Errors
     /// - As [`ResumeLockManager::acquire_lock`]. [`Override::Yes`] takes a lock that is held past the waiters in its
@@ -352,7 +354,8 @@ impl ResumeLockManager {
         self.acquire_lock_blocking_with(id, Override::No)
     }
 
-    /// The same; `overriding` says what happens to a holder that is alive.
+    /// [`ResumeLockManager::acquire_lock_with`] for code that is not async; `overriding` says what
+    /// happens to a holder that is alive.
     ///
     /// # Errors
     /// - As [`ResumeLockManager::acquire_lock_with`], without [`ResumeLockError::Thread`].
@@ -408,7 +411,7 @@ impl ResumeLockManager {
 }
 
 impl Place {
-    /// This place for the calling process. A copy that was made by a fork is another process than the
+    /// The place for the calling process. A copy that was made by a fork is another process than the
     /// maker of the manager.
     fn of_this_process(self: &Arc<Self>) -> Cow<'_, Arc<Self>> {
         if self.identity.process.pid == std::process::id() {
@@ -427,8 +430,8 @@ impl Place {
         }
     }
 
-    /// The same folder, whatever root this process has by now. Nothing of the other store is used that a thread may have
-    /// been in the middle of at a fork.
+    /// A place of the same folder, whatever root this process has by now. Nothing of the other store is used that a
+    /// thread may have been in the middle of at a fork.
     fn again(&self, identity: Identity, others: OtherHosts) -> Self {
         let store = others.store(&self.storage, &identity);
         Self {

@@ -1,6 +1,7 @@
 //! What daemons do under a lock: another root, another user, a copy by fork, another program by exec.
 //!
-//! This test program is started again as the daemon. It says what it did line by line, and goes on when it is told.
+//! The test program is started again as the daemon, which says line by line what it did, and goes on when it is
+//! told.
 
 #![cfg(target_os = "linux")]
 #![allow(

@@ -1448,7 +1448,7 @@ impl tracing::Subscriber for StuckLog {
     fn exit(&self, _: &tracing::span::Id) {}
 }
 
-/// One guard is lost, and the code that is told of it does not return; the other guards are still
+/// A guard is lost, and the code that is told of it does not return; the other guards are still
 /// renewed.
 #[cfg(target_os = "linux")]
 #[allow(

@@ -123,7 +123,7 @@ fn runtime() -> tokio::runtime::Runtime {
 
 const CHILD: &str = "TENURE_TEST_RESUME_CHILD";
 
-/// This same test binary, started anew as a process that takes locks when it is told to.
+/// The test binary itself, started anew as a process that takes locks when it is told to.
 struct Other {
     child: Child,
     orders: ChildStdin,

@@ -236,7 +236,8 @@ async fn take_turns(
     tasks
 }
 
-/// So many tasks wait without a thread or a file each, and take turns in the order in which they asked.
+/// Lets so many tasks wait without a thread or a file each, and take turns in the order in which they
+/// asked.
 fn a_storm(count: usize) {
     let place = Place::new();
     let locks = place.locks();
@@ -593,8 +594,8 @@ fn a_thread_that_would_wait_for_itself_is_refused_whatever_line_is_there() {
     });
 }
 
-/// The same in the line of those that are refused. Its head waits for another process beside a hold of ours, which refuses a
-/// caller of another mode.
+/// A line of callers that are refused: its head waits for another process beside a hold of ours, which refuses a caller
+/// of another mode. Its head waits for another process beside a hold of ours, which refuses a caller of another mode.
 #[test]
 fn a_caller_under_a_hold_stands_behind_no_other_mode() {
     let _alone = alone();
@@ -889,11 +890,12 @@ fn waits_that_are_given_up_leave_no_thread_and_no_file_table() {
 enum Crosses {
     Threads,
     Tasks,
-    /// One of one slot.
+    /// A slot of one.
     Slots,
 }
 
-/// So many callers in a ring; each enters its wait after the one before. Answers what each came to, in that order.
+/// Puts so many callers in a ring; each enters its wait after the one before. Answers what each came to, in that
+/// order.
 fn in_a_ring(
     managers: &[LockManager],
     how: Crosses,

@@ -25,7 +25,7 @@ use tenure::framework::{self, Context, Error, Exit, Failure, Lock, Tool};
 enum Deploy {
     /// Brings one environment up to date
     Deploy {
-        /// Which
+        /// The environment
         #[arg(long)]
         env: String,
         /// How long each of the three steps takes

@@ -6,11 +6,11 @@
 //! resume DIR status ID                          says how far it is, and takes no lock
 //! ```
 //!
-//! It has two layers, as real runners do. The *session* layer is what a person calls; the *job*
-//! layer does the work, and can be called by itself by another program. Each wants the lock of the
-//! id that it works on, for the same id: the session acquires it and hands the job layer the same
-//! hold ([`ResumeLock::again`]), so the program does not block itself. The job layer takes the
-//! lock as an argument, and thus **nothing can load a checkpoint without it**.
+//! Real runners have two layers, and so has this one. The *session* layer is what a person calls;
+//! the *job* layer does the work, and can be called by itself by another program. Each wants the
+//! lock of the id that it works on, for the same id: the session acquires it and hands the job
+//! layer the same hold ([`ResumeLock::again`]), so the program does not block itself. The job layer
+//! takes the lock as an argument, and thus **nothing can load a checkpoint without it**.
 //!
 //! # What is on disk
 //! `DIR/ID.json` is the checkpoint: the items, how many are done, and how long the output was then.

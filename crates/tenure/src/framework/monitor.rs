@@ -124,7 +124,7 @@ impl RunState {
     }
 }
 
-/// Its thread goes on until the process ends.
+/// The monitor's thread goes on until the process ends.
 pub(super) struct Monitor {
     knock: Arc<Knock>,
 }

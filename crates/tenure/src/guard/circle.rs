@@ -51,7 +51,7 @@ impl Elsewhere for Noted<'_> {
 }
 
 impl Guard {
-    /// This hold, as other callers find it.
+    /// The hold as other callers find it.
     pub(super) fn as_hold(&self) -> Option<Hold> {
         Some(Hold {
             token: self.token(),

@@ -68,10 +68,10 @@ pub enum AcquireError {
     Name {
         /// What was given.
         name: String,
-        /// Which rule it breaks.
+        /// The rule that the name breaks.
         r#source: NameError,
     },
-    /// One of 0 slots was wanted.
+    /// A pool of 0 slots was wanted.
     #[error("{name}: nobody can have one of 0 slots")]
     NoSlots {
         /// The lock.
@@ -84,8 +84,8 @@ pub enum AcquireError {
     /// leaves alone.
     #[error("{0}")]
     Refused(Box<Refused>),
-    /// This process has it, in some thread or task, so that waiting for it might never end. See
-    /// [`Again`].
+    /// The calling process has it, in some thread or task, so that waiting for it might never end.
+    /// See [`Again`].
     #[error("{name} is held by this process; {}", advice(*.again))]
     HeldByThisProcess {
         /// The lock.
@@ -104,8 +104,8 @@ pub enum AcquireError {
         /// The fencing token of that hold.
         token: u64,
     },
-    /// It is held from before this process was made by a fork, or became this program by an exec, and nobody but this process
-    /// keeps it by now: by a descriptor that it inherited. So a wait would never end.
+    /// The lock is held from before this process was made by a fork, or became this program by an exec, and nobody but
+    /// this process keeps it by now: by a descriptor that it inherited. So a wait would never end.
     #[error(
         "{name} is held by what this process inherited from an earlier one, which has ended; LockManager::adopt (after a \
          fork) or adopt_handed_on (after an exec) goes on with that hold"
@@ -138,7 +138,7 @@ pub enum AcquireError {
         /// The request id of the caller that asked.
         by: String,
     },
-    /// This process is a copy (by a fork) of the one that made the manager.
+    /// The calling process is a copy (by a fork) of the one that made the manager.
     #[error("{name}: after a fork the copy needs a lock manager of its own")]
     Forked {
         /// The lock.
@@ -388,7 +388,8 @@ pub enum ReleaseError {
         /// How it failed.
         r#source: StoreError,
     },
-    /// This process is a copy (by a fork) of the one that made the guard, which keeps the lock.
+    /// The calling process is a copy (by a fork) of the one that made the guard, which keeps the
+    /// lock.
     #[error("{name} belongs to the process that this one is a copy of")]
     Forked {
         /// The lock.
@@ -419,7 +420,7 @@ pub enum AdoptError {
     Name {
         /// What was given.
         name: String,
-        /// Which rule it breaks.
+        /// The rule that the name breaks.
         r#source: NameError,
     },
     /// The lock is not held any more: the earlier process gave it back, or somebody took it.
@@ -428,7 +429,7 @@ pub enum AdoptError {
         /// The lock.
         name: LockName,
     },
-    /// This process is a copy (by a fork) of the one that made the manager.
+    /// The calling process is a copy (by a fork) of the one that made the manager.
     #[error("{name}: after a fork the copy needs a lock manager of its own")]
     Forked {
         /// The lock.
@@ -461,7 +462,7 @@ pub enum AdminError {
     Name {
         /// What was given.
         name: String,
-        /// Which rule it breaks.
+        /// The rule that the name breaks.
         r#source: NameError,
     },
     /// The store failed.
@@ -471,7 +472,7 @@ pub enum AdminError {
         #[from]
         r#source: StoreError,
     },
-    /// This process is a copy (by a fork) of the one that made the manager.
+    /// The calling process is a copy (by a fork) of the one that made the manager.
     #[error("after a fork the copy needs a lock manager of its own")]
     Forked,
 }
@@ -493,7 +494,7 @@ impl RefUnwindSafe for OpenError {}
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerifyError {
-    /// It does not, or not in this process.
+    /// The guard does not hold the lock, or not in this process.
     #[error("{name} is lost")]
     Lost {
         /// The lock.

@@ -73,7 +73,7 @@ impl From<OpenError> for Failure {
 }
 
 impl Refused {
-    /// Its facts, as a document has them.
+    /// The lock's facts, as a document has them.
     pub(crate) fn view(&self) -> LockView {
         let mut view = LockView::refused(
             &self.name,

@@ -26,14 +26,14 @@ use tenure_core::{Claim, Holder, LeaseTerms, Left, LockName, Mode, Now, Renewal}
 
 /// A lock that is held. Dropping it releases it.
 ///
-/// It may be sent to and shared with other threads. The drop never panics, and releases nothing but its
-/// own hold. It does so only in the process that acquired it, and logs what fails.
+/// The guard may be sent to and shared with other threads. The drop never panics, and releases nothing
+/// but its own hold. It does so only in the process that acquired it, and logs what fails.
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct Guard {
     hold: Arc<Hold>,
-    /// It was released, and its drop has nothing to do.
+    /// Whether the guard was released, so that its drop has nothing to do.
     is_gone: bool,
-    /// It is async code's own, whose executor its drop must not block.
+    /// Whether the guard is async code's own, whose executor its drop must not block.
     is_async: bool,
 }
 
@@ -46,7 +46,7 @@ impl Guard {
         }
     }
 
-    /// The same guard, for async code or not.
+    /// Says whether the guard is for async code.
     pub(super) fn for_async(mut self, is_async: bool) -> Self {
         self.is_async = is_async;
         self
@@ -70,7 +70,7 @@ impl Guard {
         self.is_async
     }
 
-    /// One more guard of a hold, unless that has just ended.
+    /// Another guard of a hold, unless that has just ended.
     pub(super) fn again(hold: &Arc<Hold>) -> Option<Self> {
         let joined = hold.term.join().then(|| Self::first(Arc::clone(hold)))?;
         // `joined` is dropped if there is nothing to share. If the other guards have gone meanwhile,
@@ -136,8 +136,8 @@ impl Guard {
         Arc::downgrade(&self.hold)
     }
 
-    /// Its state as far as this process knows it; does not ask the store. See [`super`] for how soon a
-    /// change shows.
+    /// The guard's state as far as this process knows it; does not ask the store. See [`super`] for
+    /// how soon a change shows.
     pub fn state(&self) -> GuardState {
         self.hold.state()
     }
@@ -493,7 +493,7 @@ impl Drop for Guards {
     }
 }
 
-/// One hold.
+/// A hold of this process.
 pub(super) struct Hold {
     shared: Arc<Shared>,
     handle: Box<dyn Handle>,
@@ -508,7 +508,7 @@ pub(super) struct Hold {
     term: Term,
     lease: LeaseEnd,
     asked_by: OnceLock<String>,
-    /// Its manager does not list it any more.
+    /// Whether the manager no longer lists the hold.
     is_forgotten: AtomicBool,
     /// The holder before it died.
     pub(super) previous_died: bool,
@@ -964,7 +964,7 @@ impl Leaving for Hold {
     }
 }
 
-/// One that ended well is forgotten already.
+/// Forgets the hold, unless it ended well and is forgotten already.
 impl Drop for Hold {
     fn drop(&mut self) {
         if !*self.is_forgotten.get_mut() && self.is_here() {
@@ -1024,7 +1024,7 @@ pub(super) enum Waits {
     No,
 }
 
-/// Which thread has found how a hold stands.
+/// The thread that has found how a hold stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Finder {
     /// A thread of the application, about its own hold.

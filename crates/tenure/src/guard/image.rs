@@ -9,7 +9,7 @@ use crate::clock::Clock;
 use std::sync::OnceLock;
 use tenure_core::Claim;
 
-/// This program, as it was when it made its first manager.
+/// The calling program, as it was when it made its first manager.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Image {
     /// The number of its process. A copy of that process (by fork) has another one.
@@ -19,7 +19,7 @@ pub(super) struct Image {
 }
 
 impl Image {
-    /// The same for all managers. Noted before any of them makes a claim.
+    /// The image of this program, for all managers. Noted before any of them makes a claim.
     pub(super) fn present(clock: &dyn Clock) -> Self {
         static FIRST: OnceLock<Image> = OnceLock::new();
         *FIRST.get_or_init(|| Self {

@@ -48,11 +48,11 @@ pub enum LockStanding {
     Free,
     /// A live claim holds it.
     Held,
-    /// Its holder is gone, and its policy has nobody take it over unasked.
+    /// The holder is gone, and the policy has nobody take the lock over unasked.
     Stale,
-    /// Its record cannot be read.
+    /// The record cannot be read.
     Unreadable,
-    /// It could not be looked at.
+    /// The lock could not be looked at.
     Unknown,
 }
 
@@ -72,9 +72,9 @@ impl fmt::Display for LockStanding {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LockHolder {
-    /// Its process, its host, on whose behalf and what for.
+    /// Process and host of the holder, on whose behalf it holds and what for.
     pub who: Holder,
-    /// Its fencing token; `None` while the lock is being handed over.
+    /// Fencing token; `None` while the lock is being handed over.
     pub token: Option<u64>,
     /// How it holds.
     pub mode: Mode,
@@ -86,7 +86,7 @@ pub struct LockHolder {
     pub age: Duration,
     /// Another caller asked it to stop.
     pub is_asked_to_stop: bool,
-    /// Its process is seen to be stopped, by SIGSTOP or Ctrl-Z say.
+    /// Whether the holder's process is seen to be stopped, by SIGSTOP or Ctrl-Z say.
     pub is_stopped: bool,
     text: String,
 }
@@ -95,15 +95,15 @@ pub struct LockHolder {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LockWaiter {
-    /// Its process, its host, on whose behalf and what for.
+    /// Process and host of the waiter, on whose behalf it waits and what for.
     pub who: Holder,
-    /// Its place in line: 1 is next.
+    /// Place in line: 1 is next.
     pub position: usize,
     /// How it would hold.
     pub mode: Mode,
     /// For how long it has waited.
     pub age: Duration,
-    /// Its process is seen to be stopped.
+    /// Whether the waiter's process is seen to be stopped.
     pub is_stopped: bool,
     text: String,
 }

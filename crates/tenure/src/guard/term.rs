@@ -15,11 +15,12 @@ use std::task::{Poll, Waker};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum GuardState {
-    /// It is held.
+    /// The lock is held.
     Held,
-    /// It is held, and another caller asked the holder to stop (`tenure cancel`, a forced acquire).
+    /// The lock is held, and another caller asked the holder to stop (`tenure cancel`, a forced
+    /// acquire).
     StopRequested,
-    /// It is not held any more: taken over, removed by hand, or given back with an error.
+    /// The lock is no longer held: taken over, removed by hand, or given back with an error.
     Lost,
 }
 
@@ -27,13 +28,13 @@ pub enum GuardState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LostReason {
-    /// Its claim is not there any more: taken over, or removed by hand.
+    /// The claim is no longer there: taken over, or removed by hand.
     Gone = 1,
     /// No renewal has succeeded in time, so other callers may have the lock.
     Expired = 2,
     /// The program gave it back under the guard, or could not give it back.
     Released = 3,
-    /// This process is a copy, made by a fork, of the one that holds it.
+    /// The calling process is a copy, made by a fork, of the one that holds the lock.
     Forked = 4,
 }
 
@@ -124,7 +125,7 @@ impl Term {
         })
     }
 
-    /// The same for a thread that must not wake them itself: `tell` gets their wakers.
+    /// Notes a state for a thread that must not wake the waiters itself: `tell` gets their wakers.
     pub(super) fn found_for(&self, state: GuardState, tell: impl FnOnce(Vec<Waker>)) -> GuardState {
         let before = self.state.fetch_max(state as u8, Ordering::AcqRel);
         if before < state as u8 {
@@ -159,8 +160,9 @@ impl Term {
         .await;
     }
 
-    /// One guard more, unless none is left or the only one is about to release. Check only after this
-    /// whether the hold still [stands](Term::stands): no other guard ends a hold that has one more.
+    /// Counts another guard, unless none is left or the only one is about to release. Check only
+    /// after this whether the hold still [stands](Term::stands): no other guard ends a hold that has
+    /// this one.
     #[must_use]
     pub(super) fn join(&self) -> bool {
         let more = |guards| (guards > 0).then_some(guards + 1);
@@ -184,7 +186,8 @@ impl Term {
         locked(&self.ended).is_none() && !self.is_leaving() && self.known() != GuardState::Lost
     }
 
-    /// One guard less. True if it was the last one, which has to end the hold. Whoever watches it is woken then.
+    /// Counts a guard less. True if it was the last one, which has to end the hold. Then whoever watches the
+    /// hold is woken.
     #[must_use]
     pub(super) fn go(&self) -> bool {
         let is_last = self.guards.fetch_sub(1, Ordering::AcqRel) == 1;

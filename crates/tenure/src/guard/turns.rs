@@ -49,11 +49,11 @@ const TAKEN_MAX: Duration = Duration::from_secs(2);
 pub(super) enum For {
     /// A place in the store's queue, also behind holds of their process.
     Turns,
-    /// The same, unless their process holds the lock: an exclusive hold.
+    /// A place in the store's queue, unless their process holds the lock: an exclusive hold.
     Exclusive,
     /// A shared one.
     Shared,
-    /// One of so many slots.
+    /// A slot of so many.
     Slots(NonZeroU32),
     /// An answer of the store, at once.
     Asking,
@@ -69,7 +69,7 @@ impl From<Mode> for For {
     }
 }
 
-/// Which line, shared by all that remember a place in it.
+/// The line, shared by all that remember a place in it.
 pub(super) type Key = Arc<(LockName, For)>;
 
 fn key(name: &LockName, line: For) -> Key {
@@ -79,7 +79,7 @@ fn key(name: &LockName, line: For) -> Key {
 pub(super) type Lines = line::Lines<Key, Errand>;
 pub(super) type Turn = line::Turn<Key, Errand>;
 
-/// One call for a lock.
+/// A call for a lock.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Call {
     pub(super) mode: Mode,
@@ -337,7 +337,7 @@ impl OnWait {
         self.0.is_some()
     }
 
-    /// The same, for one call: told once, in the line or in the store.
+    /// For a single call: told once, in the line or in the store.
     fn once(&self) -> Option<Self> {
         let tell = self.0.clone()?;
         let is_told = AtomicBool::new(false);
@@ -588,7 +588,7 @@ impl Errand {
         }
     }
 
-    /// Its time is up while it waits for its turn.
+    /// Ends the call whose time is up while it waits for its turn.
     fn expire(mut self) {
         if let What::Lock = self.wish.what {
             let lines = Arc::clone(&self.locks.shared.lines);

@@ -54,7 +54,7 @@ impl Watch {
         self.token
     }
 
-    /// Its state as far as this process knows it; does not ask the store.
+    /// The hold's state as far as this process knows it; does not ask the store.
     pub fn state(&self) -> GuardState {
         self.hold
             .upgrade()

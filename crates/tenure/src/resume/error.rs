@@ -40,7 +40,7 @@ pub enum ResumeLockError {
         /// The `tenure run` that took the lock was killed, and its command goes on.
         is_orphaned: bool,
     },
-    /// This process holds the lock. The caller should be handed the guard, or
+    /// The calling process holds the lock. The caller should be handed the guard, or
     /// [`again`](super::ResumeLock::again) of it.
     #[error(
         "Resume already in progress for job {job_id}\n\
@@ -52,9 +52,9 @@ pub enum ResumeLockError {
     HeldByThisProcess {
         /// The session or job.
         job_id: String,
-        /// This process.
+        /// The calling process.
         process_id: u32,
-        /// This machine.
+        /// The present machine.
         hostname: String,
         /// Since when.
         acquired_at: AcquiredAt,
@@ -83,7 +83,7 @@ pub enum ResumeLockError {
     BadId {
         /// What was given.
         job_id: String,
-        /// Which rule it breaks.
+        /// The rule that the id breaks.
         r#source: NameError,
     },
     /// The folder of the locks cannot be made.
@@ -150,7 +150,7 @@ pub(super) struct Refused<'a> {
     pub(super) is_alive: bool,
     /// The command of a run whose supervisor is dead.
     pub(super) orphan: Option<Process>,
-    /// It is this process's.
+    /// Whether the lock is this process's.
     pub(super) is_ours: bool,
     pub(super) here: &'a Identity,
     pub(super) storage: &'a Path,

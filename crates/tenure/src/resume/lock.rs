@@ -106,7 +106,7 @@ impl fmt::Debug for ResumeLock {
     }
 }
 
-/// One hold.
+/// A hold of a lock.
 pub(super) struct Hold {
     place: Arc<Place>,
     name: LockName,

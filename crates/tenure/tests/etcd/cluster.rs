@@ -390,7 +390,7 @@ impl Cluster {
         output.expect("etcdctl")
     }
 
-    /// Which member leads.
+    /// The member that leads.
     fn leader(&self) -> Option<usize> {
         (0..3).find(|index| {
             let endpoint = format!("{}:2379", self.members[*index].machine.address);

@@ -24,7 +24,7 @@ use tenure_core::{
 };
 use tenure_engine::clock::instant;
 
-/// So many faults that a call is struck now and then, and so few that its patience suffices.
+/// How often faults strike: a call is struck now and then, and its patience suffices.
 const RATES: Rates = Rates {
     cut_before: 80,
     cut_after: 80,
@@ -33,7 +33,7 @@ const RATES: Rates = Rates {
     late: 5,
 };
 
-/// The same where a call may also fail.
+/// How often faults strike where a call may also fail.
 const STORM: Rates = Rates {
     cut_before: 250,
     cut_after: 250,
@@ -142,7 +142,7 @@ fn a_tombstone_is_not_listed_as_a_lock() {
     assert_eq!(listed(), [], "nothing is left of it");
 }
 
-/// One hold, as only its holder has seen it.
+/// A hold, as only its holder has seen it.
 #[derive(Debug, Clone)]
 struct Witnessed {
     who: usize,
@@ -153,7 +153,7 @@ struct Witnessed {
     relied: Instant,
     /// The instants at which renewals began that were answered with *renewed*.
     renewed: Vec<Instant>,
-    /// Its holder was told that the hold is lost.
+    /// Whether the holder was told that the hold is lost.
     lost: bool,
 }
 
@@ -414,7 +414,7 @@ fn a_lost_answer_is_found_out() {
     ]);
 }
 
-/// The same if etcd still gets the first request after the verb has succeeded by another one.
+/// A verb that succeeded by another request is not undone, although etcd still gets the first one.
 #[test]
 fn a_request_that_comes_late_undoes_nothing() {
     every_verb_finds_out(&[&[Fault::Late(Duration::from_millis(2_500))]]);
@@ -584,7 +584,7 @@ fn a_claim_that_was_given_up_blocks_nobody() {
     give_up(|_, _| {});
 }
 
-/// The same where its names were another claim's before.
+/// A claim whose names were another claim's before is given up like any other.
 #[test]
 fn a_claim_on_a_lock_that_was_left_before_is_given_up_like_any_other() {
     give_up(hold_twice);

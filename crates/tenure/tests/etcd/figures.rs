@@ -98,7 +98,7 @@ fn figures() {
     uncontended(&slower, ", each write of the disk 2 ms longer");
 }
 
-/// One put, and a lock with its release, in turns. Returns the median of the put.
+/// Times a put, and a lock with its release, in turns. Returns the median of the put.
 fn uncontended(server: &Server, on: &str) -> f64 {
     const ROUNDS: u32 = 500;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -183,7 +183,7 @@ async fn bare_lock(client: &Client, lease: i64, value: &[u8]) {
     assert!(client.txn(txn).await.expect("an answer").succeeded);
 }
 
-/// The same of an unlock.
+/// The keys that an unlock writes and their conditions, without the rest.
 async fn bare_unlock(client: &Client) {
     let txn = TxnRequest::default().and_then([
         RequestOp::delete("/figures/bare/claims/1"),
@@ -279,7 +279,8 @@ fn hand_over(server: &Server, rest: Duration) -> Vec<Duration> {
     times.into_inner().expect("no panic")
 }
 
-/// The same with etcd's own tool: from the end of one command to the first moment of the next.
+/// Times a hand-over with etcd's own tool: from the end of one command to the first moment of the
+/// next.
 fn etcdctl(server: &Server) {
     const ROUNDS: usize = 15;
     let folder = tempfile::tempdir().expect("a folder");

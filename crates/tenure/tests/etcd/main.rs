@@ -71,7 +71,7 @@ impl Callers {
         }
     }
 
-    /// The same, whose waiters may take this long to be woken.
+    /// Callers whose waiters may take this long to be woken.
     pub(crate) fn patient(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
@@ -216,7 +216,7 @@ pub(crate) fn caller(address: &Address) -> EtcdStore {
     caller_as(address, &Credentials::default())
 }
 
-/// The same with a user and a password.
+/// A caller at an address, with a user and a password.
 pub(crate) fn caller_as(address: &Address, credentials: &Credentials) -> EtcdStore {
     let here = Identity::current().host;
     EtcdStore::new(address, credentials, here, Box::new(ThreadSleeper)).expect("a store")
@@ -296,7 +296,7 @@ pub(crate) fn keeps_every_promise<H: Harness>(callers: &H) {
     keeps_every_promise_but(callers, |_| false);
 }
 
-/// The same, without the promises that are excused there.
+/// Runs every promise but those that are excused there.
 pub(crate) fn keeps_every_promise_but<H: Harness>(
     callers: &H,
     is_excused: impl Fn(&conformance::Broken) -> bool,

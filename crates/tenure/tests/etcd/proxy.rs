@@ -1,8 +1,8 @@
 //! Between the store and etcd: a proxy that breaks connections at the worst moments.
 //!
-//! It knows enough of HTTP/2 to see where a request begins and what is in it: etcd's requests are
-//! written in the clear. So a fault strikes a request, not some bytes. A test can choose the fault that
-//! matters most: the request is carried out, and the answer never comes.
+//! The proxy knows enough of HTTP/2 to see where a request begins and what is in it: etcd's requests
+//! are written in the clear. So a fault strikes a request, not some bytes. A test can choose the fault
+//! that matters most: the request is carried out, and the answer never comes.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -16,24 +16,27 @@ use tenure::store::etcd::Address;
 pub(crate) enum Fault {
     /// The connection is cut, and etcd never sees it.
     CutBefore,
-    /// It is carried out, and the connection is cut instead of the answer.
+    /// The request is carried out, and the connection is cut instead of the answer.
     CutAfter,
-    /// The same, and from then on every connection is refused ([`Weather::Refusing`]).
+    /// The request is carried out, the connection is cut, and from then on every connection is
+    /// refused ([`Weather::Refusing`]).
     LastWord,
-    /// It comes this much later, and so does everything behind it.
+    /// The request comes this much later, and so does everything behind it.
     Delay(Duration),
     /// Nothing more of the connection is passed on, and it stays open.
     Swallow,
-    /// The same, but etcd gets this one request after this time.
+    /// Nothing more of the connection is passed on, and it stays open; but etcd gets this one
+    /// request after this time.
     Late(Duration),
 }
 
 /// What the proxy does with everything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Weather {
-    /// It is passed on, except for what is struck.
+    /// Traffic is passed on, except for what is struck.
     Fair,
-    /// It is kept, both ways, and passed on when the weather changes: as in a partition that heals.
+    /// Traffic is kept, both ways, and passed on when the weather changes: as in a partition that
+    /// heals.
     Parted,
     /// Connections are cut, and new ones closed.
     Refusing,
@@ -209,7 +212,7 @@ impl Proxy {
         self.strike_after(0, text, fault);
     }
 
-    /// The same, after sparing the first ones.
+    /// Strikes the next request that has this text in it, after sparing the first ones.
     pub(crate) fn strike_after(&self, spared: u32, text: &str, fault: Fault) {
         let next = (text.as_bytes().to_vec(), spared, fault);
         self.shared.plan().next.push(next);
@@ -390,7 +393,7 @@ fn drain(mut client: &TcpStream) -> std::io::Result<()> {
     Ok(())
 }
 
-/// One frame of HTTP/2 with its head: three bytes of length, a type, flags, a stream.
+/// Reads a frame of HTTP/2 with its head: three bytes of length, a type, flags, a stream.
 fn read_frame(mut client: &TcpStream) -> std::io::Result<Vec<u8>> {
     let mut frame = vec![0; 9];
     client.read_exact(&mut frame)?;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tenure_engine::clock::instant;
 use tenure_engine::store::etcd::Address;
 
-/// One member of a cluster of one.
+/// A member of a cluster of one.
 pub(crate) struct Server {
     child: Child,
     folder: tempfile::TempDir,
@@ -126,23 +126,23 @@ impl Server {
         Self::with(None)
     }
 
-    /// The same with its data on a disk, like a real one: for figures.
+    /// A server with its data on a disk, like a real one: for figures.
     pub(crate) fn on_disk() -> Self {
         Self::on_slower_disk(Duration::ZERO)
     }
 
-    /// The same on a disk that takes this much longer for a durable write.
+    /// A server on a disk that takes this much longer for a durable write.
     pub(crate) fn on_slower_disk(delay: Duration) -> Self {
         let on_disk = || tempfile::tempdir().expect("a folder");
         Self::made(None, on_disk, delay, "simple")
     }
 
-    /// The same, which accepts only clients that the authority vouches for.
+    /// A server that accepts only clients that the authority vouches for.
     pub(crate) fn with(tls: Option<&Tls>) -> Self {
         Self::made(tls, folder, Duration::ZERO, "simple")
     }
 
-    /// The same, whose users get tokens that it signs.
+    /// A server whose users get tokens that it signs.
     #[allow(dead_code, reason = "the library's tests use it")]
     pub(crate) fn with_signed_tokens(keys: &std::path::Path) -> Self {
         let [private, public] = ["jwt.key", "jwt.pub"].map(|file| keys.join(file));
@@ -298,7 +298,7 @@ impl Server {
         command
     }
 
-    /// Its answer to an HTTP request.
+    /// The server's answer to an HTTP request.
     fn web(&self, request: &str) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port())).expect("the server");
         stream.write_all(request.as_bytes()).expect("a question");
@@ -331,7 +331,7 @@ impl Server {
             .collect()
     }
 
-    /// Its folder, in which a client may keep what it remembers.
+    /// The server's folder, in which a client may keep what it remembers.
     #[allow(
         dead_code,
         reason = "the tests of the program have folders of their own"

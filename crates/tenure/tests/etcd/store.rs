@@ -936,7 +936,8 @@ fn a_claim_in_a_long_queue_waits_behind_the_one_before_it_and_not_behind_a_later
     assert_eq!(behind, Predecessor::LivenessLock { ticket });
 }
 
-/// The same where the claims before it end, and a later claim takes the hold out: it waits for that hold.
+/// The claims before one in a long queue end, and a later claim takes the hold out: the first waits for
+/// that hold.
 #[test]
 fn a_claim_in_a_long_queue_sees_a_later_claim_that_overrode_the_hold() {
     let server = Server::start();

@@ -309,7 +309,7 @@ fn a_bounded_wait_ends_beside_servers_that_are_silent() {
     theirs.release().expect("etcd answers");
 }
 
-/// The same for many callers of one program, threads and tasks, in one line.
+/// Bounded waits of many callers of one program, threads and tasks in one line, end as well.
 #[test]
 fn bounded_waits_in_line_end_beside_silent_servers() {
     let server = Server::start();

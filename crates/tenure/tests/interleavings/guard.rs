@@ -68,7 +68,7 @@ impl Hold {
         }
     }
 
-    /// The same, without regard to an end that comes during the question.
+    /// Verifies as the renewer does, without regard to an end that comes during the question.
     fn beat_wrongly(&self) {
         let state = self.verify();
         self.term.found(state, || self.tell());
@@ -106,7 +106,8 @@ impl Guard {
         hold.term.stands().then_some(joined)
     }
 
-    /// The same, except that a guard alone with a lost hold leaves that hold as it is.
+    /// Joins a hold as `again` does, except that a guard alone with a lost hold leaves that hold as
+    /// it is.
     fn again_wrongly(hold: &Arc<Hold>) -> Option<Self> {
         if !hold.term.join() {
             return None;

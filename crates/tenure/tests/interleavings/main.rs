@@ -48,7 +48,7 @@ use tenure_engine::clock::{Clock, SystemClock};
 struct Effort {
     /// Random orders, and as many more with few changes between threads: these find defects soonest.
     drawn: usize,
-    /// One order after the other, and all of them if they are no more than this.
+    /// Orders in turn, and all of them if they are no more than this.
     in_turn: usize,
     /// The seed. It is the same each time, so that a failure can be repeated.
     seed: u64,

@@ -19,7 +19,7 @@ const NAME: &str = "a";
 struct Work {
     /// How many have the turn.
     inside: AtomicUsize,
-    /// Which callers had it, in this order.
+    /// The callers that had the work, in this order.
     order: Mutex<Vec<usize>>,
 }
 

@@ -16,7 +16,7 @@ struct Lock {
     changed: Condvar,
 }
 
-/// That it is held.
+/// Shows that the lock is held.
 struct Grant(Arc<Lock>);
 
 impl Drop for Grant {
