@@ -58,10 +58,11 @@ $TENURE_SCOPE, else where the nearest tenure.toml, the user's or the machine's s
 $XDG_STATE_HOME/tenure/locks (~/.local/state/tenure/locks). What the run around a call did not see counts before \
 that run: another value of a variable, a tenure.toml of another project.";
 
-/// One holder at a time, for scripts, CI jobs and AI agents.
+/// The command line, as clap reads it.
 #[derive(Debug, Parser)]
 #[command(
     name = "tenure",
+    about = "One holder at a time, for scripts, CI jobs and AI agents",
     version,
     arg_required_else_help = true,
     after_help = AFTER_HELP,
@@ -174,7 +175,7 @@ pub(crate) struct Common {
     /// The folder of the locks
     #[arg(long, value_name = "DIR", help_heading = GLOBAL)]
     pub(crate) dir: Option<PathBuf>,
-    /// The same as a URL: file:DIR, or etcd://HOST:PORT[,HOST:PORT]/PREFIX for many machines
+    /// The place as a URL: file:DIR, or etcd://HOST:PORT[,HOST:PORT]/PREFIX for many machines
     #[arg(
         long,
         value_name = "URL",
@@ -182,7 +183,7 @@ pub(crate) struct Common {
         help_heading = GLOBAL
     )]
     pub(crate) store: Option<String>,
-    /// Which callers see the same locks: user, repo or machine
+    /// The callers that see the same locks: user, repo or machine
     ///
     /// [env: TENURE_SCOPE]; user: your own processes; repo: all work trees of this git clone; machine: all users whom the
     /// administrator lets in (/var/lib/tenure/locks, or the `dir` of /etc/tenure.toml)
@@ -204,7 +205,7 @@ pub(crate) struct Common {
     /// The project of the lock
     #[arg(long, value_name = "DIR", help_heading = SPRINT, conflicts_with = "dir")]
     pub(crate) project_root: Option<PathBuf>,
-    /// Its file's name [default: .sprint-running]
+    /// Name of the lock's file [default: .sprint-running]
     #[arg(long, value_name = "FILE", help_heading = SPRINT)]
     pub(crate) lock_file_name: Option<String>,
     /// When a lock no longer counts [default: 10m]
@@ -313,7 +314,7 @@ pub(crate) struct Claiming {
     pub(crate) patience: Patience,
     /// How long the hold outlives its last heartbeat.
     ///
-    /// This counts where its holder cannot be watched
+    /// Counts where the holder cannot be watched
     #[arg(long, value_name = "DURATION", value_parser = typed(value::lease))]
     pub(crate) ttl: Option<Typed<Duration>>,
     /// The id that renews and releases this hold [default: generated]
@@ -431,7 +432,7 @@ pub(crate) struct RunArgs {
         help_heading = "Groups"
     )]
     pub(crate) queue: Option<Queue>,
-    /// One of this group at a time; the newest waits.
+    /// The group: one run of it at a time; the newest waits.
     ///
     /// Beside a NAME it is taken first
     #[arg(long, value_name = "NAME", help_heading = "Groups", value_parser = typed(value::group))]
@@ -795,7 +796,7 @@ pub(crate) struct ListArgs {
 pub(crate) enum Order {
     /// As people count
     Name,
-    /// Those with most waiters first
+    /// Most waiters first
     Queue,
 }
 
@@ -1339,7 +1340,7 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Verb, Failure> {
     }
 }
 
-/// The same call of `run` by the quick way and by the parser; `None` where it is not plain.
+/// Reads a call of `run` by the quick way and by the parser; `None` where it is not plain.
 #[cfg(test)]
 pub(crate) fn read_both(words: &[&str]) -> Option<(RunArgs, Option<RunArgs>)> {
     let as_typed: Vec<_> = words.iter().map(OsString::from).collect();

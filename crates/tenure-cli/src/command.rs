@@ -318,7 +318,7 @@ impl Call {
         Self::within(verb, common, Surroundings::of(common))
     }
 
-    /// The same for a verb that may be called by an agent, or name its lock by a path.
+    /// A call of a verb that an agent may call, or that names its lock by a path.
     pub(crate) fn calling(
         verb: &'static str,
         common: &Common,
@@ -354,19 +354,19 @@ impl Call {
         }
     }
 
-    /// It is about this lock.
+    /// Says which lock the call is about.
     fn about(mut self, name: Option<&Typed<LockName>>) -> Self {
         self.reporter = self.reporter.about(name.map(|name| &*name.text));
         self
     }
 
-    /// It exits with this code where the lock is held.
+    /// Says with which code the call exits where the lock is held.
     pub(crate) fn held_exit(mut self, code: Option<u8>) -> Self {
         self.reporter = self.reporter.held_exit(code);
         self
     }
 
-    /// Its messages are printed without tenure's name.
+    /// Has messages printed without tenure's name.
     #[cfg(unix)]
     fn plainly(mut self) -> Self {
         self.reporter = self.reporter.plain(true);
@@ -483,7 +483,8 @@ pub(crate) enum Looks {
     Inherited,
     /// In the lock, too.
     Everywhere,
-    /// The same, and what was inherited counts whoever the caller is: it asks to go on under that hold.
+    /// In the lock, too; and what was inherited counts whoever the caller is: it asks to go on under
+    /// that hold.
     Within,
 }
 
@@ -516,7 +517,7 @@ impl Session {
         Ok(if is_in_use(&there) { there } else { session })
     }
 
-    /// The same for a verb about one lock, with the id that the caller shows for it.
+    /// Opens the locks for a verb about one lock, with the id that the caller shows for it.
     pub(crate) fn of_caller<'a>(
         place: Place,
         name: &LockName,
@@ -720,7 +721,8 @@ impl Session {
         self.is_mine_by(claim, shown, inherited, is_descendant_of)
     }
 
-    /// The same at a time, where `descends` says whether the caller descends from an owner.
+    /// Whether a claim is the caller's at a time, where `descends` says whether the caller descends
+    /// from an owner.
     fn is_mine_by(
         &self,
         claim: &Claim,
@@ -844,7 +846,7 @@ impl Session {
         view.for_mode(mode, reading, self.store.policy(), now)
     }
 
-    /// The same for a caller that keeps holds for a program. `keeps` says which claims they are.
+    /// A view for a caller that keeps holds for a program. `keeps` says which claims they are.
     #[cfg(unix)]
     pub(crate) fn view_of_keeper(
         &self,
@@ -871,7 +873,7 @@ impl Session {
         }
     }
 
-    /// The same, where `descends` says whether the caller descends from an owner.
+    /// The view of a lock, where `descends` says whether the caller descends from an owner.
     fn view_by(
         &self,
         (name, reading): (&LockName, &Reading),
@@ -1651,7 +1653,7 @@ pub(crate) fn cancelled(phase: &'static str) -> Failure {
     cancelled_by(signals::stop_asked().unwrap_or(libc::SIGTERM), phase)
 }
 
-/// The same for a signal that is known.
+/// The answer of a call that a known signal ended.
 pub(crate) fn cancelled_by(number: i32, phase: &'static str) -> Failure {
     let signal = match number {
         libc::SIGINT => "SIGINT",

@@ -47,7 +47,7 @@ pub(crate) enum Done<'a> {
         request_id: Option<&'a str>,
         held_ms: u64,
     },
-    /// There was nothing to release.
+    /// Nothing was there to release.
     Absent {
         name: &'a LockName,
     },

@@ -15,8 +15,8 @@ pub(crate) enum Ending {
 }
 
 impl Ending {
-    /// The same, with this code for each failure of tenure itself. A code of the command, a signal and what the caller has
-    /// chosen for a held lock (`-E`) stay.
+    /// The ending with this code for each failure of tenure itself. A code of the command, a signal and what the caller
+    /// has chosen for a held lock (`-E`) stay.
     pub(crate) fn own(self, code: Option<u8>) -> Self {
         let is_chosen = matches!(
             self,

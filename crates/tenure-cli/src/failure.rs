@@ -1,6 +1,6 @@
 //! A failure in the binary: the library's failure, the text for a person, and how it is shown.
 //!
-//! One table, in `tenure_engine::envelope`, gives each error its exit code and its word.
+//! A single table, in `tenure_engine::envelope`, gives each error its exit code and its word.
 
 use crate::output::Output;
 use serde_json::{Map, Value};
@@ -26,7 +26,7 @@ pub(crate) struct Failure {
     /// The verb and the format, of a failure that happens before they are known otherwise.
     pub(crate) command: String,
     pub(crate) output: Output,
-    /// It was shown already, or there is nothing to show.
+    /// Whether the failure was shown already, or has nothing to show.
     is_silent: bool,
 }
 

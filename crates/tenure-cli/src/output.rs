@@ -5,9 +5,9 @@
 pub(crate) enum Output {
     /// Lines for people
     Text,
-    /// One JSON document
+    /// A JSON document
     Json,
-    /// The same as YAML
+    /// A YAML document
     Yaml,
 }
 

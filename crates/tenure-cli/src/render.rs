@@ -89,7 +89,7 @@ pub(crate) type Document = fn(&str, Option<&str>, &Failure) -> String;
 pub(crate) enum Unheard {
     /// The reader has closed its end.
     Gone,
-    /// This signal came before the reader had read all of it.
+    /// A signal came before the reader had read all of it.
     Stopped(i32),
     /// The system refused.
     Failed(String),
@@ -143,7 +143,7 @@ impl Reporter {
         }
     }
 
-    /// The same, for a call whose waits a program is told of.
+    /// Reports to a program that is told of the call's waits.
     #[must_use]
     #[cfg(unix)]
     pub(crate) fn listened(mut self, listener: Listener) -> Self {
@@ -194,28 +194,28 @@ impl Reporter {
         self.advice = Some(DEFAULT_FOLDER);
     }
 
-    /// The same, for a profile whose messages are printed without tenure's name.
+    /// Prints messages without tenure's name, for a profile that wants so.
     #[must_use]
     pub(crate) fn plain(mut self, plain: bool) -> Self {
         self.plain = plain;
         self
     }
 
-    /// The same, for a call that exits with this code where the lock is held.
+    /// Exits with this code where the lock is held.
     #[must_use]
     pub(crate) fn held_exit(mut self, code: Option<u8>) -> Self {
         self.conflict_exit_code = code;
         self
     }
 
-    /// The same, for a profile that answers failures with documents.
+    /// Answers failures with documents, for a profile that does so.
     #[must_use]
     pub(crate) fn documenting(mut self, documents: Option<Document>) -> Self {
         self.documents = documents;
         self
     }
 
-    /// The same, for a call about this lock.
+    /// Reports about this lock.
     #[must_use]
     pub(crate) fn about(mut self, lock: Option<&str>) -> Self {
         // Only a document names it, and a plain run pays for nothing that it does not need.

@@ -66,7 +66,7 @@ use tenure_engine::profile::DURABLE;
 pub(crate) struct Who {
     /// The id that the caller gives; without one, the hold gets a fresh one.
     pub(crate) id: Option<RequestId>,
-    /// The same, or else the id by which the profile knows the caller.
+    /// The given id, or else the id by which the profile knows the caller.
     pub(crate) known_as: Option<RequestId>,
     pub(crate) actor: Option<String>,
     /// What the lock is held for, if the caller has said so.

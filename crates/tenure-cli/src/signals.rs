@@ -1,8 +1,8 @@
 //! Signals of this process: a handler writes what arrives into a pipe, and a sleeping system call can
 //! be interrupted without a second thread.
 //!
-//! This is the binary's only module with `unsafe` code. A handler may do little. It writes two bytes into
-//! a pipe that does not block. Where the process sleeps in the kernel for its turn, it also arms a timer.
+//! No other module of the binary has `unsafe` code. A handler may do little. It writes two bytes into a
+//! pipe that does not block. Where the process sleeps in the kernel for its turn, it also arms a timer.
 //! Both are on POSIX's list of what a handler may call.
 //!
 //! **Why a timer in the handler.** The main thread sleeps in `fcntl(F_OFD_SETLKW)`. A signal that
@@ -10,9 +10,9 @@
 //! interrupting until the main thread has noticed and stopped it. So no signal and no deadline is ever
 //! lost between a check and a sleep.
 //!
-//! **Which signals are blocked.** A caller may start us with any of them blocked. We would then not hear
-//! its signals, nor the end of the command or the timer's beat. So the signals that we need are let
-//! through from the start. Each program that we start gets back the mask with which we were started.
+//! **Blocked signals.** A caller may start us with any signal blocked. We would then not hear its
+//! signals, nor the end of the command or the timer's beat. So the signals that we need are let through
+//! from the start. Each program that we start gets back the mask with which we were started.
 //!
 //! `flock` sleeps here too, for the lock of a whole file. Its descriptor is a number that the caller
 //! typed, and the time-out is the same timer. It collects no signals; all of them keep the meaning that
@@ -140,9 +140,9 @@ const BEAT: Duration = Duration::from_millis(10);
 /// A signal as it arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Arrived {
-    /// Its number.
+    /// The signal's number.
     pub(crate) number: c_int,
-    /// It came from the kernel (a key on the terminal), not from a process.
+    /// Whether the signal came from the kernel (a key on the terminal), not from a process.
     pub(crate) from_kernel: bool,
     /// The process that sent it, by its number: 0 for the kernel, and for a process of another PID namespace.
     pub(crate) sender: u32,
@@ -411,7 +411,7 @@ pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(rustix::pipe::pipe_with(flags)?)
 }
 
-/// The same where the flags are set after the pipe was made. No command is started meanwhile.
+/// A pipe whose flags are set after it was made. No command is started meanwhile.
 #[cfg(target_os = "macos")]
 pub(crate) fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (read, write) = rustix::pipe::pipe()?;
@@ -590,7 +590,7 @@ pub(crate) fn arrive(number: c_int) {
     handler(number, ptr::null_mut(), ptr::null_mut());
 }
 
-/// Which of the two processes this is.
+/// The process of the two that this is.
 pub(crate) enum Forked {
     /// The one that was there before, and the number of the new one.
     Parent(rustix::process::Pid),
@@ -829,7 +829,7 @@ impl Sleeper for SignalSleeper {
 pub(crate) struct FileLock {
     /// `LOCK_SH`, `LOCK_EX` or `LOCK_UN`.
     pub(crate) operation: c_int,
-    /// It is a lock of fcntl(2) on the open file, in place of one of flock(2).
+    /// Whether this is a lock of fcntl(2) on the open file, in place of one of flock(2).
     pub(crate) by_fcntl: bool,
 }
 

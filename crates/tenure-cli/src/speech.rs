@@ -53,12 +53,12 @@ fn speech() -> MutexGuard<'static, Speech> {
     SPEECH.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One message, with our name, in a single write so that lines of many callers do not mix.
+/// Says a message, with our name, in a single write so that lines of many callers do not mix.
 pub(crate) fn say(message: &str) {
     say_plainly(&format!("tenure: {message}"));
 }
 
-/// The same without our name.
+/// Says a message without our name.
 pub(crate) fn say_plainly(message: &str) {
     let mut speech = speech();
     speech.keep(format!("{message}\n").into_bytes());

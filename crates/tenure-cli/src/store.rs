@@ -86,7 +86,7 @@ impl Locks {
         }
     }
 
-    /// The same locks; servers that do not answer within this time cannot be reached.
+    /// Limits the patience: servers that do not answer within this time cannot be reached.
     #[cfg(all(feature = "etcd", unix))]
     pub(crate) fn patience(self, limit: Duration) -> Self {
         let store = match self.store {
@@ -96,7 +96,8 @@ impl Locks {
         Self { store, ..self }
     }
 
-    /// Which cluster each server of the locks belongs to, or why that is not known; empty for files.
+    /// The cluster that each server of the locks belongs to, or why that is not known; empty for
+    /// files.
     #[cfg(unix)]
     #[cfg_attr(
         not(feature = "etcd"),

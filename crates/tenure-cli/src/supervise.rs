@@ -132,9 +132,9 @@ pub(crate) enum Verdict {
 /// What a lost lock means to the command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OnLost {
-    /// It is ended.
+    /// The command is ended.
     Terminate,
-    /// It goes on, and the loss is said on stderr.
+    /// The command goes on, and the loss is said on stderr.
     Warn,
 }
 
@@ -199,7 +199,7 @@ impl Supervision {
         }
     }
 
-    /// The same for a rollback, after a command that was asked this.
+    /// The supervision of a rollback, after a command that was asked this.
     #[must_use]
     pub(crate) fn after(mut self, before: Before) -> Self {
         self.interrupts = before.interrupts;
@@ -344,7 +344,7 @@ impl Supervision {
         self.end_with(verdict, self.terms.signal, now)
     }
 
-    /// The same; nothing of the work may be left after `within`, if that is said.
+    /// Begins such an end; nothing of the work may be left after `within`, if that is said.
     fn end_within(
         &mut self,
         verdict: Verdict,

@@ -12,7 +12,7 @@ use clap::{Arg, ArgAction, Args, Command, CommandFactory, FromArgMatches};
 /// What a value is, as far as a shell can help with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// One of these.
+    /// A word of a list.
     Words(Vec<Word>),
     Locks,
     Groups,
@@ -223,8 +223,8 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// The same for `flock`, whose options end at the first word that is not an option: its file, which
-    /// the command follows.
+    /// Passes a word of `flock`, whose options end at the first word that is not an option: its file,
+    /// which the command follows.
     fn pass_of_flock(&mut self, index: usize, word: &str) {
         if std::mem::take(&mut self.flock_value) {
             return;
@@ -356,7 +356,7 @@ fn value_of(arg: &Arg) -> Expected {
     known_value(arg).unwrap_or(Expected::Nothing)
 }
 
-/// The same; `None` for a flag that is not listed here (a test fails for such a flag).
+/// What the value of an argument is, if it is listed here (a test fails for a flag that is not).
 fn known_value(arg: &Arg) -> Option<Expected> {
     let possible = arg.get_possible_values();
     if !possible.is_empty() {
@@ -564,7 +564,7 @@ mod tests {
         assert_eq!(expected("tenure flock -- -").0, Expected::Files);
     }
 
-    /// This test fails for a new flag until `known_value` has it.
+    /// The test fails for a new flag until `known_value` has it.
     #[test]
     fn it_is_known_of_every_value_what_it_is() {
         for verb in Tree::command().get_subcommands() {

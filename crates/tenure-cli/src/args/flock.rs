@@ -22,7 +22,7 @@ pub(crate) enum Asked {
     Lock(Call),
 }
 
-/// One lock to take or to release.
+/// A lock to take or to release.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Call {
     pub(crate) kind: Kind,
@@ -282,7 +282,7 @@ pub(crate) struct Described {
     /// What its value is called; empty if it takes none.
     pub(crate) value: &'static str,
     pub(crate) about: &'static str,
-    /// It stands behind the file, and not among the others.
+    /// Whether the option stands behind the file, and not among the others.
     pub(crate) behind_file: bool,
 }
 

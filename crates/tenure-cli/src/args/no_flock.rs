@@ -8,7 +8,7 @@ pub(crate) struct Described {
     pub(crate) behind_file: bool,
 }
 
-/// There are none.
+/// Empty: this build has no `flock`.
 pub(crate) const OPTIONS: [Described; 0] = [];
 
 /// The ways to call it: none.

@@ -10,7 +10,7 @@ use crate::output::Output;
 use std::ffi::OsString;
 
 impl RunArgs {
-    /// Those of a call that says nothing.
+    /// The arguments of a call that says nothing.
     pub(crate) fn bare() -> Self {
         Self {
             name: None,

@@ -429,7 +429,7 @@ pub(crate) fn signal(text: &str) -> Result<i32, String> {
     })
 }
 
-/// There are none: the flag is refused before this is looked at.
+/// Gives any signal: the flag is refused before this is looked at.
 #[cfg(windows)]
 #[allow(clippy::unnecessary_wraps, reason = "one surface with what Unix reads")]
 pub(crate) fn signal(_: &str) -> Result<i32, String> {

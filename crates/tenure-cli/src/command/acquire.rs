@@ -73,7 +73,7 @@ pub(super) struct Taken {
     pub(super) session: Session,
     pub(super) name: LockName,
     pub(super) claim: Claim,
-    /// It is older than the call.
+    /// Whether the hold is older than the call.
     pub(super) already: bool,
 }
 

@@ -72,7 +72,7 @@ impl Tend for NoLocks {
     }
 }
 
-/// One wait.
+/// A wait.
 pub(crate) struct Attendance<'a> {
     name: &'a LockName,
     progress: Progress<'a>,
@@ -80,7 +80,7 @@ pub(crate) struct Attendance<'a> {
     listener: Option<Listener>,
     deadlock: Option<NestedWait<'a, Noted<'a>>>,
     tend: &'a mut (dyn Tend + Send + Sync),
-    /// There are locks to look after.
+    /// Whether there are locks to look after.
     tends: bool,
     /// What happened to a lock that the caller has already.
     pub(crate) interruption: Option<Interruption>,

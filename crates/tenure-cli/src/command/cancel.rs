@@ -200,19 +200,19 @@ fn answer(
 /// How a holder answers to a request to stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answering {
-    /// Its supervisor ends the command.
+    /// The supervisor ends the command.
     Supervised,
     /// Program that holds by `tenure serve`, and is told.
     Served,
-    /// Its supervisor is dead, and no other process ends its command. The hold lasts until the command ends.
+    /// The supervisor is dead, and no other process ends its command. The hold lasts until the command ends.
     Orphaned,
     /// All processes of the hold are dead, and its record still counts.
     Ended,
     /// Program with a guard of the library, whose work ends when it looks.
     Program,
-    /// It became its command.
+    /// The holder became its command.
     Exec,
-    /// It has no supervisor. It learns of the request only if it looks by itself.
+    /// The holder has no supervisor, and learns of the request only if it looks by itself.
     Detached,
     /// Waiter that does not act.
     Passive,

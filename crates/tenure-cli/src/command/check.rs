@@ -214,12 +214,12 @@ fn in_order<'a>(
     }
 }
 
-/// Which locks are meant.
+/// The locks that are meant.
 #[derive(Debug, Clone, Copy, Default)]
 struct Only<'a> {
-    /// Those of this agent, or of the agents of this session.
+    /// Locks of this agent, or of the agents of this session.
     of: Option<&'a AgentKey>,
-    /// Those with a waiter.
+    /// Locks with a waiter.
     waiting: bool,
     /// The one of this name.
     name: Option<&'a LockName>,
@@ -248,7 +248,7 @@ struct Looks<'a, 'b> {
     id: Option<&'a str>,
     only: Only<'a>,
     readings: Readings<'a>,
-    /// Those of the caller, seen a moment ago.
+    /// Ancestors of the caller, seen a moment ago.
     ancestors: OnceCell<Ancestors>,
     tally: Tally,
 }
@@ -299,7 +299,7 @@ impl Looks<'_, '_> {
 struct Tally {
     all: usize,
     blocked: usize,
-    /// Those that could be looked at.
+    /// How many could be looked at.
     known: usize,
     /// How each of those in the way stands.
     named: String,
@@ -358,7 +358,7 @@ const GIVING: Giving<'static> = Giving {
     last: (0, 12),
 };
 
-/// Which locks people see, and which parts of them.
+/// The locks that people see, and which parts of them.
 #[derive(Debug, Clone, Copy)]
 struct Shown {
     /// Also the locks without a holder and a waiter.

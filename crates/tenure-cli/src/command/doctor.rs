@@ -159,7 +159,7 @@ fn configuration(
     }
 }
 
-/// Which users the locks are for.
+/// The users whom the locks are for.
 fn users_of(users: survey::Users) -> Users {
     match users {
         survey::Users::Owner(owner) => Users::owner(owner),

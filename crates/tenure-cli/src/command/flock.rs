@@ -1,6 +1,6 @@
 //! `flock`: does what flock(1) does, with its locks, its exit codes and its words.
 //!
-//! It uses nothing else of tenure: no record, no folder, no configuration, no supervision. The lock is on
+//! Nothing else of tenure is used: no record, no folder, no configuration, no supervision. The lock is on
 //! the caller's own file. It starts the command and waits for it, and all signals mean what they meant
 //! before. Its messages go where flock(1) writes them.
 //!

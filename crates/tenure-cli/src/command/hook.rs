@@ -1,14 +1,14 @@
 //! `hook`: answers a coding agent's host, which asks before and after each call of a tool. One event comes on stdin,
 //! one answer goes to stdout.
 //!
-//! **It never stands in the way by accident.** Where no rule of `tenure.toml` is about a call, it says nothing and
+//! **A hook never stands in the way by accident.** Where no rule of `tenure.toml` is about a call, it says nothing and
 //! exits 0. Where tenure itself fails, the rule decides: `open` lets the call go on with a message, `closed` refuses it
 //! and names the fault. A host takes a hook that is late for one that agrees. So a second thread does the work, and
 //! this one answers within three seconds in any case.
 //!
-//! **It never exits 2 where an event is on stdin**, whatever its arguments are (`instead_of`). A host takes 2 for a refusal,
-//! and at the end of a turn for "go on": then a hook that fails each time makes an endless loop of calls of the model. For
-//! the same reason only the event before a call is ever refused (`event::may_be_a_call`).
+//! **A hook never exits 2 where an event is on stdin**, whatever its arguments are (`instead_of`). A host takes 2 for a
+//! refusal, and at the end of a turn for "go on": then a hook that fails each time makes an endless loop of calls of
+//! the model. For the same reason only the event before a call is ever refused (`event::may_be_a_call`).
 //!
 //! What an event says, `event` reads; `commands` finds the commands that run under a lock, and `folders` where; `leases`
 //! takes what a file needs, `memory` remembers, `proof` knows whether rewrites arrive, `faults` what follows where
@@ -92,7 +92,7 @@ struct Progress {
     follows: Option<&'static str>,
 }
 
-/// One event on its way to an answer.
+/// An event on its way to an answer.
 struct Work {
     /// Who asks; for a call that does not say so, whoever the event tells.
     host: AgentHost,
@@ -708,7 +708,7 @@ fn begins(key: &AgentKey, folder: &Path, resumed: bool, memory: Option<&Memory>)
 
 /// The rules for the commands of a text.
 struct Rules {
-    /// Those of each folder in which one of them runs; the first is that of the event.
+    /// Rules of each folder in which a command runs; the first is that of the event.
     folders: Vec<(PathBuf, Vec<CommandRule>)>,
     /// The number of each command's folder.
     of_commands: Vec<usize>,
@@ -758,7 +758,7 @@ impl Rules {
         self.all().next().is_none()
     }
 
-    /// Those for the command with this number; for a text that is not understood, those of the event's folder.
+    /// Rules for the command with this number; for a text that is not understood, those of the event's folder.
     fn of(&self, command: usize) -> &[CommandRule] {
         let folder = self.of_commands.get(command).copied().unwrap_or_default();
         let rules = self.folders.get(folder);

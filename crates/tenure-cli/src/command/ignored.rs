@@ -35,7 +35,7 @@ const NOT_HANDED_DOWN: [&str; 8] = [
 /// What git does with a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// It lies in no work tree, or in git's own folder.
+    /// The file lies in no work tree, or in git's own folder.
     Unseen,
     /// A rule ignores it.
     Ignored,

@@ -1,4 +1,5 @@
-//! Which process keeps the lease of a hold that belongs to another one: a fact of each claim that a serve makes on servers.
+//! The process that keeps the lease of a hold that belongs to another one: a fact of each claim that a serve makes on
+//! servers.
 //!
 //! In files a kernel lock says it, and ends with the process. A lease on a server goes on for up to its ttl after the
 //! death of a serve. A new serve of the same program could not adopt before, and other machines could have the lock by then.

@@ -8,8 +8,9 @@
 //! **A hold of which no agent was told is given back**: that of a cancelled call, and that of an answer which could not
 //! be written (`grants`). What was told is never given back by this process.
 //!
-//! One thread turns the runtime of the protocol, and does nothing that may block. Each call of a tool has a thread of
-//! its own (`server`). What the tools do stands in plain functions (`tools`) that know nothing of the protocol.
+//! A single thread turns the runtime of the protocol, and does nothing that may block. Each call of a tool has a
+//! thread of its own (`server`). What the tools do stands in plain functions (`tools`) that know nothing of the
+//! protocol.
 //!
 //! What an agent reads of the tools stands in `catalog`; what a call means, in `request/mcp`.
 

@@ -398,9 +398,9 @@ enum Fetched {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rebase {
     Plain,
-    /// There are merges among them, which git makes anew.
+    /// Some of the commits are merges, which git makes anew.
     Merges,
-    /// The same, and what was merged is rebased as well.
+    /// Some of the commits are merges, and what was merged is rebased as well.
     Cousins,
 }
 
@@ -414,7 +414,7 @@ impl Rebase {
     }
 }
 
-/// One push with all of its attempts.
+/// A push with all of its attempts.
 struct Push<'a> {
     git: &'a Git<'a>,
     target: &'a Target,

@@ -459,7 +459,7 @@ impl Hooks<'_> {
         acquire_all::refuse_start(holds)
     }
 
-    /// This run gives up its place before its command has started.
+    /// Says that this run gives up its place before its command has started.
     fn superseded_before_the_start(
         &self,
         failure: &Failure,
@@ -477,7 +477,7 @@ impl Hooks<'_> {
         }
     }
 
-    /// This run gives up its place, and its command has ended or never started.
+    /// Says that this run gives up its place, and that its command has ended or never started.
     fn superseded(
         &self,
         child_env: &ChildEnv,

@@ -5,8 +5,8 @@
 //! comes, frees nothing: the program goes on working under its holds, and a new `serve` adopts them. Holds end when the
 //! program says so, when it closes our stdin, or with its own end.
 //!
-//! One thread reads, writes, keeps time and has all state. What may block is done by the threads of a pool, which answer
-//! with events. So a parent that does not read, a slow store and a long wait delay nothing else.
+//! A single thread reads, writes, keeps time and has all state. What may block is done by the threads of a pool, which
+//! answer with events. So a parent that does not read, a slow store and a long wait delay nothing else.
 //!
 //! `frames` reads messages, `output` keeps what a parent does not read yet, and `parent` notices its end. `calls` carries
 //! out what it asks, `holds` looks after its holds, `waits` has requests without an answer, and `sleep` waits for a byte.
@@ -134,10 +134,10 @@ enum Event {
     },
 }
 
-/// Which locks were given back.
+/// The locks that were given back.
 enum Whose {
     Hold(u64),
-    /// Those of a request that is refused. It is answered so now, and so are the requests that abandoned it.
+    /// Locks of a request that is refused. It is answered so now, and so are the requests that abandoned it.
     Refused(Id, Vec<Id>, Box<Failure>),
 }
 
@@ -185,7 +185,7 @@ struct Serve {
     giving: usize,
     /// The adoptions without an answer.
     adopting: Vec<Adoption>,
-    /// This process ends, and begins nothing more.
+    /// Whether this process ends, and begins nothing more.
     is_ending: bool,
     /// The program is done with all its holds: what it is still granted is given back at once.
     is_over: bool,
@@ -695,7 +695,7 @@ impl Serve {
 }
 
 struct Woken {
-    /// There is something to read, or the end.
+    /// Whether there is something to read, or the end.
     reads: bool,
     /// The other end of stdin is closed.
     is_closed: bool,

@@ -6,7 +6,7 @@
 //! program has forked keeps the other end of the pipe open after the program was killed. `PR_SET_PDEATHSIG` does not do
 //! either: it tells of the end of a thread.
 //!
-//! Which process it is, `serve/parent` and `mcp/client` decide: a one-shot shell in between counts for the one alone.
+//! `serve/parent` and `mcp/client` decide which process it is: a one-shot shell in between counts for the one alone.
 
 use crate::exit::Exit;
 use crate::failure::Failure;

@@ -31,7 +31,7 @@ pub(super) fn wait(
     until_free(&session, &name, mode, limit, reporter)
 }
 
-/// The same for a caller that has opened the locks, and sleeps in its own way.
+/// Waits for a caller that has opened the locks, and sleeps in its own way.
 pub(super) fn until_free(
     session: &Session,
     name: &LockName,

@@ -165,7 +165,7 @@ impl Answer {
         Err(failure)
     }
 
-    /// The same facts, in the form of every refusal.
+    /// The facts of the answer, in the form of every refusal.
     fn detail(&self) -> String {
         let info = &self.document.lock_info;
         let unknown = || "unknown".to_owned();

@@ -77,7 +77,7 @@ impl Status {
     }
 }
 
-/// One check.
+/// A check and what it found.
 #[derive(Debug)]
 pub(crate) struct Check {
     pub(crate) finding: Finding,
@@ -86,7 +86,7 @@ pub(crate) struct Check {
     fix: Option<String>,
 }
 
-/// Which users the locks of a folder are for.
+/// The users whom the locks of a folder are for.
 #[derive(Debug)]
 pub(crate) struct Users {
     word: &'static str,
@@ -211,7 +211,7 @@ pub(crate) struct Report {
     pub(crate) profile: Option<String>,
     pub(crate) audit: Option<Audit>,
     version: String,
-    /// This program's own path.
+    /// Path of this program.
     program: Option<String>,
     pub(crate) checks: Vec<Check>,
 }

@@ -196,7 +196,7 @@ fn already_free(rule: AbsentRelease) -> &'static str {
     }
 }
 
-/// One column for each profile. Lines on which no profile has anything to say are left out.
+/// A column for each profile. Lines on which no profile has anything to say are left out.
 pub(crate) fn table(policies: &[Policy]) -> String {
     let columns: Vec<Column> = policies.iter().map(cells).collect();
     let mut text = String::new();

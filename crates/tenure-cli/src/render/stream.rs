@@ -21,7 +21,7 @@ const PIECE_BYTES: usize = 32 << 10;
 /// How much of an answer is kept in memory.
 const MEMORY_BYTES_MAX: usize = 1 << 20;
 
-/// One answer on stdout, in pieces.
+/// An answer on stdout, in pieces.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
     pending: Gathered,

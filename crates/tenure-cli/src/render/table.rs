@@ -28,7 +28,7 @@ pub(crate) type Cells<const N: usize> = [Cow<'static, str>; N];
 pub(crate) struct Columns<const N: usize> {
     /// `None` for a column that is left out.
     widths: [Option<usize>; N],
-    /// Those that are narrower than what stands in them.
+    /// Columns that are narrower than what stands in them.
     cut: [bool; N],
     room: Option<usize>,
 }

@@ -177,7 +177,7 @@ pub(crate) struct Sight {
 /// How long it may take, by the past holds that the lock remembers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Estimate {
-    /// So many milliseconds more.
+    /// How many milliseconds are left.
     Rest(u64),
     /// The holder has outlived what is usual, which is so many milliseconds.
     Usual(u64),

@@ -76,7 +76,7 @@ pub(crate) fn pad(text: &str, columns: usize) -> String {
     padded
 }
 
-/// The same, at the end of a line.
+/// Adds the padded text at the end of a line.
 pub(crate) fn add_padded(line: &mut String, text: &str, columns: usize) {
     const SPACES: &str = "                                ";
     line.push_str(text);

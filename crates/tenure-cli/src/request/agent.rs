@@ -14,7 +14,7 @@ use tenure_engine::repository::{main_checkout, work_tree};
 pub(crate) enum Reach {
     /// All who work in this work tree.
     Project,
-    /// One user, in all folders.
+    /// A single user, in all folders.
     User,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Roots {
 }
 
 impl Roots {
-    /// Those of a call in this folder.
+    /// The roots of a call in this folder.
     pub(crate) fn around(folder: &Path) -> Option<Self> {
         let home = std::env::var_os("HOME").map(PathBuf::from);
         let home = home.filter(|home| home.is_absolute())?;

@@ -22,10 +22,10 @@ const GRACE: &str = "10s";
 /// What becomes of a run that does not get its lock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum OnHeld {
-    /// It is refused.
+    /// The call is refused.
     #[default]
     Refuse,
-    /// It has nothing to do, and that is a success.
+    /// The call has nothing to do, and that is a success.
     Skip,
 }
 

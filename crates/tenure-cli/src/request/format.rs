@@ -52,7 +52,7 @@ impl Format {
         Ok(Some(Self::named(&name)))
     }
 
-    /// Its name.
+    /// The format's name.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Native => "native",

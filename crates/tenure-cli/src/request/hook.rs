@@ -12,7 +12,7 @@ use tenure_engine::config::{Config, ConfigError, Found, OnError};
 /// A configuration cannot be used.
 #[derive(Debug)]
 pub(crate) struct Misread {
-    /// Which file, its line, and why.
+    /// The file, the line, and why.
     pub(crate) why: String,
     /// The file whose text is wrong, or that cannot be read.
     pub(crate) file: Option<PathBuf>,

@@ -4,7 +4,7 @@
 //! leaves out, and may repeat what the intent says. A contradiction is a mistake, because one of the two is
 //! not what the caller meant. The caller may change only the ttl. One message names everything that is missing.
 //!
-//! This module touches only the intent's own file.
+//! Only the intent's own file is touched here.
 
 use super::{Asked, Intends, Takes};
 use crate::args::Claiming;

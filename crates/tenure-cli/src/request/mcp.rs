@@ -87,7 +87,7 @@ pub(crate) fn read<T: DeserializeOwned>(arguments: Map<String, Value>) -> Result
     })
 }
 
-/// One call of a tool, and what it may know beside its arguments.
+/// A call of a tool, and what it may know beside its arguments.
 #[derive(Debug)]
 pub(crate) struct Asked {
     usual: Usual,
@@ -133,8 +133,8 @@ impl Asked {
         }
     }
 
-    /// Which lock is taken, for whom and how. `id` is that of the new hold, and `why` is for a call that gives no
-    /// reason.
+    /// The lock that is taken, for whom and how. `id` is that of the new hold, and `why` is for a call that gives
+    /// no reason.
     pub(crate) fn acquire(
         &self,
         params: &AcquireParams,
@@ -209,7 +209,7 @@ impl Asked {
         Ok(wait)
     }
 
-    /// Which lock is looked at.
+    /// The lock that is looked at.
     pub(crate) fn check(&self, params: &NameParams) -> Result<Check, Failure> {
         let asked = CheckParams::named(params.name.as_deref());
         let mut check = self.usual.check(&asked)?;

@@ -28,9 +28,9 @@ use tenure_engine::trust::Named;
 /// What a call is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// It takes locks, or waits for them.
+    /// The call takes locks, or waits for them.
     Take,
-    /// It looks at locks, or is about what is held already.
+    /// The call looks at locks, or is about what is held already.
     Tend,
 }
 
@@ -45,7 +45,8 @@ pub(crate) struct Place {
     /// The folder of the locks, absolute; for locks on servers, their URL in its place. Notes of a hold name
     /// its place by it.
     pub(crate) folder: PathBuf,
-    /// These are the locks of groups whose runs publish records of this profile in this folder.
+    /// Set if the place has the locks of groups whose runs publish records of this profile in this
+    /// folder.
     records_of_groups: Option<(Box<dyn Profile>, PathBuf)>,
     pub(crate) allow_network: bool,
     /// The caller named the place: by a flag, a variable, or a configuration file that a flag or a variable
@@ -88,7 +89,7 @@ pub(crate) struct Place {
     /// The folder that the configuration names for the audit, absolute, and how the file was found that
     /// names it.
     audit_of_project: Option<(PathBuf, Source)>,
-    /// Which events the audit records.
+    /// The events that the audit records.
     pub(crate) recording: Recording,
     profile: Option<Box<dyn Profile>>,
     /// The profile, where it publishes records.
@@ -128,7 +129,7 @@ impl Place {
         Ok(place)
     }
 
-    /// The same for a call that takes locks or waits for them: what the files say of a lock counts, whatever names
+    /// The place of a call that takes locks or waits for them: what the files say of a lock counts, whatever names
     /// the place.
     pub(crate) fn of_taker(common: &Common, around: &Surroundings) -> Result<Self, Failure> {
         match around.group()? {
@@ -462,7 +463,7 @@ impl Place {
         })
     }
 
-    /// The same, of a hold of this profile.
+    /// The place of a hold of this profile, from the `folder` in it.
     pub(crate) fn noted_of(
         folder: &Path,
         allow_network: bool,
@@ -934,7 +935,7 @@ impl Place {
     }
 }
 
-/// Which events the audit records: the environment's word, else that of a file.
+/// The events that the audit records: the environment's word, else that of a file.
 fn recording(variables: &super::Variables, config: Option<&Config>) -> Result<Recording, Failure> {
     let of_file = || config.and_then(Config::recording).unwrap_or_default();
     Ok(variables.recording()?.unwrap_or_else(of_file))

@@ -81,7 +81,7 @@ pub(crate) enum At {
 pub(crate) struct Program {
     /// At least one.
     pub(crate) words: Vec<OsString>,
-    /// They are a shell, its flag and a line for it.
+    /// Whether the words are a shell, its flag and a line for it.
     pub(crate) by_shell: bool,
     /// Variables by which a service manager speaks to this process. In the command they name the command.
     pub(crate) of_service: Vec<&'static str>,
@@ -97,7 +97,7 @@ pub(crate) struct Hooks {
 /// Whether a process supervises the command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum How {
-    /// None does: this process becomes the command.
+    /// Unsupervised: this process becomes the command.
     Exec,
     Supervised(Supervised),
 }
@@ -615,7 +615,7 @@ fn refuse_what_is_not_here(typed: &RunArgs) -> Result<(), Failure> {
     }
 }
 
-/// The same for the hooks that a file names.
+/// Refuses hooks that a file names, where Windows cannot run them.
 #[cfg(windows)]
 fn refuse_hooks(defaults: &Defaults) -> Result<(), Failure> {
     if !defaults.says_hooks() {

@@ -107,7 +107,7 @@ pub(crate) struct KnownLock {
     /// Unknown to a client that got no answer to its `acquire`.
     #[serde(default)]
     pub(crate) token: Option<u64>,
-    /// It is the lock of a group.
+    /// Whether the lock is that of a group.
     #[serde(default)]
     pub(crate) group: bool,
 }
@@ -203,7 +203,7 @@ impl Usual {
         ))
     }
 
-    /// Which lock a `check` looks at, and for which mode it answers.
+    /// The lock that a `check` looks at, and the mode for which it answers.
     pub(crate) fn check(&self, asked: &CheckParams) -> Result<Check, Failure> {
         let about = About::of(asked.name.as_deref(), asked.group.as_deref())?;
         mode(asked.shared, asked.slots)?;
@@ -227,7 +227,7 @@ impl Usual {
         self.around(&typed.common, &typed.of, |around| Check::of(&typed, around))
     }
 
-    /// Which locks a `list` shows.
+    /// The locks that a `list` shows.
     pub(crate) fn list(&self, place: &Where, all: bool) -> Result<List, Failure> {
         let common = self.common(place)?;
         let typed = ListArgs {

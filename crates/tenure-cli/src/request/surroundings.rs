@@ -21,7 +21,7 @@ use tenure_engine::place::{self, Files, Why};
 /// The folder of the audit.
 const AUDIT_DIR: &str = "TENURE_AUDIT_DIR";
 
-/// Which events the audit records.
+/// The events that the audit records.
 const AUDIT: &str = "TENURE_AUDIT";
 
 /// The name of the profile.
@@ -33,7 +33,7 @@ pub(crate) const AGENT: &str = "TENURE_AS";
 /// The variables that change what a call means. An empty one says nothing, unless it names a place.
 #[derive(Debug, Default)]
 pub(crate) struct Variables {
-    /// Those that name a place. An empty one of these is a mistake.
+    /// The variables that name a place. An empty one of these is a mistake.
     pub(crate) place: place::Variables,
     /// As it is written. An empty one is a mistake, too.
     audit_dir: Option<PathBuf>,
@@ -52,7 +52,7 @@ pub(crate) struct Variables {
     pub(crate) shell: Option<OsString>,
     /// The agent in whose name calls are made. An empty one is a mistake.
     pub(crate) agent: Option<OsString>,
-    /// Those by which a service manager speaks to one process, and that name this one.
+    /// The variables by which a service manager speaks to one process, and that name this one.
     pub(crate) of_service: Vec<&'static str>,
 }
 
@@ -93,7 +93,7 @@ impl Variables {
         }
     }
 
-    /// Which events the audit records, if a variable says so.
+    /// The events that the audit records, if a variable says so.
     pub(super) fn recording(&self) -> Result<Option<Recording>, Failure> {
         let read = |word: &String| {
             Recording::from_word(word).ok_or_else(|| {
@@ -118,7 +118,7 @@ fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// The same, if it is text.
+/// The value of a variable, if it is text and not empty.
 pub(crate) fn text(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
@@ -158,7 +158,7 @@ impl Surroundings {
         Self::of_calling(common, &Calling::default(), &OfPath::default())
     }
 
-    /// The same for a verb that may be called by an agent, or name its lock by a path.
+    /// Surroundings of a verb that an agent may call, or that names its lock by a path.
     pub(crate) fn of_calling(common: &Common, calling: &Calling, path: &OfPath) -> Self {
         let mut around = Self {
             given: common.config.clone(),
@@ -170,7 +170,7 @@ impl Surroundings {
         around.read(common)
     }
 
-    /// The same for a call about the lock of a group.
+    /// Surroundings of a call about the lock of a group.
     pub(crate) fn of_group(mut self, of: &OfLock) -> Self {
         self.group.clone_from(&of.group);
         self
@@ -239,7 +239,8 @@ impl Surroundings {
         value::read(AGENT, told.as_deref(), value::agent)
     }
 
-    /// The same for an agents' server. Its variable was set for it, so that names the agent as `--as` does.
+    /// Surroundings of an agents' server, whose variable was set for it, so that names the agent as `--as`
+    /// does.
     #[cfg(all(feature = "mcp", unix))]
     pub(super) fn of_agents_server(common: &Common, calling: &Calling, path: &OfPath) -> Self {
         let mut around = Self::of_calling(common, calling, path);
@@ -486,7 +487,7 @@ impl Surroundings {
         }
     }
 
-    /// The same, where it counts whole.
+    /// The configuration that is named, else the nearest one where it counts whole.
     pub(super) fn whole(&self) -> Result<Option<Arc<Config>>, Failure> {
         if self.names_place()? {
             return self.named();

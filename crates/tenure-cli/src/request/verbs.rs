@@ -319,7 +319,7 @@ pub(crate) struct Cancel {
     pub(crate) whom: Whom,
 }
 
-/// Which process the call is about, and what it does.
+/// The process that the call is about, and what the call does.
 #[derive(Debug)]
 pub(crate) enum Whom {
     /// Asks the holders to stop, on behalf of `actor`, and tells them why.
@@ -328,7 +328,7 @@ pub(crate) enum Whom {
         why: String,
         /// How long their work is given from now on; `None` for its own grace.
         grace: Option<Duration>,
-        /// Those that are stopped are continued.
+        /// Stopped holders are continued.
         force: bool,
     },
     /// Ends what is left of a run whose supervisor is dead.
@@ -487,9 +487,9 @@ pub(crate) struct Audit {
 pub(crate) enum Sorted {
     /// All of them, oldest first.
     Time,
-    /// Those of callers that waited, the longest wait first.
+    /// Events of callers that waited, the longest wait first.
     Wait,
-    /// Those that end a hold, the longest hold first.
+    /// Events that end a hold, the longest hold first.
     Hold,
 }
 

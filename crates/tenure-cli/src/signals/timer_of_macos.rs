@@ -24,7 +24,7 @@ pub(super) fn is_beat(_: i32) -> bool {
     is_made()
 }
 
-/// There always is one. It does not beat yet.
+/// Always succeeds. The timer does not beat yet.
 #[allow(clippy::unnecessary_wraps, reason = "one surface")]
 pub(super) fn make() -> io::Result<()> {
     WANTED.store(true, Ordering::SeqCst);

@@ -54,7 +54,7 @@ pub(crate) struct Unwritten {
 pub(crate) enum Why {
     /// The reader did not read in time.
     Late,
-    /// This signal asked us to end.
+    /// A signal asked us to end.
     Stopped(i32),
     /// The system refused.
     Failed(io::Error),

@@ -41,7 +41,7 @@ pub(crate) struct Unwritten {
 pub(crate) enum Why {
     /// The reader did not read in time.
     Late,
-    /// This event asked us to end.
+    /// An event asked us to end.
     Stopped(i32),
     /// The system refused.
     Failed(io::Error),
@@ -51,7 +51,7 @@ pub(crate) enum Why {
 struct Writer {
     texts: Sender<Vec<u8>>,
     results: Receiver<io::Result<()>>,
-    /// It has something to write that it has not answered for.
+    /// Whether the writer has something to write that it has not answered for.
     is_busy: bool,
 }
 

@@ -50,7 +50,7 @@ const LEFT_BEHIND_MAX: usize = 64;
 pub(super) struct Cgroup {
     /// The group that we belong to, as the kernel names it to us.
     home: Vec<u8>,
-    /// Its folder.
+    /// Folder of that group.
     home_folder: PathBuf,
     /// Our own one in it.
     name: String,

@@ -1,6 +1,6 @@
 //! Finds, asks and ends what descends from a command, wherever it went.
 //!
-//! This process makes itself the *subreaper* of its descendants: a descendant that loses its parent
+//! The process makes itself the *subreaper* of its descendants: a descendant that loses its parent
 //! becomes our child, in whatever session and group it has hidden itself. So an end goes from the top
 //! down. The command and its group are ended. What they leave behind comes to us and is ended, and so on,
 //! until the kernel says that none is left.
@@ -60,7 +60,7 @@ pub(super) struct Descendants {
     asked_group: bool,
     /// The processes that got it from us.
     asked: Vec<Pid>,
-    /// There are children that `/proc` does not show.
+    /// Whether there are children that `/proc` does not show.
     hidden: bool,
     /// The hidden children that were found, and the number to go on with.
     found: Vec<Pid>,

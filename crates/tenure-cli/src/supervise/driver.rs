@@ -1,6 +1,6 @@
 //! Runs a command under a lock that is held: starts it, watches over it, and releases.
 //!
-//! One thread and one poll loop over the signal pipe, the next renewal and, once the work has
+//! A single thread has one poll loop over the signal pipe, the next renewal and, once the work has
 //! lasted a little, notices of the lock. A command that is over in a few milliseconds pays for nothing
 //! of that.
 //!
@@ -128,7 +128,7 @@ struct Running<'a> {
 /// Whether the supervisor has said why a run stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Told {
-    /// It says so then.
+    /// The supervisor says so then.
     At(Instant),
     Done,
 }

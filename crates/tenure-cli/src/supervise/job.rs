@@ -1,7 +1,7 @@
 //! Runs a command under a lock that is held, on Windows: starts it in a job, watches over it, and releases.
 //!
-//! One thread and one loop over the console's events, the command's end, the next renewal, and looks at
-//! the lock: nothing reports changes to a file here.
+//! A single thread has one loop over the console's events, the command's end, the next renewal, and
+//! looks at the lock: nothing reports changes to a file here.
 //!
 //! # Crash safety
 //! A lock of a byte ends with the process that took it, whichever process has inherited the handle. So

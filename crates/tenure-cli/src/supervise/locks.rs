@@ -82,9 +82,9 @@ pub(crate) struct Driver<'a> {
 
 /// What outlasts one command: a rollback goes on from where the command has left off.
 pub(crate) struct RunState {
-    /// One for each lock, in the order in which they were taken.
+    /// Lives of the holds, in the order in which the locks were taken.
     pub(super) holds: Vec<Life>,
-    /// Which of the locks of the run around it was found gone first.
+    /// The lock of the run around it that was found gone first.
     around_lost: Option<usize>,
     /// When the first command was started.
     #[cfg_attr(windows, allow(dead_code, reason = "nothing goes on from there"))]
@@ -116,7 +116,7 @@ enum Remark {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Followed {
     pub(super) event: Option<Event>,
-    /// It showed too little: the driver looks again soon.
+    /// Whether the answer showed too little: the driver looks again soon.
     pub(super) is_unsure: bool,
 }
 
@@ -310,7 +310,7 @@ impl RunState {
         self.around_lost.is_some() || self.holds.iter().any(Life::is_lost)
     }
 
-    /// Which of the locks of the run around it was found gone first.
+    /// The lock of the run around it that was found gone first.
     pub(crate) fn around_lost(&self) -> Option<usize> {
         self.around_lost
     }
@@ -354,7 +354,7 @@ impl RunState {
         self.on_news(driver, index, (news, error.as_deref()), is_ending)
     }
 
-    /// There is no more time to wait for the answer to a renewal.
+    /// Ends the wait for the answer to a renewal: no time is left.
     #[cfg_attr(windows, allow(dead_code, reason = "every answer is waited for there"))]
     pub(super) fn on_no_answer(
         &mut self,

@@ -4,7 +4,7 @@
 use rustix::process::{Pid, Signal};
 use std::convert::Infallible;
 
-/// There are none.
+/// No value exists: this system has no control groups.
 #[derive(Debug)]
 pub(super) struct Cgroup(Infallible);
 

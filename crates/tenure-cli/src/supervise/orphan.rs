@@ -1,9 +1,9 @@
 //! Ends the work of a run whose supervisor is dead, or continues a holder that is stopped, for an operator who asks for
 //! exactly that.
 //!
-//! This is the one place that acts on a number which was read from a record. **No other process is ever
-//! hit**. Whoever may write a lock file may write any number into it, with the right start time, boot and PID namespace.
-//! So what a file says proves nothing, and a number alone is never signalled:
+//! No other place acts on a number which was read from a record. **No other process is ever hit**. Whoever may write a
+//! lock file may write any number into it, with the right start time, boot and PID namespace. So what a file says
+//! proves nothing, and a number alone is never signalled:
 //! - The command keeps the byte of the claim locked through a descriptor of its own, as the kernel shows it, and its initial
 //!   environment names this hold (`TENURE_HELD`): a descriptor can be sent to a stranger, and an environment cannot. Locks on servers have no bytes;
 //!   there the environment alone proves it. What cannot be read, or is not so, is left alone and named.
@@ -71,9 +71,9 @@ pub(crate) enum Unproven {
 pub(crate) struct Ended {
     /// The processes that have ended, by the numbers that they had.
     pub(crate) gone: Vec<u32>,
-    /// Those that have not.
+    /// The processes that have not ended.
     pub(crate) left: Vec<u32>,
-    /// This user may not signal the command.
+    /// Whether this user may not signal the command.
     pub(crate) refused: bool,
 }
 
@@ -223,7 +223,7 @@ pub(crate) struct Orphan {
     /// What is being sent.
     asking: Option<Signal>,
     refused: bool,
-    /// This process is a part of it.
+    /// Whether this process is a part of the work.
     has_caller: bool,
 }
 

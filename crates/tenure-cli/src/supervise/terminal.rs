@@ -1,4 +1,4 @@
-//! Which process group the command runs in, and which group has the terminal.
+//! The process group in which the command runs, and the one that has the terminal.
 //!
 //! - stdin, stdout and stderr are one terminal and we lead its foreground group. The command gets a group
 //!   of its own and the terminal with it, as a shell does for a job (it does not lead the group: `signals::Leader`). Ctrl-C and Ctrl-Z then reach the
@@ -44,8 +44,8 @@ impl Placement {
         }
     }
 
-    /// None of the three is our terminal. There may be one all the same, and the command may open it by
-    /// name. The kernel would stop it for that in a group of its own.
+    /// Decides without a descriptor of our terminal. A terminal may be there all the same, and the
+    /// command may open it by name. The kernel would stop it for that in a group of its own.
     fn without_descriptors() -> Self {
         let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
         match rustix::fs::open("/dev/tty", flags, Mode::empty()) {

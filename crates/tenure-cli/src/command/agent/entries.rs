@@ -35,7 +35,7 @@ impl Kind {
     }
 }
 
-/// Which words stand in the entries.
+/// The words that stand in the entries.
 #[derive(Debug, Clone)]
 pub(super) struct Words {
     pub(super) host: Host,

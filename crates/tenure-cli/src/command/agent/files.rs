@@ -49,10 +49,10 @@ pub(in crate::command) struct Target {
 /// Why a file was not replaced.
 #[derive(Debug)]
 pub(in crate::command) enum Hindered {
-    /// It is not what was read any more.
+    /// The file is no longer what was read.
     Changed,
     Failed(io::Error),
-    /// It was replaced, and a loss of power may bring the old one back.
+    /// The file was replaced, and a loss of power may bring the old one back.
     Unsynced(io::Error),
 }
 
@@ -60,7 +60,7 @@ pub(in crate::command) enum Hindered {
 #[derive(Debug)]
 pub(in crate::command) enum Settled {
     Clear,
-    /// It was the only text there was: the file is to be read anew.
+    /// The text was the only one there was: the file is to be read anew.
     PutBack,
     /// Another program's text has this name now.
     Kept(PathBuf),
@@ -189,8 +189,8 @@ impl Target {
         let _ = remove(&self.beside());
     }
 
-    /// The same for a file that others write: a death, or an exchange that could not be taken back, may have left
-    /// their bytes beside it. Only a text that is known goes.
+    /// Removes what a call left behind in a file that others write: a death, or an exchange that could not be
+    /// taken back, may have left their bytes beside it.
     pub(in crate::command) fn settle(
         &self,
         is_known: impl Fn(&str) -> bool,

@@ -65,7 +65,7 @@ pub(super) const VARIABLES: [&str; 17] = [
     "XDG_CONFIG_HOME",
 ];
 
-/// Those that Codex gives each server (`codex-rs/rmcp-client`, read on 2026-11-30).
+/// The variables that Codex gives each server (`codex-rs/rmcp-client`, read on 2026-11-30).
 pub(super) const GIVEN: [&str; 10] = [
     "HOME", "LOGNAME", "PATH", "SHELL", "USER", "LANG", "LC_ALL", "TERM", "TMPDIR", "TZ",
 ];

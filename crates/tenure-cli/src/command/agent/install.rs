@@ -139,7 +139,7 @@ pub(super) fn decide(
     Ok(steps)
 }
 
-/// The same for a call that goes on, and may have done a part.
+/// What would become of the files of a call that goes on, and may have done a part.
 fn decide_anew(
     task: Task,
     words: &Words,

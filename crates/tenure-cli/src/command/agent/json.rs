@@ -64,7 +64,7 @@ pub(super) fn read(text: &str) -> Result<(Value, Node<'_>), String> {
 /// How a text is laid out.
 struct Layout<'a> {
     line_end: &'static str,
-    /// One step to the right.
+    /// An indentation by one level.
     step: &'a str,
 }
 

@@ -1,7 +1,7 @@
-//! Which programs a shell finds under the name `tenure`.
+//! The programs that a shell finds under the name `tenure`.
 //!
-//! **None of them is run.** What stands in a folder of the `PATH` may be another user's, and asking it for its
-//! version would run it. A build of tenure has its version as a mark in its bytes, which are read; a program
+//! **No program is run.** What stands in a folder of the `PATH` may be another user's, and asking it for its version
+//! would run it. A build of tenure has its version as a mark in its bytes, which are read; a program
 //! without the mark is another one, or an older one.
 
 use std::fs::{self, Metadata, OpenOptions};

@@ -34,7 +34,7 @@ const TEXTS_MAX: usize = 8;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Receipt {
     pub(super) file: PathBuf,
-    /// Its text without tenure; `None` if there was no file.
+    /// Text of the file without tenure; `None` if there was no file.
     pub(super) before: Option<String>,
     /// The checksums of the texts that installations gave it.
     after: Vec<String>,

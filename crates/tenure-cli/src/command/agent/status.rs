@@ -49,7 +49,7 @@ impl Status {
     }
 }
 
-/// One check: what it is about, what was found, and one thing that mends it.
+/// A check: what it is about, what was found, and one thing that mends it.
 struct Check {
     about: &'static str,
     status: Status,

@@ -1,6 +1,6 @@
 //! `cancel --orphan`: ends the work of a run whose supervisor is dead, and says whether it is gone.
 //!
-//! It ends only processes that are proven to be that work (`supervise::orphan`). It names the others, and
+//! Ends only processes that are proven to be that work (`supervise::orphan`), names the others, and
 //! leaves them alone.
 
 use super::super::prompt::{self, Reply};

@@ -14,7 +14,7 @@ use tenure_engine::store::file::trial::{self, Other, Shown, Trial};
 /// How long the other process may take for one step.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// This program as it was started, whatever stands at its path by now.
+/// The path of this program as it was started, whatever stands at its own path by now.
 #[cfg(target_os = "linux")]
 const THIS: &str = "/proc/self/exe";
 

@@ -29,9 +29,9 @@ pub(super) enum Decision {
     /// What would become of it without a hook.
     #[default]
     None,
-    /// It is refused, for this reason.
+    /// The call is refused, for this reason.
     Deny(String),
-    /// It has this input.
+    /// The call has this input.
     Input(Map<String, Value>),
     /// Input of the call, once the person was asked for this reason. Only Claude Code asks.
     Ask(Map<String, Value>, String),

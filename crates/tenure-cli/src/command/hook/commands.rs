@@ -1,4 +1,4 @@
-//! Which commands of a text run under which lock, and what the text becomes.
+//! The commands of a text that run under a lock, and what the text becomes.
 //!
 //! **A text is changed only where it is understood whole, and then by insertions alone.** In front of a command word
 //! that is a plain word, `tenure run … -- ` leaves its arguments, its variables, its files and its place in a list or
@@ -157,7 +157,7 @@ fn pairs(rules: &[CommandRule]) -> impl Iterator<Item = (&CommandRule, &Words)> 
 }
 
 impl<'a> Found<'a> {
-    /// One doubt for each rule is enough.
+    /// Notes a doubt; one for each rule is enough.
     fn doubt(&mut self, (rule, words): (&'a CommandRule, &'a Words), closed: bool, why: String) {
         match self.doubts.iter_mut().find(|doubt| doubt.rule == rule) {
             Some(doubt) => doubt.closed |= closed,

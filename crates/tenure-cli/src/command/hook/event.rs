@@ -81,7 +81,7 @@ impl Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ended {
     Well,
-    /// It failed, was interrupted, or goes on in the background, so it may not have begun.
+    /// The call failed, was interrupted, or goes on in the background, so it may not have begun.
     Otherwise,
 }
 
@@ -144,7 +144,7 @@ pub(super) enum Read {
     Event(Event),
     /// Nothing that rules are about.
     OfNoConcern,
-    /// It cannot be told what it is.
+    /// Nothing says what the event is.
     Unreadable {
         /// Why, as a sentence.
         why: String,

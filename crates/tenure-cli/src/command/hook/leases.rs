@@ -1,7 +1,7 @@
 //! The leases of an agent: taken before a file is written, and given back when the agent or its session ends.
 //!
-//! They are detached holds in the agent's name (`tenure_engine::agent`), each at the place that is found from its
-//! file. The files of one call are leased all or none, also where they lie at several places.
+//! The leases are detached holds in the agent's name (`tenure_engine::agent`), each at the place that is found
+//! from its file. The files of one call are leased all or none, also where they lie at several places.
 
 use crate::command::Session;
 use crate::command::acquire::owner;
@@ -25,7 +25,8 @@ use tenure_engine::store::contract::AgentSign;
 /// How long servers may be silent until the answer names them as the reason. It leaves time for that answer.
 const SERVERS: Duration = Duration::from_millis(1_500);
 
-/// The same for a sign of life. Its host waits for the end of the hook at each call of a tool.
+/// How long servers may be silent at a sign of life. The host waits for the end of the hook at each
+/// call of a tool.
 const SERVERS_OF_SIGNS: Duration = Duration::from_millis(700);
 
 /// A file that needs a lease.
@@ -65,7 +66,7 @@ pub(super) struct Leased {
     pub(super) place: String,
 }
 
-/// Which of these files need a lease, by the rules that are found from each of them.
+/// The files that need a lease, by the rules that are found from each of them.
 pub(super) fn needed(files: &[PathBuf], here: &Path) -> Result<Vec<Needed>, Untold> {
     needed_by(files, here, |around| {
         around.rules().map_err(Untold::Misread)
@@ -225,7 +226,7 @@ fn open(place: Place, key: &AgentKey) -> Result<Session, Failure> {
     open_within(place, key, SERVERS)
 }
 
-/// The same, with an own limit for servers that do not answer.
+/// Opens a place, with an own limit for servers that do not answer.
 fn open_within(mut place: Place, key: &AgentKey, limit: Duration) -> Result<Session, Failure> {
     place.agent = Some(key.clone());
     place.patience = Some(limit);

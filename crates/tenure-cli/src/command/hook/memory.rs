@@ -1,10 +1,10 @@
 //! What is remembered of a session: answers, so that a call that is asked about twice gets one answer, whether
 //! rewrites arrive, and which paths were leased.
 //!
-//! One private file for each session, in the user's state folder: hooks run outside of the sandboxes in which agents
-//! run their commands. It is lines of JSON, appended by one write each. It is bounded, and what is older than a day
-//! goes. **It is a memory and no state:** a line that is lost makes an answer that is found again, so every fault here
-//! is passed over.
+//! Each session has a private file in the user's state folder: hooks run outside of the sandboxes in which agents run
+//! their commands. The file is lines of JSON, appended by one write each. Its size is bounded, and what is older than
+//! a day goes. **It is a memory and no state:** a line that is lost makes an answer that is found again, so every
+//! fault here is passed over.
 //!
 //! A file that is too long loses its oldest answers. What counts for the whole session stays: its leases, whose places
 //! its end has to find, and that rewrites do not arrive. A hook that appends while another one shortens may write into

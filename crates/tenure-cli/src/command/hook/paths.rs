@@ -1,4 +1,4 @@
-//! Which files a call is about to write.
+//! The files that a call is about to write.
 //!
 //! The path of the file decides, and not the folder in which the agent works: that is another repository's often
 //! enough. Which lock stands for a path, `tenure_engine::leased_path` says.

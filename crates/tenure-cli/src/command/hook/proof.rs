@@ -1,7 +1,7 @@
 //! Whether rewrites arrive. Some builds of a host drop them, silently.
 //!
-//! **It is concluded only where nothing else explains what was seen.** A call proves that its rewrite was dropped if all
-//! of these hold:
+//! **A dropped rewrite is concluded only where nothing else explains what was seen.** A call proves that its rewrite was
+//! dropped if all of these hold:
 //! - Its text has a rewritten command at its front and nothing but `&&` behind that (`commands`). So where the call
 //!   succeeds, this command has run: no refusal by tenure, no file that could not be opened and no program that was not
 //!   found ends like that.

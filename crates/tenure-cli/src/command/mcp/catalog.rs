@@ -1,6 +1,7 @@
 //! The tools as an agent reads them: names, what they do, their arguments, their results, and hints.
 //!
-//! They are written down here, and not made from types: what an agent reads changes only when this file does.
+//! The tools are written down here, and not made from types: what an agent reads changes only when this file
+//! does.
 
 use serde_json::{Map, Value, json};
 
@@ -193,12 +194,12 @@ impl Tool {
         }))
     }
 
-    /// It takes and changes nothing.
+    /// Whether the tool takes and changes nothing.
     pub(super) fn is_read_only(self) -> bool {
         matches!(self, Self::Check | Self::List | Self::Wait)
     }
 
-    /// It may end the work of another caller.
+    /// Whether the tool may end the work of another caller.
     pub(super) fn is_destructive(self) -> bool {
         self == Self::Cancel
     }

@@ -1,7 +1,7 @@
 //! The program for which this server holds locks, and how its end is noticed.
 //!
-//! It is the parent of this process. A one-shot shell between the two (`sh -c 'tenure mcp'`) ends together with this
-//! process, so the holds belong to the program behind it, as with `acquire`.
+//! The client is the parent of this process. A one-shot shell between the two (`sh -c 'tenure mcp'`) ends together
+//! with this process, so the holds belong to the program behind it, as with `acquire`.
 //!
 //! What tells of its end stands in `command/starter`.
 

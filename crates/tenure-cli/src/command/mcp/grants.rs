@@ -11,7 +11,7 @@
 //! and sends answers after that. What is left then is settled once nothing more is sent ([`Grants::finish`]). A call
 //! whose thread is in the middle of a grant by then is waited for: it adds its hold before it counts as over.
 //!
-//! That no agent is told of a hold that was given back does not rest on what the library does: `line` asks here before
+//! Nothing that the library does ensures that no agent is told of a hold that was given back: `line` asks here before
 //! it sends such an answer ([`Grants::begin`]).
 
 use super::tools::Granted;
@@ -37,7 +37,7 @@ struct State {
     number: u64,
 }
 
-/// One of the calls that are being carried out, until it is dropped.
+/// A call that is being carried out, until it is dropped.
 pub(super) struct Running {
     grants: Grants,
     number: u64,
@@ -51,7 +51,7 @@ impl Drop for Running {
 
 struct Untold {
     granted: Granted,
-    /// Its answer is being written.
+    /// Whether the answer is being written.
     is_begun: bool,
 }
 
@@ -80,14 +80,15 @@ impl Grants {
         self.state().untold.insert(handle.to_owned(), untold);
     }
 
-    /// Its answer is about to be written. False if it was given back: then the answer may not be written.
+    /// Notes that the answer is about to be written. False if the hold was given back: then the answer
+    /// may not be written.
     pub(super) fn begin(&self, handle: &str) -> bool {
         let mut state = self.state();
         let untold = state.untold.get_mut(handle);
         untold.map(|untold| untold.is_begun = true).is_some()
     }
 
-    /// Its answer was written, or could not be.
+    /// Notes that the answer was written, or could not be.
     pub(super) fn written(&self, handle: &str, is_written: bool) {
         let untold = self.state().untold.remove(handle);
         if let Some(untold) = untold.filter(|_| !is_written) {
@@ -95,7 +96,7 @@ impl Grants {
         }
     }
 
-    /// Its call is over, one way or the other.
+    /// Notes that the call is over, one way or the other.
     pub(super) fn settle(&self, handle: &str) {
         let mut state = self.state();
         let is_begun = |untold: &Untold| untold.is_begun;

@@ -26,7 +26,7 @@ pub(super) struct Line {
     reader: BufReader<StdioReader>,
     /// What has been read of a line.
     read: Vec<u8>,
-    /// The same of a line that is too long: only its id is kept.
+    /// What has been read of a line that is too long: only its id is kept.
     long: Option<Sight>,
     writer: AsyncRwTransport<RoleServer, Empty, StdioWriter>,
     answers: JoinSet<io::Result<()>>,
@@ -51,7 +51,7 @@ impl Line {
 
     /// The next line, or what is known of one that is too long. `None` at the end of stdin.
     ///
-    /// It may be cancelled at its only `await`: what was read until then is kept.
+    /// The future may be cancelled at its only `await`: what was read until then is kept.
     async fn next(&mut self) -> Option<Result<Vec<u8>, Sight>> {
         loop {
             let filled = self.reader.fill_buf().await.ok()?;

@@ -1,7 +1,7 @@
 //! Has a keeper renew the holds of the client, for callers that cannot see it: in another container, on another machine.
 //!
-//! Which holds there are is read from the folder when one is taken, so those of an earlier server are renewed too. Renewing
-//! keeps alive what lives anyway: the client is alive, for this process ends with it.
+//! The holds are read from the folder when one is taken, so those of an earlier server are renewed too. Renewing keeps
+//! alive what lives anyway: the client is alive, for this process ends with it.
 
 use super::tools::Tools;
 use crate::command::Session;

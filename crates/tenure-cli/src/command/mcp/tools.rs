@@ -56,7 +56,7 @@ pub(super) struct Tools {
     pub(super) taken: Notify,
 }
 
-/// One call.
+/// A call.
 pub(super) struct Call {
     /// What the client calls itself; empty if it does not say.
     pub(super) client: String,
@@ -96,7 +96,7 @@ pub(super) struct Answer {
     pub(super) structured: Value,
     /// For the agent of the others.
     pub(super) text: String,
-    /// It is nothing that an agent can wait out.
+    /// Whether this is an error that no agent can wait out.
     pub(super) is_error: bool,
     /// What it has taken, and under which handle.
     pub(super) granted: Option<(String, Granted)>,

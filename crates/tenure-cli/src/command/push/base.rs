@@ -1,4 +1,4 @@
-//! Which commits are the caller's own: those since the commit of the remote's branch from which HEAD has grown.
+//! The caller's own commits: those since the commit of the remote's branch from which HEAD has grown.
 //!
 //! A remote's branch may have been rewritten: a colleague has taken out a commit by force, or has amended one. The commits
 //! that are gone are still below HEAD here, and a push would publish them again, even without a rebase. So a push

@@ -55,7 +55,7 @@ const BEHIND: [&str; 8] = [
     "reference already exists",
 ];
 
-/// The same, as the beginning of a longer text.
+/// What git writes in brackets for such a branch, as the beginning of a longer text.
 const BEHIND_BEGINNING: &str = "cannot lock ref";
 
 /// What git writes when the connection or the server broke before an answer came.

@@ -1,7 +1,7 @@
 //! A remote repository: where it is, how a URL is shown without its secrets, and a question to it that is asked again
 //! after a transient failure.
 //!
-//! Which remote and which branch are meant is in `target` and `upstream`, what an answer of git says in `judge`.
+//! `target` and `upstream` decide which remote and which branch are meant, `judge` what an answer of git says.
 
 use super::Attempts;
 use super::git::Git;
@@ -52,7 +52,8 @@ pub(super) fn without_secret(url: &str) -> String {
     url.to_owned()
 }
 
-/// One name for a repository, as far as that can be known without asking the remote.
+/// A name for a repository, the same for each spelling as far as that can be known without asking
+/// the remote.
 pub(super) fn place_of(url: &str, top: &Path) -> String {
     let path = match url.strip_prefix("file://") {
         Some(path) => Some(path),

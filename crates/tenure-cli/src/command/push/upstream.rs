@@ -16,7 +16,7 @@ use std::path::Path;
 /// What a branch tracks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Upstream {
-    /// This branch of the remote that is pushed to.
+    /// The branch of the remote that is pushed to.
     Branch(String),
     /// No branch that could be pushed to there. The text says why, as the rest of a sentence about the branch.
     None(String),

@@ -7,7 +7,7 @@
 //! releases the liveness lock, and the next caller removes the claim. A death between any two steps amounts
 //! to the same.
 //!
-//! So only a lock for which the kernel vouches can be held like this. A lock that has to be renewed, or
+//! Only a lock for which the kernel vouches can be held like this. A lock that has to be renewed, or
 //! published for other programs and withdrawn, needs a supervisor. `request` has refused it before.
 
 use super::acquire_all::Hold;

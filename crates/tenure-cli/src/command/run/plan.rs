@@ -1,4 +1,4 @@
-//! Which locks a run takes, in which order, under which terms and within which wait.
+//! The locks that a run takes: in which order, under which terms and within which wait.
 
 use super::acquire_all::Target;
 use super::exec;
@@ -36,7 +36,7 @@ pub(crate) struct Outer<'a> {
     pub(super) id: RequestId,
     /// The agent that calls took it by itself.
     pub(super) is_agents: bool,
-    /// Its number, if it is one of several slots.
+    /// Number of the slot, if the lock has several.
     pub(super) slot: Option<u32>,
     /// What that slot stands for.
     pub(super) member: Option<String>,

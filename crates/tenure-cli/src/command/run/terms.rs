@@ -18,7 +18,7 @@ pub(crate) fn usual(grace: Duration, signals: Signals) -> Terms {
     usual_without_signals(grace, signals.usual_request())
 }
 
-/// The same, for a caller that knows by which signal to ask.
+/// The usual terms of a command, for a caller that knows by which signal to ask.
 pub(crate) fn usual_without_signals(grace: Duration, signal: i32) -> Terms {
     Terms {
         signal,

@@ -34,7 +34,7 @@ use tenure_engine::store::{Handle, Reading, StoreError, Verbs};
 use tenure_engine::sync::locked;
 use tenure_engine::tenure_core::Left;
 
-/// One lock of a hold.
+/// A lock of a hold.
 pub(super) struct Part {
     pub(super) session: &'static Session,
     pub(super) handle: Box<dyn Handle>,
@@ -169,7 +169,7 @@ pub(super) async fn take(
 pub(super) struct Leaves {
     name: LockName,
     token: u64,
-    /// Those that are still there.
+    /// The locks that are still there.
     left: Mutex<Vec<Arc<Part>>>,
     were_ours: AtomicBool,
 }

@@ -36,7 +36,7 @@ pub(super) struct Kept {
     /// The program was told that it is lost.
     pub(super) is_lost: bool,
     was_asked_to_stop: bool,
-    /// It is being given back; these requests want to know.
+    /// Set if the hold is being given back; these requests want to know.
     pub(super) releasing: Option<Vec<Id>>,
 }
 

@@ -26,12 +26,13 @@ pub(super) struct PlaceOfHolds {
 }
 
 impl PlaceOfHolds {
-    /// Those in folders. What the kernel reports comes at once, and a look finds what it does not report.
+    /// The home of holds in folders. What the kernel reports comes at once, and a look finds what it does
+    /// not report.
     pub(super) fn of_folders() -> Self {
         Self::watched(Watching::Both(LOOK))
     }
 
-    /// Those of a cluster, whose answers may keep each other waiting.
+    /// The home of holds in a cluster, whose answers may keep each other waiting.
     pub(super) fn of_cluster() -> Self {
         Self::watched(Watching::Looks(LOOK))
     }

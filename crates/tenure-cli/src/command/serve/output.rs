@@ -1,9 +1,9 @@
 //! What `serve` writes, and what it keeps for a parent that does not read.
 //!
-//! **It never waits for its parent.** It writes no more at once than a pipe takes that says it has room, and keeps
-//! the rest. Of what says how something stands, it keeps the last word alone: one `waiting` for each request, one
-//! `renewed` for each hold. It keeps every answer, every `lost` and every `stop_requested`. Those are bounded: each
-//! follows from a request or a hold, and beyond [`FULL`] no further request is read.
+//! **Serve never waits for its parent.** It writes no more at once than a pipe takes that says it has room, and
+//! keeps the rest. Of the messages that say how something stands, it keeps the last alone: one `waiting` for each
+//! request, one `renewed` for each hold. It keeps every answer, every `lost` and every `stop_requested`. Those are
+//! bounded: each follows from a request or a hold, and beyond [`FULL`] no further request is read.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::{BTreeMap, VecDeque};

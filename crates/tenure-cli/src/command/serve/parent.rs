@@ -1,6 +1,7 @@
 //! The program that started `serve`, to which the holds belong, and how its end is noticed.
 //!
-//! It is the parent itself, a shell too. What tells of its end stands in `command/starter`.
+//! The program is the parent itself, a shell too. What tells of its end stands in
+//! `command/starter`.
 
 use crate::command::starter;
 use crate::failure::Failure;
@@ -11,7 +12,7 @@ use tenure_engine::process;
 #[derive(Debug)]
 pub(super) struct Parent {
     pub(super) process: Process,
-    /// Its command line, else its name.
+    /// The parent's command line, else its name.
     pub(super) command: String,
     handle: Option<OwnedFd>,
 }

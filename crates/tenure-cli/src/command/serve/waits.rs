@@ -34,7 +34,7 @@ pub(super) const TELL: Duration = Duration::from_secs(5);
 /// A request for locks that has no answer yet.
 pub(super) struct Pending {
     pub(super) cancel: Cancel,
-    /// It is not wanted any more.
+    /// Whether the request is no longer wanted.
     pub(super) is_abandoned: bool,
     /// The requests that said so.
     pub(super) abandons: Vec<Id>,

@@ -23,7 +23,7 @@ pub(crate) enum Status {
     Blocked,
     /// A dead session left it.
     ZombieDetected,
-    /// There is no lock.
+    /// No lock is there.
     Clean,
     /// The call could not be carried out.
     Failure,

@@ -12,7 +12,7 @@ use tenure_engine::tenure_core::LockName;
 
 /// A reason needs at least so many columns to say something.
 const WHY_MIN: usize = 10;
-/// So many columns of a reason come before the number of a process.
+/// How many columns of a reason come before the number of a process.
 const WHY_BEFORE_PROCESS: usize = 40;
 /// A name needs at least so many columns to be told from others.
 const NAME_MIN: usize = 16;
