@@ -128,7 +128,7 @@ struct Line {
     variant: Option<Id>,
 }
 
-/// One crate's listing.
+/// The listing of a crate.
 fn list(json: &Path) -> Result<Vec<Line>, String> {
     let reason = |error: &dyn std::fmt::Display| format!("{}: {error}", json.display());
     let text = read(json)?;

@@ -16,7 +16,7 @@ impl<'a> Draw<'a> {
         self.byte() & 1 == 1
     }
 
-    /// One of `0..below`.
+    /// Draws a number of `0..below`.
     pub(super) fn below(&mut self, below: usize) -> usize {
         (usize::from(self.byte()) << 8 | usize::from(self.byte())) % below.max(1)
     }
@@ -34,7 +34,7 @@ impl<'a> Draw<'a> {
         self.flag().then(|| value(self))
     }
 
-    /// So many bytes as the next one says.
+    /// Draws as many bytes as the next one says.
     pub(super) fn bytes(&mut self) -> &'a [u8] {
         let length = usize::from(self.byte()).min(self.0.len());
         let (bytes, rest) = self.0.split_at(length);

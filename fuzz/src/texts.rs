@@ -273,7 +273,7 @@ pub fn fence(data: &[u8]) {
     });
 }
 
-/// One folder for all inputs of a thread, in memory where there is such a place.
+/// A single folder for all inputs of a thread, in memory where there is such a place.
 pub(super) fn in_folder(body: impl FnOnce(&TempDir)) {
     thread_local! {
         static FOLDER: RefCell<Option<TempDir>> = const { RefCell::new(None) };

@@ -472,7 +472,7 @@ impl Bench {
 const FLOOR: &str = "spawn of the command alone";
 const FLOCK: &str = "flock";
 
-/// One row of the start-up table.
+/// A row of the start-up table.
 struct Contestant {
     label: String,
     command: Command,
@@ -596,7 +596,7 @@ fn collect_gaps(holds: &[Hold], result: &mut HandOver) {
     }
 }
 
-/// One line of the helper's log.
+/// A line of the helper's log.
 struct Hold {
     contender: u64,
     start: Duration,

@@ -117,7 +117,7 @@ impl<'ast> Visit<'ast> for Names {
     }
 }
 
-/// Which neighbour imports which, for the modules below each parent, with all that is below them.
+/// The imports between neighbours, for the modules below each parent, with all that is below them.
 fn imports(
     modules: &BTreeMap<Module, String>,
 ) -> BTreeMap<Module, BTreeMap<String, BTreeSet<String>>> {

@@ -41,7 +41,7 @@ fn start_lasting(site: &Site) -> Process {
     Process::start_with_input(site.tenure(words.into_iter().chain(command)))
 }
 
-/// The same, once its command works.
+/// Starts such a run, and answers once its command works.
 fn start_holding(site: &Site) -> (Process, Started) {
     let mut holder = start_lasting(site);
     let at_work = Started::of(holder.line().expect("a line")).expect("a holder");

@@ -54,7 +54,7 @@ fn after_name<'a>(words: &[&str]) -> impl Iterator<Item = &'a str> {
     ["--output", "json"].into_iter()
 }
 
-/// The same for `run`.
+/// The answer of a `run` with `--output json`.
 #[track_caller]
 fn run_document(scene: &Scene, flags: &[&str], command: &[&str], code: i32) -> Value {
     let words = ["run", "--output", "json"].iter().chain(flags);
@@ -658,7 +658,8 @@ fn pages_and_the_version_keep_to_their_schemas() {
     let _ = judged("version", scene.run(["--version", "--output", "json"]), 0);
 }
 
-/// One document with exit 2, whatever is wrong and wherever the format was asked for.
+/// A single document is answered with exit 2, whatever is wrong and wherever the format was asked
+/// for.
 #[test]
 fn bad_arguments_are_answered_with_one_document() {
     let scene = Scene::new();

@@ -1,7 +1,7 @@
 //! `tenure` on two machines behaves as two hosts: each is a network namespace with a cable that can be
 //! pulled, and a process namespace of its own, so neither sees the other's processes.
 //!
-//! It takes root, and is skipped aloud without.
+//! The test takes root, and is skipped aloud without.
 #![cfg(all(feature = "etcd", target_os = "linux"))]
 #![allow(
     clippy::expect_used,
@@ -129,7 +129,8 @@ fn numbers(path: &Path) -> Vec<u64> {
     text.lines().filter_map(|line| line.parse().ok()).collect()
 }
 
-/// One holds and the other is refused, and told from where; the other waits, and comes next.
+/// A host holds the lock and the other is refused, and told from where; the other waits, and comes
+/// next.
 #[test]
 fn a_lock_on_one_host_is_held_on_the_other() {
     let Some(site) = Site::start("held") else {

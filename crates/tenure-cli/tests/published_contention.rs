@@ -59,7 +59,7 @@ fn names_of(winner: usize, round: usize, answer: &Answer) -> Vec<String> {
     given.into_iter().chain([id_of(round, winner)]).collect()
 }
 
-/// One round over a record that is stale.
+/// Plays a round over a record that is stale.
 fn one_wins(format: Format, site: &Site, round: usize) -> Result<(), Fault> {
     let answers = contend(format, site, round, format.insisting());
     let told = || {

@@ -102,7 +102,8 @@ fn together(
     callers
 }
 
-/// One of three originals and three of ours gets an empty path, again and again.
+/// Three originals and three of ours begin together, again and again: a single one gets the empty
+/// path.
 fn one_of_all(format: Format, theirs: impl Fn(&str, &str) -> Process) {
     if !format.is_served() {
         return;
@@ -381,8 +382,8 @@ mod contention {
         });
     }
 
-    /// Its own renewal puts another file to the path; what happens to that one has to be seen as
-    /// soon as what happened to the first.
+    /// The holder's own renewal puts another file to the path; what happens to that one has to be
+    /// seen as soon as what happened to the first.
     #[test]
     fn an_overwriting_after_a_renewal_is_noticed_at_once() {
         let site = Site::new();

@@ -25,7 +25,7 @@ const PROMPT: &str = "ready>";
 /// What stands between the parts of the line of a wait, and nowhere else.
 const WAITING: &str = " · ";
 
-/// One terminal with an interactive shell.
+/// A terminal with an interactive shell.
 struct Terminal {
     scene: Scene,
     /// The PID of the shell.
@@ -40,7 +40,7 @@ impl Terminal {
         ))
     }
 
-    /// One with a shell that is started by this line.
+    /// A terminal with a shell that is started by this line.
     fn with_shell(shell: &str) -> Self {
         let there = Command::new("tmux")
             .arg("-V")
@@ -388,7 +388,7 @@ fn terminal_that_was_stopped_does_not_keep_a_waiter_from_its_turn() {
     assert_eq!(terminal.status("the prompt"), 0);
 }
 
-/// The same for one whose wait is bounded.
+/// A waiter whose wait is bounded ends as well.
 #[test]
 fn terminal_that_was_stopped_does_not_keep_a_waiter_from_its_end() {
     let terminal = Terminal::new();

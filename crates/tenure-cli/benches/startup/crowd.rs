@@ -49,7 +49,7 @@ pub(super) fn measure(
     Ok(crowds)
 }
 
-/// One stretch of contention.
+/// A stretch of contention.
 struct Block {
     holds: usize,
     lasted: Duration,

@@ -12,7 +12,7 @@ enum Fate {
     Works,
     Stopped,
     Orphaned,
-    /// It is no run.
+    /// The claim is no run.
     Detached,
 }
 
@@ -45,7 +45,7 @@ fn lines_of(answer: &Answer) -> Vec<String> {
     lines.map(str::to_owned).collect()
 }
 
-/// Those that change nothing first, and those that only fit a holder that is still there last.
+/// Lines that change nothing come first, and those that only fit a holder that is still there last.
 fn order(line: &str) -> usize {
     let kinds = [
         " check ",

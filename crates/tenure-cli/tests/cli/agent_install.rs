@@ -607,7 +607,7 @@ fn struck(desk: &Desk, strike: &str, words: &[&str]) -> Answer {
     struck_by(desk, &[strike], words)
 }
 
-/// The same for several strikes.
+/// A call under strace, which strikes several system calls.
 fn struck_by(desk: &Desk, strikes: &[&str], words: &[&str]) -> Answer {
     let mut command = desk.scene.program("strace");
     command.args(["-f", "-o", "/dev/null"]);

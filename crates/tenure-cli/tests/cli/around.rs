@@ -12,7 +12,7 @@ use std::path::Path;
 /// Prints the folder of the lock of the run.
 const PRINT: &str = "h=${TENURE_HELD%/*}; echo \"${h##*=}\"";
 
-/// The same, within double quotes.
+/// Prints the folder of the lock of the run, within double quotes.
 const PRINT_QUOTED: &str = "h=\\${TENURE_HELD%/*}; echo \\${h##*=}";
 
 /// Projects, each a repository: `a` and `b` keep their locks in it, `plain` says nothing of a place, and `web` has a

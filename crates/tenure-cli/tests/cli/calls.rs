@@ -21,11 +21,11 @@ enum As {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stands {
     Free,
-    /// One holder, beside whom there is room.
+    /// A single holder, beside whom there is room.
     Room,
     /// No room for a claim of this mode.
     Full,
-    /// The same, and a waiter.
+    /// No room for a claim of this mode, and a waiter.
     Waiting,
     /// No room, and the supervisors of the holders are dead.
     Orphaned,

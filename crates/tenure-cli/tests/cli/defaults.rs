@@ -144,8 +144,8 @@ fn the_command_of_a_run_gets_the_same_lock_too() {
     assert_eq!(run(&scene, &words).expect(0, "nested").stdout(), "a 0\n");
 }
 
-/// Which lock a call means, its words say or a file that it names: callers in another folder find no file, and mean
-/// the same lock.
+/// A call's words say which lock it means, or a file that it names. Callers in another folder find no file, and
+/// mean the same lock.
 #[test]
 fn a_file_that_is_found_changes_no_lock_that_the_call_has_named() {
     let scene = Scene::new();

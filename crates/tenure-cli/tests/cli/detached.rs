@@ -108,7 +108,7 @@ fn the_owner_is_the_script_also_from_a_substitution_a_pipe_or_a_subshell() {
     }
 }
 
-/// These start their command and wait for it, and end with it.
+/// A wrapper starts its command and waits for it, and ends with it.
 #[test]
 fn the_owner_is_not_a_wrapper_that_ends_with_the_call() {
     let scene = Scene::new();

@@ -830,7 +830,7 @@ fn the_second_process_of_a_trial_ends_where_there_is_no_trial() {
     let _ = said.expect(1, "nothing is on its stdin");
 }
 
-/// Its list cannot be read here, so nobody can see that no caller has the lock.
+/// The list cannot be read here, so nobody can see that no caller has the lock.
 #[test]
 fn a_lock_file_of_another_format_is_never_to_be_removed() {
     let scene = Scene::new();

@@ -145,7 +145,7 @@ fn a_lock_whose_command_has_ended_is_simply_free() {
     assert_eq!(scene.standing("x"), "stale");
 }
 
-/// One of several slots that ended like that does not hide another that was left behind.
+/// A slot that ended like that does not hide another one that was left behind.
 #[test]
 fn an_ordinary_end_does_not_hide_what_was_left_behind() {
     let scene = Scene::new();

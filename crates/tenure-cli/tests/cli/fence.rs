@@ -24,7 +24,7 @@ impl Resource {
         Self { scene, mark }
     }
 
-    /// One whose guard has seen this.
+    /// A resource whose guard has seen this.
     fn with(content: &str) -> Self {
         let resource = Self::new();
         fs::write(&resource.mark, content).expect("a mark");

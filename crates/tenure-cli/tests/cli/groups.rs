@@ -28,7 +28,7 @@ fn gated(scene: &Scene, words: &[&str], gate: &Gate, prelude: &str) -> Started {
     Started::new(&mut command)
 }
 
-/// The same, whose command has begun.
+/// A run with these words before the `--`, whose command has begun.
 fn running(scene: &Scene, words: &[&str], prelude: &str) -> Held {
     let gate = Gate::new(scene, "member");
     let started = gated(scene, words, &gate, prelude);
@@ -135,8 +135,8 @@ fn of_five_arrivals_only_the_last_completes_and_the_session_file_is_whole() {
     assert!(!fs::exists(record).unwrap(), "and gave it back");
 }
 
-/// The same with many, and without a known order. One completes, the others say that they were superseded,
-/// and no two of their commands were ever at work together.
+/// Many arrive at once, without a known order. A single one completes, the others say that they were
+/// superseded, and no two of their commands were ever at work together.
 #[test]
 fn under_load_exactly_one_survives_and_no_two_work_at_once() {
     let scene = Scene::new();

@@ -239,8 +239,8 @@ fn call(scene: &Scene, profile: &str, verb: &str, flags: &[&str]) -> Answer {
     answer(&mut command)
 }
 
-/// One walk through every verb of every profile: each flag on the brief page is taken, and what the page of a profile leaves out
-/// is another profile's, or refused.
+/// Walks through every verb of every profile: each flag on the brief page is taken, and what the page of a profile
+/// leaves out is another profile's, or refused.
 #[test]
 fn the_page_of_a_profile_has_what_it_takes_and_nothing_else() {
     const OF_PROFILES: [&str; 12] = [

@@ -142,7 +142,7 @@ fn a_run_that_ends_before_the_next_look_is_told_in_the_end() {
     );
 }
 
-/// Its holder goes on without the lock, and the waiter does not wait for that.
+/// The holder goes on without the lock, and the waiter does not wait for that.
 #[test]
 fn a_waiter_whose_folder_gets_another_name_lines_up_where_others_do() {
     let scene = Scene::new();

@@ -101,7 +101,7 @@ fn the_bound_of_a_wait_holds_against_an_orphan_that_was_asked_to_stop() {
     held.gate.open();
 }
 
-/// It was asked while it could hear, and died before it did anything.
+/// The holder was asked while it could hear, and died before it did anything.
 #[test]
 fn a_holder_that_dies_in_its_grace_stops_no_clock() {
     let scene = Scene::new();
@@ -270,7 +270,7 @@ fn who_is_no_orphan_is_left_alone() {
         .expect(2, "a run has its own");
 }
 
-/// There is no proof whose child it was.
+/// Nothing proves whose child it was.
 #[test]
 fn what_has_lost_its_parent_is_named_and_not_ended() {
     let scene = Scene::new();

@@ -1,5 +1,5 @@
-//! Which callers see the same lock: scopes, the files that say where locks are, and what is refused instead of
-//! being kept somewhere else.
+//! The callers that see the same lock: scopes, the files that say where locks are, and what is refused instead
+//! of being kept somewhere else.
 
 #![allow(
     clippy::disallowed_methods,

@@ -15,7 +15,7 @@ fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// One fenced block of a page.
+/// A fenced block of a page.
 #[derive(Debug)]
 struct Block {
     /// Where it begins, for the reader of a failure.

@@ -694,7 +694,7 @@ fn in_a_circle_of_waits_the_youngest_gives_way_and_the_others_finish() {
     }
 }
 
-/// The same with no order: all begin to wait at once, and exactly one gives way.
+/// A circle without an order: all begin to wait at once, and exactly one gives way.
 #[test]
 fn in_a_circle_that_closes_at_once_exactly_one_gives_way() {
     for round in 0..3 {

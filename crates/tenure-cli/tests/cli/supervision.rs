@@ -939,7 +939,7 @@ fn a_run_that_slept_through_its_lease_does_no_harm() {
     }
 }
 
-/// The same without another caller: the run goes on where it was.
+/// No other caller took the lock: the run goes on where it was.
 #[test]
 fn a_run_that_slept_through_its_lease_goes_on_if_nobody_took_it() {
     let scene = Scene::new();

@@ -123,7 +123,7 @@ impl Machine {
         self.hold_by(user, locks, name, umask, &[], &[])
     }
 
-    /// The same with more flags, and with words before `tenure`.
+    /// Starts such a run with more flags, and with words before `tenure`.
     fn hold_by(
         &self,
         user: User,
@@ -1422,7 +1422,7 @@ fn lost(said: Answer, took: Duration, happened: &str, file: &str, what: &str) {
     assert!(took < Duration::from_secs(3), "{what}: it took {took:?}");
 }
 
-/// The same where no watch on files can be had: the kernel gives each user 128 of them.
+/// No watch on files can be had: the kernel gives each user 128 of them.
 #[test]
 fn a_holder_without_a_watch_on_files_notices_by_its_own_looks() {
     let Some(machine) = Machine::new() else {

@@ -47,7 +47,8 @@ const ROUND_OFF: f64 = 0.2;
 /// By how much instructions may differ, as a part of what the table has.
 const INSTRUCTIONS_OFF: f64 = 0.05;
 
-/// The same under another Rust than that of the table, or with a C library that is shared where that one is not.
+/// By how much instructions may differ under another Rust than that of the table, or with a C library that is
+/// shared where that one is not.
 const INSTRUCTIONS_OFF_ELSEWHERE: f64 = 0.3;
 
 #[cfg(all(target_os = "linux", target_arch = "x86_64"))]

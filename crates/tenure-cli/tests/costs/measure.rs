@@ -12,7 +12,7 @@ use std::time::Duration;
 /// The first word of a process that becomes the program named by the others, without a terminal.
 pub(crate) const ALONE: &str = "alone";
 
-/// The same, and the program finds no auxiliary vector ([`hide_auxv`]).
+/// The first word of such a process, whose program finds no auxiliary vector ([`hide_auxv`]).
 pub(crate) const WITHOUT_AUXV: &str = "without-auxv";
 
 const TENURE: &str = env!("CARGO_BIN_EXE_tenure");

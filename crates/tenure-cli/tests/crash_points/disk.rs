@@ -73,7 +73,7 @@ pub(crate) struct Disk {
     root: String,
     changes: Vec<Change>,
     names: BTreeMap<String, usize>,
-    /// Those that were there before.
+    /// Folders that were there before.
     folders: BTreeSet<String>,
     lengths: Vec<usize>,
 }

@@ -32,7 +32,7 @@ pub(crate) const FAILING_SAMPLE: usize = 10;
 
 /// A call of the program in a state, and what must be true afterwards.
 pub(crate) trait Scenario: Sync {
-    /// Its section on the page.
+    /// The scenario's section on the page.
     fn name(&self) -> &'static str;
 
     /// Makes the state that it begins with.
@@ -84,11 +84,11 @@ pub(crate) enum Phase {
     Late,
 }
 
-/// One call of the trace.
+/// A call of the trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Point {
     pub(crate) call: String,
-    /// Which one of its name.
+    /// The call's number among those of its name.
     pub(crate) nth: usize,
     pub(crate) phase: Phase,
     /// Whether being killed here shows what being killed at the next point shows.
@@ -133,7 +133,7 @@ impl Injection {
 pub(crate) struct Outcome {
     /// The process was killed by us.
     pub(crate) struck: bool,
-    /// Its command was at work then.
+    /// Whether the command was at work then.
     pub(crate) at_work: bool,
     /// The process failed, as it should where it was made to.
     pub(crate) failed: bool,

@@ -76,7 +76,7 @@ const fn native(name: &'static str, before: Before, behind: Behind, verb: Verb) 
 }
 
 impl Transition {
-    /// The same, of which one failure in three is tried on every build.
+    /// Tries one failure in three on every build.
     const fn often_fails(self) -> Self {
         Self {
             failing_sample: 3,
@@ -87,7 +87,7 @@ impl Transition {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Before {
-    /// There is no folder.
+    /// No folder is there.
     Nothing,
     /// The lock was used and is free.
     Free,
@@ -95,11 +95,12 @@ enum Before {
     Dead,
     /// The test holds it by `acquire`.
     Held,
-    /// The same, with so much said about it that two claims do not fit into a small slot.
+    /// Held by `acquire`, with so much said about the hold that two claims do not fit into a small
+    /// slot.
     HeldAtLength,
-    /// The same, and a crowd of waiters was killed: their claims are most of a long list.
+    /// Held, and a crowd of waiters was killed: their claims are most of a long list.
     HeldBeforeMany,
-    /// It was used and cleaned away, and used again.
+    /// The lock was used and cleaned away, and used again.
     Cleaned,
 }
 
@@ -108,7 +109,7 @@ enum Behind {
     Nobody,
     /// A run, which ends once the transition waits.
     Run,
-    /// The same, and a waiter behind it in a queue of one.
+    /// A run, and a waiter behind it in a queue of one.
     RunAndWaiter,
     /// A detached hold, which is released once the transition waits.
     Detached,
@@ -144,7 +145,7 @@ enum As {
     Slots,
     /// In a queue of one: it takes the place of the waiter there, and watches for losing its own.
     InSingle,
-    /// The same, and the holder is asked to stop.
+    /// Superseding in a queue of one, and the holder is asked to stop.
     Superseding,
     /// A short wait behind a holder that stays: its place is kept.
     Parking,
@@ -319,7 +320,7 @@ impl Next {
         Self(Process::start(site.tenure(words)))
     }
 
-    /// It waits in the queue for a holder, `whom`.
+    /// The next caller waits in the queue for a holder, `whom`.
     fn waits(&mut self, whom: &str) -> Result<(), Fault> {
         if self.0.says("waiting up to")? {
             return Ok(());
@@ -331,7 +332,7 @@ impl Next {
         ))
     }
 
-    /// It gets the lock, with a token above `above`.
+    /// The next caller gets the lock, with a token above `above`.
     fn works(self, above: u64) -> Result<u64, Fault> {
         let answer = self.0.answer()?;
         crate::ensure!(

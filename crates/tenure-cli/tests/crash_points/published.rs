@@ -254,7 +254,7 @@ impl Transition {
         Ok(())
     }
 
-    /// Which caller has the lock by the rule of the format.
+    /// The caller that has the lock by the rule of the format.
     fn hold(&self, after: Option<&str>, is_ours: bool) -> Hold {
         let by_age = matches!(self.format, Format::Session | Format::Fleet);
         match (self.before, self.verb) {
@@ -380,7 +380,7 @@ impl Scenario for Transition {
     }
 }
 
-/// Which caller has the lock.
+/// The caller that has the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Hold {
     Nobody,

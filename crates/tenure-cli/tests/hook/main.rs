@@ -84,12 +84,12 @@ impl Repository {
         command
     }
 
-    /// One event, as bytes.
+    /// Sends an event, as bytes.
     pub(crate) fn send(&self, host: &str, event: &[u8]) -> Heard {
         heard(&mut self.hook(host), event)
     }
 
-    /// One event.
+    /// Sends an event.
     pub(crate) fn ask(&self, host: &str, event: &Value) -> Heard {
         self.send(host, event.to_string().as_bytes())
     }

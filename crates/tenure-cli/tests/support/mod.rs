@@ -119,7 +119,7 @@ impl Scene {
         self.hold_with(name, flags, &Gate::new(self, name), "")
     }
 
-    /// The same, with a line of shell that the command begins with (a `trap`, say).
+    /// Starts such a run, with a line of shell that the command begins with (a `trap`, say).
     pub(crate) fn hold_with<I, S>(&self, name: &str, flags: I, gate: &Gate, prelude: &str) -> Held
     where
         I: IntoIterator<Item = S>,
@@ -336,7 +336,7 @@ impl Started {
         Self { child: Some(child) }
     }
 
-    /// The same with both its outputs to be read.
+    /// Starts a call with both its outputs to be read.
     pub(crate) fn piped(command: &mut Command) -> Self {
         Self::new(command.stdout(Stdio::piped()).stderr(Stdio::piped()))
     }
@@ -370,22 +370,22 @@ impl Started {
             .is_some()
     }
 
-    /// Its stdin, to be written by another thread.
+    /// The stdin of the call, to be written by another thread.
     pub(crate) fn take_stdin(&mut self) -> ChildStdin {
         self.child().stdin.take().expect("a piped stdin")
     }
 
-    /// Its stdout, to be read by another thread.
+    /// The stdout of the call, to be read by another thread.
     pub(crate) fn take_stdout(&mut self) -> ChildStdout {
         self.child().stdout.take().expect("a piped stdout")
     }
 
-    /// Its stdout, to be read while it runs.
+    /// The stdout of the call, to be read while it runs.
     pub(crate) fn stdout(&mut self) -> &mut ChildStdout {
         self.child().stdout.as_mut().expect("a piped stdout")
     }
 
-    /// Its stderr, to be read while it runs.
+    /// The stderr of the call, to be read while it runs.
     pub(crate) fn stderr(&mut self) -> &mut ChildStderr {
         self.child().stderr.as_mut().expect("a piped stderr")
     }
@@ -632,7 +632,7 @@ pub(crate) fn is_root() -> bool {
 /// Sees to it that programs start with no signal ignored, however the tests were started. What is ignored is
 /// inherited, and nothing else: a handler ends with exec(2), and the standard library blocks no signal in a child.
 ///
-/// It is set once in the process of the test. Between fork and exec it would take a fork, which copies the page
+/// Set once in the process of the test. Between fork and exec it would take a fork, which copies the page
 /// tables of the test for each program that it starts: a tenth of the time of those that start the most.
 fn default_signals() {
     static SET: std::sync::Once = std::sync::Once::new();

@@ -115,7 +115,7 @@ impl<'a> Caller<'a> {
         caller
     }
 
-    /// The same with a word of transcripts that stands for something else.
+    /// Gives a word of transcripts that stands for something else.
     pub(crate) fn knowing(mut self, word: &str, meaning: impl Into<String>) -> Self {
         self.known.push((word.to_owned(), meaning.into()));
         self
@@ -299,7 +299,7 @@ pub(crate) fn page(name: &str) {
     }
 }
 
-/// One call, and the answer that is expected.
+/// A call, and the answer that is expected.
 #[derive(Debug, Default)]
 struct Step {
     /// The comments and blank lines before it.

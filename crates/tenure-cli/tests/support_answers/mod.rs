@@ -8,7 +8,7 @@ pub(crate) mod table;
 /// Why a code that a schema lists is not made here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unmade {
-    /// This file, beside the test, makes it, by one verb at least, and judges what comes of it.
+    /// Another file beside the test makes it, by one verb at least, and judges what comes of it.
     Elsewhere(&'static str),
     /// Nothing that a test does brings it about.
     Never(&'static str),

@@ -83,7 +83,7 @@ fn sprint(verb: Verb, code: i32, answer: &Answer) -> Result<(), String> {
     ensure(wrong.is_empty(), &wrong.join("; "))
 }
 
-/// One document of lock/v1, with the fields that the page promises.
+/// Reads a document of lock/v1, with the fields that the page promises.
 fn fleet(verb: Verb, code: i32, answer: &Answer) -> Result<(), String> {
     if !matches!(
         verb,

@@ -19,7 +19,7 @@ pub(crate) enum Speech {
     Own,
 }
 
-/// One combination's folder and processes.
+/// The folder and the processes of one combination.
 pub(crate) struct Stage<'a> {
     scene: &'a Scene,
     profile: &'a Profile,

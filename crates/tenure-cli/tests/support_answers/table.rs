@@ -134,7 +134,7 @@ impl Verb {
 /// How the lock stands, and what is wrong with the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Situation {
-    /// It was never used.
+    /// The lock was never used.
     Free,
     /// The caller took it before, and shows its id.
     Mine,
@@ -144,41 +144,41 @@ pub(crate) enum Situation {
     HeldByRun,
     /// Two hold it together, and one waits.
     Shared,
-    /// It is held, and one waits.
+    /// The lock is held, and another caller waits.
     Queued,
-    /// Its supervisor was killed and its command goes on.
+    /// The supervisor was killed and its command goes on.
     Orphan,
-    /// It is held until the caller's time is over.
+    /// The lock is held until the caller's wait timed out.
     TimedOut,
     /// A signal ends the call.
     Cancelled,
-    /// It was left behind.
+    /// The lock was left behind.
     Stale,
-    /// The same, and the caller forces.
+    /// The lock was left behind, and the caller forces.
     StaleForced,
-    /// It is held, and the caller forces.
+    /// The lock is held, and the caller forces.
     Forced,
-    /// The same with a second yes.
+    /// The lock is held, and the caller forces with a second yes.
     ForcedYes,
     /// A run holds it, and the caller forces with a second yes.
     RunForced,
-    /// Its record cannot be read and is old.
+    /// The record cannot be read and is old.
     Unreadable,
-    /// The same, and the caller forces.
+    /// The record cannot be read and is old, and the caller forces.
     UnreadableForced,
     /// The record is a minute old, and the caller forces.
     UnreadableFresh,
     /// Another program holds it.
     Foreign,
-    /// The same by a record that names no holder.
+    /// Another program holds the lock, by a record that names no holder.
     ForeignBare,
-    /// The same by a record of a later version.
+    /// Another program holds the lock, by a record of a later version.
     ForeignNewer,
     /// Another program left it behind.
     ForeignStale,
-    /// It is held, and the caller shows an id that no holder has.
+    /// The lock is held, and the caller shows an id that no holder has.
     OtherId,
-    /// It is taken away while the caller works.
+    /// The lock is taken away while the caller works.
     Lost,
     /// Another one asks the caller to stop.
     Displaced,
@@ -194,7 +194,7 @@ pub(crate) enum Situation {
     Unsafe,
     /// The folder is a file.
     NoPlace,
-    /// One lock of two cannot be looked at.
+    /// Of two locks, one cannot be looked at.
     OneUnsafe,
     /// The command does not exist.
     NoCommand,

@@ -153,7 +153,8 @@ impl Site {
         self.settle(command)
     }
 
-    /// The same under another program, which gets the binary's path and `words` as its last ones.
+    /// A call of the binary under another program, which gets the binary's path and `words` as its
+    /// last ones.
     pub(crate) fn tenure_under<'a>(
         &self,
         mut outer: Command,
@@ -270,7 +271,7 @@ impl Standing {
         self.word == "held"
     }
 
-    /// This request has it.
+    /// Whether this request has the lock.
     pub(crate) fn is_held_by(&self, id: &str) -> bool {
         self.is_held() && self.holder.as_deref() == Some(id)
     }
@@ -326,7 +327,7 @@ impl Process {
         }
     }
 
-    /// The same with an input that stays open until [`Self::end_input`].
+    /// Starts a process with an input that stays open until [`Self::end_input`].
     pub(crate) fn start_with_input(mut command: Command) -> Self {
         command.stdin(Stdio::piped());
         Self::start(command)

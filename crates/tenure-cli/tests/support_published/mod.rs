@@ -220,7 +220,7 @@ pub(crate) fn time(at: SystemTime) -> String {
         .to_string()
 }
 
-/// This host, as records name it.
+/// The present host, as records name it.
 pub(crate) fn host() -> String {
     tenure_engine::process::Identity::current().host.name
 }

@@ -1,4 +1,4 @@
-//! Which calls there are, and what each may answer with. A call is drawn as a whole before it is
+//! The calls that there are, and what each may answer with. A call is drawn as a whole before it is
 //! made, so that nothing that happens changes what is drawn after it.
 
 use crate::hand::{Daemon, Plan, Role};
@@ -82,7 +82,7 @@ pub(crate) enum Strike {
     KillAll,
     /// SIGSTOP for so many milliseconds.
     Stop(u64),
-    /// The same, and SIGKILL before it goes on.
+    /// SIGSTOP for so many milliseconds, and SIGKILL before the process goes on.
     StopKill(u64),
 }
 
@@ -99,7 +99,7 @@ impl Strike {
     }
 }
 
-/// One call.
+/// A call.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     pub(crate) kind: &'static str,
@@ -125,7 +125,7 @@ pub(crate) enum Round {
     Call(Call),
     /// `acquire`, `heartbeat`, `release`, of a lock that no other call overrides.
     Owned(Owned),
-    /// The same with `--force --yes` among them.
+    /// `acquire`, `heartbeat` and `release`, with `--force --yes` among them.
     Overridden {
         forces: bool,
         releases: bool,
@@ -133,14 +133,14 @@ pub(crate) enum Round {
     },
 }
 
-/// One hold of a process.
+/// A hold of a process.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Owned {
     pub(crate) pause_ms: u64,
     pub(crate) end: OwnedEnd,
     /// The first `acquire` is killed after so many milliseconds, and asked again.
     pub(crate) kill_acquire_ms: Option<u64>,
-    /// The same of its `release`.
+    /// The `release` is killed after so many milliseconds, and asked again.
     pub(crate) kill_release_ms: Option<u64>,
 }
 
@@ -342,7 +342,7 @@ impl Draw<'_> {
             .refused_after(LONG.1)
     }
 
-    /// One lock of numbered slots that many want.
+    /// Draws a call for a lock of numbered slots that many want.
     fn numbered(&mut self) -> Call {
         let mut plan = self.plan(&[("N", Mode::Slot(4))]);
         plan.pause_ms += 10;

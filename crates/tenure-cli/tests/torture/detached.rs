@@ -99,7 +99,7 @@ fn call(world: &World, words: &[&str], kill_ms: Option<u64>) -> Option<Output> {
     Some(output)
 }
 
-/// The same, which has to answer with one of these codes. `None` if it was killed.
+/// Calls the binary, which has to answer with one of these codes. `None` if it was killed.
 fn expect(world: &World, words: &[&str], allowed: &[i32], kill_ms: Option<u64>) -> Option<Output> {
     let output = call(world, words, kill_ms)?;
     if kill_ms.is_some() && output.status.signal() == Some(9) {
@@ -139,7 +139,7 @@ pub(crate) fn is_witnessed(world: &World) -> bool {
     said.each_ref().map(Option::as_deref) == [Some("in"), Some("overlap")]
 }
 
-/// One hold of a lock that no other call overrides, under the witness.
+/// Takes and gives back a lock that no other call overrides, under the witness.
 pub(crate) fn own(world: &World, id: &str, owned: Owned) {
     let Some(mut owner) = Owner::start(world, id, vec![Resource::new("O", Mode::Exclusive)]) else {
         return world.violation(format!("{id}: no owner"));
@@ -210,8 +210,8 @@ pub(crate) fn own(world: &World, id: &str, owned: Owned) {
     let _ = expect(world, &release, allowed, None);
 }
 
-/// One hold of a lock that others override. No witness helps here, because the override of a hold that
-/// lives is allowed. But its token is higher, and the old holder learns of it when it asks.
+/// Takes and gives back a lock that others override. No witness helps here, because the override of a
+/// hold that lives is allowed. But its token is higher, and the old holder learns of it when it asks.
 pub(crate) fn override_others(
     world: &World,
     id: &str,

@@ -1,7 +1,8 @@
 //! What works under a lock: takes the witness, writes itself down, perhaps leaves a daemon or calls
 //! `tenure` itself, and ends. The same program as the test, called as `hand PLAN`.
 //!
-//! It trusts nothing that the lock says but the token, which it writes down for others to judge.
+//! The hand trusts nothing that the lock says but the token, which it writes down for others to
+//! judge.
 
 use crate::journal::Journal;
 use crate::witness::{self, Mode, Resource};
@@ -63,7 +64,8 @@ pub(crate) struct Plan {
     pub(crate) is_on_roster: bool,
     /// Calls of `tenure` that it makes, and what they may answer with.
     pub(crate) nested: Vec<(Vec<String>, Vec<u8>)>,
-    /// They find nothing of what the run around them hands down, as behind `env -i` or sudo.
+    /// Whether the nested calls find nothing of what the run around them hands down, as behind
+    /// `env -i` or sudo.
     pub(crate) is_stripped: bool,
 }
 
@@ -305,7 +307,7 @@ fn reenter(plan: &Plan) -> u8 {
     }
 }
 
-/// One call after the other, each with a short wait, until it is not refused.
+/// Calls again and again, each time with a short wait, until a call is not refused.
 fn insist(plan: &Plan) -> std::io::Result<u8> {
     for _ in 0..ATTEMPTS {
         for (words, _) in &plan.nested {

@@ -1,4 +1,4 @@
-//! Which storms there are: the locks that are called for, how many call, and for how long.
+//! The storms: the locks that are called for, how many call, and for how long.
 //!
 //! What a call is and does is for `call` to say.
 
@@ -8,13 +8,13 @@ use std::time::Duration;
 /// How long a storm lasts.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Extent {
-    /// So many seconds, in which the clock is set back and forth.
+    /// How many seconds the storm lasts, in which the clock is set back and forth.
     Seconds(u64),
-    /// So many rounds of each worker. The clock stands still, so that each recovery is known.
+    /// How many rounds each worker makes. The clock stands still, so that each recovery is known.
     Rounds(u64),
 }
 
-/// One storm.
+/// A storm.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Preset {
     pub(crate) name: &'static str,
@@ -41,7 +41,7 @@ const FILES: Preset = Preset {
     is_over_etcd: false,
 };
 
-/// One lock that all want.
+/// A single lock that all want.
 const RUNS: Preset = Preset {
     name: "runs",
     workers: 8,
@@ -129,7 +129,7 @@ impl Preset {
         }
     }
 
-    /// The same for a night: `TENURE_CONTENTION=long`.
+    /// The storm of a night: `TENURE_CONTENTION=long`.
     pub(crate) fn at_length(mut self) -> Self {
         if let Extent::Rounds(rounds) = &mut self.extent {
             *rounds *= 8;

@@ -19,7 +19,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// One of `low..high`.
+    /// Draws a number of `low..high`.
     pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.number() % (high - low)
     }
@@ -28,7 +28,7 @@ impl Random {
         self.number().is_multiple_of(chances)
     }
 
-    /// One of these.
+    /// Draws an element of these.
     pub(crate) fn of<T: Copy>(&mut self, all: &[T]) -> T {
         let last = u64::try_from(all.len()).unwrap_or(1);
         all[usize::try_from(self.between(0, last)).unwrap_or(0)]

@@ -331,7 +331,7 @@ struct Read {
     /// Looks at a witness that a killed process had not let go of yet.
     dying: u64,
     recoveries_us: Vec<u64>,
-    /// Those of the slots of the lock that many want.
+    /// Slots of the lock that many want.
     numbers: BTreeSet<String>,
 }
 

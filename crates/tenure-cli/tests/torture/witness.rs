@@ -22,7 +22,7 @@ const DESCRIPTOR_MIN: i32 = 200;
 pub(crate) enum Mode {
     Exclusive,
     Shared,
-    /// One of so many.
+    /// A slot of so many.
     Slot(u32),
     /// All of so many: an exclusive hold of a lock that others hold by slots.
     AllSlots(u32),
@@ -181,7 +181,7 @@ pub(crate) fn is_excused(root: &Path, call: &str) -> bool {
     root.join("excused").join(call).exists()
 }
 
-/// Those on the roster who live although their supervisor has let the next one in.
+/// Processes on the roster that live although their supervisor has let the next one in.
 pub(crate) fn survivors(root: &Path, name: &str) -> Vec<(String, u32)> {
     let text = std::fs::read_to_string(roster(root, name)).unwrap_or_default();
     text.lines()

@@ -1,4 +1,4 @@
-//! One caller: draws, calls, strikes, waits, and judges the answer.
+//! A caller: draws, calls, strikes, waits, and judges the answer.
 
 use crate::call::{self, Call, Program, Round, Strike, When};
 use crate::detached;
@@ -132,7 +132,7 @@ fn make(world: &World, number: u64, call: &Call) {
     }
 }
 
-/// Which call it is.
+/// Names the call.
 fn told_briefly(call: &Call) -> String {
     let Call {
         id,
@@ -146,7 +146,7 @@ fn told_briefly(call: &Call) -> String {
     format!("{id} {kind}, {does}, strike {strike:?}, {messages:?}, blocks {blocks}")
 }
 
-/// The same with all its words.
+/// Names the call, with all its words.
 fn told(call: &Call) -> String {
     format!("{}: {}", told_briefly(call), call.words.join(" "))
 }
@@ -311,7 +311,7 @@ fn group_below(pid: u32, parent: u32) -> Option<Pid> {
     Pid::from_raw(group).filter(|_| is_its_own)
 }
 
-/// So long ago.
+/// The time since then.
 pub(crate) fn since_ns(then: u64) -> Duration {
     Duration::from_nanos(now_ns().saturating_sub(then))
 }

@@ -96,7 +96,7 @@ impl World {
         command
     }
 
-    /// The same in a process group of its own.
+    /// A program that nothing around the test disturbs, in a process group of its own.
     pub(crate) fn program(&self, program: &str) -> Command {
         let mut command = self.program_in_our_group(program);
         command.process_group(0);

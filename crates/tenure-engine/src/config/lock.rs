@@ -65,8 +65,8 @@ pub struct LockDefaults {
 }
 
 impl LockDefaults {
-    /// These defaults, and of the others what these do not say. Slots, their members and `shared` are one
-    /// statement.
+    /// Joins these defaults with the others, of which counts what these do not say. Slots, their members
+    /// and `shared` are one statement.
     #[must_use]
     pub fn or(self, others: Self) -> Self {
         let says_mode = self.slots.is_some() || self.members.is_some() || self.shared.is_some();
