@@ -45,7 +45,7 @@
 //! - Several managers for one folder have a line each, as several processes have. Share one.
 //!
 //! # What a guard notices
-//! One thread of the manager looks after all its guards. It renews each lease three times within
+//! A thread of the manager looks after all its guards. It renews each lease three times within
 //! its ttl, and learns from the kernel when a lock's file is touched, so [`Guard::state`] shows
 //! within milliseconds
 //! - that another caller asked the holder to stop: `tenure cancel`, `tenure acquire --force`. No caller

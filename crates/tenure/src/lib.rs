@@ -34,7 +34,7 @@
 //!   to check.
 //!
 //! # Features
-//! None is on by default; without them the library brings no clap, no tokio and no YAML.
+//! No feature is on by default; without them the library brings no clap, no tokio and no YAML.
 //! - `framework`: locks declared beside a clap command, for tools of one's own.
 //! - `etcd`: locks for many machines.
 //! - `chrono`: the time of a resume lock is a `chrono::DateTime<Utc>`, as in the original's types

@@ -24,7 +24,7 @@
 //! at once, and the order of the lines is the order of the work.
 //!
 //! # Surroundings
-//! One call in three has worse ones than a test usually gives (`surroundings`). Its stderr is a pipe that
+//! Every third call has worse ones than a test usually gives (`surroundings`). Its stderr is a pipe that
 //! is full for ever, a terminal on which Ctrl-S was typed, or one that takes a few bytes at a time. Its
 //! caller has blocked the signals that a supervisor lives by.
 //!

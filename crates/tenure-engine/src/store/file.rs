@@ -19,9 +19,9 @@
 //! | what a folder is like, and whether its locks hold, for a caller that only looks | `survey`, `trial` |
 //!
 //! # What it leaves to others
-//! Which change is right (the core, by way of the [verbs](super::verbs)), and how a record looks (the
-//! profile). Also how a thread of this process sleeps in the kernel ([`Sleeper`]): a command may use
-//! signals for that, a library may not.
+//! The core decides which change is right (by way of the [verbs](super::verbs)), and the profile how a
+//! record looks. The [`Sleeper`] decides how a thread of this process sleeps in the kernel: a command may
+//! use signals for that, a library may not.
 
 mod agents;
 mod bytes;

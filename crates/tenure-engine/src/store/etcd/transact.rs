@@ -12,7 +12,7 @@
 //! change the same claim, the second one finds its condition broken.
 //!
 //! # Changes that are too large
-//! One transaction of etcd has a limited size. A larger change is committed in parts, and each part
+//! A transaction of etcd has a limited size. A larger change is committed in parts, and each part
 //! rests only on the claims that it writes. Claims that a part has removed are shown to the next run
 //! once more, as they were judged. So the run that counts reports all of them.
 

@@ -8,8 +8,8 @@
 //! kept decides nothing. Other bytes are read, and so are these if another thread has taken them.
 //!
 //! # What it leaves to others
-//! Which bytes count (`pages`), and what a record beside the list says (`joined`): lists that stand beside records are
-//! not kept here, as they leave out the claims that only a record shows.
+//! `pages` decides which bytes count, and `joined` what a record beside the list says. Lists that stand beside records
+//! are not kept here, as they leave out the claims that only a record shows.
 
 use std::sync::Mutex;
 use tenure_core::Entry;
