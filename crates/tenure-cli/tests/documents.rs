@@ -1,5 +1,6 @@
 //! The documents as a whole: every link leads to a page and a heading that exist, an index names
-//! every page, the decisions in their order, and the files of the project that a page names are there.
+//! every page, the decisions in their order, and the files of the project that a page names are there. So
+//! is the code that `ARCHITECTURE.md` finds in a file.
 //!
 //! What the pages say is tried elsewhere: `cli/readme.rs` runs their commands, `coverage.rs` looks
 //! for what the table of rules names.
@@ -199,4 +200,45 @@ fn every_file_that_a_page_names_is_there() {
     }
     assert!(seen > 200, "only {seen} files are named");
     assert!(missing.is_empty(), "not there:\n{}", missing.join("\n"));
+}
+
+/// Whether a text has a word of code as a whole.
+fn has_word(text: &str, word: &str) -> bool {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_')
+        .any(|other| other == word)
+}
+
+#[test]
+fn every_name_that_the_architecture_finds_in_a_file_stands_there() {
+    let text = text("ARCHITECTURE.md");
+    let parts: Vec<&str> = text.split('`').collect();
+    let mut missing = Vec::new();
+    let mut seen = 0;
+    // What is in backticks has the odd places: a name, what stands between, a file.
+    for part in parts.windows(3).skip(1).step_by(2) {
+        let [name, between, file] = part else {
+            continue;
+        };
+        let Some(path) = named_file(file) else {
+            continue;
+        };
+        if between.split_whitespace().eq(["in"]) {
+            seen += 1;
+            let code = fs::read_to_string(path).unwrap_or_default();
+            if !has_word(&code, name) {
+                missing.push(format!("{name} in {file}"));
+            }
+        }
+    }
+    assert!(seen > 20, "only {seen} names are given");
+    assert!(missing.is_empty(), "not there:\n{}", missing.join("\n"));
+}
+
+#[test]
+fn the_architecture_is_short() {
+    let words = text("ARCHITECTURE.md").split_whitespace().count();
+    assert!(
+        words <= 1_200,
+        "{words} words: a newcomer reads at most 1,200"
+    );
 }
