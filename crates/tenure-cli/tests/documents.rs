@@ -1,6 +1,6 @@
 //! The documents as a whole: every link leads to a page and a heading that exist, an index names
 //! every page, the decisions in their order, and the files of the project that a page names are there. So
-//! is the code that `ARCHITECTURE.md` finds in a file.
+//! is the code that `ARCHITECTURE.md` finds in a file, and each decision that code or a page names.
 //!
 //! What the pages say is tried elsewhere: `cli/readme.rs` runs their commands, `coverage.rs` looks
 //! for what the table of rules names.
@@ -156,6 +156,92 @@ fn each_decision_stands_once_in_the_index_in_order() {
         pages.len(),
         "two decisions have the same number"
     );
+    assert!(
+        pages.len() <= 40,
+        "{} decisions: a new answer to an old question changes its page",
+        pages.len()
+    );
+    for page in &pages {
+        let words = self::text(&format!("docs/internals/decisions/{page}"))
+            .split_whitespace()
+            .count();
+        assert!(words <= 900, "{page} has {words} words");
+    }
+}
+
+/// The numbers of decisions that a text names, by their page or in words.
+fn decisions_in(text: &str) -> Vec<String> {
+    if !text.contains("ecision") {
+        return Vec::new();
+    }
+    // A comment may be wrapped within the name.
+    let text = text
+        .split_whitespace()
+        .filter(|word| !word.starts_with("//"))
+        .collect::<Vec<_>>()
+        .join(" ");
+    ["decisions/", "ecision "]
+        .iter()
+        .flat_map(|before| text.split(before).skip(1))
+        .filter_map(|rest| rest.get(..4))
+        .filter(|number| number.chars().all(|c| c.is_ascii_digit()))
+        .map(str::to_owned)
+        .collect()
+}
+
+fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).expect("a folder of sources") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension() == Some("rs".as_ref()) {
+            found.push(path);
+        }
+    }
+}
+
+#[test]
+fn every_decision_that_code_or_a_page_names_is_there() {
+    let mut files = vec![root().join("Cargo.toml"), root().join("scripts/public-api")];
+    sources(&root().join("crates"), &mut files);
+    files.extend(
+        pages()
+            .iter()
+            .filter(|page| *page != "CHANGELOG.md")
+            .map(|page| root().join(page)),
+    );
+    let there: BTreeSet<String> = fs::read_dir(root().join("docs/internals/decisions"))
+        .expect("the decisions")
+        .filter_map(|entry| entry.expect("an entry").file_name().into_string().ok())
+        .map(|name| name[..4].to_owned())
+        .collect();
+    for file in files {
+        let text = fs::read_to_string(&file).expect("a file in UTF-8");
+        for number in decisions_in(&text) {
+            assert!(
+                there.contains(&number),
+                "{} names decision {number}, which went into another one: see docs/internals/README.md",
+                file.display()
+            );
+        }
+    }
+}
+
+/// Who uses tenure gets the sentence itself. Its reasons are for those who change it.
+#[test]
+fn pages_for_users_name_no_decision() {
+    for page in pages() {
+        let inside = page.starts_with("docs/internals/")
+            || ["ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"].contains(&page.as_str());
+        if !inside {
+            let text = text(&page);
+            assert!(
+                decisions_in(&text).is_empty(),
+                "{page} names decisions: {:?}",
+                decisions_in(&text)
+            );
+        }
+    }
 }
 
 /// A file or folder of the project, as a page names it in backticks: from the root, or from

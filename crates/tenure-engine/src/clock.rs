@@ -235,11 +235,11 @@ mod tests {
             ),
             (
                 "tenure-engine/src/store/file/ends.rs",
-                "a bounded wait of the caller (decision 0040)",
+                "a bounded wait of the caller (decision 0006)",
             ),
             (
                 "tenure-engine/src/store/file/sleeper.rs",
-                "a bounded wait of the caller (decision 0040)",
+                "a bounded wait of the caller (decision 0006)",
             ),
             (
                 "tenure-engine/src/store/memory.rs",
@@ -248,7 +248,7 @@ mod tests {
             ("tenure/src/guard/hold.rs", "a bound for an answer"),
             (
                 "tenure-engine/src/line/turns.rs",
-                "a bounded wait of the caller (decision 0040)",
+                "a bounded wait of the caller (decision 0006)",
             ),
             ("tenure-engine/src/line/pool.rs", "a thread without work"),
             (
@@ -257,7 +257,7 @@ mod tests {
             ),
             (
                 "tenure-engine/src/line/due.rs",
-                "bounded waits of callers (decision 0040)",
+                "bounded waits of callers (decision 0006)",
             ),
             (
                 "tenure-cli/src/supervise/around.rs",

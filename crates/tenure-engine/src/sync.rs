@@ -2,7 +2,7 @@
 //!
 //! Modules in which an order of events could do harm name them through this one: `cancel`, `offload`,
 //! `store/file/ends`, `guard/line`, `guard/term` and `keep/pending`. They name nothing else of the crate. So `tests/interleavings` can
-//! compile the very same files with primitives that try the orders out (decision 0019).
+//! compile the very same files with primitives that try the orders out (decision 0014).
 
 pub use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
 

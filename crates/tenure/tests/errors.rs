@@ -175,7 +175,7 @@ fn no_error_both_says_its_source_and_names_it() {
             assert_eq!(
                 named,
                 None,
-                "{}, message {number} ({message}): write r#source, see docs/internals/decisions/0031",
+                "{}, message {number} ({message}): write r#source, see docs/internals/decisions/0017",
                 file.display()
             );
         }

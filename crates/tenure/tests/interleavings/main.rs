@@ -5,7 +5,7 @@
 //! that would sleep for ever is a failure too. [`explore`] tries all orders where they are few enough.
 //!
 //! A check that finds nothing proves nothing. So each property is also tested on a caller that breaks it
-//! ([`finds`]). Decision 0019 lists the defects that were put into the files themselves.
+//! ([`finds`]). Decision 0014 lists the defects that were put into the files themselves.
 //!
 //! Left out: anything with a file descriptor, and memory orderings, because shuttle knows only one order
 //! of all steps.

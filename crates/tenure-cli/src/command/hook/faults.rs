@@ -2,7 +2,7 @@
 //!
 //! A rule says it by `on_error`. **Where the rules themselves cannot be read, commands go on and edits are refused**, as
 //! rules that say nothing would have it. The file that cannot be read may be edited all the same, alone: else no agent
-//! could mend it ([decision 0072](../../../../../docs/internals/decisions/0072-an-agents-place-and-what-a-hook-cannot-tell.md)).
+//! could mend it ([decision 0067](../../../../../docs/internals/decisions/0067-what-a-hook-may-change.md)).
 //!
 //! What the lines of such a file say, `request/hook` reads.
 

@@ -44,7 +44,7 @@ const PAGE_BYTES: usize = 2048;
 const NEAR_BYTES: usize = 2 * PAGE_BYTES + 1;
 
 /// How many pairs there may be: the last page has 64 KiB. A build that knows fewer takes an older page for the
-/// newest, once the list is in a later pair (decision 0054).
+/// newest, once the list is in a later pair (decision 0001).
 const PAIRS_MAX: u32 = 6;
 
 const _: () = assert!(

@@ -11,7 +11,7 @@
 //! the guard together with the guard, in one call. Only if it does not get that byte does a release ask
 //! for the claim's own one. So no holder gives back a hold while other runs work within it. The release
 //! of a hold that no other run shares costs no extra call ([decision
-//! 0022](../../../../../docs/internals/decisions/0022-runs-within-a-hold.md)).
+//! 0085](../../../../../docs/internals/decisions/0085-who-is-inside-of-a-run.md)).
 //!
 //! A release changes the list first and releases its liveness lock afterwards. So a live claimant holds
 //! its liveness lock from before its claim can be seen until after the claim is gone. A claim whose
