@@ -25,7 +25,7 @@ mod run;
 pub(crate) mod value;
 
 use self::help::{AGENTS, FLEET, GLOBAL, SESSION, SPRINT, Size};
-use self::value::{Ending, Follow, Further, Moment, Owner, Queue, Ticket, Typed, typed};
+use self::value::{Follow, Further, Moment, Owner, Queue, Ticket, Typed, WorkResult, typed};
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::supervise::OnLost;
@@ -584,7 +584,7 @@ pub(crate) struct ReleaseArgs {
     pub(crate) request_id: Option<Typed<RequestId>>,
     /// How the work ended: success or failure
     #[arg(long, value_name = "RESULT", value_enum, hide_possible_values = true, help_heading = FLEET)]
-    pub(crate) result: Option<Ending>,
+    pub(crate) result: Option<WorkResult>,
     /// The step that failed; says that the work failed [default: command]
     #[arg(long, value_name = "NAME", help_heading = FLEET)]
     pub(crate) failure_step: Option<String>,

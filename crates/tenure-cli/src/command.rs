@@ -49,14 +49,14 @@ use self::result::RunResult;
 use crate::args::value::Typed;
 use crate::args::{self, Common, DoctorArgs, Verb};
 use crate::audit_writer::{self, AuditWriter};
-use crate::dialect::{self, Dialect, Done, Line, Refused};
+use crate::dialect::{self, CallRefusal, CallResult, Dialect, Line};
 use crate::exit::{Ending, Exit, signalled};
 use crate::failure::Failure;
 use crate::render::lock::{LockView, age, failure_of};
 use crate::render::{Output, Reporter, clean, clean_path, report};
 use crate::request::{
     self, Acquiring, Audit, Cancel, Check, Clean, Fence, ForceRelease, Format, Heartbeat, List,
-    Place, Pool, Release, Run, Shown, Surroundings, Wait,
+    Place, Pool, Release, Run, ShownId, Surroundings, Wait,
 };
 #[cfg(windows)]
 use crate::signals::numbers as libc;
@@ -521,7 +521,7 @@ impl Session {
     pub(crate) fn of_caller<'a>(
         place: Place,
         name: &LockName,
-        shown: &'a Shown,
+        shown: &'a ShownId,
         reporter: &mut Reporter,
     ) -> Result<(Self, Option<&'a str>), Failure> {
         let session = Self::of_hold(place, name, shown.as_typed(), None)?;
@@ -700,7 +700,7 @@ impl Session {
     pub(crate) fn shown<'a>(
         &self,
         name: &LockName,
-        shown: &'a Shown,
+        shown: &'a ShownId,
     ) -> Result<Option<&'a str>, Failure> {
         shown.id(|id| self.is_recorded(name, id))
     }
@@ -1418,7 +1418,7 @@ impl Session {
                     format!("look at what stands there; `{line}` removes it")
                 };
                 failure.text = Some(format!("{}\n{:8}{advice}", failure.message, ""));
-                let why = Refused::Unreadable { name, why: &why };
+                let why = CallRefusal::Unreadable { name, why: &why };
                 self.dialect.refusal(failure, &why)
             }
             None => error.into(),
@@ -1427,12 +1427,12 @@ impl Session {
 
     /// Puts a refusal because of another holder into the words of the profile.
     pub(crate) fn blocked(&self, failure: Failure, view: &LockView, reason: Reason) -> Failure {
-        let why = Refused::Blocked { view, reason };
+        let why = CallRefusal::Blocked { view, reason };
         self.dialect.refusal(failure, &why)
     }
 
     /// The text for stdout on success: the profile's, otherwise tenure's own.
-    pub(crate) fn text_of(&self, done: &Done<'_>, own: impl FnOnce() -> String) -> String {
+    pub(crate) fn text_of(&self, done: &CallResult<'_>, own: impl FnOnce() -> String) -> String {
         self.dialect.answer(done).unwrap_or_else(own)
     }
 

@@ -22,7 +22,7 @@ use tenure_core::{Claim, Death, LockName, Now, Reason, RequestId, StaleReason, T
 use tenure_engine::intent::Mode;
 
 /// What a call has done, or found.
-pub(crate) enum Done<'a> {
+pub(crate) enum CallResult<'a> {
     Acquired {
         name: &'a LockName,
         claim: &'a Claim,
@@ -95,7 +95,7 @@ pub(crate) enum Line<'a> {
 }
 
 /// Why a call was refused.
-pub(crate) enum Refused<'a> {
+pub(crate) enum CallRefusal<'a> {
     /// Another holder blocks the call.
     Blocked {
         view: &'a LockView,
@@ -111,7 +111,7 @@ pub(crate) enum Refused<'a> {
     Checked(&'a LockView),
 }
 
-impl Refused<'_> {
+impl CallRefusal<'_> {
     /// The lock and the holder that blocks the call. A waiter that is next in line and stopped holds nothing
     /// yet, so no sentence about a hold fits it.
     fn holder(&self) -> Option<(&LockView, &HolderView)> {
@@ -129,7 +129,7 @@ impl Refused<'_> {
 /// How one profile speaks. The methods that it does not override are tenure's own way.
 pub(crate) trait Dialect: Sync {
     /// The text for stdout on success; `None` for tenure's own.
-    fn answer(&self, done: &Done<'_>) -> Option<String> {
+    fn answer(&self, done: &CallResult<'_>) -> Option<String> {
         let _ = done;
         None
     }
@@ -146,7 +146,7 @@ pub(crate) trait Dialect: Sync {
     }
 
     /// Gives a refusal the words of the profile.
-    fn refusal(&self, failure: Failure, why: &Refused<'_>) -> Failure {
+    fn refusal(&self, failure: Failure, why: &CallRefusal<'_>) -> Failure {
         let _ = why;
         failure
     }

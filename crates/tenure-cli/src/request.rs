@@ -46,7 +46,7 @@ pub(crate) use verbs::EndOrphan;
 #[cfg(unix)]
 pub(crate) use verbs::Push;
 pub(crate) use verbs::{
-    Audit, Cancel, Check, Clean, Fence, ForceRelease, Heartbeat, List, Meant, Release, Shown,
+    Audit, Cancel, Check, Clean, Fence, ForceRelease, Heartbeat, List, Meant, Release, ShownId,
     Sorted, Wait, Whom, Work, no_token,
 };
 
@@ -76,7 +76,7 @@ pub(crate) struct Who {
 }
 
 /// The typed words about a claim, from which a profile makes [`Intends`].
-pub(crate) struct Asked<'a> {
+pub(crate) struct ClaimWords<'a> {
     pub(crate) name: Option<&'a Typed<LockName>>,
     /// Whether other flags name locks of the profile (`--lock`).
     pub(crate) locks: bool,
@@ -85,7 +85,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) claiming: &'a Claiming,
 }
 
-/// What a profile makes of [`Asked`].
+/// What a profile makes of [`ClaimWords`].
 #[derive(Debug)]
 pub(crate) struct Intends {
     /// `None` only if other flags name the locks.
@@ -109,7 +109,7 @@ pub(crate) enum Takes {
 
 impl Intends {
     /// The typed words, and nothing else.
-    pub(crate) fn as_typed(asked: &Asked<'_>) -> Result<Self, Failure> {
+    pub(crate) fn as_typed(asked: &ClaimWords<'_>) -> Result<Self, Failure> {
         let claiming = asked.claiming;
         if claiming.intent.is_some() || !claiming.param.is_empty() {
             return Err(no_intent());

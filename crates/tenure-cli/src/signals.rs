@@ -139,7 +139,7 @@ const BEAT: Duration = Duration::from_millis(10);
 
 /// A signal as it arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Arrived {
+pub(crate) struct Arrival {
     /// The signal's number.
     pub(crate) number: c_int,
     /// Whether the signal came from the kernel (a key on the terminal), not from a process.
@@ -533,12 +533,12 @@ impl Signals {
     }
 
     /// The next signal, if one has arrived.
-    pub(crate) fn next(self) -> Option<Arrived> {
+    pub(crate) fn next(self) -> Option<Arrival> {
         let mut bytes = [0; 6];
         match rustix::io::read(self.descriptor(), &mut bytes) {
             Ok(6) => {
                 let [number, from_kernel, a, b, c, d] = bytes;
-                Some(Arrived {
+                Some(Arrival {
                     number: c_int::from(number),
                     from_kernel: from_kernel == 1,
                     sender: u32::from_ne_bytes([a, b, c, d]),

@@ -37,7 +37,7 @@ pub(crate) type Part = Box<dyn Within>;
 
 /// The locks of a call.
 pub(crate) struct Locks {
-    store: Kept,
+    store: Backend,
     profile: Arc<dyn Profile>,
     /// Whether records are published that other programs read.
     publishes: bool,
@@ -48,7 +48,7 @@ pub(crate) struct Locks {
 pub(crate) type Clusters = Vec<(String, Result<u64, StoreError>)>;
 
 /// In which store they are kept.
-enum Kept {
+enum Backend {
     Files(Box<FileStore>),
     #[cfg(all(feature = "etcd", unix))]
     Servers(Box<EtcdStore>),
@@ -59,9 +59,9 @@ impl Deref for Locks {
 
     fn deref(&self) -> &Self::Target {
         match &self.store {
-            Kept::Files(store) => &**store,
+            Backend::Files(store) => &**store,
             #[cfg(all(feature = "etcd", unix))]
-            Kept::Servers(store) => &**store,
+            Backend::Servers(store) => &**store,
         }
     }
 }
@@ -73,16 +73,16 @@ impl Locks {
         Self {
             publishes: profile.record().is_some(),
             profile,
-            store: Kept::Files(Box::new(store)),
+            store: Backend::Files(Box::new(store)),
         }
     }
 
     /// The store alone.
     pub(crate) fn into_store(self) -> Box<dyn Store> {
         match self.store {
-            Kept::Files(store) => store,
+            Backend::Files(store) => store,
             #[cfg(all(feature = "etcd", unix))]
-            Kept::Servers(store) => store,
+            Backend::Servers(store) => store,
         }
     }
 
@@ -90,8 +90,8 @@ impl Locks {
     #[cfg(all(feature = "etcd", unix))]
     pub(crate) fn patience(self, limit: Duration) -> Self {
         let store = match self.store {
-            Kept::Servers(store) => Kept::Servers(Box::new(store.patience(limit))),
-            files @ Kept::Files(_) => files,
+            Backend::Servers(store) => Backend::Servers(Box::new(store.patience(limit))),
+            files @ Backend::Files(_) => files,
         };
         Self { store, ..self }
     }
@@ -105,9 +105,9 @@ impl Locks {
     )]
     pub(crate) fn clusters(&self) -> Result<Clusters, StoreError> {
         match &self.store {
-            Kept::Files(_) => Ok(Vec::new()),
+            Backend::Files(_) => Ok(Vec::new()),
             #[cfg(feature = "etcd")]
-            Kept::Servers(store) => store.clusters(),
+            Backend::Servers(store) => store.clusters(),
         }
     }
 
@@ -119,9 +119,9 @@ impl Locks {
     )]
     pub(crate) fn survey(&self) -> Option<Survey> {
         match &self.store {
-            Kept::Files(store) => Some(store.survey()),
+            Backend::Files(store) => Some(store.survey()),
             #[cfg(feature = "etcd")]
-            Kept::Servers(_) => None,
+            Backend::Servers(_) => None,
         }
     }
 
@@ -133,9 +133,9 @@ impl Locks {
     )]
     pub(crate) fn list_of(&self, name: &LockName) -> Option<PathBuf> {
         match &self.store {
-            Kept::Files(store) => Some(store.list_of(name)),
+            Backend::Files(store) => Some(store.list_of(name)),
             #[cfg(feature = "etcd")]
-            Kept::Servers(_) => None,
+            Backend::Servers(_) => None,
         }
     }
 
@@ -178,9 +178,9 @@ impl Locks {
         now: &Now,
     ) -> Option<Result<Own, StoreError>> {
         match &self.store {
-            Kept::Files(store) => Some(store.look_at_own(handle, now)),
+            Backend::Files(store) => Some(store.look_at_own(handle, now)),
             #[cfg(feature = "etcd")]
-            Kept::Servers(_) => None,
+            Backend::Servers(_) => None,
         }
     }
 
@@ -188,9 +188,9 @@ impl Locks {
     #[cfg(unix)]
     pub(crate) fn others_may_write(&self) -> bool {
         match &self.store {
-            Kept::Files(store) => store.others_may_write(),
+            Backend::Files(store) => store.others_may_write(),
             #[cfg(feature = "etcd")]
-            Kept::Servers(_) => false,
+            Backend::Servers(_) => false,
         }
     }
 
@@ -202,7 +202,7 @@ impl Locks {
 
 #[cfg(all(feature = "etcd", unix))]
 mod servers {
-    use super::{Kept, Locks};
+    use super::{Backend, Locks};
     use crate::failure::Failure;
     use std::path::Path;
     use tenure_core::Host;
@@ -233,7 +233,7 @@ mod servers {
             Ok(Self {
                 publishes: false,
                 profile: profile.into(),
-                store: Kept::Servers(Box::new(store)),
+                store: Backend::Servers(Box::new(store)),
             })
         }
     }

@@ -167,7 +167,7 @@ pub(crate) struct Before {
 }
 
 #[derive(Debug, Clone)]
-struct Ending {
+struct EndPlan {
     verdict: Verdict,
     began: Duration,
     /// The signals that are still to be sent, each with its time after `began`.
@@ -183,7 +183,7 @@ pub(crate) struct Supervision {
     interrupts: u32,
     /// The process that sent the last interrupt, and when.
     interrupted: Option<(u32, Duration)>,
-    ending: Option<Ending>,
+    ending: Option<EndPlan>,
     ended: Option<End>,
 }
 
@@ -215,7 +215,7 @@ impl Supervision {
         let before = self.before.unwrap_or_default();
         let signalled = matches!(
             self.ending,
-            Some(Ending {
+            Some(EndPlan {
                 verdict: Verdict::Signalled { .. },
                 ..
             })
@@ -372,7 +372,7 @@ impl Supervision {
         if first != libc::SIGKILL {
             steps.push((patience + self.terms.grace, libc::SIGKILL));
         }
-        self.ending = Some(Ending {
+        self.ending = Some(EndPlan {
             verdict,
             began: now,
             steps,

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 /// What is asked of `flock`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum FlockRequest {
     Help,
     Version,
     Lock(Call),
@@ -221,7 +221,7 @@ struct Options {
 
 impl Options {
     /// Takes an option in. Some answer at once, whatever else follows.
-    fn take(&mut self, flag: Flag, value: &OsStr) -> Result<Option<Asked>, Misuse> {
+    fn take(&mut self, flag: Flag, value: &OsStr) -> Result<Option<FlockRequest>, Misuse> {
         match flag {
             Flag::Shared => self.kind = Kind::Shared,
             Flag::Exclusive => self.kind = Kind::Exclusive,
@@ -238,8 +238,8 @@ impl Options {
             Flag::NoFork => self.no_fork = true,
             Flag::Fcntl => self.by_fcntl = true,
             Flag::Verbose => self.verbose = true,
-            Flag::Help => return Ok(Some(Asked::Help)),
-            Flag::Version => return Ok(Some(Asked::Version)),
+            Flag::Help => return Ok(Some(FlockRequest::Help)),
+            Flag::Version => return Ok(Some(FlockRequest::Version)),
         }
         Ok(None)
     }
@@ -276,7 +276,7 @@ impl Options {
 }
 
 /// An option as the help describes it.
-pub(crate) struct Described {
+pub(crate) struct OptionHelp {
     /// The ways to write it, in the order in which they are shown.
     pub(crate) words: &'static [&'static str],
     /// What its value is called; empty if it takes none.
@@ -290,8 +290,8 @@ const fn option(
     words: &'static [&'static str],
     value: &'static str,
     about: &'static str,
-) -> Described {
-    Described {
+) -> OptionHelp {
+    OptionHelp {
         words,
         value,
         about,
@@ -300,7 +300,7 @@ const fn option(
 }
 
 /// The options, for the help, the manual and the shells' completions.
-pub(crate) const OPTIONS: [Described; 13] = [
+pub(crate) const OPTIONS: [OptionHelp; 13] = [
     option(
         &["-x", "-e", "--exclusive"],
         "",
@@ -329,7 +329,7 @@ pub(crate) const OPTIONS: [Described; 13] = [
         "",
         "Become the command, which then holds the lock itself",
     ),
-    Described {
+    OptionHelp {
         words: &["-c", "--command"],
         value: "LINE",
         about: "Have $SHELL run a line; stands behind the file",
@@ -408,7 +408,7 @@ pub(crate) fn brief(name: &str) -> String {
 }
 
 /// How the program is called, with these options.
-fn described(name: &str, options: &[Described]) -> String {
+fn described(name: &str, options: &[OptionHelp]) -> String {
     let mut text = format!("{ABOUT}\n\nUsage:\n");
     for usage in USAGES {
         let _ = writeln!(text, "  {name} {usage}");
@@ -448,7 +448,7 @@ pub(crate) fn takes_next_word(word: &str) -> bool {
 }
 
 /// Reads the words that follow the name of the program, or the verb.
-pub(crate) fn read(words: &[OsString]) -> Result<Asked, Misuse> {
+pub(crate) fn read(words: &[OsString]) -> Result<FlockRequest, Misuse> {
     if words.is_empty() {
         return Err(Misuse::of_option("not enough arguments".to_owned()));
     }
@@ -483,7 +483,7 @@ pub(crate) fn read(words: &[OsString]) -> Result<Asked, Misuse> {
     }
     let start = options.start()?;
     let target = target(rest, start)?;
-    Ok(Asked::Lock(Call {
+    Ok(FlockRequest::Lock(Call {
         wait: options.wait()?,
         kind: options.kind,
         by_fcntl: options.by_fcntl,
@@ -494,13 +494,13 @@ pub(crate) fn read(words: &[OsString]) -> Result<Asked, Misuse> {
 }
 
 /// What an option answers at once, if it does, and the words that follow it.
-type Taken<'a> = (Option<Asked>, &'a [OsString]);
+type OptionReading<'a> = (Option<FlockRequest>, &'a [OsString]);
 
 fn long_option<'a>(
     options: &mut Options,
     word: &[u8],
     after: &'a [OsString],
-) -> Result<Taken<'a>, Misuse> {
+) -> Result<OptionReading<'a>, Misuse> {
     let mut parts = word.splitn(2, |byte| *byte == b'=');
     let name = OsStr::from_bytes(parts.next().unwrap_or_default());
     let attached = parts.next().map(OsStr::from_bytes);
@@ -529,7 +529,7 @@ fn short_options<'a>(
     options: &mut Options,
     mut letters: &[u8],
     after: &'a [OsString],
-) -> Result<Taken<'a>, Misuse> {
+) -> Result<OptionReading<'a>, Misuse> {
     while let Some((letter, more)) = letters.split_first() {
         let shown = OsString::from_vec(vec![*letter]);
         let shown = shown.to_string_lossy();
@@ -646,7 +646,7 @@ mod tests {
 
     fn call(line: &[&str]) -> Call {
         match read(&words(line)) {
-            Ok(Asked::Lock(call)) => call,
+            Ok(FlockRequest::Lock(call)) => call,
             other => panic!("{line:?}: {other:?}"),
         }
     }
@@ -851,12 +851,12 @@ mod tests {
     #[test]
     fn help_and_version_answer_before_what_follows_them_is_read() {
         for (line, asked) in [
-            (&["-h"][..], Asked::Help),
-            (&["--help", "-E", "300"], Asked::Help),
-            (&["-xh", "-Z"], Asked::Help),
-            (&["--vers"], Asked::Version),
-            (&["-V", "f"], Asked::Version),
-            (&["-w", "-1", "-V"], Asked::Version),
+            (&["-h"][..], FlockRequest::Help),
+            (&["--help", "-E", "300"], FlockRequest::Help),
+            (&["-xh", "-Z"], FlockRequest::Help),
+            (&["--vers"], FlockRequest::Version),
+            (&["-V", "f"], FlockRequest::Version),
+            (&["-w", "-1", "-V"], FlockRequest::Version),
         ] {
             assert_eq!(read(&words(line)), Ok(asked), "{line:?}");
         }
@@ -909,7 +909,7 @@ mod tests {
     fn words_need_not_be_text() {
         let odd = OsString::from_vec(vec![b'f', 0xff]);
         let line = vec![odd.clone(), odd.clone()];
-        let Ok(Asked::Lock(call)) = read(&line) else {
+        let Ok(FlockRequest::Lock(call)) = read(&line) else {
             panic!("a file and a command");
         };
         assert!(matches!(call.target, Target::File { path, .. } if path == odd));

@@ -1,7 +1,7 @@
 //! The words of `flock` on Windows, where it is refused: none of them is read.
 
 /// An option as the help describes it.
-pub(crate) struct Described {
+pub(crate) struct OptionHelp {
     pub(crate) words: &'static [&'static str],
     pub(crate) value: &'static str,
     pub(crate) about: &'static str,
@@ -9,7 +9,7 @@ pub(crate) struct Described {
 }
 
 /// Empty: this build has no `flock`.
-pub(crate) const OPTIONS: [Described; 0] = [];
+pub(crate) const OPTIONS: [OptionHelp; 0] = [];
 
 /// The ways to call it: none.
 pub(crate) const USAGES: [&str; 0] = [];

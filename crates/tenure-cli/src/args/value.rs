@@ -493,12 +493,12 @@ impl ValueEnum for OnLost {
 
 /// How the work under a lock ended, as its holder says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum WorkResult {
     Success,
     Failure,
 }
 
-impl ValueEnum for Ending {
+impl ValueEnum for WorkResult {
     fn value_variants<'a>() -> &'a [Self] {
         &[Self::Success, Self::Failure]
     }

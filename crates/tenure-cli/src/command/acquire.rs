@@ -8,7 +8,7 @@
 use super::attend::NoLocks;
 use super::result::RunResult;
 use super::{Session, collect_signals, covers, dialect_of, ticket};
-use crate::dialect::Done;
+use crate::dialect::CallResult;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::lock::age;
@@ -47,7 +47,7 @@ pub(crate) fn acquire(
             if let Some(warning) = warning {
                 reporter.warn(warning);
             }
-            let answer = dialect_of(format).answer(&Done::Unlocked { id: &id, mode });
+            let answer = dialect_of(format).answer(&CallResult::Unlocked { id: &id, mode });
             Ok((answer.unwrap_or_default(), unlocked(&id, mode)))
         }
     }
@@ -66,7 +66,7 @@ fn take(acquire: Acquire, reporter: &mut Reporter) -> Result<(String, Value), Fa
 }
 
 /// A hold of which its caller has not been told yet.
-pub(super) struct Taken {
+pub(super) struct NewHold {
     /// What people and programs are told of it.
     pub(super) text: String,
     pub(super) data: Value,
@@ -83,7 +83,7 @@ pub(super) fn take_for(
     acquire: Acquire,
     client: Option<&Chosen>,
     reporter: &mut Reporter,
-) -> Result<Taken, Failure> {
+) -> Result<NewHold, Failure> {
     let Acquire {
         place,
         name,
@@ -177,7 +177,7 @@ pub(super) fn take_for(
         acquired.already,
         (owner, member, id),
     );
-    Ok(Taken {
+    Ok(NewHold {
         text,
         data,
         session,
@@ -243,7 +243,7 @@ fn told(
         "lock_file": lock_file,
     });
     add_facts(&mut data, claim);
-    let done = Done::Acquired {
+    let done = CallResult::Acquired {
         name,
         claim,
         lock_file: &lock_file,

@@ -78,7 +78,7 @@ pub(crate) struct Attendance<'a> {
     progress: Progress<'a>,
     /// A program that is told of the wait, in place of a person.
     listener: Option<Listener>,
-    deadlock: Option<NestedWait<'a, Noted<'a>>>,
+    deadlock: Option<NestedWait<'a, OtherPlaces<'a>>>,
     tend: &'a mut (dyn Tend + Send + Sync),
     /// Whether there are locks to look after.
     tends: bool,
@@ -190,9 +190,9 @@ impl Itself<'_> {
 }
 
 /// Other places than that of the call.
-struct Noted<'a>(&'a Session);
+struct OtherPlaces<'a>(&'a Session);
 
-impl Elsewhere for Noted<'_> {
+impl Elsewhere for OtherPlaces<'_> {
     fn open(&self, folder: &Path) -> Option<Box<dyn Store>> {
         let Self(session) = self;
         let place = Place::noted(folder, session.place.allow_network)?;
@@ -207,7 +207,7 @@ fn nested_wait<'a>(
     session: &'a Session,
     name: &'a LockName,
     holds: Vec<Hold>,
-) -> Option<NestedWait<'a, Noted<'a>>> {
+) -> Option<NestedWait<'a, OtherPlaces<'a>>> {
     if session.store.profile().record().is_some() {
         return None;
     }
@@ -217,7 +217,7 @@ fn nested_wait<'a>(
         host: &session.identity.host,
         clock: &session.clock,
     };
-    NestedWait::of(scene, Noted(session), name, holds)
+    NestedWait::of(scene, OtherPlaces(session), name, holds)
 }
 
 /// The process whose life a hold of this caller would follow.

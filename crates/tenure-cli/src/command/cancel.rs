@@ -85,9 +85,9 @@ pub(super) fn cancel(cancel: Cancel, reporter: &mut Reporter) -> Result<(String,
     }
     session.audit_writer.cancelled(reporter, occasion, &asked);
     let reading = session.reading(&name).ok();
-    let asked: Vec<Asked<'_>> = asked
+    let asked: Vec<StopTarget<'_>> = asked
         .iter()
-        .map(|claim| Asked {
+        .map(|claim| StopTarget {
             claim,
             how: Answering::of(claim, meant.is_some(), reading.as_ref()),
             is_stopped: reading
@@ -96,7 +96,7 @@ pub(super) fn cancel(cancel: Cancel, reporter: &mut Reporter) -> Result<(String,
             has_ended: false,
         })
         .collect();
-    let is_heard = |asked: &Asked<'_>| {
+    let is_heard = |asked: &StopTarget<'_>| {
         !matches!(
             asked.how,
             Answering::Orphaned | Answering::Exec | Answering::Ended
@@ -119,7 +119,7 @@ pub(super) fn cancel(cancel: Cancel, reporter: &mut Reporter) -> Result<(String,
 }
 
 /// A claim that was asked to stop.
-struct Asked<'a> {
+struct StopTarget<'a> {
     claim: &'a Claim,
     how: Answering,
     /// The process is stopped, and hears nothing until it goes on.
@@ -158,7 +158,7 @@ fn answer(
     session: &Session,
     name: &LockName,
     meant: Option<&str>,
-    asked: &[Asked<'_>],
+    asked: &[StopTarget<'_>],
     now_ms: u64,
 ) -> (String, Value) {
     let lines: Vec<String> = asked
@@ -263,7 +263,7 @@ fn not_there(name: &LockName, id: &str) -> Failure {
 
 /// When what is left of the work is killed at the latest, in milliseconds of the wall clock. If that is over, the run is at
 /// its rollback or a hook, which have a time of their own.
-fn killed_at(asked: &Asked<'_>, now_ms: u64) -> Option<u64> {
+fn killed_at(asked: &StopTarget<'_>, now_ms: u64) -> Option<u64> {
     let is_heard = asked.how == Answering::Supervised && !asked.is_stopped && !asked.has_ended;
     let claim = asked.claim;
     let cancel = claim.cancel.as_ref().filter(|_| is_heard)?;
@@ -272,7 +272,7 @@ fn killed_at(asked: &Asked<'_>, now_ms: u64) -> Option<u64> {
 }
 
 /// The refusal if no supervisor is left that could be asked.
-fn cannot_hear(session: &Session, name: &LockName, asked: &Asked<'_>) -> Failure {
+fn cannot_hear(session: &Session, name: &LockName, asked: &StopTarget<'_>) -> Failure {
     let claim = asked.claim;
     let is_orphaned = asked.how == Answering::Orphaned;
     let message = match session.view(name, None) {
@@ -294,7 +294,7 @@ fn who(claim: &Claim) -> String {
     }
 }
 
-fn line(session: &Session, name: &LockName, asked: &Asked<'_>, now_ms: u64) -> String {
+fn line(session: &Session, name: &LockName, asked: &StopTarget<'_>, now_ms: u64) -> String {
     let who = who(asked.claim);
     if asked.has_ended {
         return format!("{who} was continued, and its hold has ended");

@@ -2,13 +2,13 @@
 
 use super::{Session, near};
 use crate::args::Order;
-use crate::dialect::{Done, Refused};
+use crate::dialect::{CallRefusal, CallResult};
 use crate::exit::Exit;
 use crate::failure::{Failure, Retry};
 use crate::render::colour::{paint, shows_colours};
 use crate::render::lock::{LockView, age};
 use crate::render::stream::{
-    Each, Kept, Locks, Part, Pieces, write_envelope, write_json, write_kept,
+    Each, Locks, Part, PartBuffer, Pieces, write_envelope, write_json, write_kept,
 };
 use crate::render::table::{Cells, Columns, Giving};
 use crate::render::width::{cut, room_on_stdout};
@@ -42,7 +42,7 @@ pub(crate) fn check(check: Check, reporter: &mut Reporter) -> Result<(String, Va
         reporter.set_request_id(id.unwrap_or_default());
         let session = Session::open(place)?;
         session.tell_place(reporter);
-        let shown = Shown {
+        let shown = Visibility {
             free: false,
             company: !short,
         };
@@ -60,7 +60,7 @@ pub(crate) fn check(check: Check, reporter: &mut Reporter) -> Result<(String, Va
     // A folder keeps the file of a lock until `clean` removes it. Other places and records go with their hold.
     let never_used = !reading.stored && session.place.is_folder() && !session.store.publishes();
     let view = session.in_mode(view, mode, (&name, &reading), &session.clock.now());
-    let text = session.text_of(&Done::Checked(&view), || {
+    let text = session.text_of(&CallResult::Checked(&view), || {
         let known = if never_used {
             ": never used here, or cleaned up since"
         } else {
@@ -82,7 +82,9 @@ pub(crate) fn check(check: Check, reporter: &mut Reporter) -> Result<(String, Va
     }
     let failure = Failure::from(view.clone().into_answer());
     Err(as_answer(
-        session.dialect.refusal(failure, &Refused::Checked(&view)),
+        session
+            .dialect
+            .refusal(failure, &CallRefusal::Checked(&view)),
         text,
     ))
 }
@@ -118,7 +120,7 @@ fn as_answer(failure: Failure, text: String) -> Failure {
 pub(crate) fn list(list: List, reporter: &mut Reporter) -> Result<(String, Value), Failure> {
     let session = Session::open(list.place)?;
     session.tell_place(reporter);
-    let shown = Shown {
+    let shown = Visibility {
         free: list.all,
         company: !list.short,
     };
@@ -151,7 +153,7 @@ fn all(
     reporter: &mut Reporter,
     id: Option<&str>,
     only: Only<'_>,
-    shown: Shown,
+    shown: Visibility,
     asks: Asks,
 ) -> Result<(String, Value), Failure> {
     let mut names = readings::names(&*session.store, Which::Locks)?;
@@ -186,7 +188,7 @@ fn all(
             (write_envelope(&reporter, Ok(Locks { locks })), None)
         }
         (Output::Json | Output::Yaml, Asks::WhetherFree) => {
-            let mut kept = Kept::default();
+            let mut kept = PartBuffer::default();
             looks.by_ref().for_each(|view| kept.push(&view));
             let failure = looks.tally.failure();
             (write_kept(&reporter, kept, failure.as_ref()), failure)
@@ -360,7 +362,7 @@ const GIVING: Giving<'static> = Giving {
 
 /// The locks that people see, and which parts of them.
 #[derive(Debug, Clone, Copy)]
-struct Shown {
+struct Visibility {
     /// Also the locks without a holder and a waiter.
     free: bool,
     /// Below each lock its other holders and its waiters, and at the end how many locks were left out.
@@ -376,7 +378,7 @@ fn show(
     session: &Session,
     looks: &mut dyn Iterator<Item = LockView>,
     only: Only<'_>,
-    shown: Shown,
+    shown: Visibility,
 ) -> Result<(), Unheard> {
     let mut pieces = Pieces::default();
     // A document is for a program, and a terminal is none.

@@ -1,7 +1,7 @@
 //! `clean`: removes claims that are proven stale, and the files of unused locks.
 
 use super::Session;
-use crate::dialect::Done;
+use crate::dialect::CallResult;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::Reporter;
@@ -127,7 +127,7 @@ impl Cleaning {
             locks,
         } = self;
         text.push_str(&cleaning::removed(dry_run, claims, files));
-        let done = Done::Cleaned {
+        let done = CallResult::Cleaned {
             locks: changed,
             dry_run,
         };

@@ -9,7 +9,9 @@
 
 use super::run::{find_program, is_script};
 use crate::args::FlockArgs;
-use crate::args::flock::{self, Asked, Call, Command as Task, FlockWait, Kind, Start, Target};
+use crate::args::flock::{
+    self, Call, Command as Task, FlockRequest, FlockWait, Kind, Start, Target,
+};
 use crate::args::help::Size;
 use crate::exit::{Exit, SysExit, signalled};
 use crate::render::colour;
@@ -25,14 +27,14 @@ use std::sync::OnceLock;
 use tenure_engine::clock::instant;
 
 /// Why a call ends before it has done its work.
-enum Ended {
+enum EarlyEnd {
     /// The call did not get the lock in time.
     Conflict(&'static str),
     /// A failure, with its message.
     Wrong(SysExit, String),
 }
 
-impl Ended {
+impl EarlyEnd {
     fn wrong(code: SysExit, what: &str, error: &io::Error) -> Self {
         Self::Wrong(code, format!("{what}: {}", reason(error)))
     }
@@ -48,26 +50,26 @@ pub(super) fn flock(args: &FlockArgs) -> Exit {
         "tenure flock"
     };
     match flock::read(&args.words) {
-        Ok(Asked::Help) => {
+        Ok(FlockRequest::Help) => {
             // Under its own name the program has one page, as flock(1) has.
             let is_brief = !args.by_name && Size::asked_for(&args.words) != Some(Size::Full);
             let page = if is_brief { flock::brief } else { flock::help };
             show(&colour::page(&page(name), &io::stdout()))
         }
-        Ok(Asked::Version) => show(&format!(
+        Ok(FlockRequest::Version) => show(&format!(
             "flock from tenure {}\n",
             env!("CARGO_PKG_VERSION")
         )),
-        Ok(Asked::Lock(call)) => {
+        Ok(FlockRequest::Lock(call)) => {
             let exit = match lock_and_run(&call) {
                 Ok(exit) => exit,
-                Err(Ended::Conflict(message)) => {
+                Err(EarlyEnd::Conflict(message)) => {
                     if call.verbose {
                         tell(message);
                     }
                     Exit::Own(call.conflict_exit_code)
                 }
-                Err(Ended::Wrong(code, message)) => {
+                Err(EarlyEnd::Wrong(code, message)) => {
                     tell(&message);
                     code.exit()
                 }
@@ -93,12 +95,12 @@ pub(super) fn flock(args: &FlockArgs) -> Exit {
     }
 }
 
-fn lock_and_run(call: &Call) -> Result<Exit, Ended> {
+fn lock_and_run(call: &Call) -> Result<Exit, EarlyEnd> {
     let (path, command, start) = match &call.target {
         Target::Descriptor(number) => {
             if is_stand_in(*number) {
                 let error = Errno::BADF.into();
-                return Err(Ended::wrong(SysExit::Data, &number.to_string(), &error));
+                return Err(EarlyEnd::wrong(SysExit::Data, &number.to_string(), &error));
             }
             timed(call, || {
                 lock(call, *number).map_err(|error| not_locked(&number.to_string(), &error))
@@ -141,7 +143,7 @@ fn lock_and_run(call: &Call) -> Result<Exit, Ended> {
 }
 
 /// Locks, and says how long that took.
-fn timed<T>(call: &Call, lock: impl FnOnce() -> Result<T, Ended>) -> Result<T, Ended> {
+fn timed<T>(call: &Call, lock: impl FnOnce() -> Result<T, EarlyEnd>) -> Result<T, EarlyEnd> {
     if !call.verbose {
         return lock();
     }
@@ -157,7 +159,7 @@ fn timed<T>(call: &Call, lock: impl FnOnce() -> Result<T, Ended>) -> Result<T, E
 }
 
 /// Opens a file and locks it.
-fn lock_path(call: &Call, path: &OsStr, start: Start) -> Result<OwnedFd, Ended> {
+fn lock_path(call: &Call, path: &OsStr, start: Start) -> Result<OwnedFd, EarlyEnd> {
     // An exclusive lock of fcntl(2) needs a file that can be written.
     let access = if call.by_fcntl && call.kind == Kind::Exclusive {
         OFlags::WRONLY
@@ -187,7 +189,7 @@ fn lock_path(call: &Call, path: &OsStr, start: Start) -> Result<OwnedFd, Ended> 
 
 /// Opens a file, and creates it if it is missing. It follows links and checks nothing, because the file
 /// is the caller's own.
-fn open(path: &OsStr, access: OFlags, start: Start) -> Result<OwnedFd, Ended> {
+fn open(path: &OsStr, access: OFlags, start: Start) -> Result<OwnedFd, EarlyEnd> {
     let inherited = match start {
         Start::Child | Start::InPlace => OFlags::empty(),
         Start::ChildWithoutLock => OFlags::CLOEXEC,
@@ -207,7 +209,7 @@ fn open(path: &OsStr, access: OFlags, start: Start) -> Result<OwnedFd, Ended> {
                 _ => SysExit::NoInput,
             };
             let what = format!("cannot open lock file {}", path.to_string_lossy());
-            Ended::wrong(code, &what, &errno.into())
+            EarlyEnd::wrong(code, &what, &errno.into())
         })
 }
 
@@ -228,16 +230,16 @@ fn lock(call: &Call, descriptor: RawFd) -> io::Result<()> {
     }
 }
 
-fn not_locked(what: &str, error: &io::Error) -> Ended {
+fn not_locked(what: &str, error: &io::Error) -> EarlyEnd {
     match error.kind() {
-        io::ErrorKind::WouldBlock => Ended::Conflict("failed to get lock"),
-        io::ErrorKind::TimedOut => Ended::Conflict("timeout while waiting to get lock"),
+        io::ErrorKind::WouldBlock => EarlyEnd::Conflict("failed to get lock"),
+        io::ErrorKind::TimedOut => EarlyEnd::Conflict("timeout while waiting to get lock"),
         _ => {
             let code = match error.raw_os_error() {
                 Some(libc::ENOLCK | libc::ENOMEM) => SysExit::System,
                 _ => SysExit::Data,
             };
-            Ended::wrong(code, what, error)
+            EarlyEnd::wrong(code, what, error)
         }
     }
 }
@@ -288,16 +290,16 @@ fn started(mut command: Command, start: Start) -> io::Result<ExitStatus> {
     }
 }
 
-fn not_started(program: &OsStr, error: &io::Error) -> Ended {
+fn not_started(program: &OsStr, error: &io::Error) -> EarlyEnd {
     match error.raw_os_error() {
-        Some(libc::EAGAIN) => Ended::wrong(SysExit::System, "fork failed", error),
+        Some(libc::EAGAIN) => EarlyEnd::wrong(SysExit::System, "fork failed", error),
         code => {
             let code = match code {
                 Some(libc::ENOMEM) => SysExit::System,
                 _ => SysExit::Unavailable,
             };
             let what = format!("failed to execute {}", program.to_string_lossy());
-            Ended::wrong(code, &what, error)
+            EarlyEnd::wrong(code, &what, error)
         }
     }
 }

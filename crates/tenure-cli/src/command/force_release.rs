@@ -2,7 +2,7 @@
 //! operator who wants the lock to be free, and not to hold it.
 
 use super::{Session, near};
-use crate::dialect::Done;
+use crate::dialect::CallResult;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::lock::{age, failure_of, stop_hint};
@@ -87,7 +87,7 @@ pub(crate) fn force_release(
                 "held_ms": held_ms,
                 "was_live": matches!(standing, Standing::Held(_)),
             });
-            let done = Done::ForceReleased {
+            let done = CallResult::ForceReleased {
                 name: &name,
                 request_id,
                 held_ms,
@@ -103,7 +103,7 @@ pub(crate) fn force_release(
             near::point_out_absent(&session, reporter, &name);
             reporter.warn(format!("{name} is not held; nothing to remove"));
             let data = json!({ "name": name.as_str(), "status": "released", "held_ms": null });
-            let done = Done::Absent { name: &name };
+            let done = CallResult::Absent { name: &name };
             Ok((session.text_of(&done, String::new), data))
         }
         Forced::Refused(refusal) => Err(refused(reporter, &session, &name, &refusal)?),

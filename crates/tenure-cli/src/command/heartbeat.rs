@@ -1,7 +1,7 @@
 //! `heartbeat`: renews a hold, and tells its holder whether it still has it.
 
 use super::{Session, near};
-use crate::dialect::{Done, Refused};
+use crate::dialect::{CallRefusal, CallResult};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::Reporter;
@@ -90,7 +90,7 @@ pub(super) fn heartbeat(
                     data[key] = said.into();
                 }
             }
-            let done = Done::Renewed {
+            let done = CallResult::Renewed {
                 name: &name,
                 claim: &claim,
                 now: &session.clock.now(),
@@ -113,7 +113,9 @@ pub(super) fn heartbeat(
             )
             .with_text(text)
             .with_context(context);
-            Err(session.dialect.refusal(failure, &Refused::NotOwner(&view)))
+            Err(session
+                .dialect
+                .refusal(failure, &CallRefusal::NotOwner(&view)))
         }
         RenewedOwned::Lost => {
             near::point_out_absent(&session, reporter, &name);

@@ -2,7 +2,7 @@
 
 use super::result::RunResult;
 use super::{Session, give_back, near};
-use crate::dialect::{Done, Line, Refused};
+use crate::dialect::{CallRefusal, CallResult, Line};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::lock::{HolderView, age, stop_hint, trouble};
@@ -45,18 +45,18 @@ pub(crate) fn release(
     // What a record of another profile says of a release, its contract says.
     let meant = match session.store.profile().record() {
         None => meant(&session, &name, id)?,
-        Some(_) => Meant::WhatTheIdShows,
+        Some(_) => HoldToRelease::WhatTheIdShows,
     };
-    if let Meant::TakenOver(lost) = meant {
+    if let HoldToRelease::TakenOver(lost) = meant {
         return Err(*lost);
     }
     let owns = |claim: &Claim| {
         let may = claim.kind.is_detached() || gone.contains(&claim.ticket);
         let is_own = match &meant {
-            Meant::Hold(ticket) => *ticket == claim.ticket,
-            Meant::Ended(own) => own.claim.ticket == claim.ticket,
-            Meant::Others(_) | Meant::TakenOver(_) => false,
-            Meant::WhatTheIdShows => session.may_release(claim, id),
+            HoldToRelease::Hold(ticket) => *ticket == claim.ticket,
+            HoldToRelease::Ended(own) => own.claim.ticket == claim.ticket,
+            HoldToRelease::Others(_) | HoldToRelease::TakenOver(_) => false,
+            HoldToRelease::WhatTheIdShows => session.may_release(claim, id),
         };
         if may && is_own {
             Ownership::Shown
@@ -77,9 +77,9 @@ pub(crate) fn release(
         released => released?,
     };
     match &meant {
-        Meant::Ended(own) => return Err(own.lost(&name)),
+        HoldToRelease::Ended(own) => return Err(own.lost(&name)),
         // Nobody has had the lock since, or the claim would have been replaced.
-        Meant::Others(Some(other)) if session.view(&name, None)?.available => {
+        HoldToRelease::Others(Some(other)) if session.view(&name, None)?.available => {
             reporter.warn(format!(
                 "{name} is not held; its last hold, {}",
                 other.told()
@@ -181,13 +181,13 @@ fn standing(session: &Session, name: &LockName) -> Result<Option<Claim>, Failure
 }
 
 /// What a release of a native lock means.
-enum Meant {
+enum HoldToRelease {
     /// The hold with this ticket.
     Hold(u64),
     /// A hold that ended without a release, and that nobody has replaced yet.
-    Ended(Ended),
+    Ended(LapsedHold),
     /// Holds of others alone, of which the last may have ended without a release.
-    Others(Option<Ended>),
+    Others(Option<LapsedHold>),
     /// A hold that another holder has replaced, with the answer that says so.
     TakenOver(Box<Failure>),
     /// The one that the id shows, or none.
@@ -195,12 +195,12 @@ enum Meant {
 }
 
 /// A hold that ended without a release.
-struct Ended {
+struct LapsedHold {
     claim: Claim,
     reason: StaleReason,
 }
 
-impl Ended {
+impl LapsedHold {
     /// What became of it, and since when the work has had no lock.
     fn told(&self) -> String {
         let (holder, lease) = (&self.claim.holder, &self.claim.lease);
@@ -283,7 +283,7 @@ fn previous(event: &Recorded) -> Option<&str> {
 /// back its own. Of a hold whose caller has ended, the owner may give it back.
 ///
 /// What stands counts before what has ended.
-fn meant(session: &Session, name: &LockName, id: Option<&str>) -> Result<Meant, Failure> {
+fn meant(session: &Session, name: &LockName, id: Option<&str>) -> Result<HoldToRelease, Failure> {
     let (reading, now) = (session.reading(name)?, session.clock.now());
     let here = &session.identity.host;
     let is_taken_here = |claim: &Claim| claim.holder.agent().is_none() && session.took(claim);
@@ -313,7 +313,7 @@ fn meant(session: &Session, name: &LockName, id: Option<&str>) -> Result<Meant, 
                 {
                     None
                 }
-                Standing::Stale(reason) => Some(Ended {
+                Standing::Stale(reason) => Some(LapsedHold {
                     claim: Claim::clone(claim),
                     reason,
                 }),
@@ -326,12 +326,12 @@ fn meant(session: &Session, name: &LockName, id: Option<&str>) -> Result<Meant, 
             .entry()
             .is_some_and(|entry| entry.claims.iter().any(is_shown));
         return Ok(match ended(&is_shown) {
-            Some(ended) if held(&is_shown).is_empty() => Meant::Ended(ended),
+            Some(ended) if held(&is_shown).is_empty() => HoldToRelease::Ended(ended),
             None if !is_known => match taken_over(session, name, id) {
-                Some(lost) => Meant::TakenOver(Box::new(lost)),
-                None => Meant::WhatTheIdShows,
+                Some(lost) => HoldToRelease::TakenOver(Box::new(lost)),
+                None => HoldToRelease::WhatTheIdShows,
             },
-            _ => Meant::WhatTheIdShows,
+            _ => HoldToRelease::WhatTheIdShows,
         });
     }
     // A hold that follows no process is given back by its id, which its caller has chosen or been told.
@@ -340,12 +340,15 @@ fn meant(session: &Session, name: &LockName, id: Option<&str>) -> Result<Meant, 
         own = held(&is_left);
     }
     match *own {
-        [one] => return Ok(Meant::Hold(one.ticket)),
+        [one] => return Ok(HoldToRelease::Hold(one.ticket)),
         [] => {}
         _ => return Err(several(session, name, &own)?),
     }
     let own = ended(&is_taken_here).or_else(|| ended(&is_left));
-    Ok(own.map_or_else(|| Meant::Others(ended(&|_| true)), Meant::Ended))
+    Ok(own.map_or_else(
+        || HoldToRelease::Others(ended(&|_| true)),
+        HoldToRelease::Ended,
+    ))
 }
 
 /// The answer to a caller that may mean each of several holds.
@@ -428,7 +431,7 @@ fn done(
     if let (Some(result), Some(data)) = (result, data.as_object_mut()) {
         result.add_to(data);
     }
-    let done = Done::Released {
+    let done = CallResult::Released {
         name,
         request_id,
         held_ms,
@@ -501,7 +504,9 @@ fn not_owner(
     .with_text(format!("{}; {next}", view.headline()))
     .with_context(view.json());
     failure.fix_command = view.holder.as_ref().and_then(HolderView::continuing);
-    Err(session.dialect.refusal(failure, &Refused::NotOwner(&view)))
+    Err(session
+        .dialect
+        .refusal(failure, &CallRefusal::NotOwner(&view)))
 }
 
 /// The message to a caller that descends from the owner and shows no id.
@@ -517,7 +522,7 @@ fn absent(reporter: &mut Reporter, session: &Session, name: &LockName) -> (Strin
     if session.store.policy().absent_release == AbsentRelease::SuccessWithWarning {
         reporter.warn(format!("{name} is not held; nothing to release"));
     }
-    let text = session.text_of(&Done::Absent { name }, String::new);
+    let text = session.text_of(&CallResult::Absent { name }, String::new);
     (text, without_hold(name, "released"))
 }
 

@@ -38,7 +38,7 @@ use crate::supervise::locks::{Around, Driver, RunState, SpawnError};
 use crate::supervise::{End, OnLost, Terms as Supervising, Verdict};
 use acquire_all::Hold;
 pub(super) use child_env::ChildEnv;
-use follow::Followed;
+use follow::FollowTargets;
 use hooks::Hook;
 use plan::Planning;
 use serde_json::{Value, json};
@@ -117,7 +117,7 @@ fn session_of(
 fn hold_or_run(
     run: Run,
     main: LockName,
-    followed: Option<Followed>,
+    followed: Option<FollowTargets>,
     reporter: &mut Reporter,
 ) -> Result<Ending, Failure> {
     let Run {
@@ -126,7 +126,7 @@ fn hold_or_run(
         task,
     } = run;
     let signals = collect_signals()?;
-    followed.map_or(Ok(()), Followed::watch)?;
+    followed.map_or(Ok(()), FollowTargets::watch)?;
     let open = task.is_open.then(|| {
         let id = place.format().request_id(task.who.id.clone())?;
         Ok::<_, Failure>(ChildEnv::of_no_hold(&place, &id))
@@ -521,14 +521,14 @@ impl Hooks<'_> {
 #[inline(never)]
 fn run_unlocked(
     run: Run,
-    followed: Option<Followed>,
+    followed: Option<FollowTargets>,
     reporter: &mut Reporter,
 ) -> Result<Ending, Failure> {
     let Run { place, task, .. } = run;
     let id = place.format().request_id(task.who.id.clone())?;
     reporter.set_request_id(id.as_str());
     let signals = collect_signals()?;
-    followed.map_or(Ok(()), Followed::watch)?;
+    followed.map_or(Ok(()), FollowTargets::watch)?;
     let program = program_of(&place, &task)?;
     if let Some(warning) = task.warning {
         reporter.warn(warning);

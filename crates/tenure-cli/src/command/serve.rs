@@ -29,9 +29,9 @@ use crate::render::say;
 use crate::request::serve::Usual;
 use crate::request::{Place, Surroundings};
 use crate::signals;
-use calls::{Leaves, Part, Seen, Taken};
+use calls::{AcquireOutcome, Leaves, LockLook, Part};
 use frames::{Id, LINE_MAX, Line, Method, PROTOCOL};
-use holds::{Adoption, Kept, lost, no_hold};
+use holds::{Adoption, ServedHold, lost, no_hold};
 use kept::PlaceOfHolds;
 use output::{About, Output};
 use parent::Parent;
@@ -98,7 +98,7 @@ enum Event {
     /// How a wait stands.
     Waiting { id: Id, place: usize, holder: Value },
     /// What an `acquire` came to.
-    Taken { id: Id, taken: Taken },
+    Taken { id: Id, taken: AcquireOutcome },
     /// What the keeper has found of a lock of a hold.
     Kept {
         hold: u64,
@@ -114,7 +114,7 @@ enum Event {
     Verified {
         id: Id,
         hold: u64,
-        seen: Vec<(Arc<Part>, Seen)>,
+        seen: Vec<(Arc<Part>, LockLook)>,
     },
     /// Locks were given back, or could not be.
     GivenBack {
@@ -171,10 +171,10 @@ struct Serve {
     pending: BTreeMap<Id, Pending>,
     waits: Arc<Waits>,
     /// What was last seen of the locks with a line.
-    seen: BTreeMap<LineKey, waits::Seen>,
+    seen: BTreeMap<LineKey, waits::LineState>,
     /// The other requests without an answer.
     calls: Vec<Id>,
-    holds: BTreeMap<u64, Kept>,
+    holds: BTreeMap<u64, ServedHold>,
     /// The number of the next hold; no other serve of this parent uses it.
     next_hold: u64,
     /// What is given back, and is tried again.

@@ -12,7 +12,7 @@ use super::{Call, Session, finish, warn_of};
 use crate::args::{self, AcquireArgs, CheckArgs, DocumentArgs, ReleaseArgs, Verb};
 use crate::dialect::Line;
 use crate::dialect::sprint::{
-    Answer, Document, LockInfo, Seen, Status, answers_with_the_object, failed, store_failed,
+    Answer, Document, LockFileView, LockInfo, Status, answers_with_the_object, failed, store_failed,
 };
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -25,14 +25,14 @@ use tenure_engine::clock::Clock;
 use tenure_engine::store::Reading;
 
 /// What a call asks for beyond its flags.
-pub(super) enum Given<'a> {
+pub(super) enum ExtraInput<'a> {
     /// What stands in the document of `--input`, if there is one.
     Input(Option<&'a str>),
     /// A document that was read already, because it names the verb.
     Fields(Fields),
 }
 
-impl<'a> From<Option<&'a str>> for Given<'a> {
+impl<'a> From<Option<&'a str>> for ExtraInput<'a> {
     fn from(input: Option<&'a str>) -> Self {
         Self::Input(input)
     }
@@ -50,13 +50,13 @@ fn with_own_yaml(mut reporter: Reporter) -> Reporter {
 fn carry_out(
     verb: &'static str,
     reporter: Reporter,
-    given: Given<'_>,
+    given: ExtraInput<'_>,
     body: impl FnOnce(&str, Fields, &mut Reporter) -> Result<Answer, Failure>,
 ) -> Exit {
     finish(with_own_yaml(reporter), |reporter| {
         let fields = match given {
-            Given::Input(input) => request::fields(input),
-            Given::Fields(fields) => Ok(fields),
+            ExtraInput::Input(input) => request::fields(input),
+            ExtraInput::Fields(fields) => Ok(fields),
         };
         let fields = fields.map_err(|failure| failed(verb, failure))?;
         let mode = fields.mode.clone().unwrap_or_else(|| verb.to_owned());
@@ -67,7 +67,7 @@ fn carry_out(
     })
 }
 
-pub(super) fn acquire(args: &AcquireArgs, call: Call, given: Given<'_>) -> Exit {
+pub(super) fn acquire(args: &AcquireArgs, call: Call, given: ExtraInput<'_>) -> Exit {
     let Call { around, reporter } = call.held_exit(args.claiming.patience.conflict_exit_code);
     carry_out("acquire", reporter, given, |mode, fields, reporter| {
         let args = request::acquire(args, fields)?;
@@ -81,7 +81,7 @@ pub(super) fn acquire(args: &AcquireArgs, call: Call, given: Given<'_>) -> Exit 
     })
 }
 
-pub(super) fn release(args: &ReleaseArgs, call: Call, given: Given<'_>) -> Exit {
+pub(super) fn release(args: &ReleaseArgs, call: Call, given: ExtraInput<'_>) -> Exit {
     let Call { around, reporter } = call;
     carry_out("release", reporter, given, |mode, fields, reporter| {
         let release = request::release(args, fields, &around)?;
@@ -90,7 +90,7 @@ pub(super) fn release(args: &ReleaseArgs, call: Call, given: Given<'_>) -> Exit 
     })
 }
 
-pub(super) fn check(args: &CheckArgs, call: Call, given: Given<'_>) -> Exit {
+pub(super) fn check(args: &CheckArgs, call: Call, given: ExtraInput<'_>) -> Exit {
     let Call { around, reporter } = call;
     carry_out("check", reporter, given, |mode, fields, reporter| {
         let (check, health) = request::check(args, fields, &around)?;
@@ -112,7 +112,7 @@ pub(super) fn document(args: &DocumentArgs, call: Call) -> Exit {
     if !request::is_mode(&mode) {
         return refuse(&mode, request::invalid_mode(&mode));
     }
-    let given = Given::Fields(fields);
+    let given = ExtraInput::Fields(fields);
     match args::parse_as(&mode, &args.words) {
         Ok(Verb::Acquire(args)) => acquire(
             &args,
@@ -159,7 +159,7 @@ fn look(
     let (session, id) = Session::of_caller(check.place, &name, &check.shown, reporter)?;
     let reading = read(&session, &name)?;
     let now = session.clock.now();
-    let seen = Seen::of(&reading, session.store.policy(), &now);
+    let seen = LockFileView::of(&reading, session.store.policy(), &now);
     let is_own = seen
         .claim
         .as_ref()
@@ -267,7 +267,7 @@ fn absence(
 ) -> Result<LockInfo, Failure> {
     let reading = read(session, name)?;
     let now = session.clock.now();
-    let seen = Seen::of(&reading, session.store.policy(), &now);
+    let seen = LockFileView::of(&reading, session.store.policy(), &now);
     if let Some(claim) = &seen.claim {
         let hold = consent::Hold::of(claim);
         if removed.is_some_and(|removed| consent::Hold::of(removed) == hold) {

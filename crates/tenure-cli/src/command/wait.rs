@@ -1,7 +1,7 @@
 //! `wait`: returns when a lock has room for a claim. It takes nothing and writes nothing.
 
 use super::{Session, attend, cancelled, collect_signals, near};
-use crate::dialect::Done;
+use crate::dialect::CallResult;
 use crate::failure::Failure;
 use crate::render::Reporter;
 use crate::render::lock::failure_of;
@@ -80,7 +80,7 @@ pub(super) fn until_free(
         }
     }
     let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
-    let done = Done::Free { name };
+    let done = CallResult::Free { name };
     let text = session.text_of(&done, || match view.room {
         Some(_) => format!("{name} has room"),
         None => format!("{name} is free"),

@@ -4,7 +4,7 @@
 //! the product's envelope is printed instead, and a refusal carries the same document's fields in its
 //! `context`.
 
-use super::{Dialect, Done, Line, Refused, own_line, seconds};
+use super::{CallRefusal, CallResult, Dialect, Line, own_line, seconds};
 use crate::failure::{Failure, object};
 use crate::render::Document;
 use crate::render::lock::{HolderView, LockView, timestamp};
@@ -33,7 +33,7 @@ const VERBS: [&str; 8] = [
 ];
 
 impl Dialect for Fleet {
-    fn answer(&self, done: &Done<'_>) -> Option<String> {
+    fn answer(&self, done: &CallResult<'_>) -> Option<String> {
         Some(json_line(&document_of(done)?))
     }
 
@@ -53,9 +53,9 @@ impl Dialect for Fleet {
         }
     }
 
-    fn refusal(&self, mut failure: Failure, why: &Refused<'_>) -> Failure {
+    fn refusal(&self, mut failure: Failure, why: &CallRefusal<'_>) -> Failure {
         match why {
-            Refused::Blocked { view, reason, .. } => {
+            CallRefusal::Blocked { view, reason, .. } => {
                 let document = match reason {
                     Reason::Held | Reason::QueueFull => {
                         blocked(&view.name, &holder(view), &wait_of(view))
@@ -71,11 +71,11 @@ impl Dialect for Fleet {
                 };
                 answered(failure, document)
             }
-            Refused::Unreadable { name, why } => {
+            CallRefusal::Unreadable { name, why } => {
                 let suggestion = corrupt_because(why);
                 answered(failure, blocked(name.as_str(), &Value::Null, &suggestion))
             }
-            Refused::NotOwner(view) => {
+            CallRefusal::NotOwner(view) => {
                 failure.text = Some(json_line(&json!({
                     "error": error_of(&failure),
                     "lock_name": view.name,
@@ -86,7 +86,7 @@ impl Dialect for Fleet {
                 failure.is_answer = true;
                 failure
             }
-            Refused::Checked(view) => {
+            CallRefusal::Checked(view) => {
                 failure.context.extend(object(standing(view)));
                 failure
             }
@@ -99,9 +99,9 @@ impl Dialect for Fleet {
 }
 
 /// The document of a success, if the contract has one.
-fn document_of(done: &Done<'_>) -> Option<Value> {
+fn document_of(done: &CallResult<'_>) -> Option<Value> {
     Some(match done {
-        Done::Acquired {
+        CallResult::Acquired {
             name,
             claim,
             lock_file,
@@ -113,7 +113,7 @@ fn document_of(done: &Done<'_>) -> Option<Value> {
             "ttl_seconds": seconds(claim.lease.ttl_ms),
             "token": claim.token,
         }),
-        Done::Unlocked { id, mode } => json!({
+        CallResult::Unlocked { id, mode } => json!({
             "status": "unlocked",
             "mode": mode.word(),
             "lock_name": null,
@@ -122,7 +122,7 @@ fn document_of(done: &Done<'_>) -> Option<Value> {
             "ttl_seconds": null,
             "token": null,
         }),
-        Done::Released {
+        CallResult::Released {
             name,
             request_id,
             held_ms,
@@ -141,7 +141,7 @@ fn document_of(done: &Done<'_>) -> Option<Value> {
             }
             answer
         }
-        Done::ForceReleased {
+        CallResult::ForceReleased {
             name,
             request_id,
             held_ms,
@@ -153,8 +153,8 @@ fn document_of(done: &Done<'_>) -> Option<Value> {
             "held_duration_seconds": request_id.map(|_| seconds(*held_ms)),
             "result": "forced",
         }),
-        Done::Absent { name } => json!({ "status": "absent", "lock_name": name.as_str() }),
-        Done::Renewed { name, claim, .. } => json!({
+        CallResult::Absent { name } => json!({ "status": "absent", "lock_name": name.as_str() }),
+        CallResult::Renewed { name, claim, .. } => json!({
             "status": "renewed",
             "lock_name": name.as_str(),
             "request_id": claim.holder.request_id.as_str(),
@@ -162,9 +162,9 @@ fn document_of(done: &Done<'_>) -> Option<Value> {
             "ttl_seconds": seconds(claim.lease.ttl_ms),
             "token": claim.token.filter(|token| *token > 0),
         }),
-        Done::Free { name } => json!({ "lock_name": name.as_str(), "status": "free" }),
-        Done::Checked(view) => standing(view),
-        Done::Cleaned { .. } => return None,
+        CallResult::Free { name } => json!({ "lock_name": name.as_str(), "status": "free" }),
+        CallResult::Checked(view) => standing(view),
+        CallResult::Cleaned { .. } => return None,
     })
 }
 

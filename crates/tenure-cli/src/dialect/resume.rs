@@ -1,6 +1,6 @@
 //! How the resume profile speaks: the sentences that users of resume locks know.
 
-use super::{Dialect, Line, Refused, own_line};
+use super::{CallRefusal, Dialect, Line, own_line};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::clean;
@@ -28,13 +28,13 @@ impl Dialect for Resume {
         }
     }
 
-    fn refusal(&self, mut failure: Failure, why: &Refused<'_>) -> Failure {
+    fn refusal(&self, mut failure: Failure, why: &CallRefusal<'_>) -> Failure {
         match why {
-            Refused::Blocked { view, .. } => match why.holder() {
+            CallRefusal::Blocked { view, .. } => match why.holder() {
                 Some((_, holder)) => blocked(failure, view, holder),
                 None => failure,
             },
-            Refused::Unreadable { name, why } => {
+            CallRefusal::Unreadable { name, why } => {
                 failure.text = Some(format!(
                     "Failed to check lock status for {name}: {}",
                     clean(why)
@@ -42,7 +42,7 @@ impl Dialect for Resume {
                 failure.exit = Exit::Precondition;
                 failure
             }
-            Refused::NotOwner(_) | Refused::Checked(_) => failure,
+            CallRefusal::NotOwner(_) | CallRefusal::Checked(_) => failure,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! How the session profile speaks: one line on stderr for each event of an issue's lock.
 
-use super::{Dialect, Done, Line, Refused, seconds};
+use super::{CallRefusal, CallResult, Dialect, Line, seconds};
 use crate::failure::Failure;
 use crate::render::clean;
 use tenure_core::{Claim, LockName, Now, Takeover};
@@ -18,8 +18,8 @@ fn named(run: &str) -> String {
 }
 
 impl Dialect for Session {
-    fn answer(&self, done: &Done<'_>) -> Option<String> {
-        let Done::Cleaned { locks, dry_run } = *done else {
+    fn answer(&self, done: &CallResult<'_>) -> Option<String> {
+        let CallResult::Cleaned { locks, dry_run } = *done else {
             return None;
         };
         let did = if dry_run { "Would clean" } else { "Cleaned" };
@@ -47,7 +47,7 @@ impl Dialect for Session {
         }
     }
 
-    fn refusal(&self, mut failure: Failure, why: &Refused<'_>) -> Failure {
+    fn refusal(&self, mut failure: Failure, why: &CallRefusal<'_>) -> Failure {
         let Some((view, holder)) = why.holder() else {
             return failure;
         };

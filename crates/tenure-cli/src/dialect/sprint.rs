@@ -3,9 +3,9 @@
 
 mod object;
 
-pub(crate) use object::{Document, LockInfo, Seen, Status, alive, because};
+pub(crate) use object::{Document, LockFileView, LockInfo, Status, alive, because};
 
-use super::{Dialect, Done, Line, Refused, own_line};
+use super::{CallRefusal, CallResult, Dialect, Line, own_line};
 use crate::exit::Exit;
 use crate::failure::{Failure, Retry, object};
 use crate::render::clean;
@@ -19,25 +19,27 @@ pub(crate) struct Sprint;
 const VERBS: [&str; 4] = ["run", "heartbeat", "force-release", "wait"];
 
 impl Dialect for Sprint {
-    fn answer(&self, done: &Done<'_>) -> Option<String> {
+    fn answer(&self, done: &CallResult<'_>) -> Option<String> {
         let free = || LockInfo {
             exists: Some(false),
             ..LockInfo::default()
         };
         let none = "There is no sprint lock";
         let document = match done {
-            Done::ForceReleased { .. } => Document::new(
+            CallResult::ForceReleased { .. } => Document::new(
                 Status::Released,
                 "force-release",
                 free(),
                 "Lock released successfully",
             ),
-            Done::Absent { .. } => Document::new(Status::Released, "force-release", free(), none),
-            Done::Free { .. } => Document::new(Status::Clean, "wait", free(), none),
-            Done::Renewed { claim, now, .. } => {
+            CallResult::Absent { .. } => {
+                Document::new(Status::Released, "force-release", free(), none)
+            }
+            CallResult::Free { .. } => Document::new(Status::Clean, "wait", free(), none),
+            CallResult::Renewed { claim, now, .. } => {
                 let alive = claim.holder.process.map(|_| true);
                 let standing = Standing::Held(Life::Detached);
-                let seen = Seen::claimed(standing, (*claim).clone(), alive);
+                let seen = LockFileView::claimed(standing, (*claim).clone(), alive);
                 let message = format!(
                     "The lock is held by this session {}; a heartbeat makes it last no longer: it lasts until its \
                      process ends, at most 24 hours",
@@ -61,7 +63,7 @@ impl Dialect for Sprint {
         }
     }
 
-    fn refusal(&self, mut failure: Failure, why: &Refused<'_>) -> Failure {
+    fn refusal(&self, mut failure: Failure, why: &CallRefusal<'_>) -> Failure {
         let Some((_, holder)) = why.holder() else {
             return failure;
         };
@@ -101,7 +103,7 @@ fn refused(verb: &str, _: Option<&str>, failure: &Failure) -> String {
 fn took_over(why: Takeover, previous: Option<&Claim>) -> String {
     let whose = previous.map_or_else(
         || "that cannot be read".to_owned(),
-        |claim| Seen::claimed(Standing::Unknown, claim.clone(), None).whose(),
+        |claim| LockFileView::claimed(Standing::Unknown, claim.clone(), None).whose(),
     );
     match why {
         Takeover::Stale(reason) => {

@@ -215,7 +215,7 @@ fn envelope_of<D: Serialize>(
 /// Writes the envelope of locks that were kept, of which this is the failure.
 pub(crate) fn write_kept(
     reporter: &RefCell<&mut Reporter>,
-    kept: Kept,
+    kept: PartBuffer,
     failure: Option<&Failure>,
 ) -> Result<(), Unheard> {
     fn answer<T>(locks: T, failure: Option<&Failure>) -> Result<Locks<T>, (&Failure, Locks<T>)> {
@@ -280,7 +280,7 @@ pub(crate) fn write_json(pieces: &mut Pieces, document: &impl Serialize) -> Resu
 /// Parts of an answer that are written once all of them were made: a few in memory, and many in a file without
 /// a name in the folder for temporary files. Where there is no such file, all of them stay in memory.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct PartBuffer {
     lines: Gathered,
     /// How many parts there are.
     count: usize,
@@ -290,7 +290,7 @@ pub(crate) struct Kept {
     has_no_room: bool,
 }
 
-impl Kept {
+impl PartBuffer {
     /// Keeps one more.
     pub(crate) fn push(&mut self, part: &impl Serialize) {
         let length = self.lines.length();

@@ -1,8 +1,8 @@
 //! What `acquire` means: which lock it takes, in whose name, for how long, and whose life it follows.
 
 use super::{
-    Asked, Defaults, Place, Pool, Surroundings, Takes, Who, force, millis, mode, named, named_by,
-    refuse_input, said_wait, ticket, ttl_ms, typed_mode, usual_wait,
+    ClaimWords, Defaults, Place, Pool, Surroundings, Takes, Who, force, millis, mode, named,
+    named_by, refuse_input, said_wait, ticket, ttl_ms, typed_mode, usual_wait,
 };
 use crate::args::AcquireArgs;
 use crate::args::value::{self, Owner, Ticket};
@@ -55,7 +55,7 @@ impl Acquiring {
         let claiming = &typed.claiming;
         let place = Place::of_taker(&typed.common, around)?;
         let name = named_by(&place, typed.name.as_ref());
-        let asked = Asked {
+        let asked = ClaimWords {
             name: name.as_ref(),
             locks: false,
             group: false,

@@ -3,7 +3,7 @@
 //! How a contract is *worded* stands in `dialect`; where its *flow* differs, it is a command of its own.
 
 use super::place::{Purpose, built_in, profile_name};
-use super::{Asked, Intends, Place, Surroundings, Variables, fresh_id, intended, known_as};
+use super::{ClaimWords, Intends, Place, Surroundings, Variables, fresh_id, intended, known_as};
 use crate::args::Common;
 use crate::failure::Failure;
 use tenure_core::{Claim, Holder, Policy, RequestId};
@@ -71,7 +71,7 @@ impl Format {
     /// The part of a claim's meaning that the profile decides.
     pub(crate) fn intends(
         self,
-        asked: &Asked<'_>,
+        asked: &ClaimWords<'_>,
         around: &Surroundings,
     ) -> Result<Intends, Failure> {
         match self {

@@ -6,7 +6,7 @@
 //!
 //! Only the intent's own file is touched here.
 
-use super::{Asked, Intends, Takes};
+use super::{ClaimWords, Intends, Takes};
 use crate::args::Claiming;
 use crate::args::value::{self, Typed};
 use crate::exit::Exit;
@@ -21,7 +21,7 @@ use tenure_engine::printed::short;
 const OWN: &str = "tenure";
 
 /// Reads the intent of a call, if it has one, and says what the call means.
-pub(crate) fn meaning(asked: &Asked<'_>) -> Result<Intends, Failure> {
+pub(crate) fn meaning(asked: &ClaimWords<'_>) -> Result<Intends, Failure> {
     let metadata = metadata(asked.claiming)?;
     let mut intends = match &asked.claiming.intent {
         Some(file) => of_intent(asked, file)?,
@@ -50,7 +50,7 @@ fn facts(name: Option<String>, version: Option<String>) -> Vec<(String, String)>
 }
 
 /// A call without an intent says everything itself.
-fn of_flags(asked: &Asked<'_>) -> Result<Intends, Failure> {
+fn of_flags(asked: &ClaimWords<'_>) -> Result<Intends, Failure> {
     let claiming = asked.claiming;
     let names_any = asked.name.is_some() || asked.locks;
     // A group alone is a native lock, whose record knows no intent.
@@ -83,7 +83,7 @@ fn of_flags(asked: &Asked<'_>) -> Result<Intends, Failure> {
     })
 }
 
-fn of_intent(asked: &Asked<'_>, file: &Path) -> Result<Intends, Failure> {
+fn of_intent(asked: &ClaimWords<'_>, file: &Path) -> Result<Intends, Failure> {
     let wrong = |error: &dyn std::fmt::Display| {
         Failure::bad_arguments(format!("{}: {error}", file.display()))
     };

@@ -5,8 +5,9 @@
 //! only the newest stays (`single`), or up to a hundred wait in turn (`max`), or any number (`fifo`).
 
 use super::{
-    Asked, Defaults, Intends, OnHeld, Place, Pool, Purpose, Surroundings, Takes, Who, default_name,
-    force, mode, named_by, no_name, said_wait, ticket, ttl_ms, typed_mode, usual_wait,
+    ClaimWords, Defaults, Intends, OnHeld, Place, Pool, Purpose, Surroundings, Takes, Who,
+    default_name, force, mode, named_by, no_name, said_wait, ticket, ttl_ms, typed_mode,
+    usual_wait,
 };
 use crate::args::RunArgs;
 use crate::args::value::{self, Follow, Further, Queue, Ticket, Typed};
@@ -131,7 +132,7 @@ impl Run {
             refuse_exec(&place)?;
         }
         let name = named_by(&place, typed.name.as_ref());
-        let asked = Asked {
+        let asked = ClaimWords {
             name: name.as_ref(),
             locks: !typed.lock.is_empty(),
             group: typed.group.is_some(),

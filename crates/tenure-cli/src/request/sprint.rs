@@ -5,7 +5,7 @@ mod fields;
 
 pub(crate) use fields::Fields;
 
-use super::{Acquire, Acquiring, Check, Place, Release, Shown, Surroundings};
+use super::{Acquire, Acquiring, Check, Place, Release, ShownId, Surroundings};
 use crate::args::value::{self, Owner, Typed};
 use crate::args::{AcquireArgs, CheckArgs, Common, ReleaseArgs};
 use crate::exit::Exit;
@@ -200,8 +200,8 @@ fn id(flag: Option<Typed<RequestId>>, field: Option<String>) -> Option<Typed<Req
 }
 
 /// The session that the caller names.
-fn shown(id: Option<&Typed<RequestId>>) -> Shown {
-    id.map_or_else(Shown::default, |id| Shown::typed(SESSION_ID, id))
+fn shown(id: Option<&Typed<RequestId>>) -> ShownId {
+    id.map_or_else(ShownId::default, |id| ShownId::typed(SESSION_ID, id))
 }
 
 /// The project and the name of its lock file.

@@ -4,7 +4,7 @@ use super::{
     Place, Surroundings, asked_for, known_as, lock, mode, mode_of, refuse_input, said_wait,
     usual_wait,
 };
-use crate::args::value::{self, Ending, Typed};
+use crate::args::value::{self, Typed, WorkResult};
 use crate::args::{
     AuditArgs, CancelArgs, CheckArgs, CleanArgs, FenceAction, FenceArgs, ForceReleaseArgs,
     HeartbeatArgs, ListArgs, OfMode, Order, ReleaseArgs, WaitArgs,
@@ -18,13 +18,13 @@ use tenure_engine::engine;
 
 /// The id that a caller shows for a hold, or by which the profile knows it.
 #[derive(Debug, Default)]
-pub(crate) struct Shown {
+pub(crate) struct ShownId {
     id: Option<String>,
     /// The id does not have tenure's form, so it counts only if a record names it.
     refusal: Option<Failure>,
 }
 
-impl Shown {
+impl ShownId {
     /// The id as it was typed, whether it counts or not.
     pub(crate) fn as_typed(&self) -> Option<&str> {
         self.id.as_deref()
@@ -67,7 +67,7 @@ impl Shown {
 pub(crate) struct Release {
     pub(crate) place: Place,
     pub(crate) name: LockName,
-    pub(crate) shown: Shown,
+    pub(crate) shown: ShownId,
     /// How the work ended, if the caller said so.
     pub(crate) work: Option<Work>,
 }
@@ -89,16 +89,16 @@ impl Release {
         let step = typed.failure_step.clone();
         Ok(Self {
             name: lock(&place, typed.name.as_ref(), around)?,
-            shown: Shown::of(typed.request_id.as_ref(), &place, around),
+            shown: ShownId::of(typed.request_id.as_ref(), &place, around),
             // A caller that names a failed step says that the work failed.
             work: match (typed.result, step) {
-                (Some(Ending::Success), Some(_)) => {
+                (Some(WorkResult::Success), Some(_)) => {
                     return Err(Failure::bad_arguments(
                         "--result success and --failure-step contradict each other",
                     ));
                 }
-                (Some(Ending::Success), None) => Some(Work::Succeeded),
-                (Some(Ending::Failure), step) | (None, step @ Some(_)) => {
+                (Some(WorkResult::Success), None) => Some(Work::Succeeded),
+                (Some(WorkResult::Failure), step) | (None, step @ Some(_)) => {
                     Some(Work::Failed { step })
                 }
                 (None, None) => None,
@@ -163,7 +163,7 @@ impl ForceRelease {
 pub(crate) struct Heartbeat {
     pub(crate) place: Place,
     pub(crate) name: LockName,
-    pub(crate) shown: Shown,
+    pub(crate) shown: ShownId,
 }
 
 impl Heartbeat {
@@ -171,7 +171,7 @@ impl Heartbeat {
         let place = Place::of_hold(&typed.common, around, text(typed.name.as_ref()))?;
         Ok(Self {
             name: lock(&place, typed.name.as_ref(), around)?,
-            shown: Shown::of(typed.request_id.as_ref(), &place, around),
+            shown: ShownId::of(typed.request_id.as_ref(), &place, around),
             place,
         })
     }
@@ -186,7 +186,7 @@ pub(crate) struct Check {
     pub(crate) mode: Option<Mode>,
     /// Whether it is held by a living holder, and not whether it is free.
     pub(crate) held: bool,
-    pub(crate) shown: Shown,
+    pub(crate) shown: ShownId,
     /// Other holders and waiters are left out.
     pub(crate) short: bool,
 }
@@ -204,9 +204,9 @@ impl Check {
         Ok(Self {
             held: typed.held,
             shown: if name.is_none() && shown.is_none() {
-                Shown::default()
+                ShownId::default()
             } else {
-                Shown::of(shown, &place, around)
+                ShownId::of(shown, &place, around)
             },
             mode: room(&typed.room, name.as_ref(), &place)?,
             name: name.map(|name| place.checked(name)).transpose()?,

@@ -115,7 +115,7 @@ unsafe fn owned(handle: HANDLE) -> io::Result<OwnedHandle> {
 
 /// An event that has arrived.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Arrived {
+pub(crate) struct Arrival {
     /// What it counts as.
     pub(crate) number: i32,
 }
@@ -144,7 +144,7 @@ impl Signals {
 
     /// The next one that has arrived.
     #[allow(clippy::unused_self, reason = "one surface with the signals of Unix")]
-    pub(crate) fn next(self) -> Option<Arrived> {
+    pub(crate) fn next(self) -> Option<Arrival> {
         let came = CAME.get()?;
         // SAFETY: what the static has is open for good. Reset before the look, so that a later event
         // sets it again.
@@ -163,7 +163,7 @@ impl Signals {
             // SAFETY: as above.
             unsafe { SetEvent(came.as_raw_handle()) };
         }
-        found.map(|number| Arrived { number })
+        found.map(|number| Arrival { number })
     }
 
     /// What to poll.

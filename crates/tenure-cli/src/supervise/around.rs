@@ -32,7 +32,7 @@ pub(super) struct Watch {
 }
 
 /// What is known of a hold.
-struct Seen<'a> {
+struct AroundHold<'a> {
     store: &'a Locks,
     name: &'a LockName,
     token: u64,
@@ -45,7 +45,7 @@ struct Seen<'a> {
     is_over: bool,
 }
 
-impl Seen<'_> {
+impl AroundHold<'_> {
     /// Looks again. True if it is found to be over, for the first time.
     fn ends(&mut self) -> bool {
         if self.is_over {
@@ -95,7 +95,7 @@ impl Watch {
         let (bell, rings) = crate::signals::pipe()?;
         let (stop, stopped) = mpsc::channel();
         let (tells, lost) = mpsc::channel();
-        let seen = around.iter().map(|around| Seen {
+        let seen = around.iter().map(|around| AroundHold {
             store: around.store,
             name: around.name,
             token: around.token,
@@ -105,7 +105,7 @@ impl Watch {
             at: instant(),
             is_over: false,
         });
-        let mut seen: Vec<Seen<'_>> = seen.collect();
+        let mut seen: Vec<AroundHold<'_>> = seen.collect();
         std::thread::Builder::new()
             .name("tenure-around".to_owned())
             .spawn_scoped(scope, move || {

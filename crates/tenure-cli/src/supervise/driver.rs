@@ -17,7 +17,7 @@
 
 use super::around::Watch;
 use super::descendants::Descendants;
-use super::locks::{Driver, Followed, Held, RunState, SpawnError, lease_clock};
+use super::locks::{Consequence, Driver, RunLock, RunState, SpawnError, lease_clock};
 use super::remote::{Answer, Asker, Question};
 use super::terminal::Placement;
 use super::{Action, End, Event, Supervision, Terms, Verdict};
@@ -120,14 +120,14 @@ struct Running<'a> {
     /// The command was collected, so that its number and its group's must not be used any more.
     collected: bool,
     /// The command was collected, and other runs work under its locks: when the supervisor says so.
-    stays: Option<Told>,
+    stays: Option<StayNotice>,
     /// When the work was killed; `None` again once the survivors were named.
     killed: Option<Instant>,
 }
 
 /// Whether the supervisor has said why a run stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Told {
+enum StayNotice {
     /// The supervisor says so then.
     At(Instant),
     Done,
@@ -222,7 +222,7 @@ impl Driver<'_> {
             descendants,
             watching_rest: true,
             collected: true,
-            stays: Some(Told::At(now + ENTERED_TOLD_AFTER)),
+            stays: Some(StayNotice::At(now + ENTERED_TOLD_AFTER)),
             killed: None,
             state,
         };
@@ -621,7 +621,7 @@ impl Running<'_> {
     }
 
     /// The asker, for a lock whose answers may take as long as a network does.
-    fn asker_for(&self, held: &Held<'_>) -> Option<&Asker> {
+    fn asker_for(&self, held: &RunLock<'_>) -> Option<&Asker> {
         self.asker.as_ref().filter(|_| held.store.is_remote())
     }
 
@@ -676,7 +676,7 @@ impl Running<'_> {
         self.follow(followed)
     }
 
-    fn follow(&mut self, followed: Followed) -> Option<Verdict> {
+    fn follow(&mut self, followed: Consequence) -> Option<Verdict> {
         self.unsure |= followed.is_unsure;
         self.act(followed.event)
     }
@@ -790,11 +790,11 @@ impl Running<'_> {
 
     /// Says why the end takes longer, for people who wait for the lock or for this run.
     fn tell_of_survivors(&mut self) {
-        if let Some(Told::At(at)) = self.stays
+        if let Some(StayNotice::At(at)) = self.stays
             && instant() >= at
             && !self.supervision.is_ending()
         {
-            self.stays = Some(Told::Done);
+            self.stays = Some(StayNotice::Done);
             self.driver.tell(
                 "the command has ended; the lock stays held until what goes on under it \
                  (`run --reentrant`) has ended too",
@@ -873,7 +873,7 @@ impl Running<'_> {
     #[cold]
     #[inline(never)]
     fn leave_unseen(&self, errno: rustix::io::Errno) -> ! {
-        let lives_by_us = |held: &Held<'_>| held.store.is_remote() || held.store.publishes();
+        let lives_by_us = |held: &RunLock<'_>| held.store.is_remote() || held.store.publishes();
         let what = if self.driver.held.iter().any(lives_by_us) {
             self.send(libc::SIGKILL);
             "the command is killed, and the lock is not released"

@@ -25,7 +25,7 @@ use tenure_engine::store::{Handle, StoreError};
 use tenure_engine::tenure_core::{AgentKey, Cancel, LockName, Now, Process, Renewal};
 
 /// A lock under which a command runs.
-pub(crate) struct Held<'a> {
+pub(crate) struct RunLock<'a> {
     pub(crate) store: &'a Locks,
     pub(crate) handle: &'a dyn Handle,
     /// Called when several renewals in a row have failed: how many, and how the last one did.
@@ -60,7 +60,7 @@ pub(crate) struct OfAgent<'a> {
 /// What a supervised run needs.
 pub(crate) struct Driver<'a> {
     /// The locks, in the order in which they were taken; none for a command that runs without one.
-    pub(crate) held: Vec<Held<'a>>,
+    pub(crate) held: Vec<RunLock<'a>>,
     /// The locks of the run around it.
     pub(crate) around: Vec<Around<'a>>,
     pub(crate) clock: &'a dyn Clock,
@@ -114,7 +114,7 @@ enum Remark {
 
 /// What an answer about a lock leads to.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Followed {
+pub(super) struct Consequence {
     pub(super) event: Option<Event>,
     /// Whether the answer showed too little: the driver looks again soon.
     pub(super) is_unsure: bool,
@@ -143,14 +143,14 @@ pub(crate) fn lease_clock(clock: &dyn Clock) -> u64 {
 }
 
 /// A request to stop that the holder of a lock has got.
-pub(crate) struct Asked {
+pub(crate) struct StopNotice {
     pub(crate) cancel: Cancel,
     /// The time that is left to the work, where the request shortens its grace.
     within: Option<Duration>,
 }
 
 /// The request to stop that the holder of a lock has got.
-pub(crate) fn who_asks(held: &Held<'_>, now: &Now) -> Option<Asked> {
+pub(crate) fn who_asks(held: &RunLock<'_>, now: &Now) -> Option<StopNotice> {
     let reading = held.store.read(held.handle.name()).ok()?;
     let claim = reading.entry()?.claim(held.handle.ticket())?;
     let cancel = claim.cancel.clone()?;
@@ -158,7 +158,7 @@ pub(crate) fn who_asks(held: &Held<'_>, now: &Now) -> Option<Asked> {
         let boot = claim.boot();
         Duration::from_millis(grace_ms.saturating_sub(cancel.at.age_ms(boot, now)))
     });
-    Some(Asked { cancel, within })
+    Some(StopNotice { cancel, within })
 }
 
 /// A request of which no more is known.
@@ -171,7 +171,7 @@ pub(crate) fn unknown() -> Cancel {
 
 /// What happened to the file of a lock that a renewal has found lost.
 #[cfg(unix)]
-fn what_happened(held: &Held<'_>, now: &Now) -> Option<String> {
+fn what_happened(held: &RunLock<'_>, now: &Now) -> Option<String> {
     match held.store.look_at_own(held.handle, now)? {
         Ok(Own::Lost(what) | Own::Doubtful(what)) => Some(what),
         Ok(Own::Stands(_) | Own::Unsettled(_)) | Err(_) => None,
@@ -179,7 +179,7 @@ fn what_happened(held: &Held<'_>, now: &Now) -> Option<String> {
 }
 
 #[cfg(windows)]
-fn what_happened(_: &Held<'_>, _: &Now) -> Option<String> {
+fn what_happened(_: &RunLock<'_>, _: &Now) -> Option<String> {
     None
 }
 
@@ -189,7 +189,7 @@ impl Driver<'_> {
         &self,
         pid: u32,
         forked: BeforeFork,
-        mut name: impl FnMut(usize, &Held<'_>, Process) -> Result<bool, StoreError>,
+        mut name: impl FnMut(usize, &RunLock<'_>, Process) -> Result<bool, StoreError>,
     ) -> Result<Option<usize>, StoreError> {
         if self.held.is_empty() {
             return Ok(None);
@@ -345,9 +345,9 @@ impl RunState {
         index: usize,
         (ask, answer): (Ask, Result<Renewal, StoreError>),
         is_ending: bool,
-    ) -> Followed {
+    ) -> Consequence {
         let Some(hold) = self.holds.get_mut(index) else {
-            return Followed::default();
+            return Consequence::default();
         };
         let news = hold.answered(ask, &answer, lease_clock(driver.clock));
         let error = answer.err().map(|error| error.to_string());
@@ -361,9 +361,9 @@ impl RunState {
         driver: &Driver<'_>,
         index: usize,
         is_ending: bool,
-    ) -> Followed {
+    ) -> Consequence {
         let Some(hold) = self.holds.get_mut(index) else {
-            return Followed::default();
+            return Consequence::default();
         };
         let news = hold.unanswered(lease_clock(driver.clock));
         self.on_news(driver, index, (news, None), is_ending)
@@ -377,18 +377,23 @@ impl RunState {
         index: usize,
         seen: Result<Own, StoreError>,
         is_ending: bool,
-    ) -> Followed {
+    ) -> Consequence {
         let Some(hold) = self.holds.get_mut(index) else {
-            return Followed::default();
+            return Consequence::default();
         };
         let news = hold.looked(seen, lease_clock(driver.clock));
         self.on_news(driver, index, (news, None), is_ending)
     }
 
     /// A lock is proven to be lost.
-    pub(super) fn lose(&mut self, driver: &Driver<'_>, index: usize, is_ending: bool) -> Followed {
+    pub(super) fn lose(
+        &mut self,
+        driver: &Driver<'_>,
+        index: usize,
+        is_ending: bool,
+    ) -> Consequence {
         let Some(hold) = self.holds.get_mut(index) else {
-            return Followed::default();
+            return Consequence::default();
         };
         let news = hold.lose(None);
         self.on_news(driver, index, (news, None), is_ending)
@@ -400,7 +405,7 @@ impl RunState {
         index: usize,
         (news, error): (News, Option<&str>),
         is_ending: bool,
-    ) -> Followed {
+    ) -> Consequence {
         let error = error.unwrap_or("no answer yet");
         if news.is_back {
             self.remark("the heartbeat works again; no other caller has taken the lock");
@@ -439,7 +444,7 @@ impl RunState {
             None if news.stop_requested => self.on_request(driver, index, is_ending),
             None => None,
         };
-        Followed {
+        Consequence {
             event,
             is_unsure: news.is_unsure,
         }
@@ -568,7 +573,7 @@ mod tests {
         let driver = driver(&clock);
         let mut state = RunState::new([Life::new(LEASE, clock.now().boot_ms)]);
         let followed = state.on_answer(&driver, 0, (Ask::Look, Ok(Renewal::Lost)), true);
-        assert_eq!(followed, Followed::default());
+        assert_eq!(followed, Consequence::default());
         assert!(state.is_lost());
     }
 }

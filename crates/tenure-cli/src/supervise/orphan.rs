@@ -68,7 +68,7 @@ pub(crate) enum Unproven {
 
 /// How the work ended.
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub(crate) struct OrphanEnd {
     /// The processes that have ended, by the numbers that they had.
     pub(crate) gone: Vec<u32>,
     /// The processes that have not ended.
@@ -263,7 +263,7 @@ impl Orphan {
     }
 
     /// Asks, insists, kills, as the terms say, until nothing is left of what could be proven.
-    pub(crate) fn end(mut self, terms: Terms) -> Ended {
+    pub(crate) fn end(mut self, terms: Terms) -> OrphanEnd {
         let began = instant();
         let mut supervision = Supervision::new(terms);
         let mut killed = None;
@@ -288,7 +288,7 @@ impl Orphan {
             let handles: Vec<_> = self.proven.iter().map(|one| one.handle.as_fd()).collect();
             let _ = poll_readable(&handles, LOOK, None);
         }
-        Ended {
+        OrphanEnd {
             gone: self.gone,
             left: self.proven.iter().map(|one| number(one.pid)).collect(),
             refused: self.refused,

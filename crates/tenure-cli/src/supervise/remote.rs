@@ -6,7 +6,7 @@
 //!
 //! `driver` decides what follows from the answers.
 
-use super::locks::Held;
+use super::locks::RunLock;
 use crate::store::Locks;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -45,7 +45,7 @@ impl Asker {
     /// Starts the thread for these holds; a question names a hold by its index.
     pub(super) fn start<'scope, 'a: 'scope>(
         scope: &'scope Scope<'scope, '_>,
-        held: &'scope [Held<'a>],
+        held: &'scope [RunLock<'a>],
     ) -> io::Result<Self> {
         let (bell, rings) = crate::signals::pipe()?;
         let (questions, asked) = mpsc::channel::<(usize, Question)>();

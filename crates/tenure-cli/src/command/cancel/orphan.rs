@@ -12,7 +12,7 @@ use crate::render::lock::stop_hint;
 use crate::render::{Reporter, clean};
 use crate::request::EndOrphan;
 use crate::supervise::Terms;
-use crate::supervise::orphan::{Ended, HoldOf, Orphan, Unproven, ignores};
+use crate::supervise::orphan::{HoldOf, Orphan, OrphanEnd, Unproven, ignores};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tenure_core::{
@@ -301,7 +301,7 @@ fn outcome(
     session: &Session,
     name: &LockName,
     claim: &Claim,
-    done: &Ended,
+    done: &OrphanEnd,
 ) -> Result<Outcome, Failure> {
     if done.refused {
         return Err(Failure::new(
@@ -356,7 +356,7 @@ fn evidence_of(reading: &Reading, claim: &Claim) -> Option<Evidence> {
     evidence.get(Entry::position(entry, claim.ticket)?).copied()
 }
 
-fn remains(name: &LockName, claim: &Claim, done: &Ended) -> Failure {
+fn remains(name: &LockName, claim: &Claim, done: &OrphanEnd) -> Failure {
     let what = if done.left.is_empty() {
         "a process that it had started keeps it. That one has lost its parent, so it cannot be told from \
          others and was not ended"
@@ -387,7 +387,7 @@ fn record(
     name: &LockName,
     by: &RequestId,
     claim: &Claim,
-    done: &Ended,
+    done: &OrphanEnd,
 ) {
     let now = session.clock.now();
     session.audit_writer.orphan_ended(

@@ -6,7 +6,7 @@
 
 use super::super::Session;
 use super::orphan::{hold_of, is_here};
-use super::{Answering, Asked, who};
+use super::{Answering, StopTarget, who};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::lock::age;
@@ -24,10 +24,10 @@ const SLACK: Duration = Duration::from_secs(7);
 
 /// Continues each holder that is stopped and can be proven, and waits for the end of those that end by themselves.
 pub(super) fn continue_all<'a>(
-    asked: Vec<Asked<'a>>,
+    asked: Vec<StopTarget<'a>>,
     session: &Session,
     name: &LockName,
-) -> Result<Vec<Asked<'a>>, Failure> {
+) -> Result<Vec<StopTarget<'a>>, Failure> {
     let asked = asked.into_iter().map(|mut asked| {
         if asked.is_stopped && asked.claim.kind == Kind::Kernel {
             asked.has_ended = goes_on(&asked, session, name)?;
@@ -39,7 +39,7 @@ pub(super) fn continue_all<'a>(
 }
 
 /// Continues one. Returns whether its claim has left the list since.
-fn goes_on(asked: &Asked<'_>, session: &Session, name: &LockName) -> Result<bool, Failure> {
+fn goes_on(asked: &StopTarget<'_>, session: &Session, name: &LockName) -> Result<bool, Failure> {
     let claim = asked.claim;
     let process = claim.holder.process.filter(|_| is_here(session, claim));
     let opened = process.ok_or(Unproven::Gone);

@@ -6,7 +6,7 @@
 use super::catalog::Tool;
 use crate::args::Common;
 use crate::args::value::{self, Typed};
-use crate::command::acquire::{self, Taken};
+use crate::command::acquire::{self, NewHold};
 use crate::command::{Session, cancel, release, wait};
 use crate::exit::Exit;
 use crate::failure::{Failure, Retry, human};
@@ -17,7 +17,7 @@ use crate::render::{Listener, Reporter, clean_path};
 use crate::request::mcp::{
     AcquireParams, Asked, NameParams, NoParams, ReleaseParams, WaitParams, read,
 };
-use crate::request::{Acquire, Format, Place, Release, Shown, Surroundings};
+use crate::request::{Acquire, Format, Place, Release, ShownId, Surroundings};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -244,7 +244,7 @@ impl Tools {
             }
             taken => taken,
         };
-        let Taken {
+        let NewHold {
             text,
             data,
             session,
@@ -279,7 +279,7 @@ impl Tools {
         params: &AcquireParams,
         call: &Call,
         reporter: &mut Reporter,
-    ) -> Result<Taken, Failure> {
+    ) -> Result<NewHold, Failure> {
         let why = match call.client.as_str() {
             "" => "asked for through MCP".to_owned(),
             client => format!("asked for by {client}, through MCP"),
@@ -312,7 +312,7 @@ impl Tools {
         let ReleaseParams { handle } = read(arguments)?;
         let place = self.asked(call.agent.as_ref()).list()?.place;
         refuse_sprint(place.format())?;
-        let shown = Shown::typed("handle", &Typed::of(handle.as_str(), value::request_id));
+        let shown = ShownId::typed("handle", &Typed::of(handle.as_str(), value::request_id));
         let session = Session::open(place)?;
         let Some((name, claim)) = self.find(&session, &handle)? else {
             shown.id(|_| false)?;

@@ -9,7 +9,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::Reporter;
 use crate::signals;
-use crate::supervise::locks::{self, Held};
+use crate::supervise::locks::{self, RunLock};
 use std::time::Duration;
 use tenure_engine::audit::Occasion;
 use tenure_engine::clock::Clock;
@@ -58,8 +58,8 @@ impl Hold<'_> {
     }
 
     /// The hold in the form that the driver takes.
-    pub(crate) fn held<'b>(&'b self, on_heartbeat_failed: &'b dyn Fn(u32, &str)) -> Held<'b> {
-        Held {
+    pub(crate) fn held<'b>(&'b self, on_heartbeat_failed: &'b dyn Fn(u32, &str)) -> RunLock<'b> {
+        RunLock {
             store: &self.session.store,
             handle: &*self.handle,
             on_heartbeat_failed,
@@ -217,7 +217,7 @@ pub(crate) async fn acquire_all_in<'a>(
             none = NoLocks;
             &mut none
         } else {
-            some = Taken(&mut holds);
+            some = HoldsSoFar(&mut holds);
             &mut some
         };
         let taken = session.acquire_in(lot, reporter, &name, &request, limits, tend);
@@ -267,9 +267,9 @@ pub(crate) async fn acquire_all_in<'a>(
 }
 
 /// The locks that a run has while it waits for the next one.
-struct Taken<'a, 'b>(&'b mut Vec<Hold<'a>>);
+struct HoldsSoFar<'a, 'b>(&'b mut Vec<Hold<'a>>);
 
-impl Tend for Taken<'_, '_> {
+impl Tend for HoldsSoFar<'_, '_> {
     fn tend(&mut self) -> Option<Interruption> {
         self.0.iter_mut().find_map(Hold::tend)
     }

@@ -49,14 +49,14 @@ pub(super) fn reason() -> Option<String> {
 }
 
 /// What a guardian follows.
-pub(super) struct Followed {
+pub(super) struct FollowTargets {
     /// Each with the words for its end.
     handles: Vec<(OwnedFd, String)>,
 }
 
 /// Makes the guardian, in which this returns. The relay stays in here, and ends with the guardian. `None` where a caller that
 /// named no process has none that can be followed.
-pub(super) fn begin(follow: Follow, grace: Duration) -> Result<Option<Followed>, Failure> {
+pub(super) fn begin(follow: Follow, grace: Duration) -> Result<Option<FollowTargets>, Failure> {
     let (named, flag, what) = match follow {
         Follow::Parent => (parent()?, "--die-with-parent", "its parent"),
         Follow::Process(number) => (
@@ -100,7 +100,7 @@ pub(super) fn begin(follow: Follow, grace: Duration) -> Result<Option<Followed>,
             // Of a process that leads no group this does not fail.
             let _ = rustix::process::setsid();
             speak_last_word_to(speaks);
-            Ok(Some(Followed { handles }))
+            Ok(Some(FollowTargets { handles }))
         }
     }
 }
@@ -162,7 +162,7 @@ fn cannot(error: &std::io::Error) -> Failure {
     )
 }
 
-impl Followed {
+impl FollowTargets {
     /// Has the run end when one of them has. Called once signals are collected.
     pub(super) fn watch(self) -> Result<(), Failure> {
         let watch = move || {

@@ -11,9 +11,9 @@ pub(super) fn reason() -> Option<String> {
 }
 
 /// Nothing is followed here.
-pub(super) struct Followed(Infallible);
+pub(super) struct FollowTargets(Infallible);
 
-pub(super) fn begin(follow: Follow, _: Duration) -> Result<Option<Followed>, Failure> {
+pub(super) fn begin(follow: Follow, _: Duration) -> Result<Option<FollowTargets>, Failure> {
     // The caller named no process, so nothing is refused.
     if follow == Follow::Auto {
         return Ok(None);
@@ -23,7 +23,7 @@ pub(super) fn begin(follow: Follow, _: Duration) -> Result<Option<Followed>, Fai
     ))
 }
 
-impl Followed {
+impl FollowTargets {
     pub(super) fn watch(self) -> Result<(), Failure> {
         match self.0 {}
     }

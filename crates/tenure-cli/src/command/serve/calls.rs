@@ -89,7 +89,7 @@ impl Part {
 }
 
 /// What an `acquire` takes, and where.
-pub(super) struct Asked {
+pub(super) struct AcquireTask {
     pub(super) task: Task,
     pub(super) session: &'static Session,
     pub(super) group_session: &'static Session,
@@ -100,7 +100,7 @@ pub(super) struct Asked {
 }
 
 /// What an `acquire` came to: its locks, or why it has none, with the locks that it had taken before it failed.
-pub(super) type Taken = Result<Vec<(Part, Life)>, (Failure, Vec<Part>)>;
+pub(super) type AcquireOutcome = Result<Vec<(Part, Life)>, (Failure, Vec<Part>)>;
 
 /// How long a hold that is to be adopted may look as if another process kept it, and how often that is looked at.
 const KEPT_PATIENCE: Duration = Duration::from_secs(3);
@@ -114,10 +114,10 @@ fn reporter() -> Reporter {
 /// Takes all locks or none, as `run` does. It sleeps in the lot.
 pub(super) async fn take(
     lot: &dyn Lot,
-    asked: &Asked,
+    asked: &AcquireTask,
     cancel: &Cancel,
     listener: Listener,
-) -> Taken {
+) -> AcquireOutcome {
     let task = &asked.task;
     let mut reporter = reporter().listened(listener);
     let none = |failure| (failure, Vec::new());
@@ -279,14 +279,14 @@ fn give_back(part: &Part, is_first: bool) -> Result<bool, StoreError> {
 
 /// What a look at a lock showed.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct LockLook {
     pub(super) renewal: Result<Renewal, StoreError>,
     /// The request that asks the program to stop.
     pub(super) asked_by: Option<String>,
 }
 
 /// Asks whether a lock is still the program's; renews it, if it is to, as of that instant.
-pub(super) fn look(part: &Part, renews: Option<&Now>) -> Seen {
+pub(super) fn look(part: &Part, renews: Option<&Now>) -> LockLook {
     let store = &part.session.store;
     let renewal = match renews {
         Some(now) => {
@@ -308,7 +308,7 @@ pub(super) fn look(part: &Part, renews: Option<&Now>) -> Seen {
         }
         Ok(_) | Err(_) => None,
     };
-    Seen { renewal, asked_by }
+    LockLook { renewal, asked_by }
 }
 
 /// Notes in the audit that several renewals in a row have failed.

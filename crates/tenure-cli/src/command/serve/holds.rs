@@ -1,6 +1,6 @@
 //! The holds of the program: how they are looked after, what it is told of them, and how they are given back.
 
-use super::calls::{self, Adopting, Leaves, Part, Seen};
+use super::calls::{self, Adopting, Leaves, LockLook, Part};
 use super::frames::{self, Adopt, Id};
 use super::kept::KeptPart;
 use super::output::About;
@@ -28,7 +28,7 @@ pub(super) struct Adoption {
 }
 
 /// A hold of the program.
-pub(super) struct Kept {
+pub(super) struct ServedHold {
     pub(super) caller: Option<String>,
     pub(super) parts: Vec<Arc<KeptPart>>,
     /// For how long the program was told last that the hold is good, as a time of the boot clock.
@@ -40,7 +40,7 @@ pub(super) struct Kept {
     pub(super) releasing: Option<Vec<Id>>,
 }
 
-impl Kept {
+impl ServedHold {
     pub(super) fn parts(&self) -> impl Iterator<Item = &Arc<Part>> {
         self.parts.iter().map(|kept| &kept.part)
     }
@@ -205,7 +205,7 @@ impl Serve {
             });
             return Err((no_thread_for(&error), left.collect()));
         }
-        let kept = Kept {
+        let kept = ServedHold {
             caller,
             parts,
             told_until_ms: None,
@@ -304,7 +304,7 @@ impl Serve {
     /// Has a thread look at the locks of a hold, for a request of the program.
     pub(super) fn verify(&self, hold: u64, id: &Id) -> Result<(), Failure> {
         let parts: Vec<_> = (self.holds.get(&hold).into_iter())
-            .flat_map(Kept::parts)
+            .flat_map(ServedHold::parts)
             .cloned()
             .collect();
         let id = id.clone();
@@ -321,10 +321,10 @@ impl Serve {
     }
 
     /// Answers the request of the program.
-    pub(super) fn verified(&mut self, id: &Id, hold: u64, seen: Vec<(Arc<Part>, Seen)>) {
+    pub(super) fn verified(&mut self, id: &Id, hold: u64, seen: Vec<(Arc<Part>, LockLook)>) {
         self.lose_what_lapsed();
         let mut failure = None;
-        for (part, Seen { renewal, asked_by }) in seen {
+        for (part, LockLook { renewal, asked_by }) in seen {
             let news = match renewal {
                 Ok(renewal) => News::of(renewal),
                 Err(error) => {
@@ -439,7 +439,7 @@ pub(super) fn no_hold(hold: u64) -> Failure {
     )
 }
 
-pub(super) fn lost(kept: &Kept) -> Failure {
+pub(super) fn lost(kept: &ServedHold) -> Failure {
     let names = kept.parts().map(|part| part.name().as_str());
     let names: Vec<_> = names.collect();
     let name = names.first().copied().unwrap_or_default();

@@ -2,7 +2,7 @@
 //!
 //! The keeper's thread asks and finds; what the program is told of it is decided elsewhere (`holds`).
 
-use super::calls::{self, Part, Seen};
+use super::calls::{self, LockLook, Part};
 use super::{Event, Teller};
 use crate::command::Session;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -147,7 +147,7 @@ impl Kept for KeptPart {
         if self.is_leaving.load(Ordering::Acquire) {
             return None;
         }
-        let Seen { renewal, asked_by } = calls::look(&self.part, renews);
+        let LockLook { renewal, asked_by } = calls::look(&self.part, renews);
         if let (Ok(Renewal::Renewed { .. }), Some(began)) = (&renewal, renews) {
             self.lease.renewed(began.boot_ms);
         }

@@ -2,7 +2,7 @@
 //!
 //! What becomes of a grant is decided elsewhere (`holds`).
 
-use super::calls::{self, Asked, Taken};
+use super::calls::{self, AcquireOutcome, AcquireTask};
 use super::frames::{self, Id};
 use super::output::About;
 use super::{Event, Serve, Teller, Whose, abandoned, already_held, is_same_place};
@@ -55,7 +55,7 @@ struct InLine {
 
 /// What was last seen of a lock, for the requests that stand in its line.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct LineState {
     /// The place of the first one in the store.
     place: usize,
     holder: Value,
@@ -126,7 +126,7 @@ impl Duty<Waits> for Due {
 /// A request that has not begun to wait in its store.
 pub(super) struct Start {
     id: Id,
-    asked: Asked,
+    asked: AcquireTask,
     began: Instant,
     cancel: Cancel,
     teller: Teller,
@@ -233,7 +233,7 @@ impl Serve {
         };
         let began = instant();
         let deadline = task.wait.deadline(began);
-        let asked = Asked {
+        let asked = AcquireTask {
             wait: task.wait,
             task,
             session,
@@ -328,7 +328,7 @@ impl Serve {
     }
 
     /// What an `acquire` came to.
-    pub(super) fn taken(&mut self, id: &Id, taken: Taken) {
+    pub(super) fn taken(&mut self, id: &Id, taken: AcquireOutcome) {
         let Some(pending) = self.pending.remove(id) else {
             return;
         };

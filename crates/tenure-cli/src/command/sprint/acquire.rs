@@ -11,7 +11,7 @@ use crate::command::prompt::{self, Reply};
 use crate::command::{Session, cancelled, collect_signals, ignored};
 use crate::dialect::Line;
 use crate::dialect::sprint::{
-    Answer, Document, LockInfo, Seen, Status, alive, because, store_failed,
+    Answer, Document, LockFileView, LockInfo, Status, alive, because, store_failed,
 };
 use crate::exit::Exit;
 use crate::failure::Failure;
@@ -103,7 +103,7 @@ pub(super) fn acquire(
         spared: None,
     }
     .take(reporter, &mut granted)?;
-    if let Some(Granted { claim, already }) = granted {
+    if let Some(SprintGrant { claim, already }) = granted {
         ignored::tell(reporter, &session, &name);
         unless_heard(reporter, session, name, claim, already);
     }
@@ -111,7 +111,7 @@ pub(super) fn acquire(
 }
 
 /// What the call was granted.
-struct Granted {
+struct SprintGrant {
     claim: Claim,
     /// The session had it before.
     already: bool,
@@ -152,7 +152,7 @@ impl Acquisition<'_> {
     fn take(
         mut self,
         reporter: &mut Reporter,
-        granted: &mut Option<Granted>,
+        granted: &mut Option<SprintGrant>,
     ) -> Result<Answer, Failure> {
         let mut confirmed: Option<Box<Confirmed>> = None;
         let mut unreadable = 0;
@@ -229,7 +229,7 @@ impl Acquisition<'_> {
         &self,
         reporter: &mut Reporter,
         confirmed: Option<&Confirmed>,
-    ) -> Result<Granted, AcquireError> {
+    ) -> Result<SprintGrant, AcquireError> {
         let wait = self.rest();
         let store = confirmed.map_or(&self.session.store, |confirmed| &confirmed.store);
         let mut progress = Progress::new(reporter, self.name, &self.session.identity.host, wait);
@@ -245,7 +245,7 @@ impl Acquisition<'_> {
         let acquired = acquired?;
         self.session
             .record_grant(reporter, self.name, &acquired, self.request.force, None);
-        Ok(Granted {
+        Ok(SprintGrant {
             claim: acquired.claim,
             already: acquired.already,
         })
@@ -259,7 +259,7 @@ impl Acquisition<'_> {
         }
         let standing = Standing::Held(tenure_core::Life::Detached);
         let alive = claim.holder.process.map(|_| true);
-        let seen = Seen::claimed(standing, claim.clone(), alive);
+        let seen = LockFileView::claimed(standing, claim.clone(), alive);
         let session_id = &claim.holder.request_id;
         self.answer(
             Status::Acquired,
@@ -304,20 +304,24 @@ impl Acquisition<'_> {
 
     /// Whether the call waits for a live session before force has to be confirmed: one that may wait, and has nobody to ask.
     /// No end of a process ends a record that cannot be judged.
-    fn waits_first(&self, seen: &Seen) -> bool {
+    fn waits_first(&self, seen: &LockFileView) -> bool {
         let is_judged = (seen.claim.as_ref()).is_some_and(|claim| claim.kind != Kind::Sealed);
         is_judged && self.rest() != Wait::No && (self.asked || !prompt::can_ask())
     }
 
     /// What a refusal says of the lock.
-    fn seen(&self, refusal: &Refusal, entry: &Entry) -> Result<Seen, Failure> {
+    fn seen(&self, refusal: &Refusal, entry: &Entry) -> Result<LockFileView, Failure> {
         let held = entry.claims.iter().find(|claim| claim.token.is_some());
         let claim = held.or(refusal.blocker.as_deref());
         let Some(claim) = claim else {
             // A record that cannot be read has no claim. One more read says what is wrong with it.
             let reading = read(self.session, self.name)?;
             let now = self.session.clock.now();
-            return Ok(Seen::of(&reading, self.session.store.policy(), &now));
+            return Ok(LockFileView::of(
+                &reading,
+                self.session.store.policy(),
+                &now,
+            ));
         };
         let here = &self.session.identity.host;
         let process = claim.holder.process;
@@ -326,10 +330,14 @@ impl Acquisition<'_> {
             Standing::Stale(tenure_core::StaleReason::ProcessDead(_)) => Some(false),
             _ => process.and_then(alive),
         };
-        Ok(Seen::claimed(refusal.standing, claim.clone(), alive))
+        Ok(LockFileView::claimed(
+            refusal.standing,
+            claim.clone(),
+            alive,
+        ))
     }
 
-    fn zombie(&mut self, reporter: &mut Reporter, seen: &Seen) -> Result<Next, Failure> {
+    fn zombie(&mut self, reporter: &mut Reporter, seen: &LockFileView) -> Result<Next, Failure> {
         if !prompt::can_ask() {
             let mut answer = self.answer(
                 Status::ZombieDetected,
@@ -359,7 +367,7 @@ impl Acquisition<'_> {
 
     /// Force meets a live session, which needs a second yes. Only a flag can give it where no person can
     /// be asked, or where the record cannot be judged.
-    fn active(&mut self, seen: &Seen, retry_after_ms: u64) -> Result<Next, Failure> {
+    fn active(&mut self, seen: &LockFileView, retry_after_ms: u64) -> Result<Next, Failure> {
         let claim = seen.claim.as_ref();
         let hold = claim.filter(|claim| claim.kind != Kind::Sealed && seen.unjudged().is_none());
         let Some(hold) = hold.filter(|_| !self.asked && prompt::can_ask()) else {
@@ -401,7 +409,7 @@ impl Acquisition<'_> {
         Ok(Confirmed { store, met_another })
     }
 
-    fn blocked(&self, seen: &Seen, retry_after_ms: u64, hint: Option<&str>) -> Next {
+    fn blocked(&self, seen: &LockFileView, retry_after_ms: u64, hint: Option<&str>) -> Next {
         let (message, zombie) = match seen.standing {
             Standing::Stale(reason) => (
                 format!(
@@ -428,7 +436,7 @@ impl Acquisition<'_> {
         Next::Answer(Box::new(answer))
     }
 
-    fn answer(&self, status: Status, seen: &Seen, message: String) -> Answer {
+    fn answer(&self, status: Status, seen: &LockFileView, message: String) -> Answer {
         let now = self.session.clock.now();
         let info = seen.info(&now);
         let mut document = Document::new(status, self.mode, info, message);

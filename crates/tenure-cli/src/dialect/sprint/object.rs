@@ -197,7 +197,7 @@ fn word(mode: &str) -> String {
 
 /// The lock file as it was seen.
 #[derive(Debug, Clone)]
-pub(crate) struct Seen {
+pub(crate) struct LockFileView {
     pub(crate) standing: Standing,
     /// The claim of its record; `None` if the record could not be read or does not exist.
     pub(crate) claim: Option<Claim>,
@@ -207,7 +207,7 @@ pub(crate) struct Seen {
     pub(crate) unreadable: Option<String>,
 }
 
-impl Seen {
+impl LockFileView {
     /// A claim, judged already.
     pub(crate) fn claimed(standing: Standing, claim: Claim, alive: Option<bool>) -> Self {
         Self {
