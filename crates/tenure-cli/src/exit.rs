@@ -90,7 +90,7 @@ pub(crate) fn speak_last_word_to(descriptor: std::os::fd::OwnedFd) {
     let _ = LAST_WORD.set(descriptor);
 }
 
-/// Ends the process, once all messages are written or their time is over.
+/// Ends the process, once all messages are written or their write has timed out.
 pub(crate) fn leave(ending: impl Into<Ending>) -> ! {
     let _ = speech::finish();
     #[cfg(target_os = "linux")]

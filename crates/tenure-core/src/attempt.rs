@@ -3,7 +3,7 @@
 //!
 //! A driver (the engine, or a test) carries out the effects against a store and reports back. The machine
 //! knows nothing of files, threads or signals. It decides the order of the steps. Above all, a claim that
-//! gives up **leaves the list before its caller is told**, so that no waiter stands behind a caller that
+//! gives up **leaves the list before its caller is notified**, so that no waiter stands behind a caller that
 //! has gone.
 
 use crate::claim::Cancel;
@@ -17,7 +17,7 @@ use alloc::boxed::Box;
 pub enum Effect {
     /// Enter the list; report [`Input::Entered`].
     Enter,
-    /// Sleep until the claim before ends, the time is up, or the caller interrupts; report
+    /// Sleep until the claim before ends, the wait times out, or the caller interrupts; report
     /// [`Input::Woken`], [`Input::Expired`] or [`Input::Interrupted`].
     Sleep {
         /// The claim to sleep behind.
@@ -41,7 +41,7 @@ pub enum Input {
     Entered(Entering),
     /// The sleep ended for a reason that is worth a look.
     Woken,
-    /// The time is up.
+    /// The wait timed out.
     Expired,
     /// The caller does not want to wait any longer.
     Interrupted,

@@ -10,14 +10,14 @@
 //!   the ttl and the silence at which the lock counts as left behind.
 //! - A failed renewal is tried again at the next interval. Over a network it is tried again after a fifth
 //!   of it: what fails there once may well succeed a moment later.
-//! - A silent lease may count as left behind although its holder lives. Then the holder is told **before**
+//! - A silent lease may count as left behind although its holder lives. Then the holder is notified **before**
 //!   another caller may take the lock, and not sooner than necessary. The rest of the lease is all the time
 //!   that the work has: its grace, at least half an interval, at most a quarter of the lease. So a third
 //!   renewal has failed by then, however short the lease is. Over a network an answer may be late. There
 //!   the rest is its grace, at least an interval and at least a second, at most half of the lease.
-//! - One more renewal is tried before the holder is told, unless one is still without its answer.
+//! - One more renewal is tried before the holder is notified, unless one is still without its answer.
 //! - The third failure in a row is worth an event. Over a network, one missing answer may take all the
-//!   time. There the failure with which the holder is told is worth an event as well.
+//!   time. There the failure with which the holder is notified is worth an event as well.
 //! - Being told is not the end: a later renewal that succeeds proves that no other caller took the lock.
 
 /// The longest interval.
@@ -26,7 +26,7 @@ const INTERVAL_MAX_MS: u64 = 30_000;
 /// The shortest, so that no ttl keeps the machine busy.
 const INTERVAL_MIN_MS: u64 = 10;
 
-/// The least that is left of a lease over a network when its holder is told.
+/// The least that is left of a lease over a network when its holder is notified.
 const REMOTE_REST_MIN_MS: u64 = 1_000;
 
 /// How many renewals have to fail in a row to be worth an event.
@@ -40,7 +40,7 @@ pub struct LeaseTerms {
     /// The silence after which others may take the lock although its holder lives; `None` if they never
     /// may.
     pub lapse_ms: Option<u64>,
-    /// How long the work needs to end once it is told to.
+    /// How long the work needs to end once it is notified.
     pub grace_ms: u64,
     /// The store is at the far end of a network.
     pub network: bool,
@@ -98,7 +98,7 @@ pub struct Schedule {
     retry_ms: u64,
     lapse_ms: Option<u64>,
     network: bool,
-    /// The holder is told so long after the last sign of life.
+    /// The holder is notified so long after the last sign of life.
     tell_after_ms: Option<u64>,
     /// When the last renewal that succeeded was begun.
     sign_ms: u64,

@@ -1,5 +1,5 @@
 //! Circles of waits (deadlocks), between runs and programs: a holder that waits for another lock writes that down in its
-//! hold. A waiter that finds a circle of such waits, and is the youngest in it, gives way.
+//! hold. A waiter that finds a circle of such waits, and is the youngest in it, is the victim: its wait ends.
 //!
 //! Each waiter writes first and looks afterwards, again and again. So of the waiters that close a
 //! circle at least the last one sees all of it, and the others do at their next look. All of them

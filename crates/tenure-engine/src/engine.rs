@@ -170,7 +170,7 @@ impl<'a> Waiting<'a> {
     }
 }
 
-/// An observer is told about a wait as it goes on.
+/// An observer is notified of a wait as it goes on.
 pub trait Observer {
     /// Called when the wait begins, whenever the list was looked at, and at the instant that the
     /// previous call asked for. Answers when to be called again.
@@ -797,7 +797,7 @@ fn is_out_of_reach(error: &StoreError) -> bool {
     matches!(error, StoreError::Unreachable { .. })
 }
 
-/// What blocks a caller whose time is up: the lock, looked at once more without a claim of this caller's.
+/// What blocks a caller that timed out: the lock, looked at once more without a claim of this caller's.
 fn still_held<C: Clock + ?Sized>(
     store: &dyn Store,
     clock: &C,
@@ -832,7 +832,7 @@ pub(crate) fn refusal_of(
     refusal
 }
 
-/// Reads a lock, for a caller whose time is up: servers that are silent are waited for no longer than by its last try. A
+/// Reads a lock, for a caller that timed out: servers that are silent are waited for no longer than by its last try. A
 /// change that keeps the list has that bound, and a reading has none.
 fn read_soon(store: &dyn Store, name: &LockName, now: &Now) -> Result<Reading, StoreError> {
     let mut content = Content::Whole {

@@ -25,7 +25,7 @@ use tenure_core::{
 pub enum Wake {
     /// Something happened: the caller should look again.
     Ready,
-    /// The time is up.
+    /// The wait timed out.
     Expired,
     /// The caller was interrupted and wants to stop waiting.
     Interrupted,

@@ -993,7 +993,7 @@ fn a_caller_that_names_no_guard_waits_as_long_as_it_says() {
     let place = Place::new();
     let managers = [place.locks(), place.locks()];
     let answers = in_a_ring(&managers, Crosses::Threads, &|_| short.clone());
-    // The first one's time is up, and the second one gets its lock.
+    // The first one timed out, and the second one gets its lock.
     assert!(
         matches!(answers[0], Err(AcquireError::Held(_))),
         "{answers:?}"

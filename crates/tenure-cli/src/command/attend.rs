@@ -1,5 +1,5 @@
 //! What a caller does while it waits for a lock. It shows the wait, looks after the locks that it has
-//! already, and gives way if the wait would never end.
+//! already, and ends a wait in which it is the deadlock victim.
 
 use super::{Session, lost_before_the_start, superseded};
 use crate::failure::Failure;

@@ -80,7 +80,7 @@ const CLAUDE_MOST_MS: u64 = 600_000;
 const TEXT_MAX: usize = 8 << 10;
 const FORM_MAX: usize = 2_000;
 
-/// What the thread that works has found out, for the one that answers when the time is over.
+/// What the thread that works has found out, for the one that answers at the timeout.
 #[derive(Debug, Default)]
 struct Progress {
     /// What is on stdin begins as an event does.

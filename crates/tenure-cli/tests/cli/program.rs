@@ -74,7 +74,7 @@ fn wants_one_more_lock() {
     );
 }
 
-/// A run and a program: each has a lock and wants that of the other one. Whoever came last gives way.
+/// A run and a program: each has a lock and wants that of the other one. Whoever came last is the deadlock victim.
 #[test]
 fn a_run_and_a_program_find_their_circle_table() {
     let scene = Scene::new();

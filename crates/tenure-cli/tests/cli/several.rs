@@ -694,7 +694,7 @@ fn in_a_circle_of_waits_the_youngest_gives_way_and_the_others_finish() {
     }
 }
 
-/// A circle without an order: all begin to wait at once, and exactly one gives way.
+/// A circle without an order: all begin to wait at once, and exactly one is the deadlock victim.
 #[test]
 fn in_a_circle_that_closes_at_once_exactly_one_gives_way() {
     for round in 0..3 {
@@ -712,7 +712,7 @@ fn in_a_circle_that_closes_at_once_exactly_one_gives_way() {
     }
 }
 
-/// A chain is no circle: a run that only has to be patient does not give way.
+/// A chain is no circle: a run that only has to be patient is no deadlock victim.
 #[test]
 fn a_chain_of_waits_is_left_alone() {
     let scene = Scene::new();

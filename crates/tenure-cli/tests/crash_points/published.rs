@@ -2,8 +2,8 @@
 //! format. A process that looks at the path afterwards sees a whole record, the one from before or the one
 //! from after, or none where one of the two is none. The next caller goes on without help.
 //!
-//! By age alone (session, fleet) a run that was killed is held until its time is over, which is those
-//! formats' own rule: the test sets the record back.
+//! In a format that judges by age alone (session, fleet), a killed run holds until its record has expired:
+//! the test sets the record back.
 
 use crate::driver::{
     FAILING_SAMPLE, Injection, Outcome, Point, Prepared, Scenario, asks_system, is_answer_lost,

@@ -162,7 +162,7 @@ impl Record for Session {
 }
 
 /// The run as text, because its owner shows it as text: a number in its decimal digits. With any other
-/// value no caller can be known as the owner, and no caller releases the record before its time is over.
+/// value no caller can be known as the owner, and no caller releases the record before it has expired.
 fn run_id(value: Option<&Value>) -> String {
     match value {
         Some(Value::String(text)) => text.clone(),

@@ -356,7 +356,7 @@ pub trait Verbs: Store {
         Ok(left.unwrap_or(Left::Absent))
     }
 
-    /// Releases with less patience than the store has by itself, for a waiter whose time is over.
+    /// Releases with less patience than the store has by itself, for a waiter that timed out.
     ///
     /// # Errors
     /// - As for [`Verbs::release`].

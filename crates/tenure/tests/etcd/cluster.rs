@@ -87,7 +87,7 @@ fn worker() {
         let guard = match locks.acquire_with(LOCK, &options) {
             Ok(guard) => guard,
             Err(error) => {
-                // Whoever stood in line leaves it when its time is over, in an outage with the servers' fault, and for
+                // Whoever stood in line leaves it at the timeout, in an outage with the servers' fault, and for
                 // another cluster.
                 let is_over = since(began) + Duration::from_millis(500) >= PATIENCE;
                 let said = error.to_string();

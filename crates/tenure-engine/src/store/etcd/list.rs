@@ -3,7 +3,7 @@
 //! # What a change is conditional on
 //! Every claim that is written or removed has to stand as it was read. [`Guard`] names what else a
 //! decision may rest on, as the verb has said it. A claim that is granted because no claim blocks it
-//! needs those before it to be as they were. A request that asks others to give way needs the whole list
+//! needs those before it to be as they were. A request that asks others to stop needs the whole list
 //! to be as it was. A claim that only queues needs nothing: the order in which etcd writes gives it its
 //! place.
 //!
